@@ -1,0 +1,1 @@
+"""The library behind the workbook on sparsity in large language models."""

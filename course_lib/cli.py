@@ -1,0 +1,137 @@
+"""The `course` command. Every command imports what it needs when it runs, so that `course --help` is quick."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+app = typer.Typer(
+    help="The workbook on sparsity in large language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+Names = Annotated[list[str] | None, typer.Argument(help="Lesson numbers or names; all of them when left out.")]
+
+
+@app.command()
+def setup() -> None:
+    """Fetch and verify the model, the texts and the benchmarks."""
+    from course_lib import assets
+
+    raise typer.Exit(assets.setup())
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine: Python, torch, GPU, kernels, JupyterLab, cache, model, speed."""
+    from course_lib import doctor
+
+    raise typer.Exit(doctor.run())
+
+
+@app.command()
+def lab(
+    port: Annotated[int | None, typer.Option(help="Port to serve on; a free one when left out.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
+) -> None:
+    """Open JupyterLab on the first lesson."""
+    from course_lib.workbook import lab
+
+    raise typer.Exit(lab.run(port, browser))
+
+
+@app.command()
+def build(
+    names: Names = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a notebook is out of date.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace changed notebooks, keeping a copy of each.")] = False,
+) -> None:
+    """Write the student notebooks from the masters in solutions/."""
+    from course_lib.workbook import build
+
+    raise typer.Exit(build.run(names, check=check, force=force))
+
+
+@app.command()
+def run(
+    lesson: Annotated[str, typer.Argument(help="Lesson number or name, such as 04.")],
+    student: Annotated[bool, typer.Option("--student", help="Run the student notebook instead of the master.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Write the executed notebook as HTML too.")] = False,
+) -> None:
+    """Execute a lesson from top to bottom and keep the executed notebook under build/run/."""
+    from course_lib.workbook import run
+
+    raise typer.Exit(run.run(lesson, student=student, html=html))
+
+
+@app.command()
+def progress() -> None:
+    """Show what is solved, attempted and hinted at, lesson by lesson."""
+    from course_lib.workbook import progress
+
+    raise typer.Exit(progress.run())
+
+
+@app.command()
+def slides(
+    names: Names = None,
+    pdf: Annotated[bool, typer.Option(help="Write a PDF too, where Chromium is present.")] = True,
+) -> None:
+    """Build the decks: one self-contained HTML file each, under build/slides/."""
+    from course_lib.workbook import slides
+
+    raise typer.Exit(slides.build(names, pdf))
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Which table, such as wanda.")],
+    out: Annotated[Path | None, typer.Option(help="Where the JSON goes; course_lib/results/ when left out.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny samples, to see that every step works.")] = False,
+    resume: Annotated[bool, typer.Option(help="Keep the steps that are finished.")] = True,
+) -> None:
+    """Measure a long table: resumable, written as JSON with seed, sample sizes and machine."""
+    from course_lib import reproduce
+
+    raise typer.Exit(reproduce.run(name, out, quick, resume))
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Which kernels; all of them when left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the JSON goes.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, few repetitions.")] = False,
+) -> None:
+    """Time the kernels beside their bounds, on the GPU when there is one."""
+    from course_lib import bench
+
+    raise typer.Exit(bench.run(names, out, quick))
+
+
+@app.command()
+def prune(
+    model: Annotated[str, typer.Argument(help="smollm2-135m, a folder, or a hub name.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write the pruned checkpoint to.")],
+    method: Annotated[str, typer.Option(help="magnitude or wanda.")] = "wanda",
+    pattern: Annotated[str, typer.Option(help="A sparsity such as 0.5, or N:M kept such as 2:4.")] = "0.5",
+    samples: Annotated[int, typer.Option(help="Calibration windows.")] = 32,
+    length: Annotated[int, typer.Option(help="Tokens per window.")] = 512,
+    seed: Annotated[int, typer.Option(help="Seed of the calibration sample.")] = 0,
+) -> None:
+    """Prune a model and save it as a checkpoint that from_pretrained loads."""
+    from course_lib.pruning import command
+
+    raise typer.Exit(command.run(model, out, method, pattern, samples, length, seed))
+
+
+def main() -> None:
+    """Run the command; a mistake in what was asked for is one clear line, not a traceback."""
+    try:
+        app()
+    except (ValueError, FileNotFoundError) as error:
+        Console(stderr=True).print(Text.assemble(("error ", "bold red"), str(error)), soft_wrap=True)
+        sys.exit(1)

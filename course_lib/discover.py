@@ -1,0 +1,21 @@
+"""Find every method: import all files of a folder and list the concrete subclasses of its base."""
+
+import importlib
+import inspect
+import pkgutil
+from types import ModuleType
+
+
+def modules(package: ModuleType) -> list[ModuleType]:
+    """Every module directly inside a package, imported, in alphabetical order."""
+    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+
+
+def subclasses(package: ModuleType, base: type) -> list[type]:
+    """Concrete subclasses of `base` defined in the files of `package`, in order of file and name."""
+    found = []
+    for module in modules(package):
+        members = (value for _, value in inspect.getmembers(module, inspect.isclass))
+        found += [c for c in members if c.__module__ == module.__name__ and issubclass(c, base)]
+    return [c for c in found if not inspect.isabstract(c) and c is not base]

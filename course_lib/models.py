@@ -1,0 +1,217 @@
+"""Load language models, and find their parts: the one file that knows Hugging Face attribute names.
+
+Dimension key: O outputs of a linear layer, I its inputs.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import transformers
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.pytorch_utils import Conv1D
+
+from course_lib.assets import asset_path
+
+DEFAULT_MODEL = "smollm2-135m"
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Where a family of models keeps its parts. Paths are relative to the model, or to one block."""
+
+    family: str
+    blocks: str
+    final_norm: str
+    attention: tuple[str, ...]  # query, key, value, output; one fused name first where the three are one matrix
+    mlp: tuple[str, ...]  # the linears into the hidden neurons (gate, up), then the one out of them (down)
+    norms: tuple[str, ...]  # before attention, before the mlp
+    fused: bool = False
+
+    @property
+    def input_groups(self) -> tuple[tuple[str, ...], ...]:
+        """Names of linears that read the same input, in the order of the forward pass."""
+        return (self.attention[:-1], self.attention[-1:], self.mlp[:-1], self.mlp[-1:])
+
+
+ARCHITECTURES = (
+    Architecture(
+        "Llama, Qwen2, Qwen3, Mistral",
+        blocks="model.layers",
+        final_norm="model.norm",
+        attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
+        mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+        norms=("input_layernorm", "post_attention_layernorm"),
+    ),
+    Architecture(
+        "OPT",
+        blocks="model.decoder.layers",
+        final_norm="model.decoder.final_layer_norm",
+        attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"),
+        mlp=("fc1", "fc2"),
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+    ),
+    Architecture(
+        "GPT-2",
+        blocks="transformer.h",
+        final_norm="transformer.ln_f",
+        attention=("attn.c_attn", "attn.c_proj"),
+        mlp=("mlp.c_fc", "mlp.c_proj"),
+        norms=("ln_1", "ln_2"),
+        fused=True,
+    ),
+)
+
+
+def _part(module: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return module.get_submodule(path)
+    except AttributeError:
+        return None
+
+
+def _missing(block: nn.Module, architecture: Architecture) -> list[str]:
+    names = architecture.attention + architecture.mlp + architecture.norms
+    return [name for name in names if _part(block, name) is None]
+
+
+def architecture(block: nn.Module) -> Architecture:
+    """The family whose parts this block has, found by its structure, so that unlisted look-alikes work too.
+
+    Raises:
+        ValueError: naming what each known family has and this block lacks.
+    """
+    for candidate in ARCHITECTURES:
+        if not _missing(block, candidate):
+            return candidate
+    lacks = "; ".join(f"{a.family}: lacks {', '.join(_missing(block, a))}" for a in ARCHITECTURES)
+    raise ValueError(
+        f"got a block of type {type(block).__name__} that fits no known family ({lacks}). "
+        "Add its names to ARCHITECTURES in course_lib/models.py."
+    )
+
+
+def blocks(model: nn.Module) -> nn.ModuleList:
+    """The transformer blocks of a causal language model, in order.
+
+    Raises:
+        ValueError: when no block list is found, naming the paths tried.
+    """
+    for path in dict.fromkeys(a.blocks for a in ARCHITECTURES):
+        found = _part(model, path)
+        if isinstance(found, nn.ModuleList) and len(found):
+            architecture(found[0])
+            return found
+    tried = ", ".join(dict.fromkeys(a.blocks for a in ARCHITECTURES))
+    raise ValueError(
+        f"got a {type(model).__name__} without a list of blocks at {tried}. "
+        "Add its names to ARCHITECTURES in course_lib/models.py."
+    )
+
+
+def input_groups(block: nn.Module) -> tuple[tuple[str, ...], ...]:
+    """Names of the block's linears, grouped by the input they share (q, k, v read one; gate and up another)."""
+    return architecture(block).input_groups
+
+
+def linears(block: nn.Module) -> dict[str, nn.Module]:
+    """The block's weight matrices by name, in the order of the forward pass; norms and biases are not among them."""
+    return {name: block.get_submodule(name) for group in input_groups(block) for name in group}
+
+
+def weight_of(linear: nn.Module) -> Float[Tensor, "O I"]:
+    """A view of a layer's weight as (outputs, inputs). GPT-2's Conv1D stores the transpose; the view hides it."""
+    return linear.weight.detach().T if isinstance(linear, Conv1D) else linear.weight.detach()
+
+
+def final_norm(model: nn.Module) -> nn.Module:
+    """The norm between the last block and the head."""
+    return model.get_submodule(architecture(blocks(model)[0]).final_norm)
+
+
+def head(model: PreTrainedModel) -> nn.Module:
+    """The linear that turns hidden states into logits; often tied to the embedding."""
+    return model.get_output_embeddings()
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Attention heads: `n_query` query heads, of which `group` at a time share one key-value head."""
+
+    n_query: int
+    n_key_value: int
+    size: int
+
+    @property
+    def group(self) -> int:
+        return self.n_query // self.n_key_value
+
+
+def heads(model: PreTrainedModel) -> Heads:
+    """How many query and key-value heads each block has, and their size."""
+    config = model.config
+    n_query = config.num_attention_heads
+    n_key_value = getattr(config, "num_key_value_heads", None) or n_query
+    size = getattr(config, "head_dim", None) or config.hidden_size // n_query
+    return Heads(n_query, n_key_value, size)
+
+
+def n_neurons(block: nn.Module) -> int:
+    """Hidden neurons of the block's MLP: the inputs of its last linear."""
+    return weight_of(block.get_submodule(architecture(block).mlp[-1])).shape[1]
+
+
+def load_model(
+    name: str = DEFAULT_MODEL, device: str | torch.device | None = None, dtype: torch.dtype | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A pretrained causal language model and its tokenizer, ready for evaluation.
+
+    Args:
+        name: "smollm2-135m" (from the course's cache), a folder, or any model name on the Hugging Face hub.
+        device: the GPU if there is one, else the CPU.
+        dtype: float32 for the default model and on the CPU; elsewhere the checkpoint's own.
+
+    Raises:
+        ValueError: the model is neither in the cache, nor a folder, nor to be had from the hub.
+    """
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    source = str(asset_path(name)) if name == DEFAULT_MODEL else name
+    keeps_own = device.type != "cpu" and name != DEFAULT_MODEL
+    try:
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype or ("auto" if keeps_own else torch.float32))
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"got the model name {name!r}, which could not be loaded: {str(error).splitlines()[0]} "
+            f"Use {DEFAULT_MODEL!r} (no network needed), a folder made by save_pretrained, or a hub name with a network."
+        ) from error
+    return model.to(device).eval(), tokenizer
+
+
+# Sizes are awkward on purpose: nothing is a power of two that could hide a swapped axis.
+_TINY = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6, "vocab_size": 97}
+_TINY_GROUPED = _TINY | {"num_key_value_heads": 2, "intermediate_size": 100, "max_position_embeddings": 256}
+_TINY_CONFIGS = {
+    "llama": ("LlamaConfig", _TINY_GROUPED | {"tie_word_embeddings": True}),
+    "mistral": ("MistralConfig", _TINY_GROUPED | {"sliding_window": None}),
+    "qwen2": ("Qwen2Config", _TINY_GROUPED),
+    "qwen3": ("Qwen3Config", _TINY_GROUPED | {"head_dim": 12}),
+    "opt": ("OPTConfig", _TINY | {"ffn_dim": 100, "max_position_embeddings": 256, "word_embed_proj_dim": 48}),
+    "gpt2": ("GPT2Config", {"n_embd": 48, "n_layer": 2, "n_head": 6, "n_inner": 100, "n_positions": 256, "vocab_size": 97}),
+}
+
+
+def tiny_model(seed: int = 0, architecture: str = "llama") -> PreTrainedModel:
+    """A random two-block model of awkward sizes for tests: 48 wide, 6 heads (2 key-value), 100 neurons, 97 tokens.
+
+    Raises:
+        ValueError: for an architecture without a tiny configuration.
+    """
+    if architecture not in _TINY_CONFIGS:
+        raise ValueError(f"got architecture {architecture!r}; expected one of {', '.join(_TINY_CONFIGS)}.")
+    config_name, sizes = _TINY_CONFIGS[architecture]
+    config = getattr(transformers, config_name)(**sizes, bos_token_id=1, eos_token_id=2, pad_token_id=2)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
