@@ -1,0 +1,93 @@
+"""What a student has solved, attempted and been hinted at. Keyed by exercise, so notebooks may be renamed and copied."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass
+class Record:
+    """The state of one exercise."""
+
+    attempts: int = 0
+    hints: int = 0
+    solved: str | None = None  # when it was first right, ISO 8601
+
+
+def home() -> Path:
+    """The folder that holds a student's progress: COURSE_HOME, else the user's data folder."""
+    return Path(os.environ.get("COURSE_HOME") or platformdirs.user_data_dir("sparsity-workbook"))
+
+
+def load() -> dict[str, Record]:
+    """All records. A file that cannot be read is kept beside under another name, never overwritten."""
+    path = home() / "progress.json"
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return {name: Record(**record) for name, record in stored.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError):
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        os.replace(path, path.with_name(f"progress.unreadable-{stamp}.json"))
+        return {}
+
+
+def update(exercise_id: str, *, attempts: int = 0, hints: int = 0, solved: bool = False) -> Record:
+    """Add to the record of one exercise and return it. Written whole, under a lock, so two notebooks may be open."""
+    home().mkdir(parents=True, exist_ok=True)
+    with FileLock(home() / "progress.lock"):
+        records = load()
+        record = records.setdefault(exercise_id, Record())
+        record.attempts += attempts
+        record.hints += hints
+        if solved and record.solved is None:
+            record.solved = datetime.now(UTC).isoformat(timespec="seconds")
+        fresh = home() / f"progress.{os.getpid()}.tmp"
+        fresh.write_text(json.dumps({name: asdict(r) for name, r in records.items()}, indent=1), encoding="utf-8")
+        os.replace(fresh, home() / "progress.json")
+    return record
+
+
+def table() -> Table:
+    """One row a lesson: solved, attempted, hints used, points."""
+    from course_lib.workbook.exercise import lessons
+
+    records = load()
+    table = Table(title="Progress", caption=f"Kept in {home() / 'progress.json'}", caption_justify="left")
+    table.add_column("lesson")
+    for column in ("solved", "attempted", "exercises", "hints used", "points"):
+        table.add_column(column, justify="right")
+    for module in lessons():
+        mine = [(e, records.get(e.id, Record())) for e in module.EXERCISES]
+        solved = sum(e.points for e, r in mine if r.solved)
+        table.add_row(
+            module.LESSON,
+            str(sum(r.solved is not None for _, r in mine)),
+            str(sum(r.attempts > 0 for _, r in mine)),
+            str(len(mine)),
+            str(sum(r.hints for _, r in mine)),
+            f"{solved} of {sum(e.points for e, _ in mine)}",
+        )
+    return table
+
+
+def show() -> None:
+    """Print the progress table, in a notebook or a terminal."""
+    Console().print(table())
+
+
+def run() -> int:
+    """What `course progress` does."""
+    show()
+    records = load()
+    if not any(record.attempts for record in records.values()):
+        print("Nothing attempted yet. Start with: course lab")
+    return 0
