@@ -198,7 +198,10 @@ _TINY_CONFIGS = {
     "qwen2": ("Qwen2Config", _TINY_GROUPED),
     "qwen3": ("Qwen3Config", _TINY_GROUPED | {"head_dim": 12}),
     "opt": ("OPTConfig", _TINY | {"ffn_dim": 100, "max_position_embeddings": 256, "word_embed_proj_dim": 48}),
-    "gpt2": ("GPT2Config", {"n_embd": 48, "n_layer": 2, "n_head": 6, "n_inner": 100, "n_positions": 256, "vocab_size": 97}),
+    "gpt2": (
+        "GPT2Config",
+        {"n_embd": 48, "n_layer": 2, "n_head": 6, "n_inner": 100, "n_positions": 256, "vocab_size": 97},
+    ),
 }
 
 

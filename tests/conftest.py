@@ -5,7 +5,7 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on a hub
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-from jaxtyping import install_import_hook  # noqa: E402
+from jaxtyping import install_import_hook
 
 _hook = install_import_hook(["course_lib"], "beartype.beartype")
 _hook.__enter__()
@@ -26,3 +26,15 @@ def real_model():
     from course_lib.models import load_model
 
     return load_model()
+
+
+@pytest.fixture
+def tiny_tokenizer():
+    """A word-level tokenizer over the 97 tokens of the tiny models."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["<unk>", "<s>", "</s>"] + [chr(ord("a") + i % 26) + str(i // 26 or "") for i in range(94)]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>")

@@ -40,7 +40,9 @@ def check(exercise_id: str, function: Callable) -> None:
 def _verdict(exercise_id: str, function: Callable) -> Verdict:
     exercise = find(exercise_id)
     if not callable(function):
-        raise ValueError(f"got a {type(function).__name__} for {exercise_id}; pass the function itself, without calling it.")
+        raise ValueError(
+            f"got a {type(function).__name__} for {exercise_id}; pass the function itself, without calling it."
+        )
     return judge(exercise, function, SEED)
 
 

@@ -37,7 +37,11 @@ def short(value: Any) -> str:
     """A value in a few words, for a message."""
     if isinstance(value, Tensor):
         head = f"tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
-        return f"{head} {value.tolist()}" if value.numel() <= 12 and not value.is_floating_point() else _floats(head, value)
+        return (
+            f"{head} {value.tolist()}"
+            if value.numel() <= 12 and not value.is_floating_point()
+            else _floats(head, value)
+        )
     if isinstance(value, float):
         return f"{value:.6g}"
     text = repr(value) if not isinstance(value, tuple) else f"({', '.join(short(item) for item in value)})"
@@ -58,7 +62,9 @@ def close(got: Any, expected: Any) -> str | None:
         return _close_items(got, expected)
     if isinstance(expected, dict):
         if not isinstance(got, dict) or got.keys() != expected.keys():
-            return f"the keys are {short(list(got) if isinstance(got, dict) else got)}, expected {short(list(expected))}"
+            return (
+                f"the keys are {short(list(got) if isinstance(got, dict) else got)}, expected {short(list(expected))}"
+            )
         return _first((f"under {key!r}", close(got[key], expected[key])) for key in expected)
     if isinstance(expected, bool | str) or expected is None:
         return None if got == expected else f"got {short(got)}, expected {short(expected)}"

@@ -86,4 +86,6 @@ def find(exercise_id: str) -> Exercise:
     except (ModuleNotFoundError, StopIteration, ValueError):
         ids = [exercise.id for exercise in all_exercises()]
         near = difflib.get_close_matches(str(exercise_id), ids, n=3, cutoff=0.4) or ids
-        raise ValueError(f"got exercise {exercise_id!r}, which does not exist; did you mean {' or '.join(near)}?") from None
+        raise ValueError(
+            f"got exercise {exercise_id!r}, which does not exist; did you mean {' or '.join(near)}?"
+        ) from None

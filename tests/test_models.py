@@ -1,0 +1,121 @@
+"""Every accessor on a tiny random model of every architecture, and the errors."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib import models
+
+SIZES = {  # family -> (query heads, key-value heads, head size, linears of a block)
+    "llama": (6, 2, 8, 7),
+    "mistral": (6, 2, 8, 7),
+    "qwen2": (6, 2, 8, 7),
+    "qwen3": (6, 2, 12, 7),
+    "opt": (6, 6, 8, 6),
+    "gpt2": (6, 6, 8, 4),
+}
+
+
+@pytest.fixture(params=SIZES)
+def name(request):
+    return request.param
+
+
+def test_parts_have_the_sizes_of_the_configuration(name):
+    model = models.tiny_model(architecture=name)
+    heads = models.heads(model)
+    assert (heads.n_query, heads.n_key_value, heads.size) == SIZES[name][:3]
+    assert heads.group == SIZES[name][0] // SIZES[name][1]
+    assert len(models.blocks(model)) == 2
+    for block in models.blocks(model):
+        assert len(models.linears(block)) == SIZES[name][3]
+        assert models.n_neurons(block) == 100
+    assert models.head(model).weight.shape == (97, 48)
+    assert models.final_norm(model).weight.shape == (48,)
+
+
+def test_every_matrix_of_a_block_is_among_its_linears(name):
+    block = models.blocks(models.tiny_model(architecture=name))[0]
+    matrices = {id(p) for p in block.parameters() if p.ndim == 2}
+    assert matrices == {id(m.weight) for m in models.linears(block).values()}
+
+
+def test_linears_of_a_group_read_the_same_input_and_weights_map_inputs_to_outputs(name):
+    """weight_of(linear) @ x must be what the layer computes, whichever way its family stores the matrix."""
+    model = models.tiny_model(architecture=name)
+    block = models.blocks(model)[0]
+    seen = {}
+
+    def record(layer):
+        return lambda module, args, output: seen.update({layer: (args[0], output, module)})
+
+    for layer, module in models.linears(block).items():
+        module.register_forward_hook(record(layer))
+    with torch.no_grad():
+        model(torch.arange(5)[None])
+    for group in models.input_groups(block):
+        assert all(torch.equal(seen[layer][0], seen[group[0]][0]) for layer in group)
+    for inputs, output, module in seen.values():
+        bias = module.bias if module.bias is not None else 0.0
+        torch.testing.assert_close(inputs @ models.weight_of(module).T + bias, output, rtol=1e-5, atol=1e-6)
+
+
+def test_input_groups_of_llama_share_by_hand():
+    block = models.blocks(models.tiny_model())[0]
+    assert models.input_groups(block) == (
+        ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        ("self_attn.o_proj",),
+        ("mlp.gate_proj", "mlp.up_proj"),
+        ("mlp.down_proj",),
+    )
+
+
+def test_weight_view_writes_through(name):
+    module = next(iter(models.linears(models.blocks(models.tiny_model(architecture=name))[0]).values()))
+    models.weight_of(module).zero_()
+    assert module.weight.abs().sum() == 0
+
+
+def test_tiny_models_are_seeded_and_leave_the_global_generator_alone():
+    before = torch.get_rng_state()
+    a, b, c = models.tiny_model(1), models.tiny_model(1), models.tiny_model(2)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(a.lm_head.weight, b.lm_head.weight)
+    assert not torch.equal(a.lm_head.weight, c.lm_head.weight)
+
+
+def test_unknown_architecture_says_what_is_missing():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.self_attn = nn.Linear(2, 2)
+
+    class Model(nn.Module):
+        def __init__(self, path_holder):
+            super().__init__()
+            self.model = path_holder
+
+    holder = nn.Module()
+    holder.layers = nn.ModuleList([Block()])
+    with pytest.raises(ValueError, match=r"type Block.*lacks self_attn.q_proj.*ARCHITECTURES"):
+        models.blocks(Model(holder))
+    with pytest.raises(ValueError, match=r"got a Linear without a list of blocks at model.layers"):
+        models.blocks(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="got architecture 'mamba'; expected one of llama"):
+        models.tiny_model(architecture="mamba")
+
+
+def test_load_model_reads_a_folder(tmp_path, tiny_tokenizer):
+    saved = models.tiny_model(3)
+    saved.save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    model, tokenizer = models.load_model(str(tmp_path), device="cpu")
+    assert not model.training
+    assert model.dtype == torch.float32
+    assert torch.equal(model.lm_head.weight, saved.lm_head.weight)
+    assert tokenizer("a b").input_ids == tiny_tokenizer("a b").input_ids
+
+
+def test_load_model_says_in_one_message_what_to_do_without_a_hub(tmp_path):
+    with pytest.raises(ValueError, match=r"got the model name '.*nowhere', which could not be loaded.*smollm2-135m"):
+        models.load_model(str(tmp_path / "nowhere"), device="cpu")
