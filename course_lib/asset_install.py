@@ -47,10 +47,17 @@ def install(asset: Asset, cache: Path, report: Callable[[str, int], None]) -> No
         if asset.verify:
             report("verifying", asset.n_bytes)
             asset.verify(content)
+        _let_all_read(content)
         write_manifest(asset, content)
         _put(content, cache / asset.name, staging / "old")
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _let_all_read(folder: Path) -> None:
+    """Some writers make files private; a cache may serve a whole class room."""
+    for path in folder.rglob("*"):
+        path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
 
 
 def _put(content: Path, place: Path, old: Path) -> None:

@@ -20,12 +20,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("COURSE_CACHE") or user_cache_dir("sparsity-workbook", appauthor=False)).expanduser()
 
 
-def find_asset(name: str, catalogue: Sequence[Asset] = ASSETS) -> Asset:
+def find_asset(name: str) -> Asset:
     """The asset of that name, or a ValueError that lists the names there are."""
-    for asset in catalogue:
+    for asset in ASSETS:
         if asset.name == name:
             return asset
-    raise ValueError(f"got the asset name {name!r}, expected one of {', '.join(a.name for a in catalogue)}")
+    raise ValueError(f"got the asset name {name!r}, expected one of {', '.join(a.name for a in ASSETS)}")
 
 
 def asset_path(name: str) -> Path:
