@@ -49,10 +49,14 @@ def build(
     names: Names = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a notebook is out of date.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace changed notebooks, keeping a copy of each.")] = False,
+    masters: Annotated[Path | None, typer.Option(help="Write the masters, with solutions, as notebooks here.")] = None,
 ) -> None:
     """Write the student notebooks from the masters in solutions/."""
     from course_lib.workbook import build
 
+    if masters:
+        build.write_masters(masters)
+        raise typer.Exit()
     raise typer.Exit(build.run(names, check=check, force=force))
 
 

@@ -184,7 +184,7 @@ def load_model(
     except (OSError, ValueError) as error:
         raise ValueError(
             f"got the model name {name!r}, which could not be loaded: {str(error).splitlines()[0]} "
-            f"Use {DEFAULT_MODEL!r} (no network needed), a folder made by save_pretrained, or a hub name with a network."
+            f"Use {DEFAULT_MODEL!r} (no network needed), a folder of save_pretrained, or a hub name with a network."
         ) from error
     return model.to(device).eval(), tokenizer
 

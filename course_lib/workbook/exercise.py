@@ -46,7 +46,8 @@ class Exercise:
         id: lesson file and name, such as "wanda.score".
         difficulty: 1 (one line) to 5 (needs an idea of one's own).
         cases: hand-made cases first, then ones drawn from the generator.
-        agree: (got, expected) -> None when they agree, else a sentence on where they first differ.
+        agree: (got, expected) -> None when they agree, else a sentence on where they first differ. It may ask for
+            the case as a third argument, where what is right depends on the input (ties, for one).
         picture: (case, got, expected) -> a figure shown beside a wrong or right answer, where one helps.
     """
 
@@ -60,7 +61,7 @@ class Exercise:
     mistakes: tuple[Mistake, ...]
     also_right: tuple[Variant, ...]
     hints: tuple[str, ...]
-    agree: Callable[[Any, Any], str | None] = close
+    agree: Callable[..., str | None] = close
     picture: Callable[[Case, Any, Any], Figure] | None = None
 
 

@@ -1,6 +1,7 @@
 """Judge a function against an exercise: run it on the cases, compare, and recognise named mistakes."""
 
 import copy
+import inspect
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,12 +53,13 @@ def call(function: Callable, case: Case) -> Outcome:
         return Outcome(error=f"{type(error).__name__}: {error}", trace="".join(frames))
 
 
-def difference(exercise: Exercise, outcome: Outcome, expected: Any) -> str | None:
+def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) -> str | None:
     """None when the outcome is the expected value, else in words what is wrong with it."""
     if outcome.error:
         return f"it raised {outcome.error}"
     try:
-        return exercise.agree(outcome.value, expected)
+        wants_case = len(inspect.signature(exercise.agree).parameters) == 3
+        return exercise.agree(outcome.value, expected, *[case][:wants_case])
     except Exception:  # a comparison written for tensors may trip over whatever a student returns
         return f"got {short(outcome.value)}, expected {short(expected)}"
 
@@ -66,16 +68,16 @@ def recognise(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) ->
     """The first named mistake whose results are the student's on every case."""
     for mistake in exercise.mistakes:
         wrong = [call(mistake.function, case) for case in cases]
-        if all(_same(exercise, outcome, other) for outcome, other in zip(outcomes, wrong, strict=True)):
+        if all(_same(exercise, *each) for each in zip(cases, outcomes, wrong, strict=True)):
             return mistake
     return None
 
 
-def _same(exercise: Exercise, outcome: Outcome, other: Outcome) -> bool:
+def _same(exercise: Exercise, case: Case, outcome: Outcome, other: Outcome) -> bool:
     if outcome.error or other.error:
         kinds = [(o.error or "").split(":")[0] for o in (outcome, other)]
         return kinds[0] == kinds[1]
-    return difference(exercise, outcome, other.value) is None
+    return difference(exercise, case, outcome, other.value) is None
 
 
 def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
@@ -85,7 +87,7 @@ def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
     if outcomes[0].unattempted:
         return Verdict(exercise, "not attempted", 0, len(cases))
     expected = [plain(exercise.reference(*copy.deepcopy(case.arguments))) for case in cases]
-    differences = [difference(exercise, o, e) for o, e in zip(outcomes, expected, strict=True)]
+    differences = [difference(exercise, *each) for each in zip(cases, outcomes, expected, strict=True)]
     n_right = sum(d is None for d in differences)
     if n_right == len(cases):
         return Verdict(exercise, "right", n_right, n_right, cases[0], outcomes[0].value, expected[0])

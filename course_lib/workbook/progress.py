@@ -1,4 +1,4 @@
-"""What a student has solved, attempted and been hinted at. Keyed by exercise, so notebooks may be renamed and copied."""
+"""What a student has solved, attempted and been hinted at, by exercise: notebooks may be renamed and copied."""
 
 import json
 import os

@@ -100,6 +100,7 @@ def _picture(v: Verdict) -> str:
         buffer = io.BytesIO()
         v.exercise.picture(v.case, v.got, v.expected).savefig(buffer, format="png", dpi=110, bbox_inches="tight")
         encoded = base64.b64encode(buffer.getvalue()).decode()
-        return f'<img alt="got and expected" style="max-width:100%;background:white" src="data:image/png;base64,{encoded}">'
+        style = "max-width:100%;background:white"
+        return f'<img alt="got and expected" style="{style}" src="data:image/png;base64,{encoded}">'
     except Exception:
         return ""

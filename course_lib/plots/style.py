@@ -1,0 +1,44 @@
+"""The house style of every figure: quiet, readable in greyscale, the finding in the title."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Dark to light, so that the order survives greyscale; each line also has its own marker and dash.
+COLOURS = ("#16324f", "#c8553d", "#2a9d8f", "#e9b44c", "#8d99ae")
+MARKERS = ("o", "s", "^", "D", "v")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
+
+
+def figure(n_columns: int = 1, n_rows: int = 1, width: float = 6.4, height: float = 3.6) -> tuple[Figure, list[Axes]]:
+    """A figure of n_rows × n_columns axes in the house style, made without pyplot so that nothing global changes.
+
+    Width and height are those of one axes, in inches. Returns the figure and its axes, row by row.
+    """
+    made = Figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
+    axes = made.subplots(n_rows, n_columns, squeeze=False).flatten().tolist()
+    for each in axes:
+        style(each)
+    return made, axes
+
+
+def style(axes: Axes) -> Axes:
+    """No frame above and to the right, a faint grid, titles to the left."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.title.set_fontsize(11)
+    return axes
+
+
+def label(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
+    """The finding as the title, and what the axes show, with units."""
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    return axes
+
+
+def line_style(index: int) -> dict:
+    """Colour, marker and dash of the index-th line."""
+    each = {"color": COLOURS, "marker": MARKERS, "linestyle": DASHES}
+    return {name: values[index % len(values)] for name, values in each.items()}

@@ -1,0 +1,80 @@
+"""`course build`: write the student notebooks from the masters, and never over a student's work."""
+
+import os
+import shutil
+from pathlib import Path
+
+import nbformat
+from rich.console import Console
+
+from course_lib.workbook import masters
+
+
+def run(names: list[str] | None = None, *, check: bool = False, force: bool = False, root: Path = masters.ROOT) -> int:
+    """Build or check the student notebooks of the lessons named. Returns the exit code.
+
+    Args:
+        check: write nothing; 1 if a notebook differs from what its master gives.
+        force: replace a changed notebook, after keeping a copy beside it.
+    """
+    console = Console()
+    folder = root / "notebooks"
+    folder.mkdir(exist_ok=True)
+    failed = 0
+    for master in masters.masters(names, root):
+        path = folder / f"{master.stem}.ipynb"
+        text = masters.as_text(masters.for_students(master))
+        now = path.read_text(encoding="utf-8") if path.exists() else None
+        if now == text:
+            console.print(f"{path.name}: up to date", style="dim")
+        elif check:
+            console.print(f"{path.name}: differs from {master.name}; run `course build`", style="red")
+            failed = 1
+        elif now is not None and is_changed(now) and not force:
+            console.print(
+                f"{path.name}: you wrote in it, so it is left alone. To get the new version, rename yours, "
+                "or run `course build --force`, which keeps a copy of yours.",
+                style="yellow",
+            )
+            failed = 1
+        else:
+            if now is not None and is_changed(now):
+                console.print(f"{path.name}: yours is kept as {keep(path).name}")
+            write(path, text)
+            console.print(f"{path.name}: written")
+    return failed
+
+
+def is_changed(text: str) -> bool:
+    """Whether somebody wrote in a built notebook. Unreadable files count as changed: they may hold work."""
+    try:
+        notebook = nbformat.reads(text, as_version=4)
+        return notebook.metadata["course"]["fingerprint"] != masters.fingerprint(notebook)
+    except Exception:
+        return True
+
+
+def keep(path: Path) -> Path:
+    """Copy a notebook beside itself under the first free name."""
+    number = 1
+    while (copy := path.with_name(f"{path.stem}.mine-{number}.ipynb")).exists():
+        number += 1
+    shutil.copy2(path, copy)
+    return copy
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    fresh.write_text(text, encoding="utf-8")
+    os.replace(fresh, path)
+
+
+def write_masters(folder: Path, root: Path = masters.ROOT) -> list[Path]:
+    """The masters as notebooks with solutions, for nbval; not for students."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for master in masters.masters(None, root):
+        paths.append(folder / f"{master.stem}.ipynb")
+        write(paths[-1], masters.as_text(masters.with_solutions(master)))
+    return paths

@@ -1,0 +1,118 @@
+"""Read the masters in solutions/ and turn each into notebooks: with the solutions, or with stubs for students."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.workbook.exercise import find
+
+ROOT = Path(__file__).parents[2]
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+_REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
+_CHECK = re.compile(r'^check\(\s*"([^"]+)"', re.MULTILINE)
+
+
+def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
+    """The masters asked for by number ("04"), slug ("wanda") or stem ("04_wanda"); all of them for None.
+
+    Raises:
+        ValueError: for a name that no lesson has, listing those that exist.
+    """
+    found = sorted((root / "solutions").glob("[0-9][0-9]_*.py"))
+    if not names:
+        return found
+    chosen = {}
+    for name in names:
+        match = [p for p in found if name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2]]
+        if not match:
+            raise ValueError(f"got lesson {name!r}; expected one of {', '.join(p.stem for p in found)}, or its number.")
+        chosen[match[0]] = None
+    return list(chosen)
+
+
+def with_solutions(master: Path) -> NotebookNode:
+    """The master as a notebook that runs, solutions included."""
+    return _finish(_read(master), master)
+
+
+def for_students(master: Path) -> NotebookNode:
+    """The student notebook: every solution region replaced by `raise NotImplementedError`."""
+    notebook = _read(master)
+    for cell in notebook.cells:
+        cell.source = stub(cell.source, cell.metadata.get("exercise"), master.name)
+    return _finish(notebook, master)
+
+
+def stub(source: str, exercise: str | None, where: str) -> str:
+    """A cell without its solution regions.
+
+    Raises:
+        ValueError: when markers and the cell's exercise do not fit together, so that no solution can slip through.
+    """
+    if source.count(BEGIN) != source.count(END):
+        raise ValueError(f"{where}: {source.count(BEGIN)} '{BEGIN}' but {source.count(END)} '{END}' in one cell.")
+    if (BEGIN in source) is not (exercise is not None):
+        raise ValueError(
+            f'{where}: a cell has a solution region or exercise="..." but not both; expected both: {source[:60]!r}'
+        )
+    if exercise is None:
+        return source
+    find(exercise)
+    return _REGION.sub(rf'\1raise NotImplementedError("Exercise {exercise}: replace this line")', source)
+
+
+def _read(master: Path) -> NotebookNode:
+    return jupytext.reads(master.read_text(encoding="utf-8"), fmt="py:percent")
+
+
+def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
+    """Stable ids, nbgrader's metadata, no outputs, and a fingerprint that later tells whether a student changed it."""
+    seen: dict[str, int] = {}
+    for cell in notebook.cells:
+        name = _cell_id(cell)
+        seen[name] = seen.get(name, 0) + 1
+        cell.id = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        cell.metadata = NotebookNode(_metadata(cell))
+    notebook.metadata = NotebookNode(
+        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
+        language_info={"name": "python"},
+        course={"lesson": master.stem, "fingerprint": fingerprint(notebook)},
+    )
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    nbformat.validate(notebook)
+    return notebook
+
+
+def _cell_id(cell: NotebookNode) -> str:
+    if exercise := cell.metadata.get("exercise"):
+        return exercise.replace(".", "-")
+    if check := _CHECK.search(cell.source):
+        return f"check-{check[1].replace('.', '-')}"
+    return hashlib.sha256(cell.source.encode()).hexdigest()[:12]
+
+
+def _metadata(cell: NotebookNode) -> dict:
+    """nbgrader's marks on the answer and on the check under it, so that nbgrader can take the notebooks too."""
+    common = {"schema_version": 3, "task": False, "grade_id": cell.id}
+    if exercise := cell.metadata.get("exercise"):
+        graded = {"grade": False, "solution": True, "locked": False}
+        return {"exercise": exercise, "nbgrader": common | graded}
+    if check := _CHECK.search(cell.source):
+        graded = {"grade": True, "solution": False, "locked": True, "points": find(check[1]).points}
+        return {"nbgrader": common | graded}
+    return {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
+
+
+def fingerprint(notebook: NotebookNode) -> str:
+    """A digest of what the cells say; running a notebook does not change it, writing in it does."""
+    said = [[cell.cell_type, cell.source] for cell in notebook.cells]
+    return hashlib.sha256(repr(said).encode()).hexdigest()
+
+
+def as_text(notebook: NotebookNode) -> str:
+    """The notebook as it is written to disk: the same bytes for the same content."""
+    return nbformat.writes(notebook) + "\n"

@@ -1,0 +1,80 @@
+"""`course run`: execute a lesson from top to bottom, showing what it prints as it goes."""
+
+import os
+import time
+from pathlib import Path
+
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from course_lib.workbook import masters
+from course_lib.workbook.build import write
+
+CELL_SECONDS = 600
+
+
+def run(lesson: str, *, student: bool = False, html: bool = False, root: Path = masters.ROOT) -> int:
+    """Execute the master (checks raise) or the student notebook; keep the result under build/run/."""
+    console = Console()
+    (master,) = masters.masters([lesson], root)
+    notebook = masters.for_students(master) if student else masters.with_solutions(master)
+    path = root / "build" / "run" / f"{master.stem}{'.student' if student else ''}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    try:
+        error = execute(notebook, console, _environment(root, strict=not student))
+    finally:
+        write(path, masters.as_text(notebook))
+    seconds = time.perf_counter() - start
+    if error:
+        console.print(error, style="red", markup=False)
+    console.print(f"{'Failed' if error else 'Ran'} in {seconds:.0f} s: {path}", soft_wrap=True)
+    if html:
+        console.print(f"HTML: {_render(notebook, path)}", soft_wrap=True)
+    return int(bool(error))
+
+
+def execute(notebook: NotebookNode, console: Console, environment: dict[str, str]) -> str | None:
+    """Run all cells in a fresh kernel. None, or the error of the cell that failed; earlier outputs are kept."""
+    n_code = sum(cell.cell_type == "code" for cell in notebook.cells)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("cells", total=n_code)
+
+        def done(cell: NotebookNode, cell_index: int, **_) -> None:
+            progress.advance(task)
+            for output in cell.get("outputs", []):
+                if text := _text(output):
+                    progress.console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+
+        client = NotebookClient(notebook, timeout=CELL_SECONDS, kernel_name="python3", on_cell_executed=done)
+        try:
+            client.execute(env=environment)
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            return str(error)
+    return None
+
+
+def _text(output: NotebookNode) -> str:
+    if output.output_type == "stream":
+        return output.text if output.name == "stdout" else ""
+    data = output.get("data", {})
+    return "" if "image/png" in data else data.get("text/plain", "")
+
+
+def _environment(root: Path, strict: bool) -> dict[str, str]:
+    """Strict for masters; progress is kept apart, so that a test run never counts as a student's."""
+    home = {"COURSE_HOME": str(root / "build" / "home")}
+    return os.environ | home | {"COURSE_STRICT": "1" if strict else ""}
+
+
+def _render(notebook: NotebookNode, path: Path) -> Path:
+    from nbconvert import HTMLExporter
+
+    body, _ = HTMLExporter(template_name="lab").from_notebook_node(notebook)
+    target = path.with_suffix(".html")
+    write(target, body)
+    return target
