@@ -55,7 +55,7 @@ def install(asset: Asset, cache: Path, report: Callable[[str, int], None]) -> No
 
 
 def _let_all_read(folder: Path) -> None:
-    """Some writers make files private; a cache may serve a whole class room."""
+    """Some writers make files private; a cache may serve a whole classroom."""
     for path in folder.rglob("*"):
         path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
 

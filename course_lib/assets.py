@@ -88,7 +88,7 @@ def _bring(asset: Asset, cache: Path, console: Console) -> str:
     """Make one asset sound, and say what that took: "checked" or "fetched"."""
     folder = cache / asset.name
     sound = not fault(asset, folder, full=True) and not unverified(asset, folder)
-    read_only = cache.exists() and not os.access(cache, os.W_OK)  # one cache for a whole class room
+    read_only = cache.exists() and not os.access(cache, os.W_OK)  # one cache for a whole classroom
     if sound and (read_only or not (leftovers(asset, cache) or touched(folder))):
         return "checked"
     cache.mkdir(parents=True, exist_ok=True)

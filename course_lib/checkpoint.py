@@ -91,8 +91,12 @@ def sentence_loss(model: PreTrainedModel) -> float:
     return model(ids, labels=ids).loss.item()
 
 
-def verify_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise ValueError unless tokenizer and float32 weights give the recorded ids, text and loss."""
+def verify_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> float:
+    """The loss of the fixed sentence.
+
+    Raises:
+        ValueError: tokenizer and float32 weights do not give the recorded ids, text and loss.
+    """
     ids = tuple(tokenizer(SENTENCE).input_ids)
     if ids != SENTENCE_IDS:
         raise ValueError(f"the tokenizer reads the test sentence as {list(ids)}, expected {list(SENTENCE_IDS)}")
@@ -102,6 +106,7 @@ def verify_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> 
     loss = sentence_loss(model)
     if not abs(loss - SENTENCE_LOSS) < LOSS_TOLERANCE:  # so that nan fails too
         raise ValueError(f"the loss of the test sentence is {loss:.4f}, expected {SENTENCE_LOSS:.4f}")
+    return loss
 
 
 def verify_checkpoint(folder: Path) -> None:

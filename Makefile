@@ -1,0 +1,54 @@
+# The two commands that matter: `make lab` to learn, `make test` to check. Both set everything up on first use.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.complete
+JOBS ?= 2
+
+# The first Python that is new enough; override with `make lab PYTHON=/path/to/python3`.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help lab test setup lint build slides nbval clean
+.DEFAULT_GOAL := help
+
+help: ## Print this list
+	@echo "Targets:"
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+lab: $(STAMP) ## Set everything up and open JupyterLab on the first lesson
+	@$(BIN)/course lab --prepare
+
+test: setup lint ## Set everything up, then lint, all tests, and every notebook
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(MAKE) nbval
+
+setup: $(STAMP) ## Make the virtual environment, fetch and verify the model and the texts
+	@$(BIN)/course setup
+
+lint: $(STAMP) ## Check style
+	$(BIN)/ruff check .
+
+build: $(STAMP) ## Write the student notebooks from the masters
+	$(BIN)/course build
+
+slides: setup ## Build the decks into build/slides/
+	$(BIN)/course slides
+
+nbval: setup ## Run every notebook: the students' as they get them, the masters with checks that raise
+	$(BIN)/course run --check-all
+
+clean: ## Remove the virtual environment and everything built; the cache and your notebooks stay
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis *.egg-info
+
+# Made again when a pin changes. Interrupted at any point, it goes on from there: the stamp is written last.
+$(STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found. Install it, or say where it is: make PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+		echo "Making $(VENV) with $$($(PYTHON) --version)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "The virtual environment could not be made; on Debian and Ubuntu: apt install python3-venv"; exit 1; }; }
+	@echo "Installing the pinned packages (a few minutes the first time)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -r requirements.lock || { \
+		echo "The packages could not be installed (see above). Connect to the network and run make again."; exit 1; }
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
