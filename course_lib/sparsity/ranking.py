@@ -5,6 +5,7 @@ Dimension key: G comparison groups, S entries in a group.
 
 import math
 
+import numpy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -17,21 +18,39 @@ def n_pruned(size: int, sparsity: float) -> int:
 
 
 def keep_highest(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G S"]:
-    """Drops the n lowest of each group. The stable sort makes ties leave by lower index."""
-    order = torch.sort(score, dim=1, stable=True).indices
-    return torch.ones_like(score, dtype=torch.bool).scatter_(1, order[:, :n_leaving], False)
+    """Drops the n lowest of each group, exactly n whatever the ties: among equal scores the lower index leaves.
+
+    Selection finds the n-th smallest of a group in linear time; only groups where it is tied are sorted.
+    """
+    if n_leaving == 0 or score.numel() == 0:
+        return torch.ones_like(score, dtype=torch.bool)
+    keep = score > nth_smallest(score, n_leaving)
+    tied = (keep.sum(dim=1) != score.shape[1] - n_leaving).nonzero().flatten()
+    if len(tied):
+        leaving = torch.sort(score[tied], dim=1, stable=True).indices[:, :n_leaving]
+        keep[tied] = torch.ones_like(score[tied], dtype=torch.bool).scatter_(1, leaving, False)
+    return keep
 
 
 def keep_highest_of_many(score: Float[Tensor, "S"], n_leaving: int) -> Bool[Tensor, "S"]:
-    """The same for one long row, by selection instead of sorting: a model has 10^8 weights, and sorting is slow."""
+    """The same for one long row: a model has 10^8 weights, and even one sort of them is slow."""
     if n_leaving == 0:
         return torch.ones_like(score, dtype=torch.bool)
-    edge = torch.kthvalue(score, n_leaving).values
+    edge = nth_smallest(score[None], n_leaving)[0]
     keep = score > edge
     tied = torch.nonzero(score == edge).flatten()
     n_tied_leaving = n_leaving - (len(score) - int(keep.sum()) - len(tied))
     keep[tied[n_tied_leaving:]] = True
     return keep
+
+
+def nth_smallest(score: Float[Tensor, "G S"], n: int) -> Float[Tensor, "G 1"]:
+    """The n-th smallest entry of each row. On the CPU numpy's partition is several times faster than torch's."""
+    if score.device.type != "cpu":
+        return score.kthvalue(n, dim=1, keepdim=True).values
+    exact = score.float() if score.dtype == torch.bfloat16 else score  # numpy has no bfloat16
+    nth = numpy.partition(exact.detach().numpy(), n - 1, axis=1)[:, n - 1 : n]
+    return torch.from_numpy(nth.copy()).to(score.dtype)
 
 
 def check_sparsity(sparsity: float) -> None:
