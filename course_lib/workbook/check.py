@@ -1,7 +1,6 @@
 """`check`: the cell under every exercise."""
 
 import os
-from collections.abc import Callable
 
 from course_lib.workbook import progress, show
 from course_lib.workbook.exercise import find
@@ -19,7 +18,7 @@ def strict() -> bool:
     return os.environ.get("COURSE_STRICT", "") not in ("", "0")
 
 
-def check(exercise_id: str, function: Callable) -> None:
+def check(exercise_id: object, function: object) -> None:
     """Check a function against an exercise and show the verdict.
 
     In a student's hands it never raises. With COURSE_STRICT=1 it raises CheckFailed unless the answer is right.
@@ -37,7 +36,7 @@ def check(exercise_id: str, function: Callable) -> None:
         raise CheckFailed(f"{exercise_id} is {verdict.state}: {verdict.difference}")
 
 
-def _verdict(exercise_id: str, function: Callable) -> Verdict:
+def _verdict(exercise_id: object, function: object) -> Verdict:
     exercise = find(exercise_id)
     if not callable(function):
         raise ValueError(

@@ -75,7 +75,7 @@ def all_exercises() -> list[Exercise]:
     return [exercise for module in lessons() for exercise in module.EXERCISES]
 
 
-def find(exercise_id: str) -> Exercise:
+def find(exercise_id: object) -> Exercise:
     """The exercise of that id.
 
     Raises:

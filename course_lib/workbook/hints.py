@@ -4,7 +4,7 @@ from course_lib.workbook import progress, show
 from course_lib.workbook.exercise import find
 
 
-def hint(exercise_id: str) -> None:
+def hint(exercise_id: object) -> None:
     """Show the hints seen so far and the next one. Hints used are counted in the progress; they cost no points."""
     try:
         exercise = find(exercise_id)

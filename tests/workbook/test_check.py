@@ -1,0 +1,180 @@
+"""What a student sees: check, hint and progress, in their hands and in strict mode."""
+
+import json
+import multiprocessing
+
+import pytest
+import torch
+
+from course_lib.workbook import check, hint, progress
+from course_lib.workbook.check import CheckFailed
+from course_lib.workbook.progress import Record, load, update
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("COURSE_STRICT", raising=False)
+    return tmp_path / "home"
+
+
+def right(weight, inputs):
+    return weight.abs() * inputs.norm(dim=0)
+
+
+def squared(weight, inputs):
+    return weight.abs() * inputs.norm(dim=0) ** 2
+
+
+def unwritten(weight, inputs):
+    raise NotImplementedError
+
+
+def test_right_answer(capsys):
+    assert check("wanda.score", right) is None
+    assert capsys.readouterr().out.startswith("Right · The Wanda score · 5 of 5 cases · 2 points")
+    assert load()["wanda.score"].solved
+
+
+def test_wrong_answer_says_which_case_got_expected_where_and_which_mistake(capsys):
+    check("wanda.score", squared)
+    out = capsys.readouterr().out
+    assert out.startswith("Not yet · The Wanda score · ")
+    for part in (
+        "Case: ",
+        "Got: ",
+        "Expected: ",
+        "Where: row ",
+        "This looks like: squared norm",
+        'hint("wanda.score")',
+    ):
+        assert part in out
+    assert load()["wanda.score"] == Record(attempts=1)
+
+
+def test_unwritten_is_not_an_attempt(capsys):
+    check("wanda.score", unwritten)
+    assert capsys.readouterr().out.startswith("Not attempted · The Wanda score")
+    assert load()["wanda.score"].attempts == 0
+
+
+def fails(weight, inputs):
+    return weight @ inputs
+
+
+def leaves(weight, inputs):
+    raise SystemExit(3)
+
+
+def recurses(weight, inputs):
+    return recurses(weight, inputs)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [(fails, "RuntimeError"), (leaves, "SystemExit"), (recurses, "RecursionError")]
+)
+def test_whatever_a_function_raises_becomes_a_verdict_with_its_own_traceback(function, said, capsys):
+    check("wanda.score", function)
+    out = capsys.readouterr().out
+    assert f"it raised {said}" in out
+    assert "test_check.py" in out
+    assert "judge.py" not in out
+
+
+def test_inputs_are_copies(capsys):
+    def in_place(weight, inputs):
+        inputs.square_()
+        return weight.abs_().mul_(inputs.sum(0).sqrt_())
+
+    check("wanda.score", in_place)
+    assert capsys.readouterr().out.startswith("Right")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("wanda.scor", right), "did you mean wanda.score"),
+        (("wanda.score", 3), "pass the function itself"),
+        ((None, right), "None"),
+    ],
+)
+def test_a_misused_check_explains_itself(arguments, said, capsys):
+    check(*arguments)
+    assert said in capsys.readouterr().out
+
+
+def test_strict_mode_raises_unless_right(monkeypatch, capsys):
+    monkeypatch.setenv("COURSE_STRICT", "1")
+    check("wanda.score", right)
+    with pytest.raises(CheckFailed, match="wanda.score is wrong: row"):
+        check("wanda.score", squared)
+    with pytest.raises(CheckFailed, match="not attempted"):
+        check("wanda.score", unwritten)
+    with pytest.raises(ValueError, match="did you mean"):
+        check("wanda.nothing", right)
+
+
+def test_a_home_that_cannot_be_written_does_not_stand_in_the_way(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path / "file" / "under"))
+    check("wanda.score", right)
+    assert capsys.readouterr().out.startswith("Right")
+
+
+def test_hints_come_one_by_one_and_are_counted(capsys):
+    for seen in (1, 2, 3, 3):
+        hint("wanda.score")
+        assert capsys.readouterr().out.count("Hint ") == seen
+        assert load()["wanda.score"].hints == seen
+    hint("wanda.nonsense")
+    assert "did you mean" in capsys.readouterr().out
+
+
+def test_solved_stays_solved():
+    check("wanda.score", right)
+    first = load()["wanda.score"].solved
+    check("wanda.score", squared)
+    assert load()["wanda.score"] == Record(attempts=2, solved=first)
+
+
+def test_progress_table_counts(capsys):
+    check("wanda.score", right)
+    check("wanda.n_of_m", squared)
+    hint("wanda.score")
+    capsys.readouterr()
+    assert progress.__module__.endswith("progress")
+    progress()
+    row = next(line for line in capsys.readouterr().out.splitlines() if "04 Wanda" in line)
+    assert [cell.strip() for cell in row.strip("│ ").split("│")] == ["04 Wanda", "1", "2", "8", "1", "2 of 20"]
+
+
+def test_a_broken_progress_file_is_kept_beside(home):
+    home.mkdir()
+    (home / "progress.json").write_text("{ half a file")
+    update("wanda.score", attempts=1)
+    (kept,) = home.glob("progress.unreadable-*.json")
+    assert kept.read_text() == "{ half a file"
+    assert load() == {"wanda.score": Record(attempts=1)}
+
+
+def _many_updates(folder):
+    import os
+
+    os.environ["COURSE_HOME"] = folder
+    for _ in range(20):
+        update("wanda.score", attempts=1)
+
+
+def test_two_notebooks_at_once_lose_nothing(home):
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_many_updates, args=(str(home),)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert json.loads((home / "progress.json").read_text())["wanda.score"]["attempts"] == 40
+
+
+def test_a_tensor_that_requires_gradients_is_fine(capsys):
+    check("wanda.score", lambda w, x: torch.nn.Parameter(w).abs() * x.norm(dim=0))
+    assert capsys.readouterr().out.startswith("Right")

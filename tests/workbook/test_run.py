@@ -1,0 +1,50 @@
+"""`course run` on a lesson of two cells."""
+
+import pytest
+
+from course_lib.workbook import run
+
+HEAD = "# %% [markdown]\n# # A lesson\n\n# %%\nimport os\n\nprint('strict', os.environ['COURSE_STRICT'] or 'no')\n\n"
+EXERCISE = """# %% exercise="wanda.score"
+def wanda_score(weight, inputs):
+    ### BEGIN SOLUTION
+    return weight.abs() * {norm}
+    ### END SOLUTION
+
+
+# %%
+from course_lib.workbook import check
+
+check("wanda.score", wanda_score)
+"""
+RIGHT, WRONG = (HEAD + EXERCISE.replace("{norm}", norm) for norm in ("inputs.norm(dim=0)", "1"))
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / "04_wanda.py").write_text(RIGHT)
+    return tmp_path
+
+
+def test_master_runs_strictly_and_shows_what_it_prints(root, capsys):
+    assert run.run("04", html=True, root=root) == 0
+    out = capsys.readouterr().out
+    assert "strict 1" in out
+    assert "Right · The Wanda score" in out
+    page = (root / "build" / "run" / "04_wanda.html").read_text()
+    assert "border-left:.35em solid #2e7d32" in page  # the verdict, as HTML
+    assert (root / "build" / "run" / "04_wanda.ipynb").exists()
+
+
+def test_a_wrong_master_fails(root, capsys):
+    (root / "solutions" / "04_wanda.py").write_text(WRONG)
+    assert run.run("04", root=root) == 1
+    assert "wanda.score is wrong" in capsys.readouterr().out
+
+
+def test_the_student_notebook_runs_through_unsolved(root, capsys):
+    assert run.run("04", student=True, root=root) == 0
+    out = capsys.readouterr().out
+    assert "strict no" in out
+    assert "Not attempted · The Wanda score" in out
