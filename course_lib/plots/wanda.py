@@ -5,7 +5,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from course_lib.plots.style import figure
+from course_lib.plots.style import COLOURS, figure, label, line_style
+from course_lib.sparsity.patterns import Unstructured
 
 
 def compare_masks(got: Tensor, expected: Tensor, group: int | None = None) -> Figure:
@@ -24,4 +25,69 @@ def compare_masks(got: Tensor, expected: Tensor, group: int | None = None) -> Fi
             corner = (-0.5, int(different[0]) - 0.5)
             each.add_patch(Rectangle(corner, mask.shape[1], 1, fill=False, edgecolor="#c8553d", linewidth=2))
     axes[0].set_ylabel("output")
+    return drawn
+
+
+def outliers(norms: Tensor, name: str) -> Figure:
+    """The norm of every input feature of one layer, on a log scale: a few stand far above the rest."""
+    drawn, (axes,) = figure(width=7.2)
+    share = (norms.square() / norms.square().sum()).sort(descending=True).values
+    few = int((share.cumsum(0) < 0.5).sum()) + 1
+    axes.scatter(range(len(norms)), norms, s=9, color=COLOURS[0])
+    axes.axhline(norms.median(), color=COLOURS[1], linestyle="--", linewidth=1)
+    axes.annotate("median", (len(norms) * 1.01, norms.median()), fontsize=9, va="center", annotation_clip=False)
+    axes.set_yscale("log")
+    title = f"{name}: {few} of {len(norms)} input features hold half of the squared norm"
+    label(axes, title, "input feature j", "norm of the feature over tokens, ‖X_j‖₂")
+    return drawn
+
+
+def loudest_against_median(norms: dict[str, Tensor]) -> Figure:
+    """Over depth and by kind of input: how many times the median the loudest feature is."""
+    drawn, (axes,) = figure(width=7.2)
+    kinds = list(dict.fromkeys(name.split(".", 2)[2] for name in norms))
+    ratios = {
+        kind: [(n.max() / n.median()).item() for name, n in norms.items() if name.endswith(kind)] for kind in kinds
+    }
+    for index, (kind, ratio) in enumerate(ratios.items()):
+        axes.plot(ratio, markersize=4, label=f"input of {kind}", **line_style(index))
+    axes.set_yscale("log")
+    axes.legend(frameon=False, fontsize=9)
+    least = min(min(r) for r in ratios.values())
+    title = f"In every block the loudest feature is at least {least:.0f} times the median one"
+    label(axes, title, "block", "loudest / median feature norm")
+    return drawn
+
+
+def columns_kept(weight: Tensor, norms: Tensor, sparsity: float = 0.5) -> Figure:
+    """The share of each input column that magnitude and Wanda keep, against how loud the input is."""
+    drawn, (axes,) = figure(width=7.2)
+    pattern = Unstructured(sparsity)
+    shares = {
+        "magnitude": pattern.keep(weight.abs()).float().mean(dim=0),
+        "Wanda": pattern.keep(weight.abs() * norms).float().mean(dim=0),
+    }
+    for index, (name, share) in enumerate(shares.items()):
+        look = line_style(index)
+        axes.scatter(norms, 100 * share, s=14, color=look["color"], marker=look["marker"], label=name, alpha=0.7)
+    axes.set_xscale("log")
+    axes.legend(frameon=False)
+    loud = norms >= norms.quantile(0.99)
+    kept = {name: 100 * share[loud].mean().item() for name, share in shares.items()}
+    title = f"Of the loudest 1 % of inputs Wanda keeps {kept['Wanda']:.0f} % of the weights, magnitude {kept['magnitude']:.0f} %"
+    label(axes, title, "norm of the input feature, ‖X_j‖₂", "weights kept in its column (%)")
+    return drawn
+
+
+def perplexities(values: dict[str, tuple[float, float]], title: str) -> Figure:
+    """Perplexity with its standard error, one bar a model."""
+    drawn, (axes,) = figure(width=6.4, height=2.6)
+    names = list(values)[::-1]
+    mean, error = zip(*(values[name] for name in names), strict=True)
+    axes.barh(names, mean, xerr=error, color=COLOURS[0], height=0.6, error_kw={"elinewidth": 1, "capsize": 3})
+    axes.set_xscale("log")
+    for index, value in enumerate(mean):
+        axes.annotate(f" {value:.1f}", (value + error[index], index), va="center", fontsize=9)
+    axes.margins(x=0.15)
+    label(axes, title, "perplexity (log scale)")
     return drawn
