@@ -19,7 +19,6 @@ from course_lib.sparsity.ranking import (
     check_score,
     check_sparsity,
     keep_highest,
-    keep_highest_of_many,
     n_pruned,
 )
 
@@ -61,7 +60,7 @@ class Unstructured(Pattern):
 
     def _keep(self, score: Float[Tensor, "O I"]) -> Bool[Tensor, "O I"]:
         if self.per == "layer":
-            return keep_highest_of_many(score.flatten(), n_pruned(score.numel(), self.sparsity)).reshape(score.shape)
+            return keep_highest(score.reshape(1, -1), n_pruned(score.numel(), self.sparsity)).reshape(score.shape)
         if self.per == "column":
             return self._keep_rows(score.T).T.contiguous()
         return self._keep_rows(score)
@@ -172,7 +171,7 @@ def keep_across(scores: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]
             raise ValueError(f"layer {name!r}: {error}") from None
     device = next(iter(scores.values())).device
     ranked = torch.cat([score.detach().flatten().to(device) for score in scores.values()])
-    keep = keep_highest_of_many(ranked, n_pruned(len(ranked), sparsity))
+    keep = keep_highest(ranked[None], n_pruned(len(ranked), sparsity))[0]
     parts = keep.split([score.numel() for score in scores.values()])
     return {
         name: part.reshape(score.shape).to(score.device)
