@@ -1,0 +1,64 @@
+"""Log-likelihoods of given tokens under a causal language model, without computing anything twice.
+
+Dimension key: B windows in a batch, L tokens in a window, T tokens run at once, D hidden size, V vocabulary,
+P predictions asked for.
+"""
+
+import psutil
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.models import blocks, head, n_neurons
+
+LOGIT_ROWS = 256  # positions whose logits exist at the same time: 50 MB for a vocabulary of 49,152 in float32
+MOST_TOKENS = {"cpu": 4096, "cuda": 65536}  # beyond this a larger batch is no faster
+
+
+def check_scorable(model: PreTrainedModel) -> None:
+    """Refuses a model without weights, and one whose logits are not what its head gives (soft-capped, scaled)."""
+    if model.device.type == "meta":
+        raise ValueError("got a model on the meta device, which has no weights; load it onto the CPU or a GPU.")
+    one = torch.tensor([[model.config.vocab_size - 1]])
+    own = model(input_ids=one.to(model.device), use_cache=False).logits
+    if not torch.equal(own.isnan(), (ours := head(model)(hidden_states(model, one))).isnan()) or not torch.allclose(
+        own, ours, rtol=1e-2, atol=1e-2, equal_nan=True
+    ):
+        raise ValueError(
+            f"got a {type(model).__name__}, whose logits are not its head's output (they are scaled or soft-capped); "
+            "expected a model of the Llama, Qwen, Mistral, OPT or GPT-2 kind."
+        )
+
+
+def hidden_states(model: PreTrainedModel, ids: Int[Tensor, "B L"], **settings: Tensor) -> Float[Tensor, "B L D"]:
+    """What the head reads: the last block's output after the final norm."""
+    return model.base_model(input_ids=ids.to(model.device), use_cache=False, **settings).last_hidden_state
+
+
+def target_log_probs(
+    model: PreTrainedModel, hidden: Float[Tensor, "T D"], position: Int[Tensor, "P"], target: Int[Tensor, "P"]
+) -> tuple[Float[Tensor, "P"], Bool[Tensor, "P"]]:
+    """log p(target | position) for each pair, and whether the target is the likeliest token there.
+
+    Logits are made for few positions at a time and only where a target is asked for: for all positions of a long text
+    they would take more memory than everything else together.
+    """
+    log_prob = torch.empty(len(target))
+    likeliest = torch.empty(len(target), dtype=torch.bool)
+    wanted, row = position.unique(return_inverse=True)
+    for start in range(0, len(wanted), LOGIT_ROWS):
+        here = (row >= start) & (row < start + LOGIT_ROWS)
+        logits = head(model)(hidden[wanted[start : start + LOGIT_ROWS].to(hidden.device)]).float()
+        index, token = row[here].to(logits.device) - start, target[here].to(logits.device)
+        log_prob[here] = (logits[index, token] - logits.logsumexp(-1)[index]).cpu()
+        likeliest[here] = (logits.argmax(-1)[index] == token).cpu()
+    return log_prob, likeliest
+
+
+def tokens_at_once(model: PreTrainedModel) -> int:
+    """How many tokens fit comfortably: a quarter of the free memory, against what one block keeps of a token."""
+    cuda = model.device.type == "cuda"
+    free = torch.cuda.mem_get_info(model.device)[0] if cuda else psutil.virtual_memory().available
+    values = 12 * model.config.hidden_size + 4 * n_neurons(blocks(model)[0])
+    return min(MOST_TOKENS["cuda" if cuda else "cpu"], int(free / 4 / (values * model.dtype.itemsize)))
