@@ -3,6 +3,8 @@
 Dimension key: O outputs of a linear layer, I its inputs.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -162,6 +164,19 @@ def n_neurons(block: nn.Module) -> int:
     return weight_of(block.get_submodule(architecture(block).mlp[-1])).shape[1]
 
 
+@contextmanager
+def _without_bars(quiet: bool) -> Iterator[None]:
+    """A model from the cache loads in a blink; its progress bar would only be noise in a notebook."""
+    silenced = quiet and transformers.utils.logging.is_progress_bar_enabled()
+    if silenced:
+        transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if silenced:
+            transformers.utils.logging.enable_progress_bar()
+
+
 def load_model(
     name: str = DEFAULT_MODEL, device: str | torch.device | None = None, dtype: torch.dtype | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -179,7 +194,10 @@ def load_model(
     source = str(asset_path(name)) if name == DEFAULT_MODEL else name
     keeps_own = device.type != "cpu" and name != DEFAULT_MODEL
     try:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype or ("auto" if keeps_own else torch.float32))
+        with _without_bars(quiet=name == DEFAULT_MODEL):
+            model = AutoModelForCausalLM.from_pretrained(
+                source, dtype=dtype or ("auto" if keeps_own else torch.float32)
+            )
         tokenizer = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:
         raise ValueError(

@@ -1,5 +1,7 @@
 """The house style of every figure: quiet, readable in greyscale, the finding in the title."""
 
+import io
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -9,12 +11,21 @@ MARKERS = ("o", "s", "^", "D", "v")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
 
 
+class HouseFigure(Figure):
+    """A figure that a notebook shows by itself: no pyplot, no backend, nothing global."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=110)
+        return buffer.getvalue()
+
+
 def figure(n_columns: int = 1, n_rows: int = 1, width: float = 6.4, height: float = 3.6) -> tuple[Figure, list[Axes]]:
-    """A figure of n_rows × n_columns axes in the house style, made without pyplot so that nothing global changes.
+    """A figure of n_rows × n_columns axes in the house style.
 
     Width and height are those of one axes, in inches. Returns the figure and its axes, row by row.
     """
-    made = Figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
+    made = HouseFigure(figsize=(width * n_columns, height * n_rows), layout="constrained")
     axes = made.subplots(n_rows, n_columns, squeeze=False).flatten().tolist()
     for each in axes:
         style(each)

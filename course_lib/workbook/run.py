@@ -62,7 +62,8 @@ def _text(output: NotebookNode) -> str:
     if output.output_type == "stream":
         return output.text if output.name == "stdout" else ""
     data = output.get("data", {})
-    return "" if "image/png" in data else data.get("text/plain", "")
+    pictured = "image/png" in data or "application/vnd.jupyter.widget-view+json" in data
+    return "" if pictured else data.get("text/plain", "")
 
 
 def _environment(root: Path, strict: bool) -> dict[str, str]:
