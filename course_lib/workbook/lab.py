@@ -1,0 +1,111 @@
+"""Start JupyterLab on the first lesson and say where it is."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import webbrowser
+from pathlib import Path
+
+from rich.console import Console
+
+from course_lib.workbook.masters import ROOT
+
+FIRST = "notebooks/00_start_here.ipynb"
+SECONDS_TO_START = 60
+
+
+def free_port(first: int = 8888) -> int:
+    """The first port from `first` on that nobody listens on; one the system picks when twenty are taken."""
+    for port in (*range(first, first + 20), 0):
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return listener.getsockname()[1]
+    raise ValueError("got no free port on 127.0.0.1; close other servers or pass one with --port")
+
+
+def command(port: int, root: Path) -> list[str]:
+    """The server's command line. It asks nothing, fetches no news, and opens no browser by itself."""
+    settings = [
+        f"--ServerApp.root_dir={root}",
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0",
+        "--ServerApp.open_browser=False",
+        "--ServerApp.answer_yes=True",
+        "--ServerApp.log_level=WARN",
+        f"--LabApp.default_url=/lab/tree/{FIRST}",
+        "--LabApp.news_url=None",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # in containers; jupyter refuses to run as root unasked
+        settings.append("--ServerApp.allow_root=True")
+    return [sys.executable, "-m", "jupyterlab", *settings]
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers there."""
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def wait_until_up(server: subprocess.Popen, port: int) -> bool:
+    """True once the server answers, False when it ended or took too long."""
+    end = time.monotonic() + SECONDS_TO_START
+    while server.poll() is None and time.monotonic() < end:
+        if answers(f"http://127.0.0.1:{port}/api"):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def run(port: int | None = None, browser: bool = True, root: Path = ROOT) -> int:
+    """Serve until Ctrl-C; prints the address with its token. Returns the exit code."""
+    console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a kill stops the server too
+    if not (root / FIRST).exists():
+        raise ValueError(f"got no {FIRST}. Run `course build`, which writes the notebooks from their masters")
+    port = port or free_port()
+    token = secrets.token_hex(16)
+    # By the environment, not the command line, which every user of the machine can read.
+    server = subprocess.Popen(command(port, root), env=os.environ | {"JUPYTER_TOKEN": token}, cwd=root)
+    try:
+        if not wait_until_up(server, port):
+            console.print(
+                f"[red]error[/] JupyterLab did not start on port {port} (see above). Try `course lab --port N`."
+            )
+            return 1
+        url = f"http://127.0.0.1:{port}/lab/tree/{FIRST}?token={token}"
+        console.print(
+            f"JupyterLab is at [bold]{url}[/]\nCtrl-C stops it; your work is saved as you go.", soft_wrap=True
+        )
+        if browser:
+            webbrowser.open(url)
+        return server.wait()
+    except KeyboardInterrupt:
+        console.print("Stopping. Next time: `make lab`, or `course lab`; `course progress` shows how far you are.")
+        return 0
+    finally:
+        stop(server)
+
+
+def stop(server: subprocess.Popen) -> None:
+    """End the server and its kernels, politely first."""
+    if server.poll() is None:
+        server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

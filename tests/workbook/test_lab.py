@@ -1,0 +1,71 @@
+"""`course lab` serves the first lesson, says where, and leaves no server behind."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from course_lib.workbook import lab
+
+CHILD = "import sys; from pathlib import Path; from course_lib.workbook import lab; " + (
+    "sys.exit(lab.run(browser=False, root=Path(sys.argv[1])))"
+)
+
+
+@pytest.fixture
+def course(tmp_path):
+    path = tmp_path / lab.FIRST
+    path.parent.mkdir()
+    path.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_it_serves_the_first_lesson_until_it_is_stopped(course, monkeypatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(course / "config"))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(course / "data"))
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(course)], stdout=subprocess.PIPE, text=True)
+    try:
+        url = re.search(r"http://\S+", child.stdout.readline())[0]
+        assert re.fullmatch(r"http://127.0.0.1:\d+/lab/tree/notebooks/00_start_here.ipynb\?token=[0-9a-f]{32}", url)
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            assert "JupyterLab" in answer.read().decode()
+        contents = url.replace("/lab/tree/", "/api/contents/")
+        with urllib.request.urlopen(contents, timeout=20) as answer:
+            assert answer.status == 200
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=30) == 0
+    finally:
+        child.kill()
+        child.wait()
+    port = int(re.search(r":(\d+)/", url)[1])
+    end = time.monotonic() + 10
+    while lab.answers(f"http://127.0.0.1:{port}/api"):
+        assert time.monotonic() < end, "the server still runs"
+
+
+def test_a_taken_port_is_passed_over():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        assert lab.free_port(port) != port
+
+
+def test_a_server_that_ends_is_reported(course, monkeypatch, capsys):
+    monkeypatch.setattr(lab, "command", lambda port, root: [sys.executable, "-c", "raise SystemExit(3)"])
+    assert lab.run(port=1, browser=False, root=course) == 1
+    assert "did not start on port 1" in capsys.readouterr().out
+
+
+def test_without_notebooks_it_says_how_to_make_them(tmp_path):
+    with pytest.raises(ValueError, match="course build"):
+        lab.run(root=tmp_path)
+
+
+def test_the_token_is_not_on_the_command_line():
+    assert not any("token" in part for part in lab.command(8888, lab.ROOT))
