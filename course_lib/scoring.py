@@ -37,6 +37,8 @@ def encode(request: Request, tokenizer: PreTrainedTokenizerBase, most_tokens: in
     whole = tokenizer(bare + continuation, add_special_tokens=False, verbose=False).input_ids
     context = tokenizer(bare, add_special_tokens=False, verbose=False).input_ids
     scored = whole[len(context) :]
+    if not scored:
+        raise ValueError(f"got the continuation {request.continuation!r}, which adds no token to its context.")
     if not context:
         context = [tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id]
     return Encoded(context[-max(1, most_tokens + 1 - len(scored)) :], scored)
