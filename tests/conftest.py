@@ -38,3 +38,15 @@ def tiny_tokenizer():
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of the real model are skipped, with the remedy, where `course setup` has not run."""
+    from course_lib.assets import asset_path
+
+    try:
+        asset_path("smollm2-135m"), asset_path("wikipedia")
+    except (ValueError, FileNotFoundError):
+        for item in items:
+            if item.get_closest_marker("real"):
+                item.add_marker(pytest.mark.skip(reason="the model is not in the cache: run `course setup`"))

@@ -32,10 +32,9 @@ def pattern_named(text: str) -> Pattern:
     Raises:
         ValueError: for anything else.
     """
-    if match := re.fullmatch(r"(\d+):(\d+)", text):
-        return NofM(int(match[1]), int(match[2]))
     try:
-        return Unstructured(float(text))
+        match = re.fullmatch(r"(\d+):(\d+)", text)
+        return NofM(int(match[1]), int(match[2])) if match else Unstructured(float(text))
     except ValueError as error:
         raise ValueError(
             f"got pattern {text!r} ({error}); expected a sparsity such as 0.5, or kept N:M such as 2:4."
