@@ -32,9 +32,7 @@ def test_markup_becomes_the_sentence_a_reader_sees(markup, prose):
 
 
 def page(title, text, namespace=0, redirect=""):
-    return (
-        f"<page><title>{title}</title><ns>{namespace}</ns>{redirect}<revision><text>{text}</text></revision></page>"
-    )
+    return f"<page><title>{title}</title><ns>{namespace}</ns>{redirect}<revision><text>{text}</text></revision></page>"
 
 
 def test_only_articles_of_some_length_are_kept(tmp_path):
