@@ -1,0 +1,67 @@
+"""Which way kernels run here: compiled for a GPU, interpreted on the CPU, or as their references in torch.
+
+Importing a kernel needs neither triton nor a GPU: without triton (macOS has none) the decorators below leave a kernel
+as a plain function that nobody calls. `TRITON_INTERPRET=1` must be in the environment before the first import of
+triton, which fixes the choice for the whole process.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = tl = None
+
+INTERPRETED: bool = triton is not None and bool(triton.knobs.runtime.interpret)
+
+
+def mode() -> str:
+    """What the launchers will do: "compiled", "interpreted" or "reference"."""
+    if INTERPRETED:
+        return "interpreted"
+    return "compiled" if triton is not None and torch.cuda.is_available() else "reference"
+
+
+def reason() -> str:
+    """One sentence on why `mode()` says what it says."""
+    if INTERPRETED:
+        return (
+            f"TRITON_INTERPRET is set, so triton {triton.__version__} interprets kernels on the CPU: right, but slow."
+        )
+    if triton is None:
+        return "triton is not installed (it exists for Linux only), so kernels run as their references in torch."
+    if not torch.cuda.is_available():
+        return f"triton {triton.__version__} found no GPU, so kernels run as their references in torch."
+    return f"triton {triton.__version__} compiles kernels for {torch.cuda.get_device_name()}."
+
+
+def runs_kernel(tensor: Tensor) -> bool:
+    """Whether a launcher given this tensor runs the kernel; if not, it runs the reference."""
+    return triton is not None and (INTERPRETED or tensor.is_cuda)
+
+
+def jit(kernel: Callable) -> Any:
+    """`triton.jit` where there is triton."""
+    return kernel if triton is None else triton.jit(kernel)
+
+
+def tuned(key: list[str], *settings: dict[str, int]) -> Callable[[Callable], Any]:
+    """`triton.autotune` over `settings` (block sizes, num_warps, num_stages), once for each value of `key`.
+
+    The interpreter cannot time, so it takes the first setting; that is also the one to try first on a new GPU.
+    """
+    if triton is None:
+        return lambda kernel: kernel
+    configs = [_config(setting) for setting in (settings[:1] if INTERPRETED else settings)]
+    return triton.autotune(configs, key=key)
+
+
+def _config(setting: dict[str, int]) -> Any:
+    blocks = {name: value for name, value in setting.items() if name.isupper()}
+    options = {name: value for name, value in setting.items() if not name.isupper()}
+    return triton.Config(blocks, **options)

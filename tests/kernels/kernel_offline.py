@@ -1,0 +1,79 @@
+"""Compile kernels for a GPU that is not here: triton and ptxas need none until the launch.
+
+`recorded(module, arguments)` runs a launcher with every kernel of the module replaced by a recorder, so the signature
+compiled is the one that the launcher really uses. Nothing is executed.
+"""
+
+import inspect
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from triton import compile as triton_compile
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime import JITFunction
+from triton.runtime.autotuner import Autotuner
+
+TYPES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.uint8: "*u8"}
+TYPES |= {torch.int32: "*i32", torch.int64: "*i64", torch.bool: "*i1"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: the kernel, its arguments by name, and the settings it may run with."""
+
+    kernel: JITFunction
+    arguments: dict[str, Any]
+    settings: list[tuple[dict[str, int], dict[str, int]]]  # (block sizes, compiler options)
+
+    def compile(self, setting: int, capability: int) -> Any:
+        blocks, options = self.settings[setting]
+        arguments = self.arguments | blocks
+        constants = {p.name for p in self.kernel.params if p.is_constexpr}
+        signature = {
+            p.name: "constexpr" if p.name in constants else _type(arguments[p.name]) for p in self.kernel.params
+        }
+        values = {name: arguments[name] for name, kind in signature.items() if kind == "constexpr"}
+        aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(signature.values()) if kind[0] == "*"}
+        source = ASTSource(self.kernel, signature, values, aligned)
+        return triton_compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+class Recorder:
+    """Stands for a kernel: remembers how it was launched."""
+
+    def __init__(self, kernel: Autotuner | JITFunction, launches: list[Launch]) -> None:
+        self.kernel, self.launches = kernel, launches
+
+    def __getitem__(self, grid: Any) -> Any:
+        return self.record
+
+    def record(self, *positional: Any, **named: Any) -> None:
+        tuner = self.kernel if isinstance(self.kernel, Autotuner) else None
+        options = {name: named.pop(name) for name in ("num_warps", "num_stages") if name in named}
+        settings = [({}, options)]
+        if tuner:
+            settings = [(c.kwargs, {"num_warps": c.num_warps, "num_stages": c.num_stages}) for c in tuner.configs]
+        kernel = tuner.fn if tuner else self.kernel
+        arguments = inspect.signature(kernel.fn).bind_partial(*positional, **named).arguments
+        self.launches.append(Launch(kernel, dict(arguments), settings))
+
+
+def recorded(module: ModuleType, arguments: tuple, monkeypatch: Any) -> list[Launch]:
+    """The launches that `module.launch(*arguments)` makes."""
+    launches: list[Launch] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "runs_kernel", lambda tensor: True)
+        for name, value in list(vars(module).items()):
+            if isinstance(value, Autotuner | JITFunction):
+                patch.setattr(module, name, Recorder(value, launches))
+        module.launch(*arguments)
+    return launches
+
+
+def _type(value: Any) -> str:
+    if value is None:
+        return "constexpr"
+    return TYPES[value.dtype] if isinstance(value, torch.Tensor) else "i32"

@@ -1,0 +1,45 @@
+"""Bitmap products: by hand, and what the walk over set bits could get wrong."""
+
+import pytest
+import torch
+
+from course_lib.sparsity.formats import Bitmap
+from kernels.bitmap_matvec import bytes_moved, example, launch
+
+
+def test_three_rows_by_hand():
+    weight = torch.tensor(
+        [[0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 4.0], [0.0] * 9, [1.0, 0.0, 0.0, 0.0, -5.0, 0.0, 0.0, 0.0, 0.0]]
+    )
+    inputs = torch.tensor([1.0, 10.0, 0.0, 0.0, 0.5, 0.0, 0.0, 100.0, 0.25])
+    # 2*10 + 3*100 + 4*0.25 = 321, nothing, and 1*1 - 5*0.5 = -1.5
+    assert launch(inputs, Bitmap.encode(weight)).tolist() == [321.0, 0.0, -1.5]
+
+
+@pytest.mark.parametrize("column", [0, 7, 8, 31, 32, 63, 64, 95])
+def test_each_bit_of_a_word_finds_its_input(column):
+    weight = torch.zeros(2, 96)
+    weight[1, column] = 3.0
+    inputs = torch.arange(96.0) + 1
+    assert launch(inputs, Bitmap.encode(weight)).tolist() == [0.0, 3.0 * (column + 1)]
+
+
+def test_a_full_word_beside_an_empty_one(generator):
+    weight = torch.randn(3, 128, generator=generator)
+    weight[:, 32:64] = 0
+    inputs = torch.randn(128, generator=generator)
+    torch.testing.assert_close(launch(inputs, Bitmap.encode(weight)), weight @ inputs)
+
+
+def test_missing_values_are_noticed(generator):
+    inputs, weight = example(generator, torch.float32, "cpu", (4, 16))
+    short = Bitmap(weight.values[:-1].clone(), weight.bitmap, weight.row_start, weight.shape)
+    with pytest.raises(ValueError, match=r"values: expected the \d+ that the last row start says; encode"):
+        launch(inputs, short)
+
+
+def test_bytes_by_hand():
+    weight = torch.zeros(4, 16, dtype=torch.float16)
+    weight[0, :3] = 1
+    # 3 values and 16 + 4 inputs and outputs of 2 bytes, 4 rows of 2 bytes of bitmap, 5 row starts of 4 bytes
+    assert bytes_moved(torch.ones(16, dtype=torch.float16), Bitmap.encode(weight)) == 46 + 8 + 20

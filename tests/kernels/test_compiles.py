@@ -1,0 +1,34 @@
+"""Every kernel compiles for GPUs that are not here, with every setting, as its launcher would launch it."""
+
+import pytest
+import torch
+from test_every_kernel import CASES
+
+from kernels import runtime
+
+pytestmark = pytest.mark.skipif(
+    runtime.triton is None or runtime.INTERPRETED, reason="there is no compiler here, or the interpreter replaces it"
+)
+SHARED_MEMORY = 99 * 1024  # bytes that one block may use on consumer cards; an A100 has 163 KiB, an H100 227
+
+
+@pytest.mark.parametrize(("module", "case"), CASES[::2])
+def test_compiles_for_hopper_with_every_setting(module, case, generator, monkeypatch):
+    from kernel_offline import recorded
+
+    launches = recorded(module, module.example(generator, torch.bfloat16, "cpu", **case), monkeypatch)
+    assert launches
+    for launch in launches:
+        for setting in range(len(launch.settings)):
+            compiled = launch.compile(setting, capability=90)
+            assert len(compiled.asm["cubin"]) > 1000
+            assert compiled.metadata.shared <= SHARED_MEMORY
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(("module", "case"), CASES[::3])
+def test_compiles_for_ampere(module, case, dtype, generator, monkeypatch):
+    from kernel_offline import recorded
+
+    for launch in recorded(module, module.example(generator, dtype, "cpu", **case), monkeypatch):
+        assert launch.compile(0, capability=80).metadata.shared <= SHARED_MEMORY
