@@ -91,3 +91,26 @@ def perplexities(values: dict[str, tuple[float, float]], title: str) -> Figure:
     axes.margins(x=0.15)
     label(axes, title, "perplexity (log scale)")
     return drawn
+
+
+def obs_and_wanda_scores(weight: Tensor, gram: Tensor, damping: float = 0.01) -> tuple[Tensor, Tensor]:
+    """SparseGPT's score and Wanda's for one layer; damping is a share of the Gram's mean diagonal, as in SparseGPT."""
+    damped = gram.double() + damping * gram.diagonal().mean().double() * torch.eye(len(gram), dtype=torch.float64)
+    inverse = torch.linalg.inv(damped).diagonal()
+    return (weight.double().square() / inverse).float(), weight.abs() * gram.diagonal().sqrt()
+
+
+def obs_against_wanda(weight: Tensor, gram: Tensor, name: str) -> Figure:
+    """Each weight's rank within its row under both scores, as a two-dimensional histogram."""
+    drawn, (axes,) = figure(width=5.2, height=4.2)
+    obs, wanda = obs_and_wanda_scores(weight, gram)
+    pattern = Unstructured(0.5)
+    same = 100 * (pattern.keep(obs) == pattern.keep(wanda)).float().mean().item()
+    ranks = [100 * score.argsort(dim=1).argsort(dim=1).flatten() / score.shape[1] for score in (wanda, obs)]
+    axes.hist2d(*(rank.numpy() for rank in ranks), bins=60, cmap="Greys")
+    axes.axhline(50, color=COLOURS[1], linewidth=1)
+    axes.axvline(50, color=COLOURS[1], linewidth=1)
+    axes.grid(visible=False)
+    title = f"{name}: both scores agree on {same:.0f} % of the mask at 50 %"
+    label(axes, title, "rank in its row by Wanda's score (%)", "rank by SparseGPT's score (%)")
+    return drawn

@@ -6,28 +6,38 @@ Dimension key: I inputs of a linear layer, T tokens in a window.
 import torch
 from torch import Tensor, nn
 
-from course_lib.models import blocks, input_groups
-from course_lib.pruning.base import LayerPruner
-from course_lib.pruning.methods.wanda import Wanda
+from course_lib.models import blocks, input_groups, linears
+from course_lib.pruning.base import Gram
 from course_lib.pruning.sequential import PruneReport, advance, collect, first_inputs
 
 
 @torch.inference_mode()
-def input_grams(model: nn.Module, calibration: Tensor, pruner: LayerPruner | None = None) -> dict:
-    """The Gram of every distinct input in the dense model, by the first layer that reads it: "blocks.3.mlp.down_proj".
+def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:
+    """‖X_j‖₂ of every input feature (I,) of the dense model, by the first layer that reads it.
 
-    Args:
-        calibration: token ids (n, T).
-        pruner: what it needs is collected; the diagonal by default.
+    Names are such as "blocks.3.mlp.down_proj"; `calibration` holds token ids (n, T).
     """
     batches, report, found = first_inputs(model, calibration), PruneReport(calibration.numel()), {}
     for index, block in enumerate(blocks(model)):
-        grams = collect(block, batches, pruner or Wanda(), report)
-        found |= {f"blocks.{index}.{group[0]}": grams[group[0]] for group in input_groups(block)}
+        grams = collect(block, batches, "diagonal", report)
+        found |= {f"blocks.{index}.{group[0]}": grams[group[0]].diagonal.sqrt() for group in input_groups(block)}
         advance(block, batches)
     return found
 
 
-def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:
-    """‖X_j‖₂ of every input feature (I,), by the first layer that reads it."""
-    return {name: gram.diagonal.sqrt() for name, gram in input_grams(model, calibration).items()}
+@torch.inference_mode()
+def input_gram(model: nn.Module, calibration: Tensor, index: int, layer: str) -> Gram:
+    """The whole Gram matrix of one layer's input in the dense model, such as that of block 15's "mlp.down_proj".
+
+    Raises:
+        ValueError: when the model has no such block or the block no such layer.
+    """
+    n_blocks, layers = len(blocks(model)), linears(blocks(model)[0])
+    if not 0 <= index < n_blocks or layer not in layers:
+        raise ValueError(
+            f"got block {index}, layer {layer!r}; expected 0 to {n_blocks - 1}, one of {', '.join(layers)}."
+        )
+    batches = first_inputs(model, calibration)
+    for block in blocks(model)[:index]:
+        advance(block, batches)
+    return collect(blocks(model)[index], batches, "matrix", PruneReport(calibration.numel()))[layer]

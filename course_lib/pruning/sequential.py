@@ -18,7 +18,7 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from course_lib.models import blocks, input_groups, linears, weight_of
-from course_lib.pruning.base import Gram, LayerPruner
+from course_lib.pruning.base import Gram, LayerPruner, Needs
 from course_lib.pruning.guard import PruningError, check_ready
 from course_lib.sparsity.patterns import sparsity_of
 
@@ -72,7 +72,7 @@ def prune_model(model: nn.Module, pruner: LayerPruner, calibration: Tensor, prog
     for index, block in enumerate(track(model_blocks, "pruning", disable=not progress, transient=True)):
         report.reached = f"blocks.{index}"
         try:
-            grams = collect(block, batches, pruner, report)
+            grams = collect(block, batches, pruner.needs, report)
             _prune_block(block, pruner, grams, report)
             if index + 1 < len(model_blocks):  # nobody reads what the last block gives
                 with report.timed("forward"):
@@ -105,18 +105,18 @@ def first_inputs(model: nn.Module, calibration: Int[Tensor, "n T"]) -> list[Batc
     return batches
 
 
-def collect(block: nn.Module, batches: list[Batch], pruner: LayerPruner, report: PruneReport) -> dict[str, Gram]:
+def collect(block: nn.Module, batches: list[Batch], needs: Needs, report: PruneReport) -> dict[str, Gram]:
     """One forward pass of a block over all batches; the Gram of each linear's input, one object per shared input."""
     grams, handles, gram_seconds = {}, [], report.seconds["gram"]
     modules = linears(block)
     for group in input_groups(block):
         weight = weight_of(modules[group[0]])
-        gram = Gram(weight.shape[1], pruner.needs, weight.device)
+        gram = Gram(weight.shape[1], needs, weight.device)
         grams |= dict.fromkeys(group, gram)
         handles.append(modules[group[0]].register_forward_pre_hook(_adder(gram, report)))
     start = time.perf_counter()
     try:
-        if pruner.needs != "nothing":
+        if needs != "nothing":
             for batch in batches:
                 block(batch.hidden, **batch.arguments)
     finally:

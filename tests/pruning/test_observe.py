@@ -1,11 +1,10 @@
 """Looking changes nothing, and sees what a plain hook sees."""
 
+import pytest
 import torch
 
 from course_lib.models import tiny_model
-from course_lib.pruning.base import LayerPruner
-from course_lib.pruning.observe import input_grams, input_norms
-from course_lib.sparsity.patterns import Unstructured
+from course_lib.pruning.observe import input_gram, input_norms
 
 WINDOWS = torch.arange(90).reshape(3, 30)
 
@@ -33,13 +32,13 @@ def test_the_model_stays_as_it_was():
     assert not any(m._forward_pre_hooks for m in model.modules())
 
 
-class NeedsMatrix(LayerPruner):
-    def score(self, weight, inputs):
-        return weight.abs()
-
-
-def test_a_pruner_that_needs_the_matrix_gets_it():
-    grams = input_grams(tiny_model(), WINDOWS, NeedsMatrix(Unstructured(0.5)))
-    gram = grams["blocks.0.mlp.down_proj"]
+def test_gram_of_one_layer_has_the_norms_on_its_diagonal():
+    model = tiny_model()
+    gram = input_gram(model, WINDOWS, 1, "mlp.down_proj")
     assert gram.matrix.shape == (100, 100)
     torch.testing.assert_close(gram.matrix, gram.matrix.T)
+    norms = input_norms(model, WINDOWS)["blocks.1.mlp.down_proj"]
+    torch.testing.assert_close(gram.diagonal.sqrt(), norms, rtol=1e-5, atol=1e-7)
+    for index, layer in ((2, "mlp.down_proj"), (0, "mlp.fc1")):
+        with pytest.raises(ValueError, match=f"got block {index}, layer '{layer}'; expected 0 to 1, one of self_attn"):
+            input_gram(model, WINDOWS, index, layer)
