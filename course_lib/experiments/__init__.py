@@ -1,0 +1,1 @@
+"""One experiment, one file: `course reproduce NAME` runs the EXPERIMENT of experiments/NAME.py."""
