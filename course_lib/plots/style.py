@@ -4,6 +4,7 @@ import io
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 # Dark to light, so that the order survives greyscale; each line also has its own marker and dash.
 COLOURS = ("#16324f", "#c8553d", "#2a9d8f", "#e9b44c", "#8d99ae")
@@ -46,6 +47,16 @@ def label(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+    return axes
+
+
+def log_scale(axes: Axes, which: str) -> Axes:
+    """A logarithmic x or y axis with plain numbers at 1, 2 and 5 of every decade."""
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
     return axes
 
 

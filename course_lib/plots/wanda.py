@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from course_lib.plots.style import COLOURS, figure, label, line_style
+from course_lib.plots.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.sparsity.patterns import Unstructured
 
 
@@ -36,9 +36,9 @@ def outliers(norms: Tensor, name: str) -> Figure:
     axes.scatter(range(len(norms)), norms, s=9, color=COLOURS[0])
     axes.axhline(norms.median(), color=COLOURS[1], linestyle="--", linewidth=1)
     axes.annotate("median", (len(norms) * 1.01, norms.median()), fontsize=9, va="center", annotation_clip=False)
-    axes.set_yscale("log")
+    log_scale(axes, "y")
     title = f"{name}: {few} of {len(norms)} input features hold half of the squared norm"
-    label(axes, title, "input feature j", "norm of the feature over tokens, ‖X_j‖₂")
+    label(axes, title, "input feature j", "feature norm ‖X_j‖₂")
     return drawn
 
 
@@ -51,10 +51,10 @@ def loudest_against_median(norms: dict[str, Tensor]) -> Figure:
     }
     for index, (kind, ratio) in enumerate(ratios.items()):
         axes.plot(ratio, markersize=4, label=f"input of {kind}", **line_style(index))
-    axes.set_yscale("log")
+    log_scale(axes, "y")
     axes.legend(frameon=False, fontsize=9)
-    least = min(min(r) for r in ratios.values())
-    title = f"In every block the loudest feature is at least {least:.0f} times the median one"
+    first = ratios[kinds[0]]
+    title = f"What attention reads: the loudest feature is {min(first):.0f} to {max(first):.0f} times the median one"
     label(axes, title, "block", "loudest / median feature norm")
     return drawn
 
@@ -70,11 +70,12 @@ def columns_kept(weight: Tensor, norms: Tensor, sparsity: float = 0.5) -> Figure
     for index, (name, share) in enumerate(shares.items()):
         look = line_style(index)
         axes.scatter(norms, 100 * share, s=14, color=look["color"], marker=look["marker"], label=name, alpha=0.7)
-    axes.set_xscale("log")
+    log_scale(axes, "x")
     axes.legend(frameon=False)
     loud = norms >= norms.quantile(0.99)
     kept = {name: 100 * share[loud].mean().item() for name, share in shares.items()}
-    title = f"Of the loudest 1 % of inputs Wanda keeps {kept['Wanda']:.0f} % of the weights, magnitude {kept['magnitude']:.0f} %"
+    by = " and ".join(f"{name} {share:.0f} %" for name, share in kept.items())
+    title = f"Of the weights on the loudest 1 % of inputs, {by} stay"
     label(axes, title, "norm of the input feature, ‖X_j‖₂", "weights kept in its column (%)")
     return drawn
 
@@ -85,7 +86,7 @@ def perplexities(values: dict[str, tuple[float, float]], title: str) -> Figure:
     names = list(values)[::-1]
     mean, error = zip(*(values[name] for name in names), strict=True)
     axes.barh(names, mean, xerr=error, color=COLOURS[0], height=0.6, error_kw={"elinewidth": 1, "capsize": 3})
-    axes.set_xscale("log")
+    log_scale(axes, "x")
     for index, value in enumerate(mean):
         axes.annotate(f" {value:.1f}", (value + error[index], index), va="center", fontsize=9)
     axes.margins(x=0.15)
@@ -111,6 +112,6 @@ def obs_against_wanda(weight: Tensor, gram: Tensor, name: str) -> Figure:
     axes.axhline(50, color=COLOURS[1], linewidth=1)
     axes.axvline(50, color=COLOURS[1], linewidth=1)
     axes.grid(visible=False)
-    title = f"{name}: both scores agree on {same:.0f} % of the mask at 50 %"
+    title = f"{name}:\nboth scores agree on {same:.0f} % of the mask at 50 %"
     label(axes, title, "rank in its row by Wanda's score (%)", "rank by SparseGPT's score (%)")
     return drawn
