@@ -67,8 +67,8 @@ def prune_model(model: nn.Module, pruner: LayerPruner, calibration: Tensor, prog
     check_ready(model, pruner, calibration)
     report = PruneReport(calibration.numel())
     model_blocks = blocks(model)
-    with report.timed("forward"):
-        batches = first_inputs(model, calibration)
+    with report.timed("forward"):  # a method that reads no inputs needs no forward pass
+        batches = [] if pruner.needs == "nothing" else first_inputs(model, calibration)
     for index, block in enumerate(track(model_blocks, "pruning", disable=not progress, transient=True)):
         report.reached = f"blocks.{index}"
         try:
@@ -116,9 +116,8 @@ def collect(block: nn.Module, batches: list[Batch], needs: Needs, report: PruneR
         handles.append(modules[group[0]].register_forward_pre_hook(_adder(gram, report)))
     start = time.perf_counter()
     try:
-        if needs != "nothing":
-            for batch in batches:
-                block(batch.hidden, **batch.arguments)
+        for batch in batches:
+            block(batch.hidden, **batch.arguments)
     finally:
         for handle in handles:
             handle.remove()
