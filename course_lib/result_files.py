@@ -4,6 +4,7 @@ import json
 import math
 import os
 import platform
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -70,15 +71,34 @@ def continued(earlier: dict[str, Any], fresh: dict[str, Any], path: Path) -> dic
 
 
 def write(result: dict[str, Any], path: Path) -> None:
-    """Whole or not at all. NaN, which JSON has no word for, becomes null."""
+    """Whole or not at all: the text is complete before the file is touched, and the file changes in one step."""
+    text = as_text(result)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(plain(result), indent=1, ensure_ascii=False, allow_nan=False)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
 
 
+def as_text(result: dict[str, Any]) -> str:
+    """JSON with one row of a table, or one step, on a line, so that a change shows as a change of lines."""
+    parts = {key: _line(value) for key, value in result.items()}
+    parts["steps"] = _block([f"{_line(name)}: {_line(step)}" for name, step in result["steps"].items()], "{}")
+    tables = [f"{_line(name)}: {_block(map(_line, rows), '[]', 2)}" for name, rows in result["tables"].items()]
+    parts["tables"] = _block(tables, "{}")
+    return _block([f"{_line(key)}: {text}" for key, text in parts.items()], "{}", 0) + "\n"
+
+
+def _block(lines: Iterable[str], brackets: str, depth: int = 1) -> str:
+    inner = "".join(f",\n{' ' * (depth + 1)}{line}" for line in lines)[1:]
+    return f"{brackets[0]}{inner}\n{' ' * depth}{brackets[1]}" if inner else brackets
+
+
+def _line(value: Any) -> str:
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+
+
 def plain(value: Any) -> Any:
+    """As JSON will give it back: keys are strings, tuples lists, and NaN, which JSON has no word for, null."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,0 +1,48 @@
+import math
+
+import pytest
+
+from course_lib.experiments import wanda
+from course_lib.result_files import load
+from course_lib.sparsity.patterns import NofM, Unstructured
+from course_lib.tasks import WANDA_TASKS
+
+
+def test_the_mean_is_over_the_seven_tasks_of_the_paper():
+    rows = [
+        {"task": task, "accuracy": 0.1 * i, "chance": 0.5, "standard_error": 0.07} for i, task in enumerate(WANDA_TASKS)
+    ]
+    rows.append({"task": "sciq", "accuracy": 1.0, "chance": 0.25, "standard_error": 9.0})
+    mean = wanda.mean_accuracy(rows)
+    assert mean["accuracy"] == pytest.approx(0.3)
+    assert mean["chance"] == 0.5
+    assert mean["standard_error"] == pytest.approx(0.07 * math.sqrt(7) / 7)
+
+
+def test_patterns_are_those_of_the_paper():
+    assert wanda.pattern_of("magnitude", "50%") == Unstructured(0.5, per="layer")
+    assert wanda.pattern_of("wanda", "50%") == Unstructured(0.5, per="row")
+    assert wanda.pattern_of("wanda", "2:4") == NofM(2, 4)
+    assert wanda.pattern_of("magnitude", "4:8") == NofM(4, 8)
+
+
+def test_published_rows_are_marked_and_complete():
+    published = load("wanda_published")
+    assert published["published"] is True
+    rows = {(r["model"], r["method"], r["pattern"]): r["accuracy"] for r in published["tables"]["zero_shot_mean"]}
+    assert len(rows) == 7 * 10
+    assert rows["LLaMA-7B", "wanda", "50%"] == 0.5421
+    assert rows["LLaMA-2-70B", "magnitude", "2:4"] == 0.5995
+    assert len(published["tables"]["perplexity"]) == 3 * 10
+
+
+@pytest.mark.real
+def test_steps_run_on_the_real_model():
+    sizes = wanda.Sizes(64, 2, {"wikipedia": 2}, 2, {"sciq": 2, "boolq": 2}, (0.5,), ((1, 1),))
+    run = {step.name: step.run for step in wanda.steps(sizes)}
+    dense, pruned = run["dense"](0), run["wanda 2:4"](0)
+    assert dense["perplexity"][0]["perplexity"] < pruned["perplexity"][0]["perplexity"]
+    assert dense["seconds"] == []
+    assert set(pruned["seconds"][0]) == {"method", "pattern", "calibration_tokens", "forward", "gram", "prune"}
+    assert [row["task"] for row in pruned["zero_shot"]] == ["sciq", "boolq"]
+    assert run["sweep: dense"](0)["sweep"][0]["perplexity"] == dense["perplexity"][0]["perplexity"]
