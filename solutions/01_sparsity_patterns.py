@@ -34,7 +34,7 @@ from course_lib.workbook import check
 
 model, tokenizer = load_model()
 weight = weight_of(linears(blocks(model)[10])["mlp.up_proj"])
-print(f"{len(blocks(model))} blocks; the matrix we look at has {weight.shape[0]} outputs (rows), {weight.shape[1]} inputs")
+print(f"{len(blocks(model))} blocks; our matrix has {weight.shape[0]} outputs (rows) and {weight.shape[1]} inputs")
 
 # %% [markdown]
 # ## 1. The idea in one picture
@@ -52,11 +52,11 @@ plots.masks(weight, one_of_each(0.5), first=64)
 # - **Blocks**: whole tiles go.
 # - **Columns, rows** (structured): whole inputs or outputs go. What stays is an ordinary smaller matrix.
 #
-# From the first to the last the pattern gets more regular: easier for hardware, and less free to keep the right weights.
-# The *sparsity* of a matrix is the fraction of its entries that are exactly zero; the rest is its *density*.
+# From the first to the last the pattern gets more regular: easier for hardware, and less free to keep the right
+# weights. The *sparsity* of a matrix is the fraction of its entries that are exactly zero; the rest is its *density*.
 
 # %% [markdown]
-# **Exercise** · difficulty 1 of 5 · 4 minutes · 1 points
+# **Exercise** · difficulty 1 of 5 · 4 minutes · 2 points
 #
 # How sparse is a matrix?
 
@@ -114,8 +114,8 @@ check("patterns.columns", keep_columns)
 # %% [markdown]
 # ## 3. Blocks
 #
-# Between single weights and whole rows lie blocks. A block that is large enough fills a vector unit or a tensor core, so
-# a kernel can run dense code on each block it finds, and skip the others.
+# Between single weights and whole rows lie blocks. A block that is large enough fills a vector unit or a tensor core,
+# so a kernel can run dense code on each block it finds, and skip the others.
 
 # %% [markdown]
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
@@ -210,11 +210,11 @@ print(f"{packed.n_bytes:,} bytes in all, dense {Dense.encode(weight).n_bytes:,}"
 # %% [markdown]
 # ## 5. Explore
 #
-# Choose a matrix, a pattern and a sparsity. On the left, what stays of the upper left corner; on the right, the bytes of
-# the whole matrix in each format. (Executed without a browser, the first choice is all you see.)
+# Choose a matrix, a pattern and a sparsity. On the left, what stays of the upper left corner; on the right, the bytes
+# of the whole matrix in each format. (Executed without a browser, the first choice is all you see.)
 
 # %%
-explore(model);
+controls = explore(model)
 
 # %% [markdown]
 # ## 6. What a pattern costs the model
@@ -235,15 +235,15 @@ found = perplexity_of_patterns(model, held_out, one_of_each(0.25))
 plots.perplexities(found, 0.25, vocabulary=weight_of(head(model)).shape[0])
 
 # %% [markdown]
-# A perplexity above the size of the vocabulary is worse than guessing with no model at all. Regular patterns remove what
-# the model needs, and without repair it breaks. That is why methods for structured pruning choose more carefully and
-# train afterwards (lesson 05), and why 2:4 asks for better scores than magnitude (lessons 03 and 04).
+# A perplexity above the size of the vocabulary is worse than guessing with no model at all. Regular patterns remove
+# what the model needs, and without repair it breaks. That is why methods for structured pruning choose more carefully
+# and train afterwards (lesson 05), and why 2:4 asks for better scores than magnitude (lessons 03 and 04).
 
 # %%
 damage = {name: result.value / found["dense"].value for name, result in found.items()}
 order = [damage["unstructured"], damage["3:4"], damage["blocks 4 × 4"], min(damage["rows"], damage["columns"])]
-ranked = all(better < worse for better, worse in zip(order, order[1:], strict=False))
-print(f"Claim: quality falls from unstructured over n:m and blocks to rows and columns: {'holds' if ranked else 'not here'}")
+verdict = "holds" if order == sorted(order) else "not at this scale"
+print(f"Claim: quality falls from unstructured over n:m and blocks to rows and columns: {verdict}")
 for name, times in damage.items():
     print(f"  {name:15} perplexity × {times:,.2f}")
 
@@ -351,7 +351,7 @@ check("patterns.roofline", roofline)
 
 # %%
 machine = measure_device()
-print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.bytes_per_second / 1e9:.1f} GB/s (float32)")
+print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.bytes_per_second / 1e9:.1f} GB/s")
 print(f"below {machine.ridge:.1f} FLOPs a byte memory decides, above it arithmetic")
 for n_tokens in (1, 8, 64):
     work = linear_work(*weight.shape, n_tokens, value_bytes=4)
@@ -372,13 +372,14 @@ plots.speed(faster)
 for n_tokens, formats in faster.items():
     csr, columns = formats["CSR"][0.5], formats["columns"][0.5]
     print(f"half of the weights, {n_tokens:2} tokens: CSR × {csr:.2f}, columns × {columns:.2f} against dense")
-print(f"Claim: unstructured zeros alone make a layer faster: {'holds' if faster[1]['CSR'][0.5] > 1.1 else 'not at half'}")
-print(f"Claim: removed columns do, without a special kernel: {'holds' if faster[1]['columns'][0.5] > 1.1 else 'not here'}")
+for claim, format in (("scattered zeros make a layer faster", "CSR"), ("removed columns do, with no new kernel", "columns")):
+    verdict = "holds" if min(formats[format][0.5] for formats in faster.values()) > 1.1 else "not at half"
+    print(f"Claim: {claim}: {verdict}")
 
 # %% [markdown]
 # **What a GPU needs.** Tensor cores multiply dense tiles, and 2:4 tiles at twice the rate. Scattered zeros save them no
-# arithmetic. A kernel can still read fewer bytes and expand on the chip, which helps where memory decides. The figure is a
-# calculation from a data sheet, an upper limit and not a measurement; `course bench` measures on a GPU if you have one.
+# arithmetic. A kernel can still read fewer bytes and expand on the chip, which helps where memory decides. The figure is
+# a calculation from a data sheet, an upper limit and not a measurement; `course bench` measures on a GPU if you have one.
 
 # %%
 plots.limits(11008, 4096, H100)
@@ -416,8 +417,8 @@ def dynamic_linear(weight, inputs, k):
 check("patterns.dynamic", dynamic_linear)
 
 # %% [markdown]
-# On the real model: the neurons of one MLP, for every token of some text. Keep a fraction of them, chosen for each token,
-# or chosen once for all tokens by their average size, and look at the output of the layer that reads them.
+# On the real model: the neurons of one MLP, for every token of some text. Keep a fraction of them, chosen for each
+# token, or chosen once for all tokens by their average size, and look at the output of the layer that reads them.
 
 # %%
 layer = linears(blocks(model)[15])["mlp.down_proj"]

@@ -41,7 +41,7 @@ SPARSITY = Exercise(
     title="How sparse is a matrix?",
     difficulty=1,
     minutes=4,
-    points=1,
+    points=2,
     reference=lambda matrix: (matrix == 0).double().mean().item(),
     cases=_sparsity_cases,
     mistakes=(

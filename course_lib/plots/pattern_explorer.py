@@ -44,7 +44,7 @@ def explore(model: nn.Module) -> widgets.VBox:
         "block": widgets.IntSlider(n_blocks // 2, 0, n_blocks - 1, description="block", continuous_update=False),
         "matrix": widgets.Dropdown(options=names, description="matrix"),
         "pattern": widgets.Dropdown(options=list(PATTERNS), value="n of 4", description="pattern"),
-        "sparsity": widgets.FloatSlider(0.5, min=0, max=0.95, step=0.05, description="sparsity", continuous_update=False),
+        "sparsity": widgets.FloatSlider(0.5, min=0, max=0.95, step=0.05, description="sparsity"),
     }
     refused = widgets.Label()
     controls = widgets.VBox([widgets.HBox(list(choice.values())[:2]), widgets.HBox(list(choice.values())[2:]), refused])

@@ -84,7 +84,8 @@ def perplexities(found: Mapping[str, Perplexity], sparsity: float, vocabulary: i
     values = {name: p.value / dense for name, p in pruned.items()}
     best, worst = min(values, key=values.get), max(values, key=values.get)
     span = f"× {values[best]:.2g} {best}, × {_rounded(values[worst])} by {worst}"
-    label(axes, f"{sparsity:.0%} out by magnitude: perplexity {span}", "perplexity (log scale; bars: two standard errors)")
+    title = f"{sparsity:.0%} out by magnitude: perplexity {span}"
+    label(axes, title, "perplexity (log scale; bars: two standard errors)")
     return drawn
 
 
