@@ -83,7 +83,7 @@ def measure_device(device: str | torch.device = "cpu") -> Device:
 @torch.no_grad()
 def prefill_seconds(model: PreTrainedModel, n_tokens: int, batch: int = 1, repeats: int = 3) -> float:
     """Shortest time to read a prompt of n_tokens random tokens, with logits for the last one only."""
-    ids = _random_ids(model, batch, n_tokens)
+    ids = random_ids(model, batch, n_tokens)
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -97,10 +97,10 @@ def prefill_seconds(model: PreTrainedModel, n_tokens: int, batch: int = 1, repea
 def decode_seconds(model: PreTrainedModel, context: int = 32, batch: int = 1, steps: int = 8) -> float:
     """Median time to make one more token for each of `batch` sequences that have about `context` tokens behind them."""
     cache = DynamicCache(config=model.config)
-    model(_random_ids(model, batch, context), past_key_values=cache, use_cache=True, logits_to_keep=1)
+    model(random_ids(model, batch, context), past_key_values=cache, use_cache=True, logits_to_keep=1)
     times = []
     for _ in range(steps + 1):
-        token = _random_ids(model, batch, 1)
+        token = random_ids(model, batch, 1)
         synchronise(model.device)
         start = time.perf_counter()
         model(token, past_key_values=cache, use_cache=True)
@@ -109,6 +109,7 @@ def decode_seconds(model: PreTrainedModel, context: int = 32, batch: int = 1, st
     return sorted(times[1:])[steps // 2]  # the first step warms up
 
 
-def _random_ids(model: PreTrainedModel, batch: int, n_tokens: int) -> torch.Tensor:
+def random_ids(model: PreTrainedModel, batch: int, n_tokens: int) -> torch.Tensor:
+    """(B, N) tokens; what they say does not change how long they take."""
     generator = torch.Generator().manual_seed(n_tokens)
     return torch.randint(5, model.config.vocab_size, (batch, n_tokens), generator=generator).to(model.device)

@@ -219,7 +219,17 @@ def test_every_deck_of_the_course_reads_without_drawing(monkeypatch):
 @pytest.mark.real
 @needs_chromium
 @pytest.mark.parametrize("path", slides.decks(), ids=lambda path: path.stem)
-def test_every_slide_of_the_course_fits(path, tmp_path):
+def test_every_slide_of_the_course_fits_and_no_title_is_cut(path, tmp_path, monkeypatch):
+    figures, save = [], deck._saved
+    monkeypatch.setattr(
+        deck, "_saved", lambda figure, *kind, **options: figures.append(figure) or save(figure, *kind, **options)
+    )
     page = tmp_path / f"{path.stem}.html"
     page.write_text(slides.as_html(path), encoding="utf-8")
     assert chromium.overflowing(chromium.find(), page) == {}
+    for figure in figures:
+        for axes in figure.axes:
+            for title in (axes.title, axes._left_title, axes._right_title):
+                box = title.get_window_extent()
+                assert box.x0 >= -1, title.get_text()
+                assert box.x1 <= figure.bbox.x1 + 1, f"cut off: {title.get_text()}"
