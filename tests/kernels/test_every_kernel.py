@@ -11,7 +11,7 @@ import pytest
 import torch
 from beartype import beartype
 from jaxtyping import jaxtyped
-from kernel_padding import changed, guarded_outputs, poisoned, tensors
+from kernel_padding import changed, guarded_outputs, poisoned, tensors, watched_loads
 from torch import Tensor
 
 import kernels
@@ -59,6 +59,14 @@ def test_launch_agrees_with_a_slow_loop_and_stays_in_bounds(module, case, dtype,
     with guarded_outputs(monkeypatch):
         got = jaxtyped(typechecker=beartype)(module.launch)(*inside)
     _assert_close(got, arguments, module, dtype)
+
+
+@pytest.mark.skipif(not runtime.INTERPRETED, reason="only the interpreter lets every load be watched")
+@each_case
+def test_loads_from_its_arguments_alone(module, case, generator, monkeypatch):
+    inside = changed(module.example(generator, torch.float16, "cpu", **case), lambda name, tensor: poisoned(tensor))
+    with watched_loads(inside, monkeypatch):
+        module.launch(*inside)
 
 
 @each_dtype
