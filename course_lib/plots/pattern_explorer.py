@@ -6,7 +6,7 @@ Without a browser, as when a notebook is executed in a terminal, the picture of 
 from collections.abc import Callable
 
 import ipywidgets as widgets
-from IPython.display import display
+from IPython.display import DisplayHandle, display
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -49,7 +49,8 @@ def explore(model: nn.Module) -> widgets.VBox:
     refused = widgets.Label()
     controls = widgets.VBox([widgets.HBox(list(choice.values())[:2]), widgets.HBox(list(choice.values())[2:]), refused])
     display(controls)
-    shown = display(_current(model, choice), display_id=True)
+    shown = DisplayHandle()
+    shown.display(_current(model, choice))
 
     def renew(_change: dict) -> None:
         try:

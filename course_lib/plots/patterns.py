@@ -89,7 +89,7 @@ def perplexities(found: Mapping[str, Perplexity], sparsity: float, vocabulary: i
     return drawn
 
 
-def _rounded(value: float) -> str:
+def _rounded(value: int | float) -> str:
     """65, 4 280, 6.2 million: as many digits as matter."""
     for size, name in ((1e9, "billion"), (1e6, "million")):
         if value >= size:

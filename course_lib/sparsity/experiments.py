@@ -47,7 +47,7 @@ def perplexity_of_patterns(
     return found
 
 
-def stored_in_each_group(keep: Bool[Tensor, "O I"], m: int = 4) -> Float[Tensor, "m+1"]:
+def stored_in_each_group(keep: Bool[Tensor, "O I"], m: int = 4) -> Float[Tensor, "bins"]:
     """Of all groups of m neighbouring inputs, the share that keeps 0, 1, ..., m of them."""
     kept = keep.unflatten(1, (-1, m)).sum(2).flatten()
     return torch.bincount(kept, minlength=m + 1) / len(kept)

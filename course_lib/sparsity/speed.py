@@ -37,35 +37,40 @@ def race(contestants: Mapping[Name, Callable[[], object]], seconds: float) -> di
 
 
 def layer_speed(
-    weight: Float[Tensor, "O I"], densities: list[float], n_tokens: int, seconds: float = 3.0
-) -> dict[str, dict[float, float]]:
-    """How many times faster than dense a layer runs on this machine, by format and density, and what bytes promise.
+    weight: Float[Tensor, "O I"], densities: list[float], tokens: tuple[int, ...] = (1, 64), seconds: float = 3.0
+) -> dict[int, dict[str, dict[float, float]]]:
+    """How many times faster than dense a layer runs on this machine, by number of tokens, format and density.
 
     Formats: CSR (single weights), blocks of 16 x 16, and whole columns, which leave a smaller dense matrix.
     `promised`: bytes of the dense weight over bytes in CSR, the limit when memory decides. All take turns, so that
     none finds its weight still in the cache; choose a weight larger than the cache.
     """
-    inputs = torch.randn(n_tokens, weight.shape[1], generator=torch.Generator().manual_seed(0))
-    inputs = inputs[0] if n_tokens == 1 else inputs
-    contestants, promised = {("dense", 1.0): lambda: linear(inputs, weight)}, {}
-    for density in densities:
-        csr, tiles, columns = _encoded(weight, 1 - density)
-        smaller, fewer = weight[:, columns].contiguous(), inputs[..., columns].contiguous()
-        contestants["CSR", density] = partial(csr.linear, inputs)
-        contestants["blocks of 16", density] = partial(tiles.linear, inputs)
-        contestants["columns", density] = partial(linear, fewer, smaller)
-        promised[density] = weight.nbytes / csr.n_bytes
-    best = race(contestants, seconds)
-    names = ("CSR", "blocks of 16", "columns")
-    faster = {name: {density: best["dense", 1.0] / best[name, density] for density in densities} for name in names}
-    return faster | {"promised": promised}
+    encoded = {density: _encoded(weight, 1 - density) for density in densities}
+    promised = {density: weight.nbytes / csr.n_bytes for density, (csr, _, _, _) in encoded.items()}
+    faster = {}
+    for n_tokens in tokens:
+        inputs = torch.randn(n_tokens, weight.shape[1], generator=torch.Generator().manual_seed(0))
+        inputs = inputs[0] if n_tokens == 1 else inputs
+        contestants = {("dense", 1.0): partial(linear, inputs, weight)}
+        for density, (csr, tiles, columns, smaller) in encoded.items():
+            contestants["CSR", density] = partial(csr.linear, inputs)
+            contestants["blocks of 16", density] = partial(tiles.linear, inputs)
+            contestants["columns", density] = partial(linear, inputs[..., columns].contiguous(), smaller)
+        best = race(contestants, seconds)
+        faster[n_tokens] = {
+            name: {density: best["dense", 1.0] / best[name, density] for density in densities}
+            for name in ("CSR", "blocks of 16", "columns")
+        } | {"promised": promised}
+    return faster
 
 
-def _encoded(weight: Float[Tensor, "O I"], sparsity: float) -> tuple[CSR, BlockSparse, Bool[Tensor, "I"]]:
+def _encoded(weight: Float[Tensor, "O I"], sparsity: float) -> tuple[CSR, BlockSparse, Bool[Tensor, "I"], Tensor]:
+    """The weight pruned by magnitude: single weights, blocks, the columns kept, and those columns."""
     squares = weight.square()
     csr = CSR.encode(weight * Unstructured(sparsity, per="layer").keep(squares))
     tiles = BlockSparse.encode(weight * Block(16, 16, sparsity).keep(squares), 16, 16)
-    return csr, tiles, Columns(sparsity).keep(squares)[0]
+    columns = Columns(sparsity).keep(squares)[0]
+    return csr, tiles, columns, weight[:, columns].contiguous()
 
 
 def speed_limits(rows: int, columns: int, n_tokens: int, device: Device) -> dict[str, float]:
