@@ -83,7 +83,7 @@ def load(task: str) -> tuple[Question, ...]:
     return _load(task, asset_path("benchmarks") / FILES[task])
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=len(FILES))
 def _load(task: str, path: Path) -> tuple[Question, ...]:
     parsed = rte_questions(path) if task == "rte" else request_questions(path)
     return tuple(map(REWORD[task], parsed)) if task in REWORD else parsed
