@@ -1,0 +1,60 @@
+"""What `course bench` prints: a row a side, the bound beside the time, and where sparsity loses in words."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from course_lib.bench_rows import verdict
+
+COLUMNS = ("median", "bound", "of bound", "speed", "10-90 %", "verdict")
+
+
+def show(console: Console, name: str, result: dict[str, Any]) -> None:
+    """The table of one bench, then its sentences."""
+    table = Table("side", title=name)
+    for title in COLUMNS:
+        table.add_column(title, justify="right", no_wrap=True)
+    contest = None
+    for row in result["tables"]["sides"]:
+        if row["contest"] != contest:
+            contest = row["contest"]
+            table.add_section()
+            table.add_row(f"[bold]{contest}, {' x '.join(map(str, row['shape']))}")
+        table.add_row(row["side"], *_cells(row))
+    console.print(table)
+    for sentence in sentences(result["tables"]["sides"], result["absent"]):
+        console.print(sentence, markup=False)
+
+
+def sentences(rows: list[dict[str, Any]], absent: dict[str, str]) -> list[str]:
+    """Where a side loses, where nothing is decided, what is wrong, and what could not run."""
+    said = []
+    for word, claim in (("loses", "slower than"), ("even", "within the spread of")):
+        found: dict[tuple[str, str], list[str]] = {}
+        for row in rows:
+            if verdict(row) == word:
+                where = f"{row['contest']} ({row['times_anchor']:.2f}x)"
+                found.setdefault((row["side"], row["anchor"]), []).append(where)
+        said += [f"'{side}' is {claim} '{anchor}' at: {'; '.join(at)}." for (side, anchor), at in found.items()]
+    for row in rows:
+        if verdict(row) == "wrong":
+            said.append(f"WRONG: '{row['side']}' at {row['contest']}, relative error {row['relative_error']:.1e}.")
+    return said + [f"Absent: {side}: {why}" for side, why in absent.items()]
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    if not row["repetitions"]:
+        return ["", _time(row["bound_seconds"]), "", "", "", verdict(row)]
+    return [
+        _time(row["median_seconds"]),
+        _time(row["bound_seconds"]),
+        f"{row['share_of_bound']:.0%}",
+        f"{row['times_anchor']:.2f}x",
+        f"{row['times_anchor_low']:.2f}-{row['times_anchor_high']:.2f}",
+        verdict(row),
+    ]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:,.2f} ms"

@@ -1,0 +1,104 @@
+"""A contest: several ways to compute one thing, timed in turn in one run, each beside the least time it could take.
+
+Times are honest only together: the sides alternate, so that a machine that slows down slows them all; the caches are
+emptied before each run, because a model's other weights would have emptied them; the result is checked first.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from course_lib.sparsity.cost import Work
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how large to measure."""
+
+    device: torch.device
+    dtype: torch.dtype
+    quick: bool
+    generator: torch.Generator
+
+    def randn(self, *shape: int) -> Tensor:
+        """Drawn on the CPU, so that every machine multiplies the same numbers."""
+        return torch.randn(*shape, generator=self.generator).to(self.device, self.dtype)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to compute the result, and the work it cannot avoid."""
+
+    name: str
+    run: Callable[[], Tensor]
+    work: Work
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The first side is the anchor; the others are compared with it. `absent` says which sides cannot run and why."""
+
+    name: str
+    shape: tuple[int, ...]  # (O, I)
+    sides: list[Side]
+    expected: Tensor
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def try_side(self, name: str, build: Callable[[], Side]) -> None:
+        """Adds a side that a library may refuse to run here; the refusal is kept instead."""
+        try:
+            side = build()
+            side.run()
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            self.absent[name] = str(error).strip().splitlines()[0]
+        else:
+            self.sides.append(side)
+
+
+class Clock:
+    """Times one call with cold caches: CUDA events on a GPU, the clock of the processor else."""
+
+    def __init__(self, place: Place, bytes_per_second: float) -> None:
+        self.device = place.device
+        # On a GPU the emptying also lasts long enough (0.5 ms) for the host to have queued what is timed.
+        size = max(2**28, int(bytes_per_second * 5e-4)) if place.device.type == "cuda" else 2**27
+        self.flush = torch.zeros(2**20 if place.quick else size, dtype=torch.uint8, device=place.device)
+
+    def seconds(self, run: Callable[[], Tensor]) -> float:
+        self.flush.zero_()
+        if self.device.type != "cuda":
+            start = time.perf_counter()
+            run()
+            return time.perf_counter() - start
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        run()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
+
+
+def relative_error(got: Tensor, expected: Tensor) -> float:
+    """Size of the difference over the size of the result; NaN anywhere makes it NaN."""
+    return float((got.double() - expected.double()).norm() / expected.double().norm())
+
+
+def race(contest: Contest, clock: Clock, budget: float, limits: tuple[int, int]) -> dict[str, list[float]]:
+    """Seconds of each repetition of each side. The sides take turns, and take turns at being first.
+
+    Repeats as often as fits into `budget` seconds, but within `limits` (fewest, most).
+    """
+    for side in contest.sides:  # compiles, tunes, and fills the allocator's pools
+        side.run()
+    seconds: dict[str, list[float]] = {side.name: [] for side in contest.sides}
+    begin, (fewest, most) = time.perf_counter(), limits
+    for repetition in range(most):
+        if repetition >= fewest and time.perf_counter() - begin > budget:
+            break
+        first = repetition % max(len(contest.sides), 1)
+        for side in contest.sides[first:] + contest.sides[:first]:
+            seconds[side.name].append(clock.seconds(side.run))
+    return seconds

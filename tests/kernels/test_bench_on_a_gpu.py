@@ -1,0 +1,23 @@
+"""What the benches would run on a GPU computes the right thing: here by the interpreter, in small."""
+
+import pytest
+import torch
+
+import kernels.bench
+from course_lib import discover
+from kernels import runtime
+from kernels.bench.contest import Place, relative_error
+
+BENCHES = [module for module in discover.modules(kernels.bench) if hasattr(module, "contests")]
+
+
+@pytest.mark.skipif(not runtime.INTERPRETED, reason="takes the GPU's branch without a GPU")
+@pytest.mark.parametrize("module", BENCHES, ids=lambda module: module.__name__.split(".")[-1])
+def test_every_side_of_the_gpu_contests_is_right(module, generator, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True))
+    place = Place(torch.device("cpu"), torch.float32, True, generator)
+    for contest in module.contests(place):
+        assert len(contest.sides) >= 2, contest.absent
+        for side in contest.sides:
+            assert relative_error(side.run(), contest.expected) < 1e-5, side.name
+        assert set(contest.absent) <= {"torch semi-structured"}  # which no CPU has
