@@ -55,7 +55,7 @@ $(STAMP): requirements.lock pyproject.toml
 		echo "Making $(VENV) with $$($(PYTHON) --version)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "The virtual environment could not be made; on Debian and Ubuntu: apt install python3-venv"; exit 1; }; }
 	@echo "Installing the pinned packages (a few minutes the first time)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -r requirements.lock || { \
+	@$(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || echo --quiet) -r requirements.lock || { \
 		echo "The packages could not be installed (see above). Connect to the network and run make again."; exit 1; }
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	@touch $(STAMP)

@@ -82,6 +82,6 @@ def install_with_bar(asset: Asset, cache: Path, console: Console) -> None:
     if not console.is_terminal:
         console.print(f"  fetching {asset.name}: {asset.requirement}, {asset.n_bytes / 1e6:.0f} MB")
     columns = (TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(asset.name, total=asset.n_bytes)
         install(asset, cache, lambda what, n: progress.update(task, description=f"{what} {asset.name}", completed=n))

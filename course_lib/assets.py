@@ -58,14 +58,17 @@ def setup(names: Sequence[str] | None = None, console: Console | None = None) ->
     failures = {}
     for asset in wanted:
         try:
-            console.print(_line(asset, _bring(asset, cache, console)))
+            console.print(_line(asset, _bring(asset, cache, console)), soft_wrap=True)
         except (FetchError, ValueError, OSError, BadZipFile, KeyError) as error:
             failures[asset.name] = error
         if getattr(failures.get(asset.name), "unreachable", False):
             break  # one index serves them all; waiting for it once is enough
     missing = [asset.name for asset in wanted if fault(asset, cache / asset.name, full=False)]
     if not failures:
-        console.print(f"All assets are in [bold]{escape(str(cache))}[/]. Next: [bold]course doctor[/], or make lab.")
+        console.print(
+            f"All assets are in [bold]{escape(str(cache))}[/]. Next: [bold]course doctor[/], or make lab.",
+            soft_wrap=True,
+        )
         return 0
     console.print(_what_to_do(missing or list(failures), next(iter(failures.values()))), soft_wrap=True)
     return 1

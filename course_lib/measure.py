@@ -23,7 +23,7 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def fastest_seconds(function: Callable[[], object], device: torch.device, budget: float = 0.6) -> float:
+def fastest_seconds(function: Callable[[], object], device: torch.device, budget: float = 0.4) -> float:
     """The shortest of several runs after a warm-up, as long as `budget` seconds last (at least three)."""
     function()
     synchronise(device)

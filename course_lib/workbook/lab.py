@@ -41,7 +41,7 @@ def command(port: int, root: Path) -> list[str]:
         "--ServerApp.port_retries=0",
         "--ServerApp.open_browser=False",
         "--ServerApp.answer_yes=True",
-        "--ServerApp.log_level=WARN",
+        "--Application.log_level=WARN",
         f"--LabApp.default_url=/lab/tree/{FIRST}",
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
@@ -49,6 +49,11 @@ def command(port: int, root: Path) -> list[str]:
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # in containers; jupyter refuses to run as root unasked
         settings.append("--ServerApp.allow_root=True")
     return [sys.executable, "-m", "jupyterlab", *settings]
+
+
+def has_screen() -> bool:
+    """Whether a browser window could open; without one Python would start a text browser in this terminal."""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
 
 
 def answers(url: str) -> bool:
@@ -90,7 +95,7 @@ def run(port: int | None = None, browser: bool = True, root: Path = ROOT) -> int
         console.print(
             f"JupyterLab is at [bold]{url}[/]\nCtrl-C stops it; your work is saved as you go.", soft_wrap=True
         )
-        if browser:
+        if browser and has_screen():
             webbrowser.open(url)
         return server.wait()
     except KeyboardInterrupt:
