@@ -44,16 +44,20 @@ def outliers(norms: Tensor, name: str) -> Figure:
 
 def loudest_against_median(norms: dict[str, Tensor]) -> Figure:
     """Over depth and by kind of input: how many times the median the loudest feature is."""
+    ratios: dict[str, list[float]] = {}
+    for name, norm in norms.items():
+        ratios.setdefault(name.split(".", 2)[2], []).append((norm.max() / norm.median()).item())
+    return loudest_over_depth(ratios)
+
+
+def loudest_over_depth(ratios: dict[str, list[float]]) -> Figure:
+    """The same from the ratios themselves, by kind of input, one a block."""
     drawn, (axes,) = figure(width=7.2)
-    kinds = list(dict.fromkeys(name.split(".", 2)[2] for name in norms))
-    ratios = {
-        kind: [(n.max() / n.median()).item() for name, n in norms.items() if name.endswith(kind)] for kind in kinds
-    }
     for index, (kind, ratio) in enumerate(ratios.items()):
         axes.plot(ratio, markersize=4, label=f"input of {kind}", **line_style(index))
     log_scale(axes, "y")
     axes.legend(frameon=False, fontsize=9)
-    first = ratios[kinds[0]]
+    first = next(iter(ratios.values()))
     title = f"What attention reads: the loudest feature is {min(first):.0f} to {max(first):.0f} times the median one"
     label(axes, title, "block", "loudest / median feature norm")
     return drawn
