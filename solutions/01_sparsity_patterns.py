@@ -19,11 +19,10 @@ from course_lib.plots import patterns as plots
 from course_lib.plots.pattern_explorer import explore
 from course_lib.sparsity.cost import H100, Transformer, linear_work
 from course_lib.sparsity.experiments import (
+    dynamic_and_static,
     inputs_of,
-    keep_active_on_average,
     keep_most_active,
     one_of_each,
-    output_error,
     perplexity_of_patterns,
     stored_in_each_group,
 )
@@ -55,35 +54,17 @@ plots.masks(weight, one_of_each(0.5), first=64)
 # From the first to the last the pattern gets more regular: easier for hardware, and less free to keep the right
 # weights. The *sparsity* of a matrix is the fraction of its entries that are exactly zero; the rest is its *density*.
 
-# %% [markdown]
-# **Exercise** · difficulty 1 of 5 · 4 minutes · 2 points
-#
-# How sparse is a matrix?
-
-# %% exercise="patterns.sparsity"
-def sparsity(matrix):
-    """The fraction of entries that are exactly zero.
-
-    matrix: (O, I). Returns a number between 0 and 1.
-    """
-    ### BEGIN SOLUTION
-    return (matrix == 0).double().mean().item()
-    ### END SOLUTION
-
-
-# %%
-check("patterns.sparsity", sparsity)
-
 # %%
 matrices = [weight_of(layer) for block in blocks(model) for layer in linears(block).values()]
 zeros = sum(int((matrix == 0).sum()) for matrix in matrices)
-print(f"zeros among the {sum(matrix.numel() for matrix in matrices):,} block weights of the trained model: {zeros}")
+n_weights = sum(matrix.numel() for matrix in matrices)
+print(f"exact zeros in the trained model: {zeros:,} of {n_weights:,} weights in the blocks ({zeros / n_weights:.3%})")
 for name, pattern in one_of_each(0.5).items():
     print(f"{name:15} {sparsity_of(pattern.keep(weight.square())):.3f}")
 
 # %% [markdown]
-# Training leaves no zeros behind: somebody has to put them there. The patterns of the library hit their count exactly,
-# whatever the ties, because they select by rank and never by a threshold.
+# Training leaves next to no zeros, and those few by rounding: somebody has to put them there. The patterns of the
+# library hit their count exactly, whatever the ties, because they select by rank and never by a threshold.
 #
 # ## 2. Structured: rows and columns
 #
@@ -289,15 +270,59 @@ def format_bytes(rows, columns, n_stored, value_bytes):
 check("patterns.bytes", format_bytes)
 
 # %% [markdown]
-# A format starts to pay at the density $d$ where it takes as many bytes as dense. Without the row starts, which hardly
-# count:
+# To read a matrix back, or to multiply with it, a kernel has to undo the encoding. For the bitmap:
+
+# %% [markdown]
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# $$ \text{CSR: } d\,(v + 4) = v \;\Rightarrow\; d = \frac{v}{v + 4} \qquad
-#    \text{bitmap: } d\,v + \tfrac18 = v \;\Rightarrow\; d = 1 - \frac{1}{8v} \qquad
-#    \text{CSR = bitmap: } 4d = \tfrac18 \;\Rightarrow\; d = \tfrac1{32} $$
+# Decode. Bit $i \bmod 8$ of `bitmap[o, i // 8]`, counted from the lowest, says whether entry $(o, i)$ is stored. The
+# values follow each other row by row. Each row of the map begins on a byte of its own.
+
+# %% exercise="patterns.bitmap"
+def decode_bitmap(values, bitmap, columns):
+    """The dense matrix of a bitmap and its values.
+
+    values: (Z,). bitmap: (O, ceil(I / 8)), uint8. columns: I. Returns (O, I).
+    """
+    ### BEGIN SOLUTION
+    bits = (bitmap[:, :, None] >> torch.arange(8)) & 1  # (O, P, 8), the lowest bit first
+    keep = bits.flatten(1)[:, :columns].bool()
+    dense = torch.zeros(keep.shape, dtype=values.dtype)
+    dense[keep] = values
+    return dense
+    ### END SOLUTION
+
+
+# %%
+check("patterns.bitmap", decode_bitmap)
+
+# %% [markdown]
+# A format starts to pay at the density where it takes as many bytes as dense. Row starts hardly count: leave them out.
+
+# %% [markdown]
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# The narrower the values, the more the indices weigh. Lines are the formulas; dots are a real matrix, pruned, encoded,
-# and its tensors counted.
+# At which density does CSR take as many bytes as dense, and at which a bitmap? Solve on paper, return the two formulas.
+
+# %% exercise="patterns.break_even"
+def break_even(value_bytes, index_bytes):
+    """Below these densities CSR and a bitmap are smaller than dense.
+
+    value_bytes: bytes of one value, 0.5 for 4 bits. index_bytes: bytes of one column number. Returns (CSR, bitmap).
+    """
+    ### BEGIN SOLUTION
+    # CSR: d (v + i) = v. Bitmap: d v + 1/8 = v.
+    return value_bytes / (value_bytes + index_bytes), 1 - 1 / (8 * value_bytes)
+    ### END SOLUTION
+
+
+# %%
+check("patterns.break_even", break_even)
+
+# %% [markdown]
+# And CSR against a bitmap: 4 bytes for each value stored against one bit for each entry meet at a density of 1/32,
+# whatever the width of a value. The narrower the values, the more the indices weigh. Lines are the formulas; dots are a
+# real matrix, pruned, encoded, and its tensors counted.
 
 # %%
 plots.bytes_per_weight(weight)
@@ -327,27 +352,8 @@ for name, format in encoded.items():
 # Waterman and Patterson, 2009). For $N$ tokens and a dense layer,
 #
 # $$ t \;\ge\; \max\left(\frac{2\,O\,I\,N}{\text{FLOP/s}},\; \frac{(OI + NO + NI)\,v}{\text{bytes/s}}\right) $$
-
-# %% [markdown]
-# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Compute this bound in seconds.
-
-# %% exercise="patterns.roofline"
-def roofline(rows, columns, n_tokens, value_bytes, flops_per_second, bytes_per_second):
-    """The least time a dense linear layer takes, in seconds.
-
-    Weight, inputs and outputs each cross the memory bus once.
-    """
-    ### BEGIN SOLUTION
-    flops = 2 * rows * columns * n_tokens
-    moved = (rows * columns + n_tokens * (rows + columns)) * value_bytes
-    return max(flops / flops_per_second, moved / bytes_per_second)
-    ### END SOLUTION
-
-
-# %%
-check("patterns.roofline", roofline)
+# Lesson 00 has it as an exercise; here it says what zeros can save.
 
 # %%
 machine = measure_device()
@@ -424,16 +430,9 @@ check("patterns.dynamic", dynamic_linear)
 # %%
 layer = linears(blocks(model)[15])["mlp.down_proj"]
 neurons = inputs_of(model, layer, held_out[:2])
-n_neurons = neurons.shape[1]
-errors = {
-    name: {
-        share: output_error(weight_of(layer), neurons, choose(neurons, int(share * n_neurons)))
-        for share in (0.05, 0.1, 0.25, 0.5, 0.75)
-    }
-    for name, choose in (("chosen for each token", keep_most_active), ("chosen once for all", keep_active_on_average))
-}
+errors = dynamic_and_static(weight_of(layer), neurons, shares=(0.05, 0.1, 0.25, 0.5, 0.75))
 print(f"neurons that are exactly zero: {sparsity_of(neurons):.1%}")
-plots.activity(keep_most_active(neurons, n_neurons // 10), errors)
+plots.activity(keep_most_active(neurons, neurons.shape[1] // 10), errors)
 
 # %% [markdown]
 # This model's activation function (SiLU) makes no exact zeros, unlike ReLU; yet few neurons matter for one token, and

@@ -6,6 +6,7 @@ Dimension key: O outputs (rows), I inputs (columns), N tokens, K values kept in 
 import math
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
@@ -19,68 +20,6 @@ LESSON = "01 Sparsity patterns"
 
 def _randn(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=generator)
-
-
-# patterns.sparsity -----------------------------------------------------------------------------------------------
-
-
-def _sparsity_cases(generator: torch.Generator) -> list[Case]:
-    thin = _randn(generator, 24, 31) * (torch.rand(24, 31, generator=generator) < 0.3)
-    return [
-        Case("2 × 3 with one entry in three stored", (torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, -1.0]]),)),
-        Case("a weight of 1e-9 is small, and not zero", (torch.tensor([[1e-9, 3.0, 0.0, 1.0]]),)),
-        Case("negative zero", (torch.tensor([[-0.0, 1.0], [2.0, -3.0]]),)),
-        Case("24 × 31, drawn", (thin,)),
-        Case("half precision", (thin.half(),)),
-        Case("nothing but zeros", (torch.zeros(3, 4),)),
-    ]
-
-
-SPARSITY = Exercise(
-    id="patterns.sparsity",
-    title="How sparse is a matrix?",
-    difficulty=1,
-    minutes=4,
-    points=2,
-    reference=lambda matrix: (matrix == 0).double().mean().item(),
-    cases=_sparsity_cases,
-    mistakes=(
-        Mistake(
-            "density",
-            "This is the fraction that stays, the density. Sparsity is the fraction that is zero.",
-            lambda matrix: (matrix != 0).double().mean().item(),
-        ),
-        Mistake(
-            "a count",
-            "This is the number of zeros. Divide by the number of entries.",
-            lambda matrix: (matrix == 0).sum().item(),
-        ),
-        Mistake(
-            "small taken for zero",
-            "A tolerance counts small weights as zeros. No format can leave them out: only exact zeros count.",
-            lambda matrix: (matrix.abs() < 1e-6).double().mean().item(),
-        ),
-        Mistake(
-            "negative taken for zero",
-            "matrix <= 0 counts the negative entries too. Compare with == 0.",
-            lambda matrix: (matrix <= 0).double().mean().item(),
-        ),
-        Mistake(
-            "empty rows",
-            "This is the fraction of rows that are all zero. Count single entries.",
-            lambda matrix: (matrix == 0).all(dim=1).double().mean().item(),
-        ),
-    ),
-    also_right=(
-        Variant("one minus density", lambda matrix: 1 - torch.count_nonzero(matrix).item() / matrix.numel()),
-        Variant("a tensor of one element", lambda matrix: (matrix == 0).sum() / matrix.numel()),
-        Variant("counting in Python", lambda matrix: sum(x == 0 for x in matrix.flatten().tolist()) / matrix.numel()),
-    ),
-    hints=(
-        "matrix == 0 is a tensor of True and False.",
-        "The mean of True and False, as floats, is the fraction that is True.",
-    ),
-)
 
 
 # patterns.columns ------------------------------------------------------------------------------------------------
@@ -622,6 +561,181 @@ BYTES = Exercise(
 )
 
 
+# patterns.bitmap -------------------------------------------------------------------------------------------------
+
+
+def _bits(bitmap: Tensor, shifts: tuple[int, ...] = tuple(range(8))) -> Tensor:
+    """(O, P) bytes to (O, 8 P) bits, in the order of the shifts."""
+    return ((bitmap.long()[:, :, None] >> torch.tensor(shifts)) & 1).flatten(1).bool()
+
+
+def _fill(keep: Tensor, values: Tensor) -> Tensor:
+    dense = torch.zeros(keep.shape, dtype=values.dtype)
+    dense[keep] = values
+    return dense
+
+
+def _unpack_bitmap(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    return _fill(_bits(bitmap)[:, :columns], values)
+
+
+def _as_bitmap(dense: Tensor) -> tuple[Tensor, Tensor, int]:
+    """The arguments that stand for a matrix: its non-zeros, its map, its width."""
+    keep = pad((dense != 0).long(), (0, -dense.shape[1] % 8)).unflatten(1, (-1, 8))
+    return dense[dense != 0], (keep << torch.arange(8)).sum(2).to(torch.uint8), dense.shape[1]
+
+
+def _bitmap_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(rows: int, columns: int, density: float) -> Tensor:
+        return _randn(generator, rows, columns) * (torch.rand(rows, columns, generator=generator) < density)
+
+    by_hand = torch.tensor([[0.0, 7, 0, 0, 8, 0, 0, 0, 0, 0], [0.0] * 10, [1.0, 0, 0, 0, 0, 0, 0, 2, 0, 3]])
+    return [
+        Case("3 × 10 by hand, its middle row empty", _as_bitmap(by_hand)),
+        Case("9 × 24, a third stored", _as_bitmap(drawn(9, 24, 0.3))),
+        Case("a width that is no multiple of 8: 6 × 13", _as_bitmap(drawn(6, 13, 0.5))),
+        Case("narrower than a byte", _as_bitmap(drawn(11, 5, 0.5))),
+    ]
+
+
+def _first_bit_on_top(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    return _fill(_bits(bitmap, tuple(range(7, -1, -1)))[:, :columns], values[: int(_bits(bitmap).sum())])
+
+
+def _one_stream(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    n = bitmap.shape[0] * columns
+    keep = _bits(bitmap).flatten()[:n].reshape(-1, columns)
+    return _fill(keep, values[: int(keep.sum())])
+
+
+def _values_from_the_start(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    keep = _bits(bitmap)[:, :columns]
+    return torch.stack([_fill(row, values[: int(row.sum())]) for row in keep])
+
+
+BITMAP = Exercise(
+    id="patterns.bitmap",
+    title="Read a bitmap",
+    difficulty=3,
+    minutes=10,
+    points=3,
+    reference=_unpack_bitmap,
+    cases=_bitmap_cases,
+    mistakes=(
+        Mistake(
+            "highest bit first",
+            "The first column of a byte is its lowest bit here. numpy.unpackbits reads from the top by default.",
+            _first_bit_on_top,
+        ),
+        Mistake(
+            "rows run into each other",
+            "The map was read as one stream of bits. Each row begins on a byte of its own; spare bits are skipped.",
+            _one_stream,
+        ),
+        Mistake(
+            "every row starts with the first value",
+            "The values continue from row to row: row o begins after all that the rows before it store.",
+            _values_from_the_start,
+        ),
+        Mistake(
+            "filled column by column",
+            "The values come row by row. Filling the transposed matrix puts them in the order of columns.",
+            lambda values, bitmap, columns: _fill(_bits(bitmap)[:, :columns].T, values).T,
+        ),
+        Mistake(
+            "spare bits returned",
+            "The last byte of a row has bits beyond the last column. Cut the row to its width.",
+            lambda values, bitmap, columns: _fill(_bits(bitmap), values),
+        ),
+    ),
+    also_right=(
+        Variant(
+            "numpy.unpackbits",
+            lambda values, bitmap, columns: _fill(
+                torch.from_numpy(numpy.unpackbits(bitmap.numpy(), axis=1, bitorder="little"))[:, :columns].bool(),
+                values,
+            ),
+        ),
+        Variant("a loop over bits", lambda values, bitmap, columns: _unpack_in_a_loop(values, bitmap, columns)),
+        Variant("float64", lambda values, bitmap, columns: _unpack_bitmap(values.double(), bitmap, columns)),
+    ),
+    hints=(
+        "Shift every byte by 0 to 7 and take the lowest bit: (bitmap[:, :, None] >> torch.arange(8)) & 1.",
+        "flatten(1) lines the bits of a row up; the first `columns` of them are the row.",
+        "dense[keep] = values fills True entries row by row, which is the order of the values.",
+    ),
+)
+
+
+def _unpack_in_a_loop(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    dense, left = torch.zeros(bitmap.shape[0], columns), iter(values.tolist())
+    for row in range(bitmap.shape[0]):
+        for column in range(columns):
+            if int(bitmap[row, column // 8]) >> (column % 8) & 1:
+                dense[row, column] = next(left)
+    return dense
+
+
+# patterns.break_even ---------------------------------------------------------------------------------------------
+
+
+def _break_even(value_bytes: int | float, index_bytes: int | float) -> tuple[float, float]:
+    return value_bytes / (value_bytes + index_bytes), 1 - 1 / (8 * value_bytes)
+
+
+BREAK_EVEN = Exercise(
+    id="patterns.break_even",
+    title="Where a format starts to pay",
+    difficulty=2,
+    minutes=8,
+    points=2,
+    reference=_break_even,
+    cases=lambda generator: [
+        Case("float32, 4-byte indices", (4, 4)),
+        Case("float16, 4-byte indices", (2, 4)),
+        Case("float16, 2-byte indices", (2, 2)),
+        Case("4-bit values", (0.5, 4)),
+        Case("a drawn width", (int(torch.randint(5, 12, (), generator=generator)), 4)),
+    ],
+    mistakes=(
+        Mistake(
+            "sparsity instead of density",
+            "These are the fractions of zeros. The task asks for the density: the fraction stored.",
+            lambda v, i: tuple(1 - d for d in _break_even(v, i)),
+        ),
+        Mistake(
+            "the values of CSR forgotten",
+            "CSR stores the value as well as its index: v + i bytes for each.",
+            lambda v, i: (v / i, _break_even(v, i)[1]),
+        ),
+        Mistake(
+            "a byte for each bit of the map",
+            "The map takes an eighth of a byte for each entry.",
+            lambda v, i: (_break_even(v, i)[0], 1 - 1 / v),
+        ),
+        Mistake(
+            "the map only for what is stored",
+            "The map has a bit for every entry, stored or not: d · v + 1/8, not d · (v + 1/8).",
+            lambda v, i: (_break_even(v, i)[0], v / (v + 1 / 8)),
+        ),
+        Mistake(
+            "upside down",
+            "These are above 1. At break-even d · (v + i) = v; solve for d.",
+            lambda v, i: tuple(1 / d for d in _break_even(v, i)),
+        ),
+    ),
+    also_right=(
+        Variant("in eighths", lambda v, i: (1 / (1 + i / v), (8 * v - 1) / (8 * v))),
+        Variant("as a tensor", lambda v, i: torch.tensor(_break_even(v, i), dtype=torch.float64)),
+    ),
+    hints=(
+        "Count bytes for each entry of the matrix, stored or not. Dense: v. CSR: d · (v + i), for d are stored.",
+        "Bitmap: d · v for the values, and an eighth of a byte for every entry.",
+        "Set each equal to v and solve for d.",
+    ),
+)
+
+
 # patterns.dynamic ------------------------------------------------------------------------------------------------
 
 
@@ -700,74 +814,4 @@ DYNAMIC = Exercise(
 )
 
 
-# patterns.roofline -----------------------------------------------------------------------------------------------
-
-
-def _times(rows: int, columns: int, n_tokens: int, value_bytes: int, flops: float, bandwidth: float) -> tuple:
-    moved = rows * columns + n_tokens * (rows + columns)
-    return 2 * rows * columns * n_tokens / flops, moved * value_bytes / bandwidth
-
-
-def _roofline_cases(generator: torch.Generator) -> list[Case]:
-    drawn = int(torch.randint(30, 90, (), generator=generator))
-    return [
-        Case("100 × 50, one token: memory decides", (100, 50, 1, 4, 1e6, 1e5)),
-        Case("100 × 50, 200 tokens: arithmetic decides", (100, 50, 200, 4, 1e6, 1e5)),
-        Case("a drawn number of tokens, float16", (1536, 576, drawn, 2, 1e11, 1e10)),
-        Case("a prompt of 4096 tokens", (1536, 576, 4096, 2, 1e11, 1e10)),
-    ]
-
-
-ROOFLINE = Exercise(
-    id="patterns.roofline",
-    title="The roofline of a layer",
-    difficulty=2,
-    minutes=8,
-    points=2,
-    reference=lambda *layer: max(_times(*layer)),
-    cases=_roofline_cases,
-    mistakes=(
-        Mistake(
-            "times added",
-            "Arithmetic and memory overlap: while one tile is multiplied, the next is read. The slower one decides.",
-            lambda *layer: sum(_times(*layer)),
-        ),
-        Mistake(
-            "the faster one decides",
-            "The minimum would need the slower part for nothing. Take the maximum.",
-            lambda *layer: min(_times(*layer)),
-        ),
-        Mistake(
-            "a multiply-add counted once",
-            "Each weight costs a multiplication and an addition for each token: 2 · O · I · N FLOPs.",
-            lambda *layer: max(_times(*layer)[0] / 2, _times(*layer)[1]),
-        ),
-        Mistake(
-            "weight read for every token",
-            "The weight is read once and used for all N tokens: that is why long prompts are bound by arithmetic.",
-            lambda o, i, n, v, flops, bandwidth: max(2 * o * i * n / flops, n * (o * i + o + i) * v / bandwidth),
-        ),
-        Mistake(
-            "inputs and outputs forgotten",
-            "N · (O + I) values of inputs and outputs cross the bus too.",
-            lambda o, i, n, v, flops, bandwidth: max(2 * o * i * n / flops, o * i * v / bandwidth),
-        ),
-    ),
-    also_right=(
-        Variant("through the ridge point", lambda *layer: _by_ridge(*layer)),
-        Variant("as a tensor", lambda *layer: torch.tensor(_times(*layer), dtype=torch.float64).max()),
-    ),
-    hints=(
-        "FLOPs: 2 · O · I · N. Bytes: the weight, the inputs and the outputs, each once, times the bytes of a value.",
-        "Two times: FLOPs over FLOPs a second, bytes over bytes a second.",
-        "They run at the same time, so the layer takes at least the longer of the two.",
-    ),
-)
-
-
-def _by_ridge(o: int, i: int, n: int, v: int, flops: float, bandwidth: float) -> float:
-    work, moved = 2 * o * i * n, (o * i + n * (o + i)) * v
-    return work / flops if work / moved > flops / bandwidth else moved / bandwidth
-
-
-EXERCISES = (SPARSITY, COLUMNS, BLOCKS, NOFM, PACK, BYTES, DYNAMIC, ROOFLINE)
+EXERCISES = (COLUMNS, BLOCKS, NOFM, PACK, BYTES, BITMAP, BREAK_EVEN, DYNAMIC)

@@ -3,7 +3,7 @@
 Dimension key: O outputs (rows), I inputs (columns), B windows, N tokens.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -69,6 +69,18 @@ def output_error(weight: Float[Tensor, "O I"], inputs: Float[Tensor, "N I"], kee
     expected = linear(inputs, weight)
     error = linear(inputs * keep, weight) - expected
     return (error.square().sum(1) / expected.square().sum(1)).mean().item()
+
+
+def dynamic_and_static(
+    weight: Float[Tensor, "O I"], inputs: Float[Tensor, "N I"], shares: Sequence[float]
+) -> dict[str, dict[float, float]]:
+    """Error of a layer's output by the share of inputs kept, chosen for each token or once for all."""
+    choices = {"chosen for each token": keep_most_active, "chosen once for all": keep_active_on_average}
+    n = inputs.shape[1]
+    return {
+        name: {share: output_error(weight, inputs, choose(inputs, int(share * n))) for share in shares}
+        for name, choose in choices.items()
+    }
 
 
 def inputs_of(model: nn.Module, layer: nn.Module, tokens: Int[Tensor, "B N"]) -> Float[Tensor, "T I"]:

@@ -8,6 +8,7 @@ import torch
 from course_lib.models import blocks, linears, tiny_model, weight_of
 from course_lib.sparsity.cost import A100, Device
 from course_lib.sparsity.experiments import (
+    dynamic_and_static,
     inputs_of,
     keep_active_on_average,
     keep_most_active,
@@ -96,6 +97,14 @@ def test_dynamic_and_static_choices_by_hand():
     # outputs 1 - 6 + 6 = 1 and 4 + 2 - 15 = -9; of two inputs each -6 + 6 = 0 and 4 - 15 = -11
     error = output_error(weight, inputs, keep_most_active(inputs, 2))
     assert error == pytest.approx((1 / 1 + 4 / 81) / 2)
+
+
+def test_errors_fall_as_more_is_kept_and_faster_for_each_token(generator):
+    weight, inputs = torch.randn(8, 40, generator=generator), torch.randn(20, 40, generator=generator)
+    dynamic, static = dynamic_and_static(weight, inputs, (0.25, 0.5, 0.75)).values()
+    for points in (dynamic, static):
+        assert list(points.values()) == sorted(points.values(), reverse=True)
+    assert all(dynamic[share] < static[share] for share in dynamic)
 
 
 def test_inputs_of_a_layer_are_those_the_layer_sees():
