@@ -1,1 +1,7 @@
-"""Triton kernels that make sparsity pay: one file each, with the reference in plain torch beside it."""
+"""Triton kernels that make sparsity pay: one file each, with the reference in plain torch beside it.
+
+A kernel's file holds `reference` (what it computes), `bytes_moved` (the least it must move, hence its bound), the
+kernel, `launch` (checks its arguments, then runs kernel or reference), `example` and `CASES` (what the tests try). To
+add one, write the file, a slow loop of the same name in tests/kernels/kernel_twins.py, and a bench in kernels/bench/:
+all three are found by their names. The kernels are for inference: they have no gradient.
+"""

@@ -100,9 +100,11 @@ def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
         return reference(inputs, weight)
     n_rows, n_columns = weight.shape
     outputs = torch.empty(n_rows, dtype=inputs.dtype, device=inputs.device)
-    matvec_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]),)](
-        inputs, weight.values, weight.bitmap, weight.row_start, outputs, O=n_rows, I=n_columns, P=weight.bitmap.shape[1]
-    )
+    pointers = (inputs, weight.values, weight.bitmap, weight.row_start, outputs)
+    with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
+        matvec_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]),)](
+            *pointers, O=n_rows, I=n_columns, P=weight.bitmap.shape[1]
+        )
     return outputs
 
 

@@ -135,14 +135,15 @@ def launch(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "
     outputs = torch.empty(*inputs.shape[:-1], n_rows, dtype=inputs.dtype, device=inputs.device)
     pointers = (inputs, weight.values, weight.positions, outputs)
     sizes = {"O": n_rows, "I": n_columns, "N": weight.n, "M": weight.m, "P": weight.positions.shape[1]}
-    if n_tokens == 1:
-        gemv_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]),)](*pointers, **sizes)
-    elif n_tokens:
-        # T_CLASS: tuned again when the number of tokens doubles, not for each length of prompt.
-        tokens = {"T": n_tokens, "T_CLASS": triton.next_power_of_2(n_tokens), "UPCAST": INTERPRETED}
-        gemm_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_tokens, meta["BLOCK_T"]))](
-            *pointers, **tokens, **sizes
-        )
+    with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
+        if n_tokens == 1:
+            gemv_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]),)](*pointers, **sizes)
+        elif n_tokens:
+            # T_CLASS: tuned again when the number of tokens doubles, not for each length of prompt.
+            tokens = {"T": n_tokens, "T_CLASS": triton.next_power_of_2(n_tokens), "UPCAST": INTERPRETED}
+            gemm_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_tokens, meta["BLOCK_T"]))](
+                *pointers, **tokens, **sizes
+            )
     return outputs
 
 

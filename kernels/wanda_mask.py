@@ -106,9 +106,10 @@ def enqueue(weight: Tensor, norm: Tensor, n: int, m: int, write: str) -> tuple[P
     keep = None if write == "weight" else torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     has_nan = torch.zeros(1, dtype=torch.int32, device=weight.device)
     n_rows, n_columns = weight.shape
-    mask_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_columns, meta["BLOCK_I"]))](
-        weight, norm, pruned, keep, has_nan, O=n_rows, I=n_columns, N=n, M=m
-    )
+    with torch.cuda.device_of(weight):  # triton launches on the current GPU, which may be another one
+        mask_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_columns, meta["BLOCK_I"]))](
+            weight, norm, pruned, keep, has_nan, O=n_rows, I=n_columns, N=n, M=m
+        )
     return Pruned(pruned, None if keep is None else keep.view(torch.bool)), has_nan
 
 
