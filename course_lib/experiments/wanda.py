@@ -37,16 +37,20 @@ class Sizes:
     """Windows are `length` tokens long. The first of those that the table is evaluated on are those of the curves."""
 
     length: int = 512
-    calibration: int = 32
-    evaluation: dict[str, int] = field(default_factory=lambda: {"wikipedia": 24, "boolq": 12})
+    calibration: int = 16
+    evaluation: dict[str, int] = field(default_factory=lambda: {"wikipedia": 16, "boolq": 8})
     curve_calibration: int = 16
-    curve_evaluation: int = 16
+    curve_evaluation: int = 12
     questions: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(FILES, 100) | dict.fromkeys(("sciq", "arc_easy", "lambada"), 150)
+        default_factory=lambda: (
+            dict.fromkeys(FILES, 50)
+            | dict.fromkeys(("sciq", "arc_easy", "lambada"), 100)
+            | dict.fromkeys(("common_knowledge", "hellaswag"), 60)
+        )
     )
-    sparsities: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+    sparsities: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7)
     # (windows, how many different samples of that size): small samples differ, large ones cost
-    calibration_curve: tuple[tuple[int, int], ...] = ((1, 3), (2, 3), (4, 3), (8, 2), (16, 1), (32, 1))
+    calibration_curve: tuple[tuple[int, int], ...] = ((1, 2), (2, 2), (4, 2), (8, 2), (16, 1), (32, 1))
 
 
 QUICK = Sizes(64, 2, {"wikipedia": 2, "boolq": 2}, 2, 2, dict.fromkeys(FILES, 2), (0.5,), ((1, 2), (2, 1)))

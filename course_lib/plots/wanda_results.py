@@ -30,13 +30,13 @@ def sweep(measured: dict[str, Any]) -> Figure:
     for index, (method, name) in enumerate(NAMES.items()):
         points = sorted(rows(measured, "sweep", method=method), key=lambda row: row["sparsity"])
         curves[method] = {row["sparsity"]: row["perplexity"] for row in points}
-        axes.plot(*zip(*curves[method].items(), strict=True), label=name, **line_style(index))
+        axes.plot([100 * s for s in curves[method]], curves[method].values(), label=name, **line_style(index))
     axes.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label="dense")
     log_scale(axes, "y")
     axes.legend(frameon=False)
     ratio = {s: curves["magnitude"][s] / curves["wanda"][s] for s in curves["wanda"] if s >= 0.5}
     title = f"Wanda's perplexity is {min(ratio.values()):.0f} to {max(ratio.values()):.0f} times lower from 50 % on"
-    label(axes, title, "sparsity of the blocks' weights", "perplexity, held-out Wikipedia")
+    label(axes, title, "sparsity of the blocks' weights (%)", "perplexity, held-out Wikipedia")
     return drawn
 
 
@@ -107,9 +107,9 @@ def group_ablation(measured: dict[str, Any]) -> Figure:
         bars = axes.bar(places, values[method], 0.34, color=COLOURS[index], hatch=("", "//")[index], label=name)
         axes.bar_label(bars, fmt="%.0f", fontsize=9, padding=2)
     log_scale(axes, "y")
-    axes.margins(y=0.12)
     axes.set_xticks(range(len(groups)), groups)
-    axes.legend(frameon=False)
+    axes.margins(y=0.25)
+    axes.legend(frameon=False, ncols=2, loc="upper right")
     best = {name: groups[min(range(len(groups)), key=values[method].__getitem__)] for method, name in NAMES.items()}
     title = "Best group: " + ", ".join(f"{group} for {name}" for name, group in best.items())
     label(axes, title, "comparison group", "perplexity at 50 % (log scale)")
