@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -33,7 +34,7 @@ def free_port(first: int = 8888) -> int:
 
 
 def command(port: int, root: Path) -> list[str]:
-    """The server's command line. It asks nothing, fetches no news, and opens no browser by itself."""
+    """The server's command line. It asks nothing and opens no browser by itself."""
     settings = [
         f"--ServerApp.root_dir={root}",
         "--ServerApp.ip=127.0.0.1",
@@ -43,12 +44,19 @@ def command(port: int, root: Path) -> list[str]:
         "--ServerApp.answer_yes=True",
         "--Application.log_level=WARN",
         f"--LabApp.default_url=/lab/tree/{FIRST}",
-        "--LabApp.news_url=None",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # in containers; jupyter refuses to run as root unasked
         settings.append("--ServerApp.allow_root=True")
     return [sys.executable, "-m", "jupyterlab", *settings]
+
+
+def without_news(folder: Path) -> dict[str, str]:
+    """The environment in which JupyterLab neither fetches news nor asks whether it may, by settings in `folder`."""
+    settings = folder / "labconfig" / "page_config.json"
+    settings.parent.mkdir()
+    settings.write_text('{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}')
+    known = os.environ.get("JUPYTER_CONFIG_PATH")
+    return {"JUPYTER_CONFIG_PATH": os.pathsep.join([str(folder)] + ([known] if known else []))}
 
 
 def has_screen() -> bool:
@@ -83,8 +91,10 @@ def run(port: int | None = None, browser: bool = True, root: Path = ROOT) -> int
         raise ValueError(f"got no {FIRST}. Run `course build`, which writes the notebooks from their masters")
     port = port or free_port()
     token = secrets.token_hex(16)
-    # By the environment, not the command line, which every user of the machine can read.
-    server = subprocess.Popen(command(port, root), env=os.environ | {"JUPYTER_TOKEN": token}, cwd=root)
+    settings = tempfile.TemporaryDirectory()
+    # The token by the environment, not the command line, which every user of the machine can read.
+    environment = os.environ | {"JUPYTER_TOKEN": token} | without_news(Path(settings.name))
+    server = subprocess.Popen(command(port, root), env=environment, cwd=root)
     try:
         if not wait_until_up(server, port):
             console.print(
@@ -103,6 +113,7 @@ def run(port: int | None = None, browser: bool = True, root: Path = ROOT) -> int
         return 0
     finally:
         stop(server)
+        settings.cleanup()
 
 
 def stop(server: subprocess.Popen) -> None:
