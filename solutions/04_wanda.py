@@ -274,7 +274,7 @@ check("wanda.sequential", prune_two_layers)
 
 # %% [markdown]
 # The same on the real model: 30 blocks, 210 matrices, 106 million weights. First magnitude, then Wanda, each on a
-# fresh copy, and the perplexity on text that neither has seen.
+# fresh copy and both within rows, so that only the score differs; and the perplexity on text that neither has seen.
 
 # %%
 results = {"dense": evaluate.perplexity(model, held_out)}

@@ -507,8 +507,8 @@ OBS_SCORE = Exercise(
     mistakes=(
         Mistake(
             "diagonal inverted instead of the matrix",
-            "1 / H_jj is the diagonal of the inverse only when H is diagonal; that limit is Wanda. Invert first, then take "
-            "the diagonal.",
+            "1 / H_jj is the diagonal of the inverse only when H is diagonal; that limit is Wanda. Invert first, then "
+            "take the diagonal.",
             lambda w, g, d: w.square() * (g + d * torch.eye(len(g))).diagonal(),
         ),
         Mistake(

@@ -17,6 +17,7 @@ def compare_masks(got: Tensor, expected: Tensor, group: int | None = None) -> Fi
     for each, mask, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         each.imshow(mask, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
         each.grid(visible=False)
+        each.locator_params(integer=True)
         each.set_title(f"{name}: {int(mask.sum())} of {mask.numel()} stay", loc="left", fontsize=10)
         each.set_xlabel("input")
         for edge in range(group or 0, mask.shape[1], group or mask.shape[1]):

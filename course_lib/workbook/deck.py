@@ -65,7 +65,7 @@ def render(text: str, folder: Path) -> str:
     tokens = parser.parse(text)
     for token in [each for block in tokens for each in (block, *(block.children or ()))]:
         if token.type in MATHEMATICS:
-            _become_html(token, _mathematics(token.content, MATHEMATICS[token.type]))
+            _become_html(token, mathematics(token.content, MATHEMATICS[token.type]))
         elif token.type == "image":
             _become_html(token, _picture(token.attrs["src"], token.content, folder))
     return parser.renderer.render(tokens, parser.options, {})
@@ -75,7 +75,8 @@ def _become_html(token: Token, content: str) -> None:
     token.type, token.content, token.children = "html_inline", content, None
 
 
-def _mathematics(formula: str, display: str) -> str:
+def mathematics(formula: str, display: str) -> str:
+    """A LaTeX formula as MathML; display is "inline" or "block"."""
     try:
         markup = convert(formula.strip(), display=display)
     except Exception as error:  # the library raises many kinds; all mean that the formula is not understood

@@ -1,6 +1,8 @@
 """`course run`: execute a lesson from top to bottom, showing what it prints as it goes."""
 
+import copy
 import os
+import re
 import time
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from course_lib.workbook import masters
 from course_lib.workbook.build import write
 
 CELL_SECONDS = 600
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$(?!\s)([^$\n]+?)(?<!\s)\$", re.DOTALL)
 
 
 def run(lesson: str, *, student: bool = False, html: bool = False, root: Path = masters.ROOT) -> int:
@@ -73,9 +76,16 @@ def _environment(root: Path, strict: bool) -> dict[str, str]:
 
 
 def _render(notebook: NotebookNode, path: Path) -> Path:
+    """The executed notebook as one page. Mathematics becomes MathML here, so that no browser has to fetch a script."""
     from nbconvert import HTMLExporter
 
-    body, _ = HTMLExporter(template_name="lab").from_notebook_node(notebook)
+    from course_lib.workbook.deck import mathematics
+
+    page = copy.deepcopy(notebook)
+    for cell in page.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _FORMULA.sub(lambda m: mathematics(m[1] or m[2], "block" if m[1] else "inline"), cell.source)
+    body, _ = HTMLExporter(template_name="lab").from_notebook_node(page)
     target = path.with_suffix(".html")
     write(target, body)
     return target

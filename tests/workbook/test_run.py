@@ -4,7 +4,19 @@ import pytest
 
 from course_lib.workbook import run
 
-HEAD = "# %% [markdown]\n# # A lesson\n\n# %%\nimport os\n\nprint('strict', os.environ['COURSE_STRICT'] or 'no')\n\n"
+HEAD = """# %% [markdown]
+# # A lesson
+#
+# $$ a = b^2 $$
+#
+# costs $5 and $x_j$
+
+# %%
+import os
+
+print('strict', os.environ['COURSE_STRICT'] or 'no')
+
+"""
 EXERCISE = """# %% exercise="wanda.score"
 def wanda_score(weight, inputs):
     ### BEGIN SOLUTION
@@ -34,6 +46,8 @@ def test_master_runs_strictly_and_shows_what_it_prints(root, capsys):
     assert "Right · The Wanda score" in out
     page = (root / "build" / "run" / "04_wanda.html").read_text()
     assert "border-left:.35em solid #2e7d32" in page  # the verdict, as HTML
+    assert page.count("<math ") == 2  # formulas come as MathML: no script has to be fetched for them
+    assert "costs $5 and" in page
     assert (root / "build" / "run" / "04_wanda.ipynb").exists()
 
 
