@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.models import tiny_model
@@ -30,6 +30,7 @@ def test_a_tree_by_hand():
     ]
 
 
+@settings(deadline=None, max_examples=60)
 @given(SEQUENCES)
 def test_each_sequence_stands_in_the_tree_and_sees_itself_alone(sequences):
     tree = grown(sequences)
@@ -41,6 +42,7 @@ def test_each_sequence_stands_in_the_tree_and_sees_itself_alone(sequences):
         assert tree.sees[path[-1]].nonzero().flatten().tolist() == sorted(path)
 
 
+@settings(deadline=None, max_examples=60)
 @given(SEQUENCES, st.integers(1, 30))
 def test_trees_stay_small_and_cover_all_sequences_in_order(sequences, most):
     trees = list(grow_trees(sequences, most))
