@@ -21,7 +21,7 @@ help: ## Print this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
 
 lab: $(STAMP) ## Set everything up and open JupyterLab on the first lesson
-	@$(BIN)/course setup && $(BIN)/course doctor && $(BIN)/course lab
+	@$(BIN)/course lab --prepare
 
 test: setup lint ## Set everything up, then lint, all tests, and every notebook
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile

@@ -37,11 +37,17 @@ def doctor() -> None:
 def lab(
     port: Annotated[int | None, typer.Option(help="Port to serve on; a free one when left out.")] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
+    prepare: Annotated[bool, typer.Option("--prepare", help="Run setup and doctor first, as `make lab` does.")] = False,
 ) -> None:
     """Open JupyterLab on the first lesson."""
     from course_lib.workbook import lab
 
-    raise typer.Exit(lab.run(port, browser))
+    try:
+        code = lab.run(port, browser, prepare)
+    except KeyboardInterrupt:
+        Console().print("Stopped. Next time: `make lab`, or `course lab`; `course progress` shows how far you are.")
+        code = 0
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -11,12 +11,15 @@ import time
 import urllib.error
 import urllib.request
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from course_lib.workbook.masters import ROOT
+from course_lib import assets, doctor
 
+ROOT = Path(__file__).parents[2]
 FIRST = "notebooks/00_start_here.ipynb"
 SECONDS_TO_START = 180  # a few are normal; a machine busy with other work takes far longer
 
@@ -83,37 +86,43 @@ def wait_until_up(server: subprocess.Popen, port: int) -> bool:
     return False
 
 
-def run(port: int | None = None, browser: bool = True, root: Path = ROOT) -> int:
-    """Serve until Ctrl-C; prints the address with its token. Returns the exit code."""
+def run(port: int | None = None, browser: bool = True, prepare: bool = False, root: Path = ROOT) -> int:
+    """Serve until Ctrl-C; prints the address with its token. Returns the exit code.
+
+    With `prepare`, set-up and the doctor come first, while the server starts; the address is given when both are well.
+    """
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a kill stops the server too
     if not (root / FIRST).exists():
         raise ValueError(f"got no {FIRST}. Run `course build`, which writes the notebooks from their masters")
-    port = port or free_port()
-    token = secrets.token_hex(16)
-    settings = tempfile.TemporaryDirectory()
-    # The token by the environment, not the command line, which every user of the machine can read.
-    environment = os.environ | {"JUPYTER_TOKEN": token} | without_news(Path(settings.name))
-    server = subprocess.Popen(command(port, root), env=environment, cwd=root)
-    try:
+    port, token = port or free_port(), secrets.token_hex(16)
+    with server_on(port, token, root) as server:
+        if prepare and assets.setup(console=console):
+            return 1
         if not wait_until_up(server, port):
-            console.print(
-                f"[red]error[/] JupyterLab did not start on port {port} (see above). Try `course lab --port N`."
-            )
+            console.print(f"[red]error[/] JupyterLab did not start on port {port} (see above). Try another: --port N.")
+            return 1
+        if prepare and doctor.run(console):
             return 1
         url = f"http://127.0.0.1:{port}/lab/tree/{FIRST}?token={token}"
-        console.print(
-            f"JupyterLab is at [bold]{url}[/]\nCtrl-C stops it; your work is saved as you go.", soft_wrap=True
-        )
+        console.print(f"JupyterLab is at [bold]{url}[/]", soft_wrap=True)
+        console.print("Ctrl-C stops it; your work is saved as you go.")
         if browser and has_screen():
             webbrowser.open(url)
         return server.wait()
-    except KeyboardInterrupt:
-        console.print("Stopping. Next time: `make lab`, or `course lab`; `course progress` shows how far you are.")
-        return 0
-    finally:
-        stop(server)
-        settings.cleanup()
+
+
+@contextmanager
+def server_on(port: int, token: str, root: Path) -> Iterator[subprocess.Popen]:
+    """A running server; stopped at the end, and on Ctrl-C."""
+    with tempfile.TemporaryDirectory() as settings:
+        # The token by the environment, not the command line, which every user of the machine can read.
+        environment = os.environ | {"JUPYTER_TOKEN": token} | without_news(Path(settings))
+        server = subprocess.Popen(command(port, root), env=environment, cwd=root)
+        try:
+            yield server
+        finally:
+            stop(server)
 
 
 def stop(server: subprocess.Popen) -> None:

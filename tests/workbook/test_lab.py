@@ -1,5 +1,7 @@
 """`course lab` serves the first lesson, says where, and leaves no server behind."""
 
+import json
+import os
 import re
 import signal
 import socket
@@ -12,9 +14,17 @@ import pytest
 
 from course_lib.workbook import lab
 
-CHILD = "import sys; from pathlib import Path; from course_lib.workbook import lab; " + (
-    "sys.exit(lab.run(browser=False, root=Path(sys.argv[1])))"
-)
+# What `course lab` does, on another folder.
+CHILD = """
+import sys
+from pathlib import Path
+from course_lib import cli
+from course_lib.workbook import lab
+
+lab.run.__defaults__ = (None, False, False, Path(sys.argv[1]))
+sys.argv = ["course", "lab", "--no-browser"]
+cli.main()
+"""
 
 
 @pytest.fixture
@@ -69,3 +79,30 @@ def test_without_notebooks_it_says_how_to_make_them(tmp_path):
 
 def test_the_token_is_not_on_the_command_line():
     assert not any("token" in part for part in lab.command(8888, lab.ROOT))
+
+
+@pytest.fixture
+def without_server(course, monkeypatch):
+    """Lab on a folder where the server is only pretended, and runs until asked to stop."""
+    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(lab, "command", lambda port, root: sleeper)
+    monkeypatch.setattr(lab, "wait_until_up", lambda server, port: True)
+    return course
+
+
+@pytest.mark.parametrize(("set_up", "doctor"), [(1, 0), (0, 1)])
+def test_what_is_broken_stops_it_before_the_address_is_given(without_server, monkeypatch, capsys, set_up, doctor):
+    asked = []
+    monkeypatch.setattr(lab.assets, "setup", lambda console: asked.append("setup") or set_up)
+    monkeypatch.setattr(lab.doctor, "run", lambda console: asked.append("doctor") or doctor)
+    assert lab.run(prepare=True, root=without_server) == 1
+    assert asked == ["setup", "doctor"][: 1 if set_up else 2]
+    assert "http" not in capsys.readouterr().out
+
+
+def test_jupyterlab_asks_for_no_news(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/elsewhere")
+    environment = lab.without_news(tmp_path)
+    assert environment["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(tmp_path), "/elsewhere"]
+    page = json.loads((tmp_path / "labconfig" / "page_config.json").read_text())
+    assert page["disabledExtensions"] == {"@jupyterlab/apputils-extension:announcements": True}
