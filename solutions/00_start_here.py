@@ -173,6 +173,8 @@ verdict = "holds" if ratio < 4 else "holds partly" if ratio < 12 else "not at th
 print(f"16 answers at once take {ratio:.1f} times as long as one, with 16 times the FLOPs: {verdict}")
 
 # %% [markdown]
+# (A step that beats its roofline tells that the machine was busier while its own two rates were measured.)
+#
 # So a compressed weight can speed up decoding even when it must be unpacked before use: bytes are what is scarce. For
 # prefill, only skipped arithmetic helps.
 #
