@@ -58,7 +58,7 @@ def setup(names: Sequence[str] | None = None, console: Console | None = None) ->
     failures = {}
     for asset in wanted:
         try:
-            console.print(_line(asset, _bring(asset, cache, console)), soft_wrap=True)
+            console.print(_line(asset, _bring(asset, cache, console)), soft_wrap=True, highlight=False)
         except (FetchError, ValueError, OSError, BadZipFile, KeyError) as error:
             failures[asset.name] = error
         if getattr(failures.get(asset.name), "unreachable", False):
