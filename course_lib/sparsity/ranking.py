@@ -7,7 +7,7 @@ import math
 
 import numpy
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int8
 from torch import Tensor
 
 
@@ -20,22 +20,36 @@ def n_pruned(size: int, sparsity: float) -> int:
 def keep_highest(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G S"]:
     """Drops the n lowest of each group, exactly n whatever the ties: among equal scores the lower index leaves.
 
-    The result is that of a stable sort, in linear time: a model has 10^8 weights, and even one sort of them is slow.
+    The result is that of a stable sort, without sorting: a model has 10^8 weights.
     """
     if n_leaving == 0 or score.numel() == 0:
         return torch.ones_like(score, dtype=torch.bool)
-    edge = nth_smallest(score, n_leaving)
-    keep = score > edge
-    n_missing = score.shape[1] - n_leaving - keep.sum(dim=1, keepdim=True)
-    if not n_missing.any():
-        return keep
-    tied = score == edge
-    place_from_the_end = tied.flip(1).cumsum(1, dtype=torch.int32).flip(1)
-    return keep | (tied & (place_from_the_end <= n_missing))
+    if score.shape[1] <= 4:
+        return _n_that_leave_before(score) >= n_leaving
+    edge = _nth_smallest(score, n_leaving)
+    keep = score >= edge
+    # Ties at the edge are the rule, since weights stored in 8 or 16 bits repeat. Their places come in order.
+    groups, places = (score == edge).nonzero(as_tuple=True)
+    n_tied = torch.bincount(groups, minlength=len(score))
+    nth_of_tied = torch.arange(len(groups), device=score.device) - (n_tied.cumsum(0) - n_tied)[groups]
+    leaves = nth_of_tied < (n_leaving - (~keep).sum(1))[groups]
+    keep[groups[leaves], places[leaves]] = False
+    return keep
 
 
-def nth_smallest(score: Float[Tensor, "G S"], n: int) -> Float[Tensor, "G 1"]:
-    """The n-th smallest entry of each row. On the CPU numpy's partition is several times faster than torch's."""
+def _n_that_leave_before(score: Float[Tensor, "G S"]) -> Int8[Tensor, "G S"]:
+    """For each entry, how many of its group leave before it: S^2 comparisons, for n of m cheaper than sorting."""
+    columns = score.unbind(1)
+    before = torch.zeros(score.shape, dtype=torch.int8, device=score.device)
+    for i, column in enumerate(columns):
+        for j, other in enumerate(columns):
+            if j != i:
+                before[:, i] += other <= column if j < i else other < column
+    return before
+
+
+def _nth_smallest(score: Float[Tensor, "G S"], n: int) -> Float[Tensor, "G 1"]:
+    """The n-th smallest entry of each group. On the CPU numpy's partition is several times faster than torch's."""
     if score.device.type != "cpu":
         return score.kthvalue(n, dim=1, keepdim=True).values
     exact = score.float() if score.dtype == torch.bfloat16 else score  # numpy has no bfloat16

@@ -143,13 +143,29 @@ def test_blocks_leave_whole_and_none_that_stays_scores_less(seed, shape, tile, s
     assert max(leaving, default=-1.0) <= min(staying) + 1e-5
 
 
-@settings(max_examples=60, deadline=None)
-@given(score=few_levels, data=st.data())
-def test_selection_equals_a_stable_sort(score, data):
+@settings(max_examples=120, deadline=None)
+@given(
+    score=few_levels,
+    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+    data=st.data(),
+)
+def test_every_selection_equals_a_stable_sort(score, dtype, data):
+    """Few levels make ties; signs, infinities and both zeros are among them; widths run over both ways."""
+    levels = data.draw(st.sampled_from([[0.0, -0.0, 1.5, -2.0], [float("-inf"), -1e-30, 0.0, float("inf")]]))
+    score = torch.tensor(levels)[score.long()].to(dtype)
     n_leaving = data.draw(st.integers(0, score.shape[1] - 1))
     order = score.sort(dim=1, stable=True).indices
     expected = torch.ones_like(score, dtype=torch.bool).scatter(1, order[:, :n_leaving], False)
     assert torch.equal(keep_highest(score, n_leaving), expected)
+
+
+@pytest.mark.parametrize("width", [3, 4, 5, 97])
+def test_selection_among_many_different_scores_equals_a_stable_sort(width, generator):
+    score = torch.randn(50, width, generator=generator) * 10.0 ** torch.randint(-20, 20, (50, 1), generator=generator)
+    order = score.sort(dim=1, stable=True).indices
+    for n_leaving in {1, width // 2, width - 1}:
+        expected = torch.ones_like(score, dtype=torch.bool).scatter(1, order[:, :n_leaving], False)
+        assert torch.equal(keep_highest(score, n_leaving), expected)
 
 
 @pytest.mark.parametrize("pattern", [Unstructured(0.5), Unstructured(0.5, "column"), NofM(2, 4), Block(2, 2, 0.5)])
