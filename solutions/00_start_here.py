@@ -40,7 +40,7 @@ print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {s
 
 # %% [markdown]
 # ### The sparsity of a tensor
-# **Exercise** · difficulty 1 of 5 · 3 minutes · 1 points
+# **Exercise** · difficulty 1 of 5 · 3 minutes · 1 point
 #
 # Return the sparsity of a tensor of any shape, as a number between 0 and 1.
 

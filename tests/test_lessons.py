@@ -47,7 +47,8 @@ def test_exercises_stand_in_order_each_announced_truly_and_checked(master):
     assert [name for _, name in asked] == [e.id for e in module.EXERCISES]
     for i, name in asked:
         e = find(name)
-        announced = f"**Exercise** · difficulty {e.difficulty} of 5 · {e.minutes} minutes · {e.points} points"
+        points = f"{e.points} point{'s' * (e.points != 1)}"
+        announced = f"**Exercise** · difficulty {e.difficulty} of 5 · {e.minutes} minutes · {points}"
         assert cells[i - 1].cell_type == "markdown"
         assert announced in cells[i - 1].source, f"above {name}: expected the line {announced!r}"
         assert cells[i + 1].source.strip().startswith(f'check("{name}", ')

@@ -48,7 +48,10 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
     if v.difference.startswith("it raised"):
         rows += [("What happened", v.difference)]
     else:
-        rows += [("Got", short(v.got)), ("Expected", short(v.expected)), ("Where", v.difference)]
+        got, expected = short(v.got), short(v.expected)
+        rows += [("Got", got), ("Expected", expected)]
+        if v.difference != f"got {got}, expected {expected}":  # of a single number that would say it twice
+            rows.append(("Where", v.difference))
     if v.mistake:
         rows += [(f"This looks like: {v.mistake.name}", v.mistake.explanation)]
     return [*rows, ("Next", _hint(v, record))]
@@ -63,7 +66,7 @@ def _hint(v: Verdict, record: Record) -> str:
 
 def _title(v: Verdict) -> str:
     counted = "" if v.state == "not attempted" else f" · {v.n_right} of {v.n_cases} cases"
-    points = f" · {v.exercise.points} points" if v.state == "right" else ""
+    points = f" · {v.exercise.points} point{'s' * (v.exercise.points != 1)}" if v.state == "right" else ""
     return f"{_LOOK[v.state][1]} · {v.exercise.title}{counted}{points}"
 
 
