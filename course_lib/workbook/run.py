@@ -53,7 +53,10 @@ def execute(notebook: NotebookNode, console: Console, environment: dict[str, str
                 if text := _text(output):
                     progress.console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
-        client = NotebookClient(notebook, timeout=CELL_SECONDS, kernel_name="python3", on_cell_executed=done)
+        quiet = ["--IPKernelApp.log_level=40"]  # a warning about encryption on the loopback says nothing to a student
+        client = NotebookClient(
+            notebook, timeout=CELL_SECONDS, kernel_name="python3", on_cell_executed=done, extra_arguments=quiet
+        )
         try:
             client.execute(env=environment)
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
