@@ -84,7 +84,7 @@ def test_the_token_is_not_on_the_command_line():
 @pytest.fixture
 def without_server(course, monkeypatch):
     """Lab on a folder where the server is only pretended, and runs until asked to stop."""
-    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+    sleeper = [sys.executable, "-c", "import time; time.sleep(20)"]
     monkeypatch.setattr(lab, "command", lambda port, root: sleeper)
     monkeypatch.setattr(lab, "wait_until_up", lambda server, port: True)
     return course

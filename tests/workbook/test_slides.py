@@ -198,11 +198,14 @@ def test_slides_that_are_too_full_are_found(course):
     many = "\n".join("- one more line" for _ in range(30))
     wide = f"```\n{'x' * 200}\n```"
     path = course / "slides" / "00_demo.md"
-    path.write_text(f"# Fits\n\n---\n\n## Too tall\n\n{many}\n\n---\n\n## Too wide\n\n{wide}\n\n---\n\n## Fits\n\nText")
+    cut = f'<div class="columns"><div>\n\n```\n{"x" * 60}\n```\n\n</div><div>Right</div></div>'
+    path.write_text(
+        "\n\n---\n\n".join(["# Fits", f"## Tall\n\n{many}", f"## Wide\n\n{wide}", f"## Cut\n\n{cut}", "Fits"])
+    )
     console = Console(file=io.StringIO(), width=200)
     assert slides.build(pdf=False, root=course, console=console) == 1
     found = chromium.overflowing(chromium.find(), course / "build" / "slides" / "00_demo.html")
-    assert set(found) == {2, 3}
+    assert set(found) == {2, 3, 4}
     assert found[2] > 300
     assert "slide 2 of 00_demo" in console.file.getvalue()
 
