@@ -456,7 +456,7 @@ print(f"blocks half empty as bitmaps: weights take {1 - blocks_part * (1 - bitma
 # %% [markdown]
 # Sparsity does not pay
 #
-# - in CSR above a density of a third (float16), whatever the hardware;
+# - in CSR above a density of a third (float16): it is larger than dense;
 # - for unstructured zeros on tensor cores when many tokens are processed at once;
 # - when a smaller dense model of the same cost is as good: always compare with that;
 # - when the rest dominates: at long contexts the key-value cache, on small models the head.

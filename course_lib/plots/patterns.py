@@ -194,8 +194,8 @@ def limits(rows: int, columns: int, device: Device) -> Figure:
     axes.legend(frameon=False, fontsize=9)
     one, many = found[0], found[-1]
     title = (
-        f"Half the weights, one token: bitmap and 2:4 save × {one['bitmap']:.2f} and × {one['2:4']:.2f} at most;\n"
-        f"with {tokens[-1]} tokens × {many['bitmap']:.2f} and × {many['2:4']:.2f}"
+        f"Half the weights, one token: at most × {one['bitmap']:.2f} by bitmap, × {one['2:4']:.2f} by 2:4;\n"
+        f"{tokens[-1]} tokens: × {many['bitmap']:.2f} and × {many['2:4']:.2f}"
     )
     label(
         axes,

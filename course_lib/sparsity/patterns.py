@@ -154,7 +154,7 @@ class Block(Pattern):
             )
         # (O, I) -> (O/rows, rows, I/columns, columns): dimensions 1 and 3 run inside a tile
         tiles = score.unflatten(1, (-1, self.columns)).unflatten(0, (-1, self.rows))
-        total = _total(tiles, dim=(1, 3))
+        total = _total(_total(tiles, dim=1), dim=2)  # several times faster than both at once
         keep = keep_highest(total.reshape(1, -1), n_pruned(total.numel(), self.sparsity)).reshape(total.shape)
         return keep.repeat_interleave(self.rows, 0).repeat_interleave(self.columns, 1)
 
@@ -179,7 +179,7 @@ def keep_across(scores: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]
     }
 
 
-def _total(score: Float[Tensor, "..."], dim: int | tuple[int, ...]) -> Float[Tensor, "..."]:
+def _total(score: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
     """Sums in at least float32: a row of half-precision scores overflows at 65504."""
     total = score.sum(dim, dtype=torch.promote_types(score.dtype, torch.float32))
     if total.isnan().any():
