@@ -211,7 +211,7 @@ plots.square_kept_curves(weight)
 # the same for all.
 
 # %%
-held_out = corpora.windows("wikipedia", 4, 256, tokenizer, split="evaluation", seed=0)
+held_out = corpora.windows("wikipedia", 5, 128, tokenizer, split="evaluation", seed=0)
 found = perplexity_of_patterns(model, held_out, one_of_each(0.25))
 plots.perplexities(found, 0.25, vocabulary=weight_of(head(model)).shape[0])
 
@@ -429,7 +429,7 @@ check("patterns.dynamic", dynamic_linear)
 
 # %%
 layer = linears(blocks(model)[15])["mlp.down_proj"]
-neurons = inputs_of(model, layer, held_out[:2])
+neurons = inputs_of(model, layer, held_out)
 errors = dynamic_and_static(weight_of(layer), neurons, shares=(0.05, 0.1, 0.25, 0.5, 0.75))
 print(f"neurons that are exactly zero: {sparsity_of(neurons):.1%}")
 plots.activity(keep_most_active(neurons, neurons.shape[1] // 10), errors)

@@ -59,7 +59,7 @@ def square_kept_curves(weight: Tensor) -> Figure:
         shares = [square_kept(weight, pattern) for _, pattern in points]
         axes.plot([s for s, _ in points], shares, label=name, markersize=4, **line_style(index))
     axes.plot([0, 1], [1, 0], color="#8d99ae", linewidth=0.8)
-    axes.text(0.36, 0.56, "chosen blindly", rotation=-33, color="#5c6773", fontsize=9)
+    axes.text(0.52, 0.36, "chosen blindly", rotation=-33, color="#5c6773", fontsize=9, ha="center")
     axes.legend(frameon=False)
     free, regular = square_kept(weight, Unstructured(0.5)), square_kept(weight, NofM(2, 4))
     title = f"The better half of the weights holds {free:.0%} of the squares, 2:4 {regular:.0%}"

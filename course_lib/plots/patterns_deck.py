@@ -27,8 +27,8 @@ def _weight(block: int = 10, name: str = "mlp.up_proj") -> Tensor:
     return weight_of(linears(blocks(_model()[0])[block])[name])
 
 
-def _held_out(n: int) -> Tensor:
-    return corpora.windows("wikipedia", n, 256, _model()[1], split="evaluation", seed=0)
+def _held_out() -> Tensor:
+    return corpora.windows("wikipedia", 5, 128, _model()[1], split="evaluation", seed=0)
 
 
 def masks() -> Figure:
@@ -45,7 +45,7 @@ def square_kept_curves() -> Figure:
 
 def perplexities() -> Figure:
     model = _model()[0]
-    found = perplexity_of_patterns(model, _held_out(4), one_of_each(0.25))
+    found = perplexity_of_patterns(model, _held_out(), one_of_each(0.25))
     return patterns.perplexities(found, 0.25, vocabulary=weight_of(head(model)).shape[0])
 
 
@@ -65,6 +65,6 @@ def limits() -> Figure:
 def activity() -> Figure:
     model = _model()[0]
     layer = linears(blocks(model)[15])["mlp.down_proj"]
-    neurons = inputs_of(model, layer, _held_out(2))
+    neurons = inputs_of(model, layer, _held_out())
     errors = dynamic_and_static(weight_of(layer), neurons, (0.05, 0.1, 0.25, 0.5, 0.75))
     return patterns.activity(keep_most_active(neurons, neurons.shape[1] // 10), errors)
