@@ -40,11 +40,12 @@ def picture(model: nn.Module, block: int, matrix: str, pattern: str, sparsity: f
 def explore(model: nn.Module) -> widgets.VBox:
     """Show the controls and, below them, the picture; a new choice replaces the picture. Returns the controls."""
     n_blocks, names = len(blocks(model)), list(linears(blocks(model)[0]))
+    slide = {"continuous_update": False}  # a picture takes a moment: draw one when the slider is let go
     choice = {
-        "block": widgets.IntSlider(n_blocks // 2, 0, n_blocks - 1, description="block", continuous_update=False),
+        "block": widgets.IntSlider(n_blocks // 2, 0, n_blocks - 1, description="block", **slide),
         "matrix": widgets.Dropdown(options=names, description="matrix"),
         "pattern": widgets.Dropdown(options=list(PATTERNS), value="n of 4", description="pattern"),
-        "sparsity": widgets.FloatSlider(0.5, min=0, max=0.95, step=0.05, description="sparsity"),
+        "sparsity": widgets.FloatSlider(0.5, min=0, max=0.95, step=0.05, description="sparsity", **slide),
     }
     refused = widgets.Label()
     controls = widgets.VBox([widgets.HBox(list(choice.values())[:2]), widgets.HBox(list(choice.values())[2:]), refused])

@@ -12,8 +12,8 @@ from course_lib.evaluate import Perplexity
 from course_lib.plots.style import figure, label, line_style
 from course_lib.sparsity.cost import Device
 from course_lib.sparsity.experiments import square_kept
-from course_lib.sparsity.formats import CSR, Bitmap, Dense, NofMPacked
-from course_lib.sparsity.patterns import Block, NofM, Pattern, Rows, Unstructured
+from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, Encoded, NofMPacked
+from course_lib.sparsity.patterns import Block, Columns, NofM, Pattern, Rows, Unstructured
 from course_lib.sparsity.sizes import bitmap_bytes, break_even_density, csr_bytes, dense_bytes, nofm_bytes
 from course_lib.sparsity.speed import speed_limits
 
@@ -59,7 +59,7 @@ def square_kept_curves(weight: Tensor) -> Figure:
         shares = [square_kept(weight, pattern) for _, pattern in points]
         axes.plot([s for s, _ in points], shares, label=name, markersize=4, **line_style(index))
     axes.plot([0, 1], [1, 0], color="#8d99ae", linewidth=0.8)
-    axes.text(0.52, 0.36, "chosen blindly", rotation=-33, color="#5c6773", fontsize=9, ha="center")
+    axes.text(0.46, 0.36, "chosen blindly", rotation=-33, color="#5c6773", fontsize=9, ha="center")
     axes.legend(frameon=False)
     free, regular = square_kept(weight, Unstructured(0.5)), square_kept(weight, NofM(2, 4))
     title = f"The better half of the weights holds {free:.0%} of the squares, 2:4 {regular:.0%}"
@@ -233,6 +233,22 @@ def _shared(keep: Tensor) -> float:
     return ((both.sum() - both.trace()) / (n * (n - 1)) / keep.float().sum(1).mean()).item()
 
 
+def _encodings(pruned: Tensor, pattern: Pattern) -> dict[str, Encoded]:
+    """The formats that fit any zeros, and the one that fits this pattern. Rows and columns are long, thin blocks."""
+    rows, columns = pruned.shape
+    every = {"dense": Dense.encode(pruned), "CSR": CSR.encode(pruned), "bitmap": Bitmap.encode(pruned)}
+    match pattern:
+        case NofM(n, m) if m <= 4:
+            return every | {f"{n}:{m}": NofMPacked.encode(pruned, n, m)}
+        case Block(r, c):
+            return every | {"blocks": BlockSparse.encode(pruned, r, c)}
+        case Rows():
+            return every | {"rows": BlockSparse.encode(pruned, 1, columns)}
+        case Columns():
+            return every | {"columns": BlockSparse.encode(pruned, rows, 1)}
+    return every
+
+
 def explored(weight: Tensor, pattern: Pattern, name: str, corner: int = 64) -> Figure:
     """The explorer's picture: a corner of the pruned matrix, what stays of it, and its bytes in each format."""
     drawn, axes = figure(2, width=4.4, height=3.9)
@@ -242,10 +258,7 @@ def explored(weight: Tensor, pattern: Pattern, name: str, corner: int = 64) -> F
     show_matrix(axes[0], pruned[:corner, :corner], f"{zeros:.1%} zeros, {share:.1%} of the squares stay")
     axes[0].set_xlabel(f"input (first {corner} of {weight.shape[1]})")
     axes[0].set_ylabel(f"output (first {corner} of {weight.shape[0]})")
-    sizes = {"dense": Dense.encode(pruned), "CSR": CSR.encode(pruned), "bitmap": Bitmap.encode(pruned)}
-    if isinstance(pattern, NofM) and pattern.m <= 4:
-        sizes["n:m, packed"] = NofMPacked.encode(pruned, pattern.n, pattern.m)
-    megabytes = {form: encoded.n_bytes / 1e6 for form, encoded in sizes.items()}
+    megabytes = {form: encoded.n_bytes / 1e6 for form, encoded in _encodings(pruned, pattern).items()}
     bars = axes[1].barh(list(megabytes), list(megabytes.values()), color="#8d99ae")
     axes[1].bar_label(bars, fmt="%.2f", padding=3)
     axes[1].invert_yaxis()

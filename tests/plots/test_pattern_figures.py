@@ -8,7 +8,7 @@ from course_lib.models import tiny_model
 from course_lib.plots import pattern_explorer, patterns
 from course_lib.sparsity.cost import H100
 from course_lib.sparsity.experiments import one_of_each
-from course_lib.sparsity.patterns import Unstructured
+from course_lib.sparsity.patterns import Block, Columns, NofM, Rows, Unstructured
 
 
 @pytest.fixture
@@ -108,4 +108,25 @@ def test_the_explorer_shows_zeros_and_bytes():
     drawn = pattern_explorer.picture(tiny_model(), 0, "self_attn.q_proj", "n of 4", 0.5)
     assert "50.0% zeros" in titles(drawn)
     assert "2, m=4" in titles(drawn)
-    assert "unstructured" not in titles(patterns.explored(torch.ones(8, 8), Unstructured(0.0), "dense"))
+    assert "2:4: " in titles(drawn)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "form", "n_bytes"),
+    [
+        (NofM(1, 4), "1:4", 64 * 24 * 4 + 64 * 6),
+        (Block(16, 16, 0.5), "blocks", 12 * (256 * 4 + 4) + 5 * 4),
+        (Rows(0.5), "rows", 32 * (96 * 4 + 4) + 65 * 4),
+        (Columns(0.5), "columns", 48 * (64 * 4 + 4) + 2 * 4),
+    ],
+)
+def test_each_pattern_is_shown_in_its_own_format(weight, pattern, form, n_bytes):
+    pruned = weight * pattern.keep(weight.square())
+    encoded = patterns._encodings(pruned, pattern)
+    assert torch.equal(encoded[form].decode(), pruned)
+    assert encoded[form].n_bytes == n_bytes
+    assert set(patterns._encodings(pruned, Unstructured(0.5))) == {"dense", "CSR", "bitmap"}
+
+
+def test_a_dense_matrix_is_smallest_dense():
+    assert "dense is smallest" in titles(patterns.explored(torch.ones(8, 8), Unstructured(0.0), "nothing removed"))
