@@ -35,7 +35,9 @@ def doctor() -> None:
 
 @app.command()
 def lab(
-    port: Annotated[int | None, typer.Option(help="Port to serve on; a free one when left out.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port to serve on; a free one when left out.")
+    ] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
     prepare: Annotated[bool, typer.Option("--prepare", help="Run setup and doctor first, as `make lab` does.")] = False,
 ) -> None:
@@ -142,6 +144,6 @@ def main() -> None:
     """Run the command; a mistake in what was asked for is one clear line, not a traceback."""
     try:
         app()
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         Console(stderr=True).print(Text.assemble(("error ", "bold red"), str(error)), soft_wrap=True)
         sys.exit(1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib.plots.wanda import compare_masks
+from course_lib.workbook.compare import as_tensor
 from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
 
 LESSON = "04 Wanda"
@@ -24,6 +25,7 @@ def _lowest(score: Tensor, n: int) -> Tensor:
 
 def _agree_on_ranks(got, expected: Tensor) -> str | None:
     """Two scores agree when they drop the same weights of every row: their scale, or their square, changes nothing."""
+    got = as_tensor(got)
     if not isinstance(got, Tensor) or got.shape != expected.shape:
         shape = tuple(got.shape) if isinstance(got, Tensor) else type(got).__name__
         return f"the score is {shape}, expected a tensor of shape {tuple(expected.shape)}, one entry per weight"
@@ -47,6 +49,7 @@ def _agree_on_keep(groups: Callable[[Tensor, Case], Tensor]) -> Callable[[Any, T
     """
 
     def agree(got: Any, expected: Tensor, case: Case) -> str | None:
+        got = as_tensor(got)
         if not isinstance(got, Tensor) or got.shape != expected.shape:
             shape = tuple(got.shape) if isinstance(got, Tensor) else type(got).__name__
             return f"the mask is {shape}, expected shape {tuple(expected.shape)}"
@@ -112,7 +115,7 @@ SCORE = Exercise(
         ),
         Mistake(
             "weight magnitude alone",
-            "This is magnitude pruning: the inputs are not used.",
+            "This ranks like magnitude pruning: the inputs are unused, or one number for all. Take norm(dim=0).",
             lambda weight, inputs: weight.abs(),
         ),
         Mistake(
@@ -346,6 +349,7 @@ def _n_of_m_cases(generator: torch.Generator) -> list[Case]:
         Case("2:4 on 13 × 48", (torch.rand(13, 48, generator=generator), 2, 4)),
         Case("1:4, a quarter stays", (torch.rand(8, 16, generator=generator), 1, 4)),
         Case("6:8, three quarters stay", (torch.rand(16, 32, generator=generator), 6, 8)),
+        Case("all scores equal", (torch.ones(3, 16), 2, 4)),
     ]
 
 
@@ -563,7 +567,7 @@ INTERVAL = Exercise(
     cases=lambda generator: [
         Case("60 of 100", (60, 100)),
         Case("150 of 200", (150, 200)),
-        Case("1 of 1000", (1, 1000)),
+        Case("5 of 1000", (5, 1000)),
         Case("a drawn count", (int(torch.randint(1, 399, (), generator=generator)), 400)),
     ],
     mistakes=(

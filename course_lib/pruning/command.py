@@ -10,6 +10,7 @@ from course_lib import corpora, discover, evaluate
 from course_lib.models import load_model
 from course_lib.pruning import methods
 from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.guard import PruningError
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
 
@@ -45,13 +46,16 @@ def run(model: str, out: Path, method: str, pattern: str, samples: int, length: 
     """Prune, report the sparsity and the perplexity before and after, save."""
     console = Console()
     pruner = method_named(method)(pattern_named(pattern))
-    if out.exists() and any(out.iterdir()):
-        raise ValueError(f"{out} is not empty; nothing is overwritten. Give a new folder.")
+    if out.is_file() or (out.exists() and any(out.iterdir())):
+        raise ValueError(f"{out} is there already and not an empty folder; nothing is overwritten. Give a new folder.")
     network, tokenizer = load_model(model)
     held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
     calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
     before = evaluate.perplexity(network, held_out)
-    report = prune_model(network, pruner, calibration)
+    try:
+        report = prune_model(network, pruner, calibration)
+    except PruningError as error:
+        raise ValueError(f"{error} Nothing was saved.") from error
     after = evaluate.perplexity(network, held_out)
     network.save_pretrained(out)
     tokenizer.save_pretrained(out)

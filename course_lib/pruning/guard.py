@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from course_lib.models import blocks, linears, weight_of
 from course_lib.pruning.base import LayerPruner
+from course_lib.sparsity.patterns import Pattern
 
 
 class PruningError(RuntimeError):
@@ -18,8 +19,13 @@ class PruningError(RuntimeError):
         )
 
 
-def check_ready(model: nn.Module, pruner: LayerPruner, calibration: Tensor) -> None:
+def check_ready(model: nn.Module, pruner: object, calibration: object) -> None:
     """Raises ValueError, with what was got, what is expected and what to do, unless pruning can run."""
+    if not isinstance(pruner, LayerPruner):
+        raise ValueError(f"got pruner {pruner!r}; expected an instance such as Wanda() or Magnitude(NofM(2, 4)).")
+    if not isinstance(pruner.pattern, Pattern):
+        raise ValueError(f"got pattern {pruner.pattern!r}; expected one such as Unstructured(0.5) or NofM(2, 4).")
+    blocks(model)
     _check_calibration(model, calibration)
     layers = {
         f"blocks.{index}.{name}": weight_of(module)
@@ -43,7 +49,10 @@ def check_ready(model: nn.Module, pruner: LayerPruner, calibration: Tensor) -> N
             ) from error
 
 
-def _check_calibration(model: nn.Module, calibration: Tensor) -> None:
+def _check_calibration(model: nn.Module, calibration: object) -> None:
+    if not isinstance(calibration, Tensor):
+        kind = type(calibration).__name__
+        raise ValueError(f"got calibration of type {kind}; expected a tensor of token ids. Use corpora.windows(...).")
     got = f"got calibration of shape {tuple(calibration.shape)} and {calibration.dtype}"
     if calibration.ndim != 2 or calibration.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{got}; expected token ids, one window a row. Use corpora.windows(...).")

@@ -96,7 +96,7 @@ def _first(named) -> str | None:
 
 def _close_tensor(got: Any, expected: Tensor) -> str | None:
     if isinstance(got, tuple | Number):
-        got = _as_tensor(got)
+        got = as_tensor(got)
     if not isinstance(got, Tensor):
         return f"got {short(got)}, expected a tensor of shape {tuple(expected.shape)}"
     if got.shape != expected.shape:
@@ -116,7 +116,8 @@ def _close_tensor(got: Any, expected: Tensor) -> str | None:
     ).replace(" :", ":")
 
 
-def _as_tensor(value: Any) -> Any:
+def as_tensor(value: Any) -> Any:
+    """Numbers and nested lists as a tensor; anything else as it is."""
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError):

@@ -44,19 +44,25 @@ class Verdict:
 def call(function: Callable, case: Case) -> Outcome:
     """Call a function on copies of a case's arguments. Whatever it raises becomes part of the outcome."""
     try:
-        return Outcome(value=plain(function(*copy.deepcopy(case.arguments))))
-    except NotImplementedError:
-        return Outcome(error="it is not written yet", unattempted=True)
+        returned = function(*copy.deepcopy(case.arguments))
+    except NotImplementedError as error:
+        return Outcome(error=f"it raised NotImplementedError: {error}", unattempted=True)
     except (Exception, SystemExit) as error:
-        # The first two frames belong to this file; what follows is the student's own code.
+        # The first frame belongs to this file; what follows is the student's own code.
         frames = traceback.format_exception(type(error), error, error.__traceback__.tb_next)
-        return Outcome(error=f"{type(error).__name__}: {error}", trace="".join(frames))
+        return Outcome(error=f"it raised {type(error).__name__}: {error}", trace="".join(frames))
+    try:
+        return Outcome(value=plain(returned))
+    except Exception as error:
+        return Outcome(error=f"it returned what cannot be compared: {error}")
 
 
 def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) -> str | None:
     """None when the outcome is the expected value, else in words what is wrong with it."""
     if outcome.error:
-        return f"it raised {outcome.error}"
+        return outcome.error
+    if outcome.value is None and expected is not None:
+        return "it returned None: is there a `return`?"
     try:
         wants_case = len(inspect.signature(exercise.agree).parameters) == 3
         return exercise.agree(outcome.value, expected, *[case][:wants_case])

@@ -27,7 +27,7 @@ def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
         return found
     chosen = {}
     for name in names:
-        match = [p for p in found if name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2]]
+        match = [p for p in found if name and (name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2])]
         if not match:
             raise ValueError(f"got lesson {name!r}; expected one of {', '.join(p.stem for p in found)}, or its number.")
         chosen[match[0]] = None

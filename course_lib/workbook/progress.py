@@ -31,13 +31,18 @@ def load() -> dict[str, Record]:
     path = home() / "progress.json"
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return {name: Record(**record) for name, record in stored.items()}
+        return {name: _record(**fields) for name, fields in stored.items()}
     except FileNotFoundError:
         return {}
     except (ValueError, TypeError, AttributeError):
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
         os.replace(path, path.with_name(f"progress.unreadable-{stamp}.json"))
         return {}
+
+
+def _record(attempts: int = 0, hints: int = 0, solved: str | None = None) -> Record:
+    """A record of the right types, or an error: a file edited by hand may hold anything."""
+    return Record(int(attempts), int(hints), None if solved is None else str(solved))
 
 
 def update(exercise_id: str, *, attempts: int = 0, hints: int = 0, solved: bool = False) -> Record:
@@ -88,6 +93,8 @@ def run() -> int:
     """What `course progress` does."""
     show()
     records = load()
+    for kept in sorted(home().glob("progress.unreadable-*.json")):
+        print(f"A progress file could not be read; it is kept as {kept}")
     if not any(record.attempts for record in records.values()):
         print("Nothing attempted yet. Start with: course lab")
     return 0

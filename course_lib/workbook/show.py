@@ -45,7 +45,7 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
     if v.state == "right":
         return []
     rows = [("Case", v.case.name)]
-    if v.difference.startswith("it raised"):
+    if v.difference.startswith(("it raised", "it returned")):
         rows += [("What happened", v.difference)]
     else:
         got, expected = short(v.got), short(v.expected)
@@ -97,7 +97,11 @@ def _box(colour: str) -> str:
 
 def _picture(v: Verdict) -> str:
     """The exercise's picture as an inline PNG; a picture that fails is left out, the verdict stands."""
-    if v.exercise.picture is None or v.state == "not attempted" or v.difference.startswith("it raised"):
+    if (
+        v.exercise.picture is None
+        or v.state == "not attempted"
+        or v.difference.startswith(("it raised", "it returned"))
+    ):
         return ""
     try:
         buffer = io.BytesIO()

@@ -33,7 +33,8 @@ The fonts are Source Sans Pro and a part of STIX Two Math, both under the SIL Op
 <script>
 // Printing from a headless browser: nothing is ever drawn on a screen, so no frame would come.
 if (/print/.test(location.search)) window.requestAnimationFrame = (go) => setTimeout(go, 0);
-Reveal.initialize({{ width: 1280, height: 720, margin: 0.04, center: false, display: "flex", hash: true, slideNumber: "c/t",
+Reveal.initialize({{ width: 1280, height: 720, margin: 0.04, center: false, display: "flex", hash: true,
+  slideNumber: "c/t",
   transition: "none", backgroundTransition: "none", controls: false, plugins: [RevealNotes] }});
 </script>
 </body>

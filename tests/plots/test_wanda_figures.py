@@ -121,6 +121,18 @@ def test_tables():
     assert "seed 0, 2026-01-02, a processor (2 cores)" in wanda_tables.provenance(measured)
 
 
+def test_zero_shot_verdict_follows_the_data():
+    measured = made_up()
+    said = wanda_tables.zero_shot_verdict(measured)
+    assert "+0.0 ± 2.8 points, not at this scale" in said  # √2 × 0.02
+    assert "Wanda leads in 0 of 1: not at this scale" in said
+    for row in measured["tables"]["zero_shot"] + measured["tables"]["zero_shot_mean"]:
+        row["accuracy"] += 0.1 * (row["method"] == "wanda")
+    said = wanda_tables.zero_shot_verdict(measured)
+    assert "+10.0 ± 2.8 points, holds" in said
+    assert "Wanda leads in 1 of 1: holds" in said
+
+
 def test_published_table_is_marked():
     table = wanda_tables.published_table()
     assert table.startswith("published, not measured here")

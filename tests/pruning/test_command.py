@@ -37,7 +37,7 @@ def test_prunes_saves_and_loads_again(checkpoint, tmp_path, capsys):
 def test_never_writes_into_a_folder_that_holds_something(checkpoint, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="mine is not empty; nothing is overwritten"):
+    with pytest.raises(ValueError, match="mine is there already and not an empty folder; nothing is overwritten"):
         command.run(str(checkpoint), tmp_path / "mine", "wanda", "0.5", 1, 16, 0)
     assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
 

@@ -1,5 +1,8 @@
 """The driver against a slow twin, its promises about failure, and its errors."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -124,6 +127,31 @@ def refused(model, message, **changed):
         prune_model(model, **arguments, progress=False)
     for p, q in zip(model.parameters(), before, strict=True):
         assert p.is_meta or torch.equal(p.nan_to_num(), q.nan_to_num())
+
+
+UNTYPED = """
+from course_lib.models import tiny_model
+from course_lib.pruning.methods.wanda import Wanda
+from course_lib.pruning.sequential import prune_model
+import torch
+for pruner, calibration in (("wanda", torch.zeros(1, 4).long()), (Wanda, torch.zeros(1, 4).long()),
+                            (Wanda(0.5), torch.zeros(1, 4).long()), (Wanda(), None), (Wanda(), [[1, 2]])):
+    try:
+        prune_model(tiny_model(), pruner, calibration, progress=False)
+    except ValueError as error:
+        print(str(error).split(";")[0])
+"""
+
+
+def test_arguments_of_the_wrong_kind_are_refused_without_the_tests_type_checks_too():
+    said = subprocess.run([sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True).stdout
+    assert [line[:14] for line in said.splitlines()] == [
+        "got pruner 'wa",
+        "got pruner <cl",
+        "got pattern 0.",
+        "got calibratio",
+        "got calibratio",
+    ]
 
 
 @pytest.mark.parametrize("name", BAD)

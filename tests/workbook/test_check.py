@@ -156,6 +156,34 @@ def test_a_broken_progress_file_is_kept_beside(home):
     assert load() == {"wanda.score": Record(attempts=1)}
 
 
+@pytest.mark.parametrize("text", ['{"wanda.score": {"attempts": "x"}}', '{"wanda.score": 3}', "[]", '{"a": {"b": 1}}'])
+def test_a_progress_file_of_the_wrong_kind_is_kept_and_a_check_goes_on(home, text, capsys):
+    home.mkdir()
+    (home / "progress.json").write_text(text)
+    check("wanda.score", right)
+    assert capsys.readouterr().out.startswith("Right")
+    assert [p.read_text() for p in home.glob("progress.unreadable-*.json")] == [text]
+
+
+def test_what_cannot_be_compared_is_said_to_be_returned_not_raised(capsys):
+    check("wanda.score", lambda w, x: {1, 2})
+    assert "it returned what cannot be compared: got a set" in capsys.readouterr().out
+    check("wanda.score", lambda w, x: None)
+    assert "it returned None: is there a `return`?" in capsys.readouterr().out
+
+
+def test_nested_lists_are_right_too_and_ties_need_exact_counts(capsys):
+    check("wanda.score", lambda w, x: right(w, x).tolist())
+    assert capsys.readouterr().out.startswith("Right")
+
+    def threshold(score, n, m):
+        groups = score.reshape(-1, m)
+        return (groups >= groups.topk(n, dim=1).values[:, -1:]).reshape(score.shape)
+
+    check("wanda.n_of_m", threshold)
+    assert "Case: all scores equal" in capsys.readouterr().out
+
+
 def _many_updates(folder):
     import os
 
