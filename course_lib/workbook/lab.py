@@ -92,7 +92,8 @@ def run(port: int | None = None, browser: bool = True, prepare: bool = False, ro
     With `prepare`, set-up and the doctor come first, while the server starts; the address is given when both are well.
     """
     console = Console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a kill stops the server too
+    for stopping in (signal.SIGINT, signal.SIGTERM):  # a kill stops the server too, also where a shell ignores Ctrl-C
+        signal.signal(stopping, signal.default_int_handler)
     if not (root / FIRST).exists():
         raise ValueError(f"got no {FIRST}. Run `course build`, which writes the notebooks from their masters")
     port, token = port or free_port(), secrets.token_hex(16)
