@@ -67,34 +67,50 @@ def square_kept_curves(weight: Tensor) -> Figure:
     return drawn
 
 
-def perplexities(found: Mapping[str, Perplexity], sparsity: float, vocabulary: int) -> Figure:
-    """Perplexity after magnitude pruning, one line a pattern, with two standard errors."""
-    drawn, (axes,) = figure(width=7.6, height=3.4)
-    dense, pruned = found["dense"].value, {name: p for name, p in found.items() if name != "dense"}
-    for row, result in enumerate(pruned.values()):
-        error = [[min(2 * result.standard_error, result.value * 0.99)], [2 * result.standard_error]]
-        axes.errorbar(result.value, row, xerr=error, fmt="o", color="#16324f", capsize=3)
-        axes.annotate(_rounded(result.value), (result.value, row), (0, 7), textcoords="offset points", ha="center")
+def perplexities(found: Mapping[float, Mapping[str, Perplexity]], vocabulary: int) -> Figure:
+    """Perplexity after magnitude pruning by sparsity and pattern ("dense" among them), with two standard errors."""
+    drawn, (axes,) = figure(width=7.6, height=3.0 + 0.7 * len(found))
+    dense = next(iter(found.values()))["dense"].value
+    kinds = [{name: p for name, p in by_pattern.items() if name != "dense"} for by_pattern in found.values()]
+    for index, (sparsity, by_pattern) in enumerate(zip(found, kinds, strict=True)):
+        look = line_style(index) | {"linestyle": "none", "capsize": 3}
+        values = [p.value for p in by_pattern.values()]
+        errors = [(min(2 * p.standard_error, 0.99 * p.value), 2 * p.standard_error) for p in by_pattern.values()]
+        spots = [row + 0.1 * (2 * index - len(found) + 1) for row in range(len(values))]
+        axes.errorbar(values, spots, xerr=list(zip(*errors, strict=True)), label=f"{sparsity:.0%} out", **look)
+        for value, spot in zip(values, spots, strict=True):
+            beside = {"xytext": (0, -13 if index else 5), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axes.annotate(_rounded(value), (value, spot), **beside)
     for value, name in ((dense, f"dense {dense:.0f}"), (vocabulary, f"guessing {vocabulary}")):
-        axes.axvline(value, color="#c8553d", linestyle="--", linewidth=1)
-        axes.text(value, len(pruned) - 0.35, f" {name}", color="#c8553d", fontsize=9, va="center")
+        axes.axvline(value, color="#5c6773", linestyle="--", linewidth=1)
+        axes.text(value, len(kinds[0]) - 0.35, f" {name}", color="#5c6773", fontsize=9, va="center")
     axes.set_xscale("log")
-    axes.set_ylim(len(pruned), -0.9)
-    axes.set_yticks(range(len(pruned)), list(pruned))
-    values = {name: p.value / dense for name, p in pruned.items()}
-    best, worst = min(values, key=values.get), max(values, key=values.get)
-    span = f"× {values[best]:.2g} {best}, × {_rounded(values[worst])} by {worst}"
-    title = f"{sparsity:.0%} out by magnitude: perplexity {span}"
-    label(axes, title, "perplexity (log scale; bars: two standard errors)")
+    axes.set_ylim(len(kinds[0]), -0.9)
+    axes.set_yticks(range(len(kinds[0])), [" / ".join(dict.fromkeys(names)) for names in zip(*kinds, strict=True)])
+    axes.legend(frameon=False, loc="upper right")
+    label(
+        axes, _damage(dense, dict(zip(found, kinds, strict=True))), "perplexity (log scale; bars: two standard errors)"
+    )
     return drawn
 
 
+def _damage(dense: float, kinds: Mapping[float, Mapping[str, Perplexity]]) -> str:
+    """The mildest and the worst pattern of each sparsity, in words."""
+    lines = []
+    for sparsity, by_pattern in kinds.items():
+        times = {name: p.value / dense for name, p in by_pattern.items()}
+        best, worst = min(times, key=times.get), max(times, key=times.get)
+        mild = f"{times[best]:.2g}" if times[best] < 10 else _rounded(times[best])
+        lines.append(f"{sparsity:.0%} out by magnitude: perplexity × {mild} {best}, × {_rounded(times[worst])} {worst}")
+    return "\n".join(lines)
+
+
 def _rounded(value: int | float) -> str:
-    """65, 4 280, 6.2 million: as many digits as matter."""
+    """65, 4 280, 103 000, 6.2 million: as many digits as matter."""
     for size, name in ((1e9, "billion"), (1e6, "million")):
         if value >= size:
             return f"{value / size:,.2g} {name}" if value < 100 * size else f"{value / size:,.0f} {name}"
-    return f"{value:,.0f}".replace(",", " ")
+    return f"{float(f'{value:.3g}') if value >= 1e4 else value:,.0f}".replace(",", " ")
 
 
 def groups(shares: Tensor) -> Figure:

@@ -1,4 +1,4 @@
-"""Figures for the deck of lesson 01: those of its notebook, with the data measured where the deck is built."""
+"""Figures for the deck of lesson 01: those of its notebook, with data measured where the deck is built or committed."""
 
 from functools import lru_cache
 
@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib import corpora
+from course_lib.experiments.patterns import measured
 from course_lib.models import blocks, head, linears, load_model, weight_of
 from course_lib.plots import patterns
 from course_lib.sparsity.cost import H100
@@ -14,7 +15,6 @@ from course_lib.sparsity.experiments import (
     inputs_of,
     keep_most_active,
     one_of_each,
-    perplexity_of_patterns,
     stored_in_each_group,
 )
 from course_lib.sparsity.patterns import Unstructured
@@ -44,9 +44,7 @@ def square_kept_curves() -> Figure:
 
 
 def perplexities() -> Figure:
-    model = _model()[0]
-    found = perplexity_of_patterns(model, _held_out(), one_of_each(0.25))
-    return patterns.perplexities(found, 0.25, vocabulary=weight_of(head(model)).shape[0])
+    return patterns.perplexities(measured(), vocabulary=weight_of(head(_model()[0])).shape[0])
 
 
 def bytes_per_weight() -> Figure:

@@ -43,12 +43,25 @@ def test_curves_compare_two_patterns_at_half(weight):
 def test_perplexities_give_factors_of_the_dense_model():
     values = {"dense": 40.0, "unstructured": 60.0, "rows": 4e8}
     found = {name: Perplexity(value, value / 10, 100) for name, value in values.items()}
-    assert "× 1.5 unstructured, × 10 million by rows" in titles(patterns.perplexities(found, 0.25, 49152))
+    assert "25% out by magnitude: perplexity × 1.5 unstructured, × 10 million rows" in titles(
+        patterns.perplexities({0.25: found}, 49152)
+    )
+    more = {"dense": found["dense"], "free": Perplexity(4000.0, 1.0, 100), "rows": Perplexity(8e4, 1.0, 100)}
+    drawn = patterns.perplexities({0.25: found, 0.5: more}, 49152)
+    assert "50% out by magnitude: perplexity × 100 free, × 2 000 rows" in titles(drawn)
+    assert [tick.get_text() for tick in drawn.axes[0].get_yticklabels()] == ["unstructured / free", "rows"]
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(43.4, "43"), (4280, "4 280"), (6.2e6, "6.2 million"), (118e6, "118 million"), (3e9, "3 billion")],
+    [
+        (43.4, "43"),
+        (4280, "4 280"),
+        (103136.4, "103 000"),
+        (6.2e6, "6.2 million"),
+        (118e6, "118 million"),
+        (3e9, "3 billion"),
+    ],
 )
 def test_numbers_are_rounded_to_what_matters(value, text):
     assert patterns._rounded(value) == text
