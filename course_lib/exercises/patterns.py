@@ -88,6 +88,7 @@ COLUMNS = Exercise(
             "signed sum",
             "In a plain sum, large entries of opposite sign cancel. The norm squares them first.",
             _by_column_sum,
+            also=(lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.sum(dim=0).abs()),),
         ),
         Mistake(
             "sorted by norm",
@@ -602,9 +603,12 @@ def _first_bit_on_top(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
     return _fill(_bits(bitmap, tuple(range(7, -1, -1)))[:, :columns], values[: int(_bits(bitmap).sum())])
 
 
+def _stream(bitmap: Tensor, columns: int) -> Tensor:
+    return _bits(bitmap).flatten()[: bitmap.shape[0] * columns].reshape(-1, columns)
+
+
 def _one_stream(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
-    n = bitmap.shape[0] * columns
-    keep = _bits(bitmap).flatten()[:n].reshape(-1, columns)
+    keep = _stream(bitmap, columns)
     return _fill(keep, values[: int(keep.sum())])
 
 
@@ -631,6 +635,10 @@ BITMAP = Exercise(
             "rows run into each other",
             "The map was read as one stream of bits. Each row begins on a byte of its own; spare bits are skipped.",
             _one_stream,
+            also=(
+                # without cutting the values to fit, filling raises where the two counts differ
+                lambda values, bitmap, columns: _fill(_stream(bitmap, columns), values),
+            ),
         ),
         Mistake(
             "every row starts with the first value",

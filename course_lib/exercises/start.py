@@ -50,6 +50,10 @@ SPARSITY = Exercise(
             "small counts as zero",
             "Entries close to zero were counted. Only exact zeros can be left out without changing the result.",
             lambda tensor: (tensor.abs() < 1e-3).double().mean().item(),
+            also=(
+                lambda tensor: (tensor.abs() <= 1e-6).double().mean().item(),
+                lambda tensor: torch.isclose(tensor, torch.zeros(())).double().mean().item(),
+            ),
         ),
         Mistake(
             "divided by the rows",
@@ -285,6 +289,7 @@ SPEEDUP = Exercise(
             "the rest forgotten",
             "Only the part that got faster is counted. The other 1 - share of the time is still there.",
             lambda share, factor: factor / share if share else float("inf"),
+            also=(lambda share, factor: factor / share,),
         ),
         Mistake(
             "speeds averaged",

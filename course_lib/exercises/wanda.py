@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -132,6 +133,15 @@ SCORE = Exercise(
             "mean instead of norm",
             "Positive and negative activations cancel in the mean; the norm squares them first.",
             lambda weight, inputs: weight.abs() * inputs.mean(dim=0).abs(),
+            also=(
+                lambda weight, inputs: weight.abs() * inputs.mean(dim=0),
+                lambda weight, inputs: weight.abs() * inputs.sum(dim=0),
+            ),
+        ),
+        Mistake(
+            "sum of absolute values",
+            "This is the L1 norm of each input. Equation 1 takes the L2 norm: square, add up, take the root.",
+            lambda weight, inputs: weight.abs() * inputs.abs().sum(dim=0),
         ),
     ),
     also_right=(
@@ -227,6 +237,10 @@ def _above_threshold(score: Tensor, sparsity: float) -> Tensor:
     return score > score.sort(dim=1).values[:, [int(score.shape[1] * sparsity) - 1]]
 
 
+def _at_threshold(score: Tensor, sparsity: float) -> Tensor:
+    return score >= score.sort(dim=1).values[:, [int(score.shape[1] * sparsity)]]
+
+
 def _keep_in_layer(score: Tensor, sparsity: float) -> Tensor:
     return _lowest(score.reshape(1, -1), int(score.numel() * sparsity)).reshape(score.shape)
 
@@ -254,6 +268,11 @@ KEEP_ROWS = Exercise(
             "whole layer as one group",
             "One ranking over the whole layer empties quiet rows. Wanda ranks within each output row.",
             _keep_in_layer,
+            also=(
+                lambda score, sparsity: score > score.flatten().sort().values[int(score.numel() * sparsity) - 1],
+                lambda score, sparsity: score >= score.flatten().sort().values[int(score.numel() * sparsity)],
+                lambda score, sparsity: score > score.quantile(sparsity),
+            ),
         ),
         Mistake(
             "columns instead of rows",
@@ -266,9 +285,26 @@ KEEP_ROWS = Exercise(
             lambda score, sparsity: _keep_rows(-score, sparsity),
         ),
         Mistake(
+            "True where it leaves",
+            "The mask is True where a weight leaves. In this course True means that it stays: negate the mask.",
+            lambda score, sparsity: ~_keep_rows(score, sparsity),
+        ),
+        Mistake(
+            "order instead of ranks",
+            "argsort says which entry comes first, second, …; it does not say the rank of each entry. "
+            "Apply argsort twice, or scatter at its first indices.",
+            lambda score, sparsity: score.argsort(dim=1, stable=True) >= int(score.shape[1] * sparsity),
+        ),
+        Mistake(
             "threshold with ties",
-            "score > threshold drops every entry that ties with the threshold. Choose an exact count by index instead.",
+            "A threshold treats all entries that tie with it alike: all leave, or all stay. Choose an exact count by "
+            "index instead.",
             _above_threshold,
+            also=(
+                _at_threshold,
+                lambda score, sparsity: score > score.quantile(sparsity, dim=1, keepdim=True),
+                lambda score, sparsity: score > score.median(dim=1, keepdim=True).values,
+            ),
         ),
         Mistake(
             "rounded up",
@@ -342,6 +378,11 @@ def _n_of_m(score: Tensor, n: int, m: int) -> Tensor:
     return _lowest(score.reshape(-1, m), m - n).reshape(rows, columns)
 
 
+def _n_of_m_down(score: Tensor, n: int, m: int) -> Tensor:
+    padded = torch.nn.functional.pad(score, (0, 0, 0, -score.shape[0] % m), value=-math.inf)
+    return _n_of_m(padded.T.contiguous(), n, m).T[: score.shape[0]]
+
+
 def _n_of_m_cases(generator: torch.Generator) -> list[Case]:
     score = torch.tensor([[20.0, 3.0, 2.0, 10.0, 1.0, 2.0, 3.0, 4.0], [5.0, 2.0, 3.0, 40.0, 9.0, 8.0, 1.0, 7.0]])
     return [
@@ -373,6 +414,21 @@ N_OF_M = Exercise(
             "best ones dropped",
             "The n lowest of each group stay here. Keep the n highest.",
             lambda score, n, m: _n_of_m(-score, n, m),
+        ),
+        Mistake(
+            "True where it leaves",
+            "The mask is True for the m − n that leave. In this course True means that a weight stays.",
+            lambda score, n, m: ~_n_of_m(score, n, m),
+        ),
+        Mistake(
+            "order instead of ranks",
+            "argsort gives the order of the entries, not the rank of each. Apply it twice, or scatter.",
+            lambda score, n, m: (score.unflatten(1, (-1, m)).argsort(dim=2, stable=True) >= m - n).flatten(1),
+        ),
+        Mistake(
+            "groups down the outputs",
+            "The groups run down a column. n:m counts along the inputs, the axis that a dot product runs over.",
+            lambda score, n, m: _n_of_m_down(score, n, m),
         ),
         Mistake(
             "n of m over the whole row",
@@ -519,6 +575,10 @@ OBS_SCORE = Exercise(
             "damping forgotten",
             "Without λI a singular Gram matrix has no inverse.",
             lambda w, g, d: w.square() / torch.linalg.inv(g).diagonal(),
+            also=(
+                lambda w, g, d: w.square() / torch.linalg.pinv(g).diagonal(),
+                lambda w, g, d: w.numpy() ** 2 / numpy.linalg.inv(g.numpy()).diagonal(),
+            ),
         ),
         Mistake(
             "multiplied instead of divided",

@@ -23,11 +23,21 @@ class Case:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A plausible wrong implementation. The explanation is said to the student who wrote it."""
+    """A plausible wrong implementation. The explanation is said to the student who wrote it.
+
+    Args:
+        also: the same mistake written differently, where the difference shows (a division by zero, a tie).
+    """
 
     name: str
     explanation: str
     function: Callable
+    also: tuple[Callable, ...] = ()
+
+    @property
+    def functions(self) -> tuple[Callable, ...]:
+        """Every way in which the mistake is known to be written."""
+        return self.function, *self.also
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,14 @@ def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) 
 
 def recognise(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> Mistake | None:
     """The first named mistake whose results are the student's on every case."""
-    for mistake in exercise.mistakes:
-        wrong = [call(mistake.function, case) for case in cases]
-        if all(_same(exercise, *each) for each in zip(cases, outcomes, wrong, strict=True)):
-            return mistake
-    return None
+    return next((m for m in exercise.mistakes if any(_did(exercise, cases, outcomes, f) for f in m.functions)), None)
+
+
+def _did(exercise: Exercise, cases: list[Case], outcomes: list[Outcome], function: Callable) -> bool:
+    """Whether a function's results are those outcomes on every case. Errors alone say too little to be named."""
+    if all(mine.error for mine in outcomes):
+        return False
+    return all(_same(exercise, case, mine, call(function, case)) for case, mine in zip(cases, outcomes, strict=True))
 
 
 def _same(exercise: Exercise, case: Case, outcome: Outcome, other: Outcome) -> bool:

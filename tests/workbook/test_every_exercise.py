@@ -16,12 +16,12 @@ from course_lib.workbook.progress import Record
 
 EXERCISES = all_exercises()
 SEEDS = (0, 1, 2)
-MISTAKES = [(e, m) for e in EXERCISES for m in e.mistakes]
+MISTAKES = [(e, m, f) for e in EXERCISES for m in e.mistakes for f in m.functions]
 VARIANTS = [(e, v) for e in EXERCISES for v in e.also_right]
 
 
-def names(pairs):
-    return [f"{exercise.id}-{other.name}" for exercise, other in pairs]
+def names(known):
+    return [f"{exercise.id}-{other.name}" for exercise, other, *_ in known]
 
 
 @pytest.fixture(params=EXERCISES, ids=lambda e: e.id)
@@ -84,10 +84,10 @@ def test_right_answers_written_differently_pass(exercise, variant, seed):
     assert verdict.state == "right", f"{verdict.case.name}: {verdict.difference}"
 
 
-@pytest.mark.parametrize(("exercise", "mistake"), MISTAKES, ids=names(MISTAKES))
+@pytest.mark.parametrize(("exercise", "mistake", "function"), MISTAKES, ids=names(MISTAKES))
 @pytest.mark.parametrize("seed", SEEDS)
-def test_named_mistakes_are_rejected_and_recognised(exercise, mistake, seed):
-    verdict = judge(exercise, mistake.function, seed)
+def test_named_mistakes_are_rejected_and_recognised(exercise, mistake, function, seed):
+    verdict = judge(exercise, function, seed)
     assert verdict.state == "wrong"
     assert verdict.mistake is not None, f"not recognised: {verdict.difference}"
     assert verdict.mistake.name == mistake.name
