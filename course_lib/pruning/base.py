@@ -8,19 +8,24 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.pruning.factor import Factor, factorise
 from course_lib.sparsity.patterns import Pattern, Unstructured
 
 Needs = Literal["nothing", "diagonal", "matrix"]
+STRIP = 192  # columns of a strip of the Gram matrix: wide enough for a fast product, narrow enough to skip the rest
 
 
 class Gram:
     """The Gram matrix XᵀX of a layer's inputs X (N, I), summed over calibration batches in float32.
 
-    Cost: the matrix takes 2·I² FLOPs a token, about as much as the layer itself; the diagonal, all that Wanda reads,
-    takes 2·I. So the full matrix is kept only for pruners that need it.
+    It is the Hessian of the layer's squared error ‖XW'ᵀ − XWᵀ‖² up to a factor (SparseGPT's code has 2/n): no score
+    and no update depends on that factor, since damping is relative to the mean diagonal. Only losses scale with it.
+
+    Cost: I² FLOPs a token, half of the plain product, because only the upper triangle is summed; the diagonal, all
+    that Wanda reads, takes 2·I. So the full matrix is kept only for pruners that need it.
     """
 
     def __init__(self, n_inputs: int, needs: Needs = "matrix", device: torch.device | str = "cpu"):
@@ -29,13 +34,18 @@ class Gram:
         self._needs = needs
         self._diagonal = torch.zeros(n_inputs, device=device)
         self._matrix = torch.zeros(n_inputs, n_inputs, device=device) if needs == "matrix" else None
+        self._mirrored = True  # whether the lower triangle is that of the upper one
+        self._factors: dict[float, Factor] = {}
 
     def add(self, inputs: Float[Tensor, "... I"]) -> None:
         """Add a batch of inputs; all axes but the last are tokens."""
         x = inputs.detach().reshape(-1, inputs.shape[-1]).float()
         self.n_tokens += x.shape[0]
+        self._factors.clear()
         if self._needs == "matrix":
-            self._matrix.addmm_(x.T, x)
+            self._mirrored = False
+            for start in range(0, self.n_inputs, STRIP):
+                self._matrix[start : start + STRIP, start:].addmm_(x[:, start : start + STRIP].T, x[:, start:])
         elif self._needs == "diagonal":
             self._diagonal += x.square().sum(dim=0)
 
@@ -49,7 +59,27 @@ class Gram:
     def matrix(self) -> Float[Tensor, "I I"]:
         """XᵀX. Raises ValueError unless the pruner said that it needs it."""
         self._require("matrix", allowed=("matrix",))
+        if not self._mirrored:
+            self._matrix = self._matrix.triu() + self._matrix.triu(1).T
+            self._mirrored = True
         return self._matrix
+
+    def factor(self, damping: float) -> Factor:
+        """The factor of the damped inverse, made once for all layers that read this input.
+
+        Raises:
+            ValueError: before any input was added, or where the inputs held NaN.
+        """
+        if self.n_tokens == 0:
+            raise ValueError("got a Gram matrix without any calibration token; expected some. Call add(inputs) first.")
+        if damping not in self._factors:
+            self._factors[damping] = factorise(self.matrix, damping)
+        return self._factors[damping]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a factorisation had to change, such as more damping, in words; empty when nothing."""
+        return tuple(dict.fromkeys(note for factor in self._factors.values() for note in factor.notes))
 
     def _require(self, part: str, allowed: tuple[str, ...]) -> None:
         if self._needs not in allowed:
@@ -67,6 +97,14 @@ class LayerPruner(ABC):
     def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         """How much each weight is worth; the highest stay. Only comparisons within a group of the pattern count."""
 
+    def prepare(self, inputs: Gram) -> None:
+        """Work that layers of one input share, done once and kept in the Gram, such as a factorisation."""
+        return
+
+    def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        """Which weights stay."""
+        return self.pattern.keep(self.score(weight, inputs))
+
     def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         """The weight with zeros where the pattern drops it. Methods that also update the kept weights override this."""
-        return weight.masked_fill(~self.pattern.keep(self.score(weight, inputs)), 0)
+        return weight.masked_fill(~self.keep(weight, inputs), 0)
