@@ -17,6 +17,7 @@ from course_lib.experiments.patterns import measured
 from course_lib.measure import measure_device
 from course_lib.models import blocks, head, linears, load_model, weight_of
 from course_lib.plots import patterns as plots
+from course_lib.plots.pattern_bench import bench_on_a_cpu
 from course_lib.plots.pattern_explorer import explore
 from course_lib.sparsity.cost import H100, Transformer, linear_work
 from course_lib.sparsity.experiments import (
@@ -391,6 +392,13 @@ claims = {"CSR": "scattered zeros make a layer faster", "columns": "removed colu
 for name, claim in claims.items():
     won = [formats[name][0.5] > 1.1 for formats in faster.values()]
     print(f"Claim: {claim}: {'holds' if all(won) else 'holds partly' if any(won) else 'not when half is zero'}")
+
+# %% [markdown]
+# The formats without a place in torch are those that half of the weights would need: bitmap and 2:4. Their arithmetic
+# is short, but plain torch must first rebuild the dense matrix. `course bench` timed them on a quiet machine:
+
+# %%
+bench_on_a_cpu()
 
 # %% [markdown]
 # **What a GPU needs.** Tensor cores multiply dense tiles, and 2:4 tiles at twice the rate. Scattered zeros save them
