@@ -77,6 +77,12 @@ class Gram:
         return self._factors[damping]
 
     @property
+    def n_bytes(self) -> int:
+        """What it holds, factors included."""
+        held = [self._diagonal, self._matrix, *(factor.upper for factor in self._factors.values())]
+        return sum(tensor.nbytes for tensor in held if tensor is not None)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a factorisation had to change, such as more damping, in words; empty when nothing."""
         return tuple(dict.fromkeys(note for factor in self._factors.values() for note in factor.notes))

@@ -2,10 +2,14 @@
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from course_lib.models import blocks, linears, weight_of
+from course_lib.pruning.allocation import UNIFORM, Allocation
 from course_lib.pruning.base import LayerPruner
 from course_lib.sparsity.patterns import Pattern
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 class PruningError(RuntimeError):
@@ -19,14 +23,11 @@ class PruningError(RuntimeError):
         )
 
 
-def check_ready(model: nn.Module, pruner: object, calibration: object) -> None:
+def check_ready(model: nn.Module, pruner: LayerPruner, calibration: Tensor, allocation: Allocation = UNIFORM) -> None:
     """Raises ValueError, with what was got, what is expected and what to do, unless pruning can run."""
-    if not isinstance(pruner, LayerPruner):
-        raise ValueError(f"got pruner {pruner!r}; expected an instance such as Wanda() or Magnitude(NofM(2, 4)).")
-    if not isinstance(pruner.pattern, Pattern):
-        raise ValueError(f"got pattern {pruner.pattern!r}; expected one such as Unstructured(0.5) or NofM(2, 4).")
-    blocks(model)
-    _check_calibration(model, calibration)
+    check_model(model)
+    check_method(pruner, allocation)
+    check_calibration(model, calibration)
     layers = {
         f"blocks.{index}.{name}": weight_of(module)
         for index, block in enumerate(blocks(model))
@@ -35,21 +36,59 @@ def check_ready(model: nn.Module, pruner: object, calibration: object) -> None:
     for name, weight in layers.items():
         if weight.is_meta:
             raise ValueError(f"got {name} on the meta device, without data; load the weights before pruning.")
-        if not weight.isfinite().all():
-            raise ValueError(
-                f"got {int((~weight.isfinite()).sum())} NaN or infinite weights in {name}; load a sound checkpoint."
-            )
-    for shape in dict.fromkeys(weight.shape for weight in layers.values()):
+        check_finite(name, weight)
+    for name, parameter in model.named_parameters():
+        if not parameter.is_meta:
+            check_finite(name, parameter)
+    check_fit(pruner.pattern, {name: tuple(weight.shape) for name, weight in layers.items()})
+
+
+def check_model(model: object) -> None:
+    """A causal language model of a known family, in floating point."""
+    if not isinstance(model, PreTrainedModel) or not hasattr(model.config, "vocab_size"):
+        raise ValueError(
+            f"got a {type(model).__name__}; expected a causal language model of transformers, as load_model() gives it."
+        )
+    blocks(model)
+    kinds = {weight_of(module).dtype for block in blocks(model) for module in linears(block).values()}
+    if strange := [str(kind) for kind in kinds if kind not in FLOATS]:
+        raise ValueError(
+            f"got weights in {', '.join(strange)}; expected float32, bfloat16 or float16. "
+            "Load the model unquantised, with dtype=torch.float32."
+        )
+
+
+def check_method(pruner: object, allocation: object) -> None:
+    """A pruner with a pattern, and an allocation that can vary it."""
+    if not isinstance(pruner, LayerPruner):
+        raise ValueError(f"got pruner {pruner!r}; expected an instance such as Wanda() or Magnitude(NofM(2, 4)).")
+    if not isinstance(pruner.pattern, Pattern):
+        raise ValueError(f"got pattern {pruner.pattern!r}; expected one such as Unstructured(0.5) or NofM(2, 4).")
+    if not isinstance(allocation, Allocation):
+        raise ValueError(f"got allocation {allocation!r}; expected an instance such as Uniform(), OWL(), OneRanking().")
+    allocation.check(pruner.pattern)
+
+
+def check_finite(name: str, weight: Tensor) -> None:
+    """No NaN and no infinity among the weights."""
+    if not weight.isfinite().all():
+        raise ValueError(
+            f"got {int((~weight.isfinite()).sum())} NaN or infinite weights in {name}; load a sound checkpoint."
+        )
+
+
+def check_fit(pattern: Pattern, shapes: dict[str, tuple[int, ...]]) -> None:
+    """The pattern divides every layer; one of each shape is tried."""
+    for shape in dict.fromkeys(shapes.values()):
         try:
-            pruner.pattern.keep(torch.zeros(shape))
+            pattern.keep(torch.zeros(shape))
         except ValueError as error:
-            name = next(name for name, weight in layers.items() if weight.shape == shape)
-            raise ValueError(
-                f"the pattern {pruner.pattern} does not fit {name} of shape {tuple(shape)}: {error}"
-            ) from error
+            name = next(name for name in shapes if shapes[name] == shape)
+            raise ValueError(f"the pattern {pattern} does not fit {name} of shape {shape}: {error}") from error
 
 
-def _check_calibration(model: nn.Module, calibration: object) -> None:
+def check_calibration(model: PreTrainedModel, calibration: object) -> None:
+    """Token ids of this model, at least one window, none longer than the model has positions."""
     if not isinstance(calibration, Tensor):
         kind = type(calibration).__name__
         raise ValueError(f"got calibration of type {kind}; expected a tensor of token ids. Use corpora.windows(...).")
@@ -66,3 +105,6 @@ def _check_calibration(model: nn.Module, calibration: object) -> None:
         raise ValueError(
             f"got token ids from {low} to {high}; expected 0 to {size - 1}. Use this model's own tokenizer."
         )
+    longest = getattr(model.config, "max_position_embeddings", None)
+    if longest and calibration.shape[1] > longest:
+        raise ValueError(f"{got}; expected windows of at most {longest} tokens, the positions that this model has.")

@@ -45,7 +45,7 @@ def test_never_writes_into_a_folder_that_holds_something(checkpoint, tmp_path):
 def test_names():
     assert command.method_named("WANDA") is Wanda
     assert command.method_named("magnitude") is Magnitude
-    with pytest.raises(ValueError, match="got method 'sgpt'; expected one of magnitude, wanda"):
+    with pytest.raises(ValueError, match="got method 'sgpt'; expected one of .*magnitude.*wanda"):
         command.method_named("sgpt")
     assert command.pattern_named("2:4") == NofM(2, 4)
     assert command.pattern_named("0.3") == Unstructured(0.3)
