@@ -43,6 +43,8 @@ def windows(
         ValueError: unknown names, sizes below 1, more tokens asked for than there are, or a hub that cannot be reached.
     """
     _refuse_bad_arguments(corpus, n, length, split)
+    if not callable(tokenizer):
+        raise ValueError(f"got tokenizer {tokenizer!r}; expected the one that load_model returns beside the model.")
     generator = torch.Generator().manual_seed(seed)
     if corpus == "c4":
         return c4_windows(n, length, tokenizer, split, generator)
@@ -62,8 +64,11 @@ def _refuse_bad_arguments(corpus: str, n: int | None, length: int, split: str) -
         raise ValueError(f"got corpus {corpus!r}; expected one of {', '.join(CORPORA)}.")
     if split not in SPLITS:
         raise ValueError(f"got split {split!r}; expected one of {', '.join(SPLITS)}.")
-    if (n is not None and n < 1) or length < 2:
-        raise ValueError(f"got n={n}, length={length}; expected n >= 1 and length >= 2 (a token and what it predicts).")
+    whole = all(isinstance(size, int) for size in (length, 1 if n is None else n))
+    if not whole or (n is not None and n < 1) or length < 2:
+        raise ValueError(
+            f"got n={n}, length={length}; expected whole numbers, n >= 1 and length >= 2 (a token and what it predicts)."
+        )
     if corpus == "c4" and n is None:
         raise ValueError("got n=None with corpus 'c4'; expected a number, because each window needs its own document.")
 

@@ -72,7 +72,10 @@ def perplexity(
     return Perplexity(value, value * spread / math.sqrt(len(means)), windows.numel() - len(windows))
 
 
-def _check_windows(model: PreTrainedModel, windows: Tensor) -> None:
+def _check_windows(model: PreTrainedModel, windows: object) -> None:
+    if not isinstance(windows, Tensor) or windows.ndim != 2 or windows.dtype not in (torch.int64, torch.int32):
+        what = f"{tuple(windows.shape)} {windows.dtype}" if isinstance(windows, Tensor) else type(windows).__name__
+        raise ValueError(f"got windows {what}; expected token ids (N, L), as corpora.windows gives them.")
     if windows.shape[0] < 1 or windows.shape[1] < 2:
         raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected at least one, of 2 tokens or more.")
     if int(windows.min()) < 0 or int(windows.max()) >= model.config.vocab_size:

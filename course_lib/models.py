@@ -6,6 +6,7 @@ Dimension key: O outputs of a linear layer, I its inputs.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import transformers
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
 
+from course_lib import hub
 from course_lib.assets import asset_path
 
 DEFAULT_MODEL = "smollm2-135m"
@@ -188,12 +190,14 @@ def load_model(
         dtype: float32 for the default model and on the CPU; elsewhere the checkpoint's own.
 
     Raises:
-        ValueError: the model is neither in the cache, nor a folder, nor to be had from the hub.
+        ValueError: the model is neither in the cache, nor a folder, nor to be had from the hub; no such device or type.
     """
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    name, device = str(name), _device(device)
+    _refuse_unknown_type(dtype)
     source = str(asset_path(name)) if name == DEFAULT_MODEL else name
     keeps_own = device.type != "cpu" and name != DEFAULT_MODEL
     try:
+        source = source if Path(source).is_dir() else hub.name_or_folder(source)
         with _without_bars(quiet=name == DEFAULT_MODEL):
             model = AutoModelForCausalLM.from_pretrained(
                 source, dtype=dtype or ("auto" if keeps_own else torch.float32)
@@ -205,6 +209,23 @@ def load_model(
             f"Use {DEFAULT_MODEL!r} (no network needed), a folder of save_pretrained, or a hub name with a network."
         ) from error
     return model.to(device).eval(), tokenizer
+
+
+def _device(asked: object) -> torch.device:
+    try:
+        device = torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:  # unknown to torch, or not on this machine
+        raise ValueError(
+            f"got device {asked!r}, which is not here: {str(error).splitlines()[0]} Expected 'cpu', or 'cuda' where "
+            "there is a GPU; leave it out to have it chosen."
+        ) from None
+    return device
+
+
+def _refuse_unknown_type(dtype: object) -> None:
+    if not (dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point)):
+        raise ValueError(f"got dtype {dtype!r}; expected torch.float32, torch.bfloat16 or torch.float16, or None.")
 
 
 # Sizes are awkward on purpose: nothing is a power of two that could hide a swapped axis.

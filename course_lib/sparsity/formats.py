@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from course_lib.sparsity.packing import pack, unpack
 from course_lib.sparsity.patterns import NofM
-from course_lib.sparsity.ranking import check_positive
+from course_lib.sparsity.ranking import check_matrix, check_positive
 
 
 class Encoded(ABC):
@@ -48,7 +48,8 @@ class Dense(Encoded):
 
     @classmethod
     def encode(cls, weight: Float[Tensor, "O I"]) -> "Dense":
-        return cls(weight.contiguous().clone(), _shape(weight))
+        shape = _shape(weight)
+        return cls(weight.contiguous().clone(), shape)
 
     def decode(self) -> Float[Tensor, "O I"]:
         return self.values.clone()
@@ -68,8 +69,8 @@ class CSR(Encoded):
 
     @classmethod
     def encode(cls, weight: Float[Tensor, "O I"]) -> "CSR":
-        stored = weight != 0
-        return cls(weight[stored], stored.nonzero()[:, 1].to(torch.int32), _row_start(stored.sum(1)), _shape(weight))
+        shape, stored = _shape(weight), weight != 0
+        return cls(weight[stored], stored.nonzero()[:, 1].to(torch.int32), _row_start(stored.sum(1)), shape)
 
     def decode(self) -> Float[Tensor, "O I"]:
         weight = self.values.new_zeros(self.shape)
@@ -99,8 +100,8 @@ class Bitmap(Encoded):
 
     @classmethod
     def encode(cls, weight: Float[Tensor, "O I"]) -> "Bitmap":
-        stored = weight != 0
-        return cls(weight[stored], pack(stored.to(torch.uint8), bits=1), _row_start(stored.sum(1)), _shape(weight))
+        shape, stored = _shape(weight), weight != 0
+        return cls(weight[stored], pack(stored.to(torch.uint8), bits=1), _row_start(stored.sum(1)), shape)
 
     def decode(self) -> Float[Tensor, "O I"]:
         weight = self.values.new_zeros(self.shape)
@@ -125,7 +126,7 @@ class NofMPacked(Encoded):
     def encode(cls, weight: Float[Tensor, "O I"], n: int = 2, m: int = 4) -> "NofMPacked":
         if m > 4:
             raise ValueError(f"{n}:{m} needs more than 2-bit positions: expected m of at most 4; use Bitmap instead")
-        keep = NofM(n, m).keep(weight.abs())
+        shape, keep = _shape(weight), NofM(n, m).keep(weight.abs())
         lost = int(((weight != 0) & ~keep).sum())
         if lost:
             raise ValueError(
@@ -134,7 +135,7 @@ class NofMPacked(Encoded):
             )
         n_kept = weight.shape[1] // m * n
         positions = (keep.nonzero()[:, 1] % m).to(torch.uint8).reshape(weight.shape[0], n_kept)
-        return cls(weight[keep].reshape(-1, n_kept), pack(positions, bits=2), n, m, _shape(weight))
+        return cls(weight[keep].reshape(-1, n_kept), pack(positions, bits=2), n, m, shape)
 
     @property
     def columns(self) -> Tensor:
@@ -163,6 +164,7 @@ class BlockSparse(Encoded):
     def encode(cls, weight: Float[Tensor, "O I"], rows: int = 16, columns: int = 16) -> "BlockSparse":
         check_positive("rows", rows)
         check_positive("columns", columns)
+        shape = _shape(weight)
         if weight.shape[0] % rows or weight.shape[1] % columns:
             raise ValueError(
                 f"a {tuple(weight.shape)} matrix does not divide into {rows} x {columns} blocks; expected block sizes "
@@ -171,7 +173,7 @@ class BlockSparse(Encoded):
         # (O, I) -> (O/R, R, I/C, C) -> (O/R, I/C, R, C): a tile becomes the last two dimensions
         tiles = weight.unflatten(1, (-1, columns)).unflatten(0, (-1, rows)).transpose(1, 2)
         stored = (tiles != 0).any(3).any(2)
-        return cls(tiles[stored], stored.nonzero()[:, 1].to(torch.int32), _row_start(stored.sum(1)), _shape(weight))
+        return cls(tiles[stored], stored.nonzero()[:, 1].to(torch.int32), _row_start(stored.sum(1)), shape)
 
     def decode(self) -> Float[Tensor, "O I"]:
         _, rows, columns = self.values.shape
@@ -191,7 +193,8 @@ class BlockSparse(Encoded):
         return _sparse_linear(self.torch_tensor, inputs)
 
 
-def _shape(weight: Tensor) -> tuple[int, int]:
+def _shape(weight: object) -> tuple[int, int]:
+    check_matrix("weight", weight)
     return (weight.shape[0], weight.shape[1])
 
 

@@ -86,6 +86,7 @@ class NofM(Pattern):
 
     def __post_init__(self) -> None:
         check_positive("n", self.n)
+        check_positive("m", self.m)
         if self.n >= self.m:
             raise ValueError(f"n:m = {self.n}:{self.m}: expected n < m, since n counts the weights kept; try n=2, m=4")
 

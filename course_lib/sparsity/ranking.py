@@ -4,6 +4,7 @@ Dimension key: G comparison groups, S entries in a group.
 """
 
 import math
+from numbers import Integral, Real
 
 import numpy
 import torch
@@ -57,25 +58,34 @@ def _nth_smallest(score: Float[Tensor, "G S"], n: int) -> Float[Tensor, "G 1"]:
     return torch.from_numpy(nth.copy()).to(score.dtype)
 
 
-def check_sparsity(sparsity: float) -> None:
-    if not 0.0 <= sparsity < 1.0:
+def check_sparsity(sparsity: object) -> None:
+    if isinstance(sparsity, bool) or not isinstance(sparsity, Real) or not 0.0 <= sparsity < 1.0:
         raise ValueError(
-            f"sparsity={sparsity}: expected the fraction that leaves, in [0, 1); for half of the weights use 0.5"
+            f"sparsity={sparsity!r}: expected the fraction that leaves, in [0, 1); for half of the weights use 0.5"
         )
 
 
-def check_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{name}={value}: expected a whole number of at least 1")
+def check_positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
 
 
-def check_score(score: Tensor) -> None:
-    """Refuses what has no ranking: a score that is not a matrix of floats, holds NaN or has no data."""
-    if score.ndim != 2 or not score.is_floating_point():
+def check_matrix(name: str, value: object) -> None:
+    """Refuses what is not a matrix of floats."""
+    if not isinstance(value, Tensor):
         raise ValueError(
-            f"score of shape {tuple(score.shape)} and {score.dtype}: expected a matrix of floats (outputs, inputs); "
+            f"{name} is a {type(value).__name__}: expected a tensor (outputs, inputs); for a list, torch.tensor(...)"
+        )
+    if value.ndim != 2 or not value.is_floating_point():
+        raise ValueError(
+            f"{name} of shape {tuple(value.shape)} and {value.dtype}: expected a matrix of floats (outputs, inputs); "
             "reshape it, or convert it with .float()"
         )
+
+
+def check_score(score: object) -> None:
+    """Refuses what has no ranking: a score that is not a matrix of floats, holds NaN or has no data."""
+    check_matrix("score", score)
     if score.is_meta:
         raise ValueError("score is on the meta device and holds no numbers: load the model's weights first")
     if score.isnan().any():

@@ -72,6 +72,8 @@ def write(path: Path, text: str) -> None:
 
 def write_masters(folder: Path, root: Path = masters.ROOT) -> list[Path]:
     """The masters as notebooks with solutions, for nbval; not for students."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"got {folder}, which is a file; expected a folder to write the masters into.")
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for master in masters.masters(None, root):

@@ -19,7 +19,8 @@ def plain(value: Any) -> Any:
         ValueError: for anything else, such as an object or a function.
     """
     if isinstance(value, Tensor):
-        return value.detach().cpu().clone()
+        value = value.detach().cpu()
+        return value.clone() if value.layout == torch.strided else value.to_dense()
     if isinstance(value, numpy.ndarray):
         return torch.from_numpy(value.copy())
     if isinstance(value, numpy.generic):

@@ -96,7 +96,8 @@ def find(exercise_id: object) -> Exercise:
         return next(e for e in module.EXERCISES if e.id == exercise_id)
     except (ModuleNotFoundError, StopIteration, ValueError):
         ids = [exercise.id for exercise in all_exercises()]
-        near = difflib.get_close_matches(str(exercise_id), ids, n=3, cutoff=0.4) or ids
+        near = difflib.get_close_matches(str(exercise_id), ids, n=3, cutoff=0.4)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"expected a lesson and a name, such as {ids[0]!r}."
         raise ValueError(
-            f"got exercise {exercise_id!r}, which does not exist; did you mean {' or '.join(near)}?"
+            f"got exercise {exercise_id!r}, which does not exist; {advice} `course progress` lists them all."
         ) from None

@@ -1,0 +1,75 @@
+"""What a newcomer may type by mistake is answered with a ValueError that says what was got and what is expected.
+
+The other tests run with type annotations enforced, which would answer first. Users have no such guard, so these
+calls run in one process without it.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CALLS = {
+    "perplexity(model, ids[0])": "(7,)",
+    "perplexity(model, ids.float())": "float32",
+    "perplexity(model, [[1, 2]])": "list",
+    "perplexity(model, ids[:0])": "(0, 7)",
+    "load_model(dtype='float99')": "float99",
+    "load_model(device='cudaX')": "cudaX",
+    "load_model('no such folder')": "no such folder",
+    "load_model(None)": "None",
+    "windows('wikipedia', 2.5, 16, tokenizer)": "n=2.5",
+    "windows('wikipedia', 2, 16, None)": "tokenizer None",
+    "windows('wikipedia', '2', 16, tokenizer)": "n=2",
+    "Unstructured('x')": "'x'",
+    "Unstructured(True)": "True",
+    "Unstructured(None)": "None",
+    "Unstructured(0.5, 'row', 1.5)": "size=1.5",
+    "NofM('2', 4)": "'2'",
+    "NofM(2, '4')": "'4'",
+    "NofM(2.0, 4)": "2.0",
+    "NofM().keep([[1.0, 2.0, 3.0, 4.0]])": "list",
+    "NofM().keep(None)": "NoneType",
+    "CSR.encode(torch.ones(3))": "(3,)",
+    "Bitmap.encode([[1.0]])": "list",
+    "Dense.encode(None)": "NoneType",
+    "BlockSparse.encode(torch.ones(3))": "(3,)",
+    "NofMPacked.encode([1.0])": "list",
+    "check('nothing.like.it', None)": "course progress",
+}
+SCRIPT = """
+import json, sys
+import torch
+from course_lib.corpora import windows
+from course_lib.evaluate import perplexity
+from course_lib.models import load_model, tiny_model
+from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, NofMPacked
+from course_lib.sparsity.patterns import NofM, Unstructured
+from course_lib.workbook.exercise import find
+check = lambda name, function: find(name)
+model, ids, tokenizer = tiny_model(), torch.arange(14).reshape(2, 7), lambda text, **settings: None
+said = {}
+for call in json.loads(sys.argv[1]):
+    try:
+        eval(call)
+        said[call] = ["nothing", ""]
+    except Exception as error:
+        said[call] = [type(error).__name__, str(error)]
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def said():
+    done = subprocess.run([sys.executable, "-c", SCRIPT, json.dumps(list(CALLS))], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_it_is_a_value_error_that_names_what_was_got(said, call):
+    kind, message = said[call]
+    assert kind == "ValueError", f"{kind}: {message}"
+    assert CALLS[call] in message
+    assert len(message.splitlines()) == 1
