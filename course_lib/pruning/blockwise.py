@@ -1,0 +1,47 @@
+"""Patterns one block of columns at a time: SparseGPT chooses when it reaches a block, from the weights as updated.
+
+Dimension key: O outputs (rows), I inputs (columns), W columns of a block.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
+from course_lib.sparsity.ranking import check_score, keep_highest, n_pruned
+
+
+def check_blockwise(pattern: Pattern, block_size: int) -> None:
+    """Raises ValueError for a pattern that cannot be chosen block by block."""
+    if not isinstance(pattern, NofM | Unstructured):
+        raise ValueError(
+            f"got the pattern {pattern}, which needs the scores of all columns at once; expected Unstructured or NofM. "
+            "Choose such a mask with another method, then update the weights: Refit(pattern)."
+        )
+    group = pattern.m if isinstance(pattern, NofM) else pattern.size if pattern.per == "column" else 1
+    if block_size % group:
+        down = block_size // group * group
+        raise ValueError(
+            f"got block_size={block_size} with the pattern {pattern}, whose groups of {group} columns would lie across "
+            f"two blocks; expected a multiple of {group}, such as {down or group}."
+        )
+
+
+def keep_in_block(pattern: Pattern, score: Float[Tensor, "O W"], start: int) -> Bool[Tensor, "O W"]:
+    """What stays of the columns start … start + W, so that all blocks together lose as many as the whole matrix would.
+
+    A group of S entries a column loses n_pruned(end · S) − n_pruned(start · S) of them here: remainders carry over.
+    """
+    if isinstance(pattern, NofM) or pattern.per == "column":
+        return pattern.keep(score)
+    check_score(score)
+    rows, end = score.shape[0], start + score.shape[1]
+    size = rows if pattern.per == "layer" else min(pattern.size, rows)
+    whole = rows - rows % size
+    parts = [(score[:whole].reshape(-1, size * score.shape[1]), size), (score[whole:].reshape(1, -1), rows - whole)]
+    masks = [
+        keep_highest(part, n_pruned(height * end, pattern.sparsity) - n_pruned(height * start, pattern.sparsity))
+        for part, height in parts
+        if height
+    ]
+    return torch.cat([mask.reshape(-1) for mask in masks]).reshape(score.shape)

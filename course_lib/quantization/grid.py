@@ -1,0 +1,100 @@
+"""Uniform grids: which few values the weights of a row, or of a group of its columns, may take.
+
+Dimension key: O outputs (rows), I inputs (columns), G groups of columns in a row.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from course_lib.sparsity.ranking import check_positive
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The values scale · (code − zero), code = 0 … 2^bits − 1. Zero is among them, so that pruned weights stay zero.
+
+    Rounding is w → scale · (clamp(round(w / scale) + zero) − zero): round to nearest.
+    """
+
+    scale: Float[Tensor, "O G"]
+    zero: Float[Tensor, "O G"]  # the code of the value 0: a whole number
+    bits: int
+    group: int  # columns that share a scale
+
+    def round(self, weight: Float[Tensor, "O I"]) -> Float[Tensor, "O I"]:
+        """Each weight moved to the nearest value of its grid."""
+        return self.decode(self.codes(weight)).to(weight.dtype)
+
+    def codes(self, weight: Float[Tensor, "O I"]) -> UInt8[Tensor, "O I"]:
+        """The code of the value nearest to each weight."""
+        scale, zero = self._by_column(weight.shape[1])
+        return _codes(weight.float(), scale, zero, self.bits).to(torch.uint8)
+
+    def decode(self, codes: UInt8[Tensor, "O I"]) -> Float[Tensor, "O I"]:
+        """The values that the codes stand for."""
+        scale, zero = self._by_column(codes.shape[1])
+        return scale * (codes - zero)
+
+    def round_column(self, column: Float[Tensor, "O"], index: int) -> Float[Tensor, "O"]:
+        """The weights of input `index`, rounded."""
+        scale, zero = self.scale[:, index // self.group], self.zero[:, index // self.group]
+        return scale * (_codes(column, scale, zero, self.bits) - zero)
+
+    def _by_column(self, n_columns: int) -> tuple[Float[Tensor, "O I"], Float[Tensor, "O I"]]:
+        if not (self.scale.shape[1] - 1) * self.group < n_columns <= self.scale.shape[1] * self.group:
+            raise ValueError(
+                f"got {n_columns} columns for a grid of {self.scale.shape[1]} groups of {self.group}; expected the "
+                "width that the grid was fixed for. Make a grid from this weight."
+            )
+        return tuple(x.repeat_interleave(self.group, 1)[:, :n_columns] for x in (self.scale, self.zero))
+
+
+def _codes(weight: Tensor, scale: Tensor, zero: Tensor, bits: int) -> Tensor:
+    return (torch.round(weight / scale) + zero).clamp(0, 2**bits - 1)
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """How grids are fixed: from the smallest and largest weight, and always so that they reach zero.
+
+    Attributes:
+        bits: of a code; 2 to 8.
+        group: columns of a row that share a scale; the whole row when None. The last group may be narrower.
+        symmetric: as far below zero as above it, by the largest absolute weight; one code more lies below.
+    """
+
+    bits: int = 4
+    group: int | None = None
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.bits <= 8:
+            raise ValueError(f"bits={self.bits}: expected 2 to 8; one bit has no value between the extremes")
+        if self.group is not None:
+            check_positive("group", self.group)
+
+    def grid(self, weight: Float[Tensor, "O I"]) -> Grid:
+        """The grid of a weight, in float32.
+
+        Raises:
+            ValueError: for weights that are not finite, or a matrix without columns.
+        """
+        if weight.shape[1] == 0 or not bool(weight.isfinite().all()):
+            raise ValueError(
+                f"got a weight of shape {tuple(weight.shape)}, {int((~weight.isfinite()).sum())} entries of it not "
+                "finite; expected finite weights and at least one column. Load a sound checkpoint."
+            )
+        group = min(self.group or weight.shape[1], weight.shape[1])
+        padded = torch.nn.functional.pad(weight.float(), (0, -weight.shape[1] % group))  # zeros widen no range
+        low, high = (x.float() for x in padded.unflatten(1, (-1, group)).aminmax(dim=2))
+        low, high = low.clamp(max=0), high.clamp(min=0)
+        if self.symmetric:
+            high = torch.maximum(-low, high)
+            low = -high
+        scale = (high - low) / (2**self.bits - 1)
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))  # a row of zeros: any scale has its one value
+        zero = torch.full_like(scale, 2 ** (self.bits - 1)) if self.symmetric else torch.round(-low / scale)
+        return Grid(scale, zero, self.bits, group)
