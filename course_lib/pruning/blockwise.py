@@ -1,10 +1,12 @@
 """Patterns one block of columns at a time: SparseGPT chooses when it reaches a block, from the weights as updated.
 
-Dimension key: O outputs (rows), I inputs (columns), W columns of a block.
+Dimension key: O outputs (rows), I inputs (columns), W columns of a block, M of a group, P pairs of M.
 """
 
+from dataclasses import dataclass
+
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
@@ -45,3 +47,30 @@ def keep_in_block(pattern: Pattern, score: Float[Tensor, "O W"], start: int) -> 
         if height
     ]
     return torch.cat([mask.reshape(-1) for mask in masks]).reshape(score.shape)
+
+
+@dataclass(frozen=True)
+class Tournament:
+    """n of m for one group of columns, all rows at once: every pair is compared, and those that lose most leave.
+
+    The result is that of NofM.keep, in a handful of operations on (M, O), which is how the solver stores weights.
+    """
+
+    first: Int64[Tensor, "P"]
+    second: Int64[Tensor, "P"]  # always right of the first, which leaves before it where they tie
+    sign: Float[Tensor, "M P"]
+    never_first: Float[Tensor, "M 1"]
+    n_leaving: int
+
+    @classmethod
+    def of(cls, pattern: NofM, like: Tensor) -> "Tournament":
+        """For scores of the type and device of `like`."""
+        first, second = torch.triu_indices(pattern.m, pattern.m, 1, device=like.device)
+        members = torch.arange(pattern.m, device=like.device)[:, None]
+        sign = (members == second).to(like.dtype) - (members == first).to(like.dtype)
+        return cls(first, second, sign, (pattern.m - 1 - members).to(like.dtype), pattern.m - pattern.n)
+
+    def losers(self, score: Float[Tensor, "M O"]) -> Bool[Tensor, "M O"]:
+        """True for those that leave: fewer than n_leaving of their group leave before them."""
+        first_leaves = (score[self.first] <= score[self.second]).to(score.dtype)
+        return torch.addmm(self.never_first, self.sign, first_leaves) < self.n_leaving

@@ -1,6 +1,6 @@
 """Optimal brain surgeon column by column, for all rows at once: the solver of SparseGPT and of GPTQ.
 
-Dimension key: O outputs (rows), I inputs (columns).
+Dimension key: O outputs (rows), I inputs (columns), W columns of a strip.
 
 Weights are stored transposed here, (I, O), so that a column of the layer is one run of memory. Columns are settled from
 left to right. What a column loses, e_i = w_i − q_i, those right of it make up for: w_j −= e_i · U_ij / U_ii.
@@ -15,12 +15,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.pruning.blockwise import keep_in_block
+from course_lib.pruning.blockwise import Tournament, keep_in_block
 from course_lib.pruning.factor import Factor
 from course_lib.quantization.grid import Grid
 from course_lib.sparsity.patterns import NofM, Pattern
+from course_lib.sparsity.ranking import check_score
 
-INNER = 16  # columns settled one at a time between two matrix products: few enough to stay in the cache
+STRIP = 16  # columns settled one at a time between two matrix products: few enough to stay in the cache
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,11 @@ def solve(
 
     Weights that are zero already stay zero, and leave first: an earlier mask is extended, never filled in again.
     """
+    check_score(weight)
     work = _Work.begin(weight, factor, pattern, grid)
     for start in range(0, weight.shape[1], block_size):
         work.settle_block(start, min(start + block_size, weight.shape[1]))
-    return Solution(work.weight.T, work.keep.T, work.errors, factor)
+    return Solution(work.weight.T, (work.leaves == 0).T, work.errors, factor)
 
 
 @dataclass
@@ -57,62 +59,81 @@ class _Work:
 
     weight: Float[Tensor, "I O"]
     zero: Bool[Tensor, "I O"]  # before the start
-    keep: Bool[Tensor, "I O"]
+    has_zeros: list[bool]  # by column
+    leaves: Float[Tensor, "I O"]  # 1 where the weight goes, 0 where it stays
     errors: Float[Tensor, "I O"]
-    owed: Float[Tensor, "I I"]  # row j holds U_ij / U_ii for i < j
-    diagonal: Float[Tensor, "I 1"]
+    owed: Float[Tensor, "I I"]  # row j holds U_ij / U_ii for i < j, and zeros
+    price: Float[Tensor, "I 1"]  # 1 / U_ii
     pattern: Pattern
+    tournament: Tournament | None  # for n of m
     grid: Grid | None
 
     @classmethod
     def begin(cls, weight: Tensor, factor: Factor, pattern: Pattern, grid: Grid | None) -> "_Work":
-        work = (
-            weight.detach()
-            .to(torch.promote_types(weight.dtype, torch.float32))
-            .T.clone(memory_format=torch.contiguous_format)
-        )
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        work = weight.detach().to(dtype).T.clone(memory_format=torch.contiguous_format)
         work[factor.dead] = 0
-        upper = factor.upper.to(work.dtype)
-        owed = (upper / upper.diagonal()[:, None]).T.contiguous()
-        zero = work == 0
-        return cls(work, zero, ~zero, torch.empty_like(work), owed, upper.diagonal()[:, None], pattern, grid)
+        zero, price = work == 0, 1 / factor.diagonal.to(dtype)[:, None]
+        owed = (factor.upper.to(dtype) * price).T.tril(-1)
+        tournament = Tournament.of(pattern, work) if isinstance(pattern, NofM) else None
+        return cls(
+            weight=work,
+            zero=zero,
+            has_zeros=zero.any(1).tolist(),
+            leaves=zero.to(dtype),
+            errors=torch.zeros_like(work),
+            owed=owed,
+            price=price,
+            pattern=pattern,
+            tournament=tournament,
+            grid=grid,
+        )
 
     def settle_block(self, start: int, end: int) -> None:
-        """Columns start … end, whose mask is chosen here unless it is one of n of m."""
+        """Columns start … end. Their mask is chosen now, unless it is one of n of m: then group by group."""
         self._collect(start, end, 0, start)
-        several = self.pattern.m if isinstance(self.pattern, NofM) else 0
-        if not several:
-            self._choose(start, end, start)
-        inner = several * max(1, INNER // several) if several else INNER
-        for first in range(start, end, inner):
-            last = min(first + inner, end)
+        if self.tournament is None:
+            score = self._score(start, end)
+            self.leaves[start:end] = (~keep_in_block(self.pattern, score.T, start)).T
+        width = STRIP if self.tournament is None else self.pattern.m * max(1, STRIP // self.pattern.m)
+        for first in range(start, end, width):
+            last = min(first + width, end)
             self._collect(first, last, start, first)
-            for column in range(first, last):
-                if several and (column - first) % several == 0:
-                    self._collect(column, column + several, first, column)
-                    self._choose(column, column + several, start)
-                    chosen = column
-                self._settle(column, chosen if several else first)
+            if self.tournament is None:
+                self._settle(first, last)
+                continue
+            for group in range(first, last, self.pattern.m):
+                self._collect(group, group + self.pattern.m, first, group)
+                self.leaves[group : group + self.pattern.m] = self.tournament.losers(
+                    self._score(group, group + self.pattern.m)
+                )
+                self._settle(group, group + self.pattern.m)
 
     def _collect(self, start: int, end: int, since: int, until: int) -> None:
         """Take in what the columns since … until owe the columns start … end."""
         if until > since:
             self.weight[start:end].addmm_(self.owed[start:end, since:until], self.errors[since:until], alpha=-1)
 
-    def _choose(self, start: int, end: int, block: int) -> None:
-        """Score w² / U_ii²: what deleting the weight costs, after the best update of those right of it."""
-        score = (self.weight[start:end] / self.diagonal[start:end]).square()
-        score.masked_fill_(self.zero[start:end], -1)
-        self.keep[start:end] &= keep_in_block(self.pattern, score.T, block).T
+    def _score(self, start: int, end: int) -> Float[Tensor, "W O"]:
+        """|w| / U_ii, the root of what deleting the weight costs after the best update of those right of it."""
+        score = (self.weight[start:end] * self.price[start:end]).abs_()
+        if any(self.has_zeros[start:end]):
+            score.masked_fill_(self.zero[start:end], -1)
+        return score
 
-    def _settle(self, column: int, since: int) -> None:
-        weight = self.weight[column]
-        if column > since:
-            weight.addmv_(self.errors[since:column].T, self.owed[column, since:column], alpha=-1)
-        error = torch.mul(weight, ~self.keep[column], out=self.errors[column])
+    def _settle(self, start: int, end: int) -> None:
+        """One column at a time; errors not yet made are still zero, so every column can take in the whole strip."""
+        weight, errors = self.weight[start:end], self.errors[start:end]
+        owed, made, rows = self.owed[start:end, start:end].unbind(0), errors.T, weight.unbind(0)
+        for i, (row, error, leaves) in enumerate(
+            zip(rows, errors.unbind(0), self.leaves[start:end].unbind(0), strict=True)
+        ):
+            if i:
+                row.addmv_(made, owed[i], alpha=-1)
+            torch.mul(row, leaves, out=error)
+            if self.grid is not None:
+                rounded = self.grid.round_column(row - error, start + i)
+                torch.sub(row, rounded, out=error)
+                row.copy_(rounded)
         if self.grid is None:
-            weight.sub_(error)
-        else:
-            rounded = self.grid.round_column(weight - error, column)
-            torch.sub(weight, rounded, out=error)
-            weight.copy_(rounded)
+            weight.sub_(errors)

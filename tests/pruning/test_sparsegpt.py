@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.pruning.base import Gram
-from course_lib.pruning.blockwise import keep_in_block
+from course_lib.pruning.blockwise import Tournament, keep_in_block
 from course_lib.pruning.columns import solve
 from course_lib.pruning.factor import factorise
 from course_lib.pruning.methods.sparsegpt import SparseGPT
@@ -181,6 +181,14 @@ def test_blocks_add_up_to_the_count_of_the_whole(rows, columns, block, sparsity,
     assert torch.cat(parts, dim=1).sum() == pattern.keep(score).sum()
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 9), st.integers(1, 8), st.integers(0, 99))
+def test_a_tournament_keeps_what_the_pattern_keeps(m, n, seed):
+    pattern = NofM(min(n, m - 1), m)
+    score = torch.randint(4, (7, m), generator=torch.Generator().manual_seed(seed)).float()  # ties everywhere
+    assert torch.equal(~Tournament.of(pattern, score).losers(score.T).T, pattern.keep(score))
+
+
 def test_one_block_of_all_columns_chooses_by_the_plain_score(generator):
     weight, matrix = example(generator, dtype=torch.float32)
     gram = gram_of(torch.linalg.cholesky(matrix, upper=True))
@@ -216,6 +224,22 @@ def test_an_earlier_mask_is_extended_and_never_filled_in(generator):
     assert (more[first == 0] == 0).all()
     assert (more == 0).sum(1).tolist() == [33] * 13  # 0.7 of 48, rounded down
     assert torch.equal(SparseGPT(Unstructured(0.3)).prune(first, gram) == 0, first == 0)
+
+
+def test_zeros_leave_first_however_much_is_owed_to_them():
+    """Column 1 repeats column 0 almost: what the 1 of row 0 loses would come back as a weight next to it."""
+    gram = gram_of(torch.tensor([[1.0, 1.0], [0.0, 0.1]]))
+    pruned = SparseGPT(HALF, block_size=1).prune(torch.tensor([[1.0, 0.0], [9.0, 0.1]]), gram)
+    assert torch.equal(pruned == 0, torch.tensor([[True, True], [False, False]]))
+
+
+def test_dead_inputs_lose_all_their_weights_even_where_nothing_is_pruned(generator):
+    inputs = torch.randn(50, 12, generator=generator)
+    inputs[:, 3] = 0
+    gram = gram_of(inputs)
+    pruned = SparseGPT(Unstructured(0.0)).prune(torch.ones(4, 12), gram)
+    assert torch.equal(pruned == 0, torch.arange(12).expand(4, 12) == 3)
+    assert gram.notes == ("1 of 12 inputs were always zero; their weights are zero now",)
 
 
 def test_dead_inputs_lose_their_weights_first(generator):
