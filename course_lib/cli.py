@@ -128,16 +128,27 @@ def bench(
 def prune(
     model: Annotated[str, typer.Argument(help="smollm2-135m, a folder, or a hub name.")],
     out: Annotated[Path, typer.Argument(help="The folder to write the pruned checkpoint to.")],
-    method: Annotated[str, typer.Option(help="magnitude or wanda.")] = "wanda",
+    method: Annotated[str, typer.Option(help="magnitude, wanda, sparsegpt, ...; a wrong name lists them.")] = "wanda",
     pattern: Annotated[str, typer.Option(help="A sparsity such as 0.5, or N:M kept such as 2:4.")] = "0.5",
     samples: Annotated[int, typer.Option(help="Calibration windows.")] = 32,
     length: Annotated[int, typer.Option(help="Tokens per window.")] = 512,
     seed: Annotated[int, typer.Option(help="Seed of the calibration sample.")] = 0,
+    allocation: Annotated[str, typer.Option(help="What each layer loses: uniform, owl or one-ranking.")] = "uniform",
+    evaluate: Annotated[
+        bool | None, typer.Option(help="Perplexity before and after; when left out, if the whole model fits.")
+    ] = None,
+    device_map: Annotated[
+        str | None, typer.Option(help="'auto' spreads the model over GPUs, memory and disk by accelerate.")
+    ] = None,
 ) -> None:
-    """Prune a model and save it as a checkpoint that from_pretrained loads."""
+    """Prune a checkpoint, block by block, into one that from_pretrained loads.
+
+    One block at a time is in memory. After an interruption the same command goes on at the block where it was.
+    """
     from course_lib.pruning import command
 
-    raise typer.Exit(command.run(model, out, method, pattern, samples, length, seed))
+    code = command.run(model, out, method, pattern, samples, length, seed, allocation, evaluate, device_map)
+    raise typer.Exit(code)
 
 
 def main() -> None:

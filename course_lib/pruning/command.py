@@ -1,18 +1,32 @@
-"""`course prune`: prune a model and save it as a checkpoint that from_pretrained loads."""
+"""`course prune`: prune a checkpoint and save one that from_pretrained loads, also when it does not fit into memory."""
 
 import re
+from dataclasses import fields, replace
 from pathlib import Path
 
+import huggingface_hub
+import psutil
+import torch
 from rich.console import Console
 from rich.table import Table
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from course_lib import corpora, discover, evaluate
-from course_lib.models import load_model
-from course_lib.pruning import methods
+from course_lib import corpora, discover, evaluate, hub
+from course_lib.assets import asset_path
+from course_lib.models import DEFAULT_MODEL, load_model
+from course_lib.pruning import dispatch, methods
+from course_lib.pruning.allocation import OWL, Allocation, OneRanking, Uniform
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.guard import PruningError
-from course_lib.pruning.sequential import prune_model
+from course_lib.pruning.report import PruneReport
+from course_lib.pruning.stream import prune_checkpoint
+from course_lib.pruning.stream_source import open_source
+from course_lib.pruning.stream_state import refuse_foreign
 from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
+
+ALLOCATIONS: dict[str, Allocation] = {"uniform": Uniform(), "owl": OWL(), "one-ranking": OneRanking()}
+FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "LICENSE*")  # of a model on the hub
+STOPPED = 130  # the exit code of a program that was interrupted
 
 
 def method_named(name: str) -> type[LayerPruner]:
@@ -27,46 +41,119 @@ def method_named(name: str) -> type[LayerPruner]:
     return found[name.lower()]
 
 
-def pattern_named(text: str) -> Pattern:
-    """ "0.5" is a sparsity per output row; "2:4" keeps 2 of every 4 inputs.
+def pattern_named(text: str, usual: Pattern = Unstructured()) -> Pattern:  # noqa: B008, frozen
+    """ "0.5" is that sparsity of the method's usual pattern; "2:4" keeps 2 of every 4 inputs.
 
     Raises:
         ValueError: for anything else.
     """
     try:
         match = re.fullmatch(r"(\d+):(\d+)", text)
-        return NofM(int(match[1]), int(match[2])) if match else Unstructured(float(text))
+        varies = "sparsity" in {field.name for field in fields(usual)}
+        other = replace(usual, sparsity=float(text)) if not match and varies else None
+        return other or (NofM(int(match[1]), int(match[2])) if match else Unstructured(float(text)))
     except ValueError as error:
         raise ValueError(
             f"got pattern {text!r} ({error}); expected a sparsity such as 0.5, or kept N:M such as 2:4."
         ) from None
 
 
-def run(model: str, out: Path, method: str, pattern: str, samples: int, length: int, seed: int) -> int:
-    """Prune, report the sparsity and the perplexity before and after, save."""
-    console = Console()
-    pruner = method_named(method)(pattern_named(pattern))
-    if out.is_file() or (out.exists() and any(out.iterdir())):
-        raise ValueError(f"{out} is there already and not an empty folder; nothing is overwritten. Give a new folder.")
-    network, tokenizer = load_model(model)
-    held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
-    calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
-    before = evaluate.perplexity(network, held_out)
+def allocation_named(name: str) -> Allocation:
+    """The allocation of that name.
+
+    Raises:
+        ValueError: listing those that exist.
+    """
+    if name.lower() not in ALLOCATIONS:
+        raise ValueError(f"got allocation {name!r}; expected one of {', '.join(ALLOCATIONS)}.")
+    return ALLOCATIONS[name.lower()]
+
+
+def folder_of(model: str) -> Path:
+    """The folder with a model's files: the course's own, one of the user's, or one fetched from the hub.
+
+    Raises:
+        ValueError: the name leads nowhere.
+    """
+    if model == DEFAULT_MODEL:
+        return Path(asset_path(model))
+    if Path(model).is_dir():
+        return Path(model)
     try:
-        report = prune_model(network, pruner, calibration)
+        place = hub.name_or_folder(model)
+        return Path(huggingface_hub.snapshot_download(model, allow_patterns=FILES) if place == model else place)
+    except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise ValueError(
+            f"got the model name {model!r}, which could not be loaded: {str(error).splitlines()[0]} "
+            f"Use {DEFAULT_MODEL!r} (no network needed), a folder of save_pretrained, or a hub name with a network."
+        ) from error
+
+
+def run(
+    model: str,
+    out: Path,
+    method: str,
+    pattern: str,
+    samples: int,
+    length: int,
+    seed: int,
+    allocation: str = "uniform",
+    evaluation: bool | None = None,
+    device_map: str | None = None,
+) -> int:
+    """Prune into `out`, report what left and what it took, and the perplexity before and after where that is cheap."""
+    console = Console()
+    kind = method_named(method)
+    pruner, shares = kind(pattern_named(pattern, kind().pattern)), allocation_named(allocation)
+    refuse_foreign(out)
+    source = folder_of(model)
+    tokenizer = _tokenizer(source)
+    calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
+    try:
+        if device_map is not None:
+            report = dispatch.prune_dispatched(source, out, pruner, calibration, shares, device_map)
+        else:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            report = prune_checkpoint(source, out, pruner, calibration, shares, seed, device)
     except PruningError as error:
-        raise ValueError(f"{error} Nothing was saved.") from error
-    after = evaluate.perplexity(network, held_out)
-    network.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    mean = sum(report.sparsity.values()) / len(report.sparsity)
-    table = Table(
-        "", "dense", f"{method} {pattern}", title=f"{model}: {samples} × {length} calibration tokens, seed {seed}"
-    )
-    table.add_row("sparsity of the blocks' linears", "0 %", f"{100 * mean:.1f} %")
-    table.add_row("perplexity, held-out Wikipedia", f"{before.value:.2f}", f"{after.value:.2f}")
-    for phase, seconds in report.seconds.items():
-        table.add_row(f"seconds, {phase}", "", f"{seconds:.1f}")
+        raise ValueError(str(error)) from error
+    except KeyboardInterrupt:
+        console.print(f"Stopped. Blocks that are finished are kept in {out}: the same command goes on from there.")
+        return STOPPED
+    table = Table("", "dense", f"{method} {pattern}", title=f"{model}: {samples} × {length} tokens, seed {seed}")
+    _add_rows(table, report)
+    if evaluation or (evaluation is None and _fits(source)):
+        held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
+        table.add_row("perplexity, held-out Wikipedia", *(_perplexity(place, held_out) for place in (source, out)))
     console.print(table)
+    for layer, note in report.notes.items():
+        console.print(f"{layer}: {note}", markup=False)
     console.print(f"Saved to {out}. Load it with: load_model({str(out)!r})", soft_wrap=True)
     return 0
+
+
+def _tokenizer(source: Path) -> PreTrainedTokenizerBase:
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{source} has no tokenizer that loads: {str(error).splitlines()[0]}") from error
+
+
+def _fits(source: Path) -> bool:
+    """Whether the whole model, in float32, takes less than half of the free memory."""
+    n_weights = sum(place.n_bytes // place.dtype.itemsize for place in open_source(source).keys.values())
+    return 4 * n_weights < psutil.virtual_memory().available / 2
+
+
+def _perplexity(place: Path, held_out: torch.Tensor) -> str:
+    return f"{evaluate.perplexity(load_model(str(place))[0], held_out).value:.2f}"
+
+
+def _add_rows(table: Table, report: PruneReport) -> None:
+    least, most = min(report.sparsity.values()), max(report.sparsity.values())
+    table.add_row("sparsity of the blocks' linears", "0 %", f"{100 * report.total_sparsity:.2f} %")
+    table.add_row("least and most of a layer", "", f"{100 * least:.1f} % to {100 * most:.1f} %")
+    for phase, seconds in report.seconds.items():
+        table.add_row(f"seconds, {phase}", "", f"{seconds:.1f}")
+    for what, n_bytes in report.bytes.items():
+        table.add_row(f"most held at once, {what}", "", f"{n_bytes / 1e6:,.2f} MB")

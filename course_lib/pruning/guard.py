@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from course_lib.models import blocks, linears, weight_of
+from course_lib.pruning import offload
 from course_lib.pruning.allocation import UNIFORM, Allocation
 from course_lib.pruning.base import LayerPruner
 from course_lib.sparsity.patterns import Pattern
@@ -12,14 +13,17 @@ from course_lib.sparsity.patterns import Pattern
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
+HALF_PRUNED = "The model is half pruned: load it again before going on."
+
+
 class PruningError(RuntimeError):
     """Pruning stopped in the middle, at the block or layer `reached`. Earlier blocks are pruned, later ones are not."""
 
-    def __init__(self, reached: str, n_layers: int, cause: Exception):
+    def __init__(self, reached: str, n_layers: int, cause: Exception, remedy: str = HALF_PRUNED):
         self.reached = reached
         super().__init__(
             f"pruning stopped at {reached}, after {n_layers} layers were pruned: {type(cause).__name__}: {cause}. "
-            "The model is half pruned: load it again before going on."
+            f"{remedy}"
         )
 
 
@@ -29,18 +33,20 @@ def check_ready(model: nn.Module, pruner: LayerPruner, calibration: Tensor, allo
     check_method(pruner, allocation)
     check_calibration(model, calibration)
     layers = {
-        f"blocks.{index}.{name}": weight_of(module)
+        f"blocks.{index}.{name}": module
         for index, block in enumerate(blocks(model))
         for name, module in linears(block).items()
     }
-    for name, weight in layers.items():
-        if weight.is_meta:
+    for name, module in layers.items():
+        offload.check_place(name, module)
+        if (weight := offload.read(module)).is_meta:
             raise ValueError(f"got {name} on the meta device, without data; load the weights before pruning.")
         check_finite(name, weight)
+    inside = {id(module.weight) for module in layers.values()}
     for name, parameter in model.named_parameters():
-        if not parameter.is_meta:
+        if not parameter.is_meta and id(parameter) not in inside:
             check_finite(name, parameter)
-    check_fit(pruner.pattern, {name: tuple(weight.shape) for name, weight in layers.items()})
+    check_fit(pruner.pattern, {name: tuple(weight_of(module).shape) for name, module in layers.items()})
 
 
 def check_model(model: object) -> None:

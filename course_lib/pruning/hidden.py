@@ -4,6 +4,7 @@ Dimension key: B windows in a batch, T tokens in a window, D hidden size.
 """
 
 import inspect
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,11 +38,15 @@ class _ReachedTheEnd(Exception):
 
 def first_inputs(model: nn.Module, calibration: Int[Tensor, "n T"]) -> list[Batch]:
     """What the first block is called with, batch by batch. Only the embedding is computed."""
-    batches: list[Batch] = []
+    return list(iterate_first_inputs(model, calibration))
+
+
+def iterate_first_inputs(model: nn.Module, calibration: Int[Tensor, "n T"]) -> Iterator[Batch]:
+    """The same, one batch at a time."""
+    earlier: dict[nn.Module, dict[str, Any]] = {}
     for ids in calibration.split(max(1, BATCH_TOKENS // calibration.shape[1])):
         with _recorded_calls(model) as calls:
             model(ids.to(_device(model)), use_cache=False)
-        earlier = batches[-1].arguments if batches else {}
         known: dict[int, Any] = {}  # blocks mostly share the very same objects
         arguments = {}
         for block, (_, call) in calls.items():
@@ -49,8 +54,8 @@ def first_inputs(model: nn.Module, calibration: Int[Tensor, "n T"]) -> list[Batc
             for name, value in call.items():
                 known.setdefault(id(value), _shared(value, before.get(name)))
             arguments[block] = {name: known[id(value)] for name, value in call.items()}
-        batches.append(Batch(next(iter(calls.values()))[0], arguments))
-    return batches
+        earlier = arguments
+        yield Batch(next(iter(calls.values()))[0], arguments)
 
 
 def advance(block: nn.Module, batches: list[Batch]) -> None:

@@ -19,6 +19,7 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from course_lib.models import blocks, input_groups, linears, weight_of
+from course_lib.pruning import offload
 from course_lib.pruning.allocation import UNIFORM, Allocation, Scan, Scores
 from course_lib.pruning.base import Gram, LayerPruner, Needs
 from course_lib.pruning.guard import PruningError, check_ready
@@ -80,12 +81,12 @@ def prune_block(
             report.reached = f"{name}.{layer}"
             gram = grams.pop(layer)  # the last layer of the group lets it go
             with report.timed("solve"):
-                pruned[layer] = pruner_of[layer].prune(weight_of(modules[layer]), gram)
+                pruned[layer] = pruner_of[layer].prune(offload.read(modules[layer]), gram)
             if notes := getattr(gram, "notes", ()):
                 report.notes[report.reached] = "; ".join(notes)
         del gram
     for layer, weight in pruned.items():
-        weight_of(modules[layer]).copy_(weight)
+        offload.put(modules[layer], weight)
         report.sparsity[f"{name}.{layer}"] = sparsity_of(weight)
         report.n_weights += weight.numel()
         report.n_zero += weight.numel() - int(torch.count_nonzero(weight))
@@ -108,8 +109,8 @@ def collect(block: nn.Module, batches: list[Batch], needs: Needs, report: PruneR
     grams, handles, gram_seconds = {}, [], report.seconds["gram"]
     modules = linears(block)
     for group in input_groups(block):
-        weight = weight_of(modules[group[0]])
-        gram = Gram(weight.shape[1], needs, weight.device)
+        first = modules[group[0]]
+        gram = Gram(weight_of(first).shape[1], needs, offload.device_of(first))
         grams |= dict.fromkeys(group, gram)
         handles.append(modules[group[0]].register_forward_pre_hook(_adder(gram, report)))
     before = report.seconds["forward"]
@@ -132,7 +133,7 @@ def scan_blocks(
     for index, block in enumerate(model_blocks):
         grams = collect(block, batches, scorer.needs, report)
         layers = linears(block).items()
-        yield {f"blocks.{index}.{layer}": scorer.score(weight_of(module), grams[layer]) for layer, module in layers}
+        yield {f"blocks.{index}.{layer}": scorer.score(offload.read(module), grams[layer]) for layer, module in layers}
         del grams
         with report.timed("forward"):
             advance(block, batches)

@@ -1,11 +1,14 @@
 """`course prune` from end to end on a tiny checkpoint, and what it refuses."""
 
+import json
+
 import pytest
 import torch
 
 from course_lib import corpora
 from course_lib.models import blocks, linears, load_model, tiny_model, weight_of
 from course_lib.pruning import command
+from course_lib.pruning.allocation import OWL
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.sparsity.patterns import NofM, Unstructured, sparsity_of
@@ -42,6 +45,63 @@ def test_never_writes_into_a_folder_that_holds_something(checkpoint, tmp_path):
     assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
 
 
+def test_allocation_and_no_evaluation(checkpoint, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert command.run(str(checkpoint), out, "magnitude", "0.5", 2, 16, 0, "one-ranking", evaluation=False) == 0
+    said = capsys.readouterr().out
+    assert "perplexity" not in said
+    model, _ = load_model(str(out), device="cpu")
+    shares = [sparsity_of(weight_of(m)) for b in blocks(model) for m in linears(b).values()]
+    assert len(set(shares)) > 3
+    assert f"{100 * min(shares):.1f} % to {100 * max(shares):.1f} %" in said
+
+
+def test_a_sparsity_takes_the_usual_pattern_of_the_method(checkpoint, tmp_path):
+    out = tmp_path / "out"
+    assert command.run(str(checkpoint), out, "sparsegpt", "0.3", 2, 16, 0, evaluation=False) == 0
+    assert "Unstructured(sparsity=0.3, per='layer'" in json.loads((out / "pruning.json").read_text())["method"]
+
+
+def test_an_interrupted_run_says_that_it_goes_on_and_does(checkpoint, tmp_path, capsys, monkeypatch):
+    def interrupted(self, weight, inputs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Wanda, "prune", interrupted)
+        assert command.run(str(checkpoint), tmp_path / "out", "wanda", "0.5", 2, 16, 0) == 130
+    assert "the same command goes on from there" in " ".join(capsys.readouterr().out.split())
+    assert command.run(str(checkpoint), tmp_path / "out", "wanda", "0.5", 2, 16, 0) == 0
+
+
+def test_a_failure_in_the_middle_is_one_line_for_the_user(checkpoint, tmp_path, monkeypatch):
+    def fails(self, weight, inputs):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(Wanda, "prune", fails)
+    with pytest.raises(ValueError, match=r"stopped at blocks.0.self_attn.q_proj.*no memory.*give the same command"):
+        command.run(str(checkpoint), tmp_path / "out", "wanda", "0.5", 2, 16, 0)
+
+
+def test_a_device_map_goes_through_accelerate(checkpoint, tmp_path):
+    pytest.importorskip("accelerate")
+    assert command.run(str(checkpoint), tmp_path / "out", "wanda", "0.5", 2, 16, 0, device_map="auto") == 0
+    model, _ = load_model(str(tmp_path / "out"), device="cpu")
+    assert all(sparsity_of(weight_of(m)) == 0.5 for b in blocks(model) for m in linears(b).values())
+
+
+def test_a_model_that_is_nowhere_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(command.hub, "reachable", lambda: False)
+    with pytest.raises(ValueError, match="got the model name 'nope', which could not be loaded.*Use 'smollm2-135m'"):
+        command.run("nope", tmp_path / "out", "wanda", "0.5", 2, 16, 0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_a_tokenizer_is_one_line(tmp_path):
+    tiny_model(5).save_pretrained(tmp_path / "in")
+    with pytest.raises(ValueError, match="in has no tokenizer that loads"):
+        command.run(str(tmp_path / "in"), tmp_path / "out", "wanda", "0.5", 2, 16, 0)
+
+
 def test_names():
     assert command.method_named("WANDA") is Wanda
     assert command.method_named("magnitude") is Magnitude
@@ -49,6 +109,10 @@ def test_names():
         command.method_named("sgpt")
     assert command.pattern_named("2:4") == NofM(2, 4)
     assert command.pattern_named("0.3") == Unstructured(0.3)
+    assert command.pattern_named("0.3", Unstructured(0.5, per="layer")) == Unstructured(0.3, per="layer")
+    assert command.allocation_named("OWL") == OWL()
+    with pytest.raises(ValueError, match="got allocation 'fair'; expected one of uniform, owl, one-ranking"):
+        command.allocation_named("fair")
     for wrong in ("4:2", "1.5", "half", "2:4:8"):
         with pytest.raises(ValueError, match=f"got pattern '{wrong}'"):
             command.pattern_named(wrong)

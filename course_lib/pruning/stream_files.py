@@ -1,0 +1,120 @@
+"""Safetensors files in pieces: one tensor read, or written, at a time, and a file that is whole or not there.
+
+The format is eight bytes with the length of a JSON header, the header (type, shape and place of each tensor), the data.
+The library maps a file into memory as a whole and wants all tensors of a file to write it; a checkpoint larger than
+the memory needs less. Tests hold these files against the library.
+"""
+
+import json
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+TYPES |= {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8}
+TYPES |= {"BOOL": torch.bool}
+NAMES = {dtype: name for name, dtype in TYPES.items()}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies in a file."""
+
+    path: Path
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    start: int
+    n_bytes: int
+
+    def read(self) -> Tensor:
+        """The tensor, in pages of its own, which go back to the system with it; malloc's would linger in its pools."""
+        data = torch.frombuffer(mmap.mmap(-1, max(1, self.n_bytes)), dtype=torch.uint8)[: self.n_bytes]
+        with open(self.path, "rb") as file:
+            file.seek(self.start)
+            n_read = file.readinto(data.numpy())
+        if n_read != self.n_bytes:
+            raise ValueError(f"{self.path} ends in the middle of its data; fetch or copy it again.")
+        return data.view(self.dtype).reshape(self.shape)
+
+
+def places(path: Path) -> dict[str, Place]:
+    """Where each tensor of a file lies.
+
+    Raises:
+        ValueError: for a file that is cut short, is no safetensors file, or holds types that are no plain numbers.
+    """
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= size - 8:
+            raise ValueError(f"{path} is no safetensors file, or is cut short; fetch or copy it again.")
+        header = _header(path, file.read(length))
+    found = {name: _place(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"}
+    if found and (end := max(place.start + place.n_bytes for place in found.values())) != size:
+        raise ValueError(f"{path} has {size:,} bytes, its header says {end:,}; fetch or copy it again.")
+    return found
+
+
+def _header(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ValueError(f"{path} is no safetensors file: its header is no JSON; fetch or copy it again.") from None
+
+
+def _place(path: Path, name: str, entry: dict[str, Any], offset: int) -> Place:
+    if entry["dtype"] not in TYPES:
+        raise ValueError(
+            f"{path}: {name} is stored as {entry['dtype']}; expected float32, bfloat16 or float16. "
+            "Give the checkpoint that is not quantised."
+        )
+    start, end = entry["data_offsets"]
+    return Place(path, TYPES[entry["dtype"]], tuple(entry["shape"]), offset + start, end - start)
+
+
+def write(path: Path, tensors: dict[str, Place | Tensor]) -> None:
+    """Write the tensors, those given by their place copied from there, one in memory at a time."""
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, tensor in tensors.items():
+        size = tensor.n_bytes if isinstance(tensor, Place) else tensor.nbytes
+        header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # so that the data is aligned
+    with whole(path) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values():
+            data = tensor.read() if isinstance(tensor, Place) else tensor.detach().cpu().contiguous()
+            file.write(data.reshape(-1).view(torch.uint8).numpy())
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write into, which appears under its name only once all of it is on the disk."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Names of files reach the disk too. Windows keeps them without being asked, and cannot open folders."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
