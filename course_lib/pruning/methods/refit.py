@@ -1,0 +1,137 @@
+"""Exact least squares on a fixed mask, as in ALPS. Meng, Behdin, Wang, Mazumder, 2024. https://arxiv.org/abs/2406.07831
+
+Dimension key: O outputs of a layer, I its inputs, R rows solved together, K columns kept in the fullest of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from course_lib.pruning.base import Gram, LayerPruner
+from course_lib.pruning.methods.wanda import Wanda
+
+STEPS = 200  # of conjugate gradients; a layer of a language model takes 50 to 100
+CHUNK = 2**24  # entries of the systems solved at once where those steps do not suffice: 64 MiB in float32
+
+
+@dataclass
+class Refit(LayerPruner):
+    """The weights that change the layer's output least, for a mask that some other method chose.
+
+    For each row with the columns S kept and D dropped: w'_S = w_S + H_SS⁻¹ H_SD w_D, the normal equations. No weights
+    on that mask do better: this is the lower bound that SparseGPT, which updates only to the right, is measured with.
+
+    Deviation: ALPS takes ten steps of conjugate gradients; here they go on until nothing changes, and rows where that
+    takes too long get a Cholesky factor of their own.
+
+    Attributes:
+        chooser: the class of pruner whose mask is taken, such as Wanda, SparseGPT or SparseSwaps.
+        damping: as SparseGPT's, so that both minimise the same.
+    """
+
+    chooser: type[LayerPruner] = Wanda
+    damping: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.chooser, type) and issubclass(self.chooser, LayerPruner)):
+            raise ValueError(f"got chooser {self.chooser!r}; expected a class of pruner, such as Wanda or SparseGPT.")
+
+    def prepare(self, inputs: Gram) -> None:
+        inputs.factor(self.damping)
+        self.chooser(self.pattern).prepare(inputs)
+
+    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return self.chooser(self.pattern).score(weight, inputs)
+
+    def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        return self.chooser(self.pattern).keep(weight, inputs)
+
+    def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return refit(weight, self.keep(weight, inputs), inputs, self.damping)
+
+
+def refit(
+    weight: Float[Tensor, "O I"], keep: Bool[Tensor, "O I"], inputs: Gram, damping: float = 0.01
+) -> Float[Tensor, "O I"]:
+    """The best weights on a mask. Weights that are zero already stay zero."""
+    factor = inputs.factor(damping)
+    dtype = torch.promote_types(weight.dtype, torch.float32)
+    dense, matrix = weight.detach().to(dtype), inputs.matrix.to(dtype, copy=True)
+    matrix.diagonal().add_(factor.dead.to(dtype) + factor.damping * float(matrix.diagonal().mean()))
+    keep = keep & (dense != 0) & ~factor.dead
+    fitted, left = _by_gradients(dense, keep, matrix)
+    if len(left):
+        fitted[left] = _by_factors(dense[left], keep[left], matrix)
+    return fitted.masked_fill_(~keep, 0).to(weight.dtype)
+
+
+def _by_gradients(
+    dense: Float[Tensor, "O I"], keep: Bool[Tensor, "O I"], matrix: Float[Tensor, "I I"]
+) -> tuple[Float[Tensor, "O I"], Int64[Tensor, "R"]]:
+    """Conjugate gradients for all rows at once, preconditioned with the diagonal; and the rows that are not done.
+
+    A step is one product with H. Cholesky factors cost five times as much, since each row has a system of its own.
+    """
+    inside, tiny = keep.to(dense.dtype), torch.finfo(dense.dtype).tiny
+    tolerance = torch.finfo(dense.dtype).eps ** (4 / 3)  # of the squared residual: 2e-5 of its length in float32
+    scale = inside / matrix.diagonal()
+    fitted = dense * inside
+    residual = ((dense - fitted) @ matrix).mul_(inside)
+    direction = residual * scale
+    size = first = (residual * direction).sum(1, keepdim=True)
+    for _ in range(STEPS):
+        if bool((size <= tolerance * first).all()):
+            break
+        along = (direction @ matrix).mul_(inside)
+        step = size / (direction * along).sum(1, keepdim=True).clamp(min=tiny)
+        fitted.addcmul_(step, direction)
+        residual.addcmul_(step, along, value=-1)
+        along = torch.mul(residual, scale, out=along)
+        before, size = size, (residual * along).sum(1, keepdim=True)
+        direction = along.addcmul_(size / before.clamp(min=tiny), direction)
+    return fitted, (size > tolerance * first)[:, 0].nonzero()[:, 0]
+
+
+def _by_factors(
+    dense: Float[Tensor, "O I"], keep: Bool[Tensor, "O I"], matrix: Float[Tensor, "I I"]
+) -> Float[Tensor, "O I"]:
+    """The normal equations of each row by a Cholesky factor of its own, rows of about equal counts together."""
+    fitted = dense * keep
+    owed = (dense - fitted) @ matrix
+    for rows, columns, real in _systems(keep):
+        correction = _solve(matrix, columns, real, owed[rows[:, None], columns])
+        fitted[rows[:, None], columns] += correction  # a padded place adds zero
+    return fitted
+
+
+def _systems(
+    keep: Bool[Tensor, "O I"],
+) -> Iterator[tuple[Int64[Tensor, "R"], Int64[Tensor, "R K"], Bool[Tensor, "R K"]]]:
+    """Rows of about equal counts together: which rows, their kept columns, and which of those are not mere padding."""
+    counts = keep.sum(1)
+    order = counts.argsort(descending=True, stable=True)
+    start = 0
+    while start < len(order) and counts[order[start]]:
+        widest = int(counts[order[start]])
+        rows = order[start : start + max(1, CHUNK // widest**2)]
+        rows = rows[counts[rows] > 0]
+        columns = keep[rows].to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :widest]
+        yield rows, columns, torch.arange(widest, device=keep.device) < counts[rows][:, None]
+        start += len(rows)
+
+
+def _solve(
+    matrix: Float[Tensor, "I I"], columns: Int64[Tensor, "R K"], real: Bool[Tensor, "R K"], right: Float[Tensor, "R K"]
+) -> Float[Tensor, "R K"]:
+    """H_SS x = right for every row; padded places are equations x = 0. Falls back on float64."""
+    system = matrix[columns[:, :, None], columns[:, None, :]]
+    system *= real[:, :, None] & real[:, None, :]
+    system.diagonal(dim1=1, dim2=2).add_(~real)
+    right = (right * real)[:, :, None]
+    lower, failed = torch.linalg.cholesky_ex(system)
+    if failed.any():
+        lower, right = torch.linalg.cholesky(system.double()), right.double()
+    return torch.cholesky_solve(right, lower)[:, :, 0].to(matrix.dtype)
