@@ -1,6 +1,6 @@
 """Which layer loses how much: an Allocation gives every layer its own sparsity, and the model as a whole stays at S.
 
-Dimension key: O outputs of a layer, I its inputs, L layers, K values that a layer's sparsity can take.
+Dimension key: O outputs of a layer, I its inputs.
 
 An allocation looks at the dense model before anything is pruned: one pass of the calibration windows through all
 blocks, which yields the scores of one block at a time. Nothing of the size of the model is ever held.
@@ -16,8 +16,9 @@ from torch import Tensor
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.ranks import EdgeFinder
-from course_lib.sparsity.patterns import Block, Columns, Pattern, Rows, Unstructured
-from course_lib.sparsity.ranking import check_score, n_pruned
+from course_lib.pruning.rounding import whole_weights
+from course_lib.sparsity.patterns import Pattern, Unstructured
+from course_lib.sparsity.ranking import check_score
 
 # Scores of the dense model under some pruner, block by block: {"blocks.0.mlp.up_proj": (O, I), ...}.
 Scores = dict[str, Float[Tensor, "O I"]]
@@ -145,44 +146,6 @@ def owl_sparsities(
     furthest = max(abs(value - mean) for value in outliers.values())
     scale = span / furthest if furthest > 1e-12 else 0.0
     return {layer: total - scale * (outliers[layer] - mean) for layer in shapes}
-
-
-def whole_weights(
-    wanted: dict[str, float], shapes: dict[str, tuple[int, int]], pattern: Pattern, total: float
-) -> dict[str, float]:
-    """Sparsities that the pattern can meet exactly, as close as it allows to those wanted and to the total.
-
-    A layer's count moves in steps: one weight for per="layer", one weight of each row for per="row". All are rounded
-    down; what is missing then goes, a step at a time, to the layers that lost most by rounding, and never beyond the
-    total. So per="layer" meets it to the weight, and others fall short by less than the smallest step.
-    """
-    sizes = {layer: rows * columns for layer, (rows, columns) in shapes.items()}
-    steps = {layer: n_steps(pattern, shape) for layer, shape in shapes.items()}
-    counts = {layer: n_pruned(steps[layer], wanted[layer]) for layer in shapes}
-    missing = n_pruned(sum(sizes.values()), total) - sum(
-        counts[layer] * sizes[layer] // steps[layer] for layer in shapes
-    )
-    for layer in sorted(shapes, key=lambda x: counts[x] - wanted[x] * steps[x]):
-        step = sizes[layer] // steps[layer]
-        if step <= missing and counts[layer] + 1 < steps[layer]:
-            counts[layer] += 1
-            missing -= step
-    return {layer: counts[layer] / steps[layer] for layer in shapes}
-
-
-def n_steps(pattern: Pattern, shape: tuple[int, int]) -> int:
-    """K: in how many steps the pattern takes a layer of this shape from dense to empty."""
-    rows, columns = shape
-    if isinstance(pattern, Rows):
-        return rows
-    if isinstance(pattern, Columns):
-        return columns
-    if isinstance(pattern, Block):
-        return (rows // pattern.rows) * (columns // pattern.columns)
-    if isinstance(pattern, Unstructured) and pattern.per != "layer":
-        across, along = (rows, columns) if pattern.per == "row" else (columns, rows)
-        return min(pattern.size, across) * along
-    return rows * columns
 
 
 def _check_score(layer: str, score: Tensor) -> None:

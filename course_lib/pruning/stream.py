@@ -7,8 +7,6 @@ files, so the result is the same weight for weight. Memory: one block with its p
 hidden states; before the first block the embedding. A run that is killed goes on at the block where it was.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -25,9 +23,11 @@ from course_lib.pruning.guard import PruningError, check_calibration, check_fit,
 from course_lib.pruning.hidden import advance, iterate_first_inputs
 from course_lib.pruning.report import PHASES, PruneReport
 from course_lib.pruning.sequential import prune_block, pruners, scan_blocks
-from course_lib.pruning.stream_files import Place, whole, write
-from course_lib.pruning.stream_source import INDEX, Skeleton, open_source
-from course_lib.pruning.stream_state import HiddenFiles, StoredBatch, Work, opened
+from course_lib.pruning.stream_hidden import HiddenFiles, StoredBatch
+from course_lib.pruning.stream_output import Output
+from course_lib.pruning.stream_skeleton import Skeleton
+from course_lib.pruning.stream_source import open_source
+from course_lib.pruning.stream_state import Work, opened, settings_of
 
 GO_ON = "What is finished is kept: give the same command again to go on from there."
 
@@ -60,7 +60,9 @@ def prune_checkpoint(
     skeleton = Skeleton(open_source(source), device, torch.float32 if device.type == "cpu" else None)
     _check(skeleton, pruner, calibration, allocation)
     report = PruneReport(calibration.numel(), seconds=dict.fromkeys((*PHASES, "read", "write"), 0.0))
-    with opened(out, _settings(skeleton, pruner, calibration, allocation, seed), report) as work:
+    with opened(
+        out, settings_of(skeleton.source.identity, device, pruner, calibration, allocation, seed), report
+    ) as work:
         run = _Run(skeleton, pruner, calibration, allocation, work)
         try:
             run.prune(progress)
@@ -81,6 +83,7 @@ class _Run:
         self.skeleton, self.pruner, self.calibration = skeleton, pruner, calibration
         self.allocation, self.work, self.report = allocation, work, work.report
         self.n_blocks = len(skeleton.blocks)
+        self.output = Output(skeleton, work.out)
 
     def prune(self, progress: bool) -> None:
         work, self.report.reached = self.work, "the dense model"
@@ -104,7 +107,7 @@ class _Run:
             prune_block(name, block, chosen, batches, report)
             report.held("activations", files.held(batches) if batches else 0)
             with report.timed("write"):
-                self._write_block(index, block)
+                self.output.write_block(index)
             if index + 1 < self.n_blocks:
                 with report.timed("forward"):
                     advance(block, batches)
@@ -112,51 +115,13 @@ class _Run:
         self.work.save()
         files.step(index + 1)
 
-    def _write_block(self, index: int, block: nn.Module) -> None:
-        """All that the checkpoint has of this block: pruned weights in their stored type, the rest as it is."""
-        tensors: dict[str, Place | Tensor] = {
-            key: self.skeleton.source.keys[key] for key in self.skeleton.keys_of(index)
-        }
-        names = self.skeleton.names_of(index)
-        for layer, module in linears(block).items():
-            key = names[f"{layer}.weight"]
-            tensors[key] = module.weight.to(self.skeleton.source.keys[key].dtype)
-        write(self._shard(index), tensors)
-
     def complete(self) -> None:
-        """The weights outside of the blocks, the other files, and last the index, without which nothing loads."""
+        """What is not in a block, and what makes a checkpoint of the shards."""
         self.report.reached = "the weights outside of the blocks"
-        shards = [self.skeleton.keys_of(index) for index in range(self.n_blocks)] + self._outside()
         with self.report.timed("write"):
-            for number in range(self.n_blocks, len(shards)):
-                write(self._shard(number), {key: self.skeleton.source.keys[key] for key in shards[number]})
-        for path in self.skeleton.source.others():
-            with whole(self.work.out / path.name) as file:
-                file.write(path.read_bytes())
-        told = {**self.work.settings, **asdict(self.report)}
-        with whole(self.work.out / "pruning.json") as file:
-            file.write((json.dumps(told, indent=1) + "\n").encode())
-        weights = {key: self._shard(number).name for number, keys in enumerate(shards) for key in keys}
-        index = {"metadata": {"total_size": self.skeleton.source.n_bytes}, "weight_map": weights}
-        with whole(self.work.out / INDEX) as file:
-            file.write((json.dumps(index, indent=1) + "\n").encode())
+            self.output.write_outside()
+        self.output.write_rest({**self.work.settings, **asdict(self.report)})
         self.work.complete = True
-
-    def _shard(self, number: int) -> Path:
-        n_shards = self.n_blocks + len(self._outside())
-        return self.work.out / f"model-{number + 1:05d}-of-{n_shards:05d}.safetensors"
-
-    def _outside(self) -> list[list[str]]:
-        """What lies outside of the blocks, in shards no larger than the largest block, or of a single tensor."""
-        keys, shards, size = self.skeleton.source.keys, [], 0
-        largest = max(sum(keys[key].n_bytes for key in self.skeleton.keys_of(i)) for i in range(self.n_blocks))
-        for key in self.skeleton.keys_outside():
-            if not shards or size + keys[key].n_bytes > largest:
-                shards.append([])
-                size = 0
-            shards[-1].append(key)
-            size += keys[key].n_bytes
-        return shards
 
     @contextmanager
     def _block(self, index: int) -> Iterator[nn.Module]:
@@ -198,18 +163,3 @@ def _check(skeleton: Skeleton, pruner: LayerPruner, calibration: Tensor, allocat
             rows, columns = module.weight.shape if isinstance(module, nn.Linear) else module.weight.T.shape
             shapes[f"blocks.{index}.{layer}"] = (rows, columns)
     check_fit(pruner.pattern, shapes)
-
-
-def _settings(
-    skeleton: Skeleton, pruner: LayerPruner, calibration: Tensor, allocation: Allocation, seed: int | None
-) -> dict[str, str | int | None]:
-    """What must be the same for a run to go on. Two are digests: of the checkpoint's files, and of the tokens."""
-    return {
-        "method": repr(pruner),
-        "allocation": repr(allocation),
-        "windows": " x ".join(map(str, calibration.shape)),
-        "seed": seed,
-        "tokens": hashlib.sha256(calibration.long().numpy().tobytes()).hexdigest()[:16],
-        "checkpoint": skeleton.source.identity[:16],
-        "device": skeleton.device.type,
-    }

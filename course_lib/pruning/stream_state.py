@@ -1,27 +1,26 @@
-"""What a pruning run leaves on disk so that it can go on after being killed: settings, finished blocks, hidden states.
-
-Dimension key: B windows in a batch, T tokens in a window, D hidden size.
+"""What a pruning run leaves on disk so that it can go on after being killed: settings, and which blocks are finished.
 
 All of it lies in OUT/unfinished. A block is finished once its shard and the hidden states behind it are on the disk and
 the state file says so, in this order; whatever is found beyond what the state file says is done again.
 """
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from course_lib.pruning.hidden import Batch, n_bytes
+from course_lib.pruning.allocation import Allocation
+from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.report import PruneReport
-from course_lib.pruning.stream_files import places, whole, write
+from course_lib.pruning.stream_files import whole
 
 FOLDER = "unfinished"
 
@@ -47,6 +46,26 @@ class Work:
         state["report"] = {key: value for key, value in asdict(self.report).items() if key != "reached"}
         with whole(self.folder / "state.json") as file:
             file.write(json.dumps(state, indent=1).encode())
+
+
+def settings_of(
+    identity: str,
+    device: torch.device,
+    pruner: LayerPruner,
+    calibration: Tensor,
+    allocation: Allocation,
+    seed: int | None,
+) -> dict[str, str | int | None]:
+    """What must be the same for a run to go on. Two are digests: of the checkpoint's files, and of the tokens."""
+    return {
+        "method": repr(pruner),
+        "allocation": repr(allocation),
+        "windows": " x ".join(map(str, calibration.shape)),
+        "seed": seed,
+        "tokens": hashlib.sha256(calibration.cpu().long().numpy().tobytes()).hexdigest()[:16],
+        "checkpoint": identity[:16],
+        "device": device.type,
+    }
 
 
 def refuse_foreign(out: Path) -> None:
@@ -100,63 +119,3 @@ def _resumed(out: Path, settings: dict[str, Any]) -> Work:
                 "Finish it with the settings that it was begun with, or give a new folder."
             )
     return Work(out, earlier, report, state["n_finished"], state["shares"])
-
-
-@dataclass
-class HiddenFiles:
-    """Hidden states in files, one a batch: those that come into block number `at`, and, being written, those behind it.
-
-    In memory is one batch at a time.
-    """
-
-    folder: Path
-    device: torch.device
-    at: int = 0
-    largest: int = field(default=0, init=False)
-
-    def path(self, number: int, at: int) -> Path:
-        return self.folder / f"hidden-{at:05d}" / f"{number:05d}.safetensors"
-
-    def read(self, number: int) -> Float[Tensor, "B T D"]:
-        return places(self.path(number, self.at))["hidden"].read().to(self.device)
-
-    def write(self, number: int, hidden: Float[Tensor, "B T D"], at: int) -> None:
-        self.path(number, at).parent.mkdir(parents=True, exist_ok=True)
-        self.largest = max(self.largest, hidden.nbytes)
-        write(self.path(number, at), {"hidden": hidden})
-
-    def take(self, batches: Iterator[Batch], keep: bool) -> list["StoredBatch"]:
-        """The batches with their hidden states in files; when `keep`, those that are there already."""
-        stored = []
-        for number, batch in enumerate(batches):
-            if not keep:
-                self.write(number, batch.hidden, self.at)
-            self.largest = max(self.largest, batch.hidden.nbytes)
-            stored.append(StoredBatch(self, number, batch.arguments))
-        return stored
-
-    def held(self, batches: list["StoredBatch"]) -> int:
-        """What is in memory at once: a batch going into a block, the same coming out, and the arguments."""
-        return 2 * self.largest + n_bytes(batches)
-
-    def step(self, at: int) -> None:
-        """From now on, the inputs of block `at` count; all others go."""
-        self.at = at
-        for path in self.folder.glob("hidden-*"):
-            if path.name != f"hidden-{at:05d}":
-                shutil.rmtree(path)
-
-
-class StoredBatch(Batch):
-    """A batch whose hidden states are read from a file, and written, by `advance`, to that of the next block."""
-
-    def __init__(self, files: HiddenFiles, number: int, arguments: dict[nn.Module, dict[str, Any]]):
-        self.files, self.number, self.arguments = files, number, arguments
-
-    @property
-    def hidden(self) -> Float[Tensor, "B T D"]:
-        return self.files.read(self.number)
-
-    @hidden.setter
-    def hidden(self, value: Float[Tensor, "B T D"]) -> None:
-        self.files.write(self.number, value, self.files.at + 1)

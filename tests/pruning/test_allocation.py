@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.models import blocks, linears, tiny_model, weight_of
-from course_lib.pruning.allocation import OWL, OneRanking, Uniform, n_steps, outlier_ratio, owl_sparsities
+from course_lib.pruning.allocation import OWL, OneRanking, Uniform, outlier_ratio, owl_sparsities
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.pruning.ranks import EdgeFinder
+from course_lib.pruning.rounding import n_steps
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import Block, Columns, NofM, Rows, Unstructured, keep_across
 
