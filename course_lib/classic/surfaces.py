@@ -54,7 +54,7 @@ class Inverse:
     def without(self, q: int) -> "Inverse":
         """The inverse of H without row and column q: one step of Gaussian elimination, O(d²) instead of O(d³)."""
         column = self.inverse[:, q]
-        smaller = self.inverse - torch.outer(column, column) / self.inverse[q, q]
+        smaller = torch.addr(self.inverse, column, column, alpha=-1 / column[q].item())
         smaller[q], smaller[:, q] = 0.0, 0.0
         return Inverse(smaller)
 
