@@ -80,7 +80,7 @@ class _Work:
             weight=work,
             zero=zero,
             has_zeros=zero.any(1).tolist(),
-            leaves=zero.to(dtype),
+            leaves=torch.empty_like(work),
             errors=torch.zeros_like(work),
             owed=owed,
             price=price,
@@ -94,7 +94,7 @@ class _Work:
         self._collect(start, end, 0, start)
         if self.tournament is None:
             score = self._score(start, end)
-            self.leaves[start:end] = (~keep_in_block(self.pattern, score.T, start)).T
+            self._leave(start, end, (~keep_in_block(self.pattern, score.T, start)).T)
         width = STRIP if self.tournament is None else self.pattern.m * max(1, STRIP // self.pattern.m)
         for first in range(start, end, width):
             last = min(first + width, end)
@@ -104,9 +104,8 @@ class _Work:
                 continue
             for group in range(first, last, self.pattern.m):
                 self._collect(group, group + self.pattern.m, first, group)
-                self.leaves[group : group + self.pattern.m] = self.tournament.losers(
-                    self._score(group, group + self.pattern.m)
-                )
+                losers = self.tournament.losers(self._score(group, group + self.pattern.m))
+                self._leave(group, group + self.pattern.m, losers)
                 self._settle(group, group + self.pattern.m)
 
     def _collect(self, start: int, end: int, since: int, until: int) -> None:
@@ -120,6 +119,9 @@ class _Work:
         if any(self.has_zeros[start:end]):
             score.masked_fill_(self.zero[start:end], -1)
         return score
+
+    def _leave(self, start: int, end: int, chosen: Bool[Tensor, "W O"]) -> None:
+        torch.logical_or(self.zero[start:end], chosen, out=self.leaves[start:end])
 
     def _settle(self, start: int, end: int) -> None:
         """One column at a time; errors not yet made are still zero, so every column can take in the whole strip."""

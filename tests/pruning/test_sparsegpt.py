@@ -223,7 +223,10 @@ def test_an_earlier_mask_is_extended_and_never_filled_in(generator):
     more = SparseGPT(Unstructured(0.7)).prune(first, gram)
     assert (more[first == 0] == 0).all()
     assert (more == 0).sum(1).tolist() == [33] * 13  # 0.7 of 48, rounded down
-    assert torch.equal(SparseGPT(Unstructured(0.3)).prune(first, gram) == 0, first == 0)
+    for more in (SparseGPT(Unstructured(0.3)), SparseGPT(NofM(3, 4)), SparseGPT(quantization=Quantization(8, 1))):
+        assert (more.prune(first, gram)[first == 0] == 0).all()
+    again = SparseGPT(Unstructured(0.0), quantization=Quantization(3)).prune(first, gram)  # every column has an error
+    assert (again[first == 0] == 0).all()
 
 
 def test_zeros_leave_first_however_much_is_owed_to_them():

@@ -1,0 +1,42 @@
+"""GPTQ. Frantar, Ashkboos, Hoefler, Alistarh, 2022. https://arxiv.org/abs/2210.17323
+
+Dimension key: O outputs of a layer, I its inputs.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.pruning.base import Gram, LayerPruner, Needs
+from course_lib.pruning.methods.sparsegpt import SparseGPT
+from course_lib.quantization.grid import Quantization
+from course_lib.sparsity.patterns import Pattern, Unstructured
+
+
+def gptq(quantization: Quantization, block_size: int = 128, damping: float = 0.01) -> SparseGPT:
+    """SparseGPT with nothing pruned: each column is rounded, and those right of it make up for the error (section 3).
+
+    Use it wherever a pruner goes, as in prune_model(model, gptq(Quantization(4)), calibration). Zeros stay zero, so a
+    pruned model keeps its mask.
+    """
+    return SparseGPT(Unstructured(0.0), block_size=block_size, damping=damping, quantization=quantization)
+
+
+@dataclass
+class RoundToNearest(LayerPruner):
+    """Every weight by itself to the nearest value of the same grid: no inputs, no updates. What GPTQ is measured with.
+
+    With a pattern other than the default, the smallest weights are dropped first.
+    """
+
+    pattern: Pattern = field(default_factory=lambda: Unstructured(0.0))
+    quantization: Quantization = field(default_factory=Quantization)
+    needs: ClassVar[Needs] = "nothing"
+
+    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return weight.abs().float()
+
+    def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return self.quantization.grid(weight).round(super().prune(weight, inputs))
