@@ -48,6 +48,30 @@ def wanda_mask(weight, norm, n, m) -> list[Expected]:
     return [(exact, torch.zeros_like(exact)), (keep, torch.zeros_like(keep))]
 
 
+def sparsegpt_columns(weight, upper, keep, n, m) -> list[Expected]:
+    """With each number its error, were each step of the loop rounded to float32 (running error analysis)."""
+    rows, width = weight.shape
+    u, unit = upper.double().tolist(), 2.0**-23
+    exact, allowed, made, made_allowed = torch.zeros(4, rows, width, dtype=torch.float64)
+    for o in range(rows):
+        w, off = weight[o].double().tolist(), [0.0] * width
+        stays = [True] * width if keep is None else keep[o].tolist()
+        for i in range(width):
+            if keep is None and i % m == 0:
+                cost = [(abs(w[j] / u[j][j]), j) for j in range(i, i + m)]
+                for _, j in sorted(cost)[: m - n]:
+                    stays[j] = False
+            if not stays[i]:
+                error = w[i] / u[i][i]
+                wrong = off[i] / u[i][i] + unit * abs(error)
+                made[o, i], made_allowed[o, i], w[i], off[i] = error, wrong, 0.0, 0.0
+                for j in range(i + 1, width):
+                    w[j] -= error * u[i][j]
+                    off[j] += wrong * abs(u[i][j]) + unit * (abs(error * u[i][j]) + abs(w[j]))
+        exact[o], allowed[o] = torch.tensor(w, dtype=torch.float64), torch.tensor(off, dtype=torch.float64)
+    return [(x, a + _rounding(x, x.abs(), 0, weight.dtype)) for x, a in ((exact, allowed), (made, made_allowed))]
+
+
 def _rounding(exact: Tensor, size: Tensor, n_terms: int, dtype: torch.dtype) -> Tensor:
     """A float32 sum of n products in any order errs by at most (n + 1) * 2^-24 of the sum of their sizes.
 
