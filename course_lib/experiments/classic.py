@@ -32,6 +32,8 @@ SURFACES = {"as in the deck": ((0.1, -0.3), 0.0), "other weights": ((0.2, -0.3),
 LAYERS = ("self_attn.q_proj", "mlp.gate_proj", "self_attn.o_proj")
 START = 1.0  # the scale of the random weights that XOR networks start from
 
+Point = dict[str, int | float]
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -164,13 +166,13 @@ def monk_methods(problem: int) -> dict[str, Method]:
     return METHODS | with_decay | {"OBS, alpha 1e-8": brain_surgeon}
 
 
-def curve_of(states: Iterator[State], training: Patterns, test: Patterns) -> Iterator[dict[str, float]]:
+def curve_of(states: Iterator[State], training: Patterns, test: Patterns) -> Iterator[Point]:
     """Weights left and accuracies, round by round."""
     for state in states:
         yield {"n_left": state.n_left, "train": state.accuracy(training), "test": state.accuracy(test)}
 
 
-def summary(curve: list[dict[str, float]], published: int) -> dict[str, float]:
+def summary(curve: list[Point], published: int) -> Point:
     """Where a run stops by its training accuracy, where the test accuracy first falls, and what holds at a count."""
     dense = curve[0]
     stopped = last_before(curve, lambda point: point["train"] < dense["train"])
@@ -189,7 +191,7 @@ def summary(curve: list[dict[str, float]], published: int) -> dict[str, float]:
     }
 
 
-def last_before(curve, bad) -> dict[str, float]:
+def last_before(curve, bad) -> Point:
     """The point before the first bad one."""
     first = next((i for i, point in enumerate(curve) if bad(point)), len(curve))
     return curve[first - 1]

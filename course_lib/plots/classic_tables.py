@@ -1,0 +1,133 @@
+"""The printed tables and verdicts of lesson 02, from the committed measurement. Every verdict is computed."""
+
+from statistics import median
+from typing import Any
+
+from course_lib.plots.classic_results import (
+    METHODS,
+    PUBLISHED,
+    digits_by_sparsity,
+    median_left,
+    reached,
+    row_ratio,
+    rows,
+)
+
+
+def provenance(measured: dict[str, Any]) -> str:
+    """One line: what was run, where, when, with how much."""
+    machine, sizes = measured["machine"], measured["sizes"]
+    return (
+        f"`{measured['command']}`, seed {measured['seed']}, {measured['started'][:10]}, {machine['cpu']}, "
+        f"torch {machine['torch']}\n{sizes['xor_starts']} XOR networks for each decay, {sizes['monks_seeds']} networks "
+        f"for each MONK's problem, {sizes['digits_seeds']} for the digits"
+    )
+
+
+def verdict(holds: bool, partly: bool = False) -> str:
+    """The three words of the course."""
+    return "holds" if holds else "holds partly" if partly else "not at this scale"
+
+
+def recursion_table(measured: dict[str, Any]) -> str:
+    """How far LeCun's diagonal is from the exact one, by network and layer of weights, counted from the inputs."""
+    networks = list(dict.fromkeys(row["network"] for row in rows(measured, "recursion")))
+    deepest = max(row["layer"] for row in rows(measured, "recursion"))
+    lines = [f"{'relative error (%) in layer':<29}" + "".join(f"{i:>8}" for i in range(1, deepest + 1))]
+    for network in networks:
+        found = {row["layer"]: row["relative_error"] for row in rows(measured, "recursion", network=network)}
+        cells = "".join(f"{'exact' if error < 1e-9 else f'{100 * error:.0f}':>8}" for error in found.values())
+        lines.append(f"{network.replace('1 hidden layers', '1 hidden layer'):<29}{cells}")
+    return "\n".join(lines)
+
+
+def xor_table(measured: dict[str, Any]) -> str:
+    """Networks that are still right after one deletion, by decay; by method, and by what was possible."""
+    lines = [
+        f"{'decay':>7}{'networks':>10}" + "".join(f"{m:>11}" for m in METHODS) + f"{'some plain deletion works':>28}"
+    ]
+    for decay in dict.fromkeys(row["decay"] for row in rows(measured, "xor")):
+        found = {row["method"]: row for row in rows(measured, "xor", decay=decay)}
+        (possible,) = rows(measured, "xor_possible", decay=decay)
+        cells = "".join(f"{found[m]['right']:>11}" for m in METHODS)
+        lines.append(f"{decay:>7.0e}{possible['n_nets']:>10}{cells}{possible['some_plain']:>28}")
+    return "\n".join(lines)
+
+
+def xor_verdict(measured: dict[str, Any]) -> str:
+    """The abstract's claim that of the three only OBS deletes the correct weights of an XOR network in every case."""
+    found = rows(measured, "xor")
+    total = {m: sum(r["right"] for r in found if r["method"] == m) for m in METHODS}
+    n = sum(r["n_nets"] for r in found if r["method"] == "OBS")
+    only = total["OBS"] == n and max(total["magnitude"], total["OBD"]) < n
+    said = ", ".join(f"{m} {count} of {n}" for m, count in total.items())
+    word = verdict(only, total["OBS"] == max(total.values()))
+    return f"Claim: only OBS deletes the correct weight in every case. {said}: {word}."
+
+
+def monks_table(measured: dict[str, Any]) -> str:
+    """Weights left and accuracy on all 432 robots at the stop, over the networks: the median and the range."""
+    lines = [f"{'':<24}" + "".join(f"{f'problem {p}, published {n}':>32}" for p, n in PUBLISHED.items())]
+    lines.append(f"{'':<24}" + f"{'left':>18}{'right (%)':>14}" * 3)
+    kinds = [(m, r) for r in (False, True) for m in (*METHODS, "OBS, alpha 1e-8")]
+    for method, refit in kinds:
+        cells = ""
+        for problem in PUBLISHED:
+            found = rows(measured, "monks", problem=problem, method=method, refit=refit)
+            left, test = [r["n_left"] for r in found], [100 * r["test"] for r in found]
+            cells += f"{f'{median(left):g} ({min(left)}–{max(left)})':>18}{f'{min(test):.1f}–{max(test):.1f}':>14}"
+        lines.append(f"{method + (' + refit' if refit else ''):<24}{cells}")
+    return "\n".join(lines)
+
+
+def monks_verdict(measured: dict[str, Any]) -> str:
+    """Within two weights of the published counts at unchanged accuracy; and magnitude with refitting beside it."""
+    lines = []
+    for problem, published in PUBLISHED.items():
+        runs = [r for r in rows(measured, "monks", problem=problem) if r["method"] == "OBS"]
+        seeds = {r["seed"] for r in runs}
+        near = {r["seed"] for r in runs if r["n_left_unchanged"] <= published + 2}
+        best = min(runs, key=lambda r: r["n_left_unchanged"])
+        lines.append(
+            f"problem {problem}: OBS, refitted or not, comes to {published} + 2 weights or fewer, accuracy unchanged "
+            f"on all 432, in {len(near)} of {len(seeds)} networks, to {best['n_left_unchanged']} at best: "
+            f"{verdict(len(near) == len(seeds), bool(near))}"
+        )
+    gaps = [median_left(measured, p, "magnitude", True) - median_left(measured, p, "OBS", False) for p in PUBLISHED]
+    same = max(abs(gap) for gap in gaps) <= 2
+    said = ", ".join(f"{gap:+g}" for gap in gaps)
+    lines.append(
+        f"magnitude with refitting against OBS without: {said} weights (median): "
+        f"{'about as good' if same else 'not as good' if max(gaps) > 2 else 'better in places'}"
+    )
+    return "\n".join(lines)
+
+
+def digits_verdict(measured: dict[str, Any]) -> str:
+    """How far each method goes within a point of the dense network, without and with retraining."""
+    reach = {
+        key: {m: reached(curve) for m, curve in digits_by_sparsity(measured, key).items()}
+        for key in ("pruned", "retrained", "retrained_each_round")
+    }
+    lines = [f"{'within a point of dense up to a sparsity of':<46}" + "".join(f"{m:>11}" for m in METHODS)]
+    names = {
+        "pruned": "nothing retrained",
+        "retrained": "retrained once",
+        "retrained_each_round": "retrained every round",
+    }
+    for key, name in names.items():
+        lines.append(f"  {name:<44}" + "".join(f"{100 * reach[key][m]:>10.0f}%" for m in METHODS))
+    ahead = reach["pruned"]["OBS"] - max(reach["pruned"]["magnitude"], reach["pruned"]["OBD"])
+    word = verdict(ahead > 0.05, ahead > 0)
+    lines.append(f"Claim: OBS needs no retraining where the others do. {100 * ahead:+.0f} points of sparsity: {word}.")
+    close = max(reach["retrained_each_round"].values()) - min(reach["retrained_each_round"].values())
+    lines.append(f"With retraining after every round the three lie within {100 * close:.0f} points of sparsity.")
+    return "\n".join(lines)
+
+
+def rows_verdict(measured: dict[str, Any]) -> str:
+    """OBS against OBD on single outputs of the language model."""
+    ratios = row_ratio(measured)
+    said = ", ".join(f"{ratio:.0f} %" for ratio in ratios)
+    word = verdict(max(ratios) < 100, min(ratios) < 100)
+    return f"OBS's error in per cent of OBD's, median of each layer, unseen text: {said}: {word}."
