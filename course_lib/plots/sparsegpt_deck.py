@@ -1,0 +1,55 @@
+"""Figures for the deck of lesson 03: those of its notebook, measured where the deck is built."""
+
+from functools import lru_cache
+
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from course_lib import corpora
+from course_lib.models import blocks, linears, load_model, weight_of
+from course_lib.plots import sparsegpt
+from course_lib.pruning.base import Gram
+from course_lib.pruning.methods.magnitude import Magnitude
+from course_lib.pruning.methods.refit import Refit
+from course_lib.pruning.methods.sparsegpt import SparseGPT
+from course_lib.pruning.methods.wanda import Wanda
+from course_lib.pruning.observe import input_gram
+from course_lib.pruning.sweep import errors_in_block, first_inputs_of, race_of_block_sizes, settled_until
+from course_lib.sparsity.patterns import Unstructured
+
+BLOCK = 15
+
+
+@lru_cache(maxsize=1)
+def _model() -> tuple[nn.Module, Tensor]:
+    model, tokenizer = load_model()
+    return model, corpora.windows("wikipedia", 16, 256, tokenizer, split="calibration", seed=0)
+
+
+@lru_cache(maxsize=2)
+def _layer(name: str) -> tuple[Tensor, Gram]:
+    model, calibration = _model()
+    return weight_of(linears(blocks(model)[BLOCK])[name]), input_gram(model, calibration, BLOCK, name)
+
+
+def what_others_explain() -> Figure:
+    _, gram = _layer("self_attn.q_proj")
+    factor, name = gram.factor(0.01), f"Block {BLOCK}, input of attention"
+    return sparsegpt.what_others_explain(gram.matrix, factor.upper, gram.n_tokens, name)
+
+
+def sweep() -> Figure:
+    weight, gram = _layer("self_attn.q_proj")
+    piece, corner = weight[:32, :96], first_inputs_of(gram, 96)
+    solution = SparseGPT(block_size=32).solve(piece, corner)
+    return sparsegpt.sweep(piece, {column: settled_until(piece, solution, column) for column in (32, 64, 96)})
+
+
+def block_sizes() -> Figure:
+    return sparsegpt.block_sizes(*race_of_block_sizes(*_layer("mlp.gate_proj"), (1, 4, 16, 64, 128, 256, 576)))
+
+
+def layer_errors() -> Figure:
+    best = Refit(Unstructured(0.5, per="layer"), chooser=SparseGPT)
+    methods = {"magnitude": Magnitude(), "Wanda": Wanda(), "SparseGPT": SparseGPT(), "best weights, its mask": best}
+    return sparsegpt.layer_errors(errors_in_block(*_model(), BLOCK, methods, n_outputs=64))
