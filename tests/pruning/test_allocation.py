@@ -167,6 +167,14 @@ def test_two_looks_find_what_a_whole_ranking_finds(layers, levels, sparsity):
     assert finder.n_leaving() == {name: (~keep).sum().item() for name, keep in keep_across(scores, sparsity).items()}
 
 
+def test_zero_is_one_number_whatever_its_sign():
+    finder, scores = EdgeFinder(0.25), {"a": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([[-0.0, 1.0]])}
+    for look in (finder.look_coarsely, finder.look_closely):
+        for name, score in scores.items():
+            look(name, score)
+    assert finder.n_leaving() == {"a": 1, "b": 0}  # a tie, which leaves in order
+
+
 def test_two_looks_at_large_layers_and_infinite_scores(generator):
     scores = {str(i): torch.randn(1100, 1000, generator=generator) * 10**i for i in range(2)}
     scores["1"][0, :3] = torch.tensor([torch.inf, -torch.inf, 1e-40])

@@ -12,9 +12,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from course_lib import discover
 from course_lib.models import blocks, load_model, tiny_model
-from course_lib.pruning import stream, stream_files
+from course_lib.pruning import methods, stream, stream_files
 from course_lib.pruning.allocation import OWL, OneRanking, Uniform
+from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.guard import PruningError
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda
@@ -78,6 +80,15 @@ def test_every_kind_of_method_and_allocation(tmp_path, pruner, allocation):
     told = json.loads((tmp_path / "out" / "pruning.json").read_text())
     assert told["sparsity"] == report.sparsity
     assert told["method"] == repr(pruner)
+
+
+@pytest.mark.parametrize("method", discover.subclasses(methods, LayerPruner), ids=lambda c: c.__name__)
+def test_every_method_there_is(tmp_path, method):
+    model = saved(tmp_path / "in")
+    report = streamed(tmp_path, method())
+    expected = prune_model(model, method(), WINDOWS, progress=False)
+    same_weights(model, tmp_path / "out")
+    assert report.notes == expected.notes
 
 
 def test_batches_come_from_files_in_order(tmp_path, monkeypatch):
