@@ -91,7 +91,7 @@ def block_sizes(seconds: Mapping[int, float], errors: Mapping[int, float]) -> Fi
     right.plot(sizes, [100 * errors[size] for size in sizes], **line_style(1))
     for each in (left, right):
         log_scale(each, "x")
-        each.set_ylim(bottom=0)
+        each.set_ylim(0, 1.12 * max(each.lines[0].get_ydata()))
     fastest = min(seconds, key=seconds.get)
     label(left, f"Fastest in blocks of {fastest}", "columns in a block (log scale)", "milliseconds")
     spread = max(errors.values()) / min(errors.values())
