@@ -91,6 +91,8 @@ def opened(out: Path, settings: dict[str, Any], report: PruneReport) -> Iterator
         with FileLock(folder / "lock", timeout=0):
             if begun:
                 work = _resumed(out, settings)
+                for half_written in [*out.glob("*.part"), *folder.rglob("*.part")]:
+                    half_written.unlink()
             work.save()
             yield work
     except Timeout:

@@ -148,7 +148,7 @@ def test_configuration_and_tokenizer_come_along(tmp_path, tiny_tokenizer):
 
 
 # Runs in one process of its own: forks a child that dies at its n-th fsync, by a signal that nothing can catch, then
-# one that goes on; for each n until a child finishes. Forking is safe there because torch has not started a thread.
+# one that goes on; until a child finishes. Forking is safe there because torch has not started a thread.
 KILLED_EVERYWHERE = """
 import hashlib, os, shutil, signal, sys
 from pathlib import Path
@@ -184,9 +184,9 @@ def digests(out):
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in out.iterdir() if p.name != "pruning.json"}
 
 assert in_a_child(folder / "whole", 0) == 0
-expected, n = digests(folder / "whole"), 0
-while True:
-    n += 1
+expected = digests(folder / "whole")
+# Each file is synced and then its folder, before and after it gets its name: 1, 4, 5, 8, 9, ... meets both by turns.
+for n in (x for x in range(1, 1000) if x % 4 < 2):
     out = folder / f"killed-{n}"
     code = in_a_child(out, n)
     if code == 0:
@@ -194,11 +194,9 @@ while True:
     assert code == -signal.SIGKILL, (n, code)
     assert not (out / "model.safetensors.index.json").exists() or not list(out.glob("*.part")), n
     assert in_a_child(out, 0) == 0, n
-    left = {name for name in digests(out)} - set(expected)
-    assert {k: v for k, v in digests(out).items() if k in expected} == expected, n
-    assert all(name.endswith(".part") for name in left), left
+    assert digests(out) == expected, n
     shutil.rmtree(out)
-print("killed", n - 1, "times")
+print("killed at", n)
 """
 
 
@@ -209,7 +207,7 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(tmp_path):
     command = [sys.executable, "-c", KILLED_EVERYWHERE, str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert int(run.stdout.split()[-2]) > 20
+    assert int(run.stdout.split()[-1]) > 20
 
 
 class StopsAt(Wanda):
