@@ -1,12 +1,12 @@
 """Patterns one block of columns at a time: SparseGPT chooses when it reaches a block, from the weights as updated.
 
-Dimension key: O outputs (rows), I inputs (columns), W columns of a block, M of a group, P pairs of M.
+Dimension key: O outputs (rows), I inputs (columns), W columns of a block, M of a group, P = M² pairs.
 """
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
@@ -56,21 +56,22 @@ class Tournament:
     The result is that of NofM.keep, in a handful of operations on (M, O), which is how the solver stores weights.
     """
 
-    first: Int64[Tensor, "P"]
-    second: Int64[Tensor, "P"]  # always right of the first, which leaves before it where they tie
-    sign: Float[Tensor, "M P"]
+    sign: Float[Tensor, "M P"]  # what the result of pair (i, j), i against j, adds to the ranks of i and j
     never_first: Float[Tensor, "M 1"]
     n_leaving: int
 
     @classmethod
     def of(cls, pattern: NofM, like: Tensor) -> "Tournament":
         """For scores of the type and device of `like`."""
-        first, second = torch.triu_indices(pattern.m, pattern.m, 1, device=like.device)
-        members = torch.arange(pattern.m, device=like.device)[:, None]
-        sign = (members == second).to(like.dtype) - (members == first).to(like.dtype)
-        return cls(first, second, sign, (pattern.m - 1 - members).to(like.dtype), pattern.m - pattern.n)
+        members = torch.arange(pattern.m, device=like.device)
+        first, second = members.repeat_interleave(pattern.m), members.repeat(pattern.m)
+        # Each pair counts once, in the order in which the left one leaves where they tie.
+        sign = ((members[:, None] == second).to(like.dtype) - (members[:, None] == first).to(like.dtype)) * (
+            first < second
+        )
+        return cls(sign, (pattern.m - 1 - members)[:, None].to(like.dtype), pattern.m - pattern.n)
 
     def losers(self, score: Float[Tensor, "M O"]) -> Bool[Tensor, "M O"]:
         """True for those that leave: fewer than n_leaving of their group leave before them."""
-        first_leaves = (score[self.first] <= score[self.second]).to(score.dtype)
-        return torch.addmm(self.never_first, self.sign, first_leaves) < self.n_leaving
+        first_leaves = (score[:, None] <= score).to(score.dtype)  # (M, M, O)
+        return torch.addmm(self.never_first, self.sign, first_leaves.flatten(0, 1)) < self.n_leaving
