@@ -258,6 +258,14 @@ def _recursion_with(gradients: Tensor, alpha: float, step) -> Tensor:
     return inverse
 
 
+def _recursion_with_running_count(gradients: Tensor, alpha: float) -> Tensor:
+    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha
+    for n, x in enumerate(gradients, 1):
+        moved = inverse @ x
+        inverse = inverse - torch.outer(moved, moved) / (n + x @ moved)
+    return inverse
+
+
 RECURSION = Exercise(
     id="classic.recursion",
     title="The inverse without inverting",
@@ -276,6 +284,17 @@ RECURSION = Exercise(
             "number of patterns forgotten",
             "The denominator is P + XᵀH⁻¹X. With 1 in place of P you invert αI + ΣXXᵀ, the sum and not the mean.",
             lambda g, a: _direct(g, a, 1.0),
+        ),
+        Mistake(
+            "patterns so far instead of all",
+            "The denominator holds P, the number of all patterns, in every step; a running count gives another mean.",
+            _recursion_with_running_count,
+        ),
+        Mistake(
+            "alpha forgotten",
+            "This is the inverse of 1/P ΣXXᵀ alone, which is singular when there are fewer patterns than weights.",
+            lambda g, a: torch.linalg.inv(g.T @ g / len(g)),
+            also=(lambda g, a: torch.linalg.pinv(g.T @ g / len(g)),),
         ),
         Mistake(
             "start not inverted",
@@ -515,6 +534,29 @@ def _prune_with_first_inverse(weight: Tensor, hessian: Tensor, limit: float) -> 
     return weight
 
 
+def _prune_in_first_order(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    """Sorts once, and goes through that order."""
+    inverse = torch.linalg.inv(hessian)
+    saliency = _obs_saliency(weight, inverse)
+    for q in saliency.argsort().tolist():
+        if saliency[q] > limit:
+            break
+        weight = weight - weight[q] / inverse[q, q] * inverse[:, q]
+    return weight
+
+
+def _prune_what_is_not_zero(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    """Takes a weight for deleted while it is zero, which ends with the next update."""
+    inverse = torch.linalg.inv(hessian)
+    for _ in range(len(weight)):
+        saliency = _obs_saliency(weight, inverse).masked_fill(weight == 0, torch.inf)
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        weight = _obs_update(weight, inverse, q)
+    return weight
+
+
 def _prune_by_damage(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
     return weight * (0.5 * hessian.diagonal() * weight.square() > limit)
 
@@ -608,6 +650,7 @@ PRUNE = Exercise(
             "inverse of the whole Hessian kept",
             "A later update moves weights that have left, and prices are wrong: invert H over the weights that stay.",
             _prune_with_first_inverse,
+            also=(_prune_in_first_order, _prune_what_is_not_zero),
         ),
         Mistake(
             "OBD's loop",

@@ -153,8 +153,8 @@ def bytes_of_inverses(sizes: dict[str, int], memory: int, bytes_per_number: int 
     axes.barh([f"{name}\n{sizes[name]:,} weights" for name in names], values, color=COLOURS[0], height=0.6)
     log_scale(axes, "x")
     axes.xaxis.set_major_locator(LogLocator(numticks=8))
-    axes.axvline(memory / 1e9, color=COLOURS[1], linestyle="--")
-    axes.annotate(f" {memory / 1e9:,.0f} GB", (memory / 1e9, -0.42), color=COLOURS[1], fontsize=9)
+    axes.axvline(memory / 1e9, color=COLOURS[1], linestyle="--", label=f"{memory / 1e9:,.0f} GB")
+    axes.legend(frameon=False, loc="upper right")
     for index, value in enumerate(values):
         axes.annotate(f" {in_words(1e9 * value)}", (value, index), va="center", fontsize=9)
     axes.margins(x=0.25)
