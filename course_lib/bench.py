@@ -1,6 +1,7 @@
 """`course bench`: time the kernels beside their bounds, and say where sparsity loses.
 
-Each file in kernels/bench/ with a function `contests(place)` is a bench; there is no list to edit.
+Each file in kernels/bench/ with a function `contests(place)` is a bench; there is no list to edit. With a function
+`summary(rows)` it also has a closing sentence about all its contests.
 """
 
 import sys
@@ -48,6 +49,8 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
         path = (out or FOLDER) / f"{name}.json"
         result_files.write(result, path)
         bench_table.show(console, name, result)
+        if hasattr(bench, "summary"):
+            console.print(bench.summary(result["tables"]["sides"]), markup=False)
         console.print(f"Written to {path}.\n")
     console.print(
         "A sparse side pays only where its row says 'wins'. To keep a result, move its JSON to course_lib/results/."

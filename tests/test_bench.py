@@ -78,6 +78,16 @@ def test_only_the_named_benches_run(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["wanda_mask.json"]
 
 
+def test_a_bench_may_close_with_a_sentence_of_its_own(tmp_path, capsys):
+    """The median over matrices, of the right side and pattern."""
+    bench.run(["sparsegpt"], tmp_path, quick=True)
+    said = " ".join(capsys.readouterr().out.split())
+    rows = json.loads((tmp_path / "sparsegpt.json").read_text())["tables"]["sides"]
+    for pattern in ("50 %", "2:4"):
+        ratios = sorted(r["times_anchor"] for r in rows if r["side"] == "solver" and r["contest"].endswith(pattern))
+        assert f"{ratios[1]:.2f}x at {pattern}" in said
+
+
 def test_by_default_results_go_to_the_build_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bench.run(["wanda_mask"], quick=True)

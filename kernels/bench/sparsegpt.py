@@ -4,7 +4,9 @@ Dimension key: O outputs (rows), I inputs (columns).
 Both sides get the same factor of the inverse Hessian: what is timed is the loop that prunes and updates.
 """
 
+import statistics
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +38,20 @@ def contests(place: Place) -> Iterator[Contest]:
             weight = place.randn(rows, columns).float()
             factor = factorise(_gram(place, columns), damping=0.01)
             yield _contest(f"{name}, {pattern_name}", weight, factor, pattern)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """The median of the ratios over the matrices of the block, pattern by pattern."""
+    said = []
+    for name in PATTERNS:
+        ratios = [
+            row["times_anchor"]
+            for row in rows
+            if row["side"] == "solver" and row["repetitions"] and row["contest"].endswith(name)
+        ]
+        if ratios:
+            said.append(f"{statistics.median(ratios):.2f}x at {name}")
+    return f"Median over the matrices of a block: 'solver' runs at {', '.join(said)} of the speed of 'plain loop'."
 
 
 def _gram(place: Place, columns: int) -> Tensor:
