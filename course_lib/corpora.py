@@ -67,7 +67,7 @@ def _refuse_bad_arguments(corpus: str, n: int | None, length: int, split: str) -
     whole = all(isinstance(size, int) for size in (length, 1 if n is None else n))
     if not whole or (n is not None and n < 1) or length < 2:
         raise ValueError(
-            f"got n={n}, length={length}; expected whole numbers, n >= 1 and length >= 2 (a token and what it predicts)."
+            f"got n={n}, length={length}; expected whole numbers, n >= 1, length >= 2 (a token and what it predicts)."
         )
     if corpus == "c4" and n is None:
         raise ValueError("got n=None with corpus 'c4'; expected a number, because each window needs its own document.")
