@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.classic import inverse, stopping
+from course_lib.classic.hessians import outer_product_hessian
 from course_lib.classic.network import DTYPE, Network, Patterns
 from course_lib.classic.problems import XOR_NETWORK, xor
 from course_lib.classic.quadratic import choices, quadratic
@@ -16,7 +17,7 @@ from course_lib.classic.rows import output_error, prune_row, row_surfaces
 from course_lib.classic.scale import cost
 from course_lib.classic.surfaces import METHODS, Diagonal, Inverse, brain_surgeon
 from course_lib.classic.surgery import cheapest, delete, deletions, whole
-from course_lib.classic.training import levenberg_marquardt, objective, quasi_newton, solved
+from course_lib.classic.training import levenberg_marquardt, normal_equations, objective, quasi_newton, solved
 
 
 def vector(*values):
@@ -249,6 +250,17 @@ def _slope(state, patterns):
     return slope[state.keep].abs().max()
 
 
+def test_normal_equations_are_those_of_the_objective(generator):
+    network, keep = Network((2, 3, 1)), torch.arange(13) != 4
+    inputs = torch.randn(9, 2, generator=generator, dtype=DTYPE)
+    patterns, theta = Patterns(inputs, torch.rand(9, 1, generator=generator, dtype=DTYPE)), network.start(generator)
+    hessian, gradient = normal_equations(network, theta, keep, patterns, 1e-3)
+    slope = torch.func.grad(lambda each: _objective(network, each, patterns))(theta)
+    torch.testing.assert_close(gradient, slope[keep])
+    whole_hessian = outer_product_hessian(network, theta, patterns) + 1e-3 * torch.eye(13, dtype=DTYPE)
+    torch.testing.assert_close(hessian, whole_hessian[keep][:, keep])
+
+
 def _objective(network, theta, patterns):
     gap = network(theta, patterns.inputs) - patterns.targets
     return 0.5 * gap.square().sum(1).mean() + 0.5e-3 * theta.square().sum()
@@ -278,6 +290,16 @@ def test_a_row_by_hand():
         row_surfaces(gram, 3, damping=-0.1)
     with pytest.raises(ValueError, match="not positive definite"):
         row_surfaces(torch.ones(3, 3), 3, damping=0.0)
+
+
+def test_a_pruned_row_is_the_least_squares_fit_of_the_weights_it_keeps(generator):
+    x, weight = torch.randn(60, 10, generator=generator, dtype=DTYPE), torch.randn(10, generator=generator, dtype=DTYPE)
+    x[:, 1:] += 0.8 * x[:, :1]
+    pruned = prune_row(weight, row_surfaces(x.T @ x, 60, damping=0.0)["OBS"], 5)
+    keep = pruned != 0
+    assert int(keep.sum()) == 5
+    fitted = torch.linalg.lstsq(x[:, keep], (x @ weight)[:, None]).solution[:, 0]
+    torch.testing.assert_close(pruned[keep], fitted, rtol=1e-8, atol=1e-10)
 
 
 def test_obd_of_a_row_is_wanda_within_it(generator):
