@@ -37,6 +37,13 @@ def test_by_hand():
     torch.testing.assert_close(refit(weight, keep, gram, damping=0.0), torch.tensor([[3.5, 0.0], [0.0, 3.0]]))
 
 
+def test_damping_adds_its_share_of_the_mean_diagonal():
+    """As by hand above with H + 3 on the diagonal: w_0 = 3 + 2 · 1 / 7."""
+    gram = gram_of(torch.tensor([[2.0, 1.0], [0.0, 1.0]]))
+    found = refit(torch.tensor([[3.0, 1.0]]), torch.tensor([[True, False]]), gram, damping=1.0)
+    torch.testing.assert_close(found, torch.tensor([[3 + 2 / 7, 0.0]]))
+
+
 @pytest.mark.parametrize(("steps", "chunk"), [(200, 2**24), (0, 2**24), (3, 1000)])
 @pytest.mark.parametrize("pattern", [Unstructured(0.5), Unstructured(0.6, per="layer"), NofM(1, 4)], ids=str)
 def test_equals_least_squares_on_the_inputs_row_by_row(layer, pattern, steps, chunk, monkeypatch):
