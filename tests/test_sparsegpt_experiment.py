@@ -26,9 +26,14 @@ def test_the_windows_are_those_of_the_wanda_experiment():
 
 def test_every_question_has_its_steps():
     names = [step.name for step in sparsegpt.steps(sparsegpt.Sizes())]
-    assert {"sparsegpt 2:4", "swaps + refit 4:8", "sweep: sparsegpt 70%", "block size 1", "block size 1536"} <= set(
-        names
-    )
+    assert {
+        "sparsegpt 2:4",
+        "sparsegpt + refit 4:8",
+        "successor: swaps + refit 2:4",
+        "sweep: sparsegpt 70%",
+        "block size 1",
+        "block size 1536",
+    } <= set(names)
     assert {"third: late 50%", "layer errors: 2:4", "rounded: 50% + 4 bits, group None"} <= set(names)
     assert names[-1].startswith("seconds")
 

@@ -1,8 +1,9 @@
-"""SparseGPT and its successor on the default model, in the windows and tasks of the Wanda experiment.
+"""SparseGPT and two successors on the default model, in the windows and tasks of the Wanda experiment.
 
 Frantar, Alistarh, 2023. https://arxiv.org/abs/2301.00774. The paper's questions at the scale of a laptop: patterns,
 sparsities, block sizes, calibration sizes, which layers are sensitive, what it costs, and pruning joint with rounding.
-The successor finds its mask by swaps (SparseSwaps) and then the best weights on it (Refit).
+Refit keeps SparseGPT's mask and finds the best weights on it; SparseSwaps looks for a better mask first, at several
+times the cost, and so is measured at two patterns only.
 
 Dense, magnitude and Wanda rows are those of `course reproduce wanda`: `tables()` joins the two, where both were
 measured with the same windows.
@@ -41,10 +42,11 @@ METHODS: dict[str, Callable[[Pattern], LayerPruner]] = {
     "magnitude": Magnitude,
     "wanda": Wanda,
     "sparsegpt": SparseGPT,
+    "sparsegpt + refit": partial(Refit, chooser=SparseGPT),
     "swaps + refit": partial(Refit, chooser=SparseSwaps),
 }
-NEW = ("sparsegpt", "swaps + refit")  # the others are measured by the Wanda experiment
-USUAL_GROUP = wanda.USUAL_GROUP | {"sparsegpt": "layer", "swaps + refit": "row"}
+NEW = ("sparsegpt", "sparsegpt + refit")  # magnitude and Wanda are measured by the Wanda experiment
+USUAL_GROUP = wanda.USUAL_GROUP | {"sparsegpt": "layer", "sparsegpt + refit": "layer", "swaps + refit": "row"}
 PATTERNS = ("50%", "4:8", "2:4")
 THIRDS = ("early", "middle", "late")
 ROUNDED: dict[str, Callable[[int | None], LayerPruner]] = {
@@ -87,6 +89,7 @@ def steps(sizes: Sizes) -> list[Step]:
             for sample in range(n_samples)
         ]
     for pattern in ("50%", "2:4"):
+        found.append(Step(f"successor: swaps + refit {pattern}", partial(successor, sizes, "swaps + refit", pattern)))
         found += [Step(f"third: {third} {pattern}", partial(third_point, sizes, third, pattern)) for third in THIRDS]
     found += [Step(f"layer errors: {pattern}", partial(layer_errors, sizes, pattern)) for pattern in ("50%", "2:4")]
     for group in sizes.groups:
@@ -151,6 +154,12 @@ def table_row(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
         "zero_shot": tasks,
         "zero_shot_mean": [label | wanda.mean_accuracy(tasks)],
     }
+
+
+def successor(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
+    """One more method on the windows of the curves."""
+    row = curve_point(sizes, METHODS[method](pattern_of(method, pattern)), seed)
+    return {"successors": [{"method": method, "pattern": pattern} | row]}
 
 
 def curve_point(
@@ -266,4 +275,4 @@ def seconds(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
     return {"seconds": [label | report.seconds | {f"bytes_{what}": n for what, n in report.bytes.items()}]}
 
 
-EXPERIMENT = Experiment("SparseGPT and its successor on the default model", Sizes(), QUICK, steps)
+EXPERIMENT = Experiment("SparseGPT and two successors on the default model", Sizes(), QUICK, steps)
