@@ -36,6 +36,32 @@ CALLS = {
     "Dense.encode(None)": "NoneType",
     "BlockSparse.encode(torch.ones(3))": "(3,)",
     "NofMPacked.encode([1.0])": "list",
+    "Magnitude(0.5)": "got pattern 0.5",
+    "Refit(0.5)": "got pattern 0.5",
+    "Refit(SparseGPT)": "SparseGPT'>; expected one such as Unstructured(0.5)",
+    "SparseGPT(0.5)": "got pattern 0.5",
+    "SparseSwaps('2:4')": "got pattern '2:4'",
+    "SparseSwaps(start='wanda')": "got start 'wanda'",
+    "Refit(chooser='wanda')": "got chooser 'wanda'",
+    "RoundToNearest(4)": "got pattern 4",
+    "RoundToNearest(quantization=4)": "got quantization 4",
+    "SparseGPT(quantization=4)": "got quantization 4",
+    "gptq(4)": "got quantization 4",
+    "gptq(None)": "got quantization None",
+    "gptq(Quantization(4), damping='1 %').prune(weight, gram)": "got damping '1 %'",
+    "Quantization('4')": "bits='4'",
+    "Quantization(3.5)": "bits=3.5",
+    "Quantization(True)": "bits=True",
+    "Quantization().grid([[1.0]])": "list",
+    "Quantization().grid(torch.ones(3))": "(3,)",
+    "Gram('8')": "n_inputs='8'",
+    "Wanda().prune(weight, inputs)": "inputs of type Tensor",
+    "Magnitude().prune(weight.tolist(), gram)": "weight is a list",
+    "Wanda().prune(weight[0], gram)": "(8,)",
+    "Wanda().score(weight.T, gram)": "(8, 3) with the Gram of 8 inputs",
+    "SparseGPT().score(weight.T, gram)": "(8, 3) with the Gram of 8 inputs",
+    "SparseSwaps().prune(weight.long(), gram)": "torch.int64",
+    "Refit().prune(weight.to('meta'), gram)": "meta device",
     "check('nothing.like.it', None)": "course progress",
 }
 SCRIPT = """
@@ -44,11 +70,21 @@ import torch
 from course_lib.corpora import windows
 from course_lib.evaluate import perplexity
 from course_lib.models import load_model, tiny_model
+from course_lib.pruning.base import Gram
+from course_lib.pruning.methods.magnitude import Magnitude
+from course_lib.pruning.methods.refit import Refit
+from course_lib.pruning.methods.sparse_swaps import SparseSwaps
+from course_lib.pruning.methods.sparsegpt import SparseGPT
+from course_lib.pruning.methods.wanda import Wanda
+from course_lib.quantization.gptq import RoundToNearest, gptq
+from course_lib.quantization.grid import Quantization
 from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, NofMPacked
 from course_lib.sparsity.patterns import NofM, Unstructured
 from course_lib.workbook.exercise import find
 check = lambda name, function: find(name)
 model, ids, tokenizer = tiny_model(), torch.arange(14).reshape(2, 7), lambda text, **settings: None
+weight, inputs, gram = torch.randn(3, 8), torch.randn(20, 8), Gram(8)
+gram.add(inputs)
 said = {}
 for call in json.loads(sys.argv[1]):
     try:

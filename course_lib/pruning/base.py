@@ -13,6 +13,7 @@ from torch import Tensor
 
 from course_lib.pruning.factor import Factor, factorise
 from course_lib.sparsity.patterns import Pattern, Unstructured
+from course_lib.sparsity.ranking import check_matrix, check_positive
 
 Needs = Literal["nothing", "diagonal", "matrix"]
 STRIP = 192  # columns of a strip of the Gram matrix: wide enough for a fast product, narrow enough to skip the rest
@@ -29,6 +30,7 @@ class Gram:
     """
 
     def __init__(self, n_inputs: int, needs: Needs = "matrix", device: torch.device | str = "cpu"):
+        check_positive("n_inputs", n_inputs)
         self.n_tokens = 0
         self.n_inputs = n_inputs
         self._needs = needs
@@ -38,7 +40,16 @@ class Gram:
         self._factors: dict[float, Factor] = {}
 
     def add(self, inputs: Float[Tensor, "... I"]) -> None:
-        """Add a batch of inputs; all axes but the last are tokens."""
+        """Add a batch of inputs; all axes but the last are tokens.
+
+        Raises:
+            ValueError: for inputs of another width.
+        """
+        if inputs.shape[-1:] != (self.n_inputs,):
+            raise ValueError(
+                f"got inputs of shape {tuple(inputs.shape)}; expected {self.n_inputs} along the last axis, as many as "
+                "the layer has inputs. Give what this layer reads, or make a Gram of that width."
+            )
         x = inputs.detach().reshape(-1, inputs.shape[-1]).float()
         self.n_tokens += x.shape[0]
         self._factors.clear()
@@ -70,11 +81,15 @@ class Gram:
         Raises:
             ValueError: before any input was added, or where the inputs held NaN.
         """
-        if self.n_tokens == 0:
-            raise ValueError("got a Gram matrix without any calibration token; expected some. Call add(inputs) first.")
+        self.check_tokens()
         if damping not in self._factors:
             self._factors[damping] = factorise(self.matrix, damping)
         return self._factors[damping]
+
+    def check_tokens(self) -> None:
+        """Raises ValueError before any input was added."""
+        if self.n_tokens == 0:
+            raise ValueError("got a Gram matrix without any calibration token; expected some. Call add(inputs) first.")
 
     @property
     def n_bytes(self) -> int:
@@ -92,12 +107,67 @@ class Gram:
             raise ValueError(f"the Gram's {part} was not collected; set needs = {part!r} in the pruner's class.")
 
 
+def check_layer(weight: object, inputs: object, needs: Needs) -> None:
+    """A weight and the inputs of the same layer, both finite: what every method may rely on.
+
+    The diagonal speaks for the whole Gram matrix: by Cauchy and Schwarz no other sum is larger than both of its own.
+
+    Raises:
+        ValueError: where they are no such pair, or the inputs lack what a method with these `needs` reads.
+    """
+    check_matrix("weight", weight)
+    if not isinstance(inputs, Gram):
+        raise ValueError(
+            f"got inputs of type {type(inputs).__name__}; expected a Gram. Make one with Gram({weight.shape[1]}), and "
+            "give it the layer's inputs with add(inputs)."
+        )
+    if weight.shape[0] == 0 or weight.shape[1] != inputs.n_inputs:
+        raise ValueError(
+            f"got a weight of shape {tuple(weight.shape)} with the Gram of {inputs.n_inputs} inputs; expected at least "
+            f"one row, and {inputs.n_inputs} columns. Give weight and inputs of the same layer, the weight as "
+            "(outputs, inputs)."
+        )
+    if weight.is_meta:
+        raise ValueError("got a weight on the meta device, without data; load the model's weights first.")
+    if not bool(weight.isfinite().all()):
+        raise ValueError(
+            f"got a weight with {int((~weight.isfinite()).sum())} NaN or infinite entries; expected finite numbers. "
+            "Load a sound checkpoint."
+        )
+    if needs == "nothing":
+        return
+    inputs.check_tokens()
+    if not bool(inputs.diagonal.isfinite().all()):
+        raise ValueError(
+            f"got a Gram matrix with {int((~inputs.diagonal.isfinite()).sum())} NaN or infinite entries on its "
+            "diagonal; expected finite sums. Look for NaN in the calibration inputs, or for activations that overflow."
+        )
+
+
+def check_pattern(pattern: object) -> None:
+    """Raises ValueError for anything but a pattern."""
+    if not isinstance(pattern, Pattern):
+        raise ValueError(
+            f"got pattern {pattern!r}; expected one such as Unstructured(0.5) or NofM(2, 4). "
+            "Give anything else by its name, as in Refit(chooser=SparseGPT)."
+        )
+
+
+def check_class(name: str, value: object) -> None:
+    """Raises ValueError for anything but a class of pruner: a name, or an instance."""
+    if not (isinstance(value, type) and issubclass(value, LayerPruner)):
+        raise ValueError(f"got {name} {value!r}; expected a class of pruner, such as Wanda or SparseGPT.")
+
+
 @dataclass
 class LayerPruner(ABC):
     """Prunes one weight matrix at a time from its values and its inputs. A method is a subclass with a `score`."""
 
     pattern: Pattern = field(default_factory=Unstructured)
     needs: ClassVar[Needs] = "matrix"
+
+    def __post_init__(self) -> None:
+        check_pattern(self.pattern)
 
     @abstractmethod
     def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
@@ -109,8 +179,10 @@ class LayerPruner(ABC):
 
     def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
         """Which weights stay."""
+        check_layer(weight, inputs, self.needs)
         return self.pattern.keep(self.score(weight, inputs))
 
     def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         """The weight with zeros where the pattern drops it. Methods that also update the kept weights override this."""
-        return weight.masked_fill(~self.keep(weight, inputs), 0)
+        keep = self.keep(weight, inputs)  # first, since it looks at what it was given
+        return weight.masked_fill(~keep, 0)

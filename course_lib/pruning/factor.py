@@ -4,6 +4,7 @@ Dimension key: I inputs of a layer.
 """
 
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from jaxtyping import Bool, Float
@@ -81,8 +82,8 @@ def _inverse_factor(matrix: Float[Tensor, "I I"]) -> Float[Tensor, "I I"] | None
 
 
 def _check(matrix: Tensor, damping: float) -> None:
-    if not damping >= 0:
-        raise ValueError(f"got damping {damping}; expected at least 0, such as 0.01 of the mean diagonal.")
+    if isinstance(damping, bool) or not isinstance(damping, Real) or not 0 <= damping < float("inf"):
+        raise ValueError(f"got damping {damping!r}; expected at least 0, such as 0.01 of the mean diagonal.")
     if not bool(matrix.isfinite().all()):
         raise ValueError(
             f"got a Gram matrix with {int((~matrix.isfinite()).sum())} NaN or infinite entries; expected finite sums. "

@@ -7,7 +7,7 @@ from transformers import PreTrainedModel
 from course_lib.models import blocks, linears, weight_of
 from course_lib.pruning import offload
 from course_lib.pruning.allocation import UNIFORM, Allocation
-from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.base import LayerPruner, check_pattern
 from course_lib.sparsity.patterns import Pattern
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -68,8 +68,7 @@ def check_method(pruner: object, allocation: object) -> None:
     """A pruner with a pattern, and an allocation that can vary it."""
     if not isinstance(pruner, LayerPruner):
         raise ValueError(f"got pruner {pruner!r}; expected an instance such as Wanda() or Magnitude(NofM(2, 4)).")
-    if not isinstance(pruner.pattern, Pattern):
-        raise ValueError(f"got pattern {pruner.pattern!r}; expected one such as Unstructured(0.5) or NofM(2, 4).")
+    check_pattern(pruner.pattern)
     if not isinstance(allocation, Allocation):
         raise ValueError(f"got allocation {allocation!r}; expected an instance such as Uniform(), OWL(), OneRanking().")
     allocation.check(pruner.pattern)

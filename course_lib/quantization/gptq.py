@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.pruning.base import Gram, LayerPruner, Needs
 from course_lib.pruning.methods.sparsegpt import SparseGPT
-from course_lib.quantization.grid import Quantization
+from course_lib.quantization.grid import Quantization, check_quantization
 from course_lib.sparsity.patterns import Pattern, Unstructured
 
 
@@ -21,6 +21,7 @@ def gptq(quantization: Quantization, block_size: int = 128, damping: float = 0.0
     Use it wherever a pruner goes, as in prune_model(model, gptq(Quantization(4)), calibration). Zeros stay zero, so a
     pruned model keeps its mask.
     """
+    check_quantization(quantization)
     return SparseGPT(Unstructured(0.0), block_size=block_size, damping=damping, quantization=quantization)
 
 
@@ -35,8 +36,13 @@ class RoundToNearest(LayerPruner):
     quantization: Quantization = field(default_factory=Quantization)
     needs: ClassVar[Needs] = "nothing"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_quantization(self.quantization)
+
     def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         return weight.abs().float()
 
     def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        return self.quantization.grid(weight).round(super().prune(weight, inputs))
+        pruned = super().prune(weight, inputs)
+        return self.quantization.grid(weight).round(pruned)

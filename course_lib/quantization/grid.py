@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from course_lib.sparsity.ranking import check_positive
+from course_lib.sparsity.ranking import check_matrix, check_positive
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Quantization:
     symmetric: bool = False
 
     def __post_init__(self) -> None:
+        check_positive("bits", self.bits)
         if not 2 <= self.bits <= 8:
             raise ValueError(f"bits={self.bits}: expected 2 to 8; one bit has no value between the extremes")
         if self.group is not None:
@@ -80,8 +81,10 @@ class Quantization:
         """The grid of a weight, in float32.
 
         Raises:
-            ValueError: for weights that are not finite, or a matrix without columns.
+            ValueError: for weights that are not finite, or so large that a value of the grid would not be, or for a
+                matrix without columns.
         """
+        check_matrix("weight", weight)
         if weight.shape[1] == 0 or not bool(weight.isfinite().all()):
             raise ValueError(
                 f"got a weight of shape {tuple(weight.shape)}, {int((~weight.isfinite()).sum())} entries of it not "
@@ -97,4 +100,16 @@ class Quantization:
         scale = (high - low) / (2**self.bits - 1)
         scale = torch.where(scale > 0, scale, torch.ones_like(scale))  # a row of zeros: any scale has its one value
         zero = torch.full_like(scale, 2 ** (self.bits - 1)) if self.symmetric else torch.round(-low / scale)
+        ends = torch.stack([scale * -zero, scale * (2**self.bits - 1 - zero)])  # up to half a step beyond the weights
+        if not bool(ends.to(weight.dtype).isfinite().all()):
+            raise ValueError(
+                f"got weights from {float(weight.min()):g} to {float(weight.max()):g}; expected a range whose grid of "
+                f"{self.bits} bits {weight.dtype} holds. Scale the weights down, or load a sound checkpoint."
+            )
         return Grid(scale, zero, self.bits, group)
+
+
+def check_quantization(quantization: object) -> None:
+    """Raises ValueError for anything but a Quantization, such as a number of bits."""
+    if not isinstance(quantization, Quantization):
+        raise ValueError(f"got quantization {quantization!r}; expected an instance such as Quantization(4).")

@@ -73,6 +73,44 @@ def test_permuting_the_outputs_permutes_the_result(method, generator):
     )
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_weights_that_are_not_finite_are_refused(method, value, generator):
+    weight, inputs = example(generator)
+    weight[3, 2] = value
+    with pytest.raises(ValueError, match="got a weight with 1 NaN or infinite entries; expected finite numbers"):
+        method(Unstructured(0.5)).prune(weight, gram_for(method, inputs))
+
+
+@pytest.mark.parametrize("shape", [(11, 16), (11, 32), (0, 24)])
+def test_a_weight_of_another_layer_and_one_without_rows_are_refused(method, shape, generator):
+    gram = gram_for(method, example(generator)[1])
+    with pytest.raises(
+        ValueError, match=rf"got a weight of shape \({shape[0]}, {shape[1]}\) with the Gram of 24 inputs"
+    ):
+        method(Unstructured(0.5)).prune(torch.zeros(shape), gram)
+
+
+@pytest.mark.parametrize("step", ["score", "keep", "prune"])
+def test_a_gram_without_tokens_is_refused_by_all_that_read_it(method, step, generator):
+    weight, _ = example(generator)
+    if method.needs == "nothing":
+        assert getattr(method(), step)(weight, Gram(24, "nothing")).shape == weight.shape
+        return
+    with pytest.raises(ValueError, match="got a Gram matrix without any calibration token"):
+        getattr(method(), step)(weight, Gram(24, method.needs))
+
+
+@pytest.mark.parametrize("value", [torch.nan, 1e30])
+def test_a_gram_that_overflowed_is_refused_by_all_that_read_it(method, value, generator):
+    weight, inputs = example(generator)
+    inputs[7, 3] = value
+    if method.needs == "nothing":
+        assert method().prune(weight, gram_for(method, inputs)).isfinite().all()
+        return
+    with pytest.raises(ValueError, match="got a Gram matrix with 1 NaN or infinite entries on its diagonal"):
+        method().prune(weight, gram_for(method, inputs))
+
+
 @pytest.mark.parametrize("architecture", ["llama", "opt", "gpt2"])
 def test_a_whole_model_gets_exactly_the_sparsity(method, architecture):
     model = tiny_model(architecture=architecture)

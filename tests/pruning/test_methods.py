@@ -49,6 +49,12 @@ def test_gram_refuses_what_it_did_not_collect():
         _ = gram_of(INPUTS, "nothing").diagonal
 
 
+def test_gram_refuses_inputs_of_another_width():
+    for needs in ("nothing", "diagonal", "matrix"):
+        with pytest.raises(ValueError, match=r"got inputs of shape \(2, 1\); expected 4 along the last axis"):
+            Gram(4, needs).add(INPUTS[:, :1])
+
+
 def test_magnitude_by_hand():
     pruned = Magnitude(Unstructured(0.5)).prune(WEIGHT, Gram(4, "nothing"))
     assert pruned.tolist() == [[4, -3, 0, 0], [0, 0, 3, -4], [0, 6, -5, 0]]

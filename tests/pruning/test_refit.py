@@ -111,3 +111,11 @@ def test_a_name_is_refused_as_a_chooser():
     pruner.chooser = "wanda"  # past the type checks of the tests, as in a notebook
     with pytest.raises(ValueError, match="expected a class of pruner, such as Wanda"):
         pruner.__post_init__()
+
+
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+def test_the_function_too_refuses_weights_that_are_not_finite(layer, value):
+    weight = layer[0].clone()
+    weight[0, 0] = value
+    with pytest.raises(ValueError, match="1 NaN or infinite entries"):
+        refit(weight, torch.ones_like(weight, dtype=torch.bool), gram_of(layer[1]))

@@ -135,8 +135,10 @@ from course_lib.models import tiny_model
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
 import torch
+changed = Wanda()
+changed.pattern = 0.5
 for pruner, calibration in (("wanda", torch.zeros(1, 4).long()), (Wanda, torch.zeros(1, 4).long()),
-                            (Wanda(0.5), torch.zeros(1, 4).long()), (Wanda(), None), (Wanda(), [[1, 2]])):
+                            (changed, torch.zeros(1, 4).long()), (Wanda(), None), (Wanda(), [[1, 2]])):
     try:
         prune_model(tiny_model(), pruner, calibration, progress=False)
     except ValueError as error:

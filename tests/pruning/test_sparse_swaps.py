@@ -138,3 +138,12 @@ def test_rows_of_different_counts_are_accepted(layer):
     weight, gram = layer
     keep = SparseSwaps(CumulativeRows(0.5)).keep(weight, gram)
     assert torch.equal(keep.sum(1), Wanda(CumulativeRows(0.5)).keep(weight, gram).sum(1))
+
+
+def test_a_start_that_reads_nothing_does_not_hide_what_is_wrong_with_the_gram(generator):
+    weight, inputs = torch.randn(5, 8, generator=generator), torch.randn(20, 8, generator=generator)
+    pruner = SparseSwaps(NofM(2, 4), start=Magnitude)
+    with pytest.raises(ValueError, match="without any calibration token"):
+        pruner.keep(weight, Gram(8))
+    with pytest.raises(ValueError, match="8 NaN or infinite entries on its diagonal"):
+        pruner.keep(weight, gram_of(inputs * 1e30))

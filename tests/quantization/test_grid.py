@@ -79,3 +79,14 @@ def test_what_is_refused():
         Quantization().grid(torch.zeros(3, 0))
     with pytest.raises(ValueError, match="got 9 columns for a grid of 2 groups of 4"):
         Quantization(4, group=4).grid(torch.ones(2, 8)).round(torch.ones(2, 9))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest"), [(torch.float32, 3.4e38), (torch.float32, 2e38), (torch.float16, 65504.0)], ids=str
+)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_grid_is_finite_or_refused(dtype, largest, symmetric):
+    weight = torch.tensor([[-largest, 1.0, largest]], dtype=dtype)
+    with pytest.raises(ValueError, match="expected a range whose grid of 4 bits torch.float.. holds"):
+        Quantization(4, symmetric=symmetric).grid(weight)
+    assert Quantization(4, symmetric=symmetric).grid(weight / 4).round(weight / 4).isfinite().all()

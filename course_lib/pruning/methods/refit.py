@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner
+from course_lib.pruning.base import Gram, LayerPruner, check_class, check_layer
 from course_lib.pruning.methods.wanda import Wanda
 
 STEPS = 200  # of conjugate gradients; a layer of a language model takes 50 to 100
@@ -36,8 +36,8 @@ class Refit(LayerPruner):
     damping: float = 0.01
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.chooser, type) and issubclass(self.chooser, LayerPruner)):
-            raise ValueError(f"got chooser {self.chooser!r}; expected a class of pruner, such as Wanda or SparseGPT.")
+        super().__post_init__()
+        check_class("chooser", self.chooser)
 
     def prepare(self, inputs: Gram) -> None:
         inputs.factor(self.damping)
@@ -57,6 +57,7 @@ def refit(
     weight: Float[Tensor, "O I"], keep: Bool[Tensor, "O I"], inputs: Gram, damping: float = 0.01
 ) -> Float[Tensor, "O I"]:
     """The best weights on a mask. Weights that are zero already stay zero."""
+    check_layer(weight, inputs, "matrix")
     factor = inputs.factor(damping)
     dtype = torch.promote_types(weight.dtype, torch.float32)
     dense, matrix = weight.detach().to(dtype), inputs.matrix.to(dtype, copy=True)

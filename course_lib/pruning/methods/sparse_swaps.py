@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner
+from course_lib.pruning.base import Gram, LayerPruner, check_class, check_layer
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
-from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
+from course_lib.sparsity.patterns import NofM, Unstructured
 from course_lib.sparsity.ranking import check_positive
 
 ENTRIES = 2**24  # pairs looked at together
@@ -41,12 +41,14 @@ class SparseSwaps(LayerPruner):
     shortlist: int | None = 16
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        check_class("start", self.start)
         check_positive("sweeps", self.sweeps)
         check_positive("shortlist", 1 if self.shortlist is None else self.shortlist)
         free = isinstance(self.pattern, NofM | CumulativeRows) or (
             isinstance(self.pattern, Unstructured) and self.pattern.per != "column"
         )
-        if isinstance(self.pattern, Pattern) and not free:
+        if not free:
             raise ValueError(
                 f"got the pattern {self.pattern}, which a swap within a row would break; expected Unstructured per row "
                 "or per layer, or NofM. Use Refit, which leaves the mask as it is."
@@ -60,6 +62,7 @@ class SparseSwaps(LayerPruner):
         return self.start(self.pattern).score(weight, inputs)
 
     def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        check_layer(weight, inputs, self.needs)
         start = self.start(self.pattern).keep(weight, inputs)
         group = self.pattern.m if isinstance(self.pattern, NofM) else None
         return swap_rows(weight, start, inputs.matrix, self.sweeps, group, self.shortlist)

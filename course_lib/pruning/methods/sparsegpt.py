@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner
+from course_lib.pruning.base import Gram, LayerPruner, check_layer
 from course_lib.pruning.blockwise import check_blockwise
 from course_lib.pruning.columns import Solution, solve
-from course_lib.quantization.grid import Quantization
+from course_lib.quantization.grid import Quantization, check_quantization
 from course_lib.sparsity.patterns import Pattern, Unstructured
 from course_lib.sparsity.ranking import check_positive
 
@@ -34,22 +34,25 @@ class SparseGPT(LayerPruner):
     quantization: Quantization | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive("block_size", self.block_size)
-        if isinstance(self.pattern, Pattern):
-            check_blockwise(self.pattern, self.block_size)
+        check_blockwise(self.pattern, self.block_size)
+        if self.quantization is not None:
+            check_quantization(self.quantization)
 
     def prepare(self, inputs: Gram) -> None:
         inputs.factor(self.damping)
 
     def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         """The scores before any update, as they would be with one block of all columns."""
+        check_layer(weight, inputs, self.needs)
         factor = inputs.factor(self.damping)
         return (weight.float() / factor.diagonal).square().masked_fill(factor.dead, 0)
 
     def solve(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Solution:
         """Weight, mask and losses."""
-        if isinstance(self.pattern, Pattern):
-            self.pattern.keep(weight.new_zeros(1, weight.shape[1]))  # refuses a width that n of m does not divide
+        check_layer(weight, inputs, self.needs)
+        self.pattern.keep(weight.new_zeros(1, weight.shape[1]))  # refuses a width that n of m does not divide
         grid = None if self.quantization is None else self.quantization.grid(weight)
         return solve(weight, inputs.factor(self.damping), self.pattern, self.block_size, grid)
 
