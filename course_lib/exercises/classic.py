@@ -3,10 +3,13 @@
 Dimension key: P patterns, d weights; in a layer I units below, L units above.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
+from course_lib.workbook.judge import DidNotFinish
 
 LESSON = "02 Optimal brain damage and surgeon"
 
@@ -44,6 +47,7 @@ def _taylor_cases(generator: torch.Generator) -> list[Case]:
             (torch.zeros(d).double(), _hessian(generator, d), _randn(generator, d)),
         ),
         Case("one weight moves", (_randn(generator, d), _hessian(generator, d), _only(_randn(generator, d), 3))),
+        Case("downhill: the error falls", (_vector(1.0, 1.0), hessian, _vector(-0.25, 0.0))),
     ]
 
 
@@ -60,6 +64,20 @@ TAYLOR = Exercise(
             "half forgotten",
             "The second-order term of a Taylor expansion carries ½.",
             lambda g, h, c: g @ c + c @ h @ c,
+        ),
+        Mistake(
+            "half of both terms",
+            "The ½ belongs to the second-order term alone: gᵀδ + ½ δᵀHδ.",
+            lambda g, h, c: 0.5 * (g @ c + c @ h @ c),
+        ),
+        Mistake(
+            "made positive",
+            "A change may also lower the error. Keep the sign.",
+            lambda g, h, c: (g @ c + 0.5 * c @ h @ c).abs(),
+            also=(
+                lambda g, h, c: (g @ c).abs() + 0.5 * c @ h @ c,
+                lambda g, h, c: (g @ c + 0.5 * c @ h @ c).clamp(min=0),
+            ),
         ),
         Mistake(
             "gradient dropped",
@@ -195,6 +213,21 @@ BACK_ONE_LAYER = Exercise(
             lambda w, s, t, f1, f2: f1 * (s @ w.square()) + f2 * t,
         ),
         Mistake(
+            "slope forgotten",
+            "What comes from above passes through the unit itself: multiply it by its slope squared, f'(a)².",
+            lambda w, s, t, f1, f2: s @ w.square() + f2 * t,
+        ),
+        Mistake(
+            "slope over both terms",
+            "f'² belongs to the curvature from above alone; f'' ∂E/∂x stands beside it.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square() + f2 * t),
+        ),
+        Mistake(
+            "terms multiplied",
+            "The two parts are added: the curvature from above, and the bend of the unit.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) * (f2 * t),
+        ),
+        Mistake(
             "bend forgotten",
             "Without f'' ∂E/∂x this is the Levenberg-Marquardt form. The exercise asks for the full one.",
             lambda w, s, t, f1, f2: f1.square() * (s @ w.square()),
@@ -313,6 +346,20 @@ RECURSION = Exercise(
             also=(lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(x, x) / (n + x @ h @ x)),),
         ),
         Mistake(
+            "divided by P at the end",
+            "P belongs into every denominator: P + XᵀH⁻¹X. One factor at the end scales α as well.",
+            lambda g, a: _direct(g, a, 1.0) * len(g),
+            also=(lambda g, a: _direct(g, a, 1.0) / len(g),),
+        ),
+        Mistake(
+            "P taken out of the sum",
+            "1 + XᵀH⁻¹X with a factor 1/P is another number: P + XᵀH⁻¹X, or 1 + XᵀH⁻¹X / P where P is outside.",
+            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (n * (1 + x @ h @ x))),
+            also=(
+                lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (1 + x @ h @ x / n)),
+            ),
+        ),
+        Mistake(
             "H instead of its inverse",
             "This is αI + 1/P ΣXXᵀ itself. The recursion carries the inverse.",
             lambda g, a: a * torch.eye(g.shape[1], dtype=g.dtype) + g.T @ g / len(g),
@@ -404,7 +451,7 @@ OBS_SALIENCY = Exercise(
         Variant("einsum for the diagonal", lambda w, i: w.pow(2).div(2 * torch.einsum("ii->i", i))),
     ),
     hints=(
-        "Equation 5 of the paper, for all q at once.",
+        "The left half of the surgeon's formula, for all q at once.",
         "inverse.diagonal() is the vector of [H⁻¹]_qq.",
     ),
 )
@@ -428,7 +475,8 @@ OBS_UPDATE = Exercise(
     mistakes=(
         Mistake(
             "nothing else moves",
-            "Weight q is gone, and the rest stayed as it was. That is OBD's deletion; add the column of H⁻¹.",
+            "Weight q is gone, and the rest stayed as it was. That is OBD's deletion; add the column of H⁻¹. "
+            "If you did: was weight[q] set to zero before the update used it?",
             lambda w, i, q: w.index_fill(0, torch.tensor(q), 0.0),
         ),
         Mistake(
@@ -576,6 +624,52 @@ def _prune_by_total(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
     return weight
 
 
+def _prune_with(
+    weight: Tensor,
+    hessian: Tensor,
+    limit: float,
+    *,
+    price: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda left, hessian, inverse: _obs_saliency(left, inverse),
+    inverse_of: Callable[[Tensor, Tensor], Tensor] = lambda hessian, keep: torch.linalg.inv(hessian[keep][:, keep]),
+    at_least: int = 1,
+) -> Tensor:
+    """The right loop with one of its parts exchanged."""
+    keep = torch.ones(len(weight), dtype=torch.bool)
+    while keep.sum() >= at_least:
+        inverse, left, places = inverse_of(hessian, keep), weight[keep], keep.nonzero().flatten()
+        saliency = price(left, hessian[keep][:, keep], inverse)
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        weight = weight.index_put((places,), _obs_update(left, inverse, q))
+        keep[places[q]] = False
+    return weight
+
+
+def _prune_by_place(weight: Tensor, hessian: Tensor, limit: float, zero: bool = True) -> Tensor:
+    """Takes the place among the kept weights for an index of all."""
+    keep = torch.ones(len(weight), dtype=torch.bool)
+    while keep.any():
+        inverse, left, places = torch.linalg.inv(hessian[keep][:, keep]), weight[keep], keep.nonzero().flatten()
+        saliency = _obs_saliency(left, inverse)
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        if not keep[q]:  # the weight at that place is near zero now, and stays the cheapest
+            raise DidNotFinish
+        weight = weight.index_put((places,), left - left[q] / inverse[q, q] * inverse[:, q])
+        if zero:
+            weight = weight.index_fill(0, torch.tensor(q), 0.0)
+        keep[q] = False
+    return weight
+
+
+def _prune_until_nothing(weight: Tensor, hessian: Tensor, limit: float, lowest: Callable = Tensor.min) -> Tensor:
+    """Never asks whether a weight is left, and looks for the lowest of nothing."""
+    pruned = _prune(weight, hessian, limit)
+    return pruned if pruned.any() else lowest(pruned[:0])
+
+
 def _prune_by_downdate(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
     inverse, gone = torch.linalg.inv(hessian), []
     while len(gone) < len(weight):
@@ -593,6 +687,7 @@ def _prune_by_downdate(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
 
 def _prune_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    coupled = torch.tensor([[2.0, 1.8, 0.0], [1.8, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
 
     def drawn(d: int, n_leaving: int) -> tuple:
         """A limit between the largest of the first n costs and the next, so that rounding decides nothing."""
@@ -615,6 +710,8 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
     return [
         # saliencies 0.75, 3, 2; without the first weight (1, 2, 2) becomes (0, 2.5, 2), and 2 and 6.25 are left
         Case("three weights by hand: one leaves", (_vector(1.0, 2.0, 2.0), by_hand, 1.0)),
+        # saliencies 0.76, 1.71, 1.125; then 23.04 and 1.125
+        Case("OBD would choose another weight, by hand", (_vector(2.0, 3.0, 1.5), coupled, 1.0)),
         Case("eight weights, correlated", drawn(8, 4)),
         Case("twelve weights, correlated", drawn(12, 7)),
         Case("nothing is cheap enough", (_vector(1.0, 2.0, 2.0), by_hand, 0.5)),
@@ -656,6 +753,38 @@ PRUNE = Exercise(
             "OBD's loop",
             "These are deletions by ½ h w², with nothing moved. The surgeon's saliency is w² / (2 [H⁻¹]_qq).",
             _prune_by_damage,
+        ),
+        Mistake(
+            "OBD's choice, the surgeon's update",
+            "The others move as they should, but ½ h w² chose the weight that leaves. Choose by w² / (2 [H⁻¹]_qq).",
+            lambda w, h, limit: _prune_with(w, h, limit, price=lambda left, k, i: 0.5 * k.diagonal() * left.square()),
+        ),
+        Mistake(
+            "place among the kept weights taken for an index",
+            "q counts among the weights that stay. keep[q] and weight[q] count among all: use keep.nonzero()[q] there.",
+            _prune_by_place,
+            also=(lambda w, h, limit: _prune_by_place(w, h, limit, zero=False),),
+        ),
+        Mistake(
+            "half forgotten",
+            "Twice the cost is compared with the limit, so the loop stops too early: L_q = ½ w_q² / [H⁻¹]_qq.",
+            lambda w, h, limit: _prune(w, h, limit / 2),
+        ),
+        Mistake(
+            "part of the first inverse",
+            "Rows and columns cut out of H⁻¹ are not the inverse of what is left: cut H first, then invert.",
+            lambda w, h, limit: _prune_with(w, h, limit, inverse_of=lambda h, k: torch.linalg.inv(h)[k][:, k]),
+        ),
+        Mistake(
+            "one weight always stays",
+            "Where all are cheap, all leave: the loop goes on while any weight is kept.",
+            lambda w, h, limit: _prune_with(w, h, limit, at_least=2),
+        ),
+        Mistake(
+            "no end when nothing is left",
+            "After the last deletion there is no lowest saliency to find. Ask first whether any weight is left.",
+            _prune_until_nothing,
+            also=(lambda w, h, limit: _prune_until_nothing(w, h, limit, Tensor.argmin),),
         ),
         Mistake(
             "limit on the sum",
@@ -708,6 +837,11 @@ SCALE = Exercise(
             "A multiplication and an addition are two FLOPs: 2d² for H⁻¹X, and 2d² for the rank-one correction.",
             lambda d, n, size: (size * d**2, 2 * n * d**2),
             also=(lambda d, n, size: (size * d**2, n * d**2),),
+        ),
+        Mistake(
+            "the matrix divided instead of the vector",
+            "Dividing d² entries costs d² operations more. Divide one of the two vectors: d, which is no leading term.",
+            lambda d, n, size: (size * d**2, 5 * n * d**2),
         ),
         Mistake(
             "one gradient only",

@@ -2,8 +2,11 @@
 
 import copy
 import inspect
+import signal
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +16,14 @@ from course_lib.workbook.compare import plain, short
 from course_lib.workbook.exercise import Case, Exercise, Mistake
 
 State = Literal["right", "wrong", "not attempted"]
+LIMIT = 20.0  # seconds for one call
+
+
+class DidNotFinish(BaseException):
+    """A call ran past the limit. No Exception, so that a student's `except Exception` does not hold it up.
+
+    A named mistake whose loop never ends raises it at once.
+    """
 
 
 @dataclass(frozen=True)
@@ -22,6 +33,7 @@ class Outcome:
     value: Any = None
     error: str | None = None
     unattempted: bool = False
+    endless: bool = False
     trace: str = ""
 
 
@@ -41,12 +53,38 @@ class Verdict:
     mistake: Mistake | None = None
 
 
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise DidNotFinish after so many seconds, where the platform has an alarm and this is the main thread."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(*_) -> None:
+        raise DidNotFinish
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    others = signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # and every second after, for a bare `except:`
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
+        signal.setitimer(signal.ITIMER_REAL, *others)
+
+
 def call(function: Callable, case: Case) -> Outcome:
     """Call a function on copies of a case's arguments. Whatever it raises becomes part of the outcome."""
     try:
-        returned = function(*copy.deepcopy(case.arguments))
+        arguments = copy.deepcopy(case.arguments)
+        with limited(LIMIT):
+            returned = function(*arguments)
     except NotImplementedError as error:
         return Outcome(error=f"it raised NotImplementedError: {error}", unattempted=True)
+    except DidNotFinish as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+        said = f"it did not finish within {LIMIT:g} seconds: does the loop end?"
+        return Outcome(error=said, endless=True, trace="".join(["It was here:\n", *traceback.format_list(frames)]))
     except (Exception, SystemExit) as error:
         # The first frame belongs to this file; what follows is the student's own code.
         frames = traceback.format_exception(type(error), error, error.__traceback__.tb_next)
@@ -92,20 +130,23 @@ def _same(exercise: Exercise, case: Case, outcome: Outcome, other: Outcome) -> b
 def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
     """Run a function on the exercise's cases and say whether it is right, and if not, what is known about why."""
     cases = exercise.cases(torch.Generator().manual_seed(seed))
-    outcomes = [call(function, case) for case in cases]
+    outcomes = []
+    while len(outcomes) < len(cases) and not (outcomes and outcomes[-1].endless):  # nobody waits twice
+        outcomes.append(call(function, cases[len(outcomes)]))
     if outcomes[0].unattempted:
         return Verdict(exercise, "not attempted", 0, len(cases))
+    n_cases, cases = len(cases), cases[: len(outcomes)]
     expected = [plain(exercise.reference(*copy.deepcopy(case.arguments))) for case in cases]
     differences = [difference(exercise, *each) for each in zip(cases, outcomes, expected, strict=True)]
     n_right = sum(d is None for d in differences)
-    if n_right == len(cases):
+    if n_right == n_cases:
         return Verdict(exercise, "right", n_right, n_right, cases[0], outcomes[0].value, expected[0])
     first = next(i for i, d in enumerate(differences) if d)
     return Verdict(
         exercise,
         "wrong",
         n_right,
-        len(cases),
+        n_cases,
         cases[first],
         outcomes[first].value,
         expected[first],

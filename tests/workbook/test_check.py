@@ -2,11 +2,13 @@
 
 import json
 import multiprocessing
+import signal
+import threading
 
 import pytest
 import torch
 
-from course_lib.workbook import check, hint, show_progress
+from course_lib.workbook import check, hint, judge, show_progress
 from course_lib.workbook.check import CheckFailed
 from course_lib.workbook.progress import Record, load, update
 
@@ -79,6 +81,59 @@ def test_whatever_a_function_raises_becomes_a_verdict_with_its_own_traceback(fun
     assert f"it raised {said}" in out
     assert "test_check.py" in out
     assert "judge.py" not in out
+
+
+def loops(weight, inputs):
+    while True:
+        try:
+            weight = weight.abs()
+        except Exception:
+            return weight
+
+
+def test_an_endless_loop_becomes_a_verdict(monkeypatch, capsys):
+    monkeypatch.setattr(judge, "LIMIT", 0.2)
+    before = signal.getsignal(signal.SIGALRM)
+    check("wanda.score", loops)
+    out = capsys.readouterr().out
+    assert "0 of " in out
+    assert "it did not finish within 0.2 seconds: does the loop end?" in out
+    assert "test_check.py" in out
+    assert "judge.py" not in out
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    check("wanda.score", right)
+    assert capsys.readouterr().out.startswith("Right")
+
+
+def test_an_endless_loop_of_a_known_kind_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(judge, "LIMIT", 0.5)
+
+    def prune(weight, hessian, limit):
+        keep = torch.ones(len(weight), dtype=torch.bool)
+        while keep.any():
+            inverse = torch.linalg.inv(hessian[keep][:, keep])
+            left = weight[keep]
+            saliency = left.square() / (2 * inverse.diagonal())
+            q = saliency.argmin()
+            if saliency[q] > limit:
+                break
+            weight[keep] = left - left[q] / inverse[q, q] * inverse[:, q]
+            weight[q] = 0
+            keep[q] = False
+        return weight
+
+    check("classic.prune", prune)
+    out = capsys.readouterr().out
+    assert "did not finish" in out or "Got: " in out
+    assert "This looks like: place among the kept weights taken for an index" in out
+
+
+def test_off_the_main_thread_there_is_no_limit_and_no_error(capsys):
+    worker = threading.Thread(target=check, args=("wanda.score", right))
+    worker.start()
+    worker.join()
+    assert capsys.readouterr().out.startswith("Right")
 
 
 def test_inputs_are_copies(capsys):
