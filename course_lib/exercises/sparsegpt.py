@@ -3,6 +3,7 @@
 Dimension key: O outputs of a layer, I its inputs, N tokens, B columns of a block.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -91,6 +92,26 @@ LAYER_ERROR = Exercise(
             also=(lambda w, p, g: (((w - p) @ g) * (w - p)).mean(),),
         ),
         Mistake(
+            "G on both sides",
+            "This is ‖ΔG‖². G = XᵀX already holds X twice: it stands once between Δ and Δᵀ.",
+            lambda w, p, g: ((w - p) @ g).square().sum(),
+        ),
+        Mistake(
+            "one output times another",
+            "All entries of ΔGΔᵀ are added. Only its diagonal compares an output with itself: take the trace.",
+            lambda w, p, g: ((w - p) @ g @ (w - p).T).sum(),
+        ),
+        Mistake(
+            "one number for each output",
+            "This is the error output by output. The layer's error is their sum.",
+            lambda w, p, g: ((w - p) @ g * (w - p)).sum(1),
+        ),
+        Mistake(
+            "half of it",
+            "The ½ belongs to the cost of a deletion by Taylor's formula. The objective here has none.",
+            lambda w, p, g: _layer_error(w, p, g) / 2,
+        ),
+        Mistake(
             "the change alone",
             "The inputs are not used: this is the squared change of the weights, not of the outputs.",
             lambda w, p, g: (w - p).square().sum(),
@@ -168,6 +189,25 @@ HESSIAN = Exercise(
             lambda x, d: x.T @ x + d * x.square().sum(0).mean() * torch.eye(x.shape[1]),
         ),
         Mistake(
+            "silent inputs before the mean",
+            "The 1 of silent inputs was counted in the mean of the diagonal, as in the public code; the text asks for "
+            "the mean of XᵀX alone.",
+            lambda x, d: _silent_first(x, d),
+        ),
+        Mistake(
+            "silent inputs set to 1",
+            "A silent input gets 1 more, on top of the damping that every input gets.",
+            lambda x, d: _silent_last(x, d),
+        ),
+        Mistake(
+            "twice the Gram matrix",
+            "The 2 of the second derivative was kept. It changes no order and no update; the text asks for XᵀX.",
+            lambda x, d: (
+                2 * (x.T @ x) + torch.diag(2 * d * x.square().sum(0).mean() + (x.square().sum(0) == 0).float())
+            ),
+            also=(lambda x, d: _hessian(2**0.5 * x, d),),
+        ),
+        Mistake(
             "no damping",
             "With fewer tokens than inputs XᵀX is singular. Add λ times the mean of its diagonal.",
             lambda x, d: x.T @ x + torch.diag((x.square().sum(0) == 0).float()),
@@ -190,6 +230,18 @@ HESSIAN = Exercise(
         "gram.diagonal() is a view: gram.diagonal().add_(...) changes the matrix. Take the mean first.",
     ),
 )
+
+
+def _silent_first(inputs: Tensor, damping: float) -> Tensor:
+    gram = inputs.T @ inputs
+    gram = gram + torch.diag((gram.diagonal() == 0).float())
+    return gram + damping * gram.diagonal().mean() * torch.eye(len(gram))
+
+
+def _silent_last(inputs: Tensor, damping: float) -> Tensor:
+    hessian, silent = _hessian(inputs, damping), inputs.square().sum(0) == 0
+    hessian[silent, silent] = 1
+    return hessian
 
 
 def _hessian_in_place(inputs: Tensor, damping: float) -> Tensor:
@@ -341,6 +393,17 @@ FACTOR = Exercise(
             "the inverse itself",
             "This is the upper half of H⁻¹. Its rows still contain what the columns to the left explain.",
             lambda h: torch.linalg.inv(h).triu(),
+            also=(torch.linalg.inv,),
+        ),
+        Mistake(
+            "inverse of the factor of H",
+            "UᵀU is H⁻¹, but this U is lower triangular: it would settle columns from the right. Factorise H⁻¹ itself.",
+            lambda h: torch.linalg.inv(torch.linalg.cholesky(h)),
+        ),
+        Mistake(
+            "ones on the diagonal",
+            "Each row was divided by its diagonal entry. That is the update, but then UᵀU is not H⁻¹; divide later.",
+            lambda h: _factor(h) / _factor(h).diagonal()[:, None],
         ),
         Mistake(
             "a symmetric root",
@@ -418,8 +481,19 @@ SETTLE = Exercise(
     mistakes=(
         Mistake(
             "no update",
-            "Nobody makes up for what left. Subtract (error / U_jj) · U_jk from every column k to the right.",
+            "Nothing to the right moved. Was the weight zeroed before its error was taken? Otherwise: subtract "
+            "(error / U_jj) · U_jk from every column k to the right.",
             lambda w, keep, u, j: torch.cat([w[:, :j], (w[:, j] * keep)[:, None], w[:, j + 1 :]], dim=1),
+        ),
+        Mistake(
+            "row of the whole inverse",
+            "This row of H⁻¹ = UᵀU still knows the settled columns. What is left has another inverse: use row j of U.",
+            lambda w, keep, u, j: torch.cat([w[:, :j], _settle_by_inverse(w, keep, u, j)[:, j:]], dim=1),
+        ),
+        Mistake(
+            "settled columns moved",
+            "Columns left of j changed too. They are settled: update only those to the right.",
+            lambda w, keep, u, j: _settle_by_inverse(w, keep, u, j),
         ),
         Mistake(
             "error not divided by U_jj",
@@ -471,6 +545,13 @@ SETTLE = Exercise(
 )
 
 
+def _settle_by_inverse(weight: Tensor, keep: Tensor, upper: Tensor, j: int) -> Tensor:
+    inverse, error = upper.T @ upper, weight[:, j] * ~keep
+    settled = weight - torch.outer(error / inverse[j, j], inverse[j])
+    settled[:, j] = weight[:, j] * keep
+    return settled
+
+
 def _settle_in_place(weight: Tensor, keep: Tensor, upper: Tensor, j: int) -> Tensor:
     error = (weight[:, j] - weight[:, j] * keep) / upper[j, j]
     weight[:, j:] -= error[:, None] * upper[j, j:]  # column j itself: w − error · U_jj / U_jj
@@ -514,7 +595,7 @@ def _mask_cases(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("2 × 3 by hand, two scores tie", by_hand),
-        Case("9 × 12, 30 % leaves", (_randn(generator, 9, 12), spread(), 0.3)),
+        Case("9 × 12, 35 % leaves: 37.8, so 37", (_randn(generator, 9, 12), spread(), 0.35)),
         Case("half of the outputs are quiet", (loud, spread(), 0.5)),
         Case("all scores equal", (torch.ones(4, 6), torch.ones(6), 0.5)),
     ]
@@ -580,6 +661,11 @@ MASK = Exercise(
             lambda w, d, s: ~_block_mask(w, d, s),
         ),
         Mistake(
+            "rounded to nearest",
+            "When O · B · s does not come out even, round down: the floor of it leaves.",
+            lambda w, d, s: _lowest_leave((w / d).square(), round(w.numel() * s)),
+        ),
+        Mistake(
             "a threshold",
             "`score <= sorted[n]` drops one weight too many and every tie, as the public code does. Take n by index.",
             lambda w, d, s: (w / d).square() > (w / d).square().flatten().sort().values[_n_leaving(w, s)],
@@ -613,13 +699,16 @@ def _prune(
     lazy: bool = True,
     ahead: Tensor | None = None,
     update: bool = True,
+    choose: Callable[[Tensor, Tensor, float], Tensor] = _block_mask,
+    undivided: bool = False,
+    times: int = 1,
 ) -> Tensor:
-    """SparseGPT as it stands in the paper; the last three settings are where it goes wrong."""
+    """SparseGPT as it stands in the paper; the settings after the block size are where it goes wrong."""
     weight = weight.clone()
     for start in range(0, weight.shape[1], block_size):
         end = min(start + block_size, weight.shape[1])
         here = slice(start, end)
-        keep = _block_mask(weight[:, here], upper.diagonal()[here], sparsity) if ahead is None else ahead[:, here]
+        keep = choose(weight[:, here], upper.diagonal()[here], sparsity) if ahead is None else ahead[:, here]
         errors = torch.zeros_like(weight[:, here])
         for j in range(start, end):
             errors[:, j - start] = weight[:, j] * ~keep[:, j - start] / upper[j, j]
@@ -627,7 +716,8 @@ def _prune(
             if update:
                 weight[:, j + 1 : end] -= torch.outer(errors[:, j - start], upper[j, j + 1 : end])
         if lazy and update:
-            weight[:, end:] -= errors @ upper[here, end:]
+            sent = errors * upper.diagonal()[here] if undivided else errors
+            weight[:, end:] -= times * sent @ upper[here, end:]
     return weight
 
 
@@ -685,6 +775,32 @@ PRUNE = Exercise(
             lambda w, u, s, b: _prune(w, u, s, b, update=False),
         ),
         Mistake(
+            "ranked within each row",
+            "Each output lost the same share of every block. SparseGPT ranks the block over all rows together.",
+            lambda w, u, s, b: _prune(w, u, s, b, choose=_mask_by_row),
+        ),
+        Mistake(
+            "ranked by magnitude",
+            "The updates are right, but the masks are those of magnitude pruning: divide by U_jj before ranking.",
+            lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: _block_mask(w, torch.ones_like(d), s)),
+        ),
+        Mistake(
+            "errors not divided behind the block",
+            "Within the block the errors are divided by U_jj, behind it they are not. Keep error / U_jj.",
+            lambda w, u, s, b: _prune(w, u, s, b, undivided=True),
+        ),
+        Mistake(
+            "behind updated twice",
+            "Each column sent its error to the very end, and the block sent it again. Inside, stop at the block's end.",
+            lambda w, u, s, b: _prune(w, u, s, b, times=2),
+        ),
+        Mistake(
+            "last block left out",
+            "A last block narrower than the others was skipped: range(0, I, block_size), with end = min(start + "
+            "block_size, I).",
+            lambda w, u, s, b: _without_last(w, u, s, b),
+        ),
+        Mistake(
             "updated, not emptied",
             "The updates are right, but the weights that leave are still there.",
             lambda w, u, s, b: _never_emptied(w, u, s, b),
@@ -705,6 +821,17 @@ PRUNE = Exercise(
         "After the block: weight[:, end:] −= errors @ upper[start:end, end:].",
     ),
 )
+
+
+def _mask_by_row(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    return torch.cat([_block_mask(row[None], diagonal, sparsity) for row in weight])
+
+
+def _without_last(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    whole = weight.shape[1] - weight.shape[1] % block_size
+    settled = _prune(weight[:, :whole], upper[:whole, :whole], sparsity, block_size)
+    errors = (weight[:, :whole] - settled) @ torch.linalg.inv(upper[:whole, :whole])
+    return torch.cat([settled, weight[:, whole:] - errors @ upper[:whole, whole:]], dim=1)
 
 
 def _prune_eagerly(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
@@ -783,6 +910,11 @@ BITS = Exercise(
             "a grid for each weight",
             "One grid serves group_size weights: divide.",
             lambda s, v, g, q: (1 if s else 0) + (1 - s) * v + q,
+        ),
+        Mistake(
+            "a grid for what is stored only",
+            "The groups run over all weights of the layer, pruned ones included: grid_bits / group_size a weight.",
+            lambda s, v, g, q: (1 if s else 0) + (1 - s) * (v + q / g),
         ),
         Mistake(
             "a map for what is stored only",

@@ -69,7 +69,9 @@ def sweep(weight: Tensor, states: Mapping[int, Tensor]) -> Figure:
     return drawn
 
 
-def layer_errors(found: Mapping[str, Mapping[str, float]], better: str = "SparseGPT", than: str = "Wanda") -> Figure:
+def layer_errors(
+    found: Mapping[str, Mapping[str, float]], better: str = "SparseGPT", than: str = "its mask, no updates"
+) -> Figure:
     """Relative layer errors ‖X(W − Ŵ)ᵀ‖² / ‖XWᵀ‖², by layer and method."""
     drawn, (axes,) = figure(width=7.6, height=3.6)
     for index, method in enumerate(next(iter(found.values()))):
@@ -79,6 +81,7 @@ def layer_errors(found: Mapping[str, Mapping[str, float]], better: str = "Sparse
     axes.legend(frameon=False, fontsize=9, ncols=2)
     ratios = [errors[better] / errors[than] for errors in found.values()]
     title = f"{better} leaves {min(ratios):.2f} to {max(ratios):.2f} of the error of {than}"
+    axes.margins(y=0.2)
     label(axes, title, "", "changed share of the output (%, log scale)")
     return drawn
 

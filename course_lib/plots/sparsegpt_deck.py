@@ -14,7 +14,13 @@ from course_lib.pruning.methods.refit import Refit
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.observe import input_gram
-from course_lib.pruning.sweep import errors_in_block, first_inputs_of, race_of_block_sizes, settled_until
+from course_lib.pruning.sweep import (
+    WithoutUpdates,
+    errors_in_block,
+    first_inputs_of,
+    race_of_block_sizes,
+    settled_until,
+)
 from course_lib.sparsity.patterns import Unstructured
 
 BLOCK = 15
@@ -50,6 +56,12 @@ def block_sizes() -> Figure:
 
 
 def layer_errors() -> Figure:
-    best = Refit(Unstructured(0.5, per="layer"), chooser=SparseGPT)
-    methods = {"magnitude": Magnitude(), "Wanda": Wanda(), "SparseGPT": SparseGPT(), "best weights, its mask": best}
+    half = Unstructured(0.5, per="layer")
+    methods = {
+        "magnitude": Magnitude(),
+        "Wanda": Wanda(),
+        "its mask, no updates": WithoutUpdates(half),
+        "SparseGPT": SparseGPT(half),
+        "its mask, best weights": Refit(half, chooser=SparseGPT),
+    }
     return sparsegpt.layer_errors(errors_in_block(*_model(), BLOCK, methods, n_outputs=64))

@@ -5,9 +5,10 @@ Dimension key: O outputs of a layer, I its inputs.
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.models import blocks, linears, weight_of
@@ -36,6 +37,19 @@ def first_inputs_of(gram: Gram, n: int) -> Gram:
     smaller = Gram(n)
     smaller.add(rows.float())
     return smaller
+
+
+@dataclass
+class WithoutUpdates(LayerPruner):
+    """The mask of another pruner, and the weights as they were: what its updates are worth is the difference."""
+
+    chooser: type[LayerPruner] = SparseGPT
+
+    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return self.chooser(self.pattern).score(weight, inputs)
+
+    def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        return self.chooser(self.pattern).keep(weight, inputs)
 
 
 def relative_error(weight: Float[Tensor, "O I"], pruned: Float[Tensor, "O I"], inputs: Gram) -> float:

@@ -100,6 +100,8 @@ def _close_tensor(got: Any, expected: Tensor) -> str | None:
         got = as_tensor(got)
     if not isinstance(got, Tensor):
         return f"got {short(got)}, expected a tensor of shape {tuple(expected.shape)}"
+    if expected.ndim == 0 and got.numel() == 1:
+        got = got.reshape(())  # one number in brackets is a number to most people
     if got.shape != expected.shape:
         return f"the shape is {tuple(got.shape)}, expected {tuple(expected.shape)}"
     if expected.dtype == torch.bool and got.dtype != torch.bool and not ((got == 0) | (got == 1)).all():

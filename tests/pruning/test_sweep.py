@@ -9,12 +9,14 @@ from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sweep import (
+    WithoutUpdates,
     errors_in_block,
     first_inputs_of,
     race_of_block_sizes,
     relative_error,
     settled_until,
 )
+from course_lib.sparsity.patterns import Unstructured
 
 
 @pytest.fixture
@@ -46,6 +48,14 @@ def test_a_column_settles_once_and_is_then_left_alone(layer):
     torch.testing.assert_close(halfway[:, :8], later[:, :8], rtol=1e-4, atol=1e-4)
     assert not torch.equal(halfway[:, 8:], weight[:, 8:])
     assert ((halfway == 0).float().mean(0)[:8] > 0).any()
+
+
+def test_without_updates_the_mask_is_the_same_and_the_weights_stay(layer):
+    weight, inputs = layer
+    half = Unstructured(0.5, per="layer")
+    updated, plain = SparseGPT(half).prune(weight, inputs), WithoutUpdates(half).prune(weight, inputs)
+    assert torch.equal(plain, weight * (updated != 0))
+    assert relative_error(weight, updated, inputs) < relative_error(weight, plain, inputs)
 
 
 def test_errors_of_a_block_name_its_layers_and_order_the_methods():
