@@ -80,7 +80,7 @@ def layer_errors(
     log_scale(axes, "y")
     axes.legend(frameon=False, fontsize=9, ncols=2)
     ratios = [errors[better] / errors[than] for errors in found.values()]
-    title = f"{better} leaves {min(ratios):.2f} to {max(ratios):.2f} of the error of {than}"
+    title = f"{better} has {min(ratios):.2f} to {max(ratios):.2f} times the error of: {than}"
     axes.margins(y=0.2)
     label(axes, title, "", "changed share of the output (%, log scale)")
     return drawn
