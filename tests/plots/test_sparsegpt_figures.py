@@ -36,7 +36,7 @@ def test_the_sweep_says_what_is_zero_and_what_moved():
 def test_layer_errors_compare_two_methods():
     found = {"a.q": {"Wanda": 0.4, "SparseGPT": 0.1}, "a.k": {"Wanda": 0.4, "SparseGPT": 0.2}}
     assert titles(sparsegpt.layer_errors(found, than="Wanda")) == [
-        "SparseGPT leaves 0.25 to 0.50 of the error of Wanda"
+        "SparseGPT has 0.25 to 0.50 times the error of: Wanda"
     ]
 
 
