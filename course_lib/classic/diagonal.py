@@ -17,7 +17,7 @@ from course_lib.classic.network import Network, Patterns
 def obd_diagonal(
     network: Network, theta: Float[Tensor, "d"], patterns: Patterns, curvature: bool = True
 ) -> Float[Tensor, "d"]:
-    """h_kk for every free weight, averaged over patterns (section 2.2 of the paper).
+    """h_kk for every free weight, averaged over patterns (LeCun and others 1989).
 
     At the outputs  ∂²E/∂a² = f'² + (o − t) f''  (E here is half of the paper's, which has a 2 before both terms),
     below them      ∂²E/∂a_i² = f'(a_i)² Σ_l w_li² ∂²E/∂a_l² + f''(a_i) ∂E/∂x_i,
@@ -28,7 +28,7 @@ def obd_diagonal(
     unless the layer above has one unit. Cross terms between connections that share a weight are forgotten too.
 
     Args:
-        curvature: with the f'' terms. Without them (the paper's Levenberg-Marquardt form) no entry is negative.
+        curvature: with the f'' terms. Without them (the Levenberg-Marquardt form) no entry is negative.
     """
     said, layers = network.activities(theta, patterns.inputs), network.layers(theta)
     top, gap, on = activation(network.output), residuals(network, theta, patterns), float(curvature)

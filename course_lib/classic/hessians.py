@@ -17,7 +17,7 @@ def full_hessian(network: Network, theta: Float[Tensor, "d"], patterns: Patterns
 
 
 def outer_product_hessian(network: Network, theta: Float[Tensor, "d"], patterns: Patterns) -> Float[Tensor, "d d"]:
-    """H = 1/P Σ X Xᵀ over patterns and outputs (Hassibi and Stork 1992, section 3; elsewhere called Gauss-Newton).
+    """H = 1/P Σ X Xᵀ over patterns and outputs (Hassibi and Stork 1992; elsewhere called Gauss-Newton).
 
     The exact Hessian has a second part, 1/P Σ (o − t) ∂²o/∂w∂w', which vanishes where the network fits its targets.
     """

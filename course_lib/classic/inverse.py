@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def inverse_by_recursion(gradients: Float[Tensor, "n d"], n_patterns: int, alpha: float = 1e-8) -> Float[Tensor, "d d"]:
-    """(αI + 1/P Σ X Xᵀ)⁻¹, pattern by pattern (section 3 of the paper).
+    """(αI + 1/P Σ X Xᵀ)⁻¹, pattern by pattern (Hassibi and Stork 1992).
 
     H⁻¹_{k+1} = H⁻¹_k − H⁻¹_k X Xᵀ H⁻¹_k / (P + Xᵀ H⁻¹_k X),  H⁻¹_0 = I / α
 

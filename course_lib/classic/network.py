@@ -108,7 +108,7 @@ class Network:
 
 
 def error(network: Network, theta: Float[Tensor, "d"], patterns: Patterns) -> Float[Tensor, ""]:
-    """E = 1/(2P) Σ ‖t − o‖², summed over outputs, averaged over patterns (Hassibi and Stork, equation 6)."""
+    """E = 1/(2P) Σ ‖t − o‖², summed over outputs, averaged over patterns (the error of Hassibi and Stork)."""
     return 0.5 * (network(theta, patterns.inputs) - patterns.targets).square().sum(1).mean()
 
 

@@ -20,7 +20,7 @@ from course_lib.classic.network import Network, Patterns
 
 @dataclass(frozen=True)
 class Diagonal:
-    """No correlations: L_q = ½ h_qq w_q², and nothing else moves (LeCun and others, equation 2)."""
+    """No correlations: L_q = ½ h_qq w_q², and nothing else moves (LeCun and others)."""
 
     h: Float[Tensor, "d"]
 
@@ -36,7 +36,7 @@ class Diagonal:
 
 @dataclass(frozen=True)
 class Inverse:
-    """A full error surface, by the inverse of its Hessian over the weights that stay (Hassibi and Stork, equation 5).
+    """A full error surface, by the inverse of its Hessian over the weights that stay (Hassibi and Stork).
 
     L_q = ½ w_q² / [H⁻¹]_qq,  δw = −w_q / [H⁻¹]_qq · H⁻¹ e_q. Both minimise ½ δwᵀ H δw under w_q + δw_q = 0.
     """

@@ -5,7 +5,7 @@ Dimension key: d weights.
 
 import torch
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator
 from torch import Tensor
 
 from course_lib.classic.monks import input_names
@@ -42,7 +42,7 @@ def draw_choice(axes, surface: Quadratic, choice: Choice, index: int) -> None:
     """An arrow from the trained weights, and what the place where it ends costs; larger markers lie below smaller."""
     look = {"arrowstyle": "->", "color": COLOURS[index], "linewidth": 1.4, "shrinkB": 3}
     axes.annotate("", choice.weight.tolist(), surface.minimum.tolist(), arrowprops=look)
-    size = (13, 9, 6)[index]
+    size = (17, 10, 6)[index]
     name = f"{choice.method}: weight {choice.deletes + 1}, cost {choice.cost:.3f}"
     axes.plot(
         *choice.weight.tolist(),
@@ -149,24 +149,25 @@ def bytes_of_inverses(sizes: dict[str, int], memory: int, bytes_per_number: int 
     """The bytes of an inverse Hessian by what it covers, against the memory of a machine."""
     drawn, (axes,) = figure(width=7.2, height=3.0)
     names = list(sizes)[::-1]
-    values = [bytes_per_number * sizes[name] ** 2 / 1e9 for name in names]
+    values = [bytes_per_number * sizes[name] ** 2 for name in names]
     axes.barh([f"{name}\n{sizes[name]:,} weights" for name in names], values, color=COLOURS[0], height=0.6)
     log_scale(axes, "x")
-    axes.xaxis.set_major_locator(LogLocator(numticks=8))
-    axes.axvline(memory / 1e9, color=COLOURS[1], linestyle="--", label=f"{memory / 1e9:,.0f} GB")
+    axes.xaxis.set_major_locator(LogLocator(base=1000, numticks=12))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: in_words(value)))
+    axes.axvline(memory, color=COLOURS[1], linestyle="--", label=f"{memory / 1e9:,.0f} GB")
     axes.legend(frameon=False, loc="upper right")
     for index, value in enumerate(values):
-        axes.annotate(f" {in_words(1e9 * value)}", (value, index), va="center", fontsize=9)
+        axes.annotate(f" {in_words(value)}", (value, index), va="center", fontsize=9)
     axes.margins(x=0.25)
     fits = [name for name, size in sizes.items() if bytes_per_number * size**2 < memory]
     said = max(fits, key=sizes.__getitem__) if fits else "none of these"
-    label(axes, f"The largest inverse Hessian that {memory / 1e9:,.0f} GB hold: {said}", "GB (log scale)")
+    label(axes, f"The largest inverse Hessian that {memory / 1e9:,.0f} GB hold: {said}", "size (log scale)")
     return drawn
 
 
 def in_words(n_bytes: int | float) -> str:
     """1,300,000 → 1.3 MB."""
-    for unit, size in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, size in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n_bytes >= size:
             return f"{n_bytes / size:,.3g} {unit}"
     return f"{n_bytes:.0f} bytes"

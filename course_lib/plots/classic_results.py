@@ -9,7 +9,7 @@ from course_lib import result_files
 from course_lib.plots.style import COLOURS, MARKERS, figure, label, line_style, log_scale
 
 METHODS = ("magnitude", "OBD", "OBS")
-PUBLISHED = {1: 14, 2: 15, 3: 4}  # from the reductions of 76, 62 and 90 % in the abstract of Hassibi and Stork
+PUBLISHED = {1: 14, 2: 15, 3: 4}  # as read off reductions of 76, 62 and 90 %; the abstract gives these unnumbered
 
 
 def results() -> dict[str, Any]:
@@ -43,7 +43,7 @@ def xor_bars(measured: dict[str, Any], decay: float = 1e-5) -> Figure:
 
 
 def monks_counts(measured: dict[str, Any]) -> Figure:
-    """The weights left when the training accuracy would fall, one dot a network; the published counts as lines."""
+    """The weights left when the training accuracy would fall, one dot a network; medians as bars."""
     drawn, axes = figure(3, width=3.9, height=3.9)
     for each, (problem, published) in zip(axes, PUBLISHED.items(), strict=True):
         for place, (method, refit) in enumerate((m, r) for r in (False, True) for m in METHODS):
@@ -51,16 +51,21 @@ def monks_counts(measured: dict[str, Any]) -> Figure:
             spread = [place + 0.5 * (i / max(len(counts) - 1, 1) - 0.5) for i in range(len(counts))]
             colour = COLOURS[METHODS.index(method)]
             each.scatter(spread, counts, s=16, color=colour, marker=MARKERS[METHODS.index(method)])
-            each.annotate(f"{median(counts):g}", (place, max(counts)), (0, 5), textcoords="offset points", ha="center")
+            each.hlines(median(counts), place - 0.38, place + 0.38, color="black", linewidth=1.5, zorder=1)
+            look = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top", "fontsize": 9}
+            each.annotate(f"{median(counts):g}", (place, 0.99), **look)
         each.axhline(published, color=COLOURS[4], linestyle=":", linewidth=1.5)
         each.axvline(2.5, color="black", linewidth=0.6)
         each.set_xticks(range(6), [*METHODS, *METHODS], rotation=60, fontsize=9)
         each.set_ylim(0, 1.2 * max(r["n_left"] for r in rows(measured, "monks", problem=problem)))
         best = {r: median_left(measured, problem, "OBS", r) for r in (False, True)}
         size = {1: 58, 2: 39, 3: 39}[problem]
-        label(each, f"MONK's problem {problem}: of {size} weights OBS\nleaves {best[False]:g}, refitted {best[True]:g}")
+        label(
+            each,
+            f"MONK's problem {problem}, median: of {size} weights\nOBS leaves {best[False]:g}, refitted {best[True]:g}",
+        )
         each.set_xlabel("nothing retrained  |  refitted each time")
-    axes[0].set_ylabel("weights left (dotted: published)")
+    axes[0].set_ylabel("weights left\n(bar, number: median; dotted: published)")
     return drawn
 
 

@@ -1,5 +1,6 @@
 """The printed tables and verdicts of lesson 02, from the committed measurement. Every verdict is computed."""
 
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -55,14 +56,20 @@ def xor_table(measured: dict[str, Any]) -> str:
 
 
 def xor_verdict(measured: dict[str, Any]) -> str:
-    """The abstract's claim that of the three only OBS deletes the correct weights of an XOR network in every case."""
+    """That of the three only OBS leaves every XOR network right; and whether only OBS chooses the correct weight.
+
+    The abstract says the second. A choice is correct where OBS's update mends the deletion of that weight.
+    """
     found = rows(measured, "xor")
-    total = {m: sum(r["right"] for r in found if r["method"] == m) for m in METHODS}
     n = sum(r["n_nets"] for r in found if r["method"] == "OBS")
-    only = total["OBS"] == n and max(total["magnitude"], total["OBD"]) < n
-    said = ", ".join(f"{m} {count} of {n}" for m, count in total.items())
-    word = verdict(only, total["OBS"] == max(total.values()))
-    return f"Claim: only OBS deletes the correct weight in every case. {said}: {word}."
+    lines = []
+    for claim, key in (("leaves XOR right", "right"), ("chooses a correct weight", "right_with_update")):
+        total = {m: sum(r[key] for r in found if r["method"] == m) for m in METHODS}
+        only = total["OBS"] == n and max(total["magnitude"], total["OBD"]) < n
+        best = total["OBS"] == max(total.values())
+        said = ", ".join(f"{m} {count} of {n}" for m, count in total.items())
+        lines.append(f"Claim: only OBS {claim} in every case. {said}: {verdict(only, best)}.")
+    return "\n".join(lines)
 
 
 def monks_table(measured: dict[str, Any]) -> str:
@@ -81,18 +88,32 @@ def monks_table(measured: dict[str, Any]) -> str:
 
 
 def monks_verdict(measured: dict[str, Any]) -> str:
-    """Within two weights of the published counts at unchanged accuracy; and magnitude with refitting beside it."""
+    """Whether OBS, with nothing retrained, reaches the published counts; and magnitude with refitting beside it.
+
+    The stop watches the training patterns; "no accuracy lost on all 432" is asked after it. The published count
+    holds where the median network reaches it without loss, and partly where some network does.
+    """
     lines = []
     for problem, published in PUBLISHED.items():
-        runs = [r for r in rows(measured, "monks", problem=problem) if r["method"] == "OBS"]
-        seeds = {r["seed"] for r in runs}
-        near = {r["seed"] for r in runs if r["n_left_unchanged"] <= published + 2}
-        best = min(runs, key=lambda r: r["n_left_unchanged"])
+        runs = rows(measured, "monks", problem=problem, method="OBS", refit=False)
+        left = [r["n_left"] for r in runs]
+        lossless = [r["n_left"] if r["test"] >= r["dense_test"] - 1e-12 else inf for r in runs]
+        n_kept = sum(n < inf for n in lossless)
+        reach = sum(n <= published for n in lossless)
         lines.append(
-            f"problem {problem}: OBS, refitted or not, comes to {published} + 2 weights or fewer, accuracy unchanged "
-            f"on all 432, in {len(near)} of {len(seeds)} networks, to {best['n_left_unchanged']} at best: "
-            f"{verdict(len(near) == len(seeds), bool(near))}"
+            f"problem {problem}: published {published} weights; OBS without refitting leaves {median(left):g} (median, "
+            f"{min(left)}–{max(left)}), {n_kept} of {len(runs)} networks lose nothing on all 432, {reach} of them with "
+            f"{published} weights or fewer: {verdict(median(lossless) <= published, bool(reach))}"
         )
+    ahead = [
+        median_left(measured, p, "OBS", False) - min(median_left(measured, p, m, False) for m in ("magnitude", "OBD"))
+        for p in PUBLISHED
+    ]
+    said = ", ".join(f"{gap:+g}" for gap in ahead)
+    lines.append(
+        f"Claim: without retraining OBS leaves fewer weights than both others. {said} weights (median): "
+        f"{verdict(max(ahead) < 0, min(ahead) < 0)}"
+    )
     gaps = [median_left(measured, p, "magnitude", True) - median_left(measured, p, "OBS", False) for p in PUBLISHED]
     same = max(abs(gap) for gap in gaps) <= 2
     said = ", ".join(f"{gap:+g}" for gap in gaps)

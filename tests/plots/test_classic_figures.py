@@ -51,9 +51,9 @@ def made_up():
                     "seed": seed,
                     "method": m,
                     "refit": refit,
-                    "n_left": n + 2 * seed,
-                    "test": 1.0,
-                    "n_left_unchanged": n + 2 * seed - (10 if problem == 3 else 0),
+                    "n_left": n + 2 * seed - (10 if problem == 3 else 0),
+                    "dense_test": 1.0,
+                    "test": 1.0 - 0.1 * (problem == 2 and seed == 1),
                 }
                 for problem in (1, 2, 3)
                 for seed in (0, 1)
@@ -140,7 +140,7 @@ def test_titles_of_the_measurement():
     measured = made_up()
     assert title(classic_results.xor_bars(measured)) == "Of 16 networks still right: magnitude 2, OBD 0, OBS 16"
     assert title(classic_results.monks_counts(measured)) == (
-        "MONK's problem 1: of 58 weights OBS\nleaves 13, refitted 13"
+        "MONK's problem 1, median: of 58 weights\nOBS leaves 13, refitted 13"
     )
     assert title(classic_results.monks_curve(measured)).endswith("unchanged down to: magnitude 4, OBD 3, OBS 2")
     curves = classic_results.digits_curves(measured)
@@ -163,11 +163,22 @@ def test_tables():
 
 def test_verdicts_follow_the_data():
     measured = made_up()
-    assert classic_tables.xor_verdict(measured).endswith("OBS 16 of 16: holds.")
+    left, chosen = classic_tables.xor_verdict(measured).splitlines()
+    assert (
+        left == "Claim: only OBS leaves XOR right in every case. magnitude 2 of 16, OBD 0 of 16, OBS 16 of 16: holds."
+    )
+    assert chosen.startswith("Claim: only OBS chooses a correct weight in every case. magnitude 16 of 16")
+    assert chosen.endswith("holds partly.")
     monks = classic_tables.monks_verdict(measured).splitlines()
-    assert monks[0].endswith("in 2 of 2 networks, to 12 at best: holds")
-    assert monks[2].endswith("in 2 of 2 networks, to 2 at best: holds")
-    assert monks[3].endswith("about as good")
+    assert monks[0] == (
+        "problem 1: published 14 weights; OBS without refitting leaves 13 (median, 12–14), 2 of 2 networks lose "
+        "nothing on all 432, 2 of them with 14 weights or fewer: holds"
+    )
+    assert "1 of 2 networks lose nothing on all 432, 1 of them" in monks[1]
+    assert monks[1].endswith("holds partly")
+    assert monks[2].endswith("2 of them with 4 weights or fewer: holds")
+    assert monks[3].endswith("-14, -14, -14 weights (median): holds")
+    assert monks[4].endswith("about as good")
     digits = classic_tables.digits_verdict(measured)
     assert "+50 points of sparsity: holds." in digits
     assert "lie within 10 points of sparsity" in digits
@@ -177,18 +188,19 @@ def test_verdicts_follow_the_data():
 def test_verdicts_turn_with_the_data():
     measured = copy.deepcopy(made_up())
     tables = measured["tables"]
-    tables["xor"][2]["right"] = 1
+    tables["xor"][2]["right"] = tables["xor"][2]["right_with_update"] = 1
     for row in tables["monks"]:
-        row["n_left_unchanged"] += 20
-        row["n_left"] += 9 * (row["method"] == "magnitude")
+        row["n_left"] += 60 * (row["method"] == "magnitude" and row["refit"])
+        row["n_left"] += 30 * (row["method"] == "OBS" and not row["refit"])
     for row in tables["digits"]:
         row["pruned"] = 0.9 if row["method"] != "OBS" else 0.9 - row["sparsity"]
     for row in tables["rows"]:
         row["held_out"] *= 3 if row["method"] == "OBS" else 1
-    assert classic_tables.xor_verdict(measured).endswith("not at this scale.")
+    assert all(line.endswith("not at this scale.") for line in classic_tables.xor_verdict(measured).splitlines())
     monks = classic_tables.monks_verdict(measured).splitlines()
-    assert monks[0].endswith("in 0 of 2 networks, to 32 at best: not at this scale")
-    assert monks[3].endswith("not as good")
+    assert monks[0].endswith("0 of them with 14 weights or fewer: not at this scale")
+    assert monks[3].endswith("+16, +16, +16 weights (median): not at this scale")
+    assert monks[4].endswith("not as good")
     assert "-90 points of sparsity: not at this scale." in classic_tables.digits_verdict(measured)
     assert classic_tables.rows_verdict(measured).endswith("not at this scale.")
 
