@@ -86,7 +86,7 @@ class OWL(Allocation):
         if not (self.span <= pattern.sparsity and pattern.sparsity + self.span < 1):
             raise ValueError(
                 f"got sparsity {pattern.sparsity} and span {self.span}; expected both ends of sparsity ± span in "
-                "[0, 1). Use OWL with a smaller span."
+                "[0, 1). Use another sparsity or another allocation, or OWL with a smaller span."
             )
 
     def sparsities(self, pruner: LayerPruner, scan: Scan) -> dict[str, float]:

@@ -107,6 +107,7 @@ def run(
     pruner, shares = kind(pattern_named(pattern, kind().pattern)), allocation_named(allocation)
     refuse_foreign(out)
     source = folder_of(model)
+    open_source(source)  # what is no checkpoint is not blamed on its tokenizer
     tokenizer = _tokenizer(source)
     calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
     try:
@@ -120,7 +121,7 @@ def run(
     except KeyboardInterrupt:
         console.print(f"Stopped. Blocks that are finished are kept in {out}: the same command goes on from there.")
         return STOPPED
-    table = Table("", "dense", f"{method} {pattern}", title=f"{model}: {samples} × {length} tokens, seed {seed}")
+    table = Table("", "dense", f"{kind.__name__} {pattern}", title=f"{model}: {samples} × {length} tokens, seed {seed}")
     _add_rows(table, report)
     if evaluation or (evaluation is None and _fits(source)):
         held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
@@ -136,7 +137,10 @@ def _tokenizer(source: Path) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{source} has no tokenizer that loads: {str(error).splitlines()[0]}") from error
+        raise ValueError(
+            f"{source} has no tokenizer that loads ({' '.join(str(error).split())}); expected its files beside the "
+            "weights. Save them there with tokenizer.save_pretrained."
+        ) from error
 
 
 def _fits(source: Path) -> bool:

@@ -12,6 +12,7 @@ from course_lib.pruning.allocation import UNIFORM, Allocation
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.report import PruneReport
 from course_lib.pruning.sequential import prune_model
+from course_lib.pruning.stream_state import make_folder
 
 
 def prune_dispatched(
@@ -32,10 +33,10 @@ def prune_dispatched(
     """
     if importlib.util.find_spec("accelerate") is None:
         raise ValueError("a device map needs accelerate, which is not installed: run `pip install accelerate`.")
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ValueError(f"{out} is there already and not an empty folder; nothing is overwritten. Give a new folder.")
     dtype = "auto" if torch.cuda.is_available() else torch.float32
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
     with tempfile.TemporaryDirectory(prefix=f"{out.name}.", suffix=".part", dir=out.parent) as folder:
         model = AutoModelForCausalLM.from_pretrained(
             source, device_map=device_map, dtype=dtype, offload_folder=Path(folder) / "offloaded"

@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from course_lib.pruning.stream_files import Place, places
 
@@ -46,13 +47,18 @@ def open_source(folder: Path) -> Source:
     """Reads the headers, and no weight.
 
     Raises:
-        ValueError: what is there is no checkpoint in safetensors, or part of it is missing.
+        ValueError: what is there is no checkpoint in safetensors, or part of it is missing or cannot be read.
     """
     index, single = folder / INDEX, folder / SINGLE
     if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder} has no config.json; expected a folder as save_pretrained writes it.")
+        raise ValueError(
+            f"{folder} has no config.json; expected a folder as save_pretrained writes it. Give the folder of a model."
+        )
+    _read_json(folder / "config.json")
     if index.is_file():
-        by_key = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        by_key = _read_json(index).get("weight_map")
+        if not isinstance(by_key, dict):
+            raise ValueError(f"{index} has no weight_map; expected the file of each weight. Fetch or copy it again.")
         files = {name: _read_header(folder / name) for name in sorted(set(by_key.values()))}
         if lacking := [key for key, name in by_key.items() if key not in files[name]]:
             raise ValueError(f"{folder / by_key[lacking[0]]} lacks {lacking[0]}, which {INDEX} places there.")
@@ -65,6 +71,16 @@ def open_source(folder: Path) -> Source:
             "Load the model once and write it anew with save_pretrained."
         )
     return Source(folder, keys, _identity(folder, keys))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of the text's encoding too
+        raise ValueError(f"{path} is no valid JSON ({error}); fetch or copy it again.") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds a {type(found).__name__}; expected names and values. Fetch or copy it again.")
+    return found
 
 
 def _read_header(path: Path) -> dict[str, Place]:

@@ -71,8 +71,21 @@ def settings_of(
 def refuse_foreign(out: Path) -> None:
     """Raises ValueError for a folder that holds anything but an unfinished run."""
     begun = (out / FOLDER / "state.json").is_file()
+    if parent := next((p for p in out.absolute().parents if p.exists() and not p.is_dir()), None):
+        raise ValueError(f"{out} lies below {parent}, which is a file; expected a folder. Give a new folder elsewhere.")
     if not begun and (out.is_file() or (out.exists() and any(p.name != FOLDER for p in out.iterdir()))):
         raise ValueError(f"{out} is there already and not an empty folder; nothing is overwritten. Give a new folder.")
+
+
+def make_folder(folder: Path) -> None:
+    """The folder, with those above it. Raises ValueError where the system does not let it be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"the folder {folder} cannot be made ({error.strerror}); expected a place that can be written to. "
+            "Give a new folder elsewhere."
+        ) from error
 
 
 @contextmanager
@@ -85,7 +98,7 @@ def opened(out: Path, settings: dict[str, Any], report: PruneReport) -> Iterator
     refuse_foreign(out)
     folder, is_new = out / FOLDER, not out.exists()
     begun = (folder / "state.json").is_file()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     work = Work(out, settings, report)
     try:
         with FileLock(folder / "lock", timeout=0):

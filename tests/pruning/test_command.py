@@ -28,12 +28,14 @@ def checkpoint(tmp_path, tiny_tokenizer, monkeypatch):
 
 def test_prunes_saves_and_loads_again(checkpoint, tmp_path, capsys):
     out = tmp_path / "out"
-    assert command.run(str(checkpoint), out, "wanda", "2:4", samples=2, length=16, seed=0) == 0
+    assert command.run(str(checkpoint), out, "WANDA", "2:4", samples=2, length=16, seed=0) == 0
     model, tokenizer = load_model(str(out), device="cpu")
     assert all(sparsity_of(weight_of(m)) == 0.5 for b in blocks(model) for m in linears(b).values())
     assert tokenizer("a b").input_ids
     said = capsys.readouterr().out
     assert "50.0 %" in said
+    assert "Wanda 2:4" in said  # by its own name, whatever was typed
+    assert "WANDA" not in said
     assert "perplexity" in said
 
 
@@ -98,8 +100,26 @@ def test_a_model_that_is_nowhere_is_one_line(tmp_path, monkeypatch):
 
 def test_a_folder_without_a_tokenizer_is_one_line(tmp_path):
     tiny_model(5).save_pretrained(tmp_path / "in")
-    with pytest.raises(ValueError, match="in has no tokenizer that loads"):
+    with pytest.raises(
+        ValueError, match=r"in has no tokenizer that loads \(Could.*\); .*tokenizer.save_pretrained.$"
+    ) as e:
         command.run(str(tmp_path / "in"), tmp_path / "out", "wanda", "0.5", 2, 16, 0)
+    assert len(str(e.value).splitlines()) == 1
+
+
+def test_what_is_no_checkpoint_is_not_blamed_on_its_tokenizer(checkpoint, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"empty has no config.json; expected a folder as save_pretrained writes it"):
+        command.run(str(tmp_path / "empty"), tmp_path / "out", "wanda", "0.5", 2, 16, 0)
+    (checkpoint / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config.json is no valid JSON"):
+        command.run(str(checkpoint), tmp_path / "out", "wanda", "0.5", 2, 16, 0)
+
+
+def test_a_place_where_no_folder_can_be_is_refused_before_anything_is_fetched(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="file/out lies below .*file, which is a file"):
+        command.run("no such model", tmp_path / "file" / "out", "wanda", "0.5", 2, 16, 0)
 
 
 def test_names():

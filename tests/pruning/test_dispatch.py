@@ -77,6 +77,17 @@ def test_without_accelerate_one_line_says_so(tmp_path, monkeypatch):
         dispatch.prune_dispatched(tmp_path / "in", tmp_path / "out", Wanda(), WINDOWS)
 
 
+def test_a_place_where_no_folder_can_be_is_refused_in_words(tmp_path):
+    saved(tmp_path, "llama")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match=r"file is there already and not an empty folder"):
+        prune_dispatched(tmp_path / "in", tmp_path / "file", Wanda(), WINDOWS)
+    with pytest.raises(
+        ValueError, match=r"the folder .*file/a cannot be made \(Not a directory\); .* new folder elsewhere"
+    ):
+        prune_dispatched(tmp_path / "in", tmp_path / "file" / "a" / "out", Wanda(), WINDOWS)
+
+
 def test_a_folder_with_anything_in_it_stays_as_it_is(tmp_path):
     saved(tmp_path, "llama")
     with pytest.raises(ValueError, match="in is there already and not an empty folder"):

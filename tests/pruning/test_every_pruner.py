@@ -7,6 +7,7 @@ from course_lib import discover
 from course_lib.models import blocks, linears, tiny_model, weight_of
 from course_lib.pruning import methods
 from course_lib.pruning.base import Gram, LayerPruner
+from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import NofM, Unstructured, sparsity_of
 
@@ -79,6 +80,11 @@ def test_weights_that_are_not_finite_are_refused(method, value, generator):
     weight[3, 2] = value
     with pytest.raises(ValueError, match="got a weight with 1 NaN or infinite entries; expected finite numbers"):
         method(Unstructured(0.5)).prune(weight, gram_for(method, inputs))
+
+
+def test_a_finite_weight_whose_sum_is_not_is_no_reason_to_refuse(generator):
+    weight = torch.full((3, 24), 3e38)
+    assert Magnitude(Unstructured(0.5)).prune(weight, Gram(24, "nothing")).isfinite().all()
 
 
 @pytest.mark.parametrize("shape", [(11, 16), (11, 32), (0, 24)])

@@ -355,6 +355,10 @@ SPOILT = {
     "no embedding": (lambda f: without(f, "model.embed_tokens.weight"), "lacks model.embed_tokens.weight"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "neither model.safetensors nor .* save_pretrained"),
     "no config": (lambda f: (f / "config.json").unlink(), "has no config.json; expected a folder"),
+    "a config cut short": (lambda f: (f / "config.json").write_text('{"a": 1'), r"config.json is no valid JSON \(Exp"),
+    "a config of bytes": (lambda f: (f / "config.json").write_bytes(b"\xff{}"), r"config.json is no valid JSON \('utf"),
+    "a list as config": (lambda f: (f / "config.json").write_text("[1]"), "config.json holds a list; expected names"),
+    "an empty index": (lambda f: (f / "model.safetensors.index.json").write_text("{}"), "json has no weight_map"),
     "integers": (lambda f: stored_as(f, torch.int8), "up_proj.weight is torch.int8; expected float32, bfloat16 or"),
     "eight bits": (lambda f: stored_as(f, torch.float8_e4m3fn), "stored as F8_E4M3; expected float32"),
     "quantised": (lambda f: config(f, quantization_config={"quant_method": "gptq"}), "holds a quantised model"),
@@ -370,6 +374,23 @@ def test_a_checkpoint_that_cannot_be_pruned_is_refused_and_nothing_is_left_behin
     with pytest.raises(ValueError, match=message):
         streamed(tmp_path)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_place_where_no_folder_can_be_is_refused_in_words(tmp_path):
+    saved(tmp_path / "in")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(
+        ValueError, match=r"file/a/out lies below .*file, which is a file; .* Give a new folder elsewhe"
+    ):
+        stream.prune_checkpoint(tmp_path / "in", tmp_path / "file" / "a" / "out", Wanda(), WINDOWS, progress=False)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder in which the system makes none")
+def test_a_folder_that_the_system_refuses_is_refused_in_words(tmp_path):
+    saved(tmp_path / "in")
+    with pytest.raises(ValueError, match=r"/proc/nothing/unfinished cannot be made \(No such file.* Give a new folder"):
+        stream.prune_checkpoint(tmp_path / "in", Path("/proc/nothing"), Wanda(), WINDOWS, progress=False)
 
 
 def test_a_shard_that_lacks_is_named(tmp_path):
