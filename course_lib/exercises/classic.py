@@ -57,7 +57,7 @@ TAYLOR = Exercise(
     difficulty=1,
     minutes=5,
     points=2,
-    reference=lambda gradient, hessian, change: gradient @ change + 0.5 * change @ hessian @ change,
+    reference=lambda gradient, hessian, change: (gradient @ change + 0.5 * change @ hessian @ change).item(),
     cases=_taylor_cases,
     mistakes=(
         Mistake(
@@ -98,6 +98,7 @@ TAYLOR = Exercise(
     also_right=(
         Variant("einsum", lambda g, h, c: torch.einsum("i,i", g, c) + torch.einsum("i,ij,j", c, h, c) / 2),
         Variant("a Python number", lambda g, h, c: ((g + 0.5 * h @ c) @ c).item()),
+        Variant("one row and one column", lambda g, h, c: g[None] @ c[:, None] + 0.5 * c[None] @ h @ c[:, None]),
     ),
     hints=(
         "Two terms: one linear in the change, one quadratic.",
@@ -631,19 +632,25 @@ def _prune_with(
     *,
     price: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda left, hessian, inverse: _obs_saliency(left, inverse),
     inverse_of: Callable[[Tensor, Tensor], Tensor] = lambda hessian, keep: torch.linalg.inv(hessian[keep][:, keep]),
+    choose: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
     at_least: int = 1,
 ) -> Tensor:
     """The right loop with one of its parts exchanged."""
     keep = torch.ones(len(weight), dtype=torch.bool)
     while keep.sum() >= at_least:
         inverse, left, places = inverse_of(hessian, keep), weight[keep], keep.nonzero().flatten()
-        saliency = price(left, hessian[keep][:, keep], inverse)
-        q = int(saliency.argmin())
+        parts = left, hessian[keep][:, keep], inverse
+        saliency = price(*parts)
+        q = int((choose or price)(*parts).argmin())
         if saliency[q] > limit:
             break
         weight = weight.index_put((places,), _obs_update(left, inverse, q))
         keep[places[q]] = False
     return weight
+
+
+def _damage(left: Tensor, hessian: Tensor, inverse: Tensor) -> Tensor:
+    return 0.5 * hessian.diagonal() * left.square()
 
 
 def _prune_by_place(weight: Tensor, hessian: Tensor, limit: float, zero: bool = True) -> Tensor:
@@ -757,7 +764,8 @@ PRUNE = Exercise(
         Mistake(
             "OBD's choice, the surgeon's update",
             "The others move as they should, but ½ h w² chose the weight that leaves. Choose by w² / (2 [H⁻¹]_qq).",
-            lambda w, h, limit: _prune_with(w, h, limit, price=lambda left, k, i: 0.5 * k.diagonal() * left.square()),
+            lambda w, h, limit: _prune_with(w, h, limit, price=_damage),
+            also=(lambda w, h, limit: _prune_with(w, h, limit, choose=_damage),),
         ),
         Mistake(
             "place among the kept weights taken for an index",
