@@ -49,6 +49,7 @@ CALLS = {
     "gptq(4)": "got quantization 4",
     "gptq(None)": "got quantization None",
     "gptq(Quantization(4), damping='1 %').prune(weight, gram)": "got damping '1 %'",
+    "gptq(Quantization(4), damping=True).prune(weight, gram)": "got damping True",
     "Quantization('4')": "bits='4'",
     "Quantization(3.5)": "bits=3.5",
     "Quantization(True)": "bits=True",

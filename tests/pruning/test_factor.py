@@ -102,3 +102,9 @@ def test_what_is_refused():
         gram_of(torch.full((2, 3), torch.nan)).factor(0.01)
     with pytest.raises(ValueError, match="no damping up to .* positive definite"):
         factorise(torch.tensor([[1.0, 1e30], [1e30, 1.0]]), 0.01)
+
+
+@pytest.mark.parametrize("damping", [float("nan"), float("inf")])
+def test_a_damping_that_is_no_share_is_refused(damping):
+    with pytest.raises(ValueError, match=f"got damping {damping!r}; expected at least 0"):
+        factorise(torch.eye(3), damping)
