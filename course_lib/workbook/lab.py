@@ -68,9 +68,10 @@ def has_screen() -> bool:
 
 
 def answers(url: str) -> bool:
-    """Whether a server answers there."""
+    """Whether a server of this machine answers there. No proxy is asked: it would look on its own machine."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with urllib.request.urlopen(url, timeout=2):
+        with direct.open(url, timeout=2):
             return True
     except (urllib.error.URLError, OSError):
         return False

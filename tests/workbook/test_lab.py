@@ -1,12 +1,15 @@
 """`course lab` serves the first lesson, says where, and leaves no server behind."""
 
+import http.server
 import json
 import os
 import re
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -106,3 +109,15 @@ def test_jupyterlab_asks_for_no_news(tmp_path, monkeypatch):
     assert environment["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(tmp_path), "/elsewhere"]
     page = json.loads((tmp_path / "labconfig" / "page_config.json").read_text())
     assert page["disabledExtensions"] == {"@jupyterlab/apputils-extension:announcements": True}
+
+
+def test_a_proxy_is_not_asked_for_this_machine(monkeypatch):
+    """Where HTTP_PROXY is set and no_proxy is not, the server must still be found."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        with socketserver.TCPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+            threading.Thread(target=server.handle_request, daemon=True).start()
+            assert lab.answers(f"http://127.0.0.1:{server.server_address[1]}/")
