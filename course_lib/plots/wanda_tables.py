@@ -71,7 +71,7 @@ def cost_table(measured: dict[str, Any]) -> str:
     """Where the seconds of pruning go, and what Wanda costs beyond its two forward passes."""
     lines = [f"{'':<18}{'tokens':>8}{'forward':>10}{'norms':>8}{'score, mask':>13}{'beyond the forward passes':>28}"]
     for row in rows(measured, "seconds"):
-        choice = row["prune"] if "prune" in row else row["factorise"] + row["solve"]  # what it was called before
+        choice = row["factorise"] + row["solve"]
         beyond = (row["gram"] + choice) / row["forward"] if row["forward"] > 1 else None
         share = f"{100 * beyond:.0f} %" if beyond is not None else "no forward pass needed"
         tokens = row["calibration_tokens"] if beyond is not None else 0
