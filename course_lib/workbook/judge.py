@@ -2,44 +2,25 @@
 
 import copy
 import inspect
-import signal
-import threading
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
+from course_lib.workbook.call import Outcome, call
 from course_lib.workbook.compare import plain, short
 from course_lib.workbook.exercise import Case, Exercise, Mistake
 
 State = Literal["right", "wrong", "not attempted"]
-LIMIT = 20.0  # seconds for one call
-
-
-class DidNotFinish(BaseException):
-    """A call ran past the limit. No Exception, so that a student's `except Exception` does not hold it up.
-
-    A named mistake whose loop never ends raises it at once.
-    """
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a function did on one case: a plain value, or the error it ended in."""
-
-    value: Any = None
-    error: str | None = None
-    unattempted: bool = False
-    endless: bool = False
-    trace: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check. `case`, `got`, `expected`, `difference` describe the first case that went wrong."""
+    """The result of a check. `case`, `got`, `expected` and `trace` belong to the first case that went wrong.
+
+    `differences` has one entry for every case that was run: None where it agrees.
+    """
 
     exercise: Exercise
     state: State
@@ -48,51 +29,14 @@ class Verdict:
     case: Case | None = None
     got: Any = None
     expected: Any = None
-    difference: str = ""
+    differences: tuple[str | None, ...] = ()
     trace: str = ""
     mistake: Mistake | None = None
 
-
-@contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Raise DidNotFinish after so many seconds, where the platform has an alarm and this is the main thread."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(*_) -> None:
-        raise DidNotFinish
-
-    handler = signal.signal(signal.SIGALRM, ring)
-    others = signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # and every second after, for a bare `except:`
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
-        signal.setitimer(signal.ITIMER_REAL, *others)
-
-
-def call(function: Callable, case: Case) -> Outcome:
-    """Call a function on copies of a case's arguments. Whatever it raises becomes part of the outcome."""
-    try:
-        arguments = copy.deepcopy(case.arguments)
-        with limited(LIMIT):
-            returned = function(*arguments)
-    except NotImplementedError as error:
-        return Outcome(error=f"it raised NotImplementedError: {error}", unattempted=True)
-    except DidNotFinish as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-        said = f"it did not finish within {LIMIT:g} seconds: does the loop end?"
-        return Outcome(error=said, endless=True, trace="".join(["It was here:\n", *traceback.format_list(frames)]))
-    except (Exception, SystemExit) as error:
-        # The first frame belongs to this file; what follows is the student's own code.
-        frames = traceback.format_exception(type(error), error, error.__traceback__.tb_next)
-        return Outcome(error=f"it raised {type(error).__name__}: {error}", trace="".join(frames))
-    try:
-        return Outcome(value=plain(returned))
-    except Exception as error:
-        return Outcome(error=f"it returned what cannot be compared: {error}")
+    @property
+    def difference(self) -> str:
+        """What is wrong with the first case that went wrong."""
+        return next((each for each in self.differences if each), "")
 
 
 def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) -> str | None:
@@ -117,7 +61,9 @@ def _did(exercise: Exercise, cases: list[Case], outcomes: list[Outcome], functio
     """Whether a function's results are those outcomes on every case. Errors alone say too little to be named."""
     if all(mine.error for mine in outcomes):
         return False
-    return all(_same(exercise, case, mine, call(function, case)) for case, mine in zip(cases, outcomes, strict=True))
+    return all(
+        _same(exercise, case, mine, call(function, case.arguments)) for case, mine in zip(cases, outcomes, strict=True)
+    )
 
 
 def _same(exercise: Exercise, case: Case, outcome: Outcome, other: Outcome) -> bool:
@@ -132,15 +78,22 @@ def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
     cases = exercise.cases(torch.Generator().manual_seed(seed))
     outcomes = []
     while len(outcomes) < len(cases) and not (outcomes and outcomes[-1].endless):  # nobody waits twice
-        outcomes.append(call(function, cases[len(outcomes)]))
-    if outcomes[0].unattempted:
-        return Verdict(exercise, "not attempted", 0, len(cases))
+        outcomes.append(call(function, cases[len(outcomes)].arguments))
+    return verdict(exercise, cases, outcomes)
+
+
+def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> Verdict:
+    """What outcomes say about an answer, wherever they were produced. Cases without an outcome count as wrong."""
+    if not outcomes or outcomes[0].unattempted:
+        return Verdict(exercise, "not attempted" if outcomes else "wrong", 0, len(cases))
     n_cases, cases = len(cases), cases[: len(outcomes)]
     expected = [plain(exercise.reference(*copy.deepcopy(case.arguments))) for case in cases]
-    differences = [difference(exercise, *each) for each in zip(cases, outcomes, expected, strict=True)]
+    differences = tuple(difference(exercise, *each) for each in zip(cases, outcomes, expected, strict=True))
     n_right = sum(d is None for d in differences)
     if n_right == n_cases:
-        return Verdict(exercise, "right", n_right, n_right, cases[0], outcomes[0].value, expected[0])
+        return Verdict(exercise, "right", n_right, n_right, cases[0], outcomes[0].value, expected[0], differences)
+    if n_right == len(cases):  # all that there is, is right
+        return Verdict(exercise, "wrong", n_right, n_cases, differences=differences)
     first = next(i for i, d in enumerate(differences) if d)
     return Verdict(
         exercise,
@@ -150,7 +103,7 @@ def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
         cases[first],
         outcomes[first].value,
         expected[first],
-        differences[first],
+        differences,
         outcomes[first].trace,
         recognise(exercise, cases, outcomes),
     )

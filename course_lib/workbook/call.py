@@ -1,0 +1,77 @@
+"""Call a student's function once: copies of the arguments, a time limit, and whatever happens as plain data.
+
+It needs nothing of the exercises, so that a process which runs a stranger's function can do without their answers.
+"""
+
+import copy
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.workbook.compare import plain
+
+LIMIT = 20.0  # seconds for one call
+
+
+class DidNotFinish(BaseException):
+    """A call ran past the limit. No Exception, so that a student's `except Exception` does not hold it up.
+
+    A named mistake whose loop never ends raises it at once.
+    """
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a function did on one case: a plain value, or the error it ended in."""
+
+    value: Any = None
+    error: str | None = None
+    unattempted: bool = False
+    endless: bool = False
+    trace: str = ""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise DidNotFinish after so many seconds, where the platform has an alarm and this is the main thread."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(*_) -> None:
+        raise DidNotFinish
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    others = signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # and every second after, for a bare `except:`
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
+        signal.setitimer(signal.ITIMER_REAL, *others)
+
+
+def call(function: Callable, arguments: tuple) -> Outcome:
+    """Call a function on copies of its arguments. Whatever it raises becomes part of the outcome."""
+    try:
+        arguments = copy.deepcopy(arguments)
+        with limited(LIMIT):
+            returned = function(*arguments)
+    except NotImplementedError as error:
+        return Outcome(error=f"it raised NotImplementedError: {error}", unattempted=True)
+    except DidNotFinish as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+        said = f"it did not finish within {LIMIT:g} seconds: does the loop end?"
+        return Outcome(error=said, endless=True, trace="".join(["It was here:\n", *traceback.format_list(frames)]))
+    except (Exception, SystemExit) as error:
+        # The first frame belongs to this file; what follows is the student's own code.
+        frames = traceback.format_exception(type(error), error, error.__traceback__.tb_next)
+        return Outcome(error=f"it raised {type(error).__name__}: {error}", trace="".join(frames))
+    try:
+        return Outcome(value=plain(returned))
+    except Exception as error:
+        return Outcome(error=f"it returned what cannot be compared: {error}")
