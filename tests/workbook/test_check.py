@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from course_lib.workbook import check, hint, judge, show_progress
+from course_lib.workbook import call, check, hint, show_progress
 from course_lib.workbook.check import CheckFailed
 from course_lib.workbook.progress import Record, load, update
 
@@ -80,7 +80,7 @@ def test_whatever_a_function_raises_becomes_a_verdict_with_its_own_traceback(fun
     out = capsys.readouterr().out
     assert f"it raised {said}" in out
     assert "test_check.py" in out
-    assert "judge.py" not in out
+    assert "call.py" not in out
 
 
 def loops(weight, inputs):
@@ -92,14 +92,14 @@ def loops(weight, inputs):
 
 
 def test_an_endless_loop_becomes_a_verdict(monkeypatch, capsys):
-    monkeypatch.setattr(judge, "LIMIT", 0.2)
+    monkeypatch.setattr(call, "LIMIT", 0.2)
     before = signal.getsignal(signal.SIGALRM)
     check("wanda.score", loops)
     out = capsys.readouterr().out
     assert "0 of " in out
     assert "it did not finish within 0.2 seconds: does the loop end?" in out
     assert "test_check.py" in out
-    assert "judge.py" not in out
+    assert "call.py" not in out
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     check("wanda.score", right)
@@ -107,7 +107,7 @@ def test_an_endless_loop_becomes_a_verdict(monkeypatch, capsys):
 
 
 def test_an_endless_loop_of_a_known_kind_is_named(monkeypatch, capsys):
-    monkeypatch.setattr(judge, "LIMIT", 0.5)
+    monkeypatch.setattr(call, "LIMIT", 0.5)
 
     def prune(weight, hessian, limit):
         keep = torch.ones(len(weight), dtype=torch.bool)
