@@ -1,0 +1,1 @@
+"""Cases that the students' copy of the course lacks: one file per lesson, each with HIDDEN = {exercise id: cases}."""

@@ -1,0 +1,160 @@
+"""What the parts of the grader hand to each other."""
+
+import hashlib
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from course_lib.workbook.call import Outcome
+
+NOTEBOOK_BYTES = 32 * 2**20  # a notebook full of figures has a few million
+
+Status = Literal["ran", "not found", "not loaded", "killed"]
+State = Literal["right", "partly", "wrong", "not attempted", "not found", "failed", "no submission"]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One notebook of one student, still unread; or the reason why there is none.
+
+    Args:
+        path: the notebook, or the zip that holds it.
+        member: its name in the zip.
+        origin: where it came from, as the instructor would look for it.
+        notes: such as "3 notebooks, the newest was taken".
+    """
+
+    student: str
+    origin: str
+    path: Path | None = None
+    member: str = ""
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+
+    def read(self) -> bytes:
+        """The notebook's bytes.
+
+        Raises:
+            ValueError: when there is none, or it is larger than any notebook is.
+        """
+        if self.path is None:
+            raise ValueError(self.problem or f"got no notebook from {self.origin}; expected one.")
+        if not self.member:
+            with self.path.open("rb") as file:
+                return _bounded(file)
+        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
+            return _bounded(file)
+
+
+def _bounded(file) -> bytes:
+    content = file.read(NOTEBOOK_BYTES + 1)
+    if len(content) > NOTEBOOK_BYTES:
+        raise ValueError(
+            f"got a notebook of more than {NOTEBOOK_BYTES >> 20} MiB; clear its outputs and hand it in again."
+        )
+    return content
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one process that runs a student's function may use."""
+
+    seconds: float = 60.0  # wall clock of one exercise; one call is stopped after course_lib.workbook.call.LIMIT
+    start_seconds: float = 120.0  # until the sandbox has imported torch, on a busy machine
+    memory_bytes: int = 4 * 2**30
+    processes: int = 64  # threads count
+    file_bytes: int = 64 * 2**20  # the sandbox's own /tmp, all in memory
+    result_bytes: int = 64 * 2**20  # of one exercise
+
+
+@dataclass(frozen=True)
+class Task:
+    """One exercise to run: the function's usual name, and the arguments of every case."""
+
+    exercise: str
+    function: str
+    arguments: tuple[tuple, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a submission's function for one exercise did. Nothing in it is to be trusted; it is a claim.
+
+    Args:
+        outcomes: of the cases in order, as far as they were run.
+        reason: a sentence for the student when status is not "ran".
+        notes: what the student should know, such as which of two definitions was taken.
+        touched: attempts to open or import what belongs to the grader.
+        code: the function and its helpers without names, comments and formatting.
+        uses: what of course_lib the function calls; only_calls: whether it does nothing else.
+    """
+
+    exercise: str
+    status: Status
+    outcomes: tuple[Outcome, ...] = ()
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    touched: tuple[str, ...] = ()
+    code: str = ""
+    uses: tuple[str, ...] = ()
+    only_calls: bool = False
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case of one exercise. `difference` is None where the answer is right."""
+
+    name: str
+    hidden: bool
+    difference: str | None
+
+
+@dataclass(frozen=True)
+class ExerciseResult:
+    """One row of the grades: what an exercise earned, and why not more."""
+
+    exercise: str
+    title: str
+    points: float
+    of: float
+    state: State
+    reason: str = ""
+    mistake: str = ""
+    explanation: str = ""
+    hint: str = ""
+    cases: tuple[CaseResult, ...] = ()
+    trace: str = ""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    touched: tuple[str, ...] = ()
+    code: str = ""
+    uses: tuple[str, ...] = ()
+    only_calls: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that is known of one student's work on one lesson. Every submission has one, whatever it holds."""
+
+    student: str
+    lesson: str  # "04 Wanda"
+    origin: str
+    seed: int
+    exercises: tuple[ExerciseResult, ...]
+    problem: str = ""  # why nothing could be graded
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def points(self) -> float:
+        return round(sum(each.points for each in self.exercises), 2)
+
+    @property
+    def of(self) -> float:
+        return sum(each.of for each in self.exercises)
+
+
+def seed_of(seed: int, student: str, exercise: str) -> int:
+    """The seed of one student's inputs to one exercise: fresh for each, and the same when graded again."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{student}/{exercise}".encode()).digest()[:6], "big")
