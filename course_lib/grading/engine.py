@@ -1,0 +1,195 @@
+"""Grade one submission: draw the inputs, let the sandbox run the functions, and judge what came back out here."""
+
+import hashlib
+import importlib
+import inspect
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+import torch
+
+from course_lib.grading import hidden, sandbox
+from course_lib.grading.records import (
+    Answer,
+    CaseResult,
+    ExerciseResult,
+    Limits,
+    Result,
+    State,
+    Submission,
+    Task,
+    seed_of,
+)
+from course_lib.workbook import compare, judge
+from course_lib.workbook.call import DidNotFinish, limited
+from course_lib.workbook.exercise import Case, Exercise, lessons
+from course_lib.workbook.masters import ROOT, masters
+
+TEXT = 2000  # characters of anything a submission says, as far as it is kept
+COMPARISON_SECONDS = 60.0
+VERSION = 1  # of how points are given; raise it when the same answers would earn other points
+_CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every submission is graded by. Plain data, so that it can be sent to another machine.
+
+    Args:
+        lesson: "04 Wanda". stem: "04_wanda", as the notebook is called.
+        functions: the usual name of the function of each exercise.
+        key: a digest of all that decides about points; results with another key are out of date.
+    """
+
+    lesson: str
+    stem: str
+    functions: dict[str, str]
+    key: str
+    seed: int = 0
+    kind: Literal["bwrap", "none"] = "bwrap"
+    limits: Limits = field(default_factory=Limits)
+
+
+def plan(lesson: str, seed: int = 0, kind: Literal["bwrap", "none"] = "bwrap", root: Path = ROOT) -> Plan:
+    """How to grade a lesson, asked for as "04", "wanda" or "04_wanda".
+
+    Raises:
+        ValueError: for a lesson that does not exist, or has no exercises.
+    """
+    master = masters([lesson], root)[0]
+    functions = dict(_CHECK.findall(master.read_text(encoding="utf-8")))
+    module = _module(master.stem)
+    missing = [exercise.id for exercise in module.EXERCISES if exercise.id not in functions]
+    if missing:
+        raise ValueError(f"{master.name} has no check of {', '.join(missing)}; every exercise needs one.")
+    return Plan(module.LESSON, master.stem, functions, _key(module, functions, seed), seed, kind)
+
+
+def _module(stem: str) -> ModuleType:
+    found = next((module for module in lessons() if module.LESSON[:2] == stem[:2]), None)
+    if found is None:
+        raise ValueError(f"got lesson {stem!r}, which has no exercises to grade.")
+    return found
+
+
+def _key(module: ModuleType, functions: dict[str, str], seed: int) -> str:
+    """Whatever can change the points: the exercises, the hidden cases, the comparison and the seed."""
+    unseen = importlib.import_module(f"{hidden.__name__}.{module.__name__.split('.')[-1]}")
+    sources = [inspect.getsource(each) for each in (module, unseen, compare, judge)]
+    return hashlib.sha256(repr((VERSION, sources, sorted(functions.items()), seed)).encode()).hexdigest()[:16]
+
+
+def grade(submission: Submission, plan: Plan) -> Result:
+    """The result of one submission. It never raises for what a submission holds."""
+    try:
+        content = submission.read()
+    except Exception as error:  # whatever a broken zip or file leads to is the submission's problem, not the class's
+        return unreadable(submission, plan, str(error) or type(error).__name__)
+    return grade_content(submission, content, plan)
+
+
+def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
+    """As `grade`, with the notebook already read: on a cluster the files are elsewhere."""
+    drawn = {exercise.id: draw(exercise, submission.student, plan.seed) for exercise in _module(plan.stem).EXERCISES}
+    tasks = [
+        Task(name, plan.functions[name], tuple(case.arguments for case in visible + extra))
+        for name, (visible, extra) in drawn.items()
+    ]
+    answers = sandbox.run(content, tasks, plan.limits, plan.kind)
+    results = tuple(
+        exercise_result(exercise, *drawn[exercise.id], answer)
+        for exercise, answer in zip(_module(plan.stem).EXERCISES, answers, strict=True)
+    )
+    return Result(
+        submission.student, plan.lesson, submission.origin, plan.seed, results, submission.problem, submission.notes
+    )
+
+
+def unreadable(submission: Submission, plan: Plan, problem: str) -> Result:
+    """A row for every exercise of a submission that could not be read, or was never handed in."""
+    rows = tuple(
+        ExerciseResult(exercise.id, exercise.title, 0.0, exercise.points, "no submission", problem[:TEXT])
+        for exercise in _module(plan.stem).EXERCISES
+    )
+    return Result(submission.student, plan.lesson, submission.origin, plan.seed, rows, problem[:TEXT], submission.notes)
+
+
+def draw(exercise: Exercise, student: str, seed: int) -> tuple[list[Case], list[Case]]:
+    """The student's own inputs: the cases that `check` knows with fresh numbers, and the hidden ones."""
+    generator = torch.Generator().manual_seed(seed_of(seed, student, exercise.id))
+    return exercise.cases(generator), hidden.hidden_cases(exercise, generator)
+
+
+def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], answer: Answer) -> ExerciseResult:
+    """One row: points for every case that is right, and in words why not more."""
+    cases = visible + extra
+    said = {
+        "notes": tuple(note[:TEXT] for note in answer.notes[:20]),
+        "seconds": round(answer.seconds, 2),
+        "touched": tuple(each[:200] for each in answer.touched[:20]),
+        "code": answer.code[: 10 * TEXT],
+        "uses": tuple(each[:200] for each in answer.uses[:20]),
+        "only_calls": answer.only_calls,
+    }
+    row = (exercise.id, exercise.title)
+    if answer.status in ("not found", "not loaded"):
+        state: State = "not found" if answer.status == "not found" else "failed"
+        return ExerciseResult(*row, 0.0, exercise.points, state, answer.reason[:TEXT], **said)
+    try:
+        with limited(COMPARISON_SECONDS):
+            verdict = judge.verdict(exercise, cases, list(answer.outcomes[: len(cases)]))
+    except (Exception, DidNotFinish) as error:
+        reason = f"What the function returned could not be compared: {type(error).__name__}."
+        return ExerciseResult(*row, 0.0, exercise.points, "failed", reason, **said)
+    if verdict.state == "not attempted":
+        return ExerciseResult(*row, 0.0, exercise.points, "not attempted", "The cell is as it was given.", **said)
+    points = round(exercise.points * verdict.n_right / len(cases), 2)
+    state = _state(answer, verdict.n_right, len(cases))
+    wrong = state not in ("right", "not attempted")
+    return ExerciseResult(
+        *row,
+        points,
+        exercise.points,
+        state,
+        answer.reason[:TEXT] or _reason(verdict, len(visible), len(cases)),
+        verdict.mistake.name if verdict.mistake else "",
+        verdict.mistake.explanation if verdict.mistake else "",
+        exercise.hints[0] if wrong else "",
+        tuple(_case_results(cases, len(visible), verdict.differences, answer.reason[:TEXT])),
+        verdict.trace[-2 * TEXT :],
+        **said,
+    )
+
+
+def _state(answer: Answer, n_right: int, n_cases: int) -> State:
+    if n_right == n_cases:
+        return "right"
+    if answer.status == "killed" and not n_right:
+        return "failed"
+    return "partly" if n_right else "wrong"
+
+
+def _case_results(cases: list[Case], n_visible: int, differences: tuple, reason: str) -> list[CaseResult]:
+    """One entry a case. Of hidden ones a student learns the name and whether it was right, not what was expected."""
+    found = []
+    for index, case in enumerate(cases):
+        missing = reason or "it was not run, because an earlier case did not finish"
+        difference = differences[index] if index < len(differences) else missing
+        if difference and index >= n_visible:
+            difference = "wrong"
+        found.append(CaseResult(case.name, index >= n_visible, difference[:TEXT] if difference else None))
+    return found
+
+
+def _reason(verdict: judge.Verdict, n_visible: int, n_cases: int) -> str:
+    """Why an answer did not earn everything, in a sentence without the expected values of hidden cases."""
+    if verdict.n_right == n_cases:
+        return ""
+    first = next((i for i, each in enumerate(verdict.differences) if each), None)
+    if first is None:
+        return "Not every case was run."
+    where = verdict.case.name if verdict.case else ""
+    return f"{where}: {verdict.difference}"[:TEXT] if first < n_visible else f"wrong on a hidden case: {where}"

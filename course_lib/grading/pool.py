@@ -1,0 +1,113 @@
+"""Grade on this machine: some processes, each with one submission and its sandbox at a time."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+
+import torch
+
+from course_lib.grading import engine
+from course_lib.grading.records import Result, Submission
+
+Grade = Callable[[Submission, engine.Plan], Result]
+PR_SET_PDEATHSIG = 1
+_CONTEXT = multiprocessing.get_context("spawn")  # a fork would carry torch's threads over
+
+
+def default_jobs() -> int:
+    """As many as there are cores to this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Worker:
+    """One process that grades what it is sent, and the submission that it has."""
+
+    def __init__(self, plan: engine.Plan, grade: Grade) -> None:
+        self.connection, theirs = _CONTEXT.Pipe()
+        self.process = _CONTEXT.Process(target=_serve, args=(theirs, plan, grade, os.getpid()), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.submission: Submission | None = None
+
+    def start(self, submission: Submission) -> None:
+        self.submission = submission
+        self.connection.send(submission)
+
+    def finish(self) -> Result | None:
+        """The result; None when the process died over it."""
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            return None
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def grade_all(
+    submissions: list[Submission], plan: engine.Plan, jobs: int, grade: Grade = engine.grade
+) -> Iterator[tuple[Submission, Result]]:
+    """Results as they are ready, one for every submission.
+
+    One that takes its process down with it is tried once more; then it has rows that say so. Closing the iterator
+    kills the processes, and with them their sandboxes.
+    """
+    waiting, died = list(reversed(submissions)), set()
+    workers = [Worker(plan, grade) for _ in range(min(jobs, len(submissions)))]
+    try:
+        while True:
+            for worker in workers:
+                if worker.submission is None and waiting:
+                    worker.start(waiting.pop())
+            busy = [worker for worker in workers if worker.submission is not None]
+            if not busy:
+                return
+            ready = wait([worker.connection for worker in busy])
+            for worker in [each for each in busy if each.connection in ready]:
+                submission, result = worker.submission, worker.finish()
+                worker.submission = None
+                if result is None:
+                    worker.stop()
+                    workers[workers.index(worker)] = Worker(plan, grade)
+                    if submission.origin not in died:
+                        died.add(submission.origin)
+                        waiting.append(submission)
+                        continue
+                    problem = "Grading it ended a process of the grader, twice. Look at it by hand."
+                    result = engine.unreadable(submission, plan, problem)
+                yield submission, result
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _serve(connection: Connection, plan: engine.Plan, grade: Grade, parent: int) -> None:
+    """What a process does: grade what comes, send the result, until nothing comes any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops everything in order
+    _die_with(parent)
+    torch.set_num_threads(1)
+    while True:
+        try:
+            submission = connection.recv()
+        except EOFError:
+            return
+        try:
+            result = grade(submission, plan)
+        except Exception as error:  # a defect of the grader must not cost the class its grades
+            said = f"The grader failed: {type(error).__name__}: {error}"
+            result = engine.unreadable(submission, plan, said)
+        connection.send(result)
+
+
+def _die_with(parent: int) -> None:
+    """End when the parent ends, however it does: a kill -9 must not leave sandboxes behind. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)

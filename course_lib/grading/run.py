@@ -1,0 +1,178 @@
+"""`course grade`: a folder of submissions becomes grades, feedback and a report."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from course_lib.grading import engine, feedback, lms, pool, report, sandbox, store
+from course_lib.grading.records import Result, Submission
+from course_lib.grading.submissions import file_name, find, newest
+from course_lib.result_files import machine, now
+
+Pairs = Iterable[tuple[Submission, Result]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `course grade` was asked for."""
+
+    folder: Path
+    out: Path
+    lesson: str
+    jobs: int
+    seed: int = 0
+    resume: bool = False
+    kind: Literal["bwrap", "none"] = "bwrap"
+    pattern: str | None = None
+    roster: Path | None = None
+    scheduler: str | None = None
+
+
+def run(request: Request, console: Console) -> int:
+    """Grade a class; 0 when every submission has its rows, 130 when interrupted.
+
+    Raises:
+        ValueError: for a folder, lesson, pattern or roster that cannot be used, or a sandbox that is not there.
+    """
+    plan = engine.plan(request.lesson, request.seed, request.kind)
+    submissions = newest(find(request.folder, request.pattern, _roster(request.roster)), plan.stem)
+    if not submissions:
+        raise ValueError(f"got no submissions in {request.folder}; expected notebooks, folders of them, or zips.")
+    _check_out(request)
+    if request.kind == "bwrap" and (problem := sandbox.unavailable()) and not request.scheduler:
+        raise ValueError(problem)
+    if request.kind == "none":
+        console.print(
+            "[bold yellow]no sandbox[/]: the students' code runs with your rights. Only for your own machine."
+        )
+    started, clock = now(), time.perf_counter()
+    finished, left = _split(submissions, plan, request)
+    console.print(f"Lesson {plan.lesson}: {len(submissions)} submissions, {len(finished)} graded already")
+    try:
+        with closing(_graded(left, plan, request)) as graded:
+            for submission, result in _shown(graded, len(left), console):
+                store.save(request.out, result, _key(submission, plan))
+                finished[submission.student] = result
+    except KeyboardInterrupt:
+        console.print(
+            f"stopped; {len(finished)} of {len(submissions)} are graded and kept. --resume goes on from there."
+        )
+        return 130
+    seconds = time.perf_counter() - clock
+    results = [finished[submission.student] for submission in submissions]
+    write_all(results, plan, request, started, seconds, len(left))
+    _say(results, request.out, seconds, len(left), console)
+    return 0
+
+
+def _check_out(request: Request) -> None:
+    """Grades are not overwritten by accident: an earlier run is continued with --resume, or another folder is named."""
+    if not request.resume and any((request.out / "results").glob("*.json")):
+        raise ValueError(
+            f"{request.out} holds grades already. Use --resume to keep what is still valid and grade the rest "
+            "(after a change of the exercises everything they touch is graded anew), or another --out."
+        )
+
+
+def _roster(path: Path | None) -> list[str] | None:
+    """Student ids, one a line, or the first column of a CSV."""
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"the roster {path} cannot be read: {error}; expected one student id a line.") from None
+    return [line.split(",")[0].strip().strip('"') for line in lines if line.split(",")[0].strip()]
+
+
+def _split(
+    submissions: list[Submission], plan: engine.Plan, request: Request
+) -> tuple[dict[str, Result], list[Submission]]:
+    """What is graded already, from the same notebook in the same way, and what is left."""
+    finished, left = {}, []
+    for submission in submissions:
+        kept = store.load(request.out, submission.student, _key(submission, plan)) if request.resume else None
+        if kept is None:
+            left.append(submission)
+        else:
+            finished[submission.student] = kept
+    return finished, left
+
+
+def _key(submission: Submission, plan: engine.Plan) -> str:
+    """Which notebook was graded, and by what."""
+    try:
+        content = submission.read()
+    except Exception as error:  # as in engine.grade: then the row says so, and is the same next time
+        content = f"{type(error).__name__}: {error}".encode()
+    return f"{plan.key}/{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _graded(left: list[Submission], plan: engine.Plan, request: Request) -> Iterator[tuple[Submission, Result]]:
+    if request.scheduler is None:
+        return pool.grade_all(left, plan, request.jobs)
+    from course_lib.grading import cluster
+
+    return cluster.grade_all(left, plan, request.scheduler)
+
+
+def _shown(graded: Pairs, total: int, console: Console) -> Iterator[tuple[Submission, Result]]:
+    """The same pairs, with a progress bar."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("grading", total=total)
+        for submission, result in graded:
+            yield submission, result
+            bar.update(task, advance=1, description=f"{submission.student[:30]}: {result.points:g} of {result.of:g}")
+
+
+def write_all(
+    results: list[Result], plan: engine.Plan, request: Request, started: str, seconds: float, n_graded: int
+) -> None:
+    """All files of the class. Each is written whole; the report last."""
+    out, facts = request.out, report.Facts(plan.lesson, plan.seed, started, seconds, n_graded, request.kind, versions())
+    for result in results:
+        store.write(out / "feedback" / f"{file_name(result.student)}.html", feedback.html(result))
+    store.write(out / "grades.csv", lms.grades_csv(results))
+    store.write(out / "grades.json", json.dumps(as_data(results, plan, request, facts), indent=1))
+    store.write(out / "report.html", report.html(results, facts))
+
+
+def as_data(results: list[Result], plan: engine.Plan, request: Request, facts: "report.Facts") -> dict[str, Any]:
+    """grades.json: every result with what it was made by."""
+    return {
+        "lesson": plan.lesson,
+        "seed": plan.seed,
+        "key": plan.key,
+        "sandbox": request.kind,
+        "started": facts.started,
+        "seconds": round(facts.seconds, 1),
+        "versions": facts.versions,
+        "machine": machine(),
+        "results": [store.to_json(result) for result in results],
+    }
+
+
+def versions() -> dict[str, str]:
+    return {name: version(name) for name in ("sparsity-workbook", "torch", "numpy", "safetensors")}
+
+
+def _say(results: list[Result], out: Path, seconds: float, n_graded: int, console: Console) -> None:
+    """What was done, and what to do next."""
+    problems = [result for result in results if result.problem]
+    rate = f", {60 * n_graded / seconds:.0f} a minute" if n_graded and seconds else ""
+    console.print(f"{n_graded} submissions graded in {seconds:.0f} s{rate}; {len(problems)} could not be graded.")
+    for result in problems[:10]:
+        console.print(f"  {result.student}: {result.problem}", markup=False, soft_wrap=True)
+    if len(problems) > 10:
+        console.print(f"  and {len(problems) - 10} more, all in the report")
+    console.print(f"Open {out / 'report.html'}; grades are in {out / 'grades.csv'}, feedback in {out / 'feedback'}.")
