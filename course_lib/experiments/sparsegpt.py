@@ -48,6 +48,8 @@ METHODS: dict[str, Callable[[Pattern], LayerPruner]] = {
 NEW = ("sparsegpt", "sparsegpt + refit")  # magnitude and Wanda are measured by the Wanda experiment
 USUAL_GROUP = wanda.USUAL_GROUP | {"sparsegpt": "layer", "sparsegpt + refit": "layer", "swaps + refit": "row"}
 PATTERNS = ("50%", "4:8", "2:4")
+# On the windows of the curves, where the sweep has the other methods at 50 %.
+SUCCESSORS = (("swaps + refit", "50%"), *((m, "2:4") for m in ("wanda", *NEW, "swaps + refit")))
 THIRDS = ("early", "middle", "late")
 ROUNDED: dict[str, Callable[[int | None], LayerPruner]] = {
     "4 bits": lambda group: gptq(Quantization(4, group)),
@@ -88,8 +90,9 @@ def steps(sizes: Sizes) -> list[Step]:
             Step(f"calibration: {n} windows, sample {sample}", partial(calibration_point, sizes, n, sample))
             for sample in range(n_samples)
         ]
+    for method, pattern in SUCCESSORS:
+        found.append(Step(f"successor: {method} {pattern}", partial(successor, sizes, method, pattern)))
     for pattern in ("50%", "2:4"):
-        found.append(Step(f"successor: swaps + refit {pattern}", partial(successor, sizes, "swaps + refit", pattern)))
         found += [Step(f"third: {third} {pattern}", partial(third_point, sizes, third, pattern)) for third in THIRDS]
     found += [Step(f"layer errors: {pattern}", partial(layer_errors, sizes, pattern)) for pattern in ("50%", "2:4")]
     for group in sizes.groups:

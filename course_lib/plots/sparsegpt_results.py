@@ -1,4 +1,4 @@
-"""The figures and tables of lesson 03 that read results/sparsegpt.json, made by `course reproduce sparsegpt`."""
+"""The figures of lesson 03 that read results/sparsegpt.json, made by `course reproduce sparsegpt`."""
 
 from statistics import median
 from typing import Any
@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from course_lib import result_files
 from course_lib.experiments.sparsegpt import tables as committed
 from course_lib.plots.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.plots.wanda_results import has_signal
 
 NAMES = {
     "magnitude": "magnitude",
@@ -153,53 +152,3 @@ def errors_over_depth(tables: Tables | None = None, pattern: str = "50%") -> Fig
     title += f"\nbetween them and Wanda in {below} of {len(found)} layers"
     label(axes, title, "block", "changed share of the output (%, log scale)")
     return drawn
-
-
-def rounded_table(tables: Tables | None = None) -> str:
-    """Bits a weight and perplexity, pruned and rounded; and whether zeros with more bits beat fewer bits."""
-    tables = tables or committed()
-    lines = [f"{'':<22}{'scale for':>12}{'bits a weight':>15}{'perplexity':>18}"]
-    verdicts = []
-    for group in dict.fromkeys(row["group"] for row in tables["rounded"]):
-        found = {row["name"]: row for row in rows(tables, "rounded", group=group)}
-        for row in sorted(found.values(), key=lambda r: r["bits_a_weight"]):
-            scale, value = (
-                f"{group} weights" if group else "a row",
-                f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}",
-            )
-            lines.append(f"{row['name']:<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
-        if {"50% + 4 bits", "3 bits"} <= set(found):
-            verdicts.append(found["50% + 4 bits"]["perplexity"] < found["3 bits"]["perplexity"])
-    verdict = "holds" if all(verdicts) else "holds partly" if any(verdicts) else "not at this scale"
-    return "\n".join([*lines, f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict}"])
-
-
-def seconds_table(tables: Tables | None = None) -> str:
-    """Where the time of pruning goes, and the most that was held."""
-    tables = tables or committed()
-    phases = ("forward", "gram", "factorise", "solve")
-    lines = [f"{'':<20}{'tokens':>8}" + "".join(f"{phase:>11}" for phase in phases) + f"{'beyond forward':>16}"]
-    for row in rows(tables, "seconds"):
-        name = f"{NAMES[row['method']]} {row['pattern']}"
-        beyond = sum(row[phase] for phase in phases[1:])
-        cells = "".join(f"{row[phase]:>9.1f} s" for phase in phases)
-        lines.append(f"{name:<20}{row['calibration_tokens']:>8}{cells}{beyond:>14.1f} s")
-    return "\n".join(lines)
-
-
-def accuracy_verdict(tables: Tables | None = None) -> str:
-    """On the tasks that tell the dense model from chance: where SparseGPT keeps more accuracy than Wanda."""
-    tables = tables or committed()
-    speaking = [row["task"] for row in rows(tables, "zero_shot", method="dense") if has_signal(row)]
-    lines, won = [f"{'task':<18}{'dense':>7}{'Wanda':>14}{'SparseGPT':>14}"], []
-    for task in speaking:
-        dense, *both = (
-            rows(tables, "zero_shot", method=m, pattern=p, task=task)[0]
-            for m, p in (("dense", "dense"), ("wanda", "50%"), ("sparsegpt", "50%"))
-        )
-        won.append(both[1]["accuracy"] > both[0]["accuracy"])
-        cells = "".join(f"{100 * r['accuracy']:>8.0f} ± {100 * r['standard_error']:<3.0f}" for r in both)
-        lines.append(f"{task:<18}{100 * dense['accuracy']:>7.0f}{cells}")
-    verdict = "holds" if won and all(won) else "holds partly" if any(won) else "not at this scale"
-    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %: in {sum(won)} of {len(won)} tasks, {verdict}"
-    return "\n".join([*lines, claim])

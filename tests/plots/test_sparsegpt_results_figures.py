@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from course_lib.plots import sparsegpt_results as results
+from course_lib.plots import sparsegpt_tables as printed
 
 PERPLEXITY = {"magnitude": 90.0, "wanda": 40.0, "sparsegpt": 30.0, "sparsegpt + refit": 28.0}
 ERROR = {"standard_error": 1.0, "n_tokens": 100}
@@ -92,14 +93,40 @@ def test_errors_over_depth_count_the_layers_in_between():
 def test_the_equal_size_claim_is_computed(sparse, verdict):
     tables = made_up()
     tables["rounded"][1]["perplexity"] = sparse
-    assert results.rounded_table(tables).endswith(f"at 3: {verdict}")
+    assert printed.rounded_table(tables).endswith(f"at 3: {verdict}")
 
 
 def test_seconds_add_up_beyond_the_forward_passes():
-    assert results.seconds_table(made_up()).splitlines()[1].endswith("3.0 s")
+    assert printed.seconds_table(made_up()).splitlines()[1].endswith("3.0 s")
 
 
 def test_only_tasks_with_a_signal_count():
-    text = results.accuracy_verdict(made_up())
+    text = printed.accuracy_verdict(made_up())
     assert "boolq" not in text
     assert text.endswith("in 1 of 1 tasks, holds")
+
+
+def test_the_order_of_patterns_is_judged_by_method():
+    assert printed.pattern_verdict(made_up()).endswith("in 4 of 4 methods, holds")
+    tables = made_up()
+    for row in tables["perplexity"]:
+        if row["method"] == "wanda" and row["pattern"] == "2:4":
+            row["perplexity"] = 1.0
+    assert printed.pattern_verdict(tables).endswith("in 3 of 4 methods, holds partly")
+
+
+def test_successors_stand_beside_the_sweep_at_half():
+    tables = made_up()
+    for row in tables["sweep"]:
+        row |= ERROR
+    tables["successors"] = [{"method": "swaps + refit", "pattern": "2:4", "perplexity": 55.5} | ERROR]
+    lines = printed.successors_table(tables).splitlines()
+    assert lines[2].split() == ["Wanda", "40.0", "±", "1.0"]
+    assert lines[-1].split()[-3:] == ["55.5", "±", "1.0"]
+
+
+def test_published_rows_say_so_and_keep_their_values():
+    text = printed.published_table()
+    assert text.count("published, not measured here") == 2
+    (row,) = (line for line in text.splitlines() if line.startswith("SparseGPT 50%") and "8.21" in line)
+    assert row.split()[-5:] == ["36.85", "17.46", "11.55", "9.32", "8.21"]
