@@ -151,6 +151,30 @@ def prune(
     raise typer.Exit(code)
 
 
+@app.command()
+def grade(
+    submissions: Annotated[Path, typer.Argument(help="A folder of notebooks, of folders, or of zips; or one zip.")],
+    out: Annotated[Path, typer.Option(help="Where grades, feedback and report go.")],
+    lesson: Annotated[
+        str | None, typer.Option(help="Lesson number or name; may be left out when the files' names tell it.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Submissions at a time; one a core when left out.")] = None,
+    seed: Annotated[int, typer.Option(help="Each student's inputs are drawn from this and the student's id.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the grades that are still valid.")] = False,
+    pattern: Annotated[
+        str | None, typer.Option(help="Where the student's id is in a path, such as '{student}/{lesson}.ipynb'.")
+    ] = None,
+    roster: Annotated[Path | None, typer.Option(help="One student id a line; who is missing gets rows too.")] = None,
+    sandbox: Annotated[str, typer.Option(help="bwrap, or none: no protection, for your own machine only.")] = "bwrap",
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask cluster to grade on.")] = None,
+) -> None:
+    """Grade a class: the students' functions run in a sandbox, and what they return is compared outside."""
+    from course_lib.grading import run
+
+    request = run.Request(submissions, out, lesson, jobs, seed, resume, sandbox, pattern, roster, scheduler)
+    raise typer.Exit(run.run(request, Console()))
+
+
 def main() -> None:
     """Run the command; a mistake in what was asked for is one clear line, not a traceback."""
     try:

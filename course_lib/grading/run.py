@@ -27,8 +27,8 @@ class Request:
 
     folder: Path
     out: Path
-    lesson: str
-    jobs: int
+    lesson: str | None = None
+    jobs: int | None = None
     seed: int = 0
     resume: bool = False
     kind: Literal["bwrap", "none"] = "bwrap"
@@ -119,7 +119,7 @@ def _key(submission: Submission, plan: engine.Plan) -> str:
 
 def _graded(left: list[Submission], plan: engine.Plan, request: Request) -> Iterator[tuple[Submission, Result]]:
     if request.scheduler is None:
-        return pool.grade_all(left, plan, request.jobs)
+        return pool.grade_all(left, plan, request.jobs or pool.default_jobs())
     from course_lib.grading import cluster
 
     return cluster.grade_all(left, plan, request.scheduler)
