@@ -35,6 +35,13 @@ class Outcome:
     trace: str = ""
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """What a function did on each case of one seed, in place of the function: a student's copy holds no answers."""
+
+    outcomes: tuple[Outcome, ...]
+
+
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
     """Raise DidNotFinish after so many seconds, where the platform has an alarm and this is the main thread."""

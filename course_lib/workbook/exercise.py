@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib import discover, exercises
+from course_lib.workbook.call import Recorded
 from course_lib.workbook.compare import close
 
 
@@ -31,11 +32,11 @@ class Mistake:
 
     name: str
     explanation: str
-    function: Callable
-    also: tuple[Callable, ...] = ()
+    function: Callable | Recorded
+    also: tuple[Callable | Recorded, ...] = ()
 
     @property
-    def functions(self) -> tuple[Callable, ...]:
+    def functions(self) -> tuple[Callable | Recorded, ...]:
         """Every way in which the mistake is known to be written."""
         return self.function, *self.also
 
@@ -66,7 +67,7 @@ class Exercise:
     difficulty: int
     minutes: int
     points: int
-    reference: Callable
+    reference: Callable | Recorded
     cases: Callable[[torch.Generator], list[Case]]
     mistakes: tuple[Mistake, ...]
     also_right: tuple[Variant, ...]

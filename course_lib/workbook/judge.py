@@ -2,13 +2,13 @@
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
-from course_lib.workbook.call import Outcome, call
+from course_lib.workbook.call import Outcome, Recorded, call
 from course_lib.workbook.compare import plain, short
 from course_lib.workbook.exercise import Case, Exercise, Mistake
 
@@ -57,13 +57,25 @@ def recognise(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) ->
     return next((m for m in exercise.mistakes if any(_did(exercise, cases, outcomes, f) for f in m.functions)), None)
 
 
-def _did(exercise: Exercise, cases: list[Case], outcomes: list[Outcome], function: Callable) -> bool:
+def _did(exercise: Exercise, cases: list[Case], outcomes: list[Outcome], function: Callable | Recorded) -> bool:
     """Whether a function's results are those outcomes on every case. Errors alone say too little to be named."""
     if all(mine.error for mine in outcomes):
         return False
-    return all(
-        _same(exercise, case, mine, call(function, case.arguments)) for case, mine in zip(cases, outcomes, strict=True)
-    )
+    theirs = _outcomes(function, cases)
+    return all(_same(exercise, *each) for each in zip(cases, outcomes, theirs, strict=True))
+
+
+def _outcomes(function: Callable | Recorded, cases: list[Case]) -> Iterable[Outcome]:
+    """What a named mistake does on the cases: called one by one, or looked up where the function was left out."""
+    if isinstance(function, Recorded):
+        return function.outcomes[: len(cases)]
+    return (call(function, case.arguments) for case in cases)
+
+
+def _expected(exercise: Exercise, cases: list[Case]) -> list:
+    if isinstance(exercise.reference, Recorded):
+        return [outcome.value for outcome in exercise.reference.outcomes[: len(cases)]]
+    return [plain(exercise.reference(*copy.deepcopy(case.arguments))) for case in cases]
 
 
 def _same(exercise: Exercise, case: Case, outcome: Outcome, other: Outcome) -> bool:
@@ -87,7 +99,7 @@ def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> V
     if not outcomes or outcomes[0].unattempted:
         return Verdict(exercise, "not attempted" if outcomes else "wrong", 0, len(cases))
     n_cases, cases = len(cases), cases[: len(outcomes)]
-    expected = [plain(exercise.reference(*copy.deepcopy(case.arguments))) for case in cases]
+    expected = _expected(exercise, cases)
     differences = tuple(difference(exercise, *each) for each in zip(cases, outcomes, expected, strict=True))
     n_right = sum(d is None for d in differences)
     if n_right == n_cases:
