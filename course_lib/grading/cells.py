@@ -1,0 +1,102 @@
+"""The bytes of a notebook as its cells, whatever wrote them. Standard library only: this runs inside the sandbox."""
+
+import json
+from dataclasses import dataclass, field
+
+LARGEST = 32 * 2**20  # bytes; what the outside refuses, refused here again
+MOST_CELLS = 5_000
+LONGEST_CELL = 2**18  # characters of one cell of code; the course's longest has 2,000
+MOST_CODE = 2**22  # characters of code in all cells together
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell. Cells are counted from 1, text cells included, as editors show them."""
+
+    number: int
+    kind: str
+    text: str
+    id: str = ""
+    metadata: dict = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What a cell is called in messages and tracebacks."""
+        return f"cell {self.number}"
+
+    def claims(self, exercise: str) -> int:
+        """How surely the cell was made for an exercise: 2 by its id, 1 by metadata, which copies share, 0 not at all."""
+        grade = self.metadata.get("nbgrader")
+        grade_id = grade.get("grade_id") if isinstance(grade, dict) else None
+        slug = exercise.replace(".", "-")
+        return 2 if self.id == slug else int(self.metadata.get("exercise") == exercise or grade_id == slug)
+
+
+def read(content: bytes) -> list[Cell]:
+    """The cells of a notebook.
+
+    Raises:
+        ValueError: with the reason, when it is no notebook or larger than any notebook is.
+    """
+    if len(content) > LARGEST:
+        raise ValueError(
+            f"got a notebook of {len(content) >> 20} MiB; clear its outputs, {LARGEST >> 20} MiB are taken."
+        )
+    whole = _parsed(content)
+    found = whole.get("cells") if isinstance(whole, dict) else None
+    if found is None and isinstance(whole, dict) and isinstance(whole.get("worksheets"), list):  # nbformat 3
+        sheets = [sheet for sheet in whole["worksheets"] if isinstance(sheet, dict)]
+        found = [cell for sheet in sheets if isinstance(sheet.get("cells"), list) for cell in sheet["cells"]]
+    if not isinstance(found, list):
+        raise ValueError("got JSON that is no notebook: it has no list of cells; hand in the .ipynb file itself.")
+    if len(found) > MOST_CELLS:
+        raise ValueError(f"got a notebook of {len(found)} cells; expected at most {MOST_CELLS}.")
+    cells = [_cell(number, each) for number, each in enumerate(found, 1) if isinstance(each, dict)]
+    if (code := sum(len(cell.text) for cell in cells if cell.kind == "code")) > MOST_CODE:
+        raise ValueError(f"got {code} characters of code; expected at most {MOST_CODE}: is data pasted into a cell?")
+    return cells
+
+
+def _parsed(content: bytes) -> object:
+    text = _text(content)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("got JSON that is nested too deeply to be a notebook.") from None
+    except ValueError as error:
+        hint = ""
+        if text.lstrip().startswith("<"):
+            hint = " It looks like a web page: download the notebook itself, not the page that shows it."
+        elif len(text) > 1 and text.lstrip().startswith("{"):
+            hint = " It looks like a notebook that is cut off or was damaged: save it again."
+        raise ValueError(f"got a file that is not JSON, so no notebook: {str(error)[:200]}.{hint}") from None
+
+
+def _text(content: bytes) -> str:
+    """JSON comes as UTF-8, UTF-16 or UTF-32, with or without a byte order mark."""
+    if not content.strip():
+        raise ValueError("got an empty file; expected a notebook.")
+    if content[:2] == b"PK":
+        raise ValueError("got a zip that is named as a notebook; hand in the .ipynb file itself.")
+    encoding = json.detect_encoding(content)
+    try:
+        return content.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"got bytes that are no {encoding} text (at byte {error.start}), so no notebook; save it as UTF-8."
+        ) from None
+
+
+def _cell(number: int, cell: dict) -> Cell:
+    source = cell.get("source", cell.get("input", ""))  # nbformat 3 says input
+    if isinstance(source, list):
+        source = "".join(line for line in source if isinstance(line, str))
+    source = source if isinstance(source, str) else ""
+    metadata, id_ = cell.get("metadata"), cell.get("id")
+    return Cell(
+        number,
+        str(cell.get("cell_type")),
+        source.replace("\r\n", "\n").replace("\r", "\n"),
+        id_ if isinstance(id_, str) else "",
+        metadata if isinstance(metadata, dict) else {},
+    )

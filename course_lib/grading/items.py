@@ -1,0 +1,202 @@
+"""What the top level of a notebook binds, changes and needs, statement by statement; nothing is run to find out.
+
+Standard library only: this runs inside the sandbox.
+"""
+
+import ast
+import contextlib
+import linecache
+import symtable
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+
+FUTURE = "from __future__ import annotations\n"
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_SIMPLE = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
+_TRIES = (ast.Try, *([ast.TryStar] if hasattr(ast, "TryStar") else []))
+_AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run where they stand
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement to run. `line` is that of its first line in its cell, `cell` the text of the whole cell."""
+
+    source: str
+    filename: str
+    line: int = 1
+    cell: str = field(default="", repr=False)
+
+    def compiled(self) -> CodeType:
+        """Code whose tracebacks, and `inspect.getsource`, show the cell's own lines."""
+        if self.cell:
+            lines = [line + "\n" for line in self.cell.split("\n")]
+            linecache.cache[self.filename] = (len(self.cell), None, lines, self.filename)
+        tree = ast.increment_lineno(ast.parse(self.source), self.line - 1)
+        return compile(tree, self.filename, "exec", dont_inherit=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """A statement of the top level that may be run, if it is needed.
+
+    Args:
+        position: its place among all of them.
+        binds: names it gives a value; `replaces`: those of them whose earlier value is lost with certainty.
+        changes: names whose value it changes in place.
+        eager: names it reads when it runs; late: names that what it defines reads when called.
+        star: the module of a `from module import *`.
+        stub: it is what the student was given.
+    """
+
+    node: ast.stmt
+    position: int
+    number: int  # of the cell
+    statement: Statement
+    binds: frozenset[str] = frozenset()
+    replaces: frozenset[str] = frozenset()
+    changes: frozenset[str] = frozenset()
+    eager: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+    star: str = ""
+    stub: bool = False
+
+
+def items(tree: ast.Module, text: str, number: int, start: int, future: bool = False) -> list[Item]:
+    """What of one cell may run, numbered from `start`. A statement that no scope can hold is left out."""
+    lines, found = text.split("\n"), []
+    for whole in tree.body:
+        for node in split(whole):
+            source = _source(whole, lines) if node is whole else ast.unparse(node)
+            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+            prefix, first = (FUTURE, first - 1) if future else ("", first)
+            statement = Statement(prefix + source, f"cell {number}", first, text)
+            with contextlib.suppress(SyntaxError):
+                found.append(item(node, source, statement, start + len(found), number))
+    return found
+
+
+def _source(node: ast.stmt, lines: list[str]) -> str:
+    """The text of a statement, decorators included, without what shares its lines."""
+    if getattr(node, "decorator_list", []):
+        first, column = min(each.lineno for each in node.decorator_list), 0
+    else:
+        first, column = node.lineno, node.col_offset
+    part = lines[first - 1 : node.end_lineno]
+    part[-1] = part[-1].encode()[: node.end_col_offset].decode()  # columns are counted in bytes
+    part[0] = part[0].encode()[column:].decode()
+    return "\n".join(part)
+
+
+def split(node: ast.stmt) -> list[ast.stmt]:
+    """A statement as the ones that may run: one an import, so that a package that is not there costs only itself."""
+    if isinstance(node, ast.Import) and len(node.names) > 1:
+        return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and len(node.names) > 1:
+        return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
+    if isinstance(node, ast.AnnAssign) and node.value is None:
+        return []
+    if isinstance(node, (*_SIMPLE, *([ast.TypeAlias] if hasattr(ast, "TypeAlias") else []))):
+        return [node]
+    if isinstance(node, (ast.If, *_TRIES)) and (kept := pruned(node)) is not None:
+        return [kept]
+    return []
+
+
+def pruned(node: ast.stmt) -> ast.stmt | None:
+    """An `if` or `try` with nothing but imports, definitions and assignments left; None when that leaves nothing."""
+    holds = False
+    copy = type(node)(**dict(ast.iter_fields(node)))
+    for name in ("body", "orelse", "finalbody"):
+        if statements := getattr(node, name, []):
+            left = [part for each in statements for part in split(each)]
+            holds |= bool(left)
+            setattr(copy, name, left or ([ast.Pass()] if name == "body" else []))
+    if handlers := getattr(node, "handlers", []):
+        left = [[part for each in handler.body for part in split(each)] for handler in handlers]
+        holds |= any(left)
+        copy.handlers = [
+            ast.ExceptHandler(handler.type, handler.name, body or [ast.Pass()])
+            for handler, body in zip(handlers, left, strict=True)
+        ]
+    return ast.fix_missing_locations(ast.copy_location(copy, node)) if holds else None
+
+
+def item(node: ast.stmt, source: str, statement: Statement, position: int, number: int) -> Item:
+    """What a statement binds, changes and reads.
+
+    Raises:
+        SyntaxError: when it cannot stand at the top level.
+    """
+    table = symtable.symtable(source, statement.filename, "exec")
+    binds, eager, late = set(), set(), set()
+    for symbol in table.get_symbols():
+        if symbol.is_assigned() or symbol.is_imported():
+            binds.add(symbol.get_name())
+        if symbol.is_referenced():
+            eager.add(symbol.get_name())
+    for child in table.get_children():
+        _reads(child, eager, late, called=False)
+    changes = {name for target in _targets(node) if (name := _root(target))}
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        changes.add(node.target.id)
+    star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    submodule = isinstance(node, ast.Import) and "." in node.names[0].name and not node.names[0].asname
+    certain = isinstance(node, _SIMPLE) and not isinstance(node, ast.AugAssign) and not submodule
+    return Item(
+        node,
+        position,
+        number,
+        statement,
+        frozenset(binds),
+        frozenset(binds if certain else ()),
+        frozenset(changes),
+        frozenset(eager),
+        frozenset(late),
+        (node.module or ".") if star else "",
+        is_stub(node),
+    )
+
+
+def _reads(table: symtable.SymbolTable, eager: set[str], late: set[str], called: bool) -> None:
+    """Collect the globals that a scope and those inside it read: at once, or when something is called."""
+    kind = str(table.get_type())
+    comprehension = kind == "function" and table.get_name() in _AT_ONCE
+    called |= kind == "function" and not comprehension
+    for symbol in table.get_symbols():
+        if symbol.is_global():
+            (late if called else eager).add(symbol.get_name())
+            if comprehension:  # a generator is run later, and a function may bear such a name
+                late.add(symbol.get_name())
+    for child in table.get_children():
+        _reads(child, eager, late, called)
+
+
+def _targets(node: ast.stmt) -> Iterator[ast.expr]:
+    """The single targets of an assignment, in compound statements too."""
+    for each in ast.walk(node) if isinstance(node, (ast.If, *_TRIES)) else [node]:
+        whole = each.targets if isinstance(each, ast.Assign) else [getattr(each, "target", None)]
+        stored = (part for target in whole if target for part in ast.walk(target))
+        yield from (part for part in stored if isinstance(getattr(part, "ctx", None), ast.Store))
+
+
+def _root(target: ast.expr) -> str:
+    """`TABLE` for `TABLE[3]` and `TABLE.field`; nothing for a plain name, which is bound and not changed."""
+    inside = target
+    while isinstance(inside, (ast.Subscript, ast.Attribute)):
+        inside = inside.value
+    return inside.id if isinstance(inside, ast.Name) and inside is not target else ""
+
+
+def is_stub(node: ast.AST) -> bool:
+    """Whether a definition is what the student was given: it raises NotImplementedError and returns nothing."""
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    if any(isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)) for each in ast.walk(node)):
+        return False
+    return any(isinstance(each, ast.Raise) and _says_not_implemented(each.exc) for each in node.body)
+
+
+def _says_not_implemented(raised: ast.expr | None) -> bool:
+    raised = raised.func if isinstance(raised, ast.Call) else raised
+    return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"

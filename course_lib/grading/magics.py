@@ -1,0 +1,88 @@
+"""From the text of a cell to Python: what only IPython understands is taken out, line by line.
+
+Standard library only: this runs inside the sandbox. IPython's own transformer turns magics into calls; here nothing
+of them is to run, so lines are blanked instead, and what `%time` or `%%capture` hold stays.
+"""
+
+import ast
+import re
+import warnings
+
+MOST_LINES = 200  # of magics in one cell: every one costs a parse
+
+# Cell magics whose body never reaches the notebook's names. Any other is taken for one that runs Python, as %%time.
+_FOREIGN = set(
+    "! bash cmd file html javascript js latex markdown perl pypy python python2 python3 ruby script sh sql sx svg "
+    "system timeit writefile R".split()
+)
+_MAGIC = re.compile(r"[%!?]|[\w.\[\], ]+=\s*[%!]")
+_TIMED = "%time "
+
+
+def parse(text: str, longest: int) -> tuple[str, ast.Module]:
+    """The cell as Python, with as many lines as before, and its tree.
+
+    Raises:
+        ValueError: "line 3: invalid syntax", when it is no Python.
+    """
+    if len(text) > longest:
+        raise ValueError(f"it has {len(text)} characters, expected at most {longest}")
+    lines = _without_cell_magic(_dedented(text.split("\n")))
+    for _ in range(MOST_LINES):
+        try:
+            return "\n".join(lines), _tree("\n".join(lines))
+        except SyntaxError as error:
+            if not _blank(lines, error.lineno):
+                raise ValueError(f"line {error.lineno or 1}: {error.msg}") from None
+        except (RecursionError, MemoryError):
+            raise ValueError("it is nested too deeply") from None
+        except ValueError as error:  # a null character, half a surrogate pair
+            raise ValueError(f"it holds characters that Python does not read ({error})") from None
+    raise ValueError(f"it has more than {MOST_LINES} lines of magics")
+
+
+def _tree(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text)
+        # The parser alone lets `return` stand outside of a function; a notebook does not.
+        compile(tree, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    return tree
+
+
+def _dedented(lines: list[str]) -> list[str]:
+    """A cell that is indented as a whole loses its indentation, as in IPython."""
+    first = next((line for line in lines if line.strip()), "")
+    width = len(_margin(first))
+    return [line[min(width, len(_margin(line))) :] for line in lines] if width else lines
+
+
+def _margin(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _without_cell_magic(lines: list[str]) -> list[str]:
+    first = next((i for i, line in enumerate(lines) if line.strip()), 0)
+    if not lines[first].startswith(("%%", "!!")):
+        return lines
+    name = re.match(r"[\w!]*", lines[first][2:].lstrip())[0] if lines[first].startswith("%%") else "!"
+    rest = [""] * (len(lines) - first - 1) if name in _FOREIGN else lines[first + 1 :]
+    return [""] * (first + 1) + rest
+
+
+def _blank(lines: list[str], number: int | None) -> bool:
+    """Take the magic out of a line that does not parse. False when it is none."""
+    at = (number or 1) - 1
+    said = lines[at].strip() if at < len(lines) else ""
+    if not (_MAGIC.match(said) or said.endswith("?")):
+        return False
+    if said.startswith(_TIMED):
+        lines[at] = _margin(lines[at]) + said[len(_TIMED) :].lstrip()
+        return True
+    while at < len(lines):
+        goes_on = lines[at].rstrip().endswith("\\")
+        lines[at] = _margin(lines[at]) + "pass"
+        at += 1
+        if not goes_on:
+            break
+    return True
