@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from course_lib.plots.wanda import compare_masks
-from course_lib.workbook.compare import close, short
+from course_lib.workbook.compare import close, tensor_like
 from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
+from course_lib.workbook.short import short
 
 LESSON = "01 Sparsity patterns"
 
@@ -257,12 +258,15 @@ def _agree_on_compressed(got: Any, expected: tuple) -> str | None:
     """Pairs agree when they stand for the same matrix: the place of a stored zero is free."""
     if close(got, expected) is None:
         return None
-    if not isinstance(got, tuple) or len(got) != 2 or not all(isinstance(x, Tensor) for x in got):
+    if not isinstance(got, tuple) or len(got) != 2:
         return f"got {short(got)}, expected two tensors: values and positions"
-    values, positions = got
-    if values.shape != expected[0].shape or positions.shape != expected[1].shape:
-        return f"the shapes are {tuple(values.shape)} and {tuple(positions.shape)}, expected {tuple(expected[0].shape)}"
-    if not ((positions >= 0) & (positions < 4)).all():
+    (values, wrong_values), (positions, wrong_positions) = map(tensor_like, got, expected)
+    if wrong_values or wrong_positions:
+        return f"values: {wrong_values}" if wrong_values else f"positions: {wrong_positions}"
+    if not (positions == positions.to(torch.uint8)).all():
+        return "the positions are no whole numbers from 0 to 3"
+    positions = positions.long()  # the difference of two bytes is never negative
+    if not (positions < 4).all():
         return f"a position is {int(positions.max())}: expected places in the group of four, 0 to 3"
     if not (positions.unflatten(1, (-1, 2)).diff(dim=2) > 0).all():
         return "the two positions of a group are not in ascending order"

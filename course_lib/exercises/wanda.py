@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from course_lib.plots.wanda import compare_masks
-from course_lib.workbook.compare import as_tensor
+from course_lib.workbook.compare import tensor_like
 from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
 
 LESSON = "04 Wanda"
@@ -26,45 +26,47 @@ def _lowest(score: Tensor, n: int) -> Tensor:
 
 def _agree_on_ranks(got, expected: Tensor) -> str | None:
     """Two scores agree when they drop the same weights of every row: their scale, or their square, changes nothing."""
-    got = as_tensor(got)
-    if not isinstance(got, Tensor) or got.shape != expected.shape:
-        shape = tuple(got.shape) if isinstance(got, Tensor) else type(got).__name__
-        return f"the score is {shape}, expected a tensor of shape {tuple(expected.shape)}, one entry per weight"
-    if not got.double().isfinite().all():
-        return f"{int((~got.double().isfinite()).sum())} entries are NaN or infinite"
-    for row, (g, e) in enumerate(zip(got.double(), expected.double(), strict=True)):
-        for n in range(1, len(e)):
-            # Ties, and near ties of float32, may fall either way: compare the worth of what is dropped, not the set.
-            dropped, least = e[g.argsort(stable=True)[:n]].sum(), e.sort().values[:n].sum()
-            if dropped > least + 1e-5 * e.abs().max():
-                first = e[g.argsort(stable=True)[n - 1]].item()
-                return f"row {row}: your score drops a weight worth {first:.4g} among its {n} lowest, too early"
-    return None
+    got, problem = tensor_like(got, expected)
+    if problem:
+        return problem
+    got, expected = got.double(), expected.double()
+    if not got.isfinite().all():
+        return f"{int((~got.isfinite()).sum())} entries are NaN or infinite"
+    # Ties, and near ties of float32, may fall either way: compare the worth of what is dropped, not the set.
+    order = got.argsort(dim=1, stable=True)
+    dropped, least = expected.gather(1, order).cumsum(1), expected.sort(dim=1).values.cumsum(1)
+    early = (dropped > least + 1e-5 * expected.abs().amax(dim=1, keepdim=True)).nonzero().tolist()
+    if not early:
+        return None
+    row, last = early[0]
+    worth = expected[row, order[row, last]].item()
+    return f"row {row}: your score drops a weight worth {worth:.4g} among its {last + 1} lowest, too early"
 
 
 def _agree_on_keep(groups: Callable[[Tensor, Case], Tensor]) -> Callable[[Any, Tensor, Case], str | None]:
-    """Masks agree when every comparison group keeps as many and as much: which of two equal scores stays is free.
+    """Masks agree when every group keeps as many, of the same scores: which of two equal scores stays is free.
 
     Args:
         groups: brings a matrix into the shape (comparison groups, entries of a group).
     """
 
     def agree(got: Any, expected: Tensor, case: Case) -> str | None:
-        got = as_tensor(got)
-        if not isinstance(got, Tensor) or got.shape != expected.shape:
-            shape = tuple(got.shape) if isinstance(got, Tensor) else type(got).__name__
-            return f"the mask is {shape}, expected shape {tuple(expected.shape)}"
+        got, problem = tensor_like(got, expected)
+        if problem:
+            return problem
         if not ((got == 0) | (got == 1)).all():
             return "the mask holds values other than True and False: return which weights stay, not the weights"
-        score, mine, right = (groups(x, case).double() for x in (case.arguments[0], got, expected))
-        count, worth = (mine.sum(1), right.sum(1)), ((score * mine).sum(1), (score * right).sum(1))
-        wrong = ((count[0] != count[1]) | ~torch.isclose(*worth, rtol=1e-9)).nonzero().flatten().tolist()
+        score, mine, right = (groups(x, case) for x in (case.arguments[0], got.bool(), expected.bool()))
+        count = mine.sum(1), right.sum(1)
+        kept = [score.double().masked_fill(~keep, torch.inf).sort(dim=1).values for keep in (mine, right)]
+        wrong = ((count[0] != count[1]) | (kept[0] != kept[1]).any(1)).nonzero().flatten().tolist()
         if not wrong:
             return None
         first = wrong[0]
+        worth = [score[first][keep[first]].sum() for keep in (mine, right)]
         return (
-            f"group {first} keeps {int(count[0][first])} entries worth {worth[0][first]:.4g} together, expected "
-            f"{int(count[1][first])} worth {worth[1][first]:.4g}; {len(wrong)} of {len(score)} groups differ"
+            f"group {first} keeps {int(count[0][first])} entries worth {worth[0]:.4g} together, expected "
+            f"{int(count[1][first])} worth {worth[1]:.4g}; {len(wrong)} of {len(score)} groups differ"
         )
 
     return agree

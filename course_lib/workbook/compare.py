@@ -1,15 +1,19 @@
 """Compare what a student's function returned with what was expected, and say in words where they first differ."""
 
 import math
-from numbers import Number
+from itertools import islice
+from numbers import Number, Real
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
 
+from course_lib.workbook.short import MANY, short
+
 # Relative: float32 sums of a few thousand terms in another order differ by about 1e-5. Absolute: for entries near zero.
-RELATIVE, ABSOLUTE = 1e-4, 1e-6
+# A count is a whole number; computed in float32 it is off by a few times 1e-7.
+RELATIVE, ABSOLUTE, RELATIVE_OF_COUNTS = 1e-4, 1e-6, 1e-6
 
 
 def plain(value: Any) -> Any:
@@ -29,30 +33,9 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return tuple(plain(item) for item in value)
-    if isinstance(value, dict):
+    if isinstance(value, dict) and all(key is None or isinstance(key, Number | str) for key in value):
         return {key: plain(item) for key, item in value.items()}
     raise ValueError(f"got a {type(value).__name__}; expected a tensor, a number, text, or a collection of these.")
-
-
-def short(value: Any) -> str:
-    """A value in a few words, for a message."""
-    if isinstance(value, Tensor):
-        head = f"tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
-        return (
-            f"{head} {value.tolist()}"
-            if value.numel() <= 12 and not value.is_floating_point()
-            else _floats(head, value)
-        )
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = repr(value) if not isinstance(value, tuple) else f"({', '.join(short(item) for item in value)})"
-    return text if len(text) <= 200 else f"{text[:197]}..."
-
-
-def _floats(head: str, value: Tensor) -> str:
-    if value.numel() > 12 or not value.is_floating_point():
-        return head
-    return f"{head} [{', '.join(f'{x:.4g}' for x in value.flatten().tolist())}]"
 
 
 def close(got: Any, expected: Any) -> str | None:
@@ -62,31 +45,38 @@ def close(got: Any, expected: Any) -> str | None:
     if isinstance(expected, tuple):
         return _close_items(got, expected)
     if isinstance(expected, dict):
-        if not isinstance(got, dict) or got.keys() != expected.keys():
-            return (
-                f"the keys are {short(list(got) if isinstance(got, dict) else got)}, expected {short(list(expected))}"
-            )
-        return _first((f"under {key!r}", close(got[key], expected[key])) for key in expected)
+        return _close_dict(got, expected)
+    if isinstance(got, Tensor) and got.numel() == 1:
+        got = got.item()  # a one-element tensor is a number to most people
     if isinstance(expected, bool | str) or expected is None:
-        return None if got == expected else f"got {short(got)}, expected {short(expected)}"
+        same = not isinstance(got, Tensor) and got == expected
+        return None if same else f"got {short(got)}, expected {short(expected)}"
     return _close_number(got, expected)
 
 
+def _close_dict(got: Any, expected: dict) -> str | None:
+    if not isinstance(got, dict):
+        return f"got {short(got)}, expected the keys {short(list(expected))}"
+    if got.keys() != expected.keys():
+        return f"the keys are {short(list(islice(got, MANY)))}, expected {short(list(expected))}"
+    return _first((f"under {key!r}", close(got[key], expected[key])) for key in expected)
+
+
 def _close_number(got: Any, expected: Number) -> str | None:
-    if isinstance(got, Tensor) and got.numel() == 1:
-        got = got.item()  # a one-element tensor is a number to most people
-    if not isinstance(got, Number):
+    if not isinstance(got, Real) or isinstance(got, bool):
         return f"got {short(got)}, expected the number {short(expected)}"
-    same = math.isclose(got, expected, rel_tol=RELATIVE, abs_tol=ABSOLUTE) or (got != got and expected != expected)
+    relative = RELATIVE_OF_COUNTS if isinstance(expected, int) else RELATIVE
+    try:
+        same = math.isclose(got, expected, rel_tol=relative, abs_tol=ABSOLUTE) or (got != got and expected != expected)
+    except OverflowError:  # a whole number that is larger than any float
+        same = got == expected
     return None if same else f"got {short(got)}, expected {short(expected)}"
 
 
 def _close_items(got: Any, expected: tuple) -> str | None:
-    if isinstance(got, Tensor) and got.ndim:
-        got = tuple(got)
-    if not isinstance(got, tuple):
+    if not isinstance(got, tuple) and not (isinstance(got, Tensor) and got.ndim):
         return f"got {short(got)}, expected {len(expected)} values"
-    if len(got) != len(expected):
+    if len(got) != len(expected):  # before anything is taken apart: a tensor may have a billion rows
         return f"got {len(got)} values, expected {len(expected)}"
     return _first((f"value {i}", close(g, e)) for i, (g, e) in enumerate(zip(got, expected, strict=True)))
 
@@ -96,19 +86,15 @@ def _first(named) -> str | None:
 
 
 def _close_tensor(got: Any, expected: Tensor) -> str | None:
-    if isinstance(got, tuple | Number):
-        got = as_tensor(got)
-    if not isinstance(got, Tensor):
-        return f"got {short(got)}, expected a tensor of shape {tuple(expected.shape)}"
-    if expected.ndim == 0 and got.numel() == 1:
-        got = got.reshape(())  # one number in brackets is a number to most people
-    if got.shape != expected.shape:
-        return f"the shape is {tuple(got.shape)}, expected {tuple(expected.shape)}"
-    if expected.dtype == torch.bool and got.dtype != torch.bool and not ((got == 0) | (got == 1)).all():
+    got, problem = tensor_like(got, expected)
+    if problem:
+        return problem
+    if expected.dtype == torch.bool and not ((got == 0) | (got == 1)).all():
         return f"got {str(got.dtype).removeprefix('torch.')} values, expected True and False"
     a, b = got.to(torch.float64), expected.to(torch.float64)
     scale = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 1.0
-    wrong = ~torch.isclose(a, b, rtol=RELATIVE, atol=ABSOLUTE * max(scale, 1e-30), equal_nan=True)
+    relative = RELATIVE if expected.is_floating_point() else 0.0
+    wrong = ~torch.isclose(a, b, rtol=relative, atol=ABSOLUTE * max(scale, 1e-30), equal_nan=True)
     if not wrong.any():
         return None
     where = wrong.nonzero()[0].tolist()
@@ -119,9 +105,39 @@ def _close_tensor(got: Any, expected: Tensor) -> str | None:
     ).replace(" :", ":")
 
 
+def tensor_like(got: Any, expected: Tensor) -> tuple[Any, str | None]:
+    """A value as a tensor whose entries can be compared with those expected, and in words why it cannot be one.
+
+    It must be an array of that very shape, for nothing is broadcast, and hold real numbers: neither complex ones nor,
+    where numbers are asked for, True and False. Zeros and ones do where True and False are asked for.
+    """
+    if isinstance(got, Number) or (isinstance(got, tuple) and _lengths(got) in (expected.shape, (1,))):
+        got = as_tensor(got)
+    if not isinstance(got, Tensor):
+        return got, f"got {short(got)}, expected a tensor of shape {tuple(expected.shape)}"
+    if expected.ndim == 0 and got.numel() == 1:
+        got = got.reshape(())  # one number in brackets is a number to most people
+    if got.shape != expected.shape:
+        return got, f"the shape is {tuple(got.shape)}, expected {tuple(expected.shape)}"
+    if got.is_complex():
+        return got, "got complex numbers, expected real ones"
+    if got.dtype == torch.bool and expected.dtype != torch.bool:
+        return got, "got True and False, expected numbers"
+    return got, None
+
+
+def _lengths(value: Any) -> tuple[int, ...]:
+    """The shape of a nested collection, as far as its first entries tell; the whole is not looked at."""
+    lengths = []
+    while isinstance(value, tuple):
+        lengths.append(len(value))
+        value = value[0] if value else None
+    return tuple(lengths)
+
+
 def as_tensor(value: Any) -> Any:
     """Numbers and nested lists as a tensor; anything else as it is."""
     try:
         return torch.as_tensor(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         return value
