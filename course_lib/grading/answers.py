@@ -174,7 +174,7 @@ def _dotted_root(value: ast.expr) -> str:
 
 
 def broken_answer(broken: list[tuple[Cell, str]], exercise: str, function: str) -> str:
-    """Why the cell that seems to answer is no Python, such as "cell 12 does not parse: line 3: ..."; empty if none."""
+    """Why the cell that seems to answer is no Python: "cell 12 does not parse: line 3: ..."; empty if none."""
     named = re.compile(
         rf"^[ \t]*(async +)?(def|class) +{re.escape(function)}\b|^{re.escape(function)} *=", re.MULTILINE
     )

@@ -25,7 +25,7 @@ class Cell:
         return f"cell {self.number}"
 
     def claims(self, exercise: str) -> int:
-        """How surely the cell was made for an exercise: 2 by its id, 1 by metadata, which copies share, 0 not at all."""
+        """How surely the cell was made for an exercise: 2 by its id, 1 by metadata, which copies share, 0 not."""
         grade = self.metadata.get("nbgrader")
         grade_id = grade.get("grade_id") if isinstance(grade, dict) else None
         slug = exercise.replace(".", "-")

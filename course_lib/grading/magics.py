@@ -11,9 +11,9 @@ import warnings
 MOST_LINES = 200  # of magics in one cell: every one costs a parse
 
 # Cell magics whose body never reaches the notebook's names. Any other is taken for one that runs Python, as %%time.
-_FOREIGN = set(
-    "! bash cmd file html javascript js latex markdown perl pypy python python2 python3 ruby script sh sql sx svg "
-    "system timeit writefile R".split()
+_FOREIGN = re.compile(
+    "!|bash|cmd|file|html|javascript|js|latex|markdown|perl|pypy|python|python2|python3|ruby|script|sh|sql|sx|svg|"
+    "system|timeit|writefile|R"
 )
 _MAGIC = re.compile(r"[%!?]|[\w.\[\], ]+=\s*[%!]")
 _TIMED = "%time "
@@ -66,7 +66,7 @@ def _without_cell_magic(lines: list[str]) -> list[str]:
     if not lines[first].startswith(("%%", "!!")):
         return lines
     name = re.match(r"[\w!]*", lines[first][2:].lstrip())[0] if lines[first].startswith("%%") else "!"
-    rest = [""] * (len(lines) - first - 1) if name in _FOREIGN else lines[first + 1 :]
+    rest = [""] * (len(lines) - first - 1) if _FOREIGN.fullmatch(name) else lines[first + 1 :]
     return [""] * (first + 1) + rest
 
 

@@ -91,9 +91,9 @@ class Notebook:
             (*kernel, *(each.statement for each in part.items)),
             choice.name,
             tuple(self._notes(choice, function, part)),
-            normalise.code(part.items, choice.item, choice.name),
+            normalise.code(part.items, choice.item),
             signals.uses(part.items),
-            signals.only_calls(part.items, choice.item, choice.name),
+            signals.only_calls(part.items, choice.item),
         )
 
     def _take(self, cell: Cell) -> None:
