@@ -1,19 +1,27 @@
-# The two commands that matter: `make lab` to learn, `make test` to check. Both set everything up on first use.
+# `make lab` sets everything up on first use and opens the first lesson.
+# BEGIN INSTRUCTORS: what stands between these marks is left out of a student's copy
+# `make test` sets everything up too, and checks it all.
+# END INSTRUCTORS
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
-JOBS ?= 2
 
 # The first Python that is new enough; override with `make lab PYTHON=/path/to/python3`.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
+# BEGIN INSTRUCTORS
+JOBS ?= 2
 # One notebook a worker, one thread each; nobody's progress is touched. Notebooks carry no outputs, so running is the test.
 NBVAL = OMP_NUM_THREADS=1 COURSE_HOME=$(CURDIR)/build/home $(BIN)/python -m pytest -n $(JOBS) --dist loadfile \
 	--nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider
+# END INSTRUCTORS
 
-.PHONY: help lab test setup lint build slides nbval clean
+.PHONY: help lab setup slides clean
+# BEGIN INSTRUCTORS
+.PHONY: test lint build nbval
+# END INSTRUCTORS
 .DEFAULT_GOAL := help
 
 help: ## Print this list
@@ -23,27 +31,33 @@ help: ## Print this list
 lab: $(STAMP) ## Set everything up and open JupyterLab on the first lesson
 	@$(BIN)/course lab --prepare
 
+# BEGIN INSTRUCTORS
 test: setup lint ## Set everything up, then lint, all tests, and every notebook
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 	$(MAKE) nbval
+# END INSTRUCTORS
 
 setup: $(STAMP) ## Make the virtual environment, fetch and verify the model and the texts
 	@$(BIN)/course setup
 
+# BEGIN INSTRUCTORS
 lint: $(STAMP) ## Check style
 	$(BIN)/ruff check .
 
 build: $(STAMP) ## Write the student notebooks from the masters
 	$(BIN)/course build
+# END INSTRUCTORS
 
 slides: setup ## Build the decks into build/slides/
 	$(BIN)/course slides
 
+# BEGIN INSTRUCTORS
 nbval: setup ## Run every notebook: the students' as they get them, the masters with checks that raise
 	$(BIN)/course build --check
 	$(BIN)/course build --masters build/masters
 	$(NBVAL) notebooks
 	COURSE_STRICT=1 $(NBVAL) build/masters
+# END INSTRUCTORS
 
 clean: ## Remove the virtual environment and everything built; the cache and your notebooks stay
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis *.egg-info

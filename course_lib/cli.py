@@ -52,6 +52,7 @@ def lab(
     raise typer.Exit(code)
 
 
+# BEGIN INSTRUCTORS: what stands between these marks is left out of a student's copy
 @app.command()
 def build(
     names: Names = None,
@@ -66,6 +67,9 @@ def build(
         build.write_masters(masters)
         raise typer.Exit()
     raise typer.Exit(build.run(names, check=check, force=force))
+
+
+# END INSTRUCTORS
 
 
 @app.command()
@@ -151,6 +155,7 @@ def prune(
     raise typer.Exit(code)
 
 
+# BEGIN INSTRUCTORS
 @app.command()
 def grade(
     submissions: Annotated[Path, typer.Argument(help="A folder of notebooks, of folders, or of zips; or one zip.")],
@@ -173,6 +178,24 @@ def grade(
 
     request = run.Request(submissions, out, lesson, jobs, seed, resume, sandbox, pattern, roster, scheduler)
     raise typer.Exit(run.run(request, Console()))
+
+
+@app.command()
+def release(
+    out: Annotated[Path | None, typer.Option(help="The students' copy, a zip without any answer.")] = None,
+    nbgrader: Annotated[Path | None, typer.Option(help="A folder for nbgrader's source tree.")] = None,
+    gradescope: Annotated[Path | None, typer.Option(help="An autograder for Gradescope, a zip; of one lesson.")] = None,
+    lesson: Annotated[
+        list[str] | None, typer.Option(help="Give out these lessons (and 00) only; may be repeated.")
+    ] = None,
+) -> None:
+    """Make what students get, or what nbgrader and Gradescope take, from a checkout of the course."""
+    from course_lib.grading import release
+
+    raise typer.Exit(release.run(out, nbgrader, gradescope, lesson, Console()))
+
+
+# END INSTRUCTORS
 
 
 def main() -> None:

@@ -22,16 +22,20 @@ def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
     Raises:
         ValueError: for a name that no lesson has, listing those that exist.
     """
-    found = sorted((root / "solutions").glob("[0-9][0-9]_*.py"))
+    return chosen(names, sorted((root / "solutions").glob("[0-9][0-9]_*.py")))
+
+
+def chosen(names: list[str] | None, found: list[Path]) -> list[Path]:
+    """Those of the lessons' files that are asked for, as above."""
     if not names:
         return found
-    chosen = {}
+    matching = {}
     for name in names:
         match = [p for p in found if name and (name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2])]
         if not match:
             raise ValueError(f"got lesson {name!r}; expected one of {', '.join(p.stem for p in found)}, or its number.")
-        chosen[match[0]] = None
-    return list(chosen)
+        matching[match[0]] = None
+    return list(matching)
 
 
 def with_solutions(master: Path) -> NotebookNode:

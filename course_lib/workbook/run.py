@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
@@ -20,11 +21,14 @@ _FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$(?!\s)([^$\n]+?)(?<!\s)\$", re
 
 
 def run(lesson: str, *, student: bool = False, html: bool = False, root: Path = masters.ROOT) -> int:
-    """Execute the master (checks raise) or the student notebook; keep the result under build/run/."""
+    """Execute the master (checks raise) or the student notebook; keep the result under build/run/.
+
+    In a student's copy, which has no masters, it is the notebook as it stands, with whatever was written in it.
+    """
     console = Console()
-    (master,) = masters.masters([lesson], root)
-    notebook = masters.for_students(master) if student else masters.with_solutions(master)
-    path = root / "build" / "run" / f"{master.stem}{'.student' if student else ''}.ipynb"
+    student = student or not (root / "solutions").is_dir()
+    stem, notebook = _lesson(lesson, student, root)
+    path = root / "build" / "run" / f"{stem}{'.student' if student else ''}.ipynb"
     path.parent.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     try:
@@ -38,6 +42,14 @@ def run(lesson: str, *, student: bool = False, html: bool = False, root: Path = 
     if html:
         console.print(f"HTML: {_render(notebook, path)}", soft_wrap=True)
     return int(bool(error))
+
+
+def _lesson(lesson: str, student: bool, root: Path) -> tuple[str, NotebookNode]:
+    if not (root / "solutions").is_dir():
+        (path,) = masters.chosen([lesson], sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")))
+        return path.stem, nbformat.read(path, as_version=4)
+    (master,) = masters.masters([lesson], root)
+    return master.stem, masters.for_students(master) if student else masters.with_solutions(master)
 
 
 def execute(notebook: NotebookNode, console: Console, environment: dict[str, str]) -> str | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.workbook import run
+from course_lib.workbook import masters, run
 
 HEAD = """# %% [markdown]
 # # A lesson
@@ -29,6 +29,7 @@ from course_lib.workbook import check
 
 check("wanda.score", wanda_score)
 """
+MASTER = "solutions/04_wanda.py"
 RIGHT, WRONG = (HEAD + EXERCISE.replace("{norm}", norm) for norm in ("inputs.norm(dim=0)", "1"))
 
 
@@ -62,3 +63,17 @@ def test_the_student_notebook_runs_through_unsolved(root, capsys):
     out = capsys.readouterr().out
     assert "strict no" in out
     assert "Not attempted · The Wanda score" in out
+
+
+def test_in_a_students_copy_the_notebook_runs_as_it_stands(root, capsys):
+    (root / "notebooks").mkdir()
+    for name in ("04_wanda", "04_wanda.mine-1"):
+        (root / "notebooks" / f"{name}.ipynb").write_text(masters.as_text(masters.with_solutions(root / MASTER)))
+    (root / MASTER).unlink()
+    (root / "solutions").rmdir()
+    assert run.run("wanda", root=root) == 0
+    out = capsys.readouterr().out
+    assert "strict no" in out
+    assert "Right · The Wanda score" in out
+    with pytest.raises(ValueError, match="got lesson '07'; expected one of 04_wanda, or its number"):
+        run.run("07", root=root)

@@ -1,0 +1,104 @@
+"""Record what the answers and the named mistakes of a lesson's exercises do, so that a release can leave them out."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from course_lib.workbook.call import Outcome, call
+from course_lib.workbook.check import SEED
+from course_lib.workbook.exercise import Case, Exercise
+
+
+class Tensors:
+    """The tensors of one file, each content once: many mistakes give the same as the answer on some case."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[int, Tensor]] = {}
+
+    def add(self, tensor: Tensor) -> list:
+        """[number, shape, stride]: the memory that a tensor spans, gaps included, and how it is read."""
+        span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+        memory = tensor.detach().as_strided((span if tensor.numel() else 0,), (1,)).clone()
+        key = f"{memory.dtype} {hashlib.sha256(memory.view(torch.uint8).numpy().tobytes()).hexdigest()}"
+        number, _ = self.found.setdefault(key, (len(self.found), memory))
+        return [number, list(tensor.shape), list(tensor.stride())]
+
+    def named(self) -> dict[str, Tensor]:
+        return {str(number): memory for number, memory in self.found.values()}
+
+
+def record(module: ModuleType, seed: int = SEED) -> bytes:
+    """The file that stands beside a lesson's exercises in a student's copy. The same bytes for the same exercises."""
+    tensors = Tensors()
+    with one_thread():
+        exercises = [_exercise(exercise, tensors, seed) for exercise in module.EXERCISES]
+    # One entry: safetensors does not keep the order of several.
+    return save(tensors.named(), {"exercises": json.dumps({"exercises": exercises}, ensure_ascii=False)})
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums in one order, whatever machine releases."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _exercise(exercise: Exercise, tensors: Tensors, seed: int) -> dict[str, Any]:
+    cases = exercise.cases(torch.Generator().manual_seed(seed))
+    told = ("id", "title", "difficulty", "minutes", "points", "hints")
+    return {name: getattr(exercise, name) for name in told} | {
+        "seed": seed,
+        "cases": [[case.name, encode(case.arguments, tensors)] for case in cases],
+        "reference": _outcomes(exercise.reference, cases, tensors),
+        "mistakes": [
+            {
+                "name": mistake.name,
+                "explanation": mistake.explanation,
+                "functions": [_outcomes(function, cases, tensors) for function in mistake.functions],
+            }
+            for mistake in exercise.mistakes
+        ],
+    }
+
+
+def _outcomes(function: Callable, cases: list[Case], tensors: Tensors) -> list[dict]:
+    return [_outcome(call(function, case.arguments), tensors) for case in cases]
+
+
+def _outcome(outcome: Outcome, tensors: Tensors) -> dict[str, Any]:
+    """What differs from an empty outcome. A traceback is left out: it would quote the function."""
+    if outcome.error is None:
+        return {"value": encode(outcome.value, tensors)}
+    flags = {name: True for name in ("unattempted", "endless") if getattr(outcome, name)}
+    return {"error": outcome.error} | flags
+
+
+def encode(value: Any, tensors: Tensors) -> Any:
+    """A plain value as JSON, which course_lib.workbook.recorded reads.
+
+    Raises:
+        ValueError: for what no case and no answer of the course consists of.
+    """
+    if isinstance(value, Tensor):
+        return {"tensor": tensors.add(value)}
+    if isinstance(value, tuple):
+        return {"tuple": [encode(item, tensors) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[encode(key, tensors), encode(item, tensors)] for key, item in value.items()]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(
+        f"got a {type(value).__name__} among a case's arguments or an exercise's outcomes; expected tensors, numbers, "
+        "text, and tuples and dicts of these, which can be given to students as data."
+    )

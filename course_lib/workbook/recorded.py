@@ -1,0 +1,84 @@
+"""Exercises without answers: in a student's copy each file of exercises has its cases and outcomes beside it, as data.
+
+`course release` writes both. What is expected, and what each named mistake gives, was recorded on the cases of the one
+seed that `check` uses, so a check says the same as with the functions themselves.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from course_lib.workbook.call import Outcome, Recorded
+from course_lib.workbook.compare import close
+from course_lib.workbook.exercise import Case, Exercise, Mistake
+
+SUFFIX = ".safetensors"  # beside wanda.py stands wanda.safetensors
+
+
+def recorded(source: str, agree: dict[str, Callable], picture: dict[str, Callable]) -> tuple[Exercise, ...]:
+    """The exercises of one lesson.
+
+    Args:
+        source: the file of exercises; its data stands beside it.
+        agree, picture: what is code in an exercise, by its id, where it has such.
+    """
+    with safe_open(Path(source).with_suffix(SUFFIX), framework="pt") as file:
+        stored = json.loads(file.metadata()["exercises"])
+        tensors = [file.get_tensor(str(i)) for i in range(len(file.keys()))]
+    return tuple(
+        _exercise(each, tensors, agree.get(each["id"], close), picture.get(each["id"])) for each in stored["exercises"]
+    )
+
+
+def _exercise(stored: dict, tensors: list[Tensor], agree: Callable, picture: Callable | None) -> Exercise:
+    told = ("id", "title", "difficulty", "minutes", "points")
+    return Exercise(
+        **{name: stored[name] for name in told},
+        reference=_recorded(stored["reference"], tensors),
+        cases=_cases(stored, tensors),
+        mistakes=tuple(_mistake(each, tensors) for each in stored["mistakes"]),
+        also_right=(),
+        hints=tuple(stored["hints"]),
+        agree=agree,
+        picture=picture,
+    )
+
+
+def _cases(stored: dict, tensors: list[Tensor]) -> Callable[[torch.Generator], list[Case]]:
+    def cases(generator: torch.Generator) -> list[Case]:
+        if generator.initial_seed() != stored["seed"]:
+            raise ValueError(
+                f"got seed {generator.initial_seed()}; in a copy without answers {stored['id']} has only the cases "
+                f"of seed {stored['seed']}."
+            )
+        return [Case(name, decode(arguments, tensors)) for name, arguments in stored["cases"]]
+
+    return cases
+
+
+def _mistake(stored: dict, tensors: list[Tensor]) -> Mistake:
+    first, *also = (_recorded(each, tensors) for each in stored["functions"])
+    return Mistake(stored["name"], stored["explanation"], first, tuple(also))
+
+
+def _recorded(stored: list[dict], tensors: list[Tensor]) -> Recorded:
+    return Recorded(tuple(Outcome(**each | {"value": decode(each.get("value"), tensors)}) for each in stored))
+
+
+def decode(value: Any, tensors: list[Tensor]) -> Any:
+    """A plain value from JSON, in which tensors and collections are written as {kind: content}."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        # With its strides, since what a function may do depends on them; its own memory, since functions may write.
+        number, shape, stride = content
+        return tensors[number].clone().as_strided(shape, stride)
+    if kind == "tuple":
+        return tuple(decode(item, tensors) for item in content)
+    return {decode(key, tensors): decode(item, tensors) for key, item in content}
