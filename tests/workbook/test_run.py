@@ -75,5 +75,5 @@ def test_in_a_students_copy_the_notebook_runs_as_it_stands(root, capsys):
     out = capsys.readouterr().out
     assert "strict no" in out
     assert "Right · The Wanda score" in out
-    with pytest.raises(ValueError, match="got lesson '07'; expected one of 04_wanda, or its number"):
+    with pytest.raises(ValueError, match="got lesson '07'; expected one of 04_wanda, 04_wanda.mine-1, or"):
         run.run("07", root=root)
