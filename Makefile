@@ -1,6 +1,5 @@
-# `make lab` sets everything up on first use and opens the first lesson.
 # BEGIN INSTRUCTORS: what stands between these marks is left out of a student's copy
-# `make test` sets everything up too, and checks it all.
+# The two commands that matter: `make lab` to learn, `make test` to check. Both set everything up on first use.
 # END INSTRUCTORS
 
 VENV := .venv

@@ -10,7 +10,6 @@ from course_lib.workbook.recorded import SUFFIX
 
 _GIVEN = re.compile(r"LICENSE|Makefile|README\.md|pyproject\.toml|requirements\.lock|(course_lib|kernels)/.*")
 _KEPT_BACK = re.compile(r"course_lib/(grading/.*|exercises/[a-z]\w*\.py)")
-_SHOWN = re.compile(r"\]\((docs/[^)#]+)\)")  # what the README links to
 _TEXT = {"", ".py", ".md", ".toml", ".lock", ".css"}
 
 
@@ -27,8 +26,7 @@ def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
             files[name] = (root / name).read_bytes()
     files |= _exercises(chosen, root)
     readme = strip.without_rows(files["README.md"].decode(), set(files))
-    files["README.md"] = readme.encode()
-    return files | {name: (root / name).read_bytes() for name in _SHOWN.findall(readme)}
+    return files | {"README.md": readme.encode()}
 
 
 def tracked(root: Path) -> list[str]:
