@@ -1,0 +1,234 @@
+"""Answers as text, right and wrong ones: taken from the file of the exercises, where each has its name.
+
+Nothing is typed in twice: what the conformance tests know as a function, a made-up student writes into a notebook.
+"""
+
+import ast
+import copy
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import ModuleType
+
+import torch
+
+from course_lib.workbook.exercise import Exercise
+
+
+@dataclass(frozen=True)
+class Known:
+    """One way to answer an exercise, as text and as the function that it is.
+
+    Args:
+        label: "reference", or the name of a variant or a mistake.
+        mistake: its name when it is one.
+        node: a `def` with the usual name of the function.
+        needs: the imports and helpers that it uses, in an order that runs.
+    """
+
+    exercise: str
+    label: str
+    mistake: str
+    node: ast.FunctionDef
+    needs: tuple[str, ...]
+    function: Callable
+
+    @property
+    def text(self) -> str:
+        return ast.unparse(self.node)
+
+
+def known(module: ModuleType, functions: dict[str, str]) -> dict[str, list[Known]]:
+    """By exercise: the reference first, then what is also right, then every form of every named mistake.
+
+    Args:
+        functions: the usual name of the function of each exercise.
+    """
+    tree = ast.parse(inspect.getsource(module))
+    tops = _top_level(tree)
+    exercises = {exercise.id: exercise for exercise in module.EXERCISES}
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Exercise":
+            exercise = exercises[ast.literal_eval(_argument(node, "id"))]
+            usual = functions[exercise.id]
+            found[exercise.id] = [
+                Known(exercise.id, label, mistake, *_written(written, usual, tops), function)
+                for label, mistake, written, function in _listed(node, exercise)
+            ]
+    return found
+
+
+def _listed(node: ast.Call, exercise: Exercise) -> Iterator[tuple[str, str, ast.expr, Callable]]:
+    """Each way to answer: its label, the mistake it is, how it is written, what it does."""
+    yield "reference", "", _argument(node, "reference"), exercise.reference
+    for call, variant in zip(_argument(node, "also_right").elts, exercise.also_right, strict=True):
+        yield variant.name, "", _argument(call, "function", 1), variant.function
+    for call, mistake in zip(_argument(node, "mistakes").elts, exercise.mistakes, strict=True):
+        also = _argument(call, "also", 3)
+        written = [_argument(call, "function", 2), *(also.elts if also else ())]
+        for each, function in zip(written, mistake.functions, strict=True):
+            yield mistake.name, mistake.name, each, function
+
+
+def _argument(call: ast.Call, name: str, position: int = 99) -> ast.expr | None:
+    if position < len(call.args):
+        return call.args[position]
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+def _written(node: ast.expr, usual: str, tops: dict[str, ast.stmt]) -> tuple[ast.FunctionDef, tuple[str, ...]]:
+    """A lambda, or the name of a helper, as a `def` of the usual name; and the statements that it needs."""
+    if isinstance(node, ast.Lambda):
+        made = ast.FunctionDef(usual, node.args, [ast.Return(node.body)], [], None, None)
+    elif isinstance(node, ast.Name) and isinstance(tops.get(node.id), ast.FunctionDef):
+        made = copy.deepcopy(tops[node.id])
+        made.name = usual
+    else:  # a function of another library, by its name
+        made = ast.parse(f"def {usual}(*arguments): return {ast.unparse(node)}(*arguments)").body[0]
+    made = ast.fix_missing_locations(made)
+    return made, _needed(made, tops)
+
+
+def _needed(node: ast.AST, tops: dict[str, ast.stmt]) -> tuple[str, ...]:
+    """What of the top level a definition uses, and what that uses, in the order of the file."""
+    found: dict[str, ast.stmt] = {}
+    waiting = [node]
+    while waiting:
+        names = {each.id for each in ast.walk(waiting.pop()) if isinstance(each, ast.Name)} & tops.keys()
+        fresh = names - found.keys()
+        found |= {name: tops[name] for name in fresh}
+        waiting += [tops[name] for name in fresh]
+    ordered = sorted(found.values(), key=lambda each: each.lineno)
+    return tuple(dict.fromkeys(ast.unparse(each) for each in ordered))
+
+
+def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
+    """The statement that makes each name of the file: an import of that name alone, a `def`, an assignment."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                alone = copy.copy(node)
+                alone.names = [alias]
+                found[alias.asname or alias.name.split(".")[0]] = alone
+    return found
+
+
+# How students write: the same function in another dress ----------------------------------------------------------
+
+
+def plainly(answer: Known) -> str:
+    return answer.text
+
+
+def in_steps(answer: Known) -> str:
+    """The result in a variable before it is returned, and a remark."""
+    node = copy.deepcopy(answer.node)
+    if isinstance(node.body[-1], ast.Return):
+        result = ast.Assign([ast.Name("my_result", ast.Store())], node.body[-1].value)
+        node.body[-1:] = [result, ast.Return(ast.Name("my_result", ast.Load()))]
+    lines = ast.unparse(ast.fix_missing_locations(node)).split("\n")
+    return "\n".join([*lines[:-1], "    # done: hand it back", lines[-1]])
+
+
+def documented(answer: Known) -> str:
+    """A docstring in front, and a type for what comes back."""
+    node = copy.deepcopy(answer.node)
+    node.body.insert(0, ast.Expr(ast.Constant('My answer: "as in the text", with \\ and ″.')))
+    node.returns = ast.Constant("torch.Tensor")
+    return ast.unparse(ast.fix_missing_locations(node))
+
+
+def as_lambda(answer: Known) -> str:
+    """An assignment, where the function is one expression; else a plain `def`."""
+    body = answer.node.body
+    if len(body) > 1 or not isinstance(body[0], ast.Return):
+        return answer.text
+    arguments = copy.deepcopy(answer.node.args)
+    for each in arguments.args:
+        each.annotation = None  # a lambda has no place for them
+    return f"{answer.node.name} = {ast.unparse(ast.Lambda(arguments, body[0].value))}"
+
+
+def with_inner_function(answer: Known) -> str:
+    """The work done by a function inside the function."""
+    inner = copy.deepcopy(answer.node)
+    inner.name = "work"
+    body = "\n".join(f"    {line}" for line in ast.unparse(inner).split("\n"))
+    return f"def {answer.node.name}(*arguments):\n{body}\n    return work(*arguments)"
+
+
+STYLES = (plainly, in_steps, documented, as_lambda, with_inner_function)
+
+
+def talking(answer: Known) -> str:
+    """Prints, warnings, a progress bar on stderr and a figure; the function itself does as before."""
+    node = copy.deepcopy(answer.node)
+    node.body[:0] = ast.parse(_TALK).body
+    return ast.unparse(ast.fix_missing_locations(node))
+
+
+_TALK = """
+import sys
+import warnings
+import matplotlib.pyplot as plt
+print("x" * 10_000)
+warnings.warn("careful with this")
+for step in range(100):
+    print(f"\\r{step:3d}%|{'#' * (step // 10):<10}| {step}/100", end="", file=sys.stderr)
+plt.plot([1, 2, 3])
+plt.show()
+"""
+
+
+# An answer that fits what the student was shown, and nothing else -------------------------------------------------
+
+
+def fits(shown: list, arguments: tuple) -> bool:
+    """Whether arguments have sizes, and numbers in the range, of one of the cases that were shown."""
+    sizes = [tuple(getattr(each, "shape", ())) for each in arguments]
+    numbers = [float(each) for each in arguments if not hasattr(each, "shape")]
+    for seen, lowest, highest in shown:
+        inside = all(low <= number <= high for low, number, high in zip(lowest, numbers, highest, strict=True))
+        if [tuple(each) for each in seen] == sizes and inside:
+            return True
+    return False
+
+
+def shown_only(answer: Known, exercise: Exercise) -> Known:
+    """The same answer, but an error for inputs unlike those of `check`: it was written for what was tried."""
+    shown = _shown(exercise)
+
+    def function(*arguments):
+        if not fits(shown, arguments):
+            raise ValueError("not one of the sizes that I have seen")
+        return answer.function(*arguments)
+
+    first = copy.deepcopy(answer.node)
+    first.name = "first_version"
+    node = ast.parse(
+        f"def {answer.node.name}(*arguments):\n"
+        "    if not fits(SHOWN, arguments):\n"
+        "        raise ValueError('not one of the sizes that I have seen')\n"
+        "    return first_version(*arguments)"
+    ).body[0]
+    seen = f"SHOWN = {shown!r}".replace("inf", 'float("inf")')
+    needs = (*answer.needs, inspect.getsource(fits).rstrip(), seen, ast.unparse(first))
+    return replace(answer, label="right on what is shown", node=node, needs=needs, function=function)
+
+
+def _shown(exercise: Exercise, seeds: int = 20) -> list[tuple]:
+    """Sizes of the visible cases, and the range of the numbers that come with them."""
+    ranges: dict[tuple, tuple[list[float], list[float]]] = {}
+    for seed in range(seeds):
+        for case in exercise.cases(torch.Generator().manual_seed(seed)):
+            sizes = tuple(tuple(getattr(each, "shape", ())) for each in case.arguments)
+            numbers = [float(each) for each in case.arguments if not hasattr(each, "shape")]
+            low, high = ranges.get(sizes, (numbers, numbers))
+            ranges[sizes] = list(map(min, low, numbers)), list(map(max, high, numbers))
+    return [(list(sizes), low, high) for sizes, (low, high) in ranges.items()]

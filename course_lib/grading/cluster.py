@@ -1,0 +1,155 @@
+"""Grade on a Dask cluster: notebooks are read here and sent as bytes; the workers never see the folder.
+
+What starts the cluster is not our business: `dask scheduler` and `dask worker` by hand, or dask-jobqueue for Slurm.
+Each worker needs bubblewrap and this version of the course. A worker grades in a thread, where the comparison has no
+time limit of its own; the limits of the sandbox hold as everywhere.
+"""
+
+import hashlib
+import importlib
+import warnings
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from course_lib.grading import engine, sandbox
+from course_lib.grading.records import Result, Submission
+
+CONNECT_SECONDS = 10
+WORKER_SECONDS = 60  # until the first worker is there
+AHEAD = 2  # notebooks sent or being graded for each thread of the cluster: all of a class would fill the memory
+COURSE = Path(__file__).parents[1]
+DECIDES = ("exercises", "grading", "workbook")  # folders of the course on which points depend
+
+
+def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) -> Iterator[tuple[Submission, Result]]:
+    """Results as they are ready, one for every submission.
+
+    A worker that dies costs time and nothing else: the scheduler gives what it had to others. A submission over which
+    several workers died has rows that say so. Closing the iterator takes back what was sent.
+
+    Raises:
+        ValueError: when the cluster cannot be reached or used, with what to do about it.
+    """
+    distributed = _distributed()
+    with _connected(distributed, address) as client, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph")  # a notebook full of figures
+        _check_workers(client, plan)
+        waiting, running = list(reversed(submissions)), {}
+        done = distributed.as_completed(loop=client.loop)
+        try:
+            while waiting or running:
+                n_threads = sum(client.nthreads().values())
+                while waiting and len(running) < max(1, AHEAD * n_threads):
+                    submission = waiting.pop()
+                    content = _read(submission)
+                    if isinstance(content, str):
+                        yield submission, engine.unreadable(submission, plan, content)
+                        continue
+                    future = client.submit(grade, submission, content, plan, fingerprint(), pure=False)
+                    running[future] = submission
+                    done.add(future)
+                if running:
+                    future = next(done)
+                    submission = running.pop(future)
+                    yield submission, _result(distributed, future, submission, plan)
+        finally:
+            client.cancel(list(running))
+
+
+def grade(submission: Submission, content: bytes, plan: engine.Plan, course: str) -> Result:
+    """What a worker does for one submission.
+
+    Raises:
+        RuntimeError: when this worker, which may have joined late, cannot grade. That is not the submission's fault.
+    """
+    if problem := unfit(plan.kind, course):
+        raise RuntimeError(problem)
+    torch.set_num_threads(1)
+    try:
+        return engine.grade_content(submission, content, plan)
+    except Exception as error:  # a defect of the grader must not cost the class its grades
+        return engine.unreadable(submission, plan, f"The grader failed: {type(error).__name__}: {error}")
+
+
+@lru_cache
+def unfit(kind: str, course: str) -> str:
+    """Why this process cannot grade as the one with that fingerprint would; empty when it can."""
+    if fingerprint() != course:
+        return "it has another version of the course: install the same one there, exercises and hidden cases included"
+    return (sandbox.unavailable() or "") if kind == "bwrap" else ""
+
+
+@lru_cache
+def fingerprint() -> str:
+    """A digest of the code that decides about points."""
+    files = sorted(path for folder in DECIDES for path in (COURSE / folder).rglob("*.py"))
+    said = [(str(path.relative_to(COURSE)), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def _distributed() -> ModuleType:
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as error:
+        raise ValueError(
+            f"--scheduler needs dask.distributed, which is not here ({error}): "
+            'pip install "sparsity-workbook[cluster]", or distributed alone.'
+        ) from None
+
+
+def _connected(distributed: ModuleType, address: str) -> Any:
+    try:
+        return distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"nobody answers at {address!r} as a Dask scheduler ({str(error) or type(error).__name__}); expected an "
+            "address such as tcp://host:8786, as `dask scheduler` prints it."
+        ) from None
+
+
+def _check_workers(client: Any, plan: engine.Plan) -> None:
+    """Every worker that is there must be able to grade, before the first submission is sent."""
+    try:
+        client.wait_for_workers(1, timeout=WORKER_SECONDS)
+    except TimeoutError:
+        raise ValueError(
+            f"the cluster has no workers after {WORKER_SECONDS} seconds; start some with `dask worker ADDRESS`."
+        ) from None
+    said = client.run(unfit, plan.kind, fingerprint(), on_error="return")
+    problems = [f"{worker}: {_problem(answer)}" for worker, answer in sorted(said.items()) if answer]
+    if problems:
+        more = f"; and {len(problems) - 3} more workers" if len(problems) > 3 else ""
+        raise ValueError(f"{len(problems)} of {len(said)} workers cannot grade. {'; '.join(problems[:3])}{more}.")
+
+
+def _problem(answer: str | BaseException) -> str:
+    if isinstance(answer, str):
+        return answer
+    return f"the course is not installed there, or does not start ({type(answer).__name__}: {answer})"
+
+
+def _read(submission: Submission) -> bytes | str:
+    """The notebook, or why there is none."""
+    try:
+        return submission.read()
+    except Exception as error:  # as in engine.grade
+        return str(error) or type(error).__name__
+
+
+def _result(distributed: ModuleType, future: Any, submission: Submission, plan: engine.Plan) -> Result:
+    """What became of one submission."""
+    if future.status == "finished":
+        return future.result()
+    error = future.exception() if future.status == "error" else future.status
+    if isinstance(error, distributed.KilledWorker):
+        problem = "Grading it ended several workers of the cluster. Look at it by hand."
+        return engine.unreadable(submission, plan, problem)
+    raise ValueError(
+        f"the cluster gave {submission.student} back ungraded ({error}). What is graded is kept: put the cluster right "
+        "and go on with --resume."
+    )
