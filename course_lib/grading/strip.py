@@ -51,7 +51,7 @@ def without_answers(source: str, where: str) -> str:
     if any(map(_is_exercise, kept)) or "LESSON" not in definitions:
         raise ValueError(f"{where}: expected a LESSON, and comparisons and pictures that use no Exercise.")
     parts = [
-        f'"""{ast.get_docstring(tree)}\n\n{NOTE}\n"""\n\n{_imports(kept, needed)}',
+        f'"""{ast.get_docstring(tree)}\n\n{NOTE}\n"""\n\n{_imports(kept, needed, source)}',
         ast.get_source_segment(source, definitions["LESSON"]),
         *(_source(node, source) for node in kept if not isinstance(node, ast.Import | ast.ImportFrom)),
         "\n".join(["EXERCISES = recorded(", "    __file__,", _table("agree", agree), _table("picture", picture), ")"]),
@@ -62,6 +62,19 @@ def without_answers(source: str, where: str) -> str:
 def exercise_ids(source: str, where: str) -> list[str]:
     """The exercises that a file defines, in order."""
     return [_id(node.value, where) for node in ast.parse(source).body if _is_exercise(node)]
+
+
+def shared_with_answers(source: str) -> set[str]:
+    """What a comparison or a picture needs and an answer or a mistake too, imports aside: it would be given away."""
+    tree = ast.parse(source)
+    definitions = {name: node for node in tree.body for name in _defined(node)}
+    exercises = [node.value for node in tree.body if _is_exercise(node)]
+    kinds = ("agree", "picture"), ("reference", "mistakes", "also_right")
+    stays, leaves = (
+        needs([value for word in kind for value in _keyword(exercises, word, "").values()], definitions)
+        for kind in kinds
+    )
+    return {name for name in stays & leaves if not isinstance(definitions[name], ast.Import | ast.ImportFrom)}
 
 
 def needs(expressions: list[ast.expr], definitions: dict[str, ast.stmt]) -> set[str]:
@@ -103,17 +116,17 @@ def _keyword(exercises: list[ast.Call], keyword: str, where: str) -> Keywords:
     return {_id(call, where): word.value for call in exercises for word in call.keywords if word.arg == keyword}
 
 
-def _imports(kept: list[ast.stmt], needed: set[str]) -> str:
+def _imports(kept: list[ast.stmt], needed: set[str], source: str) -> str:
     """The imports that are still used, in their groups, and the one that reads the data."""
-    lines, last = [], 0
+    lines, last = source.splitlines(), 0
+    text: list[str] = []
     for node in kept:
-        if not isinstance(node, ast.Import | ast.ImportFrom):
-            continue
-        names = [alias for alias in node.names if (alias.asname or alias.name).split(".")[0] in needed]
-        node.names = names
-        lines += [""] * (bool(last) and node.lineno > last + 1) + [ast.unparse(node)]
-        last = node.end_lineno
-    return "\n".join([*lines, "from course_lib.workbook.recorded import recorded"])
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            node.names = [alias for alias in node.names if (alias.asname or alias.name).split(".")[0] in needed]
+            text += [""] * (bool(last) and "" in lines[last : node.lineno]) + [ast.unparse(node)]
+            last = node.end_lineno
+    own = bool(text) and "course_lib" not in text[-1]
+    return "\n".join([*text, *[""] * own, "from course_lib.workbook.recorded import recorded"])
 
 
 def _source(node: ast.stmt, source: str) -> str:
