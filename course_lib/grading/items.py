@@ -8,7 +8,7 @@ import contextlib
 import linecache
 import symtable
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 
 FUTURE = "from __future__ import annotations\n"
@@ -29,7 +29,7 @@ class Statement:
 
     def compiled(self) -> CodeType:
         """Code whose tracebacks, and `inspect.getsource`, show the cell's own lines."""
-        if self.cell:
+        if self.cell and linecache.cache.get(self.filename, (0,))[0] != len(self.cell):
             lines = [line + "\n" for line in self.cell.split("\n")]
             linecache.cache[self.filename] = (len(self.cell), None, lines, self.filename)
         tree = ast.increment_lineno(ast.parse(self.source), self.line - 1)
@@ -62,17 +62,21 @@ class Item:
     stub: bool = False
 
 
-def items(tree: ast.Module, text: str, number: int, start: int, future: bool = False) -> list[Item]:
-    """What of one cell may run, numbered from `start`. A statement that no scope can hold is left out."""
-    lines, found = text.split("\n"), []
-    for whole in tree.body:
-        for node in split(whole):
-            source = _source(whole, lines) if node is whole else ast.unparse(node)
-            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
-            prefix, first = (FUTURE, first - 1) if future else ("", first)
-            statement = Statement(prefix + source, f"cell {number}", first, text)
-            with contextlib.suppress(SyntaxError):
-                found.append(item(node, source, statement, start + len(found), number))
+def items(whole: ast.stmt, lines: list[str], cell: Statement, number: int, start: int) -> list[Item]:
+    """What of one statement of a cell may run, numbered from `start`.
+
+    Args:
+        lines: of the whole cell.
+        cell: a statement to take the cell from, and whether annotations are left alone in it.
+        number: of the cell.
+    """
+    found = []
+    for node in split(whole):
+        source = _source(whole, lines) if node is whole else ast.unparse(node)
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+        statement = replace(cell, source=cell.source + source, line=first - bool(cell.source))
+        with contextlib.suppress(SyntaxError):  # such as await outside of a function, which only a kernel runs
+            found.append(item(node, source, statement, start + len(found), number))
     return found
 
 
@@ -137,7 +141,7 @@ def item(node: ast.stmt, source: str, statement: Statement, position: int, numbe
             eager.add(symbol.get_name())
     for child in table.get_children():
         _reads(child, eager, late, called=False)
-    changes = {name for target in _targets(node) if (name := _root(target))}
+    changes = {root(target) for target in _targets(node) if not isinstance(target, ast.Name)} - {""}
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         changes.add(node.target.id)
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
@@ -180,12 +184,11 @@ def _targets(node: ast.stmt) -> Iterator[ast.expr]:
         yield from (part for part in stored if isinstance(getattr(part, "ctx", None), ast.Store))
 
 
-def _root(target: ast.expr) -> str:
-    """`TABLE` for `TABLE[3]` and `TABLE.field`; nothing for a plain name, which is bound and not changed."""
-    inside = target
-    while isinstance(inside, (ast.Subscript, ast.Attribute)):
-        inside = inside.value
-    return inside.id if isinstance(inside, ast.Name) and inside is not target else ""
+def root(target: ast.expr) -> str:
+    """`TABLE` for `TABLE`, `TABLE[3]` and `TABLE.field`; empty for what begins with no name."""
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        target = target.value
+    return getattr(target, "id", "")
 
 
 def is_stub(node: ast.AST) -> bool:

@@ -72,16 +72,19 @@ def _without_cell_magic(lines: list[str]) -> list[str]:
 
 def _blank(lines: list[str], number: int | None) -> bool:
     """Take the magic out of a line that does not parse. False when it is none."""
-    at = (number or 1) - 1
-    said = lines[at].strip() if at < len(lines) else ""
+    at = min(number or 1, len(lines)) - 1
+    while at > 0 and lines[at - 1].rstrip().endswith("\\"):  # the error may be said of a continued line
+        at -= 1
+    said = lines[at].strip()
     if not (_MAGIC.match(said) or said.endswith("?")):
         return False
     if said.startswith(_TIMED):
         lines[at] = _margin(lines[at]) + said[len(_TIMED) :].lstrip()
         return True
+    margin = _margin(lines[at])
     while at < len(lines):
         goes_on = lines[at].rstrip().endswith("\\")
-        lines[at] = _margin(lines[at]) + "pass"
+        lines[at] = margin + "pass"
         at += 1
         if not goes_on:
             break

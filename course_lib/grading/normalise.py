@@ -5,6 +5,7 @@ full name, and constants stay. Standard library only: this runs inside the sandb
 """
 
 import ast
+import collections
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
@@ -55,12 +56,12 @@ def _reached(bare: dict[Item, ast.stmt], chosen: Item) -> Iterator[Item]:
     for item in bare:
         for name in item.binds | item.changes:
             bound.setdefault(name, []).append(item)
-    queue, seen = [chosen] if chosen in bare else [], {chosen}
+    queue, seen = collections.deque([chosen] if chosen in bare else []), {chosen}
     while queue:
-        item = queue.pop(0)
+        item = queue.popleft()
         named = [node.id for node in ast.walk(bare[item]) if isinstance(node, ast.Name)]
         yield item
-        for other in dict.fromkeys(each for name in named for each in bound.get(name, ())):
+        for other in [each for name in named for each in bound.pop(name, ())]:
             if other not in seen:
                 seen.add(other)
                 queue.append(other)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from course_lib.grading import normalise, signals
 from course_lib.grading.answers import Answers, Check, Choice, broken_answer, checks
 from course_lib.grading.cells import LONGEST_CELL, Cell, read
-from course_lib.grading.items import Item, Statement, item, items
+from course_lib.grading.items import FUTURE, Item, Statement, item, items, root
 from course_lib.grading.magics import parse
 from course_lib.grading.slices import KERNEL, Slice, Slicer
 
@@ -91,24 +91,29 @@ class Notebook:
             (*kernel, *(each.statement for each in part.items)),
             choice.name,
             tuple(self._notes(choice, function, part)),
-            normalise.code(part.items, choice.item),
-            signals.uses(part.items),
-            signals.only_calls(part.items, choice.item),
+            *_signals(part.items, choice.item),
         )
 
     def _take(self, cell: Cell) -> None:
         """Add what may run of a cell, its checks, and the names of what may not."""
+        before = len(self.items), len(self.checks)
         try:
-            text, tree = parse(cell.text, LONGEST_CELL)
+            self._take_apart(cell)
         except ValueError as error:
             self.broken.append((cell, str(error)))
-            return
+        except RecursionError:
+            del self.items[before[0] :], self.checks[before[1] :]
+            self.broken.append((cell, "it is nested too deeply"))
+
+    def _take_apart(self, cell: Cell) -> None:
+        text, tree = parse(cell.text, LONGEST_CELL)
+        lines = text.split("\n")
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 self._future |= any(alias.name == "annotations" for alias in node.names)
                 continue
-            taken = items(ast.Module([node], []), text, cell.number, len(self.items), self._future)
-            self.items += taken
+            model = Statement(FUTURE if self._future else "", cell.name, cell=text)
+            self.items += (taken := items(node, lines, model, cell.number, len(self.items)))
             if not taken:
                 for name in _touches(node):
                     self.left_out.setdefault(name, set()).add(cell.number)
@@ -166,14 +171,20 @@ class Notebook:
         return notes[:12]
 
 
+def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], bool]:
+    """What a human may want to look at; where nesting is too deep for it, there is nothing to see."""
+    try:
+        return normalise.code(items, chosen), signals.uses(items), signals.only_calls(items, chosen)
+    except RecursionError:
+        return "", (), False
+
+
 def _touches(node: ast.stmt) -> set[str]:
     """Names that a statement which is not run would bind or change."""
-    names = set()
+    found = []
     for each in ast.walk(node):
         if isinstance(getattr(each, "ctx", None), ast.Store):
-            while isinstance(each, (ast.Subscript, ast.Attribute)):
-                each = each.value
-            names.add(getattr(each, "id", ""))
+            found.append(each)
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _UPDATES:
-            names.add(getattr(each.func.value, "id", ""))
-    return names - {""}
+            found.append(each.func)
+    return {name for each in found if (name := root(each))}

@@ -16,7 +16,18 @@ _HARMLESS = re.compile(r"course_lib\.workbook(\.check)?(\.(check|hint))?")
 # What may stand around a call and still adds nothing of its own.
 _PASSIVE = (
     *(ast.Name, ast.Attribute, ast.Call, ast.Constant, ast.Starred, ast.keyword, ast.Tuple, ast.List),
-    *(ast.Lambda, ast.arguments, ast.arg, ast.expr_context, ast.Return, ast.Assign, ast.Expr, ast.Pass, *IMPORTS),
+    *(
+        ast.Lambda,
+        ast.arguments,
+        ast.arg,
+        ast.expr_context,
+        ast.Return,
+        ast.Assign,
+        ast.Expr,
+        ast.Pass,
+        ast.alias,
+        *IMPORTS,
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from course_lib.grading.items import Item, Statement
 
-MOST_STEPS = 1_000_000  # bindings looked at for one function
+MOST_STEPS = 200_000  # bindings looked at for one function
 # What a kernel provides besides Python's own names, as something that does nothing.
 KERNEL = {"display": Statement("def display(*objects, **options):\n    pass", "the notebook")}
 
@@ -58,7 +58,9 @@ class Slicer:
             place, when = queue.pop()
             item = self.items[place]
             wanted.setdefault(when, set()).add(place)
-            for name, at in [*((n, place) for n in item.eager), *((n, when) for n in item.late)]:
+            # What it changes was followed when the name was: all that stands above is wanted then as well.
+            at_once = item.eager - item.changes
+            for name, at in [*((n, float(place)) for n in at_once), *((n, when) for n in item.late)]:
                 if (name, at) not in seen:
                     seen.add((name, at))
                     places = self.bindings(name, at)
@@ -100,7 +102,7 @@ class Slicer:
         first = self.chosen.position
         between = [self.items[place] for place in self.places[self.function] if first < place < self.moment]
         changes = [i.position for i in between if self.function in i.changes and self.function not in i.binds]
-        before = [] if self.function in self.chosen.replaces else self.bindings(self.function, first)
+        before = [] if self.function in self.chosen.replaces else self.bindings(self.function, float(first))
         return [*before, first, *changes]
 
     def _changes_later(self, name: str) -> bool:
@@ -119,7 +121,9 @@ class Slicer:
             elif place not in state:
                 state[place] = True
                 stack.append((place, True))
-                stack += [(each, False) for each in sorted(wanted.get(place, ()), reverse=True) if each not in state]
+                stack += [
+                    (each, False) for each in sorted(wanted.get(float(place), ()), reverse=True) if each not in state
+                ]
         after = order[order.index(self.chosen.position) + 1 :]
         if any(self.function in self.items[place].binds for place in after):
             order.append(self.chosen.position)
