@@ -1,11 +1,11 @@
 """What the parts of the grader hand to each other."""
 
 import hashlib
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from course_lib.grading import zips
 from course_lib.workbook.call import Outcome
 
 NOTEBOOK_BYTES = 32 * 2**20  # a notebook full of figures has a few million
@@ -20,7 +20,7 @@ class Submission:
 
     Args:
         path: the notebook, or the zip that holds it.
-        member: its name in the zip.
+        member: its name in the zip. outer: the name of that zip in the zip at the path, where a zip holds zips.
         origin: where it came from, as the instructor would look for it.
         notes: such as "3 notebooks, the newest was taken".
     """
@@ -29,6 +29,7 @@ class Submission:
     origin: str
     path: Path | None = None
     member: str = ""
+    outer: str = ""
     problem: str = ""
     notes: tuple[str, ...] = ()
 
@@ -40,20 +41,7 @@ class Submission:
         """
         if self.path is None:
             raise ValueError(self.problem or f"got no notebook from {self.origin}; expected one.")
-        if not self.member:
-            with self.path.open("rb") as file:
-                return _bounded(file)
-        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
-            return _bounded(file)
-
-
-def _bounded(file) -> bytes:
-    content = file.read(NOTEBOOK_BYTES + 1)
-    if len(content) > NOTEBOOK_BYTES:
-        raise ValueError(
-            f"got a notebook of more than {NOTEBOOK_BYTES >> 20} MiB; clear its outputs and hand it in again."
-        )
-    return content
+        return zips.read(self.path, self.outer, self.member, limit=NOTEBOOK_BYTES)
 
 
 @dataclass(frozen=True)
@@ -148,11 +136,11 @@ class Result:
 
     @property
     def points(self) -> float:
-        return round(sum(each.points for each in self.exercises), 2)
+        return round(sum((each.points for each in self.exercises), 0.0), 2)
 
     @property
     def of(self) -> float:
-        return sum(each.of for each in self.exercises)
+        return sum((each.of for each in self.exercises), 0.0)
 
 
 def seed_of(seed: int, student: str, exercise: str) -> int:
