@@ -1,0 +1,122 @@
+"""Signals that a human may want to follow up. None of them is a verdict, and none of them ever costs a point.
+
+Code is compared after normalisation (without names, comments and formatting), so short answers are often the same by
+themselves. What counts as a signal is code that is long enough and that few of the class share.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from course_lib.grading.records import Result
+
+LONG_ENOUGH = 40  # tokens: longer than the natural one-line answer to an exercise
+FEW = 0.1  # of those who answered; what more people write is rather the answer that the hints lead to
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Code of one exercise that several submissions have in common. `n` have answered the exercise at all."""
+
+    exercise: str
+    title: str
+    students: tuple[str, ...]
+    n: int
+    tokens: int
+    right: bool
+
+    @property
+    def telling(self) -> bool:
+        """Whether it says anything: long enough, and shared by few."""
+        return self.tokens >= LONG_ENOUGH and len(self.students) <= max(2, FEW * self.n)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two submissions and the exercises in which their telling code is the same.
+
+    Being wrong in the same words says more than being right in the same words.
+    """
+
+    students: tuple[str, str]
+    exercises: tuple[str, ...]
+    wrong: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One exercise of one submission, and what was seen."""
+
+    student: str
+    exercise: str
+    title: str
+    seen: tuple[str, ...]
+
+
+def shared(results: Sequence[Result]) -> list[Shared]:
+    """Every piece of code that two or more submissions have, the longest first."""
+    groups: dict[tuple[str, str], list[tuple[str, str, bool]]] = {}
+    answered: Counter[str] = Counter()
+    for result in results:
+        for row in result.exercises:
+            if row.code.strip() and row.state != "not attempted":
+                answered[row.exercise] += 1
+                groups.setdefault((row.exercise, row.code), []).append(
+                    (result.student, row.title, row.state == "right")
+                )
+    found = [
+        Shared(
+            exercise,
+            members[0][1],
+            tuple(student for student, _, _ in members),
+            answered[exercise],
+            len(_TOKEN.findall(code)),
+            all(right for _, _, right in members),
+        )
+        for (exercise, code), members in groups.items()
+        if len({student for student, _, _ in members}) > 1
+    ]
+    return sorted(found, key=lambda each: (-each.tokens, each.exercise, each.students))
+
+
+def pairs(found: Sequence[Shared]) -> list[Pair]:
+    """Pairs of submissions by the number of exercises in which they share telling code, most first."""
+    common: dict[tuple[str, str], list[Shared]] = {}
+    for each in found:
+        if each.telling:
+            for first, second in combinations(sorted(set(each.students)), 2):
+                common.setdefault((first, second), []).append(each)
+    made = [
+        Pair(
+            students,
+            tuple(each.title for each in mine),
+            sum(not each.right for each in mine),
+            sum(each.tokens for each in mine),
+        )
+        for students, mine in common.items()
+    ]
+    return sorted(made, key=lambda each: (-len(each.exercises), -each.wrong, -each.tokens, each.students))
+
+
+def only_calls(results: Sequence[Result]) -> list[Signal]:
+    """Answers whose body does nothing but call course_lib."""
+    return [
+        Signal(result.student, row.exercise, row.title, row.uses)
+        for result in results
+        for row in result.exercises
+        if row.only_calls
+    ]
+
+
+def touched(results: Sequence[Result]) -> list[Signal]:
+    """Attempts to open or import what belongs to the grader."""
+    return [
+        Signal(result.student, row.exercise, row.title, row.touched)
+        for result in results
+        for row in result.exercises
+        if row.touched
+    ]

@@ -1,0 +1,129 @@
+"""The numbers of a graded class, counted once for the instructor's report."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+
+from course_lib.grading.records import ExerciseResult, Result, State
+
+# How the report speaks of the states, in the order of its bars.
+GROUPS = ("right", "partly right", "wrong", "did not run", "not attempted")
+_GROUP: dict[State, str] = {
+    "right": "right",
+    "partly": "partly right",
+    "wrong": "wrong",
+    "failed": "did not run",
+    "not found": "did not run",
+    "not attempted": "not attempted",
+    "no submission": "not attempted",
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a run besides its results.
+
+    Args:
+        started: when. seconds: how long it took to grade n_graded submissions; the others were graded in earlier runs.
+        sandbox: bwrap or none. versions: of what can change a grade.
+    """
+
+    lesson: str
+    seed: int
+    started: str
+    seconds: float | int
+    n_graded: int
+    sandbox: str
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ExerciseTally:
+    """One exercise over all graded submissions."""
+
+    exercise: str
+    title: str
+    of: float
+    groups: dict[str, int]
+    points: float  # mean
+    seconds: tuple[float, float]  # median, most
+
+    @property
+    def n(self) -> int:
+        return sum(self.groups.values())
+
+    def share(self, group: str) -> float:
+        return self.groups[group] / self.n
+
+
+@dataclass(frozen=True)
+class MistakeTally:
+    """One named mistake, and who made it."""
+
+    exercise: str
+    title: str
+    name: str
+    explanation: str
+    students: tuple[str, ...]
+
+
+def group_of(row: ExerciseResult) -> str:
+    """The report's word for the state of an exercise."""
+    return _GROUP[row.state]
+
+
+def graded(results: Sequence[Result]) -> list[Result]:
+    """Those that could be graded; shares and medians are of these."""
+    return [result for result in results if not result.problem]
+
+
+def nothing_ran(result: Result) -> bool:
+    """Whether a graded submission gave the grader nothing that runs: worth a look by a human."""
+    return not result.problem and all(group_of(row) == "did not run" for row in result.exercises)
+
+
+def seconds_of(result: Result) -> float:
+    """How long a submission's functions ran."""
+    return float(sum(row.seconds for row in result.exercises))
+
+
+def middle(values: Sequence[float | int]) -> float:
+    """The median; 0 of nothing."""
+    return float(median(values)) if values else 0.0
+
+
+def exercises(results: Sequence[Result]) -> list[ExerciseTally]:
+    """One entry an exercise, in the order in which they first appear."""
+    rows: dict[str, list[ExerciseResult]] = {}
+    for result in graded(results):
+        for row in result.exercises:
+            rows.setdefault(row.exercise, []).append(row)
+    return [_exercise(mine) for mine in rows.values()]
+
+
+def _exercise(rows: list[ExerciseResult]) -> ExerciseTally:
+    groups = Counter(group_of(row) for row in rows)
+    seconds = [float(row.seconds) for row in rows]
+    return ExerciseTally(
+        rows[0].exercise,
+        rows[0].title,
+        float(rows[0].of),
+        {group: groups[group] for group in GROUPS},
+        float(mean(row.points for row in rows)),
+        (middle(seconds), float(max(seconds))),
+    )
+
+
+def mistakes(results: Sequence[Result]) -> list[MistakeTally]:
+    """Every named mistake that was made, the most common first."""
+    found: dict[tuple[str, str], list[tuple[str, ExerciseResult]]] = {}
+    for result in graded(results):
+        for row in result.exercises:
+            if row.mistake:
+                found.setdefault((row.exercise, row.mistake), []).append((result.student, row))
+    tallies = [
+        MistakeTally(exercise, made[0][1].title, name, made[0][1].explanation, tuple(student for student, _ in made))
+        for (exercise, name), made in found.items()
+    ]
+    return sorted(tallies, key=lambda each: (-len(each.students), each.exercise, each.name))
