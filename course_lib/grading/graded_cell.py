@@ -1,0 +1,52 @@
+"""The `check` of a graded cell in nbgrader: it gives points, where the one in students' hands only shows.
+
+nbgrader reads an error as no points, a number as so many, and anything on stderr as none: so nothing gets there.
+Student's code runs in the same process as this, and could make it say anything; `course grade` keeps the two apart.
+"""
+
+import contextlib
+import io
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+
+from course_lib.workbook import show
+from course_lib.workbook.check import SEED, CheckFailed
+from course_lib.workbook.exercise import find
+from course_lib.workbook.judge import Verdict, judge
+from course_lib.workbook.progress import Record
+
+
+def check(exercise_id: str, function: Callable) -> float:
+    """The points for a function: a share for every case that is right, as `course grade` gives them.
+
+    Raises:
+        CheckFailed: when nothing is right.
+    """
+    with silent():
+        verdict = judge(find(exercise_id), function, SEED)
+        show.verdict(verdict, Record())
+    points = points_for(verdict)
+    if not points:
+        raise CheckFailed(f"{exercise_id} is {verdict.state}: {verdict.difference}")
+    return points
+
+
+def points_for(verdict: Verdict) -> float:
+    return round(verdict.exercise.points * verdict.n_right / verdict.n_cases, 2)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Keep warnings, and whatever else is written to stderr, also from C++, out of the cell."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere, warnings.catch_warnings(action="ignore"):
+            os.dup2(nowhere.fileno(), 2)
+            with contextlib.redirect_stderr(io.StringIO()):
+                yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
