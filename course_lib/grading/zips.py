@@ -86,9 +86,20 @@ def read(path: Path, outer: str = "", member: str = "", *, limit: int) -> bytes:
     """
     if not member:
         with _regular(path) as file:
+            if os.fstat(file.fileno()).st_size > limit:  # without reading it
+                raise too_large(limit)
             return _bounded(file, limit)
     with _opened(path, outer) as archive, archive.open(_info(archive, member)) as file:
         return _bounded(file, limit)
+
+
+def why_not(path: Path) -> str:
+    """Why a file cannot be opened; empty when it can."""
+    try:
+        with _regular(path):
+            return ""
+    except Refused as error:
+        return str(error)
 
 
 @contextmanager
@@ -197,5 +208,9 @@ def _bounded(file: BinaryIO, limit: int) -> bytes:
         parts.append(part)
         left -= len(part)
     if not left:
-        raise Refused(f"got more than {limit >> 20} MiB; clear the notebook's outputs and hand it in again.")
+        raise too_large(limit)
     return b"".join(parts)
+
+
+def too_large(limit: int) -> Refused:
+    return Refused(f"got more than {limit >> 20} MiB; clear the notebook's outputs and hand it in again.")

@@ -1,0 +1,162 @@
+"""How course systems lay out what a class hands in, and whom a name in it belongs to.
+
+Whose a file is, is read from the outermost name only: what lies inside a student's folder or zip was named by the
+student. Recognised, below the folder of submissions or in one zip of the whole class:
+
+    alice.ipynb                  04_wanda_alice.ipynb         alice_04_wanda (1).ipynb
+    alice/04_wanda.ipynb         alice.zip                    04_wanda/alice.ipynb
+    nbgrader    submitted/alice/04_wanda/04_wanda.ipynb
+    Canvas      examplealice_123456_7890_04_wanda-2.ipynb     examplealice_LATE_123456_7890_04_wanda.ipynb
+                anon_x7Yz2_7890_04_wanda.ipynb when graded anonymously; -2 marks the second resubmission
+    Moodle      Alice Example_12345_assignsubmission_file_/04_wanda.ipynb, or all in one folder:
+                Alice Example_12345_assignsubmission_file_04_wanda.ipynb
+    Gradescope  submission_123456/04_wanda.ipynb, with submission_metadata.yml beside it
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from course_lib.workbook.masters import ROOT
+
+METADATA = "submission_metadata.yml"
+
+_CANVAS = re.compile(
+    r"(?:(?P<name>\w+?)(?:_LATE)?_(?P<user>\d+)|(?:LATE_)?anon_(?P<anon>[^\W_]+))"
+    r"_(?:\d+_(?P<rest>.+?)(?:-(?P<attempt>\d{1,3}))?(?P<suffix>(?:\.\w+)+)|(?:text|link)\.html)"
+)
+_MOODLE = re.compile(r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
+_GRADESCOPE = re.compile(r"submission_\d+")
+_SUFFIX = re.compile(r"(\.ipynb(\.txt|\.json)?|\.zip|\.rar|\.7z|\.tgz|(\.tar)?(\.(gz|xz|bz2))?)$", re.IGNORECASE)
+_COPY = re.compile(r"^copy of |[ _]?\(\d{1,3}\)$|[-_ ]copy ?\d*$", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:lesson|notebook|nb|week|l)?[\W_]*0*(?P<number>\d{1,2})", re.IGNORECASE)
+LONGEST_NAME = 300  # characters of a name that are looked at
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose a file or folder is, as its name says.
+
+    Args:
+        also: other ids under which a roster may know the student.
+        rest: what the student called the file, where the course system says it.
+        attempt: of a resubmission, where the course system counts them.
+    """
+
+    student: str
+    also: tuple[str, ...] = ()
+    rest: str = ""
+    attempt: int = 0
+
+
+def owner(name: str, *, folder: bool) -> Owner:
+    """Whose the outermost name is."""
+    name = name[:LONGEST_NAME]
+    if found := _of_a_system(name, folder):
+        return found
+    bare = without_marks(name, folder=folder)
+    student = bare
+    for stem in stems():
+        student = _like(stem).sub("", student)
+    return Owner(student.strip(" _-.+") or bare)
+
+
+def special(name: str, *, folder: bool) -> bool:
+    """Whether a course system made a name."""
+    made = _GRADESCOPE.fullmatch(name) if folder else name == METADATA
+    return bool(made or _of_a_system(name[:LONGEST_NAME], folder))
+
+
+def _of_a_system(name: str, folder: bool) -> Owner | None:
+    if found := _MOODLE.fullmatch(name):
+        return Owner(f"{found['name']}_{found['user']}", (found["name"], found["user"]), found["rest"] or "")
+    if folder or not (found := _CANVAS.fullmatch(name)) or (found["name"] or "x").replace("_", "").isdigit():
+        return None
+    rest, attempt = f"{found['rest'] or ''}{found['suffix'] or ''}", int(found["attempt"] or 0)
+    if found["anon"]:
+        return Owner(f"anon_{found['anon']}", (found["anon"],), rest, attempt)
+    return Owner(f"{found['name']}_{found['user']}", (found["user"], found["name"]), rest, attempt)
+
+
+def without_marks(name: str, *, folder: bool = False) -> str:
+    """A file's name without its suffix and without what a browser or an editor adds to a copy: (1), -Copy1."""
+    name = name if folder else _SUFFIX.sub("", name, count=1) or name
+    while (shorter := _COPY.sub("", name)) not in (name, ""):
+        name = shorter
+    return name
+
+
+@cache
+def stems() -> tuple[str, ...]:
+    """The lessons as their files are called, such as 04_wanda."""
+    found = {path.stem for folder in ("solutions", "notebooks") for path in (ROOT / folder).glob("[0-9][0-9]_*.*")}
+    return tuple(sorted(stem for stem in found if re.fullmatch(r"\d\d_\w+", stem)))
+
+
+@cache
+def _like(stem: str) -> re.Pattern[str]:
+    """A stem however its words are parted: 04_wanda, 04-Wanda, 04 wanda."""
+    words = r"[\W_]{0,3}".join(map(re.escape, stem.split("_")))
+    return re.compile(rf"(?<![^\W_]){words}(?![^\W_])", re.IGNORECASE)
+
+
+def lesson_of(*names: str, loosely: bool = False) -> str:
+    """The lesson that a path names, by the first of its names that says one; empty when none does.
+
+    Args:
+        loosely: its title or its number alone will do. Not where the name is the student's: a student may be a Wanda.
+    """
+    for name in names:
+        bare = without_marks(name[:LONGEST_NAME])
+        found = [stem for stem in stems() if _like(stem).search(bare)]
+        if loosely and not found:
+            number = _NUMBERED.fullmatch(bare)
+            found = [stem for stem in stems() if _like(stem[3:]).search(bare)]
+            found = found or [stem for stem in stems() if number and int(stem[:2]) == int(number["number"])]
+        if len(found) == 1:
+            return found[0]
+    return ""
+
+
+def lesson_folder(name: str) -> str:
+    """The lesson that a folder is for, where its name says nothing else: 04_wanda, lesson 04. A number may be an id."""
+    named = name.replace("_", "").isdigit() is False and _NUMBERED.fullmatch(name) is not None
+    whole = any(_like(stem).fullmatch(name) for stem in stems())
+    return lesson_of(name, loosely=True) if named or whole else ""
+
+
+def submitters(text: str) -> dict[str, list[tuple[str, ...]]]:
+    """Gradescope's metadata: for every folder the ids of its students, the surest first: e-mail, number, name.
+
+    Only these lines are looked at; what a student's program printed is in the file too, but further to the right.
+    """
+    folders: dict[str, list[dict[str, str]]] = {}
+    group: list[dict[str, str]] = []
+    inside = False
+    for line in text.splitlines():
+        if found := re.fullmatch(r"([\w.-]{1,80}):\s*", line):
+            group, inside = folders.setdefault(found[1], []), False
+        elif re.match(r"  ?:?\w", line):
+            inside = re.match(r"  :?submitters:", line) is not None
+        elif inside and (found := re.fullmatch(r"(  - |    ):?(name|sid|email): (.{1,300})", line)):
+            if found[1] == "  - " or not group:
+                group.append({})
+            group[-1][found[2]] = _plain(found[3].strip())
+    order = ("email", "sid", "name")
+    return {
+        folder: [ids for each in group if (ids := tuple(each[key] for key in order if each.get(key)))]
+        for folder, group in folders.items()
+    }
+
+
+def _plain(scalar: str) -> str:
+    """A word or a quoted word of YAML."""
+    if len(scalar) > 1 and scalar[0] == scalar[-1] == "'":
+        return scalar[1:-1].replace("''", "'")
+    if scalar[:1] == '"':
+        try:
+            return str(json.loads(scalar))
+        except ValueError:
+            return scalar.strip('"')
+    return "" if scalar in ("null", "~") else scalar
