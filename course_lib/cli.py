@@ -172,11 +172,20 @@ def grade(
     roster: Annotated[Path | None, typer.Option(help="One student id a line; who is missing gets rows too.")] = None,
     sandbox: Annotated[str, typer.Option(help="bwrap, or none: no protection, for your own machine only.")] = "bwrap",
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask cluster to grade on.")] = None,
+    canvas: Annotated[
+        str | None, typer.Option(help="Write canvas.csv too, for this column, such as 'Lesson 04 (1234)'.")
+    ] = None,
+    moodle: Annotated[str | None, typer.Option(help="Write moodle.csv too, for this grade item.")] = None,
+    known_by: Annotated[
+        str | None, typer.Option(help="What the ids are there: 'SIS Login ID', 'Email address', 'Identifier', ...")
+    ] = None,
 ) -> None:
     """Grade a class: the students' functions run in a sandbox, and what they return is compared outside."""
     from course_lib.grading import run
 
-    request = run.Request(submissions, out, lesson, jobs, seed, resume, sandbox, pattern, roster, scheduler)
+    request = run.Request(
+        submissions, out, lesson, jobs, seed, resume, sandbox, pattern, roster, scheduler, canvas, moodle, known_by
+    )
     raise typer.Exit(run.run(request, Console()))
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from course_lib.grading import engine, feedback, lms, pool, report, sandbox, store
 from course_lib.grading.records import Result, Submission
 from course_lib.grading.submissions import file_name, find, newest
+from course_lib.grading.tally import Facts
 from course_lib.result_files import machine, now
 
 Pairs = Iterable[tuple[Submission, Result]]
@@ -35,6 +36,9 @@ class Request:
     pattern: str | None = None
     roster: Path | None = None
     scheduler: str | None = None
+    canvas: str | None = None
+    moodle: str | None = None
+    known_by: str | None = None
 
 
 def run(request: Request, console: Console) -> int:
@@ -43,10 +47,14 @@ def run(request: Request, console: Console) -> int:
     Raises:
         ValueError: for a folder, lesson, pattern or roster that cannot be used, or a sandbox that is not there.
     """
-    plan = engine.plan(request.lesson, request.seed, request.kind)
-    submissions = newest(find(request.folder, request.pattern, _roster(request.roster)), plan.stem)
-    if not submissions:
+    if request.kind not in ("bwrap", "none"):
+        raise ValueError(f"got sandbox {request.kind!r}; expected bwrap or none.")
+    _check_columns(request)
+    found = find(request.folder, request.pattern, _roster(request.roster))
+    if not found:
         raise ValueError(f"got no submissions in {request.folder}; expected notebooks, folders of them, or zips.")
+    plan = engine.plan(request.lesson or _lesson(found), request.seed, request.kind)
+    submissions = newest(found, plan.stem)
     _check_out(request)
     if request.kind == "bwrap" and (problem := sandbox.unavailable()) and not request.scheduler:
         raise ValueError(problem)
@@ -72,6 +80,22 @@ def run(request: Request, console: Console) -> int:
     write_all(results, plan, request, started, seconds, len(left))
     _say(results, request.out, seconds, len(left), console)
     return 0
+
+
+def _check_columns(request: Request) -> None:
+    """Known before anything is graded: a column that the course system does not have."""
+    for asked, columns in ((request.canvas, get_args(lms.CanvasId)), (request.moodle, get_args(lms.MoodleId))):
+        if asked and request.known_by and request.known_by not in columns:
+            raise ValueError(f"got --known-by {request.known_by!r}; expected one of {', '.join(columns)}.")
+
+
+def _lesson(found: list[Submission]) -> str:
+    """The one lesson that the files' names tell."""
+    named = sorted({lesson for each in found if (lesson := getattr(each, "lesson", ""))})
+    if len(named) != 1:
+        said = f"of lessons {', '.join(named)}" if named else "whose names do not tell the lesson"
+        raise ValueError(f"got notebooks {said}; say which one to grade, such as --lesson 04.")
+    return named[0]
 
 
 def _check_out(request: Request) -> None:
@@ -138,16 +162,21 @@ def _shown(graded: Pairs, total: int, console: Console) -> Iterator[tuple[Submis
 def write_all(
     results: list[Result], plan: engine.Plan, request: Request, started: str, seconds: float, n_graded: int
 ) -> None:
-    """All files of the class. Each is written whole; the report last."""
-    out, facts = request.out, report.Facts(plan.lesson, plan.seed, started, seconds, n_graded, request.kind, versions())
+    """All files of the class, each written whole. Last the tables that a course system may not be able to take."""
+    out, facts = request.out, Facts(plan.lesson, plan.seed, started, seconds, n_graded, request.kind, versions())
     for result in results:
         store.write(out / "feedback" / f"{file_name(result.student)}.html", feedback.html(result))
     store.write(out / "grades.csv", lms.grades_csv(results))
     store.write(out / "grades.json", json.dumps(as_data(results, plan, request, facts), indent=1))
     store.write(out / "report.html", report.html(results, facts))
+    if request.canvas:
+        store.write(out / "canvas.csv", lms.canvas_csv(results, request.canvas, request.known_by or "ID"))
+    if request.moodle:
+        known_by = request.known_by or "Email address"
+        store.write(out / "moodle.csv", lms.moodle_csv(results, request.moodle, known_by))
 
 
-def as_data(results: list[Result], plan: engine.Plan, request: Request, facts: "report.Facts") -> dict[str, Any]:
+def as_data(results: list[Result], plan: engine.Plan, request: Request, facts: Facts) -> dict[str, Any]:
     """grades.json: every result with what it was made by."""
     return {
         "lesson": plan.lesson,
