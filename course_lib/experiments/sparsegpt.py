@@ -100,7 +100,7 @@ def steps(sizes: Sizes) -> list[Step]:
     return found + [
         Step(f"seconds: {method} {pattern}", partial(seconds, sizes, method, pattern))
         for pattern in ("50%", "2:4")
-        for method in ("wanda", *NEW)
+        for method in ("wanda", "sparsegpt")
     ]
 
 
