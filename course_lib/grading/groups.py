@@ -179,17 +179,18 @@ def _is_export(name: str, below: Level) -> bool:
     return any(layouts.special(each, folder=_is_folder(inner[each])) for each in inner)
 
 
-def _is_around(below: Level) -> bool:
+def _is_around(below: Level, depth: int = DEEPEST) -> bool:
     """Whether the only folder or zip there is holds a class rather than one student's work."""
     inner = _children(_inside(below))
-    if any(_is_submitted(name, inner[name]) for name in inner):
+    holders = {name: each for name, each in inner.items() if _is_folder(each) or _is_zip(each)}
+    if any(_is_submitted(*each) or layouts.special(each[0], folder=_is_folder(each[1])) for each in inner.items()):
         return True
-    holders = [n for n in inner if (_is_folder(inner[n]) or _is_zip(inner[n])) and not layouts.lesson_folder(n)]
-    flat = {
-        owner(n, folder=False).student for n in inner if inner[n][0][1].kind == "notebook" and len(inner[n][0][0]) == 1
-    }
-    students = [each for each in flat if not layouts.lesson_of(each)]
-    return len(holders) > 1 or len(students) > 1 or (len(inner) == 1 == len(holders) and _is_around(inner[holders[0]]))
+    flat = [name for name, each in inner.items() if name not in holders and each[0][1].kind == "notebook"]
+    if flat:  # several names other than those of lessons
+        return len({each for name in flat if not lesson_of(each := owner(name, folder=False).student)}) > 1
+    students = [name for name in holders if not layouts.lesson_folder(name)]
+    deeper = holders.values() if depth and (len(holders) == 1 or not students) else ()
+    return len(students) > 1 or any(_is_around(each, depth - 1) for each in deeper)
 
 
 def _submitters(level: Level) -> dict[str, list[tuple[str, ...]]]:

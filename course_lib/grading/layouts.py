@@ -23,7 +23,7 @@ from course_lib.workbook.masters import ROOT
 METADATA = "submission_metadata.yml"
 
 _CANVAS = re.compile(
-    r"(?:(?P<name>\w+?)(?:_LATE)?_(?P<user>\d+)|(?:LATE_)?anon_(?P<anon>[^\W_]+))"
+    r"(?:(?:LATE_)?anon_(?P<anon>[^\W_]+)|(?P<name>\w+?)(?:_LATE)?_(?P<user>\d+))"
     r"_(?:\d+_(?P<rest>.+?)(?:-(?P<attempt>\d{1,3}))?(?P<suffix>(?:\.\w+)+)|(?:text|link)\.html)"
 )
 _MOODLE = re.compile(r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")

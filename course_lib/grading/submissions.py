@@ -100,7 +100,7 @@ def _candidates(student: str, group: Group) -> list[Submission]:
         problem = f"no notebook could be taken from {problems[0]}{more}"
     else:
         files = [shown(entry) for entry in group.others if entry.kind == "other"]
-        holds = f"it holds {', '.join(files[:3])}" + (", ..." if len(files) > 3 else "") if files else "it is empty"
+        holds = f"it holds {', '.join(files[:3])}" + (" and more" if len(files) > 3 else "") if files else "it is empty"
         problem = f"there is no notebook (.ipynb): {holds}."
     return [Candidate(student, clean_path(group.origin), problem=problem, notes=tuple(group.notes))]
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 MOST_MEMBERS = 20_000  # a class of 500 with 40 files each
 LARGEST_LIST = 2**22  # bytes of a zip's own list of its members
@@ -124,7 +123,7 @@ def _opened(path: Path, outer: str) -> Iterator[zipfile.ZipFile]:
 class _Guarded(io.RawIOBase):
     """A file of which nothing large is read at once, as a zip's own list of its members would be."""
 
-    def __init__(self, file: BinaryIO):
+    def __init__(self, file: io.IOBase):
         self.file = file
 
     def seekable(self) -> bool:
@@ -189,7 +188,7 @@ def _size(archive: zipfile.ZipFile) -> int:
 
 
 @contextmanager
-def _regular(path: Path) -> Iterator[BinaryIO]:
+def _regular(path: Path) -> Iterator[io.IOBase]:
     """An ordinary file: a link is not followed, and a pipe is not waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -202,7 +201,7 @@ def _regular(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _bounded(file: BinaryIO, limit: int) -> bytes:
+def _bounded(file: io.IOBase, limit: int) -> bytes:
     parts, left = [], limit + 1
     while left and (part := file.read(min(left, 2**20))):
         parts.append(part)

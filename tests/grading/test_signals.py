@@ -255,7 +255,7 @@ MORE = {
     "nothing called": "def wanda_score(w, x):\n    return w",
     "nothing of course_lib": "def wanda_score(w, x):\n    return torch.abs(w)",
     "a helper with a step": "def f(w):\n    return Wanda().score(w + 1, 2)\ndef wanda_score(w, x):\n    return f(w)",
-    "a partial of its own": "from functools import partial\ndef f(k, w, x):\n    return k * w\nwanda_score = partial(f, 3)",
+    "a partial of its own": "from functools import partial\ndef f(k, w):\n    return k\nwanda_score = partial(f, 3)",
     "a number": "def wanda_score(w, x):\n    return 3",
     "an index": "def wanda_score(w, x):\n    return Wanda().score(w, x)[0]",
     "a local that shadows": "def wanda_score(Wanda, x):\n    return Wanda(x)",
