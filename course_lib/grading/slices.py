@@ -51,6 +51,7 @@ class Slicer:
             ValueError: when following the names would not end in a sensible time.
         """
         self.chosen, self.function, self.moment = chosen, function, moment
+        self.unchecked = moment >= len(self.items)
         wanted: dict[float, set[int]] = {}  # moment -> positions of what is read then
         found, seen, steps = Slice(), set(), 0
         queue: list[tuple[int, float]] = [(place, moment) for place in self._halves()]
@@ -80,6 +81,8 @@ class Slicer:
         if name == self.function and moment == self.moment:
             return [self.chosen.position]
         places = self.places.get(name, [])
+        if self.unchecked and moment == self.moment:
+            moment = self._own_cell(name, places) or moment
         stars = self.stars[: bisect.bisect_left(self.stars, moment)]
         before = places[: bisect.bisect_left(places, moment)]
         if not any(self._real(name, place) for place in before):
@@ -89,6 +92,11 @@ class Slicer:
         before = self._without_stubs(name, before)
         last = next((i for i in reversed(before) if name in self.items[i].replaces), -1)
         return [place for place in before if place >= last] + [star for star in stars if star > last]
+
+    def _own_cell(self, name: str, places: list[int]) -> float | None:
+        """Without a check, a helper beside the function is the function's, whatever has its name further down."""
+        number = self.chosen.number
+        return next((p + 0.5 for p in reversed(places) if self.items[p].number == number and self._real(name, p)), None)
 
     def _real(self, name: str, place: int) -> bool:
         return name in self.items[place].binds and not self.items[place].stub

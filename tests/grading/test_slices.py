@@ -194,6 +194,12 @@ def test_without_a_check_the_whole_notebook_counts():
     assert called(program(HELPER.replace("*", "+"), USES, HELPER), 3, 4) == 12
 
 
+def test_without_a_check_a_helper_beside_the_function_is_its_own():
+    """Cells changed places, so that the check stands above; each brings a helper of the same name."""
+    made = program(CHECK, "def other(a):\n    return a", HELPER + "\n" + USES, HELPER.replace("*", "-"))
+    assert called(made, 3, 4) == 12
+
+
 def test_after_all_statements_the_name_is_bound_to_the_chosen_definition():
     """A stub further down, or a wrapper that is no function, does not take the name away."""
     right = "def wanda_score(w, x):\n    return w * x * CALLS[0]"

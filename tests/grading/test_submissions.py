@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from course_lib.grading import page
 from course_lib.grading.records import NOTEBOOK_BYTES
 from course_lib.grading.students import LONGEST, clean
 from course_lib.grading.submissions import file_name, find, newest
@@ -569,6 +570,7 @@ def test_ids_that_say_nothing_or_too_much_are_told_apart():
 )
 def test_file_names_are_safe_for_any_id(student):
     name = file_name(student)
+    assert page.file_name(student) == f"{name}.html"
     assert name != student
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
     assert len(name) < 100
@@ -578,6 +580,7 @@ def test_file_names_are_safe_for_any_id(student):
 @pytest.mark.parametrize("student", ["alice", "alice@example.org", "examplealice_123456", "o.brien", "a+b-c"])
 def test_plain_ids_are_their_own_file_names(student):
     assert file_name(student) == student
+    assert page.file_name(student) == f"{student}.html"
 
 
 def test_ids_that_look_alike_stay_apart(tmp_path):
