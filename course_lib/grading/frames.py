@@ -1,0 +1,55 @@
+"""Messages on a pipe: a letter, the number of the task, a length, the content. Sizes are checked before reading."""
+
+import struct
+
+_HEAD = struct.Struct("<cHI")
+
+# From the process that runs a student's function to the warden, and on to the outside.
+PROGRAM, CASE, NOTE, TOUCHED, UNUSABLE, DONE = b"P", b"C", b"N", b"T", b"U", b"D"
+# From the warden alone.
+READY, STARTED, ENDED = b"R", b"S", b"E"
+FROM_CHILD = frozenset((PROGRAM, CASE, NOTE, TOUCHED, UNUSABLE, DONE))
+FROM_WARDEN = FROM_CHILD | {READY, STARTED, ENDED}
+
+
+def pack(kind: bytes, task: int = 0, content: bytes = b"") -> bytes:
+    """One message as bytes."""
+    return _HEAD.pack(kind, task, len(content)) + content
+
+
+class Reader:
+    """Takes bytes as they come and gives whole messages back.
+
+    Args:
+        kinds: those that may come.
+        n_bytes, n_messages: at most so many together.
+    """
+
+    def __init__(self, kinds: frozenset[bytes], n_bytes: int, n_messages: int):
+        self.kinds, self.n_bytes, self.n_messages = kinds, n_bytes, n_messages
+        self.rest = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[bytes, int, bytes]]:
+        """The messages that these bytes complete: (kind, task, content).
+
+        Raises:
+            ValueError: when they are no messages, or more than allowed.
+        """
+        self.rest += data
+        found = []
+        while len(self.rest) >= _HEAD.size:
+            kind, task, length = _HEAD.unpack_from(self.rest)
+            self._allow(kind, length)
+            if len(self.rest) < _HEAD.size + length:
+                break
+            found.append((kind, task, bytes(self.rest[_HEAD.size : _HEAD.size + length])))
+            del self.rest[: _HEAD.size + length]
+            self.n_bytes -= length
+            self.n_messages -= 1
+        return found
+
+    def _allow(self, kind: bytes, length: int) -> None:
+        if kind not in self.kinds:
+            raise ValueError(f"got a message of kind {kind!r}; expected one of {sorted(self.kinds)}.")
+        if length > self.n_bytes or self.n_messages < 1:
+            raise ValueError(f"got a message of {length} bytes; at most {self.n_bytes} bytes may still come.")

@@ -1,0 +1,120 @@
+"""What the processes of one exercise use together. Limits of the kernel count one process, or nothing for root."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.grading.records import Limits
+
+FILES = 10_000  # in the sandbox's /tmp: an empty file costs the kernel about a kilobyte
+PATIENCE = 10.0  # seconds for killed processes to give their memory back
+STEP = 1.0  # seconds that one look at the clock adds at most: who is stopped with the whole machine loses no time
+
+
+@dataclass
+class Stopwatch:
+    """Seconds that have passed while somebody looked."""
+
+    seconds: float = 0.0
+    last: float | None = None
+
+    def tick(self) -> float:
+        """Seconds so far."""
+        now = time.monotonic()
+        self.seconds += 0.0 if self.last is None else min(now - self.last, STEP)
+        self.last = now
+        return self.seconds
+
+
+def alone() -> bool:
+    """Whether this process is the first of its own process namespace, so that it may kill whatever else is in it."""
+    return os.getpid() == 1
+
+
+def others(session: int, proc: Path = Path("/proc")) -> list[list[str]]:
+    """What /proc/N/stat says after the name, with N in front: of all other processes, or of those of a session."""
+    found = []
+    for name in os.listdir(proc) if proc.exists() else ():
+        if name.isdecimal() and int(name) != os.getpid():
+            try:
+                fields = (proc / name / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has just ended
+                continue
+            if alone() or int(fields[3]) == session:
+                found.append([name, *fields])
+    return found
+
+
+def broken(session: int, limits: Limits) -> str:
+    """Which limit the processes of an exercise break: "processes", "memory", "files", or "" for none."""
+    processes = others(session)
+    if sum(int(fields[18]) for fields in processes) > limits.processes:
+        return "processes"
+    resident = [int(fields[22]) * os.sysconf("SC_PAGESIZE") for fields in processes]
+    if sum(resident) > limits.memory_bytes:
+        exact = sum(_proportional(fields[0], most) for fields, most in zip(processes, resident, strict=True))
+        if exact > limits.memory_bytes:
+            return "memory"
+    if alone():
+        space = os.statvfs("/tmp")
+        if space.f_files - space.f_ffree > FILES:
+            return "files"
+    return ""
+
+
+def _proportional(process: str, otherwise: int) -> int:
+    """Bytes of memory, those shared with the warden in part; all of them for a process that hides."""
+    try:
+        lines = Path("/proc", process, "smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+    except (OSError, StopIteration):
+        return otherwise
+
+
+def rest_is_gone(process: int) -> bool:
+    """End an exercise and all it started. Whether nothing is left, no process and no file in /tmp."""
+    if not alone():
+        for kill in (os.killpg, os.kill):  # the session that it leads, or would have led
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(process, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process, 0)
+        return True
+    patience = time.monotonic() + PATIENCE
+    while True:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+        _reap()
+        if not others(process):
+            return _empty("/tmp")
+        if time.monotonic() > patience:
+            return False
+        time.sleep(0.001)
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _empty(folder: str) -> bool:
+    for entry in os.scandir(folder):
+        try:
+            shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+        except (OSError, RecursionError):
+            return False
+    return not os.listdir(folder)
+
+
+def own_memory() -> tuple[int, int, int]:
+    """Bytes of this process's address space, of the data in it, and of what is in memory; a fork inherits them."""
+    if sys.platform != "linux":
+        return 0, 0, 0
+    fields = [int(field) * os.sysconf("SC_PAGESIZE") for field in Path("/proc/self/statm").read_text().split()]
+    return fields[0], fields[5], fields[1]

@@ -1,0 +1,165 @@
+"""Plain values to bytes and back: safetensors for the numbers, JSON for how they hang together. Never pickle.
+
+What comes back may be written by anybody: every size, depth and count is checked before anything is made of it.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+# What safetensors and every version of torch in use can say. All else travels as float64, which holds its values.
+_KINDS = {"BOOL", "U8", "I8", "I16", "I32", "I64", "F16", "BF16", "F32", "F64"}
+_DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_DTYPES += (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_DIMENSIONS = 16
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one message may hold."""
+
+    n_bytes: int = 64 * 2**20
+    elements: int = 2**20  # of all tensors together; the course's largest answer has 3,552
+    items: int = 2**16  # in all collections together
+    depth: int = 32
+    characters: int = 2**18
+    header: int = 4 * 2**20  # bytes of JSON, which takes twenty times as much when it is read
+
+
+JOB = Bounds(2**31, 2**29, 2**20, 32, 2**20, 2**26)  # what the grader itself sends is only kept from being absurd
+
+
+def dumps(value: Any, bounds: Bounds) -> bytes:
+    """A plain value as bytes.
+
+    Raises:
+        ValueError: for what is not plain (see compare.plain), or larger than the bounds.
+    """
+    packer = _Packer(bounds)
+    tree = json.dumps(packer.pack(value, 0))
+    content = safetensors.torch.save(packer.tensors, {"tree": tree})
+    if len(content) > bounds.n_bytes or len(tree) > bounds.header // 2:
+        raise ValueError(f"got {len(content)} bytes; expected at most {bounds.n_bytes}, and less text.")
+    return content
+
+
+class _Packer:
+    def __init__(self, bounds: Bounds):
+        self.bounds, self.tensors = bounds, {}
+        self.elements, self.items, self.characters = bounds.elements, bounds.items, bounds.characters
+
+    def pack(self, value: Any, depth: int) -> Any:
+        """The value as JSON in which every collection is a list that begins with its kind."""
+        self.items -= 1
+        if self.items < 0 or depth > self.bounds.depth:
+            raise ValueError(f"got more than {self.bounds.items} values or {self.bounds.depth} levels; return less.")
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if isinstance(value, tuple):
+            return ["tuple", *(self.pack(item, depth + 1) for item in value)]
+        if isinstance(value, dict):
+            return ["dict", *([_key(self.pack(k, depth + 1)), self.pack(v, depth + 1)] for k, v in value.items())]
+        return self._leaf(value)
+
+    def _leaf(self, value: Any) -> Any:
+        if isinstance(value, str):
+            self.characters -= len(value)
+            if self.characters < 0:
+                raise ValueError(f"got more than {self.bounds.characters} characters of text; return less.")
+            return str.__str__(value)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, complex):
+            return ["complex", value.real, value.imag]
+        if isinstance(value, Number):
+            return float(value)
+        raise ValueError(f"got a {type(value).__name__}; expected a tensor, a number, text, or a collection of these.")
+
+    def _tensor(self, value: Tensor) -> list:
+        self.elements -= max(1, math.prod(max(1, size) for size in value.shape)) * (1 + value.is_complex())
+        if self.elements < 0:
+            raise ValueError(f"got a shape of {tuple(value.shape)}; expected at most {self.bounds.elements} entries.")
+        name = str(len(self.tensors))
+        order = sorted(range(value.ndim), key=lambda d: -value.stride(d))  # a transposed matrix comes back transposed
+        value = value.detach().resolve_conj().resolve_neg().permute(order)
+        if value.is_complex():
+            self.tensors[name] = torch.view_as_real(value.to(torch.complex128).contiguous()).clone()
+            return ["complex tensor", name, *order]
+        value = value if value.dtype in _DTYPES else value.to(torch.float64)
+        self.tensors[name] = value.contiguous().clone(memory_format=torch.contiguous_format)
+        return ["tensor", name, *order]
+
+
+def _key(key: Any) -> Any:
+    if isinstance(key, list | tuple | dict | Tensor):
+        raise ValueError("got a dictionary whose keys are collections; expected numbers or text.")
+    return key
+
+
+def loads(content: bytes, bounds: Bounds) -> Any:
+    """The value that `dumps` was given.
+
+    Raises:
+        ValueError: whatever else the bytes are.
+    """
+    try:
+        tree = _checked(content, bounds)
+        return _unpack(tree, safetensors.torch.load(content), 0, [bounds.items], bounds)
+    except ValueError:
+        raise
+    except Exception as error:  # whatever was sent, it is only refused
+        raise ValueError(f"got bytes that hold no value ({type(error).__name__}).") from None
+
+
+def _checked(content: bytes, bounds: Bounds) -> Any:
+    """The tree, after looking at every size that the header announces."""
+    length = int.from_bytes(content[:8], "little")
+    if len(content) > bounds.n_bytes or length > min(len(content) - 8, bounds.header):
+        raise ValueError(f"got {len(content)} bytes with a header of {length}; expected at most {bounds.n_bytes}.")
+    header = json.loads(content[8 : 8 + length])
+    tree = header.pop("__metadata__")["tree"]
+    elements = 0
+    for entry in header.values():
+        shape = entry["shape"]
+        whole = all(type(size) is int and size >= 0 for size in shape)
+        if entry["dtype"] not in _KINDS or len(shape) > _DIMENSIONS or not whole:
+            raise ValueError(f"got a tensor of {str(entry)[:100]}; expected one of {sorted(_KINDS)}.")
+        elements += math.prod(max(1, size) for size in shape)  # an empty tensor may still have a billion rows
+    if elements > bounds.elements or len(header) > bounds.items:
+        raise ValueError(f"got tensors of {elements} entries; expected at most {bounds.elements}.")
+    return json.loads(tree)
+
+
+def _unpack(tree: Any, tensors: dict[str, Tensor], depth: int, left: list[int], bounds: Bounds) -> Any:
+    left[0] -= 1
+    if left[0] < 0 or depth > bounds.depth:
+        raise ValueError(f"got more than {bounds.items} values or {bounds.depth} levels; expected fewer.")
+    if not isinstance(tree, list):
+        if isinstance(tree, dict) or (isinstance(tree, str) and len(tree) > bounds.characters):
+            raise ValueError(f"got {str(tree)[:50]}; expected a number, {bounds.characters} characters, or a list.")
+        return tree
+    kind, *rest = tree
+    if kind == "tuple":
+        return tuple(_unpack(item, tensors, depth + 1, left, bounds) for item in rest)
+    if kind == "dict":
+        pairs = [[_unpack(item, tensors, depth + 1, left, bounds) for item in pair] for pair in rest]
+        return {_key(key): value for key, value in pairs}
+    if kind == "complex":
+        return complex(*rest)
+    return _tensor(kind, tensors.pop(rest[0]), rest[1:])
+
+
+def _tensor(kind: str, value: Tensor, order: list[int]) -> Tensor:
+    if kind not in ("tensor", "complex tensor"):
+        raise ValueError(f"got a value of kind {str(kind)[:50]!r}; expected tuple, dict, complex or tensor.")
+    value = torch.view_as_complex(value) if kind == "complex tensor" else value
+    value = value.view(torch.uint8) != 0 if value.dtype == torch.bool else value  # a byte may say neither 0 nor 1
+    return value.permute(sorted(range(len(order)), key=order.__getitem__))

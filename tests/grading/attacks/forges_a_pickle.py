@@ -1,0 +1,27 @@
+"""A pickle that runs a command when it is read."""
+
+CELL = """
+import os
+
+def attack(x):
+    from course_lib.grading import frames, wire
+    from course_lib.workbook.call import Outcome
+
+    files = {int(n): os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if n != "3"}
+    pipe = next(n for n, what in files.items() if what.startswith("pipe"))
+
+    def send(kind, value=None, task=0):
+        os.write(pipe, frames.pack(kind, task, wire.dumps(value, wire.Bounds())))
+
+
+    import pickle
+
+    class Command:
+        def __reduce__(self):
+            return os.system, ("touch /tmp/canary",)
+
+    os.write(pipe, frames.pack(frames.CASE, 0, pickle.dumps(Command())))
+    return x
+"""
+STATUS = "killed"
+REASON = "could not be read"

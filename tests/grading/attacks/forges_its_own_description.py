@@ -1,0 +1,22 @@
+"""What is said of the code before it runs cannot be said again."""
+
+CELL = """
+import os
+
+def attack(x):
+    from course_lib.grading import frames, wire
+    from course_lib.workbook.call import Outcome
+
+    files = {int(n): os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if n != "3"}
+    pipe = next(n for n, what in files.items() if what.startswith("pipe"))
+
+    def send(kind, value=None, task=0):
+        os.write(pipe, frames.pack(kind, task, wire.dumps(value, wire.Bounds())))
+
+
+    send(frames.PROGRAM, (("all is well",), "pass", (), False))
+    return x
+"""
+STATUS = "killed"
+REASON = "could not be read"
+NOT_NOTED = "all is well"

@@ -1,0 +1,22 @@
+"""More answers than there are cases, for every exercise."""
+
+CELL = """
+import os
+
+def attack(x):
+    from course_lib.grading import frames, wire
+    from course_lib.workbook.call import Outcome
+
+    files = {int(n): os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if n != "3"}
+    pipe = next(n for n, what in files.items() if what.startswith("pipe"))
+
+    def send(kind, value=None, task=0):
+        os.write(pipe, frames.pack(kind, task, wire.dumps(value, wire.Bounds())))
+
+
+    for task in range(100):
+        send(frames.CASE, (x, None, False, False, ""), task)
+    return x
+"""
+STATUS = "killed"
+REASON = "could not be read"

@@ -1,0 +1,22 @@
+"""Answers with more parts, fewer parts, and parts of the wrong kind."""
+
+CELL = """
+import os
+
+def attack(x):
+    from course_lib.grading import frames, wire
+    from course_lib.workbook.call import Outcome
+
+    files = {int(n): os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if n != "3"}
+    pipe = next(n for n, what in files.items() if what.startswith("pipe"))
+
+    def send(kind, value=None, task=0):
+        os.write(pipe, frames.pack(kind, task, wire.dumps(value, wire.Bounds())))
+
+
+    for value in ((x,), (x, 1, 2, 3, 4), {"right": True}, x, (x, None, 1, 1, x), None, "right"):
+        send(frames.CASE, value)
+    return x
+"""
+STATUS = "killed"
+REASON = "could not be read"

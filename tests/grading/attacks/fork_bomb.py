@@ -1,0 +1,10 @@
+"""Processes that start processes."""
+
+CELL = """
+import os
+
+def attack(x):
+    while True:
+        os.fork()
+"""
+ERROR = "PermissionError|Operation not permitted|temporarily unavailable"

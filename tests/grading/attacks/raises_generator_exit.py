@@ -1,0 +1,8 @@
+"""An exception that hardly anything catches."""
+
+CELL = """
+def attack(x):
+    raise GeneratorExit()
+"""
+STATUS = "ran"
+ERROR = "GeneratorExit"
