@@ -411,6 +411,7 @@ def _pack_cases(generator: torch.Generator) -> list[Case]:
         Case("9 × 24, drawn", (drawn(9, 24),)),
         Case("six in a row: the last byte is half full", (drawn(5, 6),)),
         Case("one in a row", (torch.tensor([[3], [1]], dtype=torch.uint8),)),
+        Case("int64, as the last exercise returns them", (drawn(4, 10).long(),)),
     ]
 
 

@@ -40,8 +40,8 @@ def _layer_error(weight: Tensor, pruned: Tensor, gram: Tensor) -> Tensor:
 
 
 def _layer_error_cases(generator: torch.Generator) -> list[Case]:
-    # change (1, -0.5): (1, -0.5) G = (1.5, 0), so the error is 1.5; the diagonal alone would say 2.5
-    by_hand = (torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 2.5]]), torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    # change (1, -0.5): (1, -0.5) G = (1.5, -0.5), so the error is 1.75; the diagonal alone would say 2.75
+    by_hand = (torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 2.5]]), torch.tensor([[2.0, 1.0], [1.0, 3.0]]))
 
     def drawn(rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = _inputs(generator, 40, columns), _randn(generator, rows, columns)
@@ -49,7 +49,7 @@ def _layer_error_cases(generator: torch.Generator) -> list[Case]:
 
     weight, _, gram = drawn(3, 5)
     return [
-        Case("one output, two inputs, by hand: 1.5", by_hand),
+        Case("one output, two inputs, by hand: 1.75", by_hand),
         Case("7 outputs, 12 inputs, half zero", drawn(7, 12)),
         Case("a square layer", drawn(9, 9)),
         Case("nothing changed", (weight, weight.clone(), gram)),

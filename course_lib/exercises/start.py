@@ -76,7 +76,7 @@ SPARSITY = Exercise(
 # start.intensity -------------------------------------------------------------------------------------------------
 
 
-def _intensity(n_outputs: int, n_inputs: int, n_tokens: int, value_bytes: int) -> float:
+def _intensity(n_outputs: int, n_inputs: int, n_tokens: int, value_bytes: int | float) -> float:
     flops = 2 * n_outputs * n_inputs * n_tokens
     values = n_outputs * n_inputs + n_tokens * (n_outputs + n_inputs)
     return flops / (value_bytes * values)
@@ -137,12 +137,14 @@ INTENSITY = Exercise(
 
 
 def _step_cases(generator: torch.Generator) -> list[Case]:
-    flops, n_bytes = (10 ** (8 + 3 * torch.rand(2, 3, generator=generator, dtype=torch.float64))).tolist()
+    drawn = torch.rand(2, 2, generator=generator, dtype=torch.float64).tolist()
+    memory, arithmetic = ((10**-x, 10**-x * (1.5 + 8 * y)) for x, y in drawn)  # the shorter and the longer time
     return [
         Case("memory decides: 2 GFLOP and 4 GB at 100 GFLOP/s and 10 GB/s", (2e9, 4e9, 1e11, 1e10)),
         Case("arithmetic decides: 200 GFLOP and 1 GB", (2e11, 1e9, 1e11, 1e10)),
         Case("both take equally long", (1e11, 1e10, 1e11, 1e10)),
-        *(Case("random", (f, b, 1e11, 1e10)) for f, b in zip(flops, n_bytes, strict=True)),
+        Case("random, memory decides", (1e11 * memory[0], 1e10 * memory[1], 1e11, 1e10)),
+        Case("random, arithmetic decides", (1e11 * arithmetic[1], 1e10 * arithmetic[0], 1e11, 1e10)),
     ]
 
 

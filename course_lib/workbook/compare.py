@@ -111,7 +111,7 @@ def tensor_like(got: Any, expected: Tensor) -> tuple[Any, str | None]:
     It must be an array of that very shape, for nothing is broadcast, and hold real numbers: neither complex ones nor,
     where numbers are asked for, True and False. Zeros and ones do where True and False are asked for.
     """
-    if isinstance(got, Number) or (isinstance(got, tuple) and _lengths(got) in (expected.shape, (1,))):
+    if isinstance(got, Number) or (isinstance(got, tuple) and _lengths(got) == expected.shape):
         got = as_tensor(got)
     if not isinstance(got, Tensor):
         return got, f"got {short(got)}, expected a tensor of shape {tuple(expected.shape)}"
@@ -132,7 +132,7 @@ def _lengths(value: Any) -> tuple[int, ...]:
     while isinstance(value, tuple):
         lengths.append(len(value))
         value = value[0] if value else None
-    return tuple(lengths)
+    return (*lengths, *(value.shape if isinstance(value, Tensor) else ()))
 
 
 def as_tensor(value: Any) -> Any:

@@ -1,0 +1,162 @@
+"""Lesson 02, hidden cases: errors that fall, valleys that bend down, limits just above the highest price.
+
+Dimension key: P patterns, d weights; in a layer I units below, L units above.
+"""
+
+import torch
+from torch import Tensor
+
+from course_lib.workbook.exercise import Case
+
+
+def _randn(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def _vector(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _hessian(generator: torch.Generator, d: int, shared: float = 1.5) -> Tensor:
+    """Positive definite; the larger `shared`, the more all weights go together."""
+    rows = _randn(generator, 3 * d, d) + shared * _randn(generator, 3 * d, 1)
+    return rows.T @ rows / (3 * d)
+
+
+def _taylor(generator: torch.Generator) -> list[Case]:
+    """The error falls in all but the last."""
+    hessian, change, small = _hessian(generator, 9), _randn(generator, 9), _randn(generator, 60)
+    saddle = hessian - 9 * torch.eye(9, dtype=torch.float64)
+    along, bend = change / change.square().sum(), change @ saddle @ change
+    return [
+        Case("nine weights, steeply downhill", (-(change @ hessian @ change) * along, hessian, change)),
+        Case("a single weight, downhill", (_vector(-2.0), _vector(1.5)[None], _randn(generator, 1).abs() * 0.1 + 1)),
+        Case("sixty weights, a small step down", (-small, _hessian(generator, 60), 0.05 * small)),
+        Case("uphill, near a saddle", ((3 + bend.abs()) * along, saddle, change)),
+    ]
+
+
+def _obd_saliency(generator: torch.Generator) -> list[Case]:
+    """Some curvatures are negative in each."""
+    signs = torch.where(torch.arange(40) % 3 == 0, -1.0, 1.0)
+    return [
+        Case("a single weight, curving down", (_randn(generator, 1).abs() + 1, _vector(-1.5))),
+        Case("forty weights, every third curving down", (_randn(generator, 40), signs * _randn(generator, 40).abs())),
+        Case("curvatures above zero, below, and of zero", (_randn(generator, 5), _vector(0.0, -2.0, 3.0, 0.0, -0.1))),
+    ]
+
+
+def _back_one_layer(generator: torch.Generator) -> list[Case]:
+    def layer(n_patterns: int, above: int, below: int) -> list[Tensor]:
+        shapes = (above, below), (n_patterns, above), *[(n_patterns, below)] * 3
+        weight, second, to_unit, slope, bend = (_randn(generator, *shape) for shape in shapes)
+        return [weight, second, to_unit, slope.abs(), bend]
+
+    saturated = layer(6, 3, 8)
+    saturated[3][:, ::2] = 0
+    return [
+        Case("one of everything", tuple(layer(1, 1, 1))),
+        Case("thirty patterns, twelve units above one", tuple(layer(30, 12, 1))),
+        Case("every other unit has no slope", tuple(saturated)),
+    ]
+
+
+def _recursion(generator: torch.Generator) -> list[Case]:
+    silent = _randn(generator, 12, 5)
+    silent[[0, 3, 4, 11]] = 0
+    return [
+        Case("a single weight, five patterns", (_randn(generator, 5, 1), 0.2)),
+        Case("patterns without a gradient", (silent, 0.1)),
+        Case("large gradients, a large alpha", (10 * _randn(generator, 15, 6), 50.0)),
+        Case("150 patterns", (_randn(generator, 150, 8), 1.0)),
+    ]
+
+
+def _obs_saliency(generator: torch.Generator) -> list[Case]:
+    scale = torch.logspace(-2, 2, 7, dtype=torch.float64)
+    uneven = torch.linalg.inv(_hessian(generator, 7) * scale * scale[:, None])
+    inverse = torch.linalg.inv(_hessian(generator, 3))
+    return [
+        Case("thirty weights that go together", (_randn(generator, 30), torch.linalg.inv(_hessian(generator, 30)))),
+        Case("steep beside flat", (_randn(generator, 7) / scale, uneven)),
+        Case("one weight is zero already", (_vector(0.0, -2.0, 1.0), inverse)),
+    ]
+
+
+def _obs_update(generator: torch.Generator) -> list[Case]:
+    same = torch.linalg.inv(_vector(1.0, 0.99, 0.99, 1.0).reshape(2, 2))
+    many = torch.linalg.inv(_hessian(generator, 20))
+    return [
+        Case("two weights that do nearly the same", (_vector(1.0, 0.5), same, 1)),
+        Case("the first of twenty leaves", (_randn(generator, 20), many, 0)),
+        Case("the last of six leaves", (_randn(generator, 6), torch.linalg.inv(_hessian(generator, 6)), 5)),
+    ]
+
+
+def _prices(weight: Tensor, hessian: Tensor) -> list[float]:
+    """What each deletion costs when all leave, in the surgeon's order."""
+    prices = []
+    while len(weight):
+        inverse = torch.linalg.inv(hessian)
+        saliency = weight.square() / (2 * inverse.diagonal())
+        q = int(saliency.argmin())
+        prices.append(saliency[q].item())
+        rest = torch.arange(len(weight)) != q
+        weight = (weight - weight[q] / inverse[q, q] * inverse[:, q])[rest]
+        hessian = hessian[rest][:, rest]
+    return prices
+
+
+# Two problems in which OBD's order, a sum of prices, an update left out or an inverse out of date meet a higher price
+# than the surgeon does, whose last deletion is not the dearest.
+_FOUR = ((-2, 1, -1, 3), ((5, -4, 5, 6), (-4, 9, -4, -4), (5, -4, 8.5, 8), (6, -4, 8, 10.5)))
+_FIVE = (
+    (3, -4, 4, 4, 1),
+    ((9, 4, -5, 3, -2), (4, 7, -1, 2, -6), (-5, -1, 12.5, -1, -6), (3, 2, -1, 6, -6), (-2, -6, -6, -6, 16.5)),
+)
+
+
+def _prune(generator: torch.Generator) -> list[Case]:
+    def all_leave(weight: tuple, hessian: tuple) -> tuple[Tensor, Tensor, float]:
+        """In another order and on another scale. The limit is above each price and below their sum."""
+        order = torch.randperm(len(weight), generator=generator)
+        scale = 0.5 + torch.rand((), generator=generator, dtype=torch.float64)
+        w, h = (torch.tensor(numbers, dtype=torch.float64) for numbers in (weight, hessian))
+        w, h = w[order], scale * h[order][:, order]
+        return w, h, 1.05 * max(_prices(w, h))
+
+    def some_leave(d: int, n_leaving: int) -> tuple[Tensor, Tensor, float]:
+        """The limit lies between two prices, so that rounding decides nothing."""
+        while True:
+            weight, hessian = _randn(generator, d), _hessian(generator, d)
+            prices = _prices(weight, hessian)
+            highest = max(prices[:n_leaving])
+            if prices[n_leaving] > 1.1 * highest:
+                return weight, hessian, (prices[n_leaving] + highest) / 2
+
+    return [
+        Case("fifteen weights that go together", some_leave(15, 6)),
+        Case("four weights, all leave", all_leave(*_FOUR)),
+        Case("five weights, all leave", all_leave(*_FIVE)),
+    ]
+
+
+def _scale(generator: torch.Generator) -> list[Case]:
+    n_weights, n_gradients = torch.randint(100, 9000, (2,), generator=generator).tolist()
+    return [
+        Case("fewer gradients than weights", (12_345, 6, 8)),
+        Case("few weights, many gradients", (7, 100_000, 2)),
+        Case("drawn sizes, float32", (n_weights, n_gradients, 4)),
+    ]
+
+
+HIDDEN = {
+    "classic.taylor": _taylor,
+    "classic.obd_saliency": _obd_saliency,
+    "classic.back_one_layer": _back_one_layer,
+    "classic.recursion": _recursion,
+    "classic.obs_saliency": _obs_saliency,
+    "classic.obs_update": _obs_update,
+    "classic.prune": _prune,
+    "classic.scale": _scale,
+}

@@ -1,0 +1,127 @@
+"""Lesson 01, hidden cases: one row or column, empty columns, loud beside quiet, values that are stored and zero.
+
+Dimension key: O outputs (rows), I inputs (columns), N tokens, P packed bytes in a row.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from course_lib.workbook.exercise import Case
+
+
+def _randn(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+def _shuffled(generator: torch.Generator, values: Tensor) -> Tensor:
+    return values[torch.randperm(len(values), generator=generator)]
+
+
+def _columns(generator: torch.Generator) -> list[Case]:
+    empty = _randn(generator, 8, 18)
+    empty[:, [0, 5, 6, 17]] = 0
+    loudness = _shuffled(generator, torch.logspace(-4, 4, 25))
+    return [
+        Case("a single output", (_randn(generator, 1, 14), 6)),
+        Case("loud and quiet inputs", (_randn(generator, 30, 25) * loudness, 9)),
+        Case("columns of zeros", (empty, 11)),
+        Case("tall, in float64", (_randn(generator, 90, 7, dtype=torch.float64), 5)),
+    ]
+
+
+def _blocks(generator: torch.Generator) -> list[Case]:
+    loud = _randn(generator, 64, 96)
+    loud[8:16, 32:48] *= 0.2
+    loud[10, 40] = 40.0  # more than any other entry, in a block that is worth little
+    return [
+        Case("blocks one input wide", (_randn(generator, 30, 8), 5, 1, 17)),
+        Case("48 blocks, the loudest entry in a quiet one", (loud, 8, 16, 11)),
+        Case("blocks as high as the matrix", (_randn(generator, 4, 21), 4, 3, 3)),
+    ]
+
+
+def _nofm(generator: torch.Generator) -> list[Case]:
+    by_hand = torch.tensor([[1.0, -8.0, 0.5, 9.0], [-5.0, 0.0, 0.0, 6.0], [2.0, 3.0, -4.0, 1.0]])
+    loudness = _shuffled(generator, torch.logspace(-5, 5, 32)).repeat_interleave(4)
+    return [
+        Case("one group a row", (by_hand,)),
+        Case("mostly zeros", (_randn(generator, 10, 32) * (torch.rand(10, 32, generator=generator) < 0.3),)),
+        Case("loud and quiet groups", (_randn(generator, 20, 128) * loudness,)),
+    ]
+
+
+def _pack(generator: torch.Generator) -> list[Case]:
+    def drawn(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
+        return torch.randint(0, 4, shape, generator=generator, dtype=dtype)
+
+    return [
+        Case("threes only, seven in a row", (torch.full((4, 7), 3, dtype=torch.uint8),)),
+        Case("two long rows of int64", (drawn(2, 101, dtype=torch.int64),)),
+        Case("five in a row", (drawn(17, 5),)),
+    ]
+
+
+def _bytes(generator: torch.Generator) -> list[Case]:
+    n_stored = int(torch.randint(1, 300, (), generator=generator))
+    return [
+        Case("nothing stored, 8-byte values", (3, 4, 0, 8)),
+        Case("narrow, everything stored", (1000, 4, 4000, 2)),
+        Case("a single row", (1, 20, 7, 2)),
+        Case("a drawn count, one byte a value", (9, 36, n_stored, 1)),
+    ]
+
+
+def _as_bitmap(keep: Tensor, values: Tensor) -> tuple[Tensor, Tensor, int]:
+    bits = pad(keep.long(), (0, -keep.shape[1] % 8)).unflatten(1, (-1, 8))
+    return values, (bits << torch.arange(8)).sum(2).to(torch.uint8), keep.shape[1]
+
+
+def _bitmap(generator: torch.Generator) -> list[Case]:
+    def drawn(rows: int, columns: int, density: float) -> tuple[Tensor, Tensor, int]:
+        keep = torch.rand(rows, columns, generator=generator) < density
+        keep[0, columns // 2] = True
+        return _as_bitmap(keep, _randn(generator, int(keep.sum())))
+
+    full = torch.ones(5, 17, dtype=torch.bool)
+    values, bitmap, columns = drawn(4, 30, 0.4)
+    values[::3] = 0
+    return [
+        Case("every entry is stored", _as_bitmap(full, _randn(generator, 85))),
+        Case("a single column", drawn(13, 1, 0.5)),
+        Case("some of the stored values are zero", (values, bitmap, columns)),
+        Case("two long rows, nearly empty", drawn(2, 203, 0.05)),
+    ]
+
+
+def _break_even(generator: torch.Generator) -> list[Case]:
+    index_bytes = int(torch.randint(1, 9, (), generator=generator))
+    return [
+        Case("values in float64", (8, 4)),
+        Case("values and indices of a byte", (1, 1)),
+        Case("2-bit values, 2-byte indices", (0.25, 2)),
+        Case("12-bit values, a drawn index", (1.5, index_bytes)),
+    ]
+
+
+def _dynamic(generator: torch.Generator) -> list[Case]:
+    loudness = _shuffled(generator, torch.logspace(-1, 1, 30))
+    double = [_randn(generator, n, 64, dtype=torch.float64) for n in (5, 11)]
+    return [
+        Case("one token, one output", (_randn(generator, 1, 9), _randn(generator, 1, 9), 4)),
+        Case("one input of each token, float64", (*double, 1)),
+        Case("loud and quiet inputs", (_randn(generator, 12, 30), _randn(generator, 40, 30) * loudness, 7)),
+        Case("all but one stay", (_randn(generator, 6, 13), _randn(generator, 8, 13), 12)),
+    ]
+
+
+HIDDEN = {
+    "patterns.columns": _columns,
+    "patterns.blocks": _blocks,
+    "patterns.nofm": _nofm,
+    "patterns.pack": _pack,
+    "patterns.bytes": _bytes,
+    "patterns.bitmap": _bitmap,
+    "patterns.break_even": _break_even,
+    "patterns.dynamic": _dynamic,
+}

@@ -1,0 +1,141 @@
+"""Lesson 03, hidden cases: silent inputs that are not lost in loud ones, columns in the middle, ragged last blocks.
+
+Dimension key: O outputs of a layer, I its inputs, N tokens, B columns of a block.
+"""
+
+import torch
+from torch import Tensor
+
+from course_lib.workbook.exercise import Case
+
+
+def _randn(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+def _inputs(generator: torch.Generator, n_tokens: int, n_inputs: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Inputs that share one direction, some loud and some quiet."""
+    alone = _randn(generator, n_tokens, n_inputs, dtype=dtype)
+    loudness = 0.2 + torch.rand(n_inputs, generator=generator, dtype=dtype)
+    return (alone + 0.7 * _randn(generator, n_tokens, 1, dtype=dtype)) * loudness
+
+
+def _damped(generator: torch.Generator, n_inputs: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    x = _inputs(generator, 4 * n_inputs, n_inputs, dtype)
+    return x.T @ x + 0.02 * x.square().sum(0).mean() * torch.eye(n_inputs, dtype=dtype)
+
+
+def _factor(hessian: Tensor) -> Tensor:
+    return torch.linalg.cholesky(torch.linalg.inv(hessian.double())).T.to(hessian.dtype).contiguous()
+
+
+def _layer_error(generator: torch.Generator) -> list[Case]:
+    def drawn(rows: int, columns: int, n_tokens: int, kept: float) -> tuple[Tensor, Tensor, Tensor]:
+        weight, x = _randn(generator, rows, columns), _inputs(generator, n_tokens, columns)
+        pruned = weight * (torch.rand(rows, columns, generator=generator) < kept)
+        return weight, 1.1 * pruned, x.T @ x
+
+    return [
+        Case("a single input", drawn(5, 1, 20, 0.5)),
+        Case("fewer tokens than inputs", drawn(6, 15, 4, 0.5)),
+        Case("30 outputs, 50 inputs, a tenth stays", drawn(30, 50, 80, 0.1)),
+    ]
+
+
+def _hessian(generator: torch.Generator) -> list[Case]:
+    """Some inputs are silent in each, and the others quiet, so that the 1 they get is large."""
+
+    def quiet(n_tokens: int, n_inputs: int, silent: list[int]) -> Tensor:
+        x = 0.1 * _inputs(generator, n_tokens, n_inputs)
+        x[:, silent] = 0
+        return x
+
+    return [
+        Case("three silent inputs, the others quiet", (quiet(20, 9, [0, 4, 8]), 0.2)),
+        Case("one token, one silent input", (quiet(1, 5, [3]), 0.1)),
+        Case("all inputs but one are silent", (quiet(12, 4, [0, 2, 3]), 0.05)),
+    ]
+
+
+def _eliminate(generator: torch.Generator) -> list[Case]:
+    def inverse(n_inputs: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.linalg.inv(_damped(generator, n_inputs, torch.float64)).to(dtype)
+
+    pair = torch.tensor([[1.0, 0.8], [0.8, 2.0]]) * (0.5 + torch.rand((), generator=generator))
+    return [
+        Case("2 × 2, the last leaves", (torch.linalg.inv(pair), 1)),
+        Case("3 × 3, the middle leaves", (inverse(3), 1)),
+        Case("25 inputs, float64", (inverse(25, torch.float64), 17)),
+    ]
+
+
+def _factors(generator: torch.Generator) -> list[Case]:
+    shared = torch.full((6, 6), 0.9) + 0.1 * torch.eye(6)
+    return [
+        Case("inputs that say nearly the same", (shared * (1 + torch.rand((), generator=generator)),)),
+        Case("40 inputs", (_damped(generator, 40),)),
+        Case("12 inputs, float64", (_damped(generator, 12, torch.float64),)),
+    ]
+
+
+def _settle(generator: torch.Generator) -> list[Case]:
+    """The column is inside, so that there are settled ones to its left and others to its right."""
+
+    def drawn(rows: int, columns: int, j: int, leaving: list[int]) -> tuple[Tensor, Tensor, Tensor, int]:
+        keep = torch.ones(rows, dtype=torch.bool)
+        keep[leaving] = False
+        return _randn(generator, rows, columns), keep, _factor(_damped(generator, columns)), j
+
+    return [
+        Case("one output, and its weight leaves", drawn(1, 9, 4, [0])),
+        Case("all outputs but one lose their weight", drawn(8, 14, 6, list(range(1, 8)))),
+        Case("the last column but one", drawn(6, 11, 9, [0, 3, 5])),
+    ]
+
+
+def _mask(generator: torch.Generator) -> list[Case]:
+    """Counts whose fraction is above one half, and a diagonal that decides. Whatever ties is equal in every formula."""
+    three_alike = _randn(generator, 7, 8).repeat(3, 1)
+    levels = torch.tensor([1.0] * 9 + [2.0] * 12 + [8.0] * 21)[torch.randperm(42, generator=generator)].reshape(6, 7)
+    powers = 2.0 ** torch.tensor([-2, 1, 0, -1, 2, 0, -3])
+    return [
+        Case("rows that are equal, 58.8 leave: 58", (three_alike, torch.logspace(-1, 1, 8), 0.35)),
+        Case("one output, 3.75 leave: 3", (_randn(generator, 1, 15), torch.logspace(1, -1, 15), 0.25)),
+        Case("powers of two, many ties, 12.6 leave: 12", (levels * powers, powers, 0.3)),
+    ]
+
+
+def _prune(generator: torch.Generator) -> list[Case]:
+    """Several blocks, of which the last is narrower."""
+
+    def drawn(rows: int, columns: int, sparsity: float, block_size: int) -> tuple[Tensor, Tensor, float, int]:
+        return _randn(generator, rows, columns), _factor(_damped(generator, columns)), sparsity, block_size
+
+    return [
+        Case("12 × 30 in blocks of 8, 30 % leave", drawn(12, 30, 0.3, 8)),
+        Case("7 × 21 in blocks of 5: the last is one column", drawn(7, 21, 0.6, 5)),
+        Case("two unequal blocks, 90 % leave", drawn(9, 17, 0.9, 10)),
+        Case("a block larger than the layer", drawn(5, 9, 0.5, 128)),
+    ]
+
+
+def _bits(generator: torch.Generator) -> list[Case]:
+    value_bits, grid_bits = torch.randint(2, 12, (2,), generator=generator).tolist()
+    return [
+        Case("dense, 8 bits, a grid for 32 weights", (0.0, 8, 32, 24)),
+        Case("dense, drawn bits", (0.0, value_bits, 16, 2 * grid_bits)),
+        Case("dense, a grid for each weight", (0.0, 2, 1, 16)),
+        Case("99 % gone, 16 bits", (0.99, 16, 256, 32)),
+    ]
+
+
+HIDDEN = {
+    "sparsegpt.layer_error": _layer_error,
+    "sparsegpt.hessian": _hessian,
+    "sparsegpt.eliminate": _eliminate,
+    "sparsegpt.factor": _factors,
+    "sparsegpt.settle": _settle,
+    "sparsegpt.mask": _mask,
+    "sparsegpt.prune": _prune,
+    "sparsegpt.bits": _bits,
+}

@@ -1,0 +1,72 @@
+"""Lesson 00, hidden cases: numbers closer to zero, other machines, sizes of one.
+
+Dimension key: O outputs of a layer, I its inputs, N tokens.
+"""
+
+import torch
+
+from course_lib.workbook.exercise import Case
+
+
+def _sparsity(generator: torch.Generator) -> list[Case]:
+    """All but one hold numbers that are next to zero, and are not."""
+
+    def faint(size: float, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        drawn = (0.1 + torch.rand(*shape, generator=generator, dtype=dtype)) * size
+        return drawn * torch.randint(-1, 2, shape, generator=generator)  # a third of it zero, a third negative
+
+    whole = torch.randint(-2, 3, (9, 4), generator=generator)
+    return [
+        Case("a single number, nearly zero", (torch.tensor(1e-9),)),
+        Case("tiny numbers in float64", (faint(1e-12, 6, 7, dtype=torch.float64),)),
+        Case("a long vector of tiny numbers", (faint(1e-20, 1000),)),
+        Case("four axes, one of length 1", (faint(1e-9, 3, 1, 4, 5),)),
+        Case("whole numbers", (whole,)),
+    ]
+
+
+def _intensity(generator: torch.Generator) -> list[Case]:
+    n_tokens = int(torch.randint(100, 4000, (), generator=generator))
+    return [
+        Case("one weight, one token, one byte a number", (1, 1, 1, 1)),
+        Case("4-bit numbers, as many tokens as inputs", (640, 320, 320, 0.5)),
+        Case("a single output", (1, 2048, n_tokens, 8)),
+    ]
+
+
+def _step_seconds(generator: torch.Generator) -> list[Case]:
+    slow = 1e9 * (1 + torch.rand((), generator=generator).item())
+    return [
+        Case("whole numbers: 3 seconds of arithmetic, 2 of reading", (6, 10, 2, 5)),
+        Case("memory decides by two per cent", (1e12, 1.02e11, 1e12, 1e11)),
+        Case("arithmetic decides, on a fast machine", (5e15, 4e9, 3e14, 2e12)),
+        Case("memory decides, on a slow machine", (slow, 2 * slow, 5e9, 1e8)),
+    ]
+
+
+def _speedup(generator: torch.Generator) -> list[Case]:
+    share, factor = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+    return [
+        Case("a factor of one", (0.3, 1.0)),
+        Case("a small share, free", (0.02, float("inf"))),
+        Case("99.9 % of the time, a thousand times", (0.999, 1000.0)),
+        Case("a large share, by a large factor", (0.9 + 0.09 * share, 50 + 400 * factor)),
+    ]
+
+
+def _cache_bytes(generator: torch.Generator) -> list[Case]:
+    blocks, heads, tokens, batch = torch.randint(2, 90, (4,), generator=generator).tolist()
+    return [
+        Case("one key-value head for 32 query heads", (22, 32, 1, 64, 300, 5, 2)),
+        Case("a head for each query, a million tokens, one byte a number", (48, 40, 40, 128, 2**20, 3, 1)),
+        Case("drawn sizes, float32, several sequences", (blocks, 7 * heads, heads, 80, tokens, batch, 4)),
+    ]
+
+
+HIDDEN = {
+    "start.sparsity": _sparsity,
+    "start.intensity": _intensity,
+    "start.step_seconds": _step_seconds,
+    "start.speedup": _speedup,
+    "start.cache_bytes": _cache_bytes,
+}

@@ -1,0 +1,132 @@
+"""Lesson 04, hidden cases: one token or output, ties and counts that do not come out even, other n and m.
+
+Dimension key: O outputs of a layer, I its inputs, N tokens, B sequences, T tokens in one.
+"""
+
+import torch
+from torch import Tensor
+
+from course_lib.workbook.exercise import Case
+
+
+def _randn(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+def _whole(generator: torch.Generator, *shape: int) -> Tensor:
+    """Few different numbers, so that many are equal."""
+    return torch.randint(0, 4, shape, generator=generator).float()
+
+
+def _score(generator: torch.Generator) -> list[Case]:
+    loudness = torch.logspace(-3, 3, 30)[torch.randperm(30, generator=generator)]
+    x = _randn(generator, 8, 24)
+    return [
+        Case("a single token", (_randn(generator, 6, 14), _randn(generator, 1, 14))),
+        Case("a single output", (_randn(generator, 1, 25), _randn(generator, 10, 25))),
+        Case("activations that cancel", (_randn(generator, 9, 24), torch.cat([x, -x]))),
+        Case("loud and quiet inputs", (_randn(generator, 12, 30), _randn(generator, 20, 30) * loudness)),
+        Case("layer and inputs in float64", tuple(_randn(generator, n, 18, dtype=torch.float64) for n in (20, 33))),
+    ]
+
+
+def _accumulate(generator: torch.Generator) -> list[Case]:
+    total = torch.rand(9, generator=generator)
+    return [
+        Case("one feature", (torch.rand(1, generator=generator), _randn(generator, 3, 4, 1))),
+        Case("one long sequence", (10 * total, _randn(generator, 1, 60, 9))),
+        Case("many sequences of three tokens, float64", (total.double(), _randn(generator, 25, 3, 9).double())),
+    ]
+
+
+def _keep_rows(generator: torch.Generator) -> list[Case]:
+    """Ties, and counts that do not come out even."""
+    return [
+        Case("many ties, 8.8 of 22 leave: 8", (_whole(generator, 15, 22), 0.4)),
+        Case("one output, many ties, 12.6 of 18 leave: 12", (_whole(generator, 1, 18), 0.7)),
+        Case("all scores zero, 5.25 of 7 leave: 5", (torch.zeros(6, 7), 0.75)),
+        Case("0.9 of 9 leave: none", (torch.rand(7, 9, generator=generator), 0.1)),
+    ]
+
+
+def _column_groups(generator: torch.Generator) -> list[Case]:
+    return [
+        Case("many ties, 8.8 of 22 leave: 8", (_whole(generator, 22, 15), 0.4)),
+        Case("one input, 8.4 of 14 leave: 8", (torch.rand(14, 1, generator=generator), 0.6)),
+        Case("0.9 of 9 leave: none", (torch.rand(9, 21, generator=generator), 0.1)),
+    ]
+
+
+def _n_of_m(generator: torch.Generator) -> list[Case]:
+    """n is not half of m."""
+    return [
+        Case("3:4, many ties", (_whole(generator, 6, 20), 3, 4)),
+        Case("5:16, one output", (torch.rand(1, 48, generator=generator), 5, 16)),
+        Case("1:3, an odd number", (torch.rand(7, 12, generator=generator), 1, 3)),
+        Case("2:8, one group a row", (torch.rand(9, 8, generator=generator), 2, 8)),
+    ]
+
+
+def _sequential(generator: torch.Generator) -> list[Case]:
+    def layers(hidden: int, width: int, out: int, n_tokens: int, sparsity: float) -> tuple:
+        while True:
+            first, second = _randn(generator, hidden, width), _randn(generator, out, hidden)
+            inputs = _randn(generator, n_tokens, width) * (0.2 + torch.rand(width, generator=generator))
+            if _clear(first, second, inputs, sparsity):
+                return first, second, inputs, sparsity
+
+    return [
+        Case("one output, 40 % leaves", layers(16, 12, 1, 30, 0.4)),
+        Case("few inputs, many neurons, 75 % leaves", layers(50, 5, 8, 40, 0.75)),
+        Case("a quarter leaves", layers(12, 24, 15, 60, 0.25)),
+    ]
+
+
+def _clear(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) -> bool:
+    """Whether no two scores lie so close together that rounding decides which of them leaves."""
+    for weight in (first.double(), second.double()):
+        score = (weight.abs() * inputs.double().norm(dim=0)).sort(dim=1).values
+        n = int(score.shape[1] * sparsity)
+        if not (score[:, n] > (1 + 1e-4) * score[:, n - 1]).all():
+            return False
+        pruned = weight * (weight.abs() * inputs.double().norm(dim=0) >= score[:, [n]])
+        inputs = torch.relu(inputs.double() @ pruned.T)
+    return True
+
+
+def _obs_score(generator: torch.Generator) -> list[Case]:
+    """Damped, and correlated."""
+
+    def gram(n_tokens: int, n_inputs: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        x = _randn(generator, n_tokens, n_inputs, dtype=dtype) + _randn(generator, n_tokens, 1, dtype=dtype)
+        return x.T @ x
+
+    return [
+        Case("one output, fewer tokens than inputs", (_randn(generator, 1, 10), gram(4, 10), 1.0)),
+        Case("25 inputs, strongly damped", (_randn(generator, 8, 25), gram(60, 25), 20.0)),
+        Case(
+            "seven inputs, in float64", (_randn(generator, 6, 7, dtype=torch.float64), gram(30, 7, torch.float64), 3.0)
+        ),
+    ]
+
+
+def _interval(generator: torch.Generator) -> list[Case]:
+    n = int(torch.randint(500, 5000, (), generator=generator))
+    return [
+        Case("every answer is right", (40, 40)),
+        Case("9 of 20", (9, 20)),
+        Case("12,345 of 50,000", (12_345, 50_000)),
+        Case("nine in ten of a drawn number", (9 * n, 10 * n)),
+    ]
+
+
+HIDDEN = {
+    "wanda.score": _score,
+    "wanda.accumulate": _accumulate,
+    "wanda.keep_rows": _keep_rows,
+    "wanda.column_groups": _column_groups,
+    "wanda.n_of_m": _n_of_m,
+    "wanda.sequential": _sequential,
+    "wanda.obs_score": _obs_score,
+    "wanda.interval": _interval,
+}
