@@ -7,7 +7,7 @@ every name that is not English. The files for Canvas and Moodle carry none: they
 import html
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from course_lib.grading.feedback_row import STATES
 from course_lib.grading.page import NAME, clean, number, points_of
@@ -18,7 +18,8 @@ COLUMNS = ("student", "lesson", "exercise", "title", "points", "of", "state", "c
 COLUMNS += ("mistake", "reason", "seconds")
 FEEDBACK = 4000  # characters of feedback in one cell of Moodle's table
 
-_DIGITS = re.compile(r"[0-9]{1,18}")
+# The number at the end of an id: jsmith_1031 as Canvas exports it, Jo Smith_4711 as Moodle does, or the number alone.
+_NUMBERED = re.compile(r"(?:.*_|Participant )?([0-9]{1,18})")
 # Canvas takes columns with these words for its own and does not import them.
 _CANVAS_OWN = re.compile(r"(Current|Final|Override) (Score|Points|Grade|Status)")
 
@@ -59,7 +60,7 @@ def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = 
     Args:
         assignment: its title and number as in the export, such as "Lesson 04 (1234)". Without the number Canvas looks
             for the title, and offers to make a new assignment when there is none.
-        known_by: what our student ids are in Canvas. Files downloaded from Canvas carry its own "ID".
+        known_by: what our student ids are in Canvas. Files exported from Canvas carry its own "ID", a number.
 
     Raises:
         ValueError: for a title that Canvas takes for a column of its own, and ids that it would confuse.
@@ -69,62 +70,62 @@ def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = 
             f"got the assignment {clean(assignment, NAME)!r}; expected the heading of its column in Canvas's export, "
             'such as "Lesson 04 (1234)", without words such as "Final Score", by which Canvas knows columns of its own.'
         )
-    _distinct(results)
-    wrong = [each.student for each in results if not _DIGITS.fullmatch(each.student)]
-    if known_by == "ID" and wrong:  # Canvas would read 12abc as 12, which is somebody else
-        raise ValueError(
-            f"got the student {clean(wrong[0], NAME)!r}; Canvas's own ids are numbers. Choose the column of these "
-            "ids: SIS User ID or SIS Login ID."
-        )
+    ids = _ids(results, known_by == "ID")
     most = max((result.of for result in results), default=0.0)
-    known = ("ID", "SIS User ID", "SIS Login ID")
+    columns = get_args(CanvasId)
     lines = [["Points Possible", "", "", "", "", number(most)]]
-    for result in results:
-        ids = [cell(result.student, NAME) if column == known_by else "" for column in known]
+    for result, known in zip(results, ids, strict=True):
         name = cell(result.student, NAME).replace("Points Possible", "-")  # which would make it the line above
-        lines.append([name, *ids, "", _grade(result)])  # Canvas wants the column of sections, and ignores what it says
-    return written(["Student", *known, "Section", cell(assignment, NAME)], lines)
+        given = [known if column == known_by else "" for column in columns]
+        lines.append(
+            [name, *given, "", _grade(result)]
+        )  # Canvas wants the column of sections, and ignores what it says
+    return written(["Student", *columns, "Section", cell(assignment, NAME)], lines)
 
 
 def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email address") -> str:
     """A table for Moodle: Grades, Import, CSV file; with "Identifier", an assignment's grading worksheet.
 
     Both have a column of feedback. The worksheet takes it where the assignment has feedback comments and offline
-    grading; it knows students by the number in the names of downloaded folders. With its "update records that have been
+    grading; it knows students by the number in the names of exported folders. With its "update records that have been
     modified" ticked, earlier grades are replaced. A submission that could not be graded gets no grade.
 
     Args:
         item: what the grade is called in the gradebook. The worksheet has names of its own.
 
     Raises:
-        ValueError: for ids that Moodle cannot tell apart, and for worksheet ids that are no numbers.
+        ValueError: for ids that Moodle would confuse, and for worksheet ids without a number.
     """
-    _distinct(results)
-    if known_by != "Identifier":
-        lines = [[cell(result.student, NAME), _grade(result), _feedback(result)] for result in results]
-        return written([known_by, cell(item, NAME), cell(f"Feedback: {item}", NAME)], lines)
-    lines = [[_participant(result.student), _grade(result), "", _feedback(result)] for result in results]
+    numbered = known_by == "Identifier"
+    said = [
+        (known, _grade(each), _feedback(each)) for known, each in zip(_ids(results, numbered), results, strict=True)
+    ]
+    if not numbered:
+        return written([known_by, cell(item, NAME), cell(f"Feedback: {item}", NAME)], said)
+    lines = [(f"Participant {known}", grade, "", feedback) for known, grade, feedback in said]
     return written(["Identifier", "Grade", "Last modified (grade)", "Feedback comments"], lines)
 
 
-def _participant(student: str) -> str:
-    digits = re.fullmatch(r"(?:Participant )?([0-9]{1,18})", student)
-    if not digits:
-        raise ValueError(
-            f"got the student {clean(student, NAME)!r}; a grading worksheet knows participants by a number, as in the "
-            "names of the folders that Moodle makes: take it from there, or use another column."
-        )
-    return f"Participant {digits[1]}"
+def _ids(results: Sequence[Result], numbered: bool) -> list[str]:
+    """What the course system knows the students by, one each: the id, or the number at its end.
 
-
-def _distinct(results: Sequence[Result]) -> None:
-    """Moodle gives the grade of a row without an id, or with the id 0, to the student of the row before."""
-    seen: set[str] = set()
+    Canvas would read 12abc as 12, which is somebody else. Moodle gives the grade of a row whose id is empty or 0 to the
+    student of the row before.
+    """
+    ids: dict[str, None] = {}
     for result in results:
-        student = clean(result.student, NAME)
-        if student in ("", "0") or student in seen:
-            raise ValueError(f"got the student id {student!r}, empty, 0 or twice; expected an id of its own for each.")
-        seen.add(student)
+        student = cell(result.student, NAME)
+        number = _NUMBERED.fullmatch(student)
+        if numbered and not number:
+            raise ValueError(
+                f"got the student {student!r}; the course system knows this one by a number, as in the names of the "
+                "files that it exports: grade those, or name the column that has these ids."
+            )
+        known = number[1] if number and numbered else student
+        if known in ("", "0") or known in ids:
+            raise ValueError(f"got the student id {known!r}, empty, 0 or twice; expected an id of its own for each.")
+        ids[known] = None
+    return list(ids)
 
 
 def _grade(result: Result) -> str:

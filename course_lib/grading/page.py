@@ -16,8 +16,6 @@ TRACE, TRACE_LINES = 6000, 60
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # could make a page read as it is not written
-_PLAIN_ID = re.compile(r"[a-z0-9][a-z0-9_@+-]*(\.[a-z0-9_@+-]+)*")
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # names that Windows keeps for itself
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -65,14 +63,6 @@ def escape_trace(text: str) -> str:
 
 def _readable(text: str) -> str:
     return _UNREADABLE.sub("\ufffd", _DIRECTION.sub("", _ANSI.sub("", text)))
-
-
-def file_name(student: str) -> str:
-    """The name of a student's page: the id where that is safe on every system, else one that no other id has."""
-    if _PLAIN_ID.fullmatch(student) and len(student) <= 64 and not _RESERVED.fullmatch(student):
-        return f"{student}.html"
-    readable = "-".join(re.findall(r"[A-Za-z0-9]+", student[:64])) or "student"
-    return f"{readable}-{hashlib.sha256(student.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}.html"
 
 
 def number(value: float | int) -> str:

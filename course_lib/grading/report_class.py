@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from course_lib.grading import charts, tally
-from course_lib.grading.page import NAME, counted, escape, file_name, number
+from course_lib.grading.page import NAME, counted, escape, number
 from course_lib.grading.records import Result
+from course_lib.grading.students import file_name
 from course_lib.grading.tables import Cell, Column, table
 from course_lib.grading.tally import GROUPS, ExerciseTally, MistakeTally
 
@@ -16,7 +17,7 @@ MOST_SHOWN = 12  # mistakes that are seen at once; rarer ones are folded away
 
 def link(student: str) -> str:
     """A student's name, linked to the student's page."""
-    return f'<a href="feedback/{quote(file_name(student))}"><bdi>{escape(student, NAME)}</bdi></a>'
+    return f'<a href="feedback/{quote(file_name(student))}.html"><bdi>{escape(student, NAME)}</bdi></a>'
 
 
 def names(students: Sequence[str]) -> str:

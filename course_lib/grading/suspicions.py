@@ -12,7 +12,7 @@ from itertools import combinations
 
 from course_lib.grading.records import Result
 
-LONG_ENOUGH = 40  # tokens: longer than the natural one-line answer to an exercise
+LONG_ENOUGH = 60  # tokens; more than half of the course's own solutions are shorter, one to four lines
 FEW = 0.1  # of those who answered; what more people write is rather the answer that the hints lead to
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 

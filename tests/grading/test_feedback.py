@@ -141,6 +141,8 @@ def test_points_are_those_of_the_result():
 def test_most_is_to_be_gained_where_most_was_lost():
     rows = (exercise(points=1.5), exercise(title="N of M", of=3.0, points=0.6), exercise(state="right", points=2.0))
     assert "Most is to be gained in “N of M”: 2.4 points." in Page(feedback.html(result_of(*rows))).text
+    rows = (exercise(points=1.0), exercise(title="N of M", of=3.0, points=2.5))
+    assert "Most is to be gained in “The Wanda score”: 1 point." in Page(feedback.html(result_of(*rows))).text
 
 
 @pytest.mark.parametrize("text", [*PAYLOADS, LONG], ids=range(len(PAYLOADS) + 1))
@@ -214,29 +216,6 @@ def test_text_has_contrast_in_light_and_in_dark():
         for name in ("ink", "quiet", "strong", "right", "partly", "wrong", "none", "link"):
             for ground in ("paper", "wash"):
                 assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
-
-
-def test_file_names_are_safe_and_never_shared():
-    assert page.file_name("jsmith.01@uni-x.org") == "jsmith.01@uni-x.org.html"
-    odd = [
-        "Anna",
-        "anna ",
-        "a/../../b",
-        "..",
-        "",
-        "con",
-        "nul.x",
-        "ANNA",
-        "a\x00",
-        "عبد",
-        "\ud800",
-        "x" * 300,
-        ".hid",
-        "-5",
-    ]
-    made = {page.file_name(name) for name in odd} | {page.file_name("anna")}
-    assert len({name.casefold() for name in made}) == len(odd) + 1
-    assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.@_+-]{0,90}\.html", name) for name in made)
 
 
 @needs_chromium

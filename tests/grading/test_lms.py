@@ -117,6 +117,8 @@ def test_canvas_gets_the_lines_of_its_own_export():
         "1044,1044,,,,",  # not graded: nothing changes
         "",
     ]
+    (line,) = read(lms.canvas_csv([student("jsmith_late_1031")], "L (1)"))[2:]
+    assert line == ["jsmith_late_1031", "1031", "", "", "", "4.5"]
     (line,) = read(lms.canvas_csv([student("jsmith")], "L (1)", "SIS Login ID"))[2:]
     assert line == ["jsmith", "", "", "jsmith", "", "4.5"]
     (line,) = read(lms.canvas_csv([student("Points Possible")], "L (1)", "SIS User ID"))[2:]
@@ -128,9 +130,11 @@ def test_canvas_gets_the_lines_of_its_own_export():
     [
         ("Final Score", ["1"], "without words such as"),
         (" ", ["1"], "expected the heading"),
-        ("L (1)", ["12abc"], "Canvas's own ids are numbers"),
+        ("L (1)", ["12abc"], "knows this one by a number"),
+        ("L (1)", ["anna_12", "ben_12"], "an id of its own"),
         ("L (1)", ["12", "12"], "an id of its own"),
-        ("L (1)", [""], "an id of its own"),
+        ("L (1)", ["0"], "an id of its own"),
+        ("L (1)", [""], "knows this one by a number"),
     ],
 )
 def test_what_canvas_would_misread_is_refused(assignment, names, says):
@@ -154,10 +158,12 @@ def test_moodle_gets_grade_and_feedback_by_the_id_asked_for():
 
 
 def test_moodles_worksheet_knows_participants_by_number():
-    heads, line, _ = read(lms.moodle_csv([student("4711"), student("Participant 4712")], "L", "Identifier"))
+    names = ("4711", "Participant 4712", "Jo Smith_4713")
+    heads, line, *rest = read(lms.moodle_csv([student(name) for name in names], "L", "Identifier"))
     assert heads == ["Identifier", "Grade", "Last modified (grade)", "Feedback comments"]
     assert line[:3] == ["Participant 4711", "4.5", ""]
-    with pytest.raises(ValueError, match="knows participants by a number"):
+    assert [each[0] for each in rest] == ["Participant 4712", "Participant 4713"]
+    with pytest.raises(ValueError, match="knows this one by a number"):
         lms.moodle_csv([student("anna")], "L", "Identifier")
 
 

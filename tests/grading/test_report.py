@@ -16,6 +16,7 @@ from page_reader import Page, measure
 from course_lib.grading import charts, page, report, suspicions, tables
 from course_lib.grading.records import ExerciseResult, Result
 from course_lib.grading.report import Facts
+from course_lib.grading.students import file_name
 from course_lib.workbook import chromium
 
 FACTS = Facts("04 Wanda", 7, "2025-11-21T10:18:00+00:00", 372.0, 200, "bwrap", {"torch": "2.13.0"})
@@ -131,7 +132,7 @@ def test_every_student_has_a_row_and_a_link(class_, seen):
     assert {name: points.split()[0] for name, _, points, _ in rows} == known
     assert len(rows) == len(class_)
     links = [unquote(address) for address in seen.all("href") if address.startswith("feedback/")]
-    assert {f"feedback/{page.file_name(result.student)}" for result in class_} == set(links)
+    assert {f"feedback/{file_name(result.student)}.html" for result in class_} == set(links)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 1000])
