@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from course_lib.grading import engine
-from course_lib.grading.classroom_answers import STYLES, known
-from course_lib.grading.classroom_kinds import KINDS, Desk, Does, Kind, Work, mistaken, mixture, written
+from course_lib.grading.classroom_answers import known
+from course_lib.grading.classroom_kinds import KINDS, Desk, Does, Kind, Work, mistaken
 from course_lib.grading.classroom_layouts import LAYOUTS
 from course_lib.grading.records import Result
 from course_lib.workbook.call import call
@@ -96,14 +96,13 @@ def _plan(desk: Desk, n_students: int) -> list[tuple[str, Kind]]:
     n_mistakes = max(len([way for way in ways if way.mistake]) for ways in desk.known.values())
     found = list(KINDS.items())
     found += [("mistakes", partial(mistaken, number=number)) for number in range(n_mistakes)]
-    usual = [("mixture", mixture), *((f"right, {s.__name__}", partial(written, style=s)) for s in STYLES)]
     while len(found) < n_students:
-        found += [*usual, ("mixture", mixture)] * 3
+        found += [(kind, KINDS[kind]) for kind in ("mixture", "right, in many styles", "mixture", "half done")]
     return found[:n_students]
 
 
 def _name(number: int, rng: random.Random) -> str:
-    return f"{rng.choice(_FAMILY)}{rng.choice(_GIVEN)}{number:03d}"
+    return f"{rng.choice(_FAMILY)}{rng.choice(_GIVEN)}_{1000 + number}"
 
 
 def truth(exercises: tuple[Exercise, ...], student: str, kind: str, work: Work, seed: int) -> Truth:

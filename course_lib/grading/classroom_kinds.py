@@ -88,19 +88,24 @@ Kind = Callable[[Desk, random.Random], Work]
 # Students whose notebook is as it should be ----------------------------------------------------------------------
 
 
-def written(desk: Desk, rng: random.Random, style: Style) -> Work:
+def written(desk: Desk, rng: random.Random, style: Style | None) -> Work:
+    """Right answers in one style, or each in another."""
     answers = desk.also_right(rng)
-    return desk.work(answers, desk.notebook(answers, rng, style))
+    return desk.work(answers, desk.notebook(answers, rng, style or _any_style(rng)))
+
+
+def _any_style(rng: random.Random) -> Style:
+    return lambda answer: rng.choice(STYLES)(answer)
 
 
 def mistaken(desk: Desk, rng: random.Random, number: int) -> Work:
     answers = desk.wrong(number)
-    return desk.work(answers, desk.notebook(answers, rng, rng.choice(STYLES)))
+    return desk.work(answers, desk.notebook(answers, rng, _any_style(rng)))
 
 
 def mixture(desk: Desk, rng: random.Random, zipped: bool = False) -> Work:
     answers = desk.mixed(rng)
-    return desk.work(answers, desk.notebook(answers, rng, rng.choice(STYLES)), zipped)
+    return desk.work(answers, desk.notebook(answers, rng, _any_style(rng)), zipped)
 
 
 def half_done(desk: Desk, rng: random.Random) -> Work:
@@ -173,7 +178,7 @@ def two_notebooks(desk: Desk, rng: random.Random) -> Work:
     return Work(desk.does(new), files)
 
 
-# Students with one exercise that does not end well ----------------------------------------------------------------
+# Students with exercises that do not end well ---------------------------------------------------------------------
 
 
 def _raises(error: BaseException) -> Callable:
@@ -183,25 +188,32 @@ def _raises(error: BaseException) -> Callable:
     return function
 
 
-# What is written for {name}, and what that amounts to.
-ONE_EXERCISE: dict[str, tuple[str, Does]] = {
-    "syntax error in an answer": ("def {name}(first, second)\n    return first", "failed"),
-    "an answer that ends the interpreter": ("import os\n\ndef {name}(*arguments):\n    os._exit(0)", "failed"),
-    "an answer that crashes": ("import ctypes\n\ndef {name}(*arguments):\n    ctypes.string_at(0)", "failed"),
-    "exit while loading": ("import os\n\nready = os._exit(0)\n\ndef {name}(*arguments):\n    return ready", "failed"),
-    "an endless loop": ("def {name}(*arguments):\n    while True:\n        pass", _raises(DidNotFinish())),
-    "SystemExit": ("import sys\n\ndef {name}(*arguments):\n    sys.exit(0)", _raises(SystemExit(0))),
-    "an answer that raises": ('def {name}(*arguments):\n    raise ValueError("half done")', _raises(ValueError(""))),
-    "an answer that returns nothing": ("def {name}(*arguments):\n    pass", lambda *arguments: None),
-    "an answer that returns an object": ("def {name}(*arguments):\n    return object()", lambda *arguments: object()),
+# What is written for {name} in one exercise each, and what that amounts to.
+BAD: dict[str, tuple[tuple[str, Does], ...]] = {
+    "syntax error in an answer": (("def {name}(first, second)\n    return first", "failed"),),
+    "an endless loop": (("def {name}(*arguments):\n    while True:\n        pass", _raises(DidNotFinish())),),
+    "answers that end the process": (
+        ("import os\n\ndef {name}(*arguments):\n    os._exit(0)", "failed"),
+        ("import ctypes\n\ndef {name}(*arguments):\n    ctypes.string_at(0)", "failed"),
+        ("import os\n\nready = os._exit(0)\n\ndef {name}(*arguments):\n    return ready", "failed"),
+    ),
+    "answers that give nothing": (
+        ("import sys\n\ndef {name}(*arguments):\n    sys.exit(0)", _raises(SystemExit(0))),
+        ('def {name}(*arguments):\n    raise ValueError("half done")', _raises(ValueError("half done"))),
+        ("def {name}(*arguments):\n    pass", lambda *arguments: None),
+        ("def {name}(*arguments):\n    return object()", lambda *arguments: object()),
+    ),
 }
 
 
-def one_bad_exercise(desk: Desk, rng: random.Random, text: str, does: Does) -> Work:
-    answers, bad = desk.mixed(rng), rng.choice(sorted(desk.functions))
-    notebook = desk.notebook(answers, rng)
-    answer_cells(notebook)[bad]["source"] = lines(text.format(name=desk.functions[bad]))
-    return Work(desk.does(answers) | {bad: does}, (desk.file(as_bytes(notebook)),))
+def bad(desk: Desk, rng: random.Random, answers: tuple[tuple[str, Does], ...]) -> Work:
+    """Some exercises end badly; the others count as ever."""
+    right = desk.mixed(rng)
+    notebook, does = desk.notebook(right, rng), desk.does(right)
+    for exercise, (text, amounts_to) in zip(rng.sample(sorted(does), len(answers)), answers, strict=True):
+        answer_cells(notebook)[exercise]["source"] = lines(text.format(name=desk.functions[exercise]))
+        does[exercise] = amounts_to
+    return Work(does, (desk.file(as_bytes(notebook)),))
 
 
 # Students of whom nothing can be graded ---------------------------------------------------------------------------
@@ -218,10 +230,12 @@ def damaged(desk: Desk, rng: random.Random) -> Work:
     return Work(dict.fromkeys(desk.functions, "failed"), (desk.file(content[: len(content) // 2]),))
 
 
-def another_lesson(desk: Desk, rng: random.Random) -> Work:
+def another_lesson(desk: Desk, rng: random.Random, renamed: bool) -> Work:
+    """The file's name says that there is nothing to grade; or it says that there is, and nothing is found."""
     other = desk.another
     content = as_bytes(other.notebook(other.right(), rng))
-    return Work(dict.fromkeys(desk.functions, "not found"), (other.file(content),))
+    file, state = (desk.file(content), "not found") if renamed else (other.file(content), "no submission")
+    return Work(dict.fromkeys(desk.functions, state), (file,))
 
 
 EDITS = {
@@ -241,7 +255,8 @@ NOT_JSON = ("{stem}.ipynb", b"<!DOCTYPE html><title>Sign in</title>")
 NOT_A_NOTEBOOK = ("{stem}.ipynb", json.dumps({"cells": "none"}).encode())
 
 KINDS: dict[str, Kind] = {
-    **{f"right, {style.__name__.replace('_', ' ')}": partial(written, style=style) for style in STYLES},
+    "right": partial(written, style=plainly),
+    "right, in many styles": partial(written, style=None),
     "right, talking": partial(written, style=talking),
     "mixture": mixture,
     "half done": half_done,
@@ -258,11 +273,12 @@ KINDS: dict[str, Kind] = {
     "byte order mark": partial(encoded, encoding="utf-8-sig"),
     "two notebooks": two_notebooks,
     "a zip": partial(mixture, zipped=True),
-    **{name: partial(one_bad_exercise, text=text, does=does) for name, (text, does) in ONE_EXERCISE.items()},
+    **{name: partial(bad, answers=answers) for name, answers in BAD.items()},
     "damaged": damaged,
     "empty file": lambda desk, rng: only_files(desk, rng, "failed", ("{stem}.ipynb", b"")),
     "not JSON": lambda desk, rng: only_files(desk, rng, "failed", NOT_JSON),
     "JSON, but no notebook": lambda desk, rng: only_files(desk, rng, "failed", NOT_A_NOTEBOOK),
     "no notebook": lambda desk, rng: only_files(desk, rng, "no submission", ("notes.txt", b"I will be late.")),
-    "another lesson": another_lesson,
+    "another lesson": partial(another_lesson, renamed=False),
+    "another lesson under this name": partial(another_lesson, renamed=True),
 }

@@ -1,4 +1,4 @@
-"""A class as the course systems export it."""
+"""A class as the course systems export it. A student is a name and a number, as theirs are: adaito_1007."""
 
 import io
 import os
@@ -22,25 +22,25 @@ def folders(folder: Path, students: Packed, stem: str) -> None:
 def nbgrader(folder: Path, students: Packed, stem: str) -> None:
     """student/assignment/notebook, as nbgrader collects them."""
     for student, work in students.items():
-        _store(folder / student / stem, _files(work, stem))
+        _store(folder / "submitted" / student / stem, _files(work, stem))
 
 
 def canvas(folder: Path, students: Packed, stem: str) -> None:
-    """All files side by side, the student and two numbers in front of each name."""
+    """All files side by side, with the student, the student's number and one of the file in front of each name."""
     for number, (student, work) in enumerate(students.items()):
-        late = "LATE_" if number % 5 == 4 else ""
+        name = student.replace("_", "_LATE_") if number % 5 == 4 else student
         for count, file in enumerate(_files(work, stem)):
-            name = f"{student}_{late}{50_000 + number}_{900_000 + 10 * number + count}_{file.name}"
-            _store(folder, [File(name, file.content, file.hour)])
+            known_as = f"{name}_{900_000 + 10 * number + count}_{file.name}"
+            _store(folder, [File(known_as, file.content, file.hour)])
 
 
 def moodle(folder: Path, students: Packed, stem: str) -> None:
     """One zip of the class, with a folder a student."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(folder / "submissions.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for number, (student, work) in enumerate(students.items()):
+        for student, work in students.items():
             for file in _files(work, stem):
-                _add(archive, f"{student}_{70_000 + number}_assignsubmission_file_/{file.name}", file)
+                _add(archive, f"{student}_assignsubmission_file_/{file.name}", file)
 
 
 def gradescope(folder: Path, students: Packed, stem: str) -> None:
@@ -49,7 +49,7 @@ def gradescope(folder: Path, students: Packed, stem: str) -> None:
     for number, (student, work) in enumerate(students.items()):
         name = f"submission_{300_000 + number}"
         _store(folder / name, _files(work, stem))
-        said += [f"{name}:", "  :submitters:", f"  - :name: {student}", f"    :sid: {student}", ""]
+        said += [f"{name}:", "  :submitters:", f"  - :name: {student.title()}", f"    :sid: {student}", ""]
     (folder / "submission_metadata.yml").write_text("---\n" + "\n".join(said), encoding="utf-8")
 
 

@@ -111,7 +111,7 @@ def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
 def unreadable(submission: Submission, plan: Plan, problem: str) -> Result:
     """A row for every exercise of a submission that could not be read, or was never handed in."""
     rows = tuple(
-        ExerciseResult(exercise.id, exercise.title, 0.0, exercise.points, "no submission", problem[:TEXT])
+        ExerciseResult(exercise.id, exercise.title, 0.0, float(exercise.points), "no submission", problem[:TEXT])
         for exercise in _module(plan.stem).EXERCISES
     )
     return Result(submission.student, plan.lesson, submission.origin, plan.seed, rows, problem[:TEXT], submission.notes)
@@ -134,25 +134,25 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
         "uses": tuple(each[:200] for each in answer.uses[:20]),
         "only_calls": answer.only_calls,
     }
-    row = (exercise.id, exercise.title)
+    row, of = (exercise.id, exercise.title), float(exercise.points)
     if answer.status in ("not found", "not loaded"):
         state: State = "not found" if answer.status == "not found" else "failed"
-        return ExerciseResult(*row, 0.0, exercise.points, state, answer.reason[:TEXT], **said)
+        return ExerciseResult(*row, 0.0, of, state, answer.reason[:TEXT], **said)
     try:
         with limited(COMPARISON_SECONDS):
             verdict = judge.verdict(exercise, cases, list(answer.outcomes[: len(cases)]))
     except (Exception, DidNotFinish) as error:
         reason = f"What the function returned could not be compared: {type(error).__name__}."
-        return ExerciseResult(*row, 0.0, exercise.points, "failed", reason, **said)
+        return ExerciseResult(*row, 0.0, of, "failed", reason, **said)
     if verdict.state == "not attempted":
-        return ExerciseResult(*row, 0.0, exercise.points, "not attempted", "The cell is as it was given.", **said)
+        return ExerciseResult(*row, 0.0, of, "not attempted", "The cell is as it was given.", **said)
     points = round(exercise.points * verdict.n_right / len(cases), 2)
     state = _state(answer, verdict.n_right, len(cases))
     wrong = state not in ("right", "not attempted")
     return ExerciseResult(
         *row,
         points,
-        exercise.points,
+        of,
         state,
         answer.reason[:TEXT] or _reason(verdict, len(visible), len(cases)),
         verdict.mistake.name if verdict.mistake else "",

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
 import torch
@@ -35,7 +36,8 @@ class Worker:
 
     def start(self, submission: Submission) -> None:
         self.submission = submission
-        self.connection.send(submission)
+        with suppress(OSError):  # it died since the last one; `finish` will find that
+            self.connection.send(submission)
 
     def finish(self) -> Result | None:
         """The result; None when the process died over it."""
@@ -58,13 +60,15 @@ def grade_all(
     One that takes its process down with it is tried once more; then it has rows that say so. Closing the iterator
     kills the processes, and with them their sandboxes.
     """
-    waiting, died = list(reversed(submissions)), set()
-    workers = [Worker(plan, grade) for _ in range(min(jobs, len(submissions)))]
+    waiting, died, workers = list(reversed(submissions)), set(), []
     try:
         while True:
-            for worker in workers:
-                if worker.submission is None and waiting:
-                    worker.start(waiting.pop())
+            free = [worker for worker in workers if worker.submission is None]
+            while waiting and (free or len(workers) < max(1, jobs)):
+                if not free:
+                    free.append(Worker(plan, grade))
+                    workers.append(free[-1])
+                free.pop().start(waiting.pop())
             busy = [worker for worker in workers if worker.submission is not None]
             if not busy:
                 return
@@ -74,9 +78,9 @@ def grade_all(
                 worker.submission = None
                 if result is None:
                     worker.stop()
-                    workers[workers.index(worker)] = Worker(plan, grade)
-                    if submission.origin not in died:
-                        died.add(submission.origin)
+                    workers.remove(worker)
+                    if submission.student not in died:
+                        died.add(submission.student)
                         waiting.append(submission)
                         continue
                     problem = "Grading it ended a process of the grader, twice. Look at it by hand."

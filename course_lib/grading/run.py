@@ -63,12 +63,14 @@ def run(request: Request, console: Console) -> int:
             "[bold yellow]no sandbox[/]: the students' code runs with your rights. Only for your own machine."
         )
     started, clock = now(), time.perf_counter()
-    finished, left = _split(submissions, plan, request)
+    # Taken before: a notebook that is replaced while its old version is graded is graded anew next time.
+    keys = {submission.student: _key(submission, plan) for submission in submissions}
+    finished, left = _split(submissions, keys, request)
     console.print(f"Lesson {plan.lesson}: {len(submissions)} submissions, {len(finished)} graded already")
     try:
         with closing(_graded(left, plan, request)) as graded:
             for submission, result in _shown(graded, len(left), console):
-                store.save(request.out, result, _key(submission, plan))
+                store.save(request.out, result, keys[submission.student])
                 finished[submission.student] = result
     except KeyboardInterrupt:
         console.print(
@@ -119,12 +121,12 @@ def _roster(path: Path | None) -> list[str] | None:
 
 
 def _split(
-    submissions: list[Submission], plan: engine.Plan, request: Request
+    submissions: list[Submission], keys: dict[str, str], request: Request
 ) -> tuple[dict[str, Result], list[Submission]]:
     """What is graded already, from the same notebook in the same way, and what is left."""
     finished, left = {}, []
     for submission in submissions:
-        kept = store.load(request.out, submission.student, _key(submission, plan)) if request.resume else None
+        kept = store.load(request.out, submission.student, keys[submission.student]) if request.resume else None
         if kept is None:
             left.append(submission)
         else:

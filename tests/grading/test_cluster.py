@@ -1,0 +1,164 @@
+"""A Dask cluster on this machine: real workers, one of which is killed; and what is said when it cannot be used."""
+
+import os
+import signal
+import sys
+import time
+
+import dask
+import distributed
+import psutil
+import pytest
+from submitting import needs_sandbox
+
+from course_lib.grading import classroom, cluster, engine
+from course_lib.grading.records import Result, Submission
+
+PLAN = engine.Plan("04 Wanda", "04_wanda", {}, "key", kind="none")
+
+
+def submissions(folder, n):
+    made = [Submission(f"s{i}", f"s{i}.ipynb", folder / f"s{i}.ipynb") for i in range(n)]
+    for each in made:
+        each.path.write_text(f"notebook of {each.student}")
+    return made
+
+
+def graded(submission, content, plan, course):
+    """A stand-in that says which process it was, and what that was sent."""
+    time.sleep(0.1)
+    return Result(submission.student, plan.lesson, submission.origin, 0, (), notes=(str(os.getpid()), content.decode()))
+
+
+def ends_the_worker_at_s1(submission, content, plan, course):
+    if submission.student == "s1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return graded(submission, content, plan, course)
+
+
+def cannot_grade(submission, content, plan, course):
+    raise RuntimeError("this worker joined late and has another version of the course")
+
+
+def lacks_bubblewrap(kind, course):
+    return "bubblewrap is not installed" if kind == "bwrap" else ""
+
+
+@pytest.fixture(scope="module")
+def local():
+    """Two workers, each a process with one thread; one that dies is replaced, and a submission may kill one."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as made,
+    ):
+        yield made
+
+
+def run(local, submissions, plan=PLAN):
+    return cluster.grade_all(submissions, plan, local.scheduler_address)
+
+
+def test_a_worker_killed_in_mid_run_costs_nobody_a_row(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "grade", graded)
+    sent = submissions(tmp_path, 12)
+    found = run(local, sent)
+    pairs = [next(found) for _ in range(3)]
+    psutil.Process(int(pairs[0][1].notes[0])).kill()
+    pairs += found
+    assert sorted(submission.student for submission, _ in pairs) == sorted(each.student for each in sent)
+    for submission, result in pairs:
+        assert result.student == submission.student
+        assert result.notes[1] == f"notebook of {submission.student}"
+
+
+def test_one_that_kills_its_workers_has_rows_that_say_so(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "grade", ends_the_worker_at_s1)
+    pairs = list(run(local, submissions(tmp_path, 4)))
+    assert sorted(submission.student for submission, _ in pairs) == ["s0", "s1", "s2", "s3"]
+    problems = {result.student: result.problem for _, result in pairs}
+    assert "ended several workers" in problems.pop("s1")
+    assert set(problems.values()) == {""}
+    assert len(next(result.exercises for _, result in pairs if result.student == "s1")) == 8
+
+
+def test_few_notebooks_are_read_ahead_and_what_cannot_be_read_is_not_sent(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "grade", graded)
+    sent, read = submissions(tmp_path, 10), []
+    sent[4].path.unlink()
+    original = cluster._read
+    monkeypatch.setattr(cluster, "_read", lambda submission: read.append(submission) or original(submission))
+    n_done = 0
+    for submission, result in run(local, sent):
+        assert len(read) - n_done <= 2 * cluster.AHEAD
+        assert ("No such file" in result.problem) == (submission is sent[4])
+        n_done += 1
+    assert n_done == 10
+
+
+def test_closing_takes_back_what_was_sent(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "grade", graded)
+    found = run(local, submissions(tmp_path, 8))
+    next(found)
+    found.close()
+    while local.scheduler.tasks:
+        time.sleep(0.1)  # until the scheduler has forgotten them
+
+
+@needs_sandbox
+def test_real_submissions_get_what_they_deserve(local, tmp_path):
+    truths = classroom.make(tmp_path, "00", 2, 0)
+    folder = tmp_path / "submissions"
+    sent = [Submission(each.student, each.student, folder / each.student / "00_start_here.ipynb") for each in truths]
+    results = [result for _, result in run(local, sent, engine.plan("00"))]
+    assert classroom.differences(truths, results) == []
+
+
+def test_workers_that_cannot_grade_are_named_before_anything_is_sent(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "_read", None)  # would fail
+    sent = submissions(tmp_path, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "fingerprint", lambda: "of another version")
+        with pytest.raises(ValueError, match=r"2 of 2 workers cannot grade. tcp://.*another version of the course"):
+            list(run(local, sent))
+    monkeypatch.setattr(cluster, "unfit", lacks_bubblewrap)
+    with pytest.raises(ValueError, match="bubblewrap is not installed"):
+        list(run(local, sent, engine.Plan("04 Wanda", "04_wanda", {}, "key")))
+
+
+def test_a_worker_that_joins_late_and_cannot_grade_stops_the_run(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "grade", cannot_grade)
+    with pytest.raises(ValueError, match=r"gave s0 back ungraded \(this worker joined late.*--resume"):
+        list(run(local, submissions(tmp_path, 1)))
+
+
+def test_a_process_knows_whether_it_can_grade(monkeypatch):
+    cluster.unfit.cache_clear()
+    monkeypatch.setattr(cluster.sandbox, "unavailable", lambda: "no bubblewrap")
+    assert "another version" in cluster.unfit("bwrap", "something else")
+    assert cluster.unfit("bwrap", cluster.fingerprint()) == "no bubblewrap"
+    assert cluster.unfit("none", cluster.fingerprint()) == ""
+    with pytest.raises(RuntimeError, match="another version"):
+        cluster.grade(Submission("s", "s"), b"", PLAN, "something else")
+    cluster.unfit.cache_clear()
+
+
+def test_nobody_at_the_address(monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
+    for address in ("tcp://127.0.0.1:9", "nowhere"):
+        with pytest.raises(ValueError, match=f"nobody answers at '{address}' .*tcp://host:8786"):
+            list(cluster.grade_all([], PLAN, address))
+
+
+def test_a_cluster_without_workers(monkeypatch):
+    monkeypatch.setattr(cluster, "WORKER_SECONDS", 0.1)
+    with (
+        distributed.LocalCluster(0, processes=False, dashboard_address=None, silence_logs=50) as empty,
+        pytest.raises(ValueError, match="no workers after 0.1 seconds; start some"),
+    ):
+        list(run(empty, []))
+
+
+def test_without_distributed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"pip install \"sparsity-workbook\[cluster\]\""):
+        list(cluster.grade_all([], PLAN, "tcp://127.0.0.1:9"))

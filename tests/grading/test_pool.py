@@ -1,0 +1,122 @@
+"""Processes that grade, with stand-ins for the grading: whatever becomes of a process, everyone gets rows once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from course_lib.grading import engine, pool
+from course_lib.grading.records import Result, Submission
+
+PLAN = engine.Plan("04 Wanda", "04_wanda", {}, "key")
+
+
+def submissions(folder, n):
+    return [Submission(f"s{i}", f"s{i}.ipynb", folder / f"s{i}.ipynb") for i in range(n)]
+
+
+def graded(submission, plan):
+    """Says which process did it."""
+    return Result(submission.student, plan.lesson, submission.origin, 0, (), notes=(str(os.getpid()),))
+
+
+def kills_its_process_at_s1(submission, plan):
+    if submission.student == "s1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return graded(submission, plan)
+
+
+def kills_its_process_at_s1_once(submission, plan):
+    mark = submission.path.with_suffix(".seen")
+    if submission.student == "s1" and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return graded(submission, plan)
+
+
+def fails_at_s1(submission, plan):
+    if submission.student == "s1":
+        raise RuntimeError("a defect")
+    return graded(submission, plan)
+
+
+def notes_the_process_and_waits(submission, plan):
+    submission.path.write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def run(folder, grade, n, jobs=2):
+    return list(pool.grade_all(submissions(folder, n), PLAN, jobs, grade))
+
+
+def test_everyone_has_one_result_and_a_defect_of_the_grader_is_told_in_the_rows(tmp_path):
+    assert run(tmp_path, graded, 0) == []
+    pairs = run(tmp_path, fails_at_s1, 5)
+    assert sorted(submission.student for submission, _ in pairs) == [f"s{i}" for i in range(5)]
+    assert all(submission.student == result.student for submission, result in pairs)
+    problems = {result.student: result.problem for _, result in pairs}
+    assert problems.pop("s1") == "The grader failed: RuntimeError: a defect"
+    assert set(problems.values()) == {""}
+    assert len({result.notes for _, result in pairs if not result.problem}) <= 2
+
+
+def test_a_submission_that_always_ends_its_process_has_rows_that_say_so(tmp_path):
+    pairs = run(tmp_path, kills_its_process_at_s1, 3, jobs=1)
+    assert [submission.student for submission, _ in pairs] == ["s0", "s1", "s2"]
+    problems = {result.student: result.problem for _, result in pairs}
+    assert "ended a process of the grader, twice" in problems.pop("s1")
+    assert set(problems.values()) == {""}
+    rows = next(result.exercises for submission, result in pairs if submission.student == "s1")
+    assert len(rows) == 8
+    assert {row.state for row in rows} == {"no submission"}
+
+
+def test_a_process_that_is_killed_once_costs_nobody_anything(tmp_path):
+    pairs = run(tmp_path, kills_its_process_at_s1_once, 2, jobs=1)
+    assert [submission.student for submission, _ in pairs] == ["s0", "s1"]
+    assert all(result.problem == "" for _, result in pairs)
+
+
+def test_a_process_that_dies_between_two_submissions_costs_nobody_anything(tmp_path):
+    found = pool.grade_all(submissions(tmp_path, 3), PLAN, 1, graded)
+    _, result = next(found)
+    process = psutil.Process(int(result.notes[0]))
+    process.kill()
+    process.wait(30)
+    assert [result.problem for _, result in found] == ["", ""]
+
+
+def processes_in(folder):
+    return {int(text) for path in folder.glob("*.ipynb") if (text := path.read_text())}
+
+
+def test_closing_ends_the_processes(tmp_path):
+    found = pool.grade_all(submissions(tmp_path, 2), PLAN, 1, graded)
+    process = psutil.Process(int(next(found)[1].notes[0]))
+    found.close()
+    assert not process.is_running()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes learn of it at their next submission")
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    text = (
+        "from pathlib import Path\n"
+        "import test_pool\n"
+        "if __name__ == '__main__':\n"
+        "    test_pool.run(Path.cwd(), test_pool.notes_the_process_and_waits, 2, 2)\n"
+    )
+    (tmp_path / "main.py").write_text(text)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    parent = subprocess.Popen([sys.executable, "main.py"], cwd=tmp_path, env=environment)
+    while len(processes_in(tmp_path)) < 2:
+        time.sleep(0.1)
+        assert parent.poll() is None
+    workers = [psutil.Process(number) for number in processes_in(tmp_path)]
+    parent.kill()
+    parent.wait()
+    assert psutil.wait_procs(workers, timeout=60)[1] == []

@@ -1,0 +1,308 @@
+"""A class graded from end to end: the grades are those that are deserved, and no end that a run can take costs any."""
+
+import csv
+import ctypes
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+from submitting import needs_sandbox
+
+from course_lib.grading import classroom, engine, run, sandbox, store
+from course_lib.grading.classroom_kinds import KINDS
+from course_lib.grading.classroom_layouts import LAYOUTS
+from course_lib.grading.records import Submission
+from course_lib.grading.run import Request
+from course_lib.grading.submissions import find, newest
+
+PR_SET_CHILD_SUBREAPER = 36
+COMMAND = """
+import sys
+from pathlib import Path
+from rich.console import Console
+from course_lib.grading.run import Request, run
+sys.exit(run(Request(Path(sys.argv[1]), Path(sys.argv[2]), "00", 2), Console()))
+"""
+
+
+def grade(folder, out, lesson="04", **settings):
+    console = Console(file=io.StringIO(), width=200)
+    code = run.run(Request(folder, out, lesson, **settings), console)
+    return code, console.file.getvalue()
+
+
+def results(out):
+    stored = json.loads((out / "grades.json").read_text(encoding="utf-8"))["results"]
+    return [store.from_json(each) for each in stored]
+
+
+def table(out, *leave_out):
+    """The rows of grades.csv."""
+    with (out / "grades.csv").open(encoding="utf-8-sig", newline="") as file:
+        return [{k: v for k, v in row.items() if k not in leave_out} for row in csv.DictReader(file)]
+
+
+# A whole class ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Every kind of student there is, graded."""
+    folder = tmp_path_factory.mktemp("whole")
+    truths = classroom.make(folder, "04", len(KINDS), 0)
+    code, said = grade(folder / "submissions", folder / "out", jobs=2)
+    assert code == 0
+    return folder / "out", truths, said
+
+
+@needs_sandbox
+def test_the_grades_are_the_truth_for_everyone_exactly_once(whole):
+    out, truths, said = whole
+    assert [truth.kind for truth in truths] == list(KINDS)
+    assert classroom.differences(truths, results(out)) == []
+    assert f"{len(truths)} submissions graded" in said
+
+
+@needs_sandbox
+def test_the_table_has_all_rows_of_everyone(whole):
+    out, truths, _ = whole
+    rows = table(out)
+    expected = [(truth.student, name) for truth in truths for name in (*(e.exercise for e in truth.exercises), "total")]
+    assert sorted((row["student"], row["exercise"]) for row in rows) == sorted(expected)
+    totals = {row["student"]: float(row["points"]) for row in rows if row["exercise"] == "total"}
+    assert totals == {truth.student: truth.points for truth in truths}
+    assert all(row["reason"] for row in rows if row["state"] in ("failed", "not found", "no submission"))
+    assert len(list((out / "feedback").glob("*.html"))) == len(truths)
+
+
+@needs_sandbox
+def test_another_layout_and_another_number_of_processes_change_nothing(whole, tmp_path):
+    out, _, _ = whole
+    truths = classroom.make(tmp_path, "04", 6, 0, layout="moodle")
+    assert grade(tmp_path / "submissions", tmp_path / "out", jobs=1)[0] == 0
+    assert classroom.differences(truths, results(tmp_path / "out")) == []
+    students = {truth.student for truth in truths}
+    before = [row for row in table(out, "seconds") if row["student"] in students]
+    assert sorted(map(str, table(tmp_path / "out", "seconds"))) == sorted(map(str, before))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_read_as_it_is_meant(layout, tmp_path, monkeypatch):
+    monkeypatch.setattr(classroom, "deserved", lambda exercise, *rest: classroom.Deserved(exercise.id, "", 0.0))
+    truths = {each.kind: each.student for each in classroom.make(tmp_path, "00", len(KINDS), 0, layout=layout)}
+    found = {each.student: each for each in newest(find(tmp_path / "submissions"), "00_start_here")}
+    assert set(found) == set(truths.values())
+    assert found[truths["two notebooks"]].notes
+    assert found[truths["two notebooks"]].origin.endswith("00_start_here.ipynb")
+    nothing = {kind for kind, student in truths.items() if found[student].problem}
+    assert nothing == {"no notebook", "another lesson"}
+
+
+# Kept results ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Grading that needs no sandbox, and says whom it graded."""
+    graded = []
+
+    def grade_all(submissions, plan, jobs):
+        for submission in submissions:
+            graded.append(submission.student)
+            yield submission, engine.unreadable(submission, plan, f"made up from {len(submission.read())} bytes")
+
+    monkeypatch.setattr(run.pool, "grade_all", grade_all)
+    monkeypatch.setattr(sandbox, "unavailable", lambda: None)
+    return graded
+
+
+@pytest.fixture
+def three(tmp_path):
+    for student in ("ada", "alan", "hedy"):
+        (tmp_path / "in" / student).mkdir(parents=True)
+        (tmp_path / "in" / student / "04_wanda.ipynb").write_text("{}")
+    return tmp_path / "in", tmp_path / "out"
+
+
+def test_what_is_graded_is_graded_again_only_where_something_changed(counted, three, monkeypatch):
+    folder, out = three
+    assert grade(folder, out)[0] == 0
+    assert sorted(counted) == ["ada", "alan", "hedy"]
+    counted.clear()
+    before = table(out)
+    assert grade(folder, out, resume=True)[0] == 0
+    assert counted == []
+    assert table(out) == before
+    (folder / "alan" / "04_wanda.ipynb").write_text("{ }")
+    (folder / "hedy" / "04_wanda.ipynb").touch()
+    grade(folder, out, resume=True)
+    assert counted == ["alan"]
+    assert [row["reason"] for row in table(out) if row["student"] == "alan"] == ["made up from 3 bytes"] * 9
+    counted.clear()
+    monkeypatch.setattr(engine, "VERSION", 99)
+    grade(folder, out, resume=True)
+    assert sorted(counted) == ["ada", "alan", "hedy"]
+    counted.clear()
+    grade(folder, out, resume=True, seed=1)
+    assert sorted(counted) == ["ada", "alan", "hedy"]
+
+
+def test_a_damaged_result_and_a_new_student_are_graded(counted, three):
+    folder, out = three
+    grade(folder, out)
+    counted.clear()
+    store.path_of(out, "ada").write_text('{"key"')
+    (folder / "zoe").mkdir()
+    (folder / "zoe" / "04_wanda.ipynb").write_text("{}")
+    grade(folder, out, resume=True)
+    assert sorted(counted) == ["ada", "zoe"]
+    assert {row["student"] for row in table(out)} == {"ada", "alan", "hedy", "zoe"}
+
+
+def test_a_notebook_replaced_while_it_is_graded_is_graded_again(counted, three, monkeypatch):
+    folder, out = three
+    grade_all = run.pool.grade_all
+
+    def replacing(submissions, plan, jobs):
+        for submission, result in grade_all(submissions, plan, jobs):
+            if submission.student == "ada":
+                submission.path.write_text("{   }")
+            yield submission, result
+
+    monkeypatch.setattr(run.pool, "grade_all", replacing)
+    grade(folder, out)
+    counted.clear()
+    grade(folder, out, resume=True)
+    assert counted == ["ada"]
+
+
+def test_grades_are_not_overwritten_by_accident(counted, three):
+    folder, out = three
+    grade(folder, out)
+    with pytest.raises(ValueError, match="holds grades already. Use --resume"):
+        grade(folder, out)
+
+
+def test_what_cannot_be_used_is_told(three, tmp_path, monkeypatch):
+    folder, out = three
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="got no submissions in"):
+        grade(tmp_path / "empty", out)
+    with pytest.raises(ValueError, match="the roster .* cannot be read"):
+        grade(folder, out, roster=tmp_path / "nobody.csv")
+    monkeypatch.setattr(sandbox, "unavailable", lambda: "bubblewrap is not installed")
+    with pytest.raises(ValueError, match="bubblewrap is not installed"):
+        grade(folder, out)
+    assert not out.exists()
+
+
+def test_an_interrupt_keeps_what_is_finished(counted, three, monkeypatch):
+    folder, out = three
+    closed = []
+
+    def interrupted(submissions, plan, jobs):
+        try:
+            yield submissions[0], engine.unreadable(submissions[0], plan, "made up")
+            raise KeyboardInterrupt
+        finally:
+            closed.append(True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run.pool, "grade_all", interrupted)
+        code, said = grade(folder, out)
+    assert code == 130
+    assert "1 of 3 are graded and kept" in said
+    assert closed
+    assert not (out / "grades.csv").exists()
+    grade(folder, out, resume=True)
+    assert sorted(counted) == ["alan", "hedy"]
+
+
+# Ends that a run can take ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory):
+    """Five students of lesson 00, and the grades of a run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("five")
+    classroom.make(folder, "00", 5, 1)
+    assert grade(folder / "submissions", folder / "out", "00", jobs=2)[0] == 0
+    return folder / "submissions", folder / "out"
+
+
+@pytest.fixture
+def adopting():
+    """Orphans become children of this process, so that none is overlooked."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    before = set(psutil.Process().children(recursive=True))
+    yield lambda: [child for child in psutil.Process().children(recursive=True) if child not in before]
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
+def started(folder, out):
+    """A process that grades, as soon as its first result is there."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, str(folder), str(out)], start_new_session=True, stdout=subprocess.DEVNULL
+    )
+    while not list(out.glob("results/*.json")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    return process
+
+
+def kept(out):
+    return {path.name: path.stat().st_mtime_ns for path in (out / "results").glob("*.json")}
+
+
+@needs_sandbox
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are told of their parent's end by Linux")
+def test_a_run_that_is_killed_goes_on_and_ends_as_if_nothing_had_been(five, tmp_path, adopting):
+    folder, undisturbed = five
+    process = started(folder, tmp_path)
+    process.kill()
+    process.wait()
+    assert psutil.wait_procs(adopting(), timeout=120)[1] == []
+    finished = kept(tmp_path)
+    assert 0 < len(finished) < 5
+    assert not (tmp_path / "grades.csv").exists()
+    assert grade(folder, tmp_path, "00", jobs=2, resume=True)[0] == 0
+    assert kept(tmp_path) | finished == kept(tmp_path)
+    mine, its = ([row["seconds"] for row in table(out)] for out in (tmp_path, undisturbed))
+    assert len(mine) == len(its) == 5 * 6
+    assert without_seconds(tmp_path) == without_seconds(undisturbed)
+
+
+def without_seconds(out):
+    """The bytes of grades.csv, the column of seconds made the same."""
+    text = (out / "grades.csv").read_bytes().decode()
+    lines = list(csv.reader(io.StringIO(text)))
+    place = lines[0].index("seconds")
+    written = io.StringIO()
+    csv.writer(written).writerows([[*line[:place], "", *line[place + 1 :]] for line in lines])
+    assert len(text.splitlines()) == len(written.getvalue().splitlines())
+    return written.getvalue().encode()
+
+
+@needs_sandbox
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+def test_an_interrupted_run_leaves_its_results_and_no_process(five, tmp_path, adopting):
+    process = started(five[0], tmp_path)
+    sandboxes = [child for child in adopting() if "bwrap" in child.name()]
+    assert sandboxes
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everyone in the group gets it
+    assert process.wait() == 130
+    assert psutil.wait_procs(adopting(), timeout=120)[1] == []
+    assert 0 < len(kept(tmp_path)) < 5
+    plan = engine.plan("00")
+    for name in kept(tmp_path):
+        student = Path(name).stem
+        submission = Submission(student, "", five[0] / student / "00_start_here.ipynb")
+        assert store.load(tmp_path, student, run._key(submission, plan)) is not None
