@@ -87,11 +87,12 @@ class Answers:
         claims = {cell.number: sure for cell in self.cells if (sure := cell.claims(exercise))}
         for sure in (2, 1):
             own = [item for item in self.items if claims.get(item.number) == sure]
-            names = {name for item in own for name in item.binds if self.is_function(name, item)} - taken
-            if function in names:
-                yield function
-            helpers = {name for item in own for name in (item.eager | item.late) - item.binds}
-            placed = [name for item in reversed(own) for name in sorted(item.binds & names)]
+            if any(function in item.binds for item in own):
+                yield function  # what stands beside it, or beside its stub, is there to help
+                continue
+            made = [item for item in own if not isinstance(item.node, (ast.Import, ast.ImportFrom))]
+            helpers = {name for item in own for name in (item.eager | item.late) - item.binds} | taken
+            placed = [name for item in reversed(made) for name in sorted(item.binds) if self.is_function(name, item)]
             yield from (name for name in placed if name not in helpers)
 
     def _rivals(self, name: str, candidates: list[Item]) -> Iterable[Item]:

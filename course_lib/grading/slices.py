@@ -73,7 +73,8 @@ class Slicer:
             if steps > MOST_STEPS:
                 raise ValueError(f"{function} hangs together with too much of the notebook to follow it.")
         found.items = self._ordered(wanted)
-        found.later = {name for name, at in seen if at == moment and self._changes_later(name)}
+        taken = {item.statement.source for item in found.items}
+        found.later = {name for name, at in seen if at == moment and self._changes_later(name, taken)}
         return found
 
     def bindings(self, name: str, moment: float) -> list[int]:
@@ -113,9 +114,11 @@ class Slicer:
         before = [] if self.function in self.chosen.replaces else self.bindings(self.function, float(first))
         return [*before, first, *changes]
 
-    def _changes_later(self, name: str) -> bool:
-        item = next((self.items[i] for i in self.places.get(name, []) if i > self.moment), None)
-        return item is not None and isinstance(item.node, (ast.FunctionDef, ast.ClassDef)) and not item.stub
+    def _changes_later(self, name: str, taken: set[str]) -> bool:
+        """Whether a name is defined once more after the moment, in other words."""
+        later = [self.items[place] for place in self.places.get(name, []) if place > self.moment]
+        defined = [i for i in later if isinstance(i.node, (ast.FunctionDef, ast.ClassDef)) and not i.stub]
+        return any(item.statement.source not in taken for item in defined)
 
     def _ordered(self, wanted: dict[float, set[int]]) -> list[Item]:
         """In the notebook's order, but what something reads comes before it; the function keeps its own name."""

@@ -174,6 +174,17 @@ def test_an_untouched_stub_still_gives_a_program():
         called(program(answer(STUB), CHECK), 1, 2)
 
 
+def test_what_stands_beside_a_stub_is_not_the_answer():
+    """A helper was written, or a package imported, and then nothing more."""
+    beside = "import math\nfrom os import path as package\n\n\ndef helper(a, b):\n    return a * b\n\n\n"
+    made = program(answer(beside + STUB), CHECK)
+    assert (made.function, made.notes) == ("wanda_score", ())
+    with pytest.raises(NotImplementedError):
+        called(made, 1, 2)
+    with pytest.raises(LookupError):
+        program(answer("import math"))
+
+
 def test_a_stub_with_a_return_before_its_last_line_is_an_answer():
     kept = STUB.replace("    raise", "    return weight * inputs\n    raise")
     assert called(program(answer(kept), answer(STUB)), 3, 4) == 12

@@ -184,6 +184,10 @@ def test_what_stood_there_at_the_check_counts_and_not_what_came_after():
     assert again.notes == ("helper is defined again further down; what stood there at the check was taken.",)
 
 
+def test_the_same_helper_pasted_again_is_no_news():
+    assert program(HELPER, USES, CHECK, HELPER).notes == ()
+
+
 def test_a_second_check_further_down_counts():
     made = program(HELPER.replace("*", "+"), USES, CHECK, HELPER, CHECK)
     assert called(made, 3, 4) == 12
