@@ -1,4 +1,4 @@
-"""`course release --nbgrader`: the masters as nbgrader's source tree, from which nbgrader makes, collects and grades."""
+"""`course release --nbgrader`: nbgrader's source tree from the masters; nbgrader makes, collects and grades from it."""
 
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from course_lib.grading.graded_cell import check  # gives points, and keeps stde
 
 CONFIG = '''"""Settings of nbgrader for this course, written by `course release --nbgrader`."""
 
-from nbgrader.apps import GenerateAssignmentApp  # noqa: F401: reads this file
 from nbgrader.converters import GenerateAssignment
 from nbgrader.preprocessors import ClearSolutions
 

@@ -1,0 +1,69 @@
+"""A result in the words of Gradescope: results.json."""
+
+from typing import Any
+
+from course_lib.grading.records import CaseResult, ExerciseResult, Result
+
+VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
+TEXT = 4000  # characters of one exercise's output
+
+
+def results(result: Result, hidden_cases: str, seconds: float, warning: str = "") -> dict[str, Any]:
+    """What Gradescope shows of a result: for every exercise its points, in one part for the cases that students have,
+    and one for those that they do not."""
+    head = [warning, result.problem, *result.notes, f"{result.lesson}: {len(result.exercises)} exercises"]
+    tests = []
+    for number, exercise in enumerate(result.exercises, 1):
+        tests += _tests(exercise, str(number), hidden_cases)
+    return {
+        "execution_time": round(seconds),
+        "output": "\n".join(line for line in head if line)[:TEXT],
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+    }
+
+
+def _tests(exercise: ExerciseResult, number: str, hidden_cases: str) -> list[dict[str, Any]]:
+    """The points of an exercise, split by its cases. Where none was run, all of them are on the part that is seen."""
+    unseen = [case for case in exercise.cases if case.hidden]
+    if not unseen or hidden_cases == "visible":
+        return [_test(exercise, number, exercise.points, exercise.of, "visible", exercise.cases)]
+    share = len(unseen) / len(exercise.cases)
+    of = round(exercise.of * share, 2)
+    points = round(exercise.of / len(exercise.cases) * sum(case.difference is None for case in unseen), 2)
+    points = min(points, exercise.points)
+    seen = tuple(case for case in exercise.cases if not case.hidden)
+    first = _test(exercise, number, round(exercise.points - points, 2), round(exercise.of - of, 2), "visible", seen)
+    second = _test(exercise, f"{number}.1", points, of, hidden_cases, tuple(unseen))
+    return [first, second | {"name": f"{exercise.title}: cases that the notebook lacks"}]
+
+
+def _test(
+    exercise: ExerciseResult,
+    number: str,
+    points: float,
+    of: float,
+    visibility: str,
+    cases: tuple[CaseResult, ...],
+) -> dict[str, Any]:
+    return {
+        "name": exercise.title,
+        "number": number,
+        "score": points,
+        "max_score": of,
+        "status": "passed" if cases and all(case.difference is None for case in cases) else "failed",
+        "visibility": visibility,
+        "output": _said(exercise, cases)[:TEXT],
+        "output_format": "text",  # never "html": a submission has a say in it
+    }
+
+
+def _said(exercise: ExerciseResult, cases: tuple[CaseResult, ...]) -> str:
+    """What a student should know, without what is expected on hidden cases."""
+    lines = [f"{case.name}: {case.difference or 'right'}" for case in cases]
+    if exercise.state != "right" and not all(case.difference is None for case in cases):
+        lines += [f"This looks like: {exercise.mistake}. {exercise.explanation}"] if exercise.mistake else []
+        lines += [f"Hint: {exercise.hint}"] if exercise.hint else []
+    return "\n".join([*lines, *exercise.notes] if cases else [exercise.reason, *exercise.notes])
