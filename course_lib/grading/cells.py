@@ -80,7 +80,7 @@ def _text(content: bytes) -> str:
         raise ValueError("got a zip that is named as a notebook; hand in the .ipynb file itself.")
     encoding = json.detect_encoding(content)
     try:
-        return content.decode(encoding).removeprefix("\ufeff")
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"got bytes that are no {encoding} text (at byte {error.start}), so no notebook; save it as UTF-8."

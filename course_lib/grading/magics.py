@@ -33,7 +33,7 @@ def parse(text: str, longest: int) -> tuple[str, ast.Module]:
             return "\n".join(lines), _tree("\n".join(lines))
         except SyntaxError as error:
             if not _blank(lines, error.lineno):
-                raise ValueError(f"line {error.lineno or 1}: {error.msg}") from None
+                raise ValueError(f"line {error.lineno or 1}: {error.msg[:200]}") from None
         except (RecursionError, MemoryError):
             raise ValueError("it is nested too deeply") from None
         except ValueError as error:  # a null character, half a surrogate pair

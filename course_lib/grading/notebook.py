@@ -15,6 +15,7 @@ from course_lib.grading.slices import KERNEL, Slice, Slicer
 
 __all__ = ["Notebook", "Program", "Statement", "load"]
 
+MOST_NOTES, LONGEST_NOTE = 12, 300
 _UPDATES = {"append", "extend", "update", "add", "insert", "setdefault", "fill_", "copy_"}
 
 
@@ -168,7 +169,7 @@ class Notebook:
         notes += [f"{each} is used, but nothing in the notebook defines it." for each in unknown]
         if unknown and self.broken:
             notes += [f"{cell.name} does not parse: {why}; what it defines is missing." for cell, why in self.broken]
-        return notes[:12]
+        return [note[:LONGEST_NOTE] for note in notes[:MOST_NOTES]]
 
 
 def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], bool]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from course_lib.grading.items import Item
 from course_lib.grading.normalise import DEFS, IMPORTS, origins
 
-MOST = 50  # names reported
+MOST, LONGEST = 50, 200  # names reported, and characters of one
 _OURS = re.compile(r"course_lib(\.\w+)*")
 _HARMLESS = re.compile(r"course_lib\.workbook(\.check)?(\.(check|hint))?")
 # What may stand around a call and still adds nothing of its own.
@@ -44,7 +44,7 @@ def uses(items: list[Item]) -> tuple[str, ...]:
             loose = {name: f"{star}.{name}" for star in stars for name in free - bound - known.keys()}
             names = {name: full for name, full in (known | loose | locals_).items() if name in free}
             found |= dict.fromkeys(_named(item.node, names))
-    return tuple(sorted(name for name in found if not _HARMLESS.fullmatch(name)))[:MOST]
+    return tuple(sorted(name[:LONGEST] for name in found if not _HARMLESS.fullmatch(name)))[:MOST]
 
 
 def _named(node: ast.AST, names: dict[str, str]) -> Iterator[str]:

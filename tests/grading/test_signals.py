@@ -227,6 +227,15 @@ def test_what_is_not_used_is_not_named():
     assert program(imports + 'plots.show(3)\ndef wanda_score(w, x):\n    "course_lib.x"\n    return w').uses == ()
 
 
+def test_what_is_reported_has_an_end():
+    names = [f"{'n' * 500}{i}" for i in range(80)]
+    made = program(
+        "import course_lib.x as c\ndef wanda_score(w, x):\n    " + "\n    ".join(f"c.{n}, {n}" for n in names)
+    )
+    assert (len(made.uses), max(map(len, made.uses))) == (50, 200)
+    assert (len(made.notes), max(map(len, made.notes))) == (12, 300)
+
+
 def test_what_a_helper_uses_is_named_too():
     helper = "from course_lib import measure\ndef helper(w):\n    return measure.time(w)"
     assert program(helper, "def wanda_score(w, x):\n    return helper(w)").uses == ("course_lib.measure.time",)
