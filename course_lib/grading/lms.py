@@ -55,7 +55,8 @@ def grades_csv(results: Iterable[Result]) -> str:
 def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = "ID") -> str:
     """A table for Canvas: Grades, Import. The first lines and columns are those of Canvas's own export.
 
-    A submission that could not be graded gets an empty cell, which changes nothing in Canvas.
+    A submission that could not be graded gets an empty cell, which changes nothing in Canvas. The assignment should be
+    worth as many points there as the lesson has.
 
     Args:
         assignment: its title and number as in the export, such as "Lesson 04 (1234)". Without the number Canvas looks
@@ -73,13 +74,11 @@ def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = 
     ids = _ids(results, known_by == "ID")
     most = max((result.of for result in results), default=0.0)
     columns = get_args(CanvasId)
-    lines = [["Points Possible", "", "", "", "", number(most)]]
+    lines = [["Points Possible", "", "", "", "", number(most)]]  # Canvas wants a column of sections, and never reads it
     for result, known in zip(results, ids, strict=True):
         name = cell(result.student, NAME).replace("Points Possible", "-")  # which would make it the line above
         given = [known if column == known_by else "" for column in columns]
-        lines.append(
-            [name, *given, "", _grade(result)]
-        )  # Canvas wants the column of sections, and ignores what it says
+        lines.append([name, *given, "", _grade(result)])
     return written(["Student", *columns, "Section", cell(assignment, NAME)], lines)
 
 
@@ -115,13 +114,13 @@ def _ids(results: Sequence[Result], numbered: bool) -> list[str]:
     ids: dict[str, None] = {}
     for result in results:
         student = cell(result.student, NAME)
-        number = _NUMBERED.fullmatch(student)
-        if numbered and not number:
+        ending = _NUMBERED.fullmatch(student)
+        if numbered and not ending:
             raise ValueError(
                 f"got the student {student!r}; the course system knows this one by a number, as in the names of the "
                 "files that it exports: grade those, or name the column that has these ids."
             )
-        known = number[1] if number and numbered else student
+        known = str(int(ending[1])) if ending and numbered else student  # 012 is 12 to a program
         if known in ("", "0") or known in ids:
             raise ValueError(f"got the student id {known!r}, empty, 0 or twice; expected an id of its own for each.")
         ids[known] = None

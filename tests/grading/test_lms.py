@@ -132,7 +132,7 @@ def test_canvas_gets_the_lines_of_its_own_export():
         (" ", ["1"], "expected the heading"),
         ("L (1)", ["12abc"], "knows this one by a number"),
         ("L (1)", ["anna_12", "ben_12"], "an id of its own"),
-        ("L (1)", ["12", "12"], "an id of its own"),
+        ("L (1)", ["12", "012"], "an id of its own"),
         ("L (1)", ["0"], "an id of its own"),
         ("L (1)", [""], "knows this one by a number"),
     ],
