@@ -33,6 +33,7 @@ ENDLESS = torch.zeros(()).expand(2**40)  # 4 TB, if anybody wrote it out
         ({"a": 1.0}, {"a": 1}),
         (T([[0.5]]), 0.5),
         ([[1, 2], [3, 4]], T([[1.0, 2.0], [3.0, 4.0]])),
+        ([T(1.0), T(2.0)], T([1.0, 2.0])),
         (T([1.0, 0.0], dtype=torch.float16), T([True, False])),
         (T([-0.0]), T([0.0])),
         (T([7, 255], dtype=torch.uint16), T([7, 255], dtype=torch.uint8)),
@@ -71,6 +72,8 @@ def test_the_same_written_differently_agrees(got, expected):
         (T([1.0]), T([[1.0, 1.0]]), "the shape is (1,), expected (1, 2)"),
         ((T([1.0, 2.0]),), T([1.0, 2.0]), "got (tensor (2,) float32 [1, 2]), expected a tensor of shape (2,)"),
         ((T([1.0, 2.0]), T([9.0])), T([1.0, 2.0]), "got (tensor"),
+        ((T([1.0]),), T([1.0]), "got (tensor (1,) float32 [1]), expected a tensor of shape (1,)"),
+        ((T(1.0),), T(1.0), "got (tensor () float32 [1]), expected a tensor of shape ()"),
         (T([math.inf, 0.0]), T([math.nan, 0.0]), "first different at [0]"),
         (T([math.inf]), T([-math.inf]), "first different at [0]"),
         (T([10_000]), T([10_001]), "first different at [0]: got 10000, expected 10001"),  # an index is exact

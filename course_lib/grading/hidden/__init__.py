@@ -1,7 +1,8 @@
 """Cases that the students' copy of the course lacks: one file per lesson, each with HIDDEN = {exercise id: cases}.
 
 They look where the cases of `check` do not: other shapes and sizes, ties, zeros, one row or token, loud beside quiet.
-They ask nothing that the text of an exercise leaves open, so that a right answer never fails.
+They ask nothing that the text of an exercise leaves open, and hold the dtypes that `check` shows, so that a right
+answer never fails.
 """
 
 import importlib

@@ -10,8 +10,8 @@ from torch.nn.functional import pad
 from course_lib.workbook.exercise import Case
 
 
-def _randn(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=dtype)
+def _randn(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator)
 
 
 def _shuffled(generator: torch.Generator, values: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def _columns(generator: torch.Generator) -> list[Case]:
         Case("a single output", (_randn(generator, 1, 14), 6)),
         Case("loud and quiet inputs", (_randn(generator, 30, 25) * loudness, 9)),
         Case("columns of zeros", (empty, 11)),
-        Case("tall, in float64", (_randn(generator, 90, 7, dtype=torch.float64), 5)),
+        Case("many outputs, seven inputs", (_randn(generator, 90, 7), 5)),
     ]
 
 
@@ -52,12 +52,12 @@ def _nofm(generator: torch.Generator) -> list[Case]:
 
 
 def _pack(generator: torch.Generator) -> list[Case]:
-    def drawn(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-        return torch.randint(0, 4, shape, generator=generator, dtype=dtype)
+    def drawn(*shape: int) -> Tensor:
+        return torch.randint(0, 4, shape, generator=generator, dtype=torch.uint8)
 
     return [
         Case("threes only, seven in a row", (torch.full((4, 7), 3, dtype=torch.uint8),)),
-        Case("two long rows of int64", (drawn(2, 101, dtype=torch.int64),)),
+        Case("two long rows of int64", (drawn(2, 101).long(),)),
         Case("five in a row", (drawn(17, 5),)),
     ]
 
@@ -106,10 +106,9 @@ def _break_even(generator: torch.Generator) -> list[Case]:
 
 def _dynamic(generator: torch.Generator) -> list[Case]:
     loudness = _shuffled(generator, torch.logspace(-1, 1, 30))
-    double = [_randn(generator, n, 64, dtype=torch.float64) for n in (5, 11)]
     return [
         Case("one token, one output", (_randn(generator, 1, 9), _randn(generator, 1, 9), 4)),
-        Case("one input of each token, float64", (*double, 1)),
+        Case("one input of each token", (_randn(generator, 5, 64), _randn(generator, 11, 64), 1)),
         Case("loud and quiet inputs", (_randn(generator, 12, 30), _randn(generator, 40, 30) * loudness, 7)),
         Case("all but one stay", (_randn(generator, 6, 13), _randn(generator, 8, 13), 12)),
     ]

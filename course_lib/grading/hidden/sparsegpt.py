@@ -9,24 +9,27 @@ from torch import Tensor
 from course_lib.workbook.exercise import Case
 
 
-def _randn(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=dtype)
+def _randn(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator)
 
 
-def _inputs(generator: torch.Generator, n_tokens: int, n_inputs: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def _inputs(generator: torch.Generator, n_tokens: int, n_inputs: int) -> Tensor:
     """Inputs that share one direction, some loud and some quiet."""
-    alone = _randn(generator, n_tokens, n_inputs, dtype=dtype)
-    loudness = 0.2 + torch.rand(n_inputs, generator=generator, dtype=dtype)
-    return (alone + 0.7 * _randn(generator, n_tokens, 1, dtype=dtype)) * loudness
+    alone, loudness = _randn(generator, n_tokens, n_inputs), 0.2 + torch.rand(n_inputs, generator=generator)
+    return (alone + 0.7 * _randn(generator, n_tokens, 1)) * loudness
 
 
-def _damped(generator: torch.Generator, n_inputs: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    x = _inputs(generator, 4 * n_inputs, n_inputs, dtype)
-    return x.T @ x + 0.02 * x.square().sum(0).mean() * torch.eye(n_inputs, dtype=dtype)
+def _damped(generator: torch.Generator, n_inputs: int) -> Tensor:
+    x = _inputs(generator, 4 * n_inputs, n_inputs)
+    return x.T @ x + 0.02 * x.square().sum(0).mean() * torch.eye(n_inputs)
+
+
+def _inverse(hessian: Tensor) -> Tensor:
+    return torch.linalg.inv(hessian.double()).float()
 
 
 def _factor(hessian: Tensor) -> Tensor:
-    return torch.linalg.cholesky(torch.linalg.inv(hessian.double())).T.to(hessian.dtype).contiguous()
+    return torch.linalg.cholesky(torch.linalg.inv(hessian.double())).T.float().contiguous()
 
 
 def _layer_error(generator: torch.Generator) -> list[Case]:
@@ -58,23 +61,21 @@ def _hessian(generator: torch.Generator) -> list[Case]:
 
 
 def _eliminate(generator: torch.Generator) -> list[Case]:
-    def inverse(n_inputs: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.linalg.inv(_damped(generator, n_inputs, torch.float64)).to(dtype)
-
     pair = torch.tensor([[1.0, 0.8], [0.8, 2.0]]) * (0.5 + torch.rand((), generator=generator))
     return [
-        Case("2 × 2, the last leaves", (torch.linalg.inv(pair), 1)),
-        Case("3 × 3, the middle leaves", (inverse(3), 1)),
-        Case("25 inputs, float64", (inverse(25, torch.float64), 17)),
+        Case("2 × 2, the last leaves", (_inverse(pair), 1)),
+        Case("3 × 3, the middle leaves", (_inverse(_damped(generator, 3)), 1)),
+        Case("sixteen inputs", (_inverse(_damped(generator, 16)), 11)),
     ]
 
 
 def _factors(generator: torch.Generator) -> list[Case]:
     shared = torch.full((6, 6), 0.9) + 0.1 * torch.eye(6)
+    loudness = torch.tensor([1.0, 0.3, 10.0, 1.0, 0.1, 2.0, 1.0])
     return [
         Case("inputs that say nearly the same", (shared * (1 + torch.rand((), generator=generator)),)),
-        Case("40 inputs", (_damped(generator, 40),)),
-        Case("12 inputs, float64", (_damped(generator, 12, torch.float64),)),
+        Case("forty inputs", (_damped(generator, 40),)),
+        Case("loud inputs and quiet ones", (_damped(generator, 7) * loudness * loudness[:, None],)),
     ]
 
 

@@ -15,7 +15,7 @@ def _sparsity(generator: torch.Generator) -> list[Case]:
         drawn = (0.1 + torch.rand(*shape, generator=generator, dtype=dtype)) * size
         return drawn * torch.randint(-1, 2, shape, generator=generator)  # a third of it zero, a third negative
 
-    whole = torch.randint(-2, 3, (9, 4), generator=generator)
+    whole = torch.randint(-2, 3, (9, 4), generator=generator).float()
     return [
         Case("a single number, nearly zero", (torch.tensor(1e-9),)),
         Case("tiny numbers in float64", (faint(1e-12, 6, 7, dtype=torch.float64),)),

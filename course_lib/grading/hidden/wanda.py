@@ -9,8 +9,8 @@ from torch import Tensor
 from course_lib.workbook.exercise import Case
 
 
-def _randn(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=dtype)
+def _randn(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator)
 
 
 def _whole(generator: torch.Generator, *shape: int) -> Tensor:
@@ -26,7 +26,7 @@ def _score(generator: torch.Generator) -> list[Case]:
         Case("a single output", (_randn(generator, 1, 25), _randn(generator, 10, 25))),
         Case("activations that cancel", (_randn(generator, 9, 24), torch.cat([x, -x]))),
         Case("loud and quiet inputs", (_randn(generator, 12, 30), _randn(generator, 20, 30) * loudness)),
-        Case("layer and inputs in float64", tuple(_randn(generator, n, 18, dtype=torch.float64) for n in (20, 33))),
+        Case("many more tokens than inputs", (_randn(generator, 20, 18), _randn(generator, 150, 18))),
     ]
 
 
@@ -35,7 +35,7 @@ def _accumulate(generator: torch.Generator) -> list[Case]:
     return [
         Case("one feature", (torch.rand(1, generator=generator), _randn(generator, 3, 4, 1))),
         Case("one long sequence", (10 * total, _randn(generator, 1, 60, 9))),
-        Case("many sequences of three tokens, float64", (total.double(), _randn(generator, 25, 3, 9).double())),
+        Case("many sequences of three tokens", (total, _randn(generator, 25, 3, 9))),
     ]
 
 
@@ -97,16 +97,14 @@ def _clear(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) -> bo
 def _obs_score(generator: torch.Generator) -> list[Case]:
     """Damped, and correlated."""
 
-    def gram(n_tokens: int, n_inputs: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        x = _randn(generator, n_tokens, n_inputs, dtype=dtype) + _randn(generator, n_tokens, 1, dtype=dtype)
+    def gram(n_tokens: int, n_inputs: int) -> Tensor:
+        x = _randn(generator, n_tokens, n_inputs) + _randn(generator, n_tokens, 1)
         return x.T @ x
 
     return [
         Case("one output, fewer tokens than inputs", (_randn(generator, 1, 10), gram(4, 10), 1.0)),
         Case("25 inputs, strongly damped", (_randn(generator, 8, 25), gram(60, 25), 20.0)),
-        Case(
-            "seven inputs, in float64", (_randn(generator, 6, 7, dtype=torch.float64), gram(30, 7, torch.float64), 3.0)
-        ),
+        Case("more outputs than inputs", (_randn(generator, 16, 7), gram(30, 7), 3.0)),
     ]
 
 
@@ -114,8 +112,8 @@ def _interval(generator: torch.Generator) -> list[Case]:
     n = int(torch.randint(500, 5000, (), generator=generator))
     return [
         Case("every answer is right", (40, 40)),
-        Case("9 of 20", (9, 20)),
-        Case("12,345 of 50,000", (12_345, 50_000)),
+        Case("9 right answers of 20", (9, 20)),
+        Case("12,345 right answers of 50,000", (12_345, 50_000)),
         Case("nine in ten of a drawn number", (9 * n, 10 * n)),
     ]
 

@@ -1,0 +1,186 @@
+"""Hidden cases of every exercise, discovered: fair to every right answer, and no gift to a wrong one.
+
+They are judged together with the cases of `check`, on seeds that students do not have.
+"""
+
+import copy
+import dataclasses
+import functools
+import types
+
+import pytest
+import torch
+from forgeries import FORGED, LAZY
+from further_answers import FURTHER
+from torch import Tensor
+
+from course_lib.grading.hidden import hidden_cases
+from course_lib.workbook.call import Outcome, Recorded, call
+from course_lib.workbook.compare import plain
+from course_lib.workbook.exercise import all_exercises
+from course_lib.workbook.judge import difference, verdict
+
+SEEDS = (4101, 4102, 4103)
+EXERCISES = {exercise.id: exercise for exercise in all_exercises()}
+MISTAKES = [(e, m, f) for e in EXERCISES.values() for m in e.mistakes for f in m.functions]
+RIGHT = [(e, v.name, v.function) for e in EXERCISES.values() for v in e.also_right]
+RIGHT += [(EXERCISES[name], "one more", function) for name, function in FURTHER.items() if name in EXERCISES]
+
+
+def names(known):
+    return [f"{exercise.id}-{getattr(other, 'name', other)}" for exercise, other, *_ in known]
+
+
+@functools.cache
+def drawn(name, seed):
+    """(cases of check, hidden cases), drawn as for a student."""
+    generator = torch.Generator().manual_seed(seed)
+    exercise = EXERCISES[name]
+    return exercise.cases(generator), hidden_cases(exercise, generator)
+
+
+def cases_of(name, seed):
+    visible, hidden = drawn(name, seed)
+    return visible + hidden
+
+
+@functools.cache
+def expected(name, seed):
+    reference = EXERCISES[name].reference
+    return [plain(reference(*copy.deepcopy(case.arguments))) for case in cases_of(name, seed)]
+
+
+@functools.cache
+def outcomes(function, name, seed):
+    return [call(function, case.arguments) for case in cases_of(name, seed)]
+
+
+@functools.cache
+def recorded(name, seed):
+    """The exercise with what its functions do on these cases in place of them, so that each is called once."""
+    exercise = EXERCISES[name]
+
+    def record(function):
+        return Recorded(tuple(outcomes(function, name, seed)))
+
+    mistakes = (
+        dataclasses.replace(m, function=record(m.function), also=tuple(map(record, m.also))) for m in exercise.mistakes
+    )
+    return dataclasses.replace(exercise, reference=record(exercise.reference), mistakes=tuple(mistakes))
+
+
+def differences(exercise, seed, outcomes):
+    cases = cases_of(exercise.id, seed)
+    return [difference(exercise, *each) for each in zip(cases, outcomes, expected(exercise.id, seed), strict=True)]
+
+
+@pytest.fixture(params=EXERCISES.values(), ids=EXERCISES)
+def exercise(request):
+    return request.param
+
+
+def is_data(value):
+    """Whether the sandbox can be handed it as data."""
+    if isinstance(value, tuple):
+        return all(map(is_data, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_data(item) for key, item in value.items())
+    return type(value) in (Tensor, int, float, bool, str)
+
+
+def same(one, other):
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    return type(one) is type(other) and one == other
+
+
+def test_there_are_at_least_two_under_names_of_their_own(exercise):
+    visible, hidden = drawn(exercise.id, SEEDS[0])
+    assert len(hidden) >= 2
+    said = [case.name for case in hidden]
+    assert len(set(said)) == len(said)
+    assert not {case.name for case in visible} & set(said)
+    assert all(10 <= len(name) <= 80 for name in said), "it is all that a student is told"
+
+
+def test_they_are_data_small_and_drawn_from_the_generator(exercise):
+    hidden, again = (hidden_cases(exercise, torch.Generator().manual_seed(7)) for _ in range(2))
+    for case, other in zip(hidden, again, strict=True):
+        assert all(map(is_data, case.arguments)), case.name
+        tensors = [x for x in case.arguments if isinstance(x, Tensor)]
+        assert sum(x.nbytes for x in tensors) < 2**20
+        assert all(x.isfinite().all() for x in tensors)
+        assert all(map(same, case.arguments, other.arguments))
+    other = hidden_cases(exercise, torch.Generator().manual_seed(8))
+    assert not all(all(map(same, a.arguments, b.arguments)) for a, b in zip(hidden, other, strict=True))
+
+
+def test_no_hidden_case_is_one_of_check(exercise):
+    visible, hidden = drawn(exercise.id, SEEDS[0])
+    for case in hidden:
+        assert not any(all(map(same, case.arguments, each.arguments)) for each in visible), case.name
+
+
+def test_an_exercise_without_hidden_cases_is_an_error(exercise):
+    with pytest.raises(ValueError, match=r"no hidden cases; expected HIDDEN\['nowhere.step'\]"):
+        hidden_cases(dataclasses.replace(exercise, id="nowhere.step"), torch.Generator())
+    lesson = exercise.id.split(".")[0]
+    with pytest.raises(ValueError, match=rf"HIDDEN\['{lesson}.other'\] in course_lib/grading/hidden/{lesson}.py"):
+        hidden_cases(dataclasses.replace(exercise, id=f"{lesson}.other"), torch.Generator())
+
+
+def test_the_reference_is_right_and_finite(exercise):
+    for seed in SEEDS:
+        cases = cases_of(exercise.id, seed)
+        found = verdict(exercise, cases, outcomes(exercise.reference, exercise.id, seed))
+        assert (found.state, found.n_right) == ("right", len(cases)), found.difference
+        for value in expected(exercise.id, seed):
+            leaves = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
+            assert all(torch.as_tensor(leaf, dtype=torch.float64).isfinite().all() for leaf in leaves)
+
+
+def test_every_exercise_has_one_more_right_answer():
+    assert set(FURTHER) == set(EXERCISES), "write a right answer of your own for each exercise in further_answers.py"
+
+
+@pytest.mark.parametrize(("exercise", "name", "function"), RIGHT, ids=names(RIGHT))
+def test_right_answers_earn_everything(exercise, name, function):
+    for seed in SEEDS:
+        cases = [case.name for case in cases_of(exercise.id, seed)]
+        found = differences(exercise, seed, outcomes(function, exercise.id, seed))
+        assert [each for each in zip(cases, found, strict=True) if each[1]] == []
+
+
+@pytest.mark.parametrize(("exercise", "mistake", "function"), MISTAKES, ids=names(MISTAKES))
+def test_named_mistakes_are_rejected_recognised_and_earn_no_more_than_two_thirds(exercise, mistake, function):
+    for seed in SEEDS:
+        done = outcomes(function, exercise.id, seed)
+        found = verdict(recorded(exercise.id, seed), cases_of(exercise.id, seed), done)
+        assert found.state == "wrong"
+        assert found.mistake is not None, f"not recognised: {found.difference}"
+        assert found.mistake.name == mistake.name
+        assert 3 * found.n_right <= 2 * found.n_cases, f"earns {found.n_right} of {found.n_cases} cases"
+
+
+def test_forged_answers_earn_nothing(exercise):
+    cases, right = cases_of(exercise.id, SEEDS[0]), expected(exercise.id, SEEDS[0])
+    for name, forge in FORGED.items():
+        found = differences(exercise, SEEDS[0], [Outcome(forge(*each)) for each in zip(cases, right, strict=True)])
+        passed = [case.name for case, said in zip(cases, found, strict=True) if not said]
+        assert not passed, f"{name} is taken for right: {passed}"
+        assert all(len(said) < 1000 for said in found)
+
+
+def test_constants_and_inputs_earn_at_most_a_third(exercise):
+    for seed in SEEDS:
+        cases, right = cases_of(exercise.id, seed), expected(exercise.id, seed)
+        for name, lazy in LAZY.items():
+            found = differences(exercise, seed, [Outcome(lazy(*each)) for each in zip(cases, right, strict=True)])
+            assert 3 * found.count(None) <= len(found), f"{name} earns {found.count(None)} of {len(found)} cases"
+
+
+def test_a_comparison_that_raises_counts_as_wrong(exercise):
+    broken = dataclasses.replace(exercise, agree=lambda got, expected: 1 / 0)
+    case, value = drawn(exercise.id, SEEDS[0])[1][-1], expected(exercise.id, SEEDS[0])[-1]
+    assert difference(broken, case, Outcome(value), value)
+    assert difference(exercise, case, Outcome(types.SimpleNamespace(shape=(1,))), value)
