@@ -16,6 +16,8 @@ import torch
 from course_lib import corpora, evaluate
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.plots import sparsegpt as plots
+from course_lib.plots import sparsegpt_results as results
+from course_lib.plots import sparsegpt_tables as printed
 from course_lib.plots import wanda as wanda_plots
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
@@ -435,7 +437,84 @@ verdict = "holds" if changed["50 % out, 4 bits"] < changed["dense, 3 bits"] else
 print(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict}")
 
 # %% [markdown]
-# ## 9. What it costs, and when it does not pay
+# Those numbers come from few windows, so that they fit into a lesson; what follows comes from more.
+#
+# ## 9. The claims, measured
+#
+# `course reproduce sparsegpt` measured what follows, on the windows that lesson 04 has for Wanda, whose rows stand
+# beside it. SparseGPT ranks over a whole layer here, as in its paper; Wanda within each output.
+
+# %%
+measured = results.committed()
+print(printed.provenance())
+results.sweep(measured)
+
+# %%
+results.pattern_bars(measured)
+
+# %%
+print(printed.pattern_verdict(measured))
+
+# %% [markdown]
+# **How much text?** Updates are fitted to the calibration text, so they need more of it than a score.
+
+# %%
+results.calibration_curves(measured)
+
+# %% [markdown]
+# **Is 128 a good block?** Each point is a whole model, pruned with masks chosen for so many columns at once.
+
+# %%
+results.block_sizes(measured)
+
+# %% [markdown]
+# **Which layers are sensitive?** The paper finds later layers more so. Here one third of the blocks is pruned and the
+# others stay dense. With 12 windows to evaluate on, a difference of one point says nothing.
+
+# %%
+results.thirds(measured)
+
+# %% [markdown]
+# **How far from the best?** In every layer of the model, on the same inputs:
+
+# %%
+results.errors_over_depth(measured)
+
+# %% [markdown]
+# **And after SparseGPT?** Refitting keeps its mask and takes the best weights. SparseSwaps (Zimmer and others, 2025)
+# looks for a better mask, swapping one weight for another while that lowers the layer's error, and is refitted too.
+
+# %%
+print(printed.successors_table(measured))
+
+# %% [markdown]
+# **Pruned and rounded at once**, at equal size:
+
+# %%
+print(printed.rounded_table(measured))
+
+# %% [markdown]
+# **Benchmarks**, those on which the dense model stands clear of chance (lesson 04 has the others and says why):
+
+# %%
+print(printed.accuracy_verdict(measured))
+
+# %% [markdown]
+# The authors' numbers for larger models. They are quoted, not measured here; OPT's are from the paper of SparseGPT,
+# LLaMA's from the authors of Wanda.
+
+# %%
+print(printed.published_table())
+
+# %% [markdown]
+# ## 10. What it costs, and when it does not pay
+
+# %%
+print(printed.seconds_table(measured))
+
+# %% [markdown]
+# The paper of Wanda reports 203 s for SparseGPT's metric on LLaMA-7B and 0.54 s for its own, forward passes not
+# counted. The table says what remains of that ratio here, where the forward passes take most of the time.
 #
 # - **Time.** One factorisation of an $I \times I$ matrix for each input, and $O \cdot I^2$ for each layer: as much as
 #   running $I / 2$ tokens through it. On a small model the forward passes dominate; on a large one the cubes do.

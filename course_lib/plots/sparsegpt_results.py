@@ -39,7 +39,7 @@ def sweep(tables: Tables | None = None) -> Figure:
     axes.legend(frameon=False, fontsize=9)
     ratio = {s: curves["sparsegpt"][s] / curves["wanda"][s] for s in curves["sparsegpt"]}
     title = ", ".join(f"{value:.2f} at {100 * s:.0f} %" for s, value in ratio.items() if s in (0.3, 0.5, 0.7))
-    label(axes, f"SparseGPT's perplexity over Wanda's: {title}", "sparsity (%)", "perplexity (log scale)")
+    label(axes, f"SparseGPT's perplexity over Wanda's:\n{title}", "sparsity (%)", "perplexity (log scale)")
     return drawn
 
 
