@@ -59,8 +59,8 @@ def command(limits: Limits, old: bool = False) -> list[str]:
     for folder in hidden(shown()):
         options += ["--tmpfs", folder, "--remount-ro", folder]
     options += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    options += ["--dir", "/tmp"] if old else ["--disable-userns", "--size", str(limits.file_bytes), "--tmpfs", "/tmp"]
-    return [*first, *options, "--remount-ro", "/", "--chdir", "/tmp", "--"]
+    options += [] if old else ["--disable-userns", "--size", str(limits.file_bytes)]
+    return [*first, *options, "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp", "--"]
 
 
 def program() -> str | None:

@@ -93,7 +93,7 @@ def ended(how: str, number: int, limits: Limits) -> str:
         "time": f"It was stopped after {limits.seconds:g} seconds: does every loop end?",
         "memory": f"It was stopped because it took more than {_size(limits.memory_bytes)} of memory.",
         "processes": f"It was stopped because it had more than {limits.processes} threads or processes.",
-        "files": "It was stopped because it made thousands of files; a function of this course needs none.",
+        "files": "It was stopped because it made thousands of files or large ones; a function here needs none.",
         "channel": "It was stopped because what it sent to the grader was no answer, or larger than "
         f"{_size(limits.result_bytes)}.",
         "exit": f"It ended the process it ran in (exit code {number}) before every case was run.",

@@ -62,7 +62,8 @@ def broken(session: int, limits: Limits) -> str:
             return "memory"
     if alone():
         space = os.statvfs("/tmp")
-        if space.f_files - space.f_ffree > FILES:
+        filled = (space.f_blocks - space.f_bfree) * space.f_frsize  # older versions of bubblewrap set no size
+        if space.f_files - space.f_ffree > FILES or filled > limits.file_bytes:
             return "files"
     return ""
 
