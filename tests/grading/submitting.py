@@ -14,7 +14,12 @@ from course_lib.grading.records import Answer, Limits, Task
 from course_lib.workbook.compare import close
 
 SMALL = Limits(
-    seconds=30.0, memory_bytes=3 * 2**28, processes=24, file_bytes=8 * 2**20, result_bytes=4 * 2**20, start_seconds=300.0
+    seconds=30.0,
+    memory_bytes=3 * 2**28,
+    processes=24,
+    file_bytes=8 * 2**20,
+    result_bytes=4 * 2**20,
+    start_seconds=300.0,
 )
 CASES = ((torch.tensor([1.0, 2.0, 3.0]),), (torch.tensor([4.0]),))  # of which twice as much is wanted
 RIGHT = "def right(x):\n    return x * 2"
