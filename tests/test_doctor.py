@@ -152,3 +152,19 @@ def test_prefill_starts_from_an_empty_cache_each_time():
     )
     assert measure.prefill_seconds(model, 9, repeats=2) > 0
     assert seen == [((1, 9), 0), ((1, 9), 0)]
+
+
+def test_a_missing_sandbox_is_a_warning_with_the_way_to_get_it(monkeypatch):
+    from course_lib.grading import bubblewrap
+
+    monkeypatch.setattr(bubblewrap, "program", lambda: None)
+    bubblewrap.variant.cache_clear()
+    row = doctor_checks.check_sandbox()
+    bubblewrap.variant.cache_clear()
+    assert row.state == "warning"
+    assert "bubblewrap" in row.remedy
+
+
+def test_a_students_copy_needs_no_sandbox(monkeypatch):
+    monkeypatch.setattr(doctor_checks, "find_spec", lambda name: None)
+    assert doctor_checks.check_sandbox().state == "ok"
