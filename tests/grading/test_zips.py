@@ -122,6 +122,7 @@ def test_other_ways_of_packing_are_refused(method, folder):
         bytes(patched(packed("04_wanda.ipynb"), END, 16, "<L", 2**31)),
         bytes(patched(packed("é.ipynb"), CENTRAL, 46, "<B", 0xFF)),
     ],
+    ids=range(9),  # the bytes hold the time, and would be another name in every process
 )
 def test_damage_is_said(content, folder):
     assert "damaged" in outcome(written(folder, content))
