@@ -54,13 +54,14 @@ def command(limits: Limits, old: bool = False) -> list[str]:
     spaces = ["user", "ipc", "pid", "net", "uts", "cgroup-try"]
     options = [f"--unshare-{space}" for space in spaces] + ["--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
     options += ["--as-pid-1", "--die-with-parent", "--new-session", "--hostname", "sandbox"]
+    # First, so that a project under /tmp is seen in it.
+    options += [*([] if old else ["--disable-userns", "--size", str(limits.file_bytes)]), "--tmpfs", "/tmp"]
     for folder in shown():
         options += ["--ro-bind", folder, folder]
     for folder in hidden(shown()):
         options += ["--tmpfs", folder, "--remount-ro", folder]
     options += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    options += [] if old else ["--disable-userns", "--size", str(limits.file_bytes)]
-    return [*first, *options, "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp", "--"]
+    return [*first, *options, "--remount-ro", "/", "--chdir", "/tmp", "--"]
 
 
 def program() -> str | None:

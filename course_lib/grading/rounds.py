@@ -21,10 +21,11 @@ def serve(source: int, out: int) -> None:
     length = int.from_bytes(_read(source, 8), "big")
     notebook, tasks, limits = wire.loads(_read(source, length), wire.JOB)
     content, limits = notebook.numpy().tobytes(), Limits(*limits)
+    kept = set(os.listdir("/tmp"))  # where a project under /tmp is mounted
     _write(out, frames.READY)
     for index, task in enumerate(Task(*task) for task in tasks):
         _write(out, frames.STARTED, index)
-        ended, clean = _round(source, out, content, index, task, limits)
+        ended, clean = _round(source, out, content, index, task, limits, kept)
         _write(out, frames.ENDED, index, json.dumps(ended).encode())
         if not clean:
             break
@@ -48,7 +49,7 @@ def _write(out: int, kind: bytes, index: int = 0, content: bytes = b"") -> None:
 
 
 def _round(
-    source: int, out: int, content: bytes, index: int, task: Task, limits: Limits
+    source: int, out: int, content: bytes, index: int, task: Task, limits: Limits, kept: set[str]
 ) -> tuple[tuple[str, int, float], bool]:
     """Run one exercise. How it ended, the number that belongs to it and the seconds; whether nothing is left of it."""
     pipe, theirs = os.pipe()
@@ -59,7 +60,7 @@ def _round(
     attended = _Round(source, out, pipe, process, task, limits)
     try:
         how, number = attended.attend()
-        return (how, number, attended.clock.seconds), watch.rest_is_gone(process)
+        return (how, number, attended.clock.seconds), watch.rest_is_gone(process, kept)
     finally:
         os.close(pipe)
 
@@ -78,7 +79,7 @@ class _Round:
         while True:
             ready = select.select([self.source] + [self.pipe] * self.open, [], [], LOOK)[0]
             if self.source in ready:  # the outside is gone
-                watch.rest_is_gone(self.process)
+                watch.rest_is_gone(self.process, set())
                 raise SystemExit("The job was given up.")
             status = os.waitpid(self.process, os.WNOHANG)
             how = self._forward() or (self._ended(status[1]) if status[0] else "") or self._broken()

@@ -77,8 +77,8 @@ def _proportional(process: str, otherwise: int) -> int:
         return otherwise
 
 
-def rest_is_gone(process: int) -> bool:
-    """End an exercise and all it started. Whether nothing is left, no process and no file in /tmp."""
+def rest_is_gone(process: int, kept: set[str]) -> bool:
+    """End an exercise and all it started. Whether nothing is left, no process and in /tmp only what is to be kept."""
     if not alone():
         for kill in (os.killpg, os.kill):  # the session that it leads, or would have led
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -92,7 +92,7 @@ def rest_is_gone(process: int) -> bool:
             os.kill(-1, signal.SIGKILL)
         _reap()
         if not others(process):
-            return _empty("/tmp")
+            return _empty("/tmp", kept)
         if time.monotonic() > patience:
             return False
         time.sleep(0.001)
@@ -104,13 +104,13 @@ def _reap() -> None:
             pass
 
 
-def _empty(folder: str) -> bool:
-    for entry in os.scandir(folder):
+def _empty(folder: str, kept: set[str]) -> bool:
+    for entry in [entry for entry in os.scandir(folder) if entry.name not in kept]:
         try:
             shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
         except (OSError, RecursionError):
             return False
-    return not os.listdir(folder)
+    return set(os.listdir(folder)) == kept
 
 
 def own_memory() -> tuple[int, int, int]:

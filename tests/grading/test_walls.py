@@ -103,7 +103,7 @@ def test_only_the_first_process_of_a_namespace_kills_all_others(session, monkeyp
     monkeypatch.setattr(watch.os, "kill", lambda process, number: killed.append(process))
     monkeypatch.setattr(watch.os, "killpg", lambda process, number: killed.append(process))
     monkeypatch.setattr(watch.os, "waitpid", lambda *_: (0, 0))
-    assert watch.rest_is_gone(session) is True
+    assert watch.rest_is_gone(session, set()) is True
     assert killed == [session, session]
 
 

@@ -15,6 +15,6 @@ def attack(x):
                     file.flush()
         except OSError:
             pass
-    return tuple(written)
+    return tuple({folder.split("/")[1] for folder in written})
 """
-VALUE = ("/tmp",)
+VALUE = ("tmp",)
