@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from course_lib.grading import zips
+from course_lib.grading.bounded import too_large, why_not
 from course_lib.grading.records import NOTEBOOK_BYTES
 
 DEEPEST = 12  # folders in folders
@@ -54,13 +55,11 @@ def walk(folder: Path) -> list[Entry]:
     Raises:
         ValueError: when there is no such folder, or far more in it than any class hands in.
     """
-    if not folder.exists():
-        raise ValueError(f"got {folder}, which does not exist; expected a folder of submissions, or a zip.")
     if folder.is_dir():
         return _limited(_folder(folder.resolve(), (), DEEPEST), folder)
     if folder.suffix.lower() == ".zip":
         return _limited(_zip(Entry((), "zip", folder.resolve())), folder)
-    if NOTEBOOK.fullmatch(folder.name):
+    if NOTEBOOK.fullmatch(folder.name) and folder.is_file():
         return [_file(folder.resolve(), (folder.name,), folder.stat())]
     raise ValueError(f"got {folder}; expected a folder of submissions, a zip, or a notebook.")
 
@@ -113,7 +112,7 @@ def _file(path: Path, parts: tuple[str, ...], status: os.stat_result) -> Entry:
     elif not stat.S_ISREG(status.st_mode):
         problem = "it is no ordinary file."
     elif kind == "notebook":
-        problem = str(zips.too_large(NOTEBOOK_BYTES)) if status.st_size > NOTEBOOK_BYTES else zips.why_not(path)
+        problem = str(too_large(NOTEBOOK_BYTES)) if status.st_size > NOTEBOOK_BYTES else why_not(path)
     return Entry(parts, kind, path, stamp=status.st_mtime, problem=problem)
 
 
@@ -138,7 +137,7 @@ def _zip(entry: Entry) -> Iterator[Entry]:
             continue
         kind, problem = _kind(names[-1]), each.problem
         if kind == "notebook" and each.size > NOTEBOOK_BYTES:
-            problem = problem or str(zips.too_large(NOTEBOOK_BYTES))
+            problem = problem or str(too_large(NOTEBOOK_BYTES))
         made = Entry((*entry.parts, *names), kind, entry.path, entry.outer, each.name, each.stamp, problem)
         if kind == "zip" and not problem:
             left -= each.size

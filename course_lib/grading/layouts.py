@@ -13,7 +13,6 @@ student. Recognised, below the folder of submissions or in one zip of the whole 
     Gradescope  submission_123456/04_wanda.ipynb, with submission_metadata.yml beside it
 """
 
-import json
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -124,39 +123,3 @@ def lesson_folder(name: str) -> str:
     named = name.replace("_", "").isdigit() is False and _NUMBERED.fullmatch(name) is not None
     whole = any(_like(stem).fullmatch(name) for stem in stems())
     return lesson_of(name, loosely=True) if named or whole else ""
-
-
-def submitters(text: str) -> dict[str, list[tuple[str, ...]]]:
-    """Gradescope's metadata: for every folder the ids of its students, the surest first: e-mail, number, name.
-
-    Only these lines are looked at; what a student's program printed is in the file too, but further to the right.
-    """
-    folders: dict[str, list[dict[str, str]]] = {}
-    group: list[dict[str, str]] = []
-    inside = False
-    for line in text.splitlines():
-        if found := re.fullmatch(r"([\w.-]{1,80}):\s*", line):
-            group, inside = folders.setdefault(found[1], []), False
-        elif re.match(r"  ?:?\w", line):
-            inside = re.match(r"  :?submitters:", line) is not None
-        elif inside and (found := re.fullmatch(r"(  - |    ):?(name|sid|email): (.{1,300})", line)):
-            if found[1] == "  - " or not group:
-                group.append({})
-            group[-1][found[2]] = _plain(found[3].strip())
-    order = ("email", "sid", "name")
-    return {
-        folder: [ids for each in group if (ids := tuple(each[key] for key in order if each.get(key)))]
-        for folder, group in folders.items()
-    }
-
-
-def _plain(scalar: str) -> str:
-    """A word or a quoted word of YAML."""
-    if len(scalar) > 1 and scalar[0] == scalar[-1] == "'":
-        return scalar[1:-1].replace("''", "'")
-    if scalar[:1] == '"':
-        try:
-            return str(json.loads(scalar))
-        except ValueError:
-            return scalar.strip('"')
-    return "" if scalar in ("null", "~") else scalar

@@ -6,17 +6,15 @@ Runs inside the sandbox, on the standard library alone. Nothing here runs a stat
 import ast
 from dataclasses import dataclass
 
-from course_lib.grading import normalise, signals
-from course_lib.grading.answers import Answers, Check, Choice, broken_answer, checks
+from course_lib.grading import normalise, notes, signals
+from course_lib.grading.answers import Answers, Check, broken_answer, checks
 from course_lib.grading.cells import LONGEST_CELL, Cell, read
-from course_lib.grading.items import FUTURE, Item, Statement, item, items, root
+from course_lib.grading.items import Item, item, items
 from course_lib.grading.magics import parse
-from course_lib.grading.slices import KERNEL, Slice, Slicer
+from course_lib.grading.slices import KERNEL, Slicer
+from course_lib.grading.statements import FUTURE, Statement
 
 __all__ = ["Notebook", "Program", "Statement", "load"]
-
-MOST_NOTES, LONGEST_NOTE = 12, 300
-_UPDATES = {"append", "extend", "update", "add", "insert", "setdefault", "fill_", "copy_"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Notebook:
         if (choice is None or choice.item.stub) and (why := broken_answer(self.broken, exercise, function)):
             raise ValueError(why)
         if choice is None:
-            raise LookupError(self._nothing(exercise, function))
+            raise LookupError(notes.nothing(self.cells, exercise, function))
         moments = [check.moment for check in self.checks if check.exercise == exercise]
         moment = max([at for at in moments if at > choice.item.position], default=float(len(self.items)))
         part = self._slicer.needs(choice.item, choice.name, moment)
@@ -91,7 +89,7 @@ class Notebook:
         return Program(
             (*kernel, *(each.statement for each in part.items)),
             choice.name,
-            tuple(self._notes(choice, function, part)),
+            notes.notes(choice, function, part, self.left_out, self.broken),
             *_signals(part.items, choice.item),
         )
 
@@ -116,7 +114,7 @@ class Notebook:
             model = Statement(FUTURE if self._future else "", cell.name, cell=text)
             self.items += (taken := items(node, lines, model, cell.number, len(self.items)))
             if not taken:
-                for name in _touches(node):
+                for name in notes.touches(node):
                     self.left_out.setdefault(name, set()).add(cell.number)
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 for exercise, given in checks(node):
@@ -129,47 +127,14 @@ class Notebook:
             node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], given), given)
             source = f"{name} = {ast.unparse(given)}"
             statement = Statement(source, cell.name, given.lineno)
-            self.items.append(item(ast.fix_missing_locations(node), source, statement, len(self.items), cell.number))
+            try:
+                self.items.append(
+                    item(ast.fix_missing_locations(node), source, statement, len(self.items), cell.number)
+                )
+            except SyntaxError:  # such as await, which only a kernel runs here
+                return
         moment = len(self.items) - 0.5
         self.checks.append(Check(exercise, given.id if named else name, moment, not named))
-
-    def _nothing(self, exercise: str, function: str) -> str:
-        if text := [cell.name for cell in self.cells if cell.claims(exercise) and cell.kind != "code"]:
-            return f"the cell of {exercise} ({text[0]}) is not a code cell; make it one again."
-        return (
-            f'nothing in the notebook answers {exercise}: there is no function {function}, no check("{exercise}", ...) '
-            "with another, and no definition in the exercise's own cell."
-        )
-
-    def _notes(self, choice: Choice, function: str, part: Slice) -> list[str]:
-        name, where = choice.name, f"cell {choice.item.number}"
-        notes = []
-        if name.startswith("_checked_"):
-            notes.append(f"What check is given in {where} was graded.")
-        elif name != function:
-            notes.append(f"The function is called {name} here ({where}), not {function}; it was graded.")
-        if choice.others:
-            cells = ", ".join(str(each.number) for each in choice.others)
-            notes.append(
-                f"{name} is defined more than once (also in cell {cells}); the last one, in {where}, was graded."
-            )
-        if isinstance(choice.item.node, ast.AsyncFunctionDef):
-            notes.append(f"{name} is an async function: a call gives a coroutine, not a value.")
-        own = {bound for each in part.items for bound in each.binds} - {name}
-        notes += [
-            f"{each} is defined again further down; what stood there at the check was taken."
-            for each in sorted(part.later & own)
-        ]
-        for each in sorted((own | part.missing) & self.left_out.keys()):
-            cells = ", ".join(str(number) for number in sorted(self.left_out[each]))
-            notes.append(
-                f"{each} is also set outside of definitions and assignments (cell {cells}); grading skips that."
-            )
-        unknown = sorted(part.missing - self.left_out.keys())
-        notes += [f"{each} is used, but nothing in the notebook defines it." for each in unknown]
-        if unknown and self.broken:
-            notes += [f"{cell.name} does not parse: {why}; what it defines is missing." for cell, why in self.broken]
-        return [note[:LONGEST_NOTE] for note in notes[:MOST_NOTES]]
 
 
 def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], bool]:
@@ -178,14 +143,3 @@ def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], boo
         return normalise.code(items, chosen), signals.uses(items), signals.only_calls(items, chosen)
     except RecursionError:
         return "", (), False
-
-
-def _touches(node: ast.stmt) -> set[str]:
-    """Names that a statement which is not run would bind or change."""
-    found = []
-    for each in ast.walk(node):
-        if isinstance(getattr(each, "ctx", None), ast.Store):
-            found.append(each)
-        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _UPDATES:
-            found.append(each.func)
-    return {name for each in found if (name := root(each))}

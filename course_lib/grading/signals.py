@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 
 from course_lib.grading.items import Item
-from course_lib.grading.normalise import DEFS, IMPORTS, origins
+from course_lib.grading.normalise import IMPORTS, origins
+from course_lib.grading.renaming import DEFS
 
 MOST, LONGEST = 50, 200  # names reported, and characters of one
 _OURS = re.compile(r"course_lib(\.\w+)*")

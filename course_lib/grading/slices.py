@@ -12,7 +12,8 @@ import bisect
 import builtins
 from dataclasses import dataclass, field
 
-from course_lib.grading.items import Item, Statement
+from course_lib.grading.items import Item
+from course_lib.grading.statements import Statement
 
 MOST_STEPS = 200_000  # bindings looked at for one function
 # What a kernel provides besides Python's own names, as something that does nothing.

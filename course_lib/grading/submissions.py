@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course_lib.grading.entries import Entry, walk
-from course_lib.grading.groups import Group, Notebook, by_layout, by_pattern
+from course_lib.grading.groups import Group, Notebook, by_layout
 from course_lib.grading.layouts import lesson_of
+from course_lib.grading.patterns import by_pattern
 from course_lib.grading.records import Submission
 from course_lib.grading.students import clean, file_name
 

@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib.grading.bounded import Guarded, Refused, bounded, regular, too_large
+
 MOST_MEMBERS = 20_000  # a class of 500 with 40 files each
-LARGEST_LIST = 2**22  # bytes of a zip's own list of its members
 LARGEST_INNER = 2**26  # bytes of a zip inside of a zip, which is read into memory
 BOMB = 2**30, 200  # unpacks to more than so many bytes, and to more than so many times its size
 LONGEST_NAME = 1024
@@ -31,10 +32,6 @@ _BROKEN = (
     OSError,
     ValueError,
 )
-
-
-class Refused(ValueError):
-    """What is wrong with a file or a zip, in a sentence for the student."""
 
 
 @dataclass(frozen=True)
@@ -84,61 +81,31 @@ def read(path: Path, outer: str = "", member: str = "", *, limit: int) -> bytes:
         Refused: when it cannot be read, or is larger than the limit.
     """
     if not member:
-        with _regular(path) as file:
+        with regular(path) as file:
             if os.fstat(file.fileno()).st_size > limit:  # without reading it
                 raise too_large(limit)
-            return _bounded(file, limit)
+            return bounded(file, limit)
     with _opened(path, outer) as archive, archive.open(_info(archive, member)) as file:
-        return _bounded(file, limit)
-
-
-def why_not(path: Path) -> str:
-    """Why a file cannot be opened; empty when it can."""
-    try:
-        with _regular(path):
-            return ""
-    except Refused as error:
-        return str(error)
+        return bounded(file, limit)
 
 
 @contextmanager
 def _opened(path: Path, outer: str) -> Iterator[zipfile.ZipFile]:
     """A zip, or a zip in it. What goes wrong while it is open is said in one sentence."""
     try:
-        with _regular(path) as file, zipfile.ZipFile(_Guarded(file)) as archive:
+        with regular(path) as file, zipfile.ZipFile(Guarded(file)) as archive:
             if not outer:
                 yield archive
                 return
             with archive.open(_info(archive, outer)) as packed:
-                inside = io.BytesIO(_bounded(packed, LARGEST_INNER))
-            with zipfile.ZipFile(_Guarded(inside)) as inner:
+                inside = io.BytesIO(bounded(packed, LARGEST_INNER))
+            with zipfile.ZipFile(Guarded(inside)) as inner:
                 yield inner
     except Refused:
         raise
     except _BROKEN as error:
         said = str(error)[:100] or type(error).__name__
         raise Refused(f"the zip is damaged or none ({said}); pack it again.") from None
-
-
-class _Guarded(io.RawIOBase):
-    """A file of which nothing large is read at once, as a zip's own list of its members would be."""
-
-    def __init__(self, file: io.IOBase):
-        self.file = file
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self.file.seek(offset, whence)
-
-    def read(self, size: int = -1) -> bytes:
-        if size > LARGEST_LIST:
-            raise Refused(f"the zip's list of its files has {size >> 20} MiB, which is no submission.")
-        return self.file.read(LARGEST_LIST if size < 0 else size)
 
 
 def _info(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
@@ -185,31 +152,3 @@ def _stamp(info: zipfile.ZipInfo) -> float:
 
 def _size(archive: zipfile.ZipFile) -> int:
     return archive.fp.seek(0, os.SEEK_END)
-
-
-@contextmanager
-def _regular(path: Path) -> Iterator[io.IOBase]:
-    """An ordinary file: a link is not followed, and a pipe is not waited for."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        handle = os.open(path, flags)
-    except OSError as error:
-        raise Refused(f"the file cannot be opened ({error.strerror}).") from None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Refused("it is no ordinary file.")
-        yield file
-
-
-def _bounded(file: io.IOBase, limit: int) -> bytes:
-    parts, left = [], limit + 1
-    while left and (part := file.read(min(left, 2**20))):
-        parts.append(part)
-        left -= len(part)
-    if not left:
-        raise too_large(limit)
-    return b"".join(parts)
-
-
-def too_large(limit: int) -> Refused:
-    return Refused(f"got more than {limit >> 20} MiB; clear the notebook's outputs and hand it in again.")

@@ -81,9 +81,12 @@ def test_odd_cells_cost_nothing(odd):
     assert called(load(content).program("wanda.score", "wanda_score"), 3, 4) == 12
 
 
-def test_windows_line_ends_are_read():
-    content = json.dumps({"cells": [{"cell_type": "code", "source": RIGHT.replace("\n", "\r\n")}]}).encode()
-    assert called(load(content).program("wanda.score", "wanda_score"), 3, 4) == 12
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_other_line_ends_are_read(end):
+    source = f"K = 1\n{RIGHT} * K".replace("\n", end)
+    made = program({"cell_type": "code", "source": source})
+    assert called(made, 3, 4) == 12
+    assert [each.line for each in made.statements] == [1, 2]
 
 
 # Which function --------------------------------------------------------------------------------------------------

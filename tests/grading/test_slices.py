@@ -43,6 +43,8 @@ EXPERIMENTS = {
     "a named expression": "(weight := 1 / 0)",
     "a loop over the helper": "for helper in [None]:\n    pass",
     "awaited": "await something()",
+    "awaited for a check": 'check("wanda.other", await something())',
+    "awaited for a name": "thing = await something()",
     "a match": "match 1 / 0:\n    case _:\n        pass",
 }
 
@@ -164,8 +166,11 @@ def test_what_is_needed_runs(name):
     assert called(program(*cells, CHECK, BOOM), 3, 4) == 12
 
 
-def test_a_package_that_is_not_there_costs_only_itself():
-    made = program("from math import cos, no_such_name", wanda_score("cos(0) * weight * inputs"))
+@pytest.mark.parametrize(
+    "imports", ["from math import no_such_name, cos", "import no_such_package_at_all, math\ncos = math.cos"]
+)
+def test_a_package_that_is_not_there_costs_only_itself(imports):
+    made = program(imports, wanda_score("cos(0) * weight * inputs"))
     assert called(made, 3, 4) == 12
 
 

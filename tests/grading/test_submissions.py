@@ -7,7 +7,6 @@ import zipfile
 
 import pytest
 
-from course_lib.grading import page
 from course_lib.grading.records import NOTEBOOK_BYTES
 from course_lib.grading.students import LONGEST, clean
 from course_lib.grading.submissions import file_name, find, newest
@@ -397,7 +396,7 @@ def test_a_notebook_of_200_mb_is_refused_without_being_read(tmp_path, monkeypatc
     }
     (found,) = find(tmp_path / "bob.ipynb")
     os.truncate(found.path, 200 * 2**20)
-    monkeypatch.setattr("course_lib.grading.zips._bounded", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr("course_lib.grading.zips.bounded", lambda *_: pytest.fail("it was read"))
     with pytest.raises(ValueError, match="more than 32 MiB"):
         found.read()
 
@@ -437,10 +436,10 @@ def test_what_lies_in_a_students_zip_cannot_name_another_student(tmp_path):
     assert found["bob"] == "from bob.ipynb"
 
 
-@pytest.mark.parametrize("folder", ["nowhere", "file.txt"])
+@pytest.mark.parametrize("folder", ["nowhere", "file.txt", "nowhere.ipynb", "nowhere.zip"])
 def test_a_folder_that_is_none_is_refused(folder, tmp_path):
     build(tmp_path, "file.txt")
-    with pytest.raises(ValueError, match="expected a folder of submissions"):
+    with pytest.raises(ValueError, match=r"expected a folder of submissions|cannot be opened"):
         find(tmp_path / folder)
 
 
@@ -570,7 +569,6 @@ def test_ids_that_say_nothing_or_too_much_are_told_apart():
 )
 def test_file_names_are_safe_for_any_id(student):
     name = file_name(student)
-    assert page.file_name(student) == f"{name}.html"
     assert name != student
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
     assert len(name) < 100
@@ -580,7 +578,6 @@ def test_file_names_are_safe_for_any_id(student):
 @pytest.mark.parametrize("student", ["alice", "alice@example.org", "examplealice_123456", "o.brien", "a+b-c"])
 def test_plain_ids_are_their_own_file_names(student):
     assert file_name(student) == student
-    assert page.file_name(student) == f"{student}.html"
 
 
 def test_ids_that_look_alike_stay_apart(tmp_path):
