@@ -140,6 +140,8 @@ NEEDED = {
         "T = fill(2)",
         wanda_score("T[1] * weight * inputs"),
     ),
+    "a comprehension, at once": ("k = 1", "T = [k for _ in range(2)]", "k = 5", wanda_score("T[0] * weight * inputs")),
+    "a generator, later": ("T = (k for _ in range(2))", "k = 1", wanda_score("next(T) * weight * inputs")),
     "what a notebook shows": ("from x import y", wanda_score("display(weight) or weight * inputs")),
     "another exercise's function, below its stub": (
         "def helper(a, b):\n    raise NotImplementedError('Exercise')",
