@@ -48,7 +48,7 @@ def _cases(cases: tuple[CaseResult, ...]) -> str:
         return ""
     n_right = sum(case.difference is None for case in cases)
     if n_right == len(cases):
-        named = ", ".join(f"{escape(case.name, NAME)}{_HIDDEN * case.hidden}" for case in cases[:MOST_CASES])
+        named = " · ".join(f"{escape(case.name, NAME)}{_HIDDEN * case.hidden}" for case in cases[:MOST_CASES])
         return f'<p class="small">{"All" if n_right > 1 else "The"} {counted(n_right, "case")} right: {named}</p>'
     items = "".join(
         f"<li>{charts.mark(kind)}<span>{escape(case.name, NAME)}"
@@ -73,8 +73,10 @@ def happened(row: ExerciseResult) -> str:
     if shown:
         difference = escape(shown.difference or "")
         said.append(f'<p><span class="case">{escape(shown.name, NAME)}:</span> {difference}</p>')
-    elif _first_wrong(row):
-        said.append("<p>All cases of the notebook are right. A hidden one is not: its name says what it looks at.</p>")
+    elif n_hidden := sum(case.difference is not None for case in row.cases):
+        which = "A hidden one is not: its name says" if n_hidden == 1 else "Hidden ones are not: their names say"
+        looks = "it looks" if n_hidden == 1 else "they look"
+        said.append(f"<p>All cases of the notebook are right. {which} what {looks} at.</p>")
     if row.reason and not (row.cases and _repeats(row)):
         said.append(f"<p>{sentence(row.reason)}</p>")
     return box("happened", "What happened", "".join(said)) if said and row.state != "not attempted" else ""
