@@ -16,7 +16,7 @@ from course_lib.grading.classroom_kinds import KINDS, Desk, Does, Kind, Work, mi
 from course_lib.grading.classroom_layouts import LAYOUTS
 from course_lib.grading.records import Result
 from course_lib.workbook.call import call
-from course_lib.workbook.exercise import Exercise, lessons
+from course_lib.workbook.exercise import Exercise
 from course_lib.workbook.judge import verdict
 from course_lib.workbook.masters import masters
 
@@ -87,8 +87,8 @@ def _desk(lesson: str) -> Desk:
 
 def _alone(master: Path) -> Desk:
     plan = engine.plan(master.stem)
-    module = next(module for module in lessons() if plan.lesson == module.LESSON)
-    return Desk(plan.stem, plan.functions, module.EXERCISES, known(module, plan.functions))
+    ways = known(engine.module_of(plan.functions), plan.functions)
+    return Desk(plan.stem, plan.functions, engine.exercises_of(plan), ways)
 
 
 def _plan(desk: Desk, n_students: int) -> list[tuple[str, Kind]]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import torch
 
+from course_lib import exercises
 from course_lib.grading import hidden, sandbox
 from course_lib.grading.records import (
     Answer,
@@ -25,9 +26,9 @@ from course_lib.grading.records import (
 )
 from course_lib.workbook import compare, judge
 from course_lib.workbook.call import DidNotFinish, limited
-from course_lib.workbook.exercise import Case, Exercise, lessons
-from course_lib.workbook.masters import ROOT, masters
+from course_lib.workbook.exercise import Case, Exercise
 
+ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
 COMPARISON_SECONDS = 60.0
 VERSION = 1  # of how points are given; raise it when the same answers would earn other points
@@ -59,20 +60,28 @@ def plan(lesson: str, seed: int = 0, kind: Literal["bwrap", "none"] = "bwrap", r
     Raises:
         ValueError: for a lesson that does not exist, or has no exercises.
     """
+    from course_lib.workbook.masters import masters  # for the notebooks' format: seconds that no worker has to wait
+
     master = masters([lesson], root)[0]
     functions = dict(_CHECK.findall(master.read_text(encoding="utf-8")))
-    module = _module(master.stem)
+    if not functions:
+        raise ValueError(f"got lesson {master.stem!r}, which has no exercises to grade.")
+    module = module_of(functions)
     missing = [exercise.id for exercise in module.EXERCISES if exercise.id not in functions]
     if missing:
         raise ValueError(f"{master.name} has no check of {', '.join(missing)}; every exercise needs one.")
     return Plan(module.LESSON, master.stem, functions, _key(module, functions, seed), seed, kind)
 
 
-def _module(stem: str) -> ModuleType:
-    found = next((module for module in lessons() if module.LESSON[:2] == stem[:2]), None)
-    if found is None:
-        raise ValueError(f"got lesson {stem!r}, which has no exercises to grade.")
-    return found
+def exercises_of(plan: Plan) -> tuple[Exercise, ...]:
+    """What there is to grade, in the order of the rows."""
+    return module_of(plan.functions).EXERCISES
+
+
+def module_of(functions: dict[str, str]) -> ModuleType:
+    """The exercises of one lesson; those of the others need more imports than grading itself."""
+    lesson = next(iter(functions)).split(".")[0]
+    return importlib.import_module(f"{exercises.__name__}.{lesson}")
 
 
 def _key(module: ModuleType, functions: dict[str, str], seed: int) -> str:
@@ -93,7 +102,7 @@ def grade(submission: Submission, plan: Plan) -> Result:
 
 def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
     """As `grade`, with the notebook already read: on a cluster the files are elsewhere."""
-    drawn = {exercise.id: draw(exercise, submission.student, plan.seed) for exercise in _module(plan.stem).EXERCISES}
+    drawn = {exercise.id: draw(exercise, submission.student, plan.seed) for exercise in exercises_of(plan)}
     tasks = [
         Task(name, plan.functions[name], tuple(case.arguments for case in visible + extra))
         for name, (visible, extra) in drawn.items()
@@ -101,7 +110,7 @@ def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
     answers = sandbox.run(content, tasks, plan.limits, plan.kind)
     results = tuple(
         exercise_result(exercise, *drawn[exercise.id], answer)
-        for exercise, answer in zip(_module(plan.stem).EXERCISES, answers, strict=True)
+        for exercise, answer in zip(exercises_of(plan), answers, strict=True)
     )
     return Result(
         submission.student, plan.lesson, submission.origin, plan.seed, results, submission.problem, submission.notes
@@ -112,7 +121,7 @@ def unreadable(submission: Submission, plan: Plan, problem: str) -> Result:
     """A row for every exercise of a submission that could not be read, or was never handed in."""
     rows = tuple(
         ExerciseResult(exercise.id, exercise.title, 0.0, float(exercise.points), "no submission", problem[:TEXT])
-        for exercise in _module(plan.stem).EXERCISES
+        for exercise in exercises_of(plan)
     )
     return Result(submission.student, plan.lesson, submission.origin, plan.seed, rows, problem[:TEXT], submission.notes)
 

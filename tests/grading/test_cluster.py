@@ -1,5 +1,6 @@
 """A Dask cluster on this machine: real workers, one of which is killed; and what is said when it cannot be used."""
 
+import dataclasses
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from submitting import needs_sandbox
 from course_lib.grading import classroom, cluster, engine
 from course_lib.grading.records import Result, Submission
 
-PLAN = engine.Plan("04 Wanda", "04_wanda", {}, "key", kind="none")
+PLAN = engine.Plan("04 Wanda", "04_wanda", {"wanda.score": "wanda_score"}, "key", kind="none")
 
 
 def submissions(folder, n):
@@ -122,7 +123,7 @@ def test_workers_that_cannot_grade_are_named_before_anything_is_sent(local, tmp_
             list(run(local, sent))
     monkeypatch.setattr(cluster, "unfit", lacks_bubblewrap)
     with pytest.raises(ValueError, match="bubblewrap is not installed"):
-        list(run(local, sent, engine.Plan("04 Wanda", "04_wanda", {}, "key")))
+        list(run(local, sent, dataclasses.replace(PLAN, kind="bwrap")))
 
 
 def test_a_worker_that_joins_late_and_cannot_grade_stops_the_run(local, tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -59,7 +61,7 @@ def test_a_lesson_whose_master_lacks_a_check_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"04_wanda.py has no check of wanda.accumulate, "):
         engine.plan("04", root=tmp_path)
     (tmp_path / "solutions" / "77_unwritten.py").write_text("")
-    with pytest.raises(ValueError, match="no exercises to grade"):
+    with pytest.raises(ValueError, match="got lesson '77_unwritten', which has no exercises to grade"):
         engine.plan("77", root=tmp_path)
 
 
@@ -68,6 +70,12 @@ def test_the_key_follows_whatever_decides_about_points(plan, monkeypatch):
     assert engine.plan("03", seed=3).key != plan.key
     monkeypatch.setattr(engine, "VERSION", 99)
     assert engine.plan("04", seed=3).key != plan.key
+
+
+def test_a_process_that_grades_does_not_wait_for_what_only_notebooks_need():
+    text = "import sys, course_lib.grading.pool; print({'jupytext', 'transformers', 'sklearn'} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert shown.stdout == "set()\n"
 
 
 def test_everyone_gets_other_inputs_and_the_same_ones_again():

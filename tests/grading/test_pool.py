@@ -13,7 +13,7 @@ import pytest
 from course_lib.grading import engine, pool
 from course_lib.grading.records import Result, Submission
 
-PLAN = engine.Plan("04 Wanda", "04_wanda", {}, "key")
+PLAN = engine.Plan("04 Wanda", "04_wanda", {"wanda.score": "wanda_score"}, "key")
 
 
 def submissions(folder, n):
