@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -83,15 +82,17 @@ def check_kernelspec() -> Row:
     return Row("kernelspec", "ok", "python3 starts this environment")
 
 
+# BEGIN INSTRUCTORS
 def check_sandbox() -> Row:
-    """Whether submissions can be graded here. Students do not need it, and their copy has no grader."""
-    if find_spec("course_lib.grading") is None:
-        return Row("sandbox", "ok", "not needed: this copy does not grade")
+    """Whether submissions can be graded here. Students do not need it."""
     from course_lib.grading import bubblewrap, sandbox
 
     if problem := sandbox.unavailable():
         return Row("sandbox", "warning", "`course grade` has none", problem)
     return Row("sandbox", "ok", f"{bubblewrap.version()}, for `course grade`")
+
+
+# END INSTRUCTORS
 
 
 def check_cache() -> Row:
@@ -146,7 +147,9 @@ CHECKS: tuple[tuple[str, Callable[[], Row], str], ...] = (
     ("triton", check_kernels, "Run `make lab` again, which installs what is missing."),
     ("JupyterLab", check_jupyter, "Run `make lab` again, which installs what is missing."),
     ("kernelspec", check_kernelspec, "Run `python -m ipykernel install --sys-prefix` in the environment."),
+    # BEGIN INSTRUCTORS
     ("sandbox", check_sandbox, "Only instructors need it, for `course grade`."),
+    # END INSTRUCTORS
     ("disk", check_disk, "Set COURSE_CACHE to a folder that can be written."),
     ("cache", check_cache, "Run `course setup`."),
     ("model", check_model, "Run `course setup`, which checks the files and makes them again if needed."),

@@ -715,8 +715,8 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
         return weight, hessian, 2 * worst
 
     return [
-        # saliencies 0.75, 3, 2; without the first weight (1, 2, 2) becomes (0, 2.5, 2), and 6.25 and 2 are left
-        Case("three weights by hand: two leave", (_vector(1.0, 2.0, 2.0), by_hand, 5.0)),
+        # saliencies 0.75, 3, 2; without the first weight (1, 2, 2) becomes (0, 2.5, 2), and 2 and 6.25 are left
+        Case("three weights by hand: one leaves", (_vector(1.0, 2.0, 2.0), by_hand, 1.0)),
         # saliencies 0.76, 1.71, 1.125; then 23.04 and 1.125
         Case("OBD would choose another weight, by hand", (_vector(2.0, 3.0, 1.5), coupled, 1.0)),
         Case("eight weights, correlated", drawn(8, 4)),
