@@ -50,7 +50,7 @@ def local():
     """Two workers, each a process with one thread; one that dies is replaced, and a submission may kill one."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as made,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as made,
     ):
         yield made
 
@@ -153,7 +153,7 @@ def test_nobody_at_the_address(monkeypatch):
 def test_a_cluster_without_workers(monkeypatch):
     monkeypatch.setattr(cluster, "WORKER_SECONDS", 0.1)
     with (
-        distributed.LocalCluster(0, processes=False, dashboard_address=None, silence_logs=50) as empty,
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, silence_logs=50) as empty,
         pytest.raises(ValueError, match="no workers after 0.1 seconds; start some"),
     ):
         list(run(empty, []))
