@@ -72,7 +72,7 @@ def test_a_worker_killed_in_mid_run_costs_nobody_a_row(local, tmp_path, monkeypa
         assert result.notes[1] == f"notebook of {submission.student}"
 
 
-@pytest.mark.xfail(reason="one that runs beside it on the same workers may be counted as killing them too", strict=False)
+@pytest.mark.xfail(reason="one that runs beside it may be counted as killing workers too", strict=False)
 def test_one_that_kills_its_workers_has_rows_that_say_so(local, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "grade", ends_the_worker_at_s1)
     pairs = list(run(local, submissions(tmp_path, 4)))
