@@ -176,6 +176,11 @@ def test_a_package_that_is_not_there_costs_only_itself(imports):
     assert called(made, 3, 4) == 12
 
 
+def test_two_modules_of_a_package_are_both_imported():
+    made = program("import xml.dom", "import xml.sax", wanda_score("xml.dom and xml.sax"))
+    assert [each.source for each in made.statements[:2]] == ["import xml.dom", "import xml.sax"]
+
+
 def test_the_last_binding_before_a_statement_is_what_it_reads():
     cells = ("k = 1", "a = k", "k = 5", "def wanda_score(w, x):\n    return (a, k)")
     assert called(program(*cells), 0, 0) == (1, 5)
