@@ -9,7 +9,7 @@ from course_lib.workbook.exercise import lessons
 from course_lib.workbook.recorded import SUFFIX
 
 _GIVEN = re.compile(r"LICENSE|Makefile|README\.md|pyproject\.toml|requirements\.lock|(course_lib|kernels)/.*")
-_KEPT_BACK = re.compile(r"course_lib/(grading/.*|experiments/grading\.py|exercises/[a-z]\w*\.py)")
+_KEPT_BACK = re.compile(r"course_lib/(grading/.*|(experiments|results)/grading\..*|exercises/[a-z]\w*\.py)")
 _TEXT = {"", ".py", ".md", ".toml", ".lock", ".css"}
 
 

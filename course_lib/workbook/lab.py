@@ -1,5 +1,6 @@
 """Start JupyterLab on the first lesson and say where it is."""
 
+import json
 import os
 import secrets
 import signal
@@ -21,6 +22,7 @@ from course_lib import assets, doctor
 
 ROOT = Path(__file__).parents[2]
 FIRST = "notebooks/00_start_here.ipynb"
+NBGRADER = ("formgrader", "validate_assignment", "assignment_list", "course_list")  # what it adds to a server
 SECONDS_TO_START = 180  # a few are normal; a machine busy with other work takes far longer
 
 
@@ -54,10 +56,16 @@ def command(port: int, root: Path) -> list[str]:
 
 
 def without_news(folder: Path) -> dict[str, str]:
-    """The environment in which JupyterLab neither fetches news nor asks whether it may, by settings in `folder`."""
+    """The environment in which JupyterLab neither fetches news nor asks whether it may, by settings in `folder`.
+
+    Nor does it load nbgrader, which instructors have installed and which warns that it is not set up here.
+    """
     settings = folder / "labconfig" / "page_config.json"
     settings.parent.mkdir()
-    settings.write_text('{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}')
+    off = dict.fromkeys(("@jupyterlab/apputils-extension:announcements", "@jupyter/nbgrader"), True)
+    settings.write_text(json.dumps({"disabledExtensions": off}))
+    off = dict.fromkeys((f"nbgrader.server_extensions.{name}" for name in NBGRADER), False)
+    (folder / "jupyter_server_config.json").write_text(json.dumps({"ServerApp": {"jpserver_extensions": off}}))
     known = os.environ.get("JUPYTER_CONFIG_PATH")
     return {"JUPYTER_CONFIG_PATH": os.pathsep.join([str(folder)] + ([known] if known else []))}
 

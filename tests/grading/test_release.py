@@ -134,9 +134,8 @@ def test_the_readme_promises_what_is_there(copy):
 
 
 def test_progress_of_a_copy_lists_its_lessons(copy, first_week):
-    assert all(module.LESSON.split()[0] in course(copy, "progress").stdout for module in lessons())
-    shown = course(first_week, "progress").stdout
-    assert re.findall(r"│ (\d\d) ", shown) == ["00", "04"]
+    for folder, expected in ((copy, [module.LESSON[:2] for module in lessons()]), (first_week, ["00", "04"])):
+        assert re.findall(r"│ (\d\d) ", course(folder, "progress").stdout) == expected
 
 
 def test_a_release_of_one_lesson_holds_it_and_the_first(first_week):
