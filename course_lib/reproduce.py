@@ -80,6 +80,8 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
         console.print(f"stopped; the finished steps are in {partial}. The same command goes on from there.")
         return 130
     if left or partial.exists():
+        done = result["steps"]
+        result["steps"] = {step.name: done[step.name] for step in steps} | done  # in their order
         write(result, path)
         partial.unlink(missing_ok=True)
     console.print(f"All steps are in {path}. `--no-resume` measures them anew.")

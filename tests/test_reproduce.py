@@ -83,6 +83,17 @@ def test_an_interrupted_run_goes_on_where_it_was(failure, experiment, tmp_path):
     assert not (tmp_path / "squares.partial.json").exists()
 
 
+def test_steps_stand_in_the_experiments_order_whichever_was_finished_first(experiment, tmp_path):
+    path = tmp_path / "out.json"
+    assert run("squares", path) == 0
+    result = json.loads(path.read_text(encoding="utf-8"))
+    names = list(result["steps"])
+    del result["steps"][names[0]]
+    path.write_text(json.dumps(result), encoding="utf-8")
+    assert run("squares", path) == 0
+    assert list(json.loads(path.read_text(encoding="utf-8"))["steps"]) == names
+
+
 def test_a_finished_run_is_left_alone_unless_asked(experiment, tmp_path):
     path = tmp_path / "squares.json"
     run("squares", path)
