@@ -30,7 +30,8 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
     """Results as they are ready, one for every submission.
 
     A worker that dies costs time and nothing else: the scheduler gives what it had to others. A submission over which
-    several workers died has rows that say so. Closing the iterator takes back what was sent.
+    several workers died is tried once more at the end, with nothing beside it that could be to blame; if they die again,
+    it has rows that say so. Closing the iterator takes back what was sent.
 
     Raises:
         ValueError: when the cluster cannot be reached or used, with what to do about it.
@@ -39,12 +40,14 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
     with _connected(distributed, address) as client, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph")  # a notebook full of figures
         _check_workers(client, plan)
-        waiting, running = list(reversed(submissions)), {}
+        waiting, running, suspects, alone = list(reversed(submissions)), {}, [], False
         done = distributed.as_completed(loop=client.loop)
         try:
-            while waiting or running:
-                n_threads = sum(client.nthreads().values())
-                while waiting and len(running) < max(1, AHEAD * n_threads):
+            while waiting or running or suspects:
+                if not waiting and not running:
+                    waiting, suspects, alone = suspects, [], True
+                n_at_once = 1 if alone else max(1, AHEAD * sum(client.nthreads().values()))
+                while waiting and len(running) < n_at_once:
                     submission = waiting.pop()
                     content = _read(submission)
                     if isinstance(content, str):
@@ -56,7 +59,10 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
                 if running:
                     future = next(done)
                     submission = running.pop(future)
-                    yield submission, _result(distributed, future, submission, plan)
+                    if not alone and _killed(distributed, future):
+                        suspects.append(submission)
+                    else:
+                        yield submission, _result(distributed, future, submission, plan)
         finally:
             client.cancel(list(running))
 
@@ -141,14 +147,19 @@ def _read(submission: Submission) -> bytes | str:
         return str(error) or type(error).__name__
 
 
+def _killed(distributed: ModuleType, future: Any) -> bool:
+    """Whether several workers died while they had it, or something beside it."""
+    return future.status == "error" and isinstance(future.exception(), distributed.KilledWorker)
+
+
 def _result(distributed: ModuleType, future: Any, submission: Submission, plan: engine.Plan) -> Result:
     """What became of one submission."""
     if future.status == "finished":
         return future.result()
-    error = future.exception() if future.status == "error" else future.status
-    if isinstance(error, distributed.KilledWorker):
+    if _killed(distributed, future):
         problem = "Grading it ended several workers of the cluster. Look at it by hand."
         return engine.unreadable(submission, plan, problem)
+    error = future.exception() if future.status == "error" else future.status
     raise ValueError(
         f"the cluster gave {submission.student} back ungraded ({error}). What is graded is kept: put the cluster right "
         "and go on with --resume."
