@@ -30,8 +30,8 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
     """Results as they are ready, one for every submission.
 
     A worker that dies costs time and nothing else: the scheduler gives what it had to others. A submission over which
-    several workers died is tried once more at the end, with nothing beside it that could be to blame; if they die again,
-    it has rows that say so. Closing the iterator takes back what was sent.
+    several workers died is tried once more at the end, with nothing beside it that could be to blame; if they die
+    again, it has rows that say so. Closing the iterator takes back what was sent.
 
     Raises:
         ValueError: when the cluster cannot be reached or used, with what to do about it.

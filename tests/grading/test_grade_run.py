@@ -25,10 +25,12 @@ from course_lib.grading.submissions import find, newest
 
 PR_SET_CHILD_SUBREAPER = 36
 COMMAND = """
+import signal
 import sys
 from pathlib import Path
 from rich.console import Console
 from course_lib.grading.run import Request, run
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 sys.exit(run(Request(Path(sys.argv[1]), Path(sys.argv[2]), "00", 2), Console()))
 """
 
