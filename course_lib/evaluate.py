@@ -62,14 +62,26 @@ def perplexity(
     Raises:
         ValueError: no windows, windows of one token, tokens outside the vocabulary, or a model that cannot be scored.
     """
+    means = window_losses(model, windows, batch_size, progress)
+    value = means.mean().exp().item()
+    spread = means.std().item() if len(means) > 1 else math.nan
+    return Perplexity(value, value * spread / math.sqrt(len(means)), windows.numel() - len(windows))
+
+
+@torch.no_grad()
+def window_losses(
+    model: PreTrainedModel, windows: Int[Tensor, "N L"], batch_size: int | None = None, progress: bool = True
+) -> Float[Tensor, "N"]:
+    """Mean negative log-likelihood of each window, in nats a token, float64: the log of its perplexity.
+
+    How hard a window is drops out of the difference of two models on the same windows. Arguments and errors are those
+    of `perplexity`.
+    """
     _check_windows(model, windows)
     check_scorable(model)
     batch_size = batch_size or max(1, tokens_at_once(model) // windows.shape[1])
     batches = track(windows.split(batch_size), "perplexity", disable=not progress, transient=True)
-    means = torch.cat([_window_losses(model, batch) for batch in batches])
-    value = means.mean().exp().item()
-    spread = means.std().item() if len(means) > 1 else math.nan
-    return Perplexity(value, value * spread / math.sqrt(len(means)), windows.numel() - len(windows))
+    return torch.cat([_losses(model, batch) for batch in batches])
 
 
 def _check_windows(model: PreTrainedModel, windows: object) -> None:
@@ -85,8 +97,8 @@ def _check_windows(model: PreTrainedModel, windows: object) -> None:
         )
 
 
-def _window_losses(model: PreTrainedModel, ids: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:
-    """Mean negative log-likelihood of each window, in float64: position i predicts token i + 1."""
+def _losses(model: PreTrainedModel, ids: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:
+    """Of one batch: position i predicts token i + 1."""
     hidden = hidden_states(model, ids)[:, :-1].flatten(0, 1)
     log_prob, _ = target_log_probs(model, hidden, torch.arange(len(hidden)), ids[:, 1:].flatten().cpu())
     return -log_prob.double().view(len(ids), -1).mean(dim=1)

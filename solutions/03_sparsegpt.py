@@ -23,7 +23,7 @@ from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
-from course_lib.pruning.observe import input_gram
+from course_lib.pruning.observe import input_grams
 from course_lib.pruning.sequential import prune_model
 from course_lib.pruning.sweep import (
     WithoutUpdates,
@@ -52,7 +52,8 @@ print(f"{calibration.numel()} tokens to calibrate on, {held_out.numel()} held ou
 # %%
 name = "self_attn.q_proj"
 weight = weight_of(linears(blocks(model)[15])[name])
-gram = input_gram(model, calibration, 15, name)
+grams = input_grams(model, calibration, 15)  # by layer
+gram = grams[name]
 factor = gram.factor(damping=0.01)
 plots.what_others_explain(gram.matrix, factor.upper, gram.n_tokens, "Block 15, input of attention")
 
@@ -333,9 +334,8 @@ check("sparsegpt.prune", sparsegpt)
 # The size of the block decides two things, time and choice. Here for a larger layer:
 
 # %%
-gate = weight_of(linears(blocks(model)[15])["mlp.gate_proj"])
-sizes = (1, 4, 16, 64, 128, 256, 576)
-gate_gram = input_gram(model, calibration, 15, "mlp.gate_proj")
+gate, gate_gram = weight_of(linears(blocks(model)[15])["mlp.gate_proj"]), grams["mlp.gate_proj"]
+sizes = (1, 8, 32, 128, 576)
 seconds, errors = race_of_block_sizes(gate, gate_gram, sizes)
 plots.block_sizes(seconds, errors)
 
@@ -359,26 +359,18 @@ methods = {
     "SparseGPT": SparseGPT(half),
     "its mask, best weights": Refit(half, chooser=SparseGPT),
 }
-plots.layer_errors(errors_in_block(model, calibration, 15, methods, n_outputs=64))
+plots.layer_errors(errors_in_block(blocks(model)[15], grams, methods, n_outputs=64))
 
 # %% [markdown]
 # And the whole model, block after block, each calibrated on what the pruned blocks before it give. Both methods are
 # evaluated on the same windows. How hard a window is then drops out of their difference, window by window:
 
 # %%
-
-
-def logs_by_window(pruned):
-    """log-perplexity of each held-out window, (8,)."""
-    found = [evaluate.perplexity(pruned, window[None], progress=False).value for window in held_out]
-    return torch.tensor(found, dtype=torch.float64).log()
-
-
-logs = {"dense": logs_by_window(model)}
+logs = {"dense": evaluate.window_losses(model, held_out)}
 for title, pruner in {"Wanda 50 %": Wanda(Unstructured(0.5)), "SparseGPT 50 %": SparseGPT()}.items():
     model, tokenizer = load_model()
     report = prune_model(model, pruner, calibration)
-    logs[title] = logs_by_window(model)
+    logs[title] = evaluate.window_losses(model, held_out)  # log-perplexity of each window, (8,)
     print(f"{title}: " + ", ".join(f"{phase} {spent:.1f} s" for phase, spent in report.seconds.items()))
 
 # %%

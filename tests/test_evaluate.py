@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from course_lib import likelihood
-from course_lib.evaluate import perplexity, sparsity_report, weight_bytes
+from course_lib.evaluate import perplexity, sparsity_report, weight_bytes, window_losses
 from course_lib.models import blocks, linears, tiny_model, weight_of
 from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, NofMPacked
 from course_lib.sparsity.patterns import NofM, Unstructured
@@ -50,6 +50,7 @@ def test_standard_error_is_the_spread_of_windows_through_exp(generator):
     model = tiny_model()
     windows = random_windows(4, 11, generator)
     means = torch.tensor([math.log(perplexity(model, w[None], progress=False).value) for w in windows]).double()
+    torch.testing.assert_close(window_losses(model, windows, batch_size=2, progress=False), means, rtol=1e-5, atol=0)
     found = perplexity(model, windows, progress=False)
     assert found.standard_error == pytest.approx(means.mean().exp().item() * means.std().item() / 2, rel=1e-3)
     assert math.isnan(perplexity(model, windows[:1], progress=False).standard_error)

@@ -13,7 +13,7 @@ from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
-from course_lib.pruning.observe import input_gram
+from course_lib.pruning.observe import input_grams
 from course_lib.pruning.sweep import (
     WithoutUpdates,
     errors_in_block,
@@ -27,15 +27,15 @@ BLOCK = 15
 
 
 @lru_cache(maxsize=1)
-def _model() -> tuple[nn.Module, Tensor]:
+def _block() -> tuple[nn.Module, dict[str, Gram]]:
     model, tokenizer = load_model()
-    return model, corpora.windows("wikipedia", 16, 256, tokenizer, split="calibration", seed=0)
+    calibration = corpora.windows("wikipedia", 16, 256, tokenizer, split="calibration", seed=0)
+    return blocks(model)[BLOCK], input_grams(model, calibration, BLOCK)
 
 
-@lru_cache(maxsize=2)
 def _layer(name: str) -> tuple[Tensor, Gram]:
-    model, calibration = _model()
-    return weight_of(linears(blocks(model)[BLOCK])[name]), input_gram(model, calibration, BLOCK, name)
+    block, grams = _block()
+    return weight_of(linears(block)[name]), grams[name]
 
 
 def what_others_explain() -> Figure:
@@ -52,7 +52,7 @@ def sweep() -> Figure:
 
 
 def block_sizes() -> Figure:
-    return sparsegpt.block_sizes(*race_of_block_sizes(*_layer("mlp.gate_proj"), (1, 4, 16, 64, 128, 256, 576)))
+    return sparsegpt.block_sizes(*race_of_block_sizes(*_layer("mlp.gate_proj"), (1, 8, 32, 128, 576)))
 
 
 def layer_errors() -> Figure:
@@ -64,4 +64,4 @@ def layer_errors() -> Figure:
         "SparseGPT": SparseGPT(half),
         "its mask, best weights": Refit(half, chooser=SparseGPT),
     }
-    return sparsegpt.layer_errors(errors_in_block(*_model(), BLOCK, methods, n_outputs=64))
+    return sparsegpt.layer_errors(errors_in_block(*_block(), methods, n_outputs=64))

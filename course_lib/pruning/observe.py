@@ -25,19 +25,29 @@ def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:
     return found
 
 
-@torch.inference_mode()
 def input_gram(model: nn.Module, calibration: Tensor, index: int, layer: str) -> Gram:
     """The whole Gram matrix of one layer's input in the dense model, such as that of block 15's "mlp.down_proj".
 
     Raises:
         ValueError: when the model has no such block or the block no such layer.
     """
-    n_blocks, layers = len(blocks(model)), linears(blocks(model)[0])
-    if not 0 <= index < n_blocks or layer not in layers:
-        raise ValueError(
-            f"got block {index}, layer {layer!r}; expected 0 to {n_blocks - 1}, one of {', '.join(layers)}."
-        )
+    layers = linears(blocks(model)[0])
+    if layer not in layers:
+        raise ValueError(f"got layer {layer!r}; expected one of {', '.join(layers)}.")
+    return input_grams(model, calibration, index)[layer]
+
+
+@torch.inference_mode()
+def input_grams(model: nn.Module, calibration: Tensor, index: int) -> dict[str, Gram]:
+    """The Gram matrices of the inputs of all layers of one block of the dense model, by the layer's name.
+
+    Raises:
+        ValueError: when the model has no such block.
+    """
+    n_blocks = len(blocks(model))
+    if not 0 <= index < n_blocks:
+        raise ValueError(f"got block {index}; expected 0 to {n_blocks - 1}.")
     batches = first_inputs(model, calibration)
     for block in blocks(model)[:index]:
         advance(block, batches)
-    return collect(blocks(model)[index], batches, "matrix", PruneReport(calibration.numel()))[layer]
+    return collect(blocks(model)[index], batches, "matrix", PruneReport(calibration.numel()))

@@ -11,11 +11,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.models import blocks, linears, weight_of
+from course_lib.models import linears, weight_of
 from course_lib.pruning.base import Gram, LayerPruner
 from course_lib.pruning.columns import Solution
 from course_lib.pruning.methods.sparsegpt import SparseGPT
-from course_lib.pruning.sequential import PruneReport, advance, collect, first_inputs
 
 
 def settled_until(weight: Float[Tensor, "O I"], solution: Solution, column: int) -> Float[Tensor, "O I"]:
@@ -61,17 +60,12 @@ def relative_error(weight: Float[Tensor, "O I"], pruned: Float[Tensor, "O I"], i
 
 @torch.inference_mode()
 def errors_in_block(
-    model: nn.Module, calibration: Tensor, index: int, methods: Mapping[str, LayerPruner], n_outputs: int | None = None
+    block: nn.Module, grams: Mapping[str, Gram], methods: Mapping[str, LayerPruner], n_outputs: int | None = None
 ) -> dict[str, dict[str, float]]:
-    """The relative error of every layer of one block, by layer and method; the blocks before it are dense.
+    """The relative error of every layer of a block, by layer and method, on the inputs that `grams` are of.
 
     `n_outputs`: only the first outputs of each layer, as a smaller layer; all of them when None.
     """
-    batches = first_inputs(model, calibration)
-    for block in blocks(model)[:index]:
-        advance(block, batches)
-    block = blocks(model)[index]
-    grams = collect(block, batches, "matrix", PruneReport(calibration.numel()))
     weights = {name: weight_of(layer)[:n_outputs] for name, layer in linears(block).items()}
     return {
         name: {

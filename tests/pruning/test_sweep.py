@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from course_lib.models import tiny_model
+from course_lib.models import blocks, tiny_model
 from course_lib.pruning.base import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
+from course_lib.pruning.observe import input_grams
 from course_lib.pruning.sweep import (
     WithoutUpdates,
     errors_in_block,
@@ -61,12 +62,14 @@ def test_without_updates_the_mask_is_the_same_and_the_weights_stay(layer):
 def test_errors_of_a_block_name_its_layers_and_order_the_methods():
     ids = torch.randint(0, 97, (4, 30), generator=torch.Generator().manual_seed(0))
     methods = {"magnitude": Magnitude(), "Wanda": Wanda(), "SparseGPT": SparseGPT()}
-    found = errors_in_block(tiny_model(), ids, 1, methods)
+    model = tiny_model()
+    block, grams = blocks(model)[1], input_grams(model, ids, 1)
+    found = errors_in_block(block, grams, methods)
     assert "mlp.down_proj" in found
     assert len(found) == 7
     for errors in found.values():
         assert errors["SparseGPT"] < errors["Wanda"]
-    fewer = errors_in_block(tiny_model(), ids, 1, {"Wanda": Wanda()}, n_outputs=5)
+    fewer = errors_in_block(block, grams, {"Wanda": Wanda()}, n_outputs=5)
     assert fewer["mlp.down_proj"]["Wanda"] != found["mlp.down_proj"]["Wanda"]
 
 
