@@ -1,9 +1,9 @@
 """What the kernel refuses to a student's process: starting programs, reaching into other processes, odd sockets.
 
 bubblewrap has taken every right and every file away; this is the second wall. It closes what namespaces do not:
-memory that no count sees (memfd, shared segments), sockets to the host of a virtual machine, the warden's own limits,
-and parts of the kernel that no calculation needs. A filter in the kernel's own language (seccomp-BPF), for x86-64 and
-ARM64.
+memory that no count sees (memfd, shared segments, large buffers of sockets), sockets to the host of a virtual machine,
+the warden's own limits, and parts of the kernel that no calculation needs. A filter in the kernel's own language
+(seccomp-BPF), for x86-64 and ARM64.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ _REFUSED = {
     "sched_setscheduler": (144, 119), "sched_setattr": (314, 274),
     # memory that belongs to no process
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "semget": (64, 190),
-    "msgget": (68, 186), "mq_open": (240, 180),
+    "msgget": (68, 186), "mq_open": (240, 180), "setsockopt": (54, 208),
     # namespaces and mounts
     "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
     "chroot": (161, 51), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
@@ -41,8 +41,9 @@ _REFUSED = {
     "modify_ldt": (154, _NEVER),
 }  # fmt: skip
 _CLONE, _CLONE3, _PRLIMIT, _SOCKET = (56, 220), (435, 435), (302, 261), (41, 198)
-_THREAD = 0x10000  # clone's flag for a thread of the same process
-_FAMILIES = (1, 2, 10)  # Unix and internet sockets, which find nobody here
+# clone's flags for a thread of the same process, and for one that has no open files of its own: they are limited.
+_THREAD, _FILES = 0x10000, 0x400
+_UNIX = 1  # sockets of this family find nobody here; those of others have buffers of many megabytes
 
 # Instructions are (code, steps over when true, steps over when false, operand).
 _LOAD, _EQUAL, _AT_LEAST, _BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -57,15 +58,13 @@ def program(machine: str) -> list[tuple[int, int, int, int]]:
         return []
     audit, column = _MACHINES[machine]
     argument = (_LOAD, 0, 0, _ARGUMENT)
-    first, second, third = _FAMILIES
     steps = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, audit), _KILL, (_LOAD, 0, 0, _NUMBER)]
     steps += [(_AT_LEAST, 0, 1, 0x40000000), _REFUSE]  # the same calls under the numbers of x32
     # clone3's arguments cannot be seen from here; where there is none, threads are started by clone.
     steps += _when(_CLONE3[column], _UNKNOWN)
-    steps += _when(_CLONE[column], argument, (_BITS, 0, 1, _THREAD), _ALLOW, _REFUSE)
+    steps += _when(_CLONE[column], argument, (_BITS, 0, 2, _THREAD), (_BITS, 0, 1, _FILES), _ALLOW, _REFUSE)
     steps += _when(_PRLIMIT[column], argument, (_EQUAL, 0, 1, 0), _ALLOW, _REFUSE)
-    families = (_EQUAL, 2, 0, first), (_EQUAL, 1, 0, second), (_EQUAL, 0, 1, third)
-    steps += _when(_SOCKET[column], argument, *families, _ALLOW, _REFUSE)
+    steps += _when(_SOCKET[column], argument, (_EQUAL, 0, 1, _UNIX), _ALLOW, _REFUSE)
     for numbers in _REFUSED.values():
         steps += _when(numbers[column], _REFUSE)
     return [*steps, _ALLOW]
