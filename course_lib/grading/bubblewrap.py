@@ -32,6 +32,7 @@ ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "2",  # or every thread reserves address space, of which there is only so much
     "MPLBACKEND": "Agg",
     "HF_HUB_OFFLINE": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # torch.compile calls a compiler, which is not let in; the function itself does as well
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONSAFEPATH": "1",

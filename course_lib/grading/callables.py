@@ -10,6 +10,7 @@ from course_lib.grading.items import Item
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # What a value may be that is no constant, but may be no function either.
 _PERHAPS = (ast.Call, ast.Attribute, ast.Name, ast.Subscript, ast.IfExp, ast.BoolOp, ast.Await, ast.NamedExpr)
+_PERHAPS += (ast.Tuple,)  # of several, one for each name
 
 
 class Callables:

@@ -17,7 +17,10 @@ from course_lib.grading.statements import Statement
 
 MOST_STEPS = 200_000  # bindings looked at for one function
 # What a kernel provides besides Python's own names, as something that does nothing.
-KERNEL = {"display": Statement("def display(*objects, **options):\n    pass", "the notebook")}
+KERNEL = {
+    "display": Statement("def display(*objects, **options):\n    pass", "the notebook"),
+    "get_ipython": Statement("def get_ipython():\n    pass", "the notebook"),
+}
 
 
 @dataclass

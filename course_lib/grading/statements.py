@@ -10,7 +10,8 @@ from types import CodeType
 
 FUTURE = "from __future__ import annotations\n"
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-SIMPLE = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+SIMPLE = (*_DEFINITIONS, *_IMPORTS, ast.Assign, ast.AnnAssign, ast.AugAssign)
 TRIES = (ast.Try, *([ast.TryStar] if hasattr(ast, "TryStar") else []))
 
 
@@ -54,6 +55,8 @@ def split(node: ast.stmt) -> list[ast.stmt]:
         return []
     if isinstance(node, (*SIMPLE, *([ast.TypeAlias] if hasattr(ast, "TypeAlias") else []))):
         return [node]
+    if isinstance(node, ast.With):  # not entered, for that may be an experiment; nor is what is measured in it
+        return [part for each in node.body for part in split(each) if isinstance(part, (*_DEFINITIONS, *_IMPORTS))]
     if isinstance(node, (ast.If, *TRIES)) and (kept := pruned(node)) is not None:
         return [kept]
     return []

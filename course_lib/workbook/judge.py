@@ -96,7 +96,7 @@ def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
 
 def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> Verdict:
     """What outcomes say about an answer, wherever they were produced. Cases without an outcome count as wrong."""
-    if not outcomes or outcomes[0].unattempted:
+    if not outcomes or all(outcome.unattempted for outcome in outcomes):
         return Verdict(exercise, "not attempted" if outcomes else "wrong", 0, len(cases))
     n_cases, cases = len(cases), cases[: len(outcomes)]
     expected = _expected(exercise, cases)

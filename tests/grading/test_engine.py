@@ -146,6 +146,14 @@ def test_a_stub_is_not_attempted(plan, answered):
     assert {(each.state, each.points, each.hint) for each in result.exercises} == {("not attempted", 0.0, "")}
 
 
+def test_who_refuses_one_case_has_attempted_the_others(plan, answered):
+    refused = Outcome(error="it raised NotImplementedError: no such kernel", unattempted=True)
+    result = answered(plan, lambda task: Answer(task.exercise, "ran", (refused, *reference(task).outcomes[1:])))
+    score = row(result, "wanda.score")
+    assert (score.state, score.points) == ("partly", round(2 * (1 - 1 / len(score.cases)), 2))
+    assert [bool(case.difference) for case in score.cases] == [True] + [False] * (len(score.cases) - 1)
+
+
 def test_cases_finished_before_the_end_count(plan, answered):
     reason = "It was stopped after 60 seconds."
     result = answered(plan, lambda task: Answer(task.exercise, "killed", reference(task).outcomes[:2], reason))

@@ -129,6 +129,8 @@ FOUND = {
     ),
     "from a table": ("TABLE = {'a': lambda w, x: w * x}", "wanda_score = TABLE['a']"),
     "decorated": ("import functools\n@functools.lru_cache(\n    None)\n" + RIGHT,),
+    "two lambdas at once": (STUB, "other, wanda_score = lambda: 0, lambda w, x: w * x"),
+    "in a with": ("import torch\nwith torch.no_grad():\n    " + RIGHT.replace("\n", "\n    "),),
     "in an if": ("if 1 > 0:\n    " + RIGHT.replace("\n", "\n    ") + "\nelse:\n    wanda_score = None",),
     "the stub left below": (answer(RIGHT), answer(STUB), CHECK),
     "the stub left above, written in a new cell": (answer(STUB), RIGHT, CHECK),

@@ -75,6 +75,10 @@ factor = 2
 def decorated(x):
     return x * 2
 
+@torch.compile
+def compiled(x):
+    return x * 2
+
 not_a_function = 3
 """
 
@@ -82,7 +86,7 @@ not_a_function = 3
 @needs_sandbox
 def test_every_task_has_its_answer_in_its_place():
     names = ["loud", "library", "missing", "half", "unwritten", "in_place", "scratch", "decorated", "nowhere"]
-    names += ["numbers", "oom"]
+    names += ["numbers", "oom", "compiled"]
     turned = (torch.ones(2, 3).T,)
     tasks = [*(ask(f"x.{name}", name) for name in names), Task("x.layout", "layout", (turned,))]
     broken = "def right(x:\n    return x * 2"
@@ -100,6 +104,7 @@ def test_every_task_has_its_answer_in_its_place():
         "decorated": ("not loaded", 0),
         "nowhere": ("not found", 0),
     }
+    assert n_right(got["compiled"]) == 2, "no compiler is let in"
     assert "UNDEFINED" in got["missing"].outcomes[0].error
     assert "cell 1" in got["missing"].outcomes[0].trace
     assert [outcome.unattempted for outcome in got["unwritten"].outcomes] == [True, True]

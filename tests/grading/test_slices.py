@@ -122,6 +122,11 @@ NEEDED = {
         "if True:\n    %time\n    for i in x: y\n    helper = lambda a, b: a * b\nelse:\n    helper = None",
         USES,
     ),
+    "an import and a definition in a with": (
+        "with open('/nowhere/at/all'):\n    print(1 / 0)\n    import math as m\n    def helper(a, b):\n"
+        "        return m.prod((a, b))",
+        USES,
+    ),
     "a submodule": ("import os.path", "import os", wanda_score("len(os.path.basename('a')) * weight * inputs")),
     "itself": ("def wanda_score(w, x):\n    return 0 if x == 0 else w + wanda_score(w, x - 1)",),
     "a pair that call each other": (
@@ -142,6 +147,10 @@ NEEDED = {
     ),
     "a comprehension, at once": ("k = 1", "T = [k for _ in range(2)]", "k = 5", wanda_score("T[0] * weight * inputs")),
     "a generator, later": ("T = (k for _ in range(2))", "k = 1", wanda_score("next(T) * weight * inputs")),
+    "whether it is on Colab": (
+        "COLAB = 'google.colab' in str(get_ipython())",
+        wanda_score("(0 if COLAB else 1) * weight * inputs"),
+    ),
     "what a notebook shows": ("from x import y", wanda_score("display(weight) or weight * inputs")),
     "another exercise's function, below its stub": (
         "def helper(a, b):\n    raise NotImplementedError('Exercise')",
