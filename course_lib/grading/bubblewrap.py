@@ -1,7 +1,6 @@
 """The bubblewrap command around the warden: which files it sees, and nothing else of this machine."""
 
 import functools
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -72,13 +71,20 @@ def program() -> str | None:
 
 def shown() -> list[str]:
     """The folders to show read-only, without those inside another one."""
-    kernels = importlib.util.find_spec("kernels")
-    own = [str(LIBRARY), *(kernels.submodule_search_locations if kernels else ())]
+    own = [str(LIBRARY), str(LIBRARY.parent / "kernels")]  # not looked for by name: anything may lie on the path
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
     prefixes.append(str(Path(os.path.realpath(sys.executable)).parents[1]))
-    wanted = {*_SYSTEM, *map(os.path.abspath, [*own, *prefixes]), *map(os.path.realpath, [*own, *prefixes])}
+    own += [part for prefix in prefixes for part in _of_python(prefix)]
+    wanted = {*_SYSTEM, *map(os.path.abspath, own), *map(os.path.realpath, own)}
     present = sorted(folder for folder in wanted if folder != "/" and os.path.exists(folder))
     return [f for f in present if not any(f.startswith(f"{other}/") for other in present)]
+
+
+def _of_python(prefix: str) -> list[str]:
+    """Where an installation of Python lies; one in the project's folder, or around a home, does not show the rest."""
+    if any(each.is_relative_to(os.path.realpath(prefix)) for each in (ROOT.resolve(), Path.home().resolve())):
+        return [os.path.join(prefix, name) for name in ("bin", "lib", "lib64", "pyvenv.cfg")]
+    return [prefix]
 
 
 def hidden(folders: list[str]) -> list[str]:

@@ -308,6 +308,22 @@ def test_what_is_shown_is_python_and_the_library_but_no_answers_and_nobodys_home
     assert not {"--bind", "--dev-bind", "--share-net", "--cap-add"} & set(line)
 
 
+def test_a_folder_that_bears_a_packages_name_is_not_shown(monkeypatch, tmp_path):
+    (tmp_path / "kernels").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "kernels", raising=False)
+    assert str(tmp_path / "kernels") not in bubblewrap.shown()
+
+
+def test_submissions_beside_an_environment_in_the_projects_own_folder_are_not_shown(monkeypatch, tmp_path):
+    for name in ("bin", "lib", "submissions"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(bubblewrap, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert {str(tmp_path / "bin"), str(tmp_path / "lib")} <= set(bubblewrap.shown())
+    assert not {str(tmp_path), str(tmp_path / "submissions")} & set(bubblewrap.shown())
+
+
 def test_masters_under_a_folder_that_is_shown_are_covered(monkeypatch, tmp_path):
     (tmp_path / "solutions").mkdir()
     monkeypatch.setattr(bubblewrap, "ROOT", tmp_path)
