@@ -19,8 +19,8 @@ DEEPEST = 12  # folders in folders
 MOST_FILES = 100_000
 LARGEST_INNER_SUM = 2**31  # bytes of all zips in one zip
 IGNORED = re.compile(r"\..*|__MACOSX|__pycache__|Thumbs\.db|desktop\.ini", re.IGNORECASE)
-NOTEBOOK = re.compile(r".*\.ipynb(\.txt|\.json)?", re.IGNORECASE)  # browsers and editors add a suffix
-ARCHIVE = re.compile(r".*\.(rar|7z|tar|tgz|gz|xz|bz2)", re.IGNORECASE)
+NOTEBOOK = re.compile(r".*\.ipynb(\.txt|\.json)?", re.IGNORECASE | re.DOTALL)  # browsers and editors add a suffix
+ARCHIVE = re.compile(r".*\.(rar|7z|tar|tgz|gz|xz|bz2)", re.IGNORECASE | re.DOTALL)
 
 Kind = Literal["folder", "notebook", "zip", "other"]
 

@@ -294,6 +294,13 @@ def test_suffixes_that_browsers_add_are_seen_through(tmp_path):
     }
 
 
+def test_a_name_of_two_lines_is_a_name(tmp_path):
+    build(tmp_path, "new\nline.ipynb", "bob/04\nwanda.ipynb", "dan\neve.rar")
+    found = students(tmp_path)
+    assert found.pop("dan eve").startswith("there is no notebook")
+    assert {student: said[:4] for student, said in found.items()} == {"new line": "from", "bob": "from"}
+
+
 # What can be wrong -----------------------------------------------------------------------------------------------
 
 
