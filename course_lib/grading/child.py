@@ -70,7 +70,7 @@ def confine(limits: Limits, pipe: int) -> None:
     limit("CPU", int(limits.seconds) + 2)
     limit("FSIZE", limits.file_bytes)
     limit("NOFILE", 256)
-    limit("CORE", 0)
+    limit("CORE", 1)  # not 0: a program that collects crashes is still handed all of the memory then
     if counts_processes():
         limit("NPROC", limits.processes)
     os.nice(5)  # the warden comes first

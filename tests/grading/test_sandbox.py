@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import resource
 import signal
 import subprocess
 import sys
@@ -64,6 +65,9 @@ def in_place(x):
 def numbers(x):
     return torch.rand(1).item(), numpy.random.rand(), hash("a"), torch.get_num_threads()
 
+def core(x):
+    return __import__("resource").getrlimit(4)
+
 def oom(x):
     return int(open("/proc/self/oom_score_adj").read())
 
@@ -86,7 +90,7 @@ not_a_function = 3
 @needs_sandbox
 def test_every_task_has_its_answer_in_its_place():
     names = ["loud", "library", "missing", "half", "unwritten", "in_place", "scratch", "decorated", "nowhere"]
-    names += ["numbers", "oom", "compiled"]
+    names += ["numbers", "oom", "compiled", "core"]
     turned = (torch.ones(2, 3).T,)
     tasks = [*(ask(f"x.{name}", name) for name in names), Task("x.layout", "layout", (turned,))]
     broken = "def right(x:\n    return x * 2"
@@ -112,6 +116,8 @@ def test_every_task_has_its_answer_in_its_place():
     assert "nowhere" in got["nowhere"].reason
     assert got["right"].status == "not loaded"
     assert "cell 2" in got["right"].reason
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    assert got["core"].outcomes[0].value == (min(1, most % 2**64),) * 2, "crashes are not collected outside"
     assert got["layout"].outcomes[0].value == ((1, 3), False)
     assert got["oom"].outcomes[0].value == 1000  # the kernel's memory killer takes it first
     assert got["numbers"].outcomes[0].value[3] == 1
