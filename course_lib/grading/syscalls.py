@@ -27,6 +27,8 @@ _REFUSED = {
     # memory that belongs to no process
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "semget": (64, 190),
     "msgget": (68, 186), "mq_open": (240, 180), "setsockopt": (54, 208),
+    # what the kernel counts for the user who grades, who may run short of it
+    "inotify_init": (253, _NEVER), "inotify_init1": (294, 26), "timer_create": (222, 107),
     # namespaces and mounts
     "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
     "chroot": (161, 51), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
