@@ -161,6 +161,24 @@ def heads(model: PreTrainedModel) -> Heads:
     return Heads(n_query, n_key_value, size)
 
 
+def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
+    """The angles by which RoPE turns each pair of dimensions from one position to the next, float32.
+
+    Raises:
+        ValueError: for a model without RoPE, or one whose angles depend on the length or cover part of a head only.
+    """
+    module = next((each for each in model.modules() if hasattr(each, "inv_freq")), None)
+    if module is None:
+        raise ValueError(f"got a {type(model).__name__}, which has no rotary position embedding; this needs RoPE.")
+    kind, frequencies = getattr(module, "rope_type", "default"), module.inv_freq.float()
+    if kind in ("dynamic", "longrope") or 2 * len(frequencies) != heads(model).size:
+        raise ValueError(
+            f"got RoPE of type {kind!r} over {2 * len(frequencies)} of {heads(model).size} dimensions; expected fixed "
+            "angles over whole heads."
+        )
+    return frequencies
+
+
 def n_neurons(block: nn.Module) -> int:
     """Hidden neurons of the block's MLP: the inputs of its last linear."""
     return weight_of(block.get_submodule(architecture(block).mlp[-1])).shape[1]

@@ -1,0 +1,112 @@
+"""Attention over slots: grouped queries share their keys without copies, and policies see the weights chunk by chunk.
+
+The weights of a whole prompt are never in memory at once: Q × N numbers a head would be 150 MB for 2048 tokens of the
+default model, a layer.
+
+Dimension key: B sequences, H key-value heads, G query heads to each, Q queries (q of them in a chunk), N slots,
+D size of a head.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from course_lib.kv.policy import EvictionPolicy, Observed
+from course_lib.kv.rotation import Rotation
+from course_lib.kv.slots import FREE, Slots
+
+CHUNK = 2**21  # attention weights in memory at once
+
+
+def attend(
+    query: Float[Tensor, "B heads Q D"],
+    slots: Slots,
+    position: Int[Tensor, "B Q"],
+    rotation: Int[Tensor, "B Q"],
+    scaling: float,
+    policy: EvictionPolicy,
+    rolling: Rotation | None = None,
+) -> tuple[Float[Tensor, "B heads Q D"], Slots]:
+    """What the queries read, and the slots with what the policy remembers of it.
+
+    Args:
+        position: of the queries, counted as in Slots; FREE for padding, whose output means nothing.
+        rotation: where RoPE turned the queries.
+        rolling: turn keys and queries to their places among the slots first.
+    """
+    n_heads = slots.keys.shape[1]
+    query = query.unflatten(1, (n_heads, -1))  # (B, H, G, Q, D): neighbouring query heads share a key-value head
+    keys = slots.keys
+    if rolling:
+        query, keys = rolling.queries(query, slots, position, rotation), rolling.keys(slots)
+    if policy.observes:
+        output, slots = _observed(query, keys, slots, position, scaling, policy)
+    else:
+        output = _unobserved(query, keys, slots, position, scaling)
+    return output.flatten(1, 2), slots
+
+
+def _unobserved(
+    query: Float[Tensor, "B H G Q D"],
+    keys: Float[Tensor, "B H N D"],
+    slots: Slots,
+    position: Int[Tensor, "B Q"],
+    scaling: float,
+) -> Float[Tensor, "B H G Q D"]:
+    """Nobody wants the weights, so that torch's fused attention may keep them to itself."""
+    n_queries, values = query.shape[3], slots.values
+    if n_queries == 1 and not slots.has_free:  # one token: the group stands in for the queries
+        return scaled_dot_product_attention(query[:, :, :, 0], keys, values, scale=scaling)[:, :, :, None]
+    if n_queries == slots.n and not slots.has_free:  # the first pass, in the order of the text
+        flat = scaled_dot_product_attention(
+            query.flatten(1, 2), keys, values, is_causal=True, scale=scaling, enable_gqa=True
+        )
+        return flat.view_as(query)
+    outputs = []
+    for start, end in _chunks(query, slots.n):
+        allowed = visible(slots, position[:, start:end])[:, :, None].expand(-1, -1, query.shape[2], -1, -1)
+        read = scaled_dot_product_attention(
+            query[:, :, :, start:end].flatten(2, 3), keys, values, attn_mask=allowed.flatten(2, 3), scale=scaling
+        )
+        outputs.append(read.unflatten(2, (-1, end - start)))
+    return torch.cat(outputs, dim=3)
+
+
+def _observed(
+    query: Float[Tensor, "B H G Q D"],
+    keys: Float[Tensor, "B H N D"],
+    slots: Slots,
+    position: Int[Tensor, "B Q"],
+    scaling: float,
+    policy: EvictionPolicy,
+) -> tuple[Float[Tensor, "B H G Q D"], Slots]:
+    """The weights of some queries at a time are shown to the policy. In the first pass later keys are left out."""
+    outputs, first_pass, last = [], query.shape[3] == slots.n, slots.n_seen - 1
+    for start, end in _chunks(query, slots.n):
+        n = end if first_pass else slots.n
+        some, at = slots.first(n), position[:, start:end]
+        logits = (query[:, :, :, start:end] * scaling).flatten(2, 3) @ keys[:, :, :n].transpose(2, 3)
+        logits = logits.unflatten(2, (-1, end - start))
+        if end - start > 1 or slots.has_free:
+            logits.masked_fill_(~visible(some, at)[:, :, None], float("-inf"))
+        weights = logits.float().softmax(dim=-1)
+        if slots.has_free:
+            weights = weights * (at != FREE)[:, None, None, :, None]
+        outputs.append((weights.to(keys.dtype).flatten(2, 3) @ some.values).unflatten(2, (-1, end - start)))
+        remembered = slots.remembering(policy.remember(some, Observed(weights, at, last)))
+        slots = replace(remembered, n=slots.n)
+    return torch.cat(outputs, dim=3), slots
+
+
+def visible(slots: Slots, position: Int[Tensor, "B Q"]) -> Bool[Tensor, "B H Q N"]:
+    """Which slots each query may read: its own and earlier tokens."""
+    return slots.position[:, :, None, :] <= position[:, None, :, None]
+
+
+def _chunks(query: Float[Tensor, "B H G Q D"], n: int) -> list[tuple[int, int]]:
+    n_queries = query.shape[3]
+    size = max(1, CHUNK // (query.shape[:3].numel() * n))
+    return [(start, min(start + size, n_queries)) for start in range(0, n_queries, size)]

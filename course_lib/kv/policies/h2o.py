@@ -1,0 +1,37 @@
+"""H2O, heavy-hitter oracle. Zhang and others, 2023, https://arxiv.org/abs/2306.14048"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.kv.policy import EvictionPolicy, Observed
+from course_lib.kv.slots import Slots
+
+
+@dataclass(frozen=True)
+class H2O(EvictionPolicy):
+    """score_j = Σ_{i ≥ j} A_ij over the queries so far (Algorithm 1): few tokens receive most of all attention.
+
+    Beside the `recent` newest tokens, which have not had the time to collect any. Query heads of a group add up.
+
+    Args:
+        normalised: divide by the number of queries that could see the token, i.e. the mean instead of the sum, which
+            favours whoever came early.
+    """
+
+    recent: int = 32
+    normalised: bool = False
+
+    observes: ClassVar[bool] = True
+
+    def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
+        return {"mass": slots.memory("mass") + seen.weights.sum(dim=(2, 3))}
+
+    def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
+        if not self.normalised:
+            return slots.memory("mass")
+        n_observers = slots.n_seen[:, None, None] - slots.position
+        return slots.memory("mass") / torch.where(slots.taken, n_observers, 1)

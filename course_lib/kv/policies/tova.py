@@ -1,0 +1,29 @@
+"""TOVA, token omission via attention. Oren, Hassid, Yarden, Adi, Schwartz, 2024, https://arxiv.org/abs/2401.06104"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.kv.policy import EvictionPolicy, Observed
+from course_lib.kv.slots import Slots
+
+
+@dataclass(frozen=True)
+class TOVA(EvictionPolicy):
+    """score_j = mean over all heads of the newest query's attention to j (section 3.2): a memory of one state.
+
+    All heads keep the same tokens.
+    """
+
+    recent: int = 1
+    observes: ClassVar[bool] = True
+
+    def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
+        newest = (seen.position == seen.last[:, None])[:, None, None, :, None]  # none of this chunk, as a rule
+        weights = (seen.weights * newest).sum(dim=3).mean(dim=(1, 2))
+        return {"newest": weights[:, None, :].expand_as(slots.position)}
+
+    def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
+        return slots.memory("newest")

@@ -1,0 +1,102 @@
+"""The seam of the cache: a policy scores the slots, and the lowest leave.
+
+Dimension key: B sequences, H key-value heads, G query heads to each, Q queries, N slots.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.kv.slots import Slots
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Attention of a chunk of queries: `weights` are softmax rows, all zero for padding.
+
+    `position` counts the tokens of each sequence as in Slots; `last` is that of the newest token of this forward pass.
+    """
+
+    weights: Float[Tensor, "B H G Q N"]
+    position: Int[Tensor, "B Q"]
+    last: Int[Tensor, "B"]
+
+
+@dataclass(frozen=True)
+class EvictionPolicy(ABC):
+    """Settings only; what is remembered of each slot is in Slots.
+
+    Args:
+        budget: slots of each key-value head after every forward pass: a whole number, or a fraction of the tokens seen.
+        sinks: that many first tokens never leave.
+        recent: that many newest tokens never leave.
+        by_layer: a factor on the budget for each layer, as many as the model has; none when empty.
+        by_head: likewise for each key-value head of every layer.
+    """
+
+    budget: int | float = 256
+    sinks: int = 0
+    recent: int = 0
+    by_layer: tuple[float, ...] = ()
+    by_head: tuple[float, ...] = ()
+
+    observes: ClassVar[bool] = False  # whether `remember` wants attention weights, which cost time
+
+    def __post_init__(self) -> None:
+        _check_budget(self.budget)
+        for name in ("sinks", "recent"):
+            _check_count(name, getattr(self, name))
+        for name in ("by_layer", "by_head"):
+            if any(not factor > 0 for factor in getattr(self, name)):
+                raise ValueError(f"got {name} {getattr(self, name)}; expected positive factors on the budget.")
+        if isinstance(self.budget, int):
+            least = int(self.budget * min(self.by_layer, default=1) * min(self.by_head, default=1))
+            if self.sinks + self.recent > least:
+                raise ValueError(
+                    f"got {self.sinks} sinks and {self.recent} recent tokens in a budget of {least} slots; "
+                    "expected no more than fit. Raise the budget or keep fewer of them in any case."
+                )
+
+    @abstractmethod
+    def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
+        """How much each slot is worth; the lowest leave. Sinks, recent tokens and FREE slots are seen to elsewhere."""
+
+    def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
+        """New memory of each slot after a chunk of queries. Only called for policies that observe."""
+        return {}
+
+    def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "H"]:
+        """The slots that each head may keep."""
+        n_seen = int(slots.n_seen.max())
+        factors = torch.tensor(self.by_head or (1.0,) * slots.keys.shape[1], dtype=torch.float64)
+        if self.by_layer:
+            factors = factors * self.by_layer[layer]
+        whole = self.budget * factors * (1 if isinstance(self.budget, int) else n_seen)
+        return (whole + 1e-9).long().clamp(min=max(1, self.sinks + self.recent))  # 0.1 x 30 is 3, whatever binary says
+
+    def shrink(self, slots: Slots, layer: int) -> Slots:
+        """What remains after a forward pass."""
+        sizes = self.sizes(slots, layer).to(slots.position.device)
+        if slots.n <= int(sizes.min()):
+            return slots
+        position, last = slots.position, slots.n_seen[:, None, None] - 1
+        stays = (position < self.sinks) | (position > last - self.recent)
+        return slots.keep_best(self.score(slots).float().masked_fill(stays, float("inf")), sizes)
+
+
+def _check_budget(budget: int | float) -> None:
+    whole = isinstance(budget, int) and not isinstance(budget, bool) and budget >= 1
+    if not whole and not (isinstance(budget, float) and 0 < budget <= 1):
+        raise ValueError(
+            f"got a budget of {budget!r}; expected a whole number of slots, such as 256, or a fraction of the tokens "
+            "seen, above 0.0 and up to 1.0."
+        )
+
+
+def _check_count(name: str, value: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"got {name} {value!r}; expected a whole number of tokens, 0 or more.")

@@ -1,0 +1,113 @@
+"""What cannot be evicted, and what is said about it."""
+
+import pytest
+import torch
+
+from course_lib.kv.cache import _check, evicting
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.kv.policies.window import Window
+from course_lib.models import tiny_model
+
+IDS = torch.randint(3, 97, (2, 10), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("budget", [0, -1, 0.0, 1.5, -0.2, True, "many", None, float("nan")])
+def test_a_budget_is_slots_or_a_fraction(budget):
+    with pytest.raises((ValueError, TypeError), match="budget"):
+        Window(budget=budget)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"budget": 4, "sinks": 4, "recent": 1}, "got 4 sinks and 1 recent tokens in a budget of 4 slots"),
+        ({"budget": 8, "sinks": 4, "recent": 1, "by_layer": (0.5, 1.5)}, "in a budget of 4 slots"),
+        ({"sinks": -1}, "got sinks -1; expected a whole number of tokens"),
+        ({"by_head": (1.0, 0.0)}, "got by_head .* expected positive factors"),
+        ({"by_layer": (float("nan"),)}, "expected positive factors"),
+    ],
+)
+def test_settings_that_do_not_fit(settings, said):
+    with pytest.raises(ValueError, match=said):
+        Window(**settings)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "policy", "positions", "said"),
+    [
+        ("gpt2", Window(4), "rolling", "no rotary position embedding"),
+        ("opt", Window(4), "rolling", "no rotary position embedding"),
+        ("llama", Window(4), "rollin", 'expected "original" or "rolling"'),
+        ("llama", Window(4, by_layer=(1.0,) * 3), "original", "got 3 factors in by_layer; expected 2"),
+        ("llama", Window(4, by_head=(1.0,)), "original", "got 1 factors in by_head; expected 2"),
+    ],
+)
+def test_settings_that_a_model_cannot_have(architecture, policy, positions, said):
+    model = tiny_model(architecture=architecture)
+    with pytest.raises(ValueError, match=said), evicting(model, policy, positions):
+        pytest.fail("must not get here")
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_policy_is_a_policy():
+    with pytest.raises(ValueError, match="got policy 'window'; expected an EvictionPolicy"):
+        _check(tiny_model(), "window")
+
+
+def test_a_model_with_windows_of_its_own():
+    model = tiny_model(architecture="mistral")
+    model.config.sliding_window = 8
+    with pytest.raises(ValueError, match="windows of their own"), evicting(model, Window(4)):
+        pytest.fail("must not get here")
+
+
+def test_the_model_is_as_before_also_after_an_error():
+    model = tiny_model()
+    expected = model(IDS).logits
+    with pytest.raises(ValueError, match="expected past_key_values=cache"), evicting(model, Window(4)):
+        model(IDS)
+    assert torch.equal(model(IDS).logits, expected)
+
+
+def test_forgetting_the_cache_is_noticed():
+    model = tiny_model()
+    with evicting(model, Window(4)) as cache:
+        with pytest.raises(ValueError, match="expected past_key_values=cache"):
+            model(IDS)
+        with pytest.raises(ValueError, match="expected past_key_values=cache"):
+            model.generate(IDS, attention_mask=torch.ones_like(IDS), max_new_tokens=2)
+        model(IDS, past_key_values=cache)
+
+
+def test_a_cache_is_for_one_model_one_batch_and_one_block():
+    model, other = tiny_model(), tiny_model(1)
+    with evicting(model, Window(4)) as cache:
+        model(IDS, past_key_values=cache)
+        with evicting(other, Window(4)), pytest.raises(ValueError, match="expected past_key_values=cache"):
+            other(IDS, past_key_values=cache)
+        cache.reset()
+        model(IDS, past_key_values=cache)
+        with pytest.raises(ValueError, match=r"got keys of \(1, 2\) sequences and heads in a cache of \(2, 2\)"):
+            model(IDS[:1], past_key_values=cache)
+        with pytest.raises(ValueError, match="evicting already"), evicting(model, Window(4)):
+            pytest.fail("must not get here")
+    with pytest.raises(ValueError, match="after its `with` block"):
+        model(IDS, past_key_values=cache)
+
+
+def test_a_ready_made_mask_is_refused():
+    model = tiny_model()
+    with evicting(model, Window(4)) as cache, pytest.raises(ValueError, match=r"expected \(sequences, tokens\)"):
+        model(IDS, attention_mask=torch.zeros(2, 1, 10, 10), past_key_values=cache)
+
+
+def test_a_budget_that_was_never_reached_is_said(recwarn):
+    model = tiny_model()
+    with evicting(model, StreamingLLM(64)) as cache:
+        model(IDS, past_key_values=cache)
+    assert "nothing was evicted: 10 tokens never filled StreamingLLM(budget=64" in str(recwarn.pop().message)
+    for policy in (Full(), StreamingLLM(8)):
+        with evicting(model, policy) as cache:
+            model(IDS, past_key_values=cache)
+    assert len(recwarn) == 0

@@ -1,0 +1,164 @@
+"""The cache against naive loops that compute everything anew at every step."""
+
+import pytest
+import torch
+
+from course_lib.kv.cache import evicting
+from course_lib.kv.policies.h2o import H2O
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.kv.policies.tova import TOVA
+from course_lib.kv.policies.window import Window
+from course_lib.kv.slots import Slots
+from course_lib.models import blocks, tiny_model
+
+IDS = torch.randint(3, 97, (1, 24), generator=torch.Generator().manual_seed(1))
+
+
+def one_by_one(model, cache, ids, offset=0):
+    with torch.no_grad():
+        steps = [
+            model(ids[:, i : i + 1], position_ids=torch.tensor([[i + offset]]), past_key_values=cache, use_cache=True)
+            for i in range(ids.shape[1])
+        ]
+    return torch.cat([step.logits for step in steps], dim=1)
+
+
+def naive_h2o(weights, budget, recent, normalised=False):
+    """Kept tokens by step, from loops over one head group's attention: `weights(kept, i)` gives a row a query head.
+
+    Zhang and others, Algorithm 1, for the cache of one key-value head.
+    """
+    kept, mass, born = [], {}, {}
+    for i in range(IDS.shape[1]):
+        kept.append(i)
+        mass[i], born[i] = 0.0, i
+        for row in weights(kept, i):
+            for j, weight in zip(kept, row, strict=True):
+                mass[j] += weight
+        if len(kept) > budget:
+            old = [j for j in kept if j <= i - recent]
+            worth = {j: mass[j] / (i + 1 - born[j]) if normalised else mass[j] for j in old}
+            kept.remove(min(old, key=worth.get))
+        yield i, sorted(kept)
+
+
+class Recorder:
+    """First-layer queries and keys, which no eviction changes: layer 0 reads embeddings."""
+
+    def __init__(self, model):
+        attention, norm = blocks(model)[0].self_attn, blocks(model)[0].input_layernorm
+        hidden = norm(model.model.embed_tokens(IDS))
+        cos, sin = model.model.rotary_emb(hidden, torch.arange(IDS.shape[1])[None])
+        from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+        query = attention.q_proj(hidden).view(1, -1, 6, 8).transpose(1, 2)
+        key = attention.k_proj(hidden).view(1, -1, 2, 8).transpose(1, 2)
+        query, key = apply_rotary_pos_emb(query, key, cos, sin)
+        self.query, self.key = query[0].double(), key[0].double()
+
+    def rows(self, head):
+        """softmax rows of the three query heads that share this key-value head, over the kept tokens."""
+
+        def weights(kept, i):
+            return [
+                torch.softmax(self.key[head, kept] @ self.query[3 * head + g, i] / 8**0.5, dim=0).tolist()
+                for g in range(3)
+            ]
+
+        return weights
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+@torch.no_grad()
+def test_h2o_keeps_what_the_loop_keeps_at_every_step(normalised):
+    model = tiny_model()
+    recorded = Recorder(model)
+    expected = [dict(naive_h2o(recorded.rows(head), 8, 3, normalised)) for head in range(2)]
+    with evicting(model, H2O(budget=8, recent=3, normalised=normalised)) as cache:
+        for i in range(IDS.shape[1]):
+            model(IDS[:, i : i + 1], past_key_values=cache, use_cache=True)
+            kept = cache.slots[0].position[0].sort(dim=1).values.tolist()
+            assert kept == [expected[head][i] for head in range(2)]
+
+
+@torch.no_grad()
+def test_h2o_after_a_prompt_has_the_column_sums_of_full_attention():
+    """In chunks of any size, to 1e-5 of eager's (float32 sums in another order)."""
+    model = tiny_model()
+    model.set_attn_implementation("eager")
+    weights = model(IDS, output_attentions=True).attentions
+    model.set_attn_implementation("sdpa")
+    for size in (2**21, 600):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("course_lib.kv.attention.CHUNK", size)
+            with evicting(model, H2O(budget=1.0)) as cache:
+                model(IDS, past_key_values=cache, use_cache=True)
+        for slots, layer in zip(cache.slots, weights, strict=True):
+            expected = layer.view(1, 2, 3, 24, 24).sum(dim=(2, 3))
+            torch.testing.assert_close(slots.memory("mass"), expected, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_tova_after_a_prompt_keeps_what_the_last_row_says():
+    model = tiny_model()
+    model.set_attn_implementation("eager")
+    weights = model(IDS, output_attentions=True).attentions
+    model.set_attn_implementation("sdpa")
+    with evicting(model, TOVA(budget=6)) as cache:
+        model(IDS, past_key_values=cache, use_cache=True)
+    for slots, layer in zip(cache.slots, weights, strict=True):
+        row = layer[0, :, -1].mean(dim=0)
+        row[-1] = 2  # the newest stays
+        expected = row.topk(6).indices.sort().values.tolist()
+        assert slots.position[0].sort(dim=1).values.tolist() == [expected, expected]
+
+
+@pytest.mark.parametrize("sinks", [0, 2])
+def test_rolling_positions_are_those_of_a_text_that_never_was_longer(sinks):
+    """With one layer the cached keys depend on nothing before them: each step equals a fresh run over what is kept."""
+    model = tiny_model()
+    model.config.num_hidden_layers = 1
+    del blocks(model)[1]
+    with evicting(model, StreamingLLM(budget=7, sinks=sinks), "rolling") as cache:
+        found = one_by_one(model, cache, IDS)
+    for i in range(IDS.shape[1]):
+        kept = list(range(i + 1)) if i < 8 else [*range(sinks), *range(i - 7 + sinks, i + 1)]
+        with torch.no_grad():
+            expected = model(IDS[:, kept]).logits[:, -1]  # places 0, 1, 2 … in the cache
+        torch.testing.assert_close(found[:, i], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_plain_window_does_not_care_how_positions_are_counted():
+    """RoPE knows distances alone, and in a window they are the same either way."""
+    model, found = tiny_model(), []
+    for positions in ("original", "rolling"):
+        with evicting(model, Window(budget=6), positions) as cache:
+            found.append(one_by_one(model, cache, IDS))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_far_beyond_the_trained_length_rolling_positions_are_as_good_as_at_the_start():
+    model, found = tiny_model(), []
+    for offset in (0, 20_000):
+        with evicting(model, StreamingLLM(budget=7, sinks=2), "rolling") as cache:
+            found.append(one_by_one(model, cache, IDS, offset))
+    torch.testing.assert_close(*found, rtol=0, atol=2e-3)  # angles of 20,000 radians lose 1e-3 in float32
+    with evicting(model, StreamingLLM(budget=7, sinks=2), "original") as cache:
+        original = one_by_one(model, cache, IDS, 20_000)
+    torch.testing.assert_close(original[:, :7], found[0][:, :7], rtol=0, atol=2e-3)  # nothing has left yet
+
+
+def test_a_hand_made_head():
+    """Two queries, two tokens: the first token collects 1 + 0.25, the second 0.75; with one slot the second leaves."""
+    keys = torch.zeros(1, 1, 2, 2)
+    slots = Slots.empty(keys).append(keys, keys, torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]]))
+    policy = H2O(budget=1, recent=0)
+    from course_lib.kv.policy import Observed
+
+    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]]).view(1, 1, 1, 2, 2)
+    slots = slots.remembering(policy.remember(slots, Observed(weights, torch.tensor([[0, 1]]), torch.tensor([1]))))
+    assert slots.memory("mass").tolist() == [[[1.25, 0.75]]]
+    assert policy.shrink(slots, 0).position.tolist() == [[[0]]]
+    by_mean = H2O(budget=1, recent=0, normalised=True)
+    assert by_mean.score(slots).tolist() == [[[0.625, 0.75]]]
+    assert by_mean.shrink(slots, 0).position.tolist() == [[[1]]]
