@@ -76,8 +76,23 @@ def choose(names: list[str] | None, root: Path) -> list[Path]:
 
 
 def write_zip(out: Path, files: dict[str, bytes], programs: tuple[str, ...] = ()) -> None:
-    """A zip written whole or not at all; no times, no owners, in order of name: the same bytes for the same files."""
-    out.parent.mkdir(parents=True, exist_ok=True)
+    """A zip written whole or not at all; no times, no owners, in order of name: the same bytes for the same files.
+
+    Raises:
+        ValueError: where it cannot be written.
+    """
+    if out.is_dir():
+        raise ValueError(f"got {out}, which is a folder; expected a file to write, such as {out / 'student.zip'}.")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _write_zip(out, files, programs)
+    except OSError as error:
+        raise ValueError(
+            f"got {out}, which cannot be written ({error.strerror}); expected a file in a folder of your own."
+        ) from None
+
+
+def _write_zip(out: Path, files: dict[str, bytes], programs: tuple[str, ...]) -> None:
     fresh = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         with zipfile.ZipFile(fresh, "w") as archive:

@@ -73,7 +73,8 @@ def _lead(results: Sequence[Result]) -> str:
     lost = max(rows, key=lambda row: row.of - row.points)
     if lost.points >= lost.of:
         return "Every exercise of every graded submission is right."
-    said = f"Most points are lost in “{escape(lost.title, NAME)}”: {points_of(lost.points, lost.of)} on average."
+    earned = points_of(lost.points, lost.of)
+    said = f"Most points are lost in “{escape(lost.title, NAME)}”, where the average is {earned}."
     if mistakes:
         name, title = escape(mistakes[0].name, NAME), escape(mistakes[0].title, NAME)
         made = counted(len(mistakes[0].students), "submission makes it", "submissions make it")

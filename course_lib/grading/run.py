@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -55,9 +56,9 @@ def run(request: Request, console: Console) -> int:
         raise ValueError(f"got no submissions in {request.folder}; expected notebooks, folders of them, or zips.")
     plan = engine.plan(request.lesson or _lesson(found), request.seed, request.kind)
     submissions = newest(found, plan.stem)
-    _check_out(request)
     if request.kind == "bwrap" and (problem := sandbox.unavailable()) and not request.scheduler:
         raise ValueError(problem)
+    _check_out(request)
     if request.kind == "none":
         console.print(
             "[bold yellow]no sandbox[/]: the students' code runs with your rights. Only for your own machine."
@@ -85,7 +86,14 @@ def run(request: Request, console: Console) -> int:
 
 
 def _check_columns(request: Request) -> None:
-    """Known before anything is graded: a column that the course system does not have."""
+    """Known before anything is graded: a column that the course system does not have, or a table nobody asked for."""
+    for option, named in (("--canvas", request.canvas), ("--moodle", request.moodle)):
+        if named is not None and not named.strip():
+            raise ValueError(f"got an empty {option}; expected what the grade is called there, or no {option}.")
+    if request.known_by is not None and request.canvas is None and request.moodle is None:
+        raise ValueError(f"got --known-by {request.known_by!r} alone; expected --canvas or --moodle beside it.")
+    if request.canvas is not None:
+        lms.canvas_csv([], request.canvas)
     for asked, columns in ((request.canvas, get_args(lms.CanvasId)), (request.moodle, get_args(lms.MoodleId))):
         if asked and request.known_by and request.known_by not in columns:
             raise ValueError(f"got --known-by {request.known_by!r}; expected one of {', '.join(columns)}.")
@@ -101,12 +109,24 @@ def _lesson(found: list[Submission]) -> str:
 
 
 def _check_out(request: Request) -> None:
-    """Grades are not overwritten by accident: an earlier run is continued with --resume, or another folder is named."""
+    """Known before anything is graded: a folder that cannot be written to, or that holds grades.
+
+    Grades are not overwritten by accident: an earlier run is continued with --resume, or another folder is named.
+    """
     if not request.resume and any((request.out / "results").glob("*.json")):
         raise ValueError(
             f"{request.out} holds grades already. Use --resume to keep what is still valid and grade the rest "
             "(after a change of the exercises everything they touch is graded anew), or another --out."
         )
+    try:
+        (request.out / "results").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=request.out / "results"):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"got --out {request.out}, where nothing can be written ({error.strerror}); expected a folder of your own, "
+            "new or from an earlier run."
+        ) from None
 
 
 def _roster(path: Path | None) -> list[str] | None:
@@ -117,7 +137,10 @@ def _roster(path: Path | None) -> list[str] | None:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"the roster {path} cannot be read: {error}; expected one student id a line.") from None
-    return [line.split(",")[0].strip().strip('"') for line in lines if line.split(",")[0].strip()]
+    ids = [line.split(",")[0].strip().strip('"') for line in lines if line.split(",")[0].strip()]
+    if not ids:
+        raise ValueError(f"got the roster {path}, in which nobody is; expected one student id a line.")
+    return ids
 
 
 def _split(
@@ -206,4 +229,5 @@ def _say(results: list[Result], out: Path, seconds: float, n_graded: int, consol
         console.print(f"  {result.student}: {result.problem}", markup=False, soft_wrap=True)
     if len(problems) > 10:
         console.print(f"  and {len(problems) - 10} more, all in the report")
-    console.print(f"Open {out / 'report.html'}; grades are in {out / 'grades.csv'}, feedback in {out / 'feedback'}.")
+    where = f"Open {out / 'report.html'}; grades are in {out / 'grades.csv'}, feedback in {out / 'feedback'}."
+    console.print(where, markup=False, soft_wrap=True)

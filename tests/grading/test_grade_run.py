@@ -200,10 +200,38 @@ def test_what_cannot_be_used_is_told(three, tmp_path, monkeypatch):
         grade(tmp_path / "empty", out)
     with pytest.raises(ValueError, match="the roster .* cannot be read"):
         grade(folder, out, roster=tmp_path / "nobody.csv")
+    (tmp_path / "nobody.csv").write_text("\n\n")
+    with pytest.raises(ValueError, match="the roster .* in which nobody is; expected one student id a line"):
+        grade(folder, out, roster=tmp_path / "nobody.csv")
     monkeypatch.setattr(sandbox, "unavailable", lambda: "bubblewrap is not installed")
     with pytest.raises(ValueError, match="bubblewrap is not installed"):
         grade(folder, out)
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"canvas": " "}, "got an empty --canvas; expected what the grade is called there"),
+        ({"moodle": ""}, "got an empty --moodle"),
+        ({"canvas": "Final Score"}, "got the assignment 'Final Score'"),
+        ({"known_by": "ID"}, "got --known-by 'ID' alone; expected --canvas or --moodle beside it"),
+    ],
+)
+def test_a_table_that_cannot_be_written_is_told_before_anything_is_graded(counted, three, asked, said):
+    folder, out = three
+    with pytest.raises(ValueError, match=said):
+        grade(folder, out, **asked)
+    assert not counted
+    assert not out.exists()
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_graded(counted, three, tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", Path("/proc/nowhere")):
+        with pytest.raises(ValueError, match=r"got --out .* where nothing can be written \(.*\); expected a folder"):
+            grade(three[0], out)
+    assert not counted
 
 
 def test_an_interrupt_keeps_what_is_finished(counted, three, monkeypatch):

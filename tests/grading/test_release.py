@@ -184,3 +184,13 @@ def test_a_notebook_that_is_out_of_date_is_refused(tmp_path, capsys):
 def test_nothing_to_make_is_said(tmp_path):
     with pytest.raises(ValueError, match="got nothing to make; expected --out student.zip"):
         release.run(None, None, None, None, QUIET)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [(".", "which is a folder; expected a file"), ("file/a.zip", "cannot be written")]
+)
+def test_where_no_zip_can_be_written_is_told(tmp_path, name, said):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=said):
+        release.write_zip(tmp_path / name, {"a": b"a"})
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,56 @@
+"""What the instructor's guide and the security page say exists, and the speed that the guide quotes."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from course_lib.cli import app
+from course_lib.workbook.masters import ROOT
+
+GUIDE = (ROOT / "docs" / "instructors.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+RESULT = ROOT / "course_lib" / "results" / "grading.json"
+
+
+def test_the_speed_is_the_measured_one():
+    stored = json.loads(RESULT.read_text(encoding="utf-8"))
+    [speed] = stored["tables"]["speed"]
+    everyone = next(row for row in stored["tables"]["agreement"] if row["kind"] == "all")
+    assert stored["sizes"]["lesson"] == "04"
+    assert speed["jobs"] == stored["machine"]["cores"] == 2
+    said = re.search(
+        r"made-up class of (\d+) submissions of lesson 04 took (\d+) s on two cores, (\d+) a minute", GUIDE
+    )
+    assert [*map(int, said.groups())] == [speed["submissions"], round(speed["seconds"]), round(speed["a_minute"])]
+    [right] = re.findall(r"grades of all\s+(\d+) were the truth \(`course reproduce grading`\)", GUIDE)
+    assert int(right) == everyone["equal"] == everyone["submissions"]
+    assert stored["command"] == "course reproduce grading"
+
+
+@pytest.mark.parametrize("text", [GUIDE, SECURITY], ids=["guide", "security"])
+def test_every_command_and_option_exists(text):
+    commands = get_command(app).commands
+    for name, rest in re.findall(r"course (\w+)((?: [^`\n#]*)?)", text):
+        if f"`course {name}" in text or f"\ncourse {name}" in text:
+            known = {option for each in commands[name].params for option in each.opts}
+            assert set(re.findall(r"--[a-z-]+", rest)) <= known
+    known = {option for each in commands.values() for param in each.params for option in param.opts}
+    assert set(re.findall(r"`(--[a-z-]+)", text)) <= known
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"\b(?:tests|course_lib)/[\w/.]+", GUIDE + SECURITY))))
+def test_every_path_exists(name):
+    place = ROOT / name.rstrip(".")
+    if place.stem == "LESSON":
+        assert {path.stem for path in place.parent.glob("*.py")} >= {"wanda", "start"}
+    else:
+        assert place.exists()
+
+
+def test_every_link_leads_somewhere():
+    for folder, text in ((ROOT / "docs", GUIDE), (ROOT, SECURITY)):
+        links = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("https://")]
+        assert all((Path(folder) / link).exists() for link in links)
