@@ -19,6 +19,13 @@ _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.
 # Answers, what was measured, and whatever else of the project could lie under a folder that is shown.
 _HIDDEN = ("course_lib/exercises", "course_lib/grading/hidden", "course_lib/results")
 _HIDDEN += ("solutions", "notebooks", "tests", "build", ".git")
+# What the warden needs, looked for before a class is graded.
+_NEEDED = """
+import importlib.util, sys
+missing = [name for name in ("course_lib", "numpy", "safetensors", "torch")
+           if not importlib.util.find_spec(name)]
+sys.exit(f"MISSING {', '.join(missing)}" if missing else 0)
+"""
 # One thread, as the processes of a class share the machine; the same hashes each time, so that a regrade is the same.
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -34,6 +41,7 @@ ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile calls a compiler, which is not let in; the function itself does as well
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONPATH": str(ROOT),  # however the course was installed; of this folder the sandbox shows the library alone
     "PYTHONSAFEPATH": "1",
     "PYTHONNOUSERSITE": "1",
 }
@@ -101,13 +109,18 @@ def variant() -> tuple[bool, str]:
         return False, f"{reason} The students' code is not run without it."
     said = ""
     for old in (False, True):
-        line = [*command(Limits(), old), *python(), "-c", "import course_lib.grading.frames, encodings, ctypes"]
+        line = [*command(Limits(), old), *python(), "-c", _NEEDED]
         try:
             done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, errors="replace", timeout=60)
         except (OSError, subprocess.TimeoutExpired) as error:
             done = subprocess.CompletedProcess(line, 1, "", str(error)[:200])
         if done.returncode == 0:
             return old, ""
+        if "MISSING " in done.stderr:
+            return False, (
+                f"Inside the sandbox Python does not find {done.stderr.rpartition('MISSING ')[2].strip()}. Install the "
+                "course and its packages in a virtual environment, as `make setup` does: a home is not shown."
+            )
         said = said or done.stderr.strip().rpartition("\n")[2] or f"it ended with code {done.returncode}"
     return False, (
         f"{version()} is there but no sandbox starts ({said[:300]}). It needs the right to make namespaces: in a "

@@ -79,7 +79,7 @@ def grade(submission: Submission, content: bytes, plan: engine.Plan, course: str
     try:
         return engine.grade_content(submission, content, plan)
     except Exception as error:  # a defect of the grader must not cost the class its grades
-        return engine.unreadable(submission, plan, f"The grader failed: {type(error).__name__}: {error}")
+        return engine.failed(submission, plan, error)
 
 
 @lru_cache

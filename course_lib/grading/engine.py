@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
 COMPARISON_SECONDS = 60.0
 VERSION = 1  # of how points are given; raise it when the same answers would earn other points
+FAILED = "The grader failed"  # how the problem of a submission begins for which that is not to blame
 _CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
 
@@ -124,6 +125,11 @@ def unreadable(submission: Submission, plan: Plan, problem: str) -> Result:
         for exercise in exercises_of(plan)
     )
     return Result(submission.student, plan.lesson, submission.origin, plan.seed, rows, problem[:TEXT], submission.notes)
+
+
+def failed(submission: Submission, plan: Plan, error: Exception) -> Result:
+    """The rows of a submission over which the grader itself failed; graded anew with --resume."""
+    return unreadable(submission, plan, f"{FAILED}: {type(error).__name__}: {error}")
 
 
 def draw(exercise: Exercise, student: str, seed: int) -> tuple[list[Case], list[Case]]:

@@ -104,8 +104,7 @@ def _serve(connection: Connection, plan: engine.Plan, grade: Grade, parent: int)
         try:
             result = grade(submission, plan)
         except Exception as error:  # a defect of the grader must not cost the class its grades
-            said = f"The grader failed: {type(error).__name__}: {error}"
-            result = engine.unreadable(submission, plan, said)
+            result = engine.failed(submission, plan, error)
         connection.send(result)
 
 

@@ -43,7 +43,7 @@ class Request:
 
 
 def run(request: Request, console: Console) -> int:
-    """Grade a class; 0 when every submission has its rows, 130 when interrupted.
+    """Grade a class; 0 when every submission has its rows, 1 when the grader failed on some, 130 when interrupted.
 
     Raises:
         ValueError: for a folder, lesson, pattern or roster that cannot be used, or a sandbox that is not there.
@@ -82,7 +82,15 @@ def run(request: Request, console: Console) -> int:
     results = [finished[submission.student] for submission in submissions]
     write_all(results, plan, request, started, seconds, len(left))
     _say(results, request.out, seconds, len(left), console)
-    return 0
+    return _failures(results, console)
+
+
+def _failures(results: list[Result], console: Console) -> int:
+    """The exit code, and what to do about submissions that are not to blame for their zero."""
+    n = sum(result.problem.startswith(engine.FAILED) for result in results)
+    if n:
+        console.print(f"[bold red]The grader itself failed on {n}[/]. Mend that; --resume grades them anew.")
+    return 1 if n else 0
 
 
 def _check_columns(request: Request) -> None:
@@ -150,7 +158,7 @@ def _split(
     finished, left = {}, []
     for submission in submissions:
         kept = store.load(request.out, submission.student, keys[submission.student]) if request.resume else None
-        if kept is None:
+        if kept is None or kept.problem.startswith(engine.FAILED):
             left.append(submission)
         else:
             finished[submission.student] = kept

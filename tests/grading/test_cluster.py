@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import contextmanager
 
 import dask
 import distributed
@@ -14,6 +15,7 @@ from submitting import needs_sandbox
 
 from course_lib.grading import classroom, cluster, engine
 from course_lib.grading.records import Result, Submission
+from course_lib.workbook.call import limited
 
 PLAN = engine.Plan("04 Wanda", "04_wanda", {"wanda.score": "wanda_score"}, "key", kind="none")
 
@@ -45,7 +47,7 @@ def lacks_bubblewrap(kind, course):
     return "bubblewrap is not installed" if kind == "bwrap" else ""
 
 
-@pytest.fixture(scope="module")
+@contextmanager
 def two_workers():
     """Two workers, each a process with one thread; one that dies is replaced, and a submission may kill one."""
     with (
@@ -55,22 +57,27 @@ def two_workers():
         yield made
 
 
+@pytest.fixture(scope="module")
+def local():
+    with two_workers() as made:
+        yield made
+
+
 @pytest.fixture
-def local(two_workers):
-    """With both workers there: a test before may have killed one, which is replaced in a second or two."""
-    while len(two_workers.scheduler.workers) < 2:
-        time.sleep(0.1)
-    return two_workers
+def to_be_killed():
+    """A cluster of the test's own: on a busy machine nobody knows when a dead worker is replaced."""
+    with limited(300), two_workers() as made:  # a cluster that loses both for good waits for ever
+        yield made
 
 
 def run(local, submissions, plan=PLAN):
     return cluster.grade_all(submissions, plan, local.scheduler_address)
 
 
-def test_a_worker_killed_in_mid_run_costs_nobody_a_row(local, tmp_path, monkeypatch):
+def test_a_worker_killed_in_mid_run_costs_nobody_a_row(to_be_killed, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "grade", graded)
     sent = submissions(tmp_path, 12)
-    found = run(local, sent)
+    found = run(to_be_killed, sent)
     pairs = [next(found) for _ in range(3)]
     psutil.Process(int(pairs[0][1].notes[0])).kill()
     pairs += found
@@ -80,9 +87,9 @@ def test_a_worker_killed_in_mid_run_costs_nobody_a_row(local, tmp_path, monkeypa
         assert result.notes[1] == f"notebook of {submission.student}"
 
 
-def test_one_that_kills_its_workers_has_rows_that_say_so_and_nobody_beside_it(local, tmp_path, monkeypatch):
+def test_one_that_kills_its_workers_has_rows_that_say_so_and_nobody_beside_it(to_be_killed, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "grade", ends_the_worker_at_s1)
-    pairs = list(run(local, submissions(tmp_path, 4)))
+    pairs = list(run(to_be_killed, submissions(tmp_path, 4)))
     assert sorted(submission.student for submission, _ in pairs) == ["s0", "s1", "s2", "s3"]
     problems = {result.student: result.problem for _, result in pairs}
     assert "ended several workers" in problems.pop("s1")

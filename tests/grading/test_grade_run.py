@@ -169,6 +169,25 @@ def test_a_damaged_result_and_a_new_student_are_graded(counted, three):
     assert {row["student"] for row in table(out)} == {"ada", "alan", "hedy", "zoe"}
 
 
+def test_where_the_grader_itself_failed_the_command_fails_and_resume_grades_anew(counted, three, monkeypatch):
+    folder, out = three
+    grade_all = run.pool.grade_all
+
+    def failing(submissions, plan, jobs):
+        for submission, result in grade_all(submissions, plan, jobs):
+            defect = submission.student == "ada"
+            yield submission, engine.failed(submission, plan, RuntimeError("a defect")) if defect else result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.pool, "grade_all", failing)
+        code, said = grade(folder, out)
+    assert code == 1
+    assert "The grader itself failed on 1. Mend that; --resume grades them anew." in said
+    counted.clear()
+    assert grade(folder, out, resume=True)[0] == 0
+    assert counted == ["ada"]
+
+
 def test_a_notebook_replaced_while_it_is_graded_is_graded_again(counted, three, monkeypatch):
     folder, out = three
     grade_all = run.pool.grade_all

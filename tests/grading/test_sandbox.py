@@ -266,6 +266,22 @@ def test_a_bubblewrap_that_does_not_start_says_why(monkeypatch, tmp_path):
 
 @needs_sandbox
 @pytest.mark.usefixtures("fresh")
+def test_packages_that_the_sandbox_does_not_show_are_named_before_anything_is_graded(monkeypatch):
+    monkeypatch.setattr(bubblewrap, "_NEEDED", bubblewrap._NEEDED.replace('"numpy"', '"no_such_package"'))
+    assert "does not find no_such_package. Install the course and its packages" in sandbox.unavailable()
+
+
+@needs_sandbox
+@pytest.mark.usefixtures("fresh")
+def test_the_library_is_found_however_it_was_installed(monkeypatch):
+    """Not through the environment's own paths alone, which an installation in place puts in a .pth file."""
+    monkeypatch.setattr(bubblewrap, "python", lambda: [sys.executable, "-s", "-P", "-B", "-S"])
+    monkeypatch.setattr(bubblewrap, "_NEEDED", bubblewrap._NEEDED.replace(', "numpy", "safetensors", "torch"', ","))
+    assert sandbox.unavailable() is None
+
+
+@needs_sandbox
+@pytest.mark.usefixtures("fresh")
 def test_an_old_bubblewrap_does_too_and_its_tmp_is_measured(monkeypatch, tmp_path):
     real = bubblewrap.program()
     pretend(
