@@ -11,8 +11,8 @@ def attack(x):
             folders[:] = ["course_lib"]
         found += [name for name in files if name.endswith(".ipynb") or "canary" in name or name == "04_wanda.py"]
     for place in ("/home", "/etc/shadow", "/etc/passwd", "/var", "/run", "/sys", "/mnt", "/srv", "/opt", "/boot"):
-        if os.path.exists(place):
-            found.append(place)
+        if os.path.isfile(place) or os.path.isdir(place) and len(os.listdir(place)) > 1:
+            found.append(place)  # one entry is the way to the course or to Python, where these lie there
     return tuple(found)
 """
 STATUS = "ran"
