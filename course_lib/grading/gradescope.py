@@ -84,7 +84,11 @@ def main(arguments: list[str] | None = None) -> int:
     start = time.perf_counter()
     plan = replace(read_plan((base / "source" / PLAN).read_text()), seed=asked.seed, kind=asked.sandbox)
     handed_in = submission(base / "submission", student_of(base / "submission_metadata.json"), plan.stem)
-    result = engine.grade(handed_in, plan)
+    try:
+        result = engine.grade(handed_in, plan)
+    except ValueError as error:  # a sandbox that started a moment ago and does not now
+        print(error)
+        return 1
     warning = UNGUARDED if asked.sandbox == "none" else ""
     shown = results(result, asked.hidden_cases, time.perf_counter() - start, warning)
     write_whole(base / "results" / "results.json", json.dumps(shown, indent=1))

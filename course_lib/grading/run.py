@@ -184,7 +184,7 @@ def _graded(left: list[Submission], plan: engine.Plan, request: Request) -> Iter
 
 def _shown(graded: Pairs, total: int, console: Console) -> Iterator[tuple[Submission, Result]]:
     """The same pairs, with a progress bar."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task("grading", total=total)
         for submission, result in graded:

@@ -138,9 +138,10 @@ def answers() -> bytes:
 
 
 @pytest.mark.skipif(bool(sandbox.unavailable()), reason=f"no sandbox: {sandbox.unavailable()}")
-def test_from_the_zip_to_results_in_the_sandbox(made):
+@pytest.mark.parametrize("own_copy", [False, True], ids=["installed", "as unpacked"])
+def test_from_the_zip_to_results_in_the_sandbox(made, own_copy):
     handed_in(made, answers())
-    done = run(made, "bwrap")
+    done = run(made, "bwrap", own_copy)
     assert done.returncode == 0, done.stderr
     shown = json.loads((made / "results" / "results.json").read_text())
     points = {}
