@@ -22,7 +22,7 @@ def test_the_oldest_python_of_the_project_can_install_it(name):
     """Debian 12 has 3.11.2: a package that asks for 3.11.5 would stop `make lab` there."""
     oldest = PROJECT["requires-python"].removeprefix(">=") + ".0"
     try:
-        asked = metadata(name)["Requires-Python"]
+        asked = metadata(name).get("Requires-Python")  # some say nothing
     except PackageNotFoundError:
         pytest.skip("not installed here: another system's")
     assert SpecifierSet(asked or "").contains(oldest)

@@ -66,7 +66,7 @@ def local():
 @pytest.fixture
 def to_be_killed():
     """A cluster of the test's own: on a busy machine nobody knows when a dead worker is replaced."""
-    with limited(300), two_workers() as made:  # a cluster that loses both for good waits for ever
+    with limited(300.0), two_workers() as made:  # a cluster that loses both for good waits for ever
         yield made
 
 
