@@ -116,8 +116,10 @@ def test_closing_takes_back_what_was_sent(local, tmp_path, monkeypatch):
     found = run(local, submissions(tmp_path, 8))
     next(found)
     found.close()
-    while local.scheduler.tasks:
-        time.sleep(0.1)  # until the scheduler has forgotten them
+    give_up = time.monotonic() + 60
+    while local.scheduler.tasks and time.monotonic() < give_up:
+        time.sleep(0.1)  # the scheduler forgets them a moment later
+    assert not local.scheduler.tasks
 
 
 @needs_sandbox

@@ -71,7 +71,7 @@ LAYOUTS = {
         ("04_wanda_alice.ipynb", "bob_04_wanda.ipynb", "04-Wanda-Cara Example.ipynb", "dan 04_wanda (1).ipynb"),
         {"alice", "bob", "Cara Example", "dan"},
     ),
-    "a folder each": (("alice/04_wanda.ipynb", "bob/work/notebook.ipynb"), {"alice", "bob"}),
+    "a folder each": (("alice/04_wanda.ipynb", "bob/mine/notebook.ipynb"), {"alice", "bob"}),
     "numbers as ids": (("01/04_wanda.ipynb", "02/04_wanda.ipynb", "03/04_wanda.ipynb"), {"01", "02", "03"}),
     "a folder a lesson": (("04_wanda/alice.ipynb", "04_wanda/bob.ipynb"), {"alice", "bob"}),
     "two lessons": (("04_wanda/alice/a.ipynb", "lesson 03/alice/a.ipynb"), {"alice"}),

@@ -81,13 +81,19 @@ def test_h2o_keeps_what_the_loop_keeps_at_every_step(normalised):
             assert kept == [expected[head][i] for head in range(2)]
 
 
+def eager_attention(model):
+    """The attention weights (1, 6, 24, 24) of each layer, as transformers computes them without a cache of ours."""
+    model.set_attn_implementation("eager")
+    weights = model(IDS, output_attentions=True).attentions
+    model.set_attn_implementation("sdpa")
+    return weights
+
+
 @torch.no_grad()
 def test_h2o_after_a_prompt_has_the_column_sums_of_full_attention():
     """In chunks of any size, to 1e-5 of eager's (float32 sums in another order)."""
     model = tiny_model()
-    model.set_attn_implementation("eager")
-    weights = model(IDS, output_attentions=True).attentions
-    model.set_attn_implementation("sdpa")
+    weights = eager_attention(model)
     for size in (2**21, 600):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("course_lib.kv.attention.CHUNK", size)
@@ -101,9 +107,7 @@ def test_h2o_after_a_prompt_has_the_column_sums_of_full_attention():
 @torch.no_grad()
 def test_tova_after_a_prompt_keeps_what_the_last_row_says():
     model = tiny_model()
-    model.set_attn_implementation("eager")
-    weights = model(IDS, output_attentions=True).attentions
-    model.set_attn_implementation("sdpa")
+    weights = eager_attention(model)
     with evicting(model, TOVA(budget=6)) as cache:
         model(IDS, past_key_values=cache, use_cache=True)
     for slots, layer in zip(cache.slots, weights, strict=True):
