@@ -27,7 +27,9 @@ from course_lib.kv.slots import FREE, Slots
 from course_lib.models import blocks, heads, rotary_frequencies
 
 NAME = "course_evicting"
-_current: ContextVar["EvictingLayer | None"] = ContextVar("the layer that has taken keys and not yet attended")
+_current: ContextVar["EvictingLayer | None"] = ContextVar(
+    "the layer that has taken keys and not yet attended", default=None
+)
 
 
 class EvictingLayer(CacheLayerMixin):
