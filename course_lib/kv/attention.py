@@ -25,39 +25,48 @@ def attend(
     query: Float[Tensor, "B heads Q D"],
     slots: Slots,
     position: Int[Tensor, "B Q"],
-    rotation: Int[Tensor, "B Q"],
     scaling: float,
     policy: EvictionPolicy,
     rolling: Rotation | None = None,
+    fresh: tuple[Float[Tensor, "B H Q D"], Float[Tensor, "B H Q D"]] | None = None,
 ) -> tuple[Float[Tensor, "B heads Q D"], Slots]:
     """What the queries read, and the slots with what the policy remembers of it.
 
     Args:
         position: of the queries, counted as in Slots; FREE for padding, whose output means nothing.
-        rotation: where RoPE turned the queries.
-        rolling: turn keys and queries to their places among the slots first.
+        rolling: turn the keys to their places among the slots first.
+        fresh: keys and values of the new tokens, which are the last slots, where stored ones differ.
     """
-    n_heads = slots.keys.shape[1]
-    query = query.unflatten(1, (n_heads, -1))  # (B, H, G, Q, D): neighbouring query heads share a key-value head
-    keys = slots.keys
+    query = query.unflatten(1, (slots.shape[1], -1))  # (B, H, G, Q, D): neighbouring query heads share their keys
+    keys, values = slots.keys, slots.values
+    if fresh:
+        before = slots.n - fresh[0].shape[2]
+        keys = torch.cat([keys[:, :, :before], fresh[0]], dim=2)
+        values = torch.cat([values[:, :, :before], fresh[1]], dim=2)
     if rolling:
-        query, keys = rolling.queries(query, slots, position, rotation), rolling.keys(slots)
-    if policy.observes:
-        output, slots = _observed(query, keys, slots, position, scaling, policy)
-    else:
-        output = _unobserved(query, keys, slots, position, scaling)
+        keys = rolling.keys(keys, slots)
+    n_queries = query.shape[3]
+    n_observed = min(policy.observed(n_queries), n_queries)
+    if n_observed == n_queries:
+        output, slots = _observed(query, keys, values, slots, position, scaling, policy)
+        return output.flatten(1, 2), slots
+    output = _unobserved(query, keys, values, slots, position, scaling)
+    if n_observed:
+        last = query[:, :, :, -n_observed:], keys, values, slots, position[:, -n_observed:]
+        _, slots = _observed(*last, scaling, policy)
     return output.flatten(1, 2), slots
 
 
 def _unobserved(
     query: Float[Tensor, "B H G Q D"],
     keys: Float[Tensor, "B H N D"],
+    values: Float[Tensor, "B H N D"],
     slots: Slots,
     position: Int[Tensor, "B Q"],
     scaling: float,
 ) -> Float[Tensor, "B H G Q D"]:
     """Nobody wants the weights, so that torch's fused attention may keep them to itself."""
-    n_queries, values = query.shape[3], slots.values
+    n_queries = query.shape[3]
     if n_queries == 1 and not slots.has_free:  # one token: the group stands in for the queries
         return scaled_dot_product_attention(query[:, :, :, 0], keys, values, scale=scaling)[:, :, :, None]
     if n_queries == slots.n and not slots.has_free:  # the first pass, in the order of the text
@@ -78,6 +87,7 @@ def _unobserved(
 def _observed(
     query: Float[Tensor, "B H G Q D"],
     keys: Float[Tensor, "B H N D"],
+    values: Float[Tensor, "B H N D"],
     slots: Slots,
     position: Int[Tensor, "B Q"],
     scaling: float,
@@ -95,7 +105,7 @@ def _observed(
         weights = logits.float().softmax(dim=-1)
         if slots.has_free:
             weights = weights * (at != FREE)[:, None, None, :, None]
-        outputs.append((weights.to(keys.dtype).flatten(2, 3) @ some.values).unflatten(2, (-1, end - start)))
+        outputs.append((weights.to(keys.dtype).flatten(2, 3) @ values[:, :, :n]).unflatten(2, (-1, end - start)))
         remembered = slots.remembering(policy.remember(some, Observed(weights, at, last)))
         slots = replace(remembered, n=slots.n)
     return torch.cat(outputs, dim=3), slots

@@ -23,7 +23,8 @@ from transformers.masking_utils import AttentionMaskInterface
 from course_lib.kv.attention import attend
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.rotation import Rotation
-from course_lib.kv.slots import FREE, Slots
+from course_lib.kv.slots import Slots
+from course_lib.kv.vectors import FREE, PLAIN, Vectors
 from course_lib.models import blocks, heads, rotary_frequencies
 
 NAME = "course_evicting"
@@ -42,7 +43,7 @@ class EvictingLayer(CacheLayerMixin):
         self.n_passed = 0  # tokens that came, padding included
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.slots, self.is_initialized = Slots.empty(key_states), True
+        self.slots, self.is_initialized = Slots.empty(key_states, self.cache.vectors), True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Takes keys and values (B, H, Q, D); `take_and_attend` makes slots of them."""
@@ -52,11 +53,10 @@ class EvictingLayer(CacheLayerMixin):
             )
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        expected = tuple(self.slots.keys.shape)
-        if key_states.shape[:2] != self.slots.keys.shape[:2]:
+        if key_states.shape[:2] != self.slots.shape:
             raise ValueError(
-                f"got keys of {tuple(key_states.shape[:2])} sequences and heads in a cache of {expected[:2]}; a cache "
-                "is for one batch of one model. Call cache.reset() before another batch."
+                f"got keys of {tuple(key_states.shape[:2])} sequences and heads in a cache of {self.slots.shape}; a "
+                "cache is for one batch of one model. Call cache.reset() before another batch."
             )
         self.n_passed += key_states.shape[2]
         _current.set(self)
@@ -79,9 +79,9 @@ class EvictingLayer(CacheLayerMixin):
         position = torch.where(valid, seen[:, None] + valid.cumsum(dim=1) - 1, FREE)
         rotation = position if rotation is None else rotation.expand(len(keys), -1)
         slots = self.slots.append(keys, values, valid, rotation)
-        output, slots = attend(query, slots, position, rotation, scaling, self.cache.policy, self.cache.rolling)
-        self.slots = self.cache.policy.shrink(slots, self.index)
-        self.cache.n_evicted += slots.n - self.slots.n
+        fresh = (keys, values) if self.cache.vectors != PLAIN else None
+        output, self.slots = attend(query, slots, position, scaling, self.cache.policy, self.cache.rolling, fresh)
+        self.cache.shrink(self.index)
         return output
 
     def get_seq_length(self) -> int:
@@ -112,11 +112,32 @@ class EvictingLayer(CacheLayerMixin):
 class EvictingCache(Cache):
     """The slots of all layers. Give it to `model(...)` or `model.generate(...)` as `past_key_values`."""
 
-    def __init__(self, model: PreTrainedModel, policy: EvictionPolicy, rolling: Rotation | None):
+    def __init__(
+        self, model: PreTrainedModel, policy: EvictionPolicy, rolling: Rotation | None, vectors: Vectors = PLAIN
+    ):
         super().__init__(layers=[EvictingLayer(self, index) for index in range(len(blocks(model)))])
-        self.policy, self.rolling, self.active = policy, rolling, True
+        self.policy, self.rolling, self.vectors, self.active = policy, rolling, vectors, True
         self.config = model.config
         self.n_evicted = 0  # slots, all layers together
+        self.planned = not policy.plans
+
+    def shrink(self, index: int) -> None:
+        """A layer has attended. A policy with a plan waits for the last one of the first pass."""
+        if not self.planned and index < len(self.layers) - 1:
+            return
+        changed = [self.layers[index]]
+        if not self.planned:
+            changed, self.planned = self.layers, True
+            for layer, slots in zip(self.layers, self.policy.plan(self.slots), strict=True):
+                layer.slots = slots
+        for layer in changed:
+            before, layer.slots = layer.slots.n, self.policy.shrink(layer.slots, layer.index)
+            self.n_evicted += before - layer.slots.n
+
+    def reset(self) -> None:
+        """As at the start, for another text."""
+        super().reset()
+        self.planned = not self.policy.plans
 
     @property
     def slots(self) -> list[Slots]:
@@ -126,36 +147,38 @@ class EvictingCache(Cache):
     @property
     def bytes_held(self) -> int:
         """Keys and values of the tokens that are kept."""
-        return sum(2 * int(each.taken.sum()) * each.keys.shape[3] * each.keys.element_size() for each in self.slots)
+        return sum(each.bytes_of_vectors for each in self.slots)
 
     @property
     def bytes_allocated(self) -> int:
         """All storage: also slots ahead, FREE ones, positions and what the policy remembers."""
-        return sum(tensor.nbytes for each in self.slots for tensor in each.storage.values())
+        tensors = [tensor for each in self.slots for tensor in (*each.storage.values(), *each.per_head.values())]
+        return sum(tensor.nbytes for tensor in tensors)
 
     @property
     def bytes_of_all(self) -> int:
         """Keys and values of every token seen, as a cache that forgets nothing would hold."""
-        return sum(
-            2 * int(each.n_seen.sum()) * each.keys[0, :, 0].numel() * each.keys.element_size() for each in self.slots
-        )
+        return sum(int(each.n_seen.sum()) * each.shape[1] * each.bytes_unpacked for each in self.slots)
 
 
 @contextmanager
-def evicting(model: PreTrainedModel, policy: EvictionPolicy, positions: str = "original") -> Iterator[EvictingCache]:
+def evicting(
+    model: PreTrainedModel, policy: EvictionPolicy, positions: str = "original", vectors: Vectors = PLAIN
+) -> Iterator[EvictingCache]:
     """Let a model attend through a fresh cache under `policy`; on exit the model is as before. For evaluation.
 
     Args:
         positions: "original", as in the text, or "rolling", counted in slots (StreamingLLM): needs RoPE.
+        vectors: how keys and values are stored: as they come, or Quantized(bits=4).
 
     Raises:
         ValueError: for settings that this model cannot have, or a model that is inside such a block already.
     """
     rolling = _rolling(model, positions)
-    _check(model, policy)
+    _check(model, policy, vectors)
     AttentionInterface.register(NAME, _attention)
     AttentionMaskInterface.register(NAME, _padding)
-    before, cache = model.config._attn_implementation, EvictingCache(model, policy, rolling)
+    before, cache = model.config._attn_implementation, EvictingCache(model, policy, rolling, vectors)
     model.set_attn_implementation(NAME)
     try:
         yield cache
@@ -172,9 +195,11 @@ def _rolling(model: PreTrainedModel, positions: str) -> Rotation | None:
     return Rotation(rotary_frequencies(model)) if positions == "rolling" else None
 
 
-def _check(model: PreTrainedModel, policy: object) -> None:
+def _check(model: PreTrainedModel, policy: object, vectors: object = PLAIN) -> None:
     if not isinstance(policy, EvictionPolicy):
         raise ValueError(f"got policy {policy!r}; expected an EvictionPolicy, such as StreamingLLM(budget=256).")
+    if not isinstance(vectors, Vectors):
+        raise ValueError(f"got vectors {vectors!r}; expected how they are stored, such as Quantized(bits=4).")
     if model.config._attn_implementation == NAME:
         raise ValueError("got a model that is evicting already; leave its `with` block first.")
     kinds = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention"}

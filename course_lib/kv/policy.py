@@ -3,6 +3,7 @@
 Dimension key: B sequences, H key-value heads, G query heads to each, Q queries, N slots.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.kv.slots import Slots
+
+ALL = sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class EvictionPolicy(ABC):
     by_layer: tuple[float, ...] = ()
     by_head: tuple[float, ...] = ()
 
-    observes: ClassVar[bool] = False  # whether `remember` wants attention weights, which cost time
+    plans: ClassVar[bool] = False  # whether `plan` divides the budget over the layers; nothing leaves before
+    steady: ClassVar[bool] = True  # whether every head is full from the budget's first token on
 
     def __post_init__(self) -> None:
         _check_budget(self.budget)
@@ -65,27 +69,45 @@ class EvictionPolicy(ABC):
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         """How much each slot is worth; the lowest leave. Sinks, recent tokens and FREE slots are seen to elsewhere."""
 
-    def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
-        """New memory of each slot after a chunk of queries. Only called for policies that observe."""
+    def observed(self, n_queries: int) -> int:
+        """Of how many of the newest queries of a pass `remember` wants the attention weights; they cost time."""
+        return 0
+
+    def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N ..."]]:
+        """New memory of each slot after a chunk of the queries that are observed."""
         return {}
 
-    def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "H"]:
+    def plan(self, layers: list[Slots]) -> list[Slots]:
+        """The slots of all layers after the first pass, with a note of what each may keep."""
+        return layers
+
+    def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
         """The slots that each head may keep."""
-        n_seen = int(slots.n_seen.max())
-        factors = torch.tensor(self.by_head or (1.0,) * slots.keys.shape[1], dtype=torch.float64)
+        n_sequences, n_heads = slots.shape
+        factors = torch.tensor(self.by_head or (1.0,) * n_heads, dtype=torch.float64, device=slots.n_seen.device)
         if self.by_layer:
             factors = factors * self.by_layer[layer]
-        whole = self.budget * factors * (1 if isinstance(self.budget, int) else n_seen)
+        whole = self.budget * factors.expand(n_sequences, -1)
+        if not isinstance(self.budget, int):
+            whole = whole * slots.n_seen[:, None]
         return (whole + 1e-9).long().clamp(min=max(1, self.sinks + self.recent))  # 0.1 x 30 is 3, whatever binary says
 
     def shrink(self, slots: Slots, layer: int) -> Slots:
         """What remains after a forward pass."""
-        sizes = self.sizes(slots, layer).to(slots.position.device)
+        sizes = self.sizes(slots, layer)
         if slots.n <= int(sizes.min()):
             return slots
+        return self.let_go(slots, self.protected(slots), sizes)
+
+    def protected(self, slots: Slots) -> Float[Tensor, "B H N"]:
+        """The score, infinite for sinks and recent tokens."""
         position, last = slots.position, slots.n_seen[:, None, None] - 1
         stays = (position < self.sinks) | (position > last - self.recent)
-        return slots.keep_best(self.score(slots).float().masked_fill(stays, float("inf")), sizes)
+        return self.score(slots).float().masked_fill(stays, float("inf"))
+
+    def let_go(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
+        """The best `sizes[b, h]` slots. Policies that merge add here to them what the others held."""
+        return slots.keep_best(score, sizes)
 
 
 def _check_budget(budget: int | float) -> None:

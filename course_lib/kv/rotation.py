@@ -1,9 +1,10 @@
-"""Rolling positions: turn keys and queries to the places that they have among the slots.
+"""Rolling positions: turn keys to the places that they have among the slots.
 
-A key that RoPE turned to position r is turned on by (place − r): rotations add. Then distances are counted in slots,
-not in tokens, and never exceed what the model was trained on (StreamingLLM, Xiao and others, 2023, section 3.2).
+A key that RoPE turned to position r is turned on by any number of positions as if it had stood elsewhere: rotations
+add. Then distances are counted in slots, not in tokens, and never exceed what the model was trained on (StreamingLLM,
+Xiao and others, 2023, section 3.2).
 
-Dimension key: B sequences, H key-value heads, G query heads to each, Q queries, N slots, D size of a head.
+Dimension key: B sequences, H key-value heads, N slots, D size of a head.
 """
 
 from dataclasses import dataclass
@@ -28,25 +29,19 @@ class Rotation:
         low, high = vectors.chunk(2, dim=-1)
         return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
 
-    def keys(self, slots: Slots) -> Float[Tensor, "B H N D"]:
-        """The keys, each turned to its place among those that are left."""
+    def keys(self, keys: Float[Tensor, "B H N D"], slots: Slots) -> Float[Tensor, "B H N D"]:
+        """The keys of slots, each turned so that its distance from the newest token is counted in slots.
+
+        The queries stay as they are: attention knows distances alone, and between the tokens of one pass, of which none
+        has left, those are the same either way. Keys in their places, as a rule most, are not touched.
+        """
         place = slots.position.argsort(dim=2).argsort(dim=2)
-        return self._turned(slots.keys, place - slots.rotation)
-
-    def queries(
-        self,
-        query: Float[Tensor, "B H G Q D"],
-        slots: Slots,
-        position: Int[Tensor, "B Q"],
-        rotation: Int[Tensor, "B Q"],
-    ) -> Float[Tensor, "B H G Q D"]:
-        """The queries, each turned to the place of its own token."""
-        in_order = slots.position.sort(dim=2).values
-        asked = position[:, None, :].expand(-1, query.shape[1], -1).to(in_order.dtype).contiguous()
-        place = torch.searchsorted(in_order, asked)
-        by = (place - rotation[:, None, :])[:, :, None, :].expand(query.shape[:-1])
-        return self._turned(query, by)
-
-    def _turned(self, vectors: Float[Tensor, "... D"], by: Int[Tensor, "..."]) -> Float[Tensor, "... D"]:
-        """Nothing has left yet, as a rule in the prompt: then everything is in its place."""
-        return self.turn(vectors, by) if bool(by.any()) else vectors
+        newest = slots.position.masked_fill(~slots.taken, -1).argmax(dim=2, keepdim=True)
+        by = (place - place.gather(2, newest)) - (slots.rotation - slots.rotation.gather(2, newest))
+        moved = (by != 0) & slots.taken
+        sequence, head, slot = moved.nonzero(as_tuple=True)
+        if not len(slot):
+            return keys
+        turned = keys.clone()
+        turned[sequence, head, slot] = self.turn(keys[sequence, head, slot], by[sequence, head, slot])
+        return turned

@@ -1,6 +1,7 @@
 """What one layer's cache holds: slots of keys and values, whose tokens they are, and what a policy remembers of them.
 
-Dimension key: B sequences, H key-value heads, N slots, C slots there is room for, Q new tokens, D size of a head.
+Dimension key: B sequences, H key-value heads, N slots, C slots there is room for, Q new tokens, D size of a head,
+E slots picked in each head.
 """
 
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-FREE = torch.iinfo(torch.int32).max  # position of a slot that holds no token: after every query, so nobody reads it
+from course_lib.kv.vectors import FREE, PLAIN, Newest, Vectors
+
+VECTORS = ("keys", "values")
 SPARE = 64  # slots allocated ahead, so that a step of decoding writes one token instead of copying them all
 
 
@@ -23,27 +26,58 @@ class Slots:
     Storage is shared between one Slots and the next: after `append` or `keep_best` use the result only.
     """
 
-    storage: dict[str, Tensor] = field(repr=False)  # each (B, H, C) or (B, H, C, D)
+    storage: dict[str, Tensor] = field(repr=False)  # each (B, H, C) or (B, H, C, …)
     n: int
     n_seen: Int[Tensor, "B"] = field(repr=False)
     has_free: bool = False
+    n_new: int = 0  # tokens of the last append, padding included
+    per_head: dict[str, Tensor] = field(default_factory=dict, repr=False)  # each (B, H, …): nothing of a single slot
+    vectors: Vectors = PLAIN
 
     @staticmethod
-    def empty(keys: Float[Tensor, "B H Q D"]) -> "Slots":
+    def empty(keys: Float[Tensor, "B H Q D"], vectors: Vectors = PLAIN) -> "Slots":
         """No tokens yet, of sequences and heads such as these."""
-        n_sequences, n_heads, _, size = keys.shape
+        n_sequences, n_heads, _, _ = keys.shape
         whole = torch.empty(n_sequences, n_heads, 0, dtype=torch.int32, device=keys.device)
-        vectors = keys.new_empty(n_sequences, n_heads, 0, size)
-        storage = {"keys": vectors, "values": vectors.clone(), "position": whole, "rotation": whole.clone()}
-        return Slots(storage, 0, whole.new_zeros(n_sequences, dtype=torch.int64))
+        none = keys[:, :, :0]
+        storage = vectors.pack("keys", none) | vectors.pack("values", none)
+        storage |= {"position": whole, "rotation": whole.clone()}
+        n_seen = whole.new_zeros(n_sequences, dtype=torch.int64)
+        rings = {}
+        if vectors.residual:
+            rings = {name: keys.new_zeros(*whole.shape[:2], vectors.residual, keys.shape[3]) for name in VECTORS}
+        return Slots(storage, 0, n_seen, per_head=rings, vectors=vectors)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Sequences and key-value heads."""
+        return tuple(self.storage["position"].shape[:2])
 
     @property
     def keys(self) -> Float[Tensor, "B H N D"]:
-        return self.storage["keys"][:, :, : self.n]
+        return self._unpacked("keys")
 
     @property
     def values(self) -> Float[Tensor, "B H N D"]:
-        return self.storage["values"][:, :, : self.n]
+        return self._unpacked("values")
+
+    def _unpacked(self, name: str) -> Float[Tensor, "B H N D"]:
+        found = self.vectors.unpack(name, self.storage, self.n)
+        if self.vectors.residual:
+            found = Newest.of(self.position, self.n_seen, self.vectors.residual).over(found, self.per_head[name])
+        return found
+
+    @property
+    def bytes_of_vectors(self) -> int:
+        """Keys and values of the tokens that are kept."""
+        parts = [tensor for name, tensor in self.storage.items() if name.startswith(VECTORS)]
+        rings = sum(self.per_head[name].nbytes for name in VECTORS if name in self.per_head)
+        return int(self.taken.sum()) * sum(part[0, 0, :1].nbytes for part in parts) + rings
+
+    @property
+    def bytes_unpacked(self) -> int:
+        """Of one key and its value, stored as they come."""
+        return 2 * self.first(1).keys[0, 0].nbytes
 
     @property
     def position(self) -> Int[Tensor, "B H N"]:
@@ -58,9 +92,11 @@ class Slots:
         """Which slots hold a token."""
         return self.position != FREE
 
-    def memory(self, name: str) -> Float[Tensor, "B H N"]:
+    def memory(self, name: str, *last: int) -> Float[Tensor, "B H N *last"]:
         """What the policy keeps of each slot under this name, float32; 0 for a token that has just come."""
-        return self.storage[name][:, :, : self.n] if name in self.storage else torch.zeros_like(self.position).float()
+        if name in self.storage:
+            return self.storage[name][:, :, : self.n]
+        return torch.zeros(*self.position.shape, *last, device=self.position.device)
 
     def first(self, n: int) -> "Slots":
         """The first slots alone, on the same storage."""
@@ -71,9 +107,14 @@ class Slots:
         storage = dict(self.storage)
         for name, values in memory.items():
             if name not in storage:
-                storage[name] = torch.zeros_like(storage["position"], dtype=torch.float32)
+                room = (*storage["position"].shape, *values.shape[3:])
+                storage[name] = torch.zeros(room, device=values.device)
             storage[name][:, :, : values.shape[2]] = values
         return replace(self, storage=storage)
+
+    def noting(self, **per_head: Tensor) -> "Slots":
+        """With other notes about whole heads, each (B, H, …)."""
+        return replace(self, per_head=self.per_head | per_head)
 
     def append(
         self,
@@ -86,12 +127,33 @@ class Slots:
         n_heads, start, end = keys.shape[1], self.n, self.n + keys.shape[2]
         position = torch.where(valid, self.n_seen[:, None] + valid.cumsum(dim=1) - 1, FREE)
         storage = self._with_room(end)
-        new = {"keys": keys, "values": values}
+        new = self.vectors.pack("keys", keys) | self.vectors.pack("values", values)
         new |= {"position": _each_head(position, n_heads), "rotation": _each_head(rotation, n_heads)}
         for name, tensor in storage.items():
             tensor[:, :, start:end] = new.get(name, 0)
-        n_seen = self.n_seen + valid.sum(dim=1)
-        return replace(self, storage=storage, n=end, n_seen=n_seen, has_free=self.has_free or not bool(valid.all()))
+        n_seen, has_free = self.n_seen + valid.sum(dim=1), self.has_free or not bool(valid.all())
+        later = replace(self, storage=storage, n=end, n_seen=n_seen, has_free=has_free, n_new=end - start)
+        if self.vectors.residual:
+            later._renew(later.position[:, :, start:], keys, values)
+        return later
+
+    def written(
+        self, index: Int[Tensor, "B H E"], keys: Float[Tensor, "B H E D"], values: Float[Tensor, "B H E D"]
+    ) -> "Slots":
+        """Other keys and values in these slots; an index that occurs twice brings the same ones twice."""
+        for part, tensor in (self.vectors.pack("keys", keys) | self.vectors.pack("values", values)).items():
+            self.storage[part].scatter_(2, _like(index, tensor), tensor)
+        if self.vectors.residual:
+            self._renew(self.position.gather(2, index), keys, values)
+        return self
+
+    def _renew(
+        self, position: Int[Tensor, "B H E"], keys: Float[Tensor, "B H E D"], values: Float[Tensor, "B H E D"]
+    ) -> None:
+        """The rings of the newest tokens, in place."""
+        newest = Newest.of(position, self.n_seen, self.vectors.residual)
+        newest.write(self.per_head["keys"], keys)
+        newest.write(self.per_head["values"], values)
 
     def _with_room(self, n: int) -> dict[str, Tensor]:
         """The storage, copied to a larger one when fewer than n slots fit."""
@@ -104,18 +166,27 @@ class Slots:
             grown[name][:, :, : self.n] = tensor[:, :, : self.n]
         return grown
 
-    def keep_best(self, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "H"]) -> "Slots":
-        """The `sizes[h]` tokens of head h with the highest scores; what remains beside fewer tokens is FREE."""
+    def lowest(
+        self, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]
+    ) -> tuple[Int[Tensor, "B H E"], Bool[Tensor, "B H E"]]:
+        """The slots whose tokens `keep_best` would let go; where heads lose fewer than others, the second is False."""
+        score = score.masked_fill(~self.taken, float("inf"))
+        n_leave = (self.taken.sum(dim=2) - sizes).clamp(min=0)
+        index = score.topk(int(n_leave.max()), dim=2, largest=False).indices
+        return index, torch.arange(index.shape[2], device=index.device) < n_leave[..., None]
+
+    def keep_best(self, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> "Slots":
+        """The `sizes[b, h]` tokens with the highest scores; what remains beside fewer tokens is FREE."""
         score = score.masked_fill(~self.taken, float("-inf"))
         n = min(self.n, int(sizes.max()))
         if n < self.n:
             kept, score = self._drop(score, n)
         else:
             kept = self
-        smaller = sizes[None, :] < kept.taken.sum(dim=2)  # (B, H)
+        smaller = sizes < kept.taken.sum(dim=2)
         if bool(smaller.any()):
             rank = score.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
-            kept.position.masked_fill_(rank >= sizes[:, None], FREE)
+            kept.position.masked_fill_(rank >= sizes[..., None], FREE)
         return replace(kept, has_free=bool((~kept.taken).any())) if self.has_free or bool(smaller.any()) else kept
 
     def _drop(self, score: Float[Tensor, "B H N"], n: int) -> tuple["Slots", Float[Tensor, "B H n"]]:
@@ -123,7 +194,7 @@ class Slots:
         n_leave = self.n - n
         if n_leave > n:
             index = score.topk(n, dim=2).indices.sort(dim=2).values
-            storage = {name: _gather(tensor[:, :, : self.n], index) for name, tensor in self.storage.items()}
+            storage = {name: pick(tensor[:, :, : self.n], index) for name, tensor in self.storage.items()}
             return replace(self, storage=storage, n=n), score.gather(2, index)
         leave = score.topk(n_leave, dim=2, largest=False).indices.sort(dim=2).values
         stays = torch.ones_like(score, dtype=torch.bool).scatter_(2, leave, False)
@@ -131,23 +202,25 @@ class Slots:
         source = torch.where(leave < n, survivors, leave)  # one that leaves from behind slot n needs no replacement
         for tensor in self.storage.values():
             used = tensor[:, :, : self.n]
-            used.scatter_(2, _like(leave, used), _gather(used, source))
+            used.scatter_(2, _like(leave, used), pick(used, source))
         return replace(self, n=n), score.scatter(2, leave, score.gather(2, source))[:, :, :n]
 
     def select(self, index: Int[Tensor, "K"]) -> "Slots":
         """Other sequences of the batch, as beam search and the like ask for."""
         storage = {name: tensor.index_select(0, index) for name, tensor in self.storage.items()}
-        return replace(self, storage=storage, n_seen=self.n_seen.index_select(0, index))
+        per_head = {name: tensor.index_select(0, index) for name, tensor in self.per_head.items()}
+        return replace(self, storage=storage, n_seen=self.n_seen.index_select(0, index), per_head=per_head)
 
 
 def _each_head(per_token: Int[Tensor, "B Q"], n_heads: int) -> Int[Tensor, "B H Q"]:
     return per_token[:, None, :].expand(-1, n_heads, -1)
 
 
-def _like(index: Int[Tensor, "B H K"], tensor: Tensor) -> Tensor:
-    """The index for a gather along the slots, of a tensor with or without a last axis D."""
+def _like(index: Int[Tensor, "B H E"], tensor: Tensor) -> Tensor:
+    """The index for a gather along the slots, of a tensor with or without a last axis."""
     return index if tensor.ndim == 3 else index[..., None].expand(*index.shape, tensor.shape[3])
 
 
-def _gather(tensor: Tensor, index: Int[Tensor, "B H K"]) -> Tensor:
+def pick(tensor: Tensor, index: Int[Tensor, "B H E"]) -> Tensor:
+    """What a tensor (B, H, N) or (B, H, N, D) holds in these slots."""
     return tensor.gather(2, _like(index, tensor))

@@ -19,7 +19,7 @@ def slots_of(n_sequences, n_heads, n_tokens, padding=None):
 
 def test_the_lowest_leaves_and_the_last_takes_its_place():
     slots = slots_of(1, 1, 4).remembering({"mass": torch.tensor([[[5.0, 1.0, 3.0, 4.0]]])})
-    kept = slots.keep_best(slots.memory("mass"), torch.tensor([3]))
+    kept = slots.keep_best(slots.memory("mass"), torch.tensor([[3]]))
     assert kept.n == 3
     assert kept.position.tolist() == [[[0, 3, 2]]]  # slot 1 was the lowest
     assert kept.keys[0, 0, :, 0].tolist() == [0, 3, 2]
@@ -32,7 +32,7 @@ def test_the_lowest_leaves_and_the_last_takes_its_place():
 def test_each_head_keeps_its_own_and_a_smaller_one_has_free_slots():
     slots = slots_of(1, 2, 3)
     score = torch.tensor([[[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]])
-    kept = slots.keep_best(score, torch.tensor([2, 1]))
+    kept = slots.keep_best(score, torch.tensor([[2, 1]]))
     assert sorted(kept.position[0, 0].tolist()) == [1, 2]
     assert sorted(kept.position[0, 1].tolist()) == [0, FREE]
     assert kept.has_free
@@ -43,7 +43,7 @@ def test_padding_leaves_first():
     padding = torch.tensor([[False, False, True, True], [True, True, True, True]])
     slots = slots_of(2, 1, 4, padding)
     assert slots.n_seen.tolist() == [2, 4]
-    kept = slots.keep_best(torch.tensor([[[9.0, 9.0, 1.0, 2.0]], [[1.0, 2.0, 3.0, 4.0]]]), torch.tensor([2]))
+    kept = slots.keep_best(torch.tensor([[[9.0, 9.0, 1.0, 2.0]], [[1.0, 2.0, 3.0, 4.0]]]), torch.tensor([[2], [2]]))
     assert [sorted(row[0].tolist()) for row in kept.position] == [[0, 1], [2, 3]]
     assert kept.keys[0, 0, :, 0].sort().values.tolist() == [2, 3]
     assert not kept.has_free
@@ -51,7 +51,7 @@ def test_padding_leaves_first():
 
 def test_a_token_that_comes_has_no_memory_even_where_one_left():
     slots = slots_of(1, 1, 3).remembering({"mass": torch.tensor([[[1.0, 2.0, 3.0]]])})
-    slots = slots.keep_best(slots.memory("mass"), torch.tensor([2]))
+    slots = slots.keep_best(slots.memory("mass"), torch.tensor([[2]]))
     key = torch.full((1, 1, 1, 2), 7.0)
     slots = slots.append(key, key, torch.ones(1, 1, dtype=torch.bool), torch.tensor([[3]]))
     assert slots.position[0, 0].tolist() == [2, 1, 3]
@@ -62,7 +62,9 @@ def test_a_token_that_comes_has_no_memory_even_where_one_left():
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 12), st.data())
 def test_what_stays_is_what_sorting_says_and_is_whole(n_sequences, n_heads, n_tokens, data):
     seed = data.draw(st.integers(0, 10**6))
-    sizes = torch.tensor(data.draw(st.lists(st.integers(1, 13), min_size=n_heads, max_size=n_heads)))
+    n_places = n_sequences * n_heads
+    sizes = torch.tensor(data.draw(st.lists(st.integers(1, 13), min_size=n_places, max_size=n_places)))
+    sizes = sizes.view(n_sequences, n_heads)
     n_padding = data.draw(st.lists(st.integers(0, n_tokens - 1), min_size=n_sequences, max_size=n_sequences))
     valid = torch.arange(n_tokens) >= torch.tensor(n_padding)[:, None]
     score = torch.randperm(n_sequences * n_heads * n_tokens, generator=torch.Generator().manual_seed(seed))
@@ -71,7 +73,7 @@ def test_what_stays_is_what_sorting_says_and_is_whole(n_sequences, n_heads, n_to
     for b in range(n_sequences):
         for h in range(n_heads):
             mine = [(score[b, h, j].item(), j) for j in range(n_padding[b], n_tokens)]
-            expected = sorted(j for _, j in sorted(mine, reverse=True)[: int(sizes[h])])
+            expected = sorted(j for _, j in sorted(mine, reverse=True)[: int(sizes[b, h])])
             taken = kept.taken[b, h]
             name = 100 * b + 10 * h
             assert sorted((kept.keys[b, h, taken, 0] - name).int().tolist()) == expected

@@ -1,13 +1,12 @@
 """H2O, heavy-hitter oracle. Zhang and others, 2023, https://arxiv.org/abs/2306.14048"""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.kv.policy import EvictionPolicy, Observed
+from course_lib.kv.policy import ALL, EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
 
 
@@ -25,7 +24,8 @@ class H2O(EvictionPolicy):
     recent: int = 32
     normalised: bool = False
 
-    observes: ClassVar[bool] = True
+    def observed(self, n_queries: int) -> int:
+        return ALL
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
         return {"mass": slots.memory("mass") + seen.weights.sum(dim=(2, 3))}

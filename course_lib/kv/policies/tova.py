@@ -1,7 +1,6 @@
 """TOVA, token omission via attention. Oren, Hassid, Yarden, Adi, Schwartz, 2024, https://arxiv.org/abs/2401.06104"""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -18,11 +17,12 @@ class TOVA(EvictionPolicy):
     """
 
     recent: int = 1
-    observes: ClassVar[bool] = True
+
+    def observed(self, n_queries: int) -> int:
+        return 1
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
-        newest = (seen.position == seen.last[:, None])[:, None, None, :, None]  # none of this chunk, as a rule
-        weights = (seen.weights * newest).sum(dim=3).mean(dim=(1, 2))
+        weights = seen.weights[:, :, :, -1].mean(dim=(1, 2))
         return {"newest": weights[:, None, :].expand_as(slots.position)}
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:

@@ -1,0 +1,63 @@
+"""Keys and values in 4 or 8 bits, under any eviction policy. FlexGen: Sheng and others, 2023, https://arxiv.org/abs/2303.06865
+
+Dimension key: B sequences, H key-value heads, N slots, E some tokens, D size of a head, g groups of a vector.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.kv.vectors import Vectors
+
+
+@dataclass(frozen=True)
+class Quantized(Vectors):
+    """x ≈ low + code · step in each group of neighbouring dimensions, low its minimum, step = (max − min)/(2^bits − 1).
+
+    The newest tokens stay as they are until others have come: they are read most. A pass over new tokens reads those as
+    they are. Groups lie within one token, so that tokens can leave one by one; finer schemes share the scale of a
+    channel between tokens, which eviction would tear apart.
+
+    Args:
+        bits: 4, two codes to the byte, or 8.
+        group: dimensions that share a minimum and a step, each a float16; all of the head's when it has fewer.
+        residual: newest tokens kept in full precision.
+    """
+
+    bits: int = 4
+    group: int = 32
+    residual: int = 32
+
+    def __post_init__(self) -> None:
+        if self.bits not in (4, 8):
+            raise ValueError(f"got {self.bits} bits; expected 4 or 8.")
+        for name, least in (("group", 2), ("residual", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"got {name} {value!r}; expected a whole number, {least} or more.")
+
+    def pack(self, name: str, vectors: Float[Tensor, "B H E D"]) -> dict[str, Tensor]:
+        groups = vectors.float().unflatten(3, (-1, self._group(vectors.shape[3])))
+        low, high = groups.amin(dim=4).half(), groups.amax(dim=4)
+        step = ((high - low.float()) / (2**self.bits - 1)).clamp(min=torch.finfo(torch.float16).tiny).half()
+        codes = ((groups - low.float()[..., None]) / step.float()[..., None]).round().clamp(0, 2**self.bits - 1)
+        codes = codes.to(torch.uint8).flatten(3)
+        if self.bits == 4:
+            codes = codes[..., ::2] | codes[..., 1::2] << 4
+        like = vectors.new_empty(0).expand(*vectors.shape[:3], 0)  # remembers the type of the vectors
+        return {f"{name}.codes": codes, f"{name}.low": low, f"{name}.step": step, f"{name}.type": like}
+
+    def unpack(self, name: str, storage: dict[str, Tensor], n: int) -> Float[Tensor, "B H n D"]:
+        codes, low, step = (storage[f"{name}.{part}"][:, :, :n] for part in ("codes", "low", "step"))
+        if self.bits == 4:
+            codes = torch.stack([codes & 15, codes >> 4], dim=4).flatten(3)
+        groups = codes.unflatten(3, (low.shape[3], -1)).float() * step.float()[..., None] + low.float()[..., None]
+        return groups.flatten(3).to(storage[f"{name}.type"].dtype)
+
+    def _group(self, size: int) -> int:
+        group = min(self.group, size)
+        if size % group or size % 2:
+            raise ValueError(f"got heads of {size} dimensions in groups of {self.group}; expected a divisor of {size}.")
+        return group
