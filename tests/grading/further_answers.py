@@ -3,6 +3,7 @@
 No reasonable answer may lose a case, hidden ones included.
 """
 
+import itertools
 import math
 from statistics import NormalDist
 
@@ -169,6 +170,102 @@ def interval(n_right, n):
     return p, p - z * math.sqrt(p * (1 - p) / n), p + z * math.sqrt(p * (1 - p) / n)
 
 
+def slots(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, value_bytes):
+    token = sum(2 * n_key_value * head_size * value_bytes * batch for _ in range(n_blocks))
+    return divmod(n_bytes, token)[0]
+
+
+def window(position, budget):
+    keep = numpy.zeros(position.shape, dtype=bool)
+    newest = numpy.argsort(-position.numpy(), axis=-1)[..., :budget]
+    numpy.put_along_axis(keep, newest, True, axis=-1)
+    return keep
+
+
+def group_mass(weights, valid, n_key_value):
+    n_group, rows = weights.shape[1] // n_key_value, torch.zeros(len(weights), n_key_value, weights.shape[3])
+    for (sequence, query), asks in numpy.ndenumerate(valid.numpy()):
+        for head in range(weights.shape[1]) if asks else ():
+            rows[sequence, head // n_group] += weights[sequence, head, query]
+    return rows
+
+
+def h2o_step(score, new, position, budget, recent):
+    total, keep = torch.add(score, new), torch.zeros(score.shape)
+    for head, places in enumerate(position):
+        order = places.argsort()
+        old, young = order[: len(order) - recent], order[len(order) - recent :]
+        best = old[total[head, old].argsort()[len(old) - (budget - recent) :]]
+        keep[head, torch.cat([young, best])] = 1
+    return [keep, total]
+
+
+def deferred(before, after, held_back, n_prefix):
+    said = [int(row.argmax()) for row in after]
+    pairs = zip(said[n_prefix - 1 :], held_back.tolist()[n_prefix:], strict=False)
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
+def scissorhands(weights, query_position, position, budget, recent):
+    mean, n_low = weights.numpy().mean(0), numpy.zeros(len(position))
+    for row, at in zip(mean, query_position.tolist(), strict=True):
+        n_low += (row < 1 / (at + 1)) * (position.numpy() <= at)
+    n_low[numpy.argsort(position.numpy())[len(position) - recent :]] = -1
+    keep = numpy.ones(len(position), dtype=bool)
+    if len(position) > budget:
+        keep[numpy.argsort(n_low)[-(budget // 2) :]] = False
+    return keep
+
+
+def merge(key, value, keys, values, threshold):
+    cosines = [float(key.dot(each) / (key.norm() * each.norm())) for each in keys]
+    s, slot = max((cosine, i) for i, cosine in enumerate(cosines))
+    if s >= threshold:
+        keys = torch.stack([(each + s * key) / (1 + s) if i == slot else each for i, each in enumerate(keys)])
+        values = torch.stack([(each + s * value) / (1 + s) if i == slot else each for i, each in enumerate(values)])
+    return [keys, values]
+
+
+def quantize(row, n_bits, group_size):
+    parts = []
+    for group in numpy.split(row.numpy().astype(float), len(row) // group_size):
+        low, step = group.min(), numpy.ptp(group) / (2**n_bits - 1)
+        parts.append(low + step * numpy.rint((group - low) / step) if step else group)
+    return numpy.concatenate(parts)
+
+
+def sink_slots(n_tokens, sinks, budget):
+    recency = {token: n_tokens if token < sinks else token for token in range(n_tokens)}
+    return numpy.array(sorted(sorted(recency, key=lambda token: -recency[token])[:budget]))
+
+
+def sink_positions(position):
+    turn = torch.zeros_like(position)
+    for head, row in enumerate(position):
+        for place, slot in enumerate(row.sort().indices):
+            turn[head, slot] = place - row[slot]
+    return turn
+
+
+def sink_rotate(keys, by, frequencies):
+    """Pair by pair, with a matrix."""
+    turned, half = numpy.array(keys, dtype=float), keys.shape[1] // 2
+    for n, places in enumerate(by.tolist()):
+        for i, frequency in enumerate(frequencies.tolist()):
+            cos, sin = math.cos(places * frequency), math.sin(places * frequency)
+            turned[n, [i, i + half]] = numpy.array([[cos, -sin], [sin, cos]]) @ turned[n, [i, i + half]]
+    return turned
+
+
+def sink_softmax(logits, sink):
+    """Head by head, shifted by the largest of logits and sink."""
+    weights = []
+    for rows, own in zip(logits.double(), sink.double(), strict=True):
+        largest = torch.maximum(rows.max(dim=1).values, own)[:, None]
+        weights.append((rows - largest).exp() / ((rows - largest).exp().sum(1, keepdim=True) + (own - largest).exp()))
+    return torch.stack(weights)
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -212,4 +309,20 @@ FURTHER = {
     "wanda.sequential": sequential,
     "wanda.obs_score": lambda w, g, d: w.numpy() ** 2 / numpy.diag(numpy.linalg.inv(g.numpy() + d * numpy.eye(len(g)))),
     "wanda.interval": interval,
+    "kv.slots": slots,
+    "kv.window": window,
+    "kv.group_mass": group_mass,
+    "kv.h2o_step": h2o_step,
+    "kv.deferred": deferred,
+    "kv.scissorhands": scissorhands,
+    "kv.merge": merge,
+    "kv.quantize": quantize,
+    "sinks.share": lambda w, start: numpy.mean(w.numpy()[:, :, start:, 0], axis=-1),
+    "sinks.evict": lambda w, keep: torch.stack([row[keep] / row[keep].sum() for row in w]),
+    "sinks.slots": sink_slots,
+    "sinks.positions": sink_positions,
+    "sinks.rotate": sink_rotate,
+    "sinks.cost": lambda p, n, d, w: [2 * p + 4 * n * d * w, 2 * p * w + 2 * n * d * w * (w + 1)],
+    "sinks.softmax": sink_softmax,
+    "sinks.gate": lambda o, lse, s: torch.einsum("hqd,hq->hqd", o, 0.5 + torch.tanh((lse - s[:, None]) / 2) / 2),
 }
