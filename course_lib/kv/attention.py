@@ -106,7 +106,7 @@ def _observed(
         if slots.has_free:
             weights = weights * (at != FREE)[:, None, None, :, None]
         outputs.append((weights.to(keys.dtype).flatten(2, 3) @ values[:, :, :n]).unflatten(2, (-1, end - start)))
-        remembered = slots.remembering(policy.remember(some, Observed(weights, at, last)))
+        remembered = slots.remembering(policy.remember(some, Observed(weights, at, last, start == 0)))
         slots = replace(remembered, n=slots.n)
     return torch.cat(outputs, dim=3), slots
 

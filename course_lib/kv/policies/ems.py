@@ -1,0 +1,57 @@
+"""EMS, evict then merge. Li and others, 2024, https://arxiv.org/abs/2412.08521"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.kv.history import PARTS, recent_sum
+from course_lib.kv.merging import Leaving, cosines, merge
+from course_lib.kv.policy import ALL, EvictionPolicy, Observed
+from course_lib.kv.slots import Slots
+
+
+@dataclass(frozen=True)
+class EMS(EvictionPolicy):
+    """score_j = g_j / mean(g) + l_j / mean(l): attention received ever, and from the last `window` queries.
+
+    Of those that leave, each is added to the kept slot with the highest cos(keys) · cos(values), or to the zero class,
+    i.e. nowhere, when that is not above `threshold`; both cosines must be positive. Only the best ones that leave, as
+    many as `merged` times the budget, are merged; the rest are irrelevant.
+
+    Deviation: written from the abstract and its reviews; what they leave open, as the mean as common scale, is ours.
+    """
+
+    recent: int = 32
+    window: int = 64
+    threshold: float = 0.6
+    merged: float = 1.0
+
+    def observed(self, n_queries: int) -> int:
+        return ALL
+
+    def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N ..."]]:
+        received = seen.weights.sum(dim=2)
+        local = recent_sum(slots, "local", received, seen.position, self.window)
+        return {"global": slots.memory("global") + received.sum(dim=2), "local": local}
+
+    def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
+        taken = slots.taken
+        shares = [slots.memory("global") * taken, slots.memory("local", PARTS).sum(dim=3) * taken]
+        return sum(each / each.sum(dim=2, keepdim=True).clamp(min=1e-9) for each in shares)
+
+    def let_go(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
+        leaving = Leaving.of(slots, score, sizes)
+        count = slots.memory("absorbed") + 1  # of how many tokens a slot is the mean
+        weight = count.gather(2, leaving.index)
+        kept = slots.remembering({"absorbed": count - 1}).keep_best(score, sizes)
+        keys, values = cosines(leaving.keys, kept.keys), cosines(leaving.values, kept.values)
+        alike = torch.where((keys > 0) & (values > 0) & kept.taken[:, :, None], keys * values, 0)
+        best, target = alike.max(dim=3)
+        n_left = leaving.there.sum(dim=2, keepdim=True)
+        better = n_left - 1 - torch.arange(best.shape[2], device=best.device)  # as many of them are worth more
+        weight = weight * (leaving.there & (best > self.threshold) & (better < self.merged * sizes[..., None]))
+        own = kept.memory("absorbed") + 1
+        kept = merge(kept, leaving, target, weight, own)
+        return kept.remembering({"absorbed": own.scatter_add(2, target, weight) - 1})

@@ -1,0 +1,61 @@
+"""Scissorhands. Liu and others, 2023, https://arxiv.org/abs/2305.17118"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.kv.history import PARTS, recent_sum
+from course_lib.kv.policy import EvictionPolicy, Observed
+from course_lib.kv.slots import Slots
+
+
+@dataclass(frozen=True)
+class Scissorhands(EvictionPolicy):
+    """score_j = −#{queries i of the last `window` with A_ij < 1/i} (Algorithm 2): who mattered will matter.
+
+    A head over its budget loses the share `dropped` of the budget at once, so that this is rare (Algorithm 1). The
+    paper gives later layers more, where importance persists less: `by_layer=rising(n_layers)`; and it adds 4 bits on
+    top: `evicting(..., vectors=Quantized(bits=4))`.
+
+    Deviation: the printed pseudocode raises the counter of high scores and then keeps the largest with the recent ones
+    set to zero; here it counts low scores, and recent tokens are protected. Query heads of a group are averaged.
+    """
+
+    recent: int = 10
+    window: int = 400
+    dropped: float = 0.5
+    steady: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.window, int) and self.window >= 1 and 0 <= self.dropped < 1):
+            raise ValueError(
+                f"got window {self.window!r} and dropped {self.dropped!r}; expected a whole number of queries, 1 or "
+                "more, and a share of the budget from 0.0 to below 1.0."
+            )
+
+    def observed(self, n_queries: int) -> int:
+        return self.window
+
+    def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N K"]]:
+        n_read = (seen.position + 1)[:, None, :, None]  # 1/t is what each of t tokens would get if all were equal
+        could = slots.position[:, :, None] < n_read
+        low = could & (seen.weights.mean(dim=2) * n_read < 1)
+        return {"low": recent_sum(slots, "low", low.float(), seen.position, self.window)}
+
+    def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
+        age = slots.position / slots.n_seen[:, None, None]  # of equal counts, the oldest leaves
+        return age.clamp(max=1) / 2 - slots.memory("low", PARTS).sum(dim=3)
+
+    def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
+        whole = super().sizes(slots, layer)
+        after = (whole - (self.dropped * whole + 1e-9).long()).clamp(min=max(1, self.sinks + self.recent))
+        return torch.where(slots.taken.sum(dim=2) > whole, after, whole)
+
+
+def rising(n_layers: int, last: float = 1.5) -> tuple[float, ...]:
+    """Factors on the budget that rise evenly from 2 − last in the first layer to `last` in the last, 1 on average."""
+    return tuple(2 - last + 2 * (last - 1) * layer / max(1, n_layers - 1) for layer in range(n_layers))

@@ -1,0 +1,54 @@
+"""SnapKV. Li and others, 2024, https://arxiv.org/abs/2404.14469"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import avg_pool1d
+
+from course_lib.kv.policy import EvictionPolicy, Observed
+from course_lib.kv.slots import Slots
+
+
+@dataclass(frozen=True)
+class SnapKV(EvictionPolicy):
+    """score_j = mean over the last `recent` queries of A_ij, averaged over `kernel` neighbours (Listing 1).
+
+    The end of the prompt says what of it will be asked for. Only passes of several tokens, a prompt or a part of it,
+    are compressed; tokens that are generated one by one stay, above the budget.
+
+    Args:
+        recent: the observation window, which stays.
+        kernel: neighbours that share their scores, so that what is kept comes in phrases; an odd number.
+    """
+
+    recent: int = 64
+    kernel: int = 5
+    steady: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.kernel, int) or self.kernel < 1 or self.kernel % 2 == 0 or not self.recent:
+            raise ValueError(
+                f"got kernel {self.kernel!r} and recent {self.recent!r}; expected an odd number of neighbours and an "
+                "observation window of 1 or more."
+            )
+
+    def observed(self, n_queries: int) -> int:
+        return self.recent if n_queries > 1 else 0
+
+    def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
+        old = torch.zeros_like(slots.memory("window")) if seen.is_first else slots.memory("window")
+        return {"window": old + seen.weights.sum(dim=3).mean(dim=2)}
+
+    def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
+        before = slots.position <= slots.n_seen[:, None, None] - 1 - self.recent
+        in_order = slots.position.argsort(dim=2)
+        asked = (slots.memory("window") * before).gather(2, in_order)
+        pooled = avg_pool1d(asked.flatten(0, 1), self.kernel, stride=1, padding=self.kernel // 2).view_as(asked)
+        return torch.empty_like(pooled).scatter_(2, in_order, pooled)
+
+    def shrink(self, slots: Slots, layer: int) -> Slots:
+        return super().shrink(slots, layer) if slots.n_new > 1 else slots
