@@ -1,0 +1,131 @@
+"""A window and its sinks in one pass over a text, and what the first token does there: for looking, not for speed.
+
+Attention with a band for a mask gives every token what a cache of the newest `window` tokens would have left it, since
+keys and values are then also computed from such attention. The weights of a layer are in memory at once.
+
+Dimension key: B sequences, L layers, H query heads, K key-value heads, T tokens, D size of a head.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+
+from course_lib.attention.sink_softmax import sink_softmax
+from course_lib.models import blocks, heads
+
+NAME = "course_bands"
+# (layer, logits (B, H, T, T), values (B, H, T, D)) -> what is read, (B, H, T, D)
+Reader = Callable[[int, Tensor, Tensor], Tensor]
+_reader: ContextVar[Reader | None] = ContextVar("what turns logits and values into output", default=None)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What a head adds to every denominator, exp(logit), and the value that this share of the attention reads.
+
+    A first token that is the same for every text is no more than this.
+    """
+
+    logit: Float[Tensor, "L H"]
+    value: Float[Tensor, "L H D"]
+
+
+@contextmanager
+def windowed(
+    model: PreTrainedModel, window: int | None = None, sinks: int = 0, constant: Constant | None = None
+) -> Iterator[None]:
+    """Inside, each token attends to the newest `window` tokens, itself among them, and to the first `sinks`.
+
+    Args:
+        window: all tokens for None.
+        constant: takes part in every softmax as one more token, or with a value of zeros as a sink that says nothing.
+
+    Raises:
+        ValueError: for a window that holds nobody, or a constant of another model.
+    """
+    if (window is not None and window < 1) or sinks < 0:
+        raise ValueError(f"got window={window}, sinks={sinks}; expected a window of 1 or more (or None), sinks >= 0.")
+    shape = (len(blocks(model)), heads(model).n_query)
+    if constant is not None and tuple(constant.logit.shape) != shape:
+        raise ValueError(f"got logits of shape {tuple(constant.logit.shape)}; expected (layers, heads) = {shape}.")
+
+    def read(layer: int, logits: Tensor, values: Tensor) -> Tensor:
+        logits = logits.masked_fill(~band(logits.shape[-1], window, sinks).to(logits.device), -math.inf)
+        if constant is None:
+            return logits.softmax(dim=-1) @ values
+        weights = sink_softmax(logits, constant.logit[layer])
+        return weights @ values + (1 - weights.sum(dim=-1, keepdim=True)) * constant.value[layer][:, None]
+
+    with _reading(model, read):
+        yield
+
+
+def band(n_tokens: int, window: int | None, sinks: int) -> Bool[Tensor, "T T"]:
+    """Which tokens (columns) each token (row) attends to."""
+    query, key = torch.arange(n_tokens)[:, None], torch.arange(n_tokens)
+    near = key > query - (n_tokens if window is None else window)
+    return (key <= query) & (near | (key < sinks))
+
+
+@torch.no_grad()
+def attention_weights(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[Tensor, "L H T T"]:
+    """Full attention of every layer and head, the mean over sequences."""
+    return _collected(model, ids, lambda logits, values: logits.softmax(dim=-1).mean(dim=0))
+
+
+@torch.no_grad()
+def value_lengths(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[Tensor, "L T"]:
+    """The length of each token's values, a layer; the mean over heads and sequences."""
+    return _collected(model, ids, lambda logits, values: values.norm(dim=-1).mean(dim=(0, 1)))
+
+
+@torch.no_grad()
+def first_token(model: PreTrainedModel, ids: Int[Tensor, "B T"], start: int = 64) -> Constant:
+    """The logit that queries from `start` on have with the first token, on average, and its value."""
+    logit = _collected(model, ids, lambda logits, values: logits[:, :, start:, 0].mean(dim=(0, 2)))
+    return Constant(logit, _collected(model, ids, lambda logits, values: values[:, :, 0].mean(dim=0)))
+
+
+def _collected(model: PreTrainedModel, ids: Int[Tensor, "B T"], look: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """What `look` sees in the logits and values of each layer, (L, ...)."""
+    found: list[Tensor] = []
+
+    def read(layer: int, logits: Tensor, values: Tensor) -> Tensor:
+        logits = logits.masked_fill(~band(logits.shape[-1], None, 0).to(logits.device), -math.inf)
+        found.append(look(logits, values).float().cpu())
+        return logits.softmax(dim=-1) @ values
+
+    with _reading(model, read):
+        model(ids.to(model.device), use_cache=False)
+    return torch.stack(found)
+
+
+@contextmanager
+def _reading(model: PreTrainedModel, read: Reader) -> Iterator[None]:
+    AttentionInterface.register(NAME, _attention)
+    before, token = model.config._attn_implementation, _reader.set(read)
+    model.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+        _reader.reset(token)
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: object = None, **kwargs: object
+) -> tuple[Tensor, None]:
+    """What transformers calls in each layer: (B, heads, T, D) in, (B, T, heads, D) out."""
+    group, scaling = query.shape[1] // key.shape[1], kwargs.get("scaling") or query.shape[-1] ** -0.5
+    if query.shape[2] != key.shape[2] or (isinstance(attention_mask, Tensor) and not attention_mask.all()):
+        raise ValueError("got a cache or padding; expected whole texts of one length: model(ids, use_cache=False).")
+    logits = (query * scaling) @ key.repeat_interleave(group, dim=1).transpose(2, 3)
+    output = _reader.get()(module.layer_idx, logits, value.repeat_interleave(group, dim=1))
+    return output.transpose(1, 2).contiguous(), None
