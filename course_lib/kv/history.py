@@ -13,6 +13,12 @@ from course_lib.kv.vectors import FREE
 PARTS = 8
 
 
+def check_window(window: int) -> None:
+    """Raises ValueError for a window that has no eighths."""
+    if not isinstance(window, int) or window < PARTS or window % PARTS:
+        raise ValueError(f"got a window of {window!r} queries; expected a multiple of {PARTS}: it moves by eighths.")
+
+
 def recent_sum(
     slots: Slots, name: str, new: Float[Tensor, "B H Q N"], position: Int[Tensor, "B Q"], window: int
 ) -> Float[Tensor, "B H N K"]:
@@ -21,7 +27,7 @@ def recent_sum(
     The window, a multiple of 8, advances by an eighth of itself: the sum is over more than 7/8 of it. To move it by
     single queries, a number would have to be kept of each slot and query.
     """
-    size = -(-window // PARTS)
+    size = window // PARTS
     old = slots.memory(name, PARTS)
     if not new.shape[2]:
         return old

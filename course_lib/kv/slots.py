@@ -194,8 +194,7 @@ class Slots:
         n_leave = self.n - n
         if n_leave > n:
             index = score.topk(n, dim=2).indices.sort(dim=2).values
-            storage = {name: pick(tensor[:, :, : self.n], index) for name, tensor in self.storage.items()}
-            return replace(self, storage=storage, n=n), score.gather(2, index)
+            return self.picked(index), score.gather(2, index)
         leave = score.topk(n_leave, dim=2, largest=False).indices.sort(dim=2).values
         stays = torch.ones_like(score, dtype=torch.bool).scatter_(2, leave, False)
         survivors = n + stays[:, :, n:].int().argsort(dim=2, descending=True, stable=True)
@@ -204,6 +203,11 @@ class Slots:
             used = tensor[:, :, : self.n]
             used.scatter_(2, _like(leave, used), pick(used, source))
         return replace(self, n=n), score.scatter(2, leave, score.gather(2, source))[:, :, :n]
+
+    def picked(self, index: Int[Tensor, "B H E"]) -> "Slots":
+        """A copy of some slots in storage of their own."""
+        storage = {name: pick(tensor[:, :, : self.n], index) for name, tensor in self.storage.items()}
+        return replace(self, storage=storage, n=index.shape[2])
 
     def select(self, index: Int[Tensor, "K"]) -> "Slots":
         """Other sequences of the batch, as beam search and the like ask for."""

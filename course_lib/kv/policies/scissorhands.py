@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.kv.history import PARTS, recent_sum
+from course_lib.kv.history import PARTS, check_window, recent_sum
 from course_lib.kv.policy import EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
 
@@ -31,11 +31,9 @@ class Scissorhands(EvictionPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.window, int) and self.window >= 1 and 0 <= self.dropped < 1):
-            raise ValueError(
-                f"got window {self.window!r} and dropped {self.dropped!r}; expected a whole number of queries, 1 or "
-                "more, and a share of the budget from 0.0 to below 1.0."
-            )
+        check_window(self.window)
+        if not 0 <= self.dropped < 1:
+            raise ValueError(f"got dropped {self.dropped!r}; expected a share of the budget from 0.0 to below 1.0.")
 
     def observed(self, n_queries: int) -> int:
         return self.window
@@ -58,4 +56,6 @@ class Scissorhands(EvictionPolicy):
 
 def rising(n_layers: int, last: float = 1.5) -> tuple[float, ...]:
     """Factors on the budget that rise evenly from 2 − last in the first layer to `last` in the last, 1 on average."""
-    return tuple(2 - last + 2 * (last - 1) * layer / max(1, n_layers - 1) for layer in range(n_layers))
+    if n_layers == 1:
+        return (1.0,)
+    return tuple(2 - last + 2 * (last - 1) * layer / (n_layers - 1) for layer in range(n_layers))
