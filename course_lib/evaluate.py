@@ -1,4 +1,4 @@
-"""How good a model is (perplexity, choice accuracy), and how large.
+"""How good a model is (perplexity, choice accuracy), and how large. Under an evicting cache: streaming, retrieval.
 
 Dimension key: N windows, L tokens in a window.
 """
@@ -14,10 +14,21 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.footprint import sparsity_report, weight_bytes
 from course_lib.likelihood import check_scorable, hidden_states, target_log_probs, tokens_at_once
+from course_lib.retrieval import retrieve
 from course_lib.scoring import Score, score_requests
+from course_lib.streaming import streaming_perplexity
 from course_lib.tasks import Question, questions
 
-__all__ = ["Accuracy", "Perplexity", "choice_accuracy", "perplexity", "sparsity_report", "weight_bytes"]
+__all__ = [
+    "Accuracy",
+    "Perplexity",
+    "choice_accuracy",
+    "perplexity",
+    "retrieve",
+    "sparsity_report",
+    "streaming_perplexity",
+    "weight_bytes",
+]
 
 
 @dataclass(frozen=True)
