@@ -126,7 +126,7 @@ def add(
 def attending(model: PreTrainedModel, cache: "EvictingCache") -> Iterator[None]:
     """Let a model read through such layers; on exit it is as before and the cache is of no more use."""
     AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, _padding)
+    AttentionMaskInterface.register(NAME, padding_mask)
     before = model.config._attn_implementation
     model.set_attn_implementation(NAME)
     try:
@@ -136,7 +136,7 @@ def attending(model: PreTrainedModel, cache: "EvictingCache") -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def _padding(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
+def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
     """The mask as it was given, 1 for tokens and 0 for padding: causality follows from positions."""
     return attention_mask
 

@@ -1,0 +1,84 @@
+"""H2O with an oracle: heavy hitters chosen from the attention of all queries, future ones included.
+
+So the code of Zhang and others, 2023, https://arxiv.org/abs/2306.14048 scores its benchmarks; no cache can do it,
+because what a token will receive is not known when it has to go. It is here to measure what that knowledge is worth.
+
+Dimension key: B sequences, H key-value heads, G query heads to each, T tokens, D size of a head.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.masking_utils import AttentionMaskInterface
+
+from course_lib.kv.cache import check_model
+from course_lib.kv.layer import padding_mask
+
+NAME = "course_h2o_oracle"
+
+
+@contextmanager
+def h2o_oracle(model: PreTrainedModel, heavy: float, recent: float) -> Iterator[None]:
+    """Let a model read, of each text given as a whole and without a cache, only what the oracle leaves.
+
+    Args:
+        heavy: share of the tokens, the same for every query of a key-value head.
+        recent: share of the tokens that are read because they are near.
+
+    Raises:
+        ValueError: for shares that are none, or a model that is inside another such block.
+    """
+    if not (0 <= heavy <= 1 and 0 <= recent <= 1 and heavy + recent > 0):
+        raise ValueError(f"got shares heavy {heavy} and recent {recent}; expected numbers from 0 to 1, not both 0.")
+    check_model(model)
+
+    def attention(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
+    ) -> tuple[Tensor, None]:
+        if key.shape[2] != query.shape[2]:
+            raise ValueError("got a cache; expected whole texts with use_cache=False: the oracle reads the future.")
+        if attention_mask is not None and not bool(attention_mask.all()):
+            raise ValueError("got padding; expected texts of one length: the oracle's shares are of all tokens.")
+        scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
+        read = attend_with_oracle(query, key, value, scaling, heavy, recent)
+        return read.transpose(1, 2), None
+
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, padding_mask)
+    before = model.config._attn_implementation
+    model.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def attend_with_oracle(
+    query: Float[Tensor, "B heads T D"],
+    key: Float[Tensor, "B H T D"],
+    value: Float[Tensor, "B H T D"],
+    scaling: float,
+    heavy: float,
+    recent: float,
+) -> Float[Tensor, "B heads T D"]:
+    """Softmax over int(heavy · T) tokens with the largest column sums and the int(recent · T) newest of each query."""
+    n_tokens = key.shape[2]
+    logits = query.unflatten(1, (key.shape[1], -1)) * scaling @ key[:, :, None].transpose(3, 4)  # (B, H, G, T, T)
+    places = torch.arange(n_tokens, device=key.device)
+    causal = places <= places[:, None]
+    logits = logits.float().masked_fill(~causal, float("-inf"))
+    keep = heavy_hitters(logits.softmax(dim=-1), int(heavy * n_tokens))[:, :, None, None, :]
+    near = places > places[:, None] - max(1, int(recent * n_tokens))  # a token always reads itself
+    weights = logits.masked_fill(~(keep | near), float("-inf")).softmax(dim=-1)
+    return (weights.to(value.dtype) @ value[:, :, None]).flatten(1, 2)
+
+
+def heavy_hitters(weights: Float[Tensor, "B H G T T"], n: int) -> Bool[Tensor, "B H T"]:
+    """The n tokens of each key-value head that receive most, from all queries of its group together."""
+    received = weights.sum(dim=(2, 3))
+    return torch.zeros_like(received, dtype=torch.bool).scatter_(2, received.topk(n, dim=2).indices, True)
