@@ -1,0 +1,1 @@
+"""What `course reproduce kv` measures, claim by claim."""

@@ -1,0 +1,35 @@
+"""Does it fall like a power of the rank? A line in log-log, beside one in which only the mass is logarithmic.
+
+Dimension key: T tokens, n points of a line.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """mass ∝ rank^slope between two ranks; `fit` is R² in log-log, `exponential` that of log mass over rank itself."""
+
+    slope: float
+    r_squared: float
+    exponential_r_squared: float
+    first: int
+    last: int
+
+    @staticmethod
+    def fit(mass: Float[Tensor, "T"], first: int, last: int) -> "PowerLaw":
+        rank = torch.arange(first, last + 1).double()
+        y = mass.sort(descending=True).values[first - 1 : last].double().log()
+        slope, r_squared = _line(rank.log(), y)
+        return PowerLaw(slope, r_squared, _line(rank, y)[1], first, last)
+
+
+def _line(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> tuple[float, float]:
+    """Slope and R² of least squares."""
+    x, y = x - x.mean(), y - y.mean()
+    slope = (x @ y / (x @ x)).item()
+    return slope, (slope**2 * (x @ x) / (y @ y)).item()
