@@ -89,8 +89,14 @@ def usable(model: PreTrainedModel, asked: Sequence[Sample]) -> bool:
 
 
 @torch.no_grad()
-def retrieve_through(model: PreTrainedModel, asked: Sequence[Sample], cache: EvictingCache) -> list[Retrieval]:
-    """Answers to each question in turn, through a cache that is open already; it is reset before each batch."""
+def retrieve_through(
+    model: PreTrainedModel, asked: Sequence[Sample], cache: EvictingCache, chunk: int | None = None
+) -> list[Retrieval]:
+    """Answers to each question in turn, through a cache that is open already; it is reset before each batch.
+
+    Args:
+        chunk: tokens of a question read in one pass; all when None.
+    """
     if not asked:
         raise ValueError("got no samples; expected at least one.")
     found: list[list[Answer]] = [[] for _ in asked[0].questions]
@@ -98,13 +104,17 @@ def retrieve_through(model: PreTrainedModel, asked: Sequence[Sample], cache: Evi
         batch = asked[start : start + BATCH]
         cache.reset()
         logits = read(model, torch.stack([sample.prompt for sample in batch]), cache)
-        for answers, more in zip(found, ask(model, batch, cache, logits), strict=True):
+        for answers, more in zip(found, ask(model, batch, cache, logits, chunk), strict=True):
             answers += more
     return [Retrieval(tuple(answers)) for answers in found]
 
 
 def ask(
-    model: PreTrainedModel, batch: Sequence[Sample], cache: EvictingCache, logits: Float[Tensor, "S V"]
+    model: PreTrainedModel,
+    batch: Sequence[Sample],
+    cache: EvictingCache,
+    logits: Float[Tensor, "S V"],
+    chunk: int | None = None,
 ) -> list[list[Answer]]:
     """The questions of a batch whose prompts have been read, with the logits after them.
 
@@ -116,8 +126,8 @@ def ask(
         right = torch.stack([sample.answers[i] for sample in batch])
         if i:
             question = torch.cat([said[-1][:, None].cpu(), question], dim=1)
-        if question.shape[1]:
-            logits = read(model, question, cache)
+        for some in question.split(chunk or max(1, question.shape[1]), dim=1) if question.shape[1] else ():
+            logits = read(model, some, cache)
         said = [logits.argmax(dim=-1)]
         for _ in range(right.shape[1] - 1):
             said.append(read(model, said[-1][:, None], cache).argmax(dim=-1))
