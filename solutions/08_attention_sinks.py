@@ -1,0 +1,448 @@
+# %% [markdown]
+# # 08 · Attention sinks: the token that everybody looks at
+#
+# A cache that keeps the newest tokens sounds reasonable: what was said long ago matters least. It fails, and it fails
+# at the moment in which the very first token leaves, whatever that token is. This lesson finds out why. It ends with a
+# stream of any length in constant memory, and with models that do not need the trick.
+#
+# You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
+# mistake it is. What follows an exercise never depends on your answer.
+
+# %%
+import torch
+
+from course_lib import corpora
+from course_lib.attention.bands import Constant, attention_weights, first_token, value_lengths, windowed
+from course_lib.attention.race import counted, race
+from course_lib.attention.sink_softmax import sink_softmax, with_sink
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.kv.policies.window import Window
+from course_lib.kv.rotation import Rotation
+from course_lib.models import blocks, load_model, rotary_frequencies
+from course_lib.plots import sinks as plots
+from course_lib.plots import sinks_places as places
+from course_lib.plots import sinks_tables as printed
+from course_lib.streaming import streaming_perplexity
+from course_lib.workbook import check
+
+model, tokenizer = load_model()
+text, other = corpora.windows("wikipedia", 2, 640, tokenizer, split="evaluation", seed=0)
+n_layers = len(blocks(model))
+print(f"{len(text)} tokens to read, {len(other)} of another article; {n_layers} layers")
+
+# %% [markdown]
+# ## 1. The idea in one picture
+#
+# Read a text from the middle of an article, and ask how much of all attention goes to its first token.
+
+# %%
+weights = attention_weights(model, text[None, :256])  # (layers, heads, queries, tokens)
+start = 64  # the first queries see few tokens and have little choice
+share = weights[:, :, start:, 0].mean(dim=2)
+even = (1 / torch.arange(start + 1, weights.shape[2] + 1)).mean().item()
+plots.share_over_depth(share, even)
+
+# %%
+print(f"The first token is {tokenizer.decode(text[:1])!r}. The text begins: {tokenizer.decode(text[:12])!r}")
+
+# %% [markdown]
+# Nothing in this text is about its first token. In the first layers hardly anybody looks at it; from some layer on
+# almost everybody does. Xiao and others (2023, section 3.1) call it an **attention sink**.
+
+# %% [markdown]
+# **Exercise** · difficulty 1 of 5 · 5 minutes · 1 point
+#
+# Compute what the picture shows. The first queries do not count: the very first sees one token only.
+
+
+# %% exercise="sinks.share"
+def first_share(weights, start):
+    """What the first token receives, the mean over the queries from `start` on.
+
+    weights: (L, H, T, T), row i is what query i reads; rows sum to 1. Returns (L, H).
+    """
+    ### BEGIN SOLUTION
+    return weights[:, :, start:, 0].mean(dim=2)
+    ### END SOLUTION
+
+
+# %%
+check("sinks.share", first_share)
+
+# %% [markdown]
+# **Is it what the token says, or where it stands?** The same text behind five different first tokens:
+
+# %%
+starts = {"its own": text[:1].tolist(), "newline": tokenizer("\n").input_ids, "the": tokenizer(" the").input_ids}
+starts |= {"end of text": [tokenizer.convert_tokens_to_ids("<|endoftext|>")], "number": tokenizer("7").input_ids}
+shares = {}
+for name, first in starts.items():
+    row = torch.cat([torch.tensor(first[:1]), text[1:160]])
+    shares[name] = attention_weights(model, row[None])[:, :, start:, 0].mean(dim=(1, 2))
+plots.first_words(shares)
+
+# %%
+print(printed.position_verdict(shares))
+
+# %% [markdown]
+# **What do they read there?** Attention is multiplied with values. Here is how long the values of the first token are,
+# beside those of all others:
+
+# %%
+plots.values_over_depth(value_lengths(model, text[None, :256]))
+
+# %% [markdown]
+# So a query that looks at the first token reads next to nothing. Softmax makes every row sum to 1: a query that looks
+# for something which is not there must still give its weight to somebody. The model learnt to give it to a token that
+# is always visible and says little. The first token is the only one that every query can see.
+#
+# ## 2. What happens when it leaves
+#
+# Equation 1 of the paper, with $x_1 \gg x_j$ for the sink:
+#
+# $$ \operatorname{softmax}(x)_i = \frac{e^{x_i}}{e^{x_1} + \sum_{j=2}^{N} e^{x_j}} $$
+#
+# Take the first token away, and the largest term of the denominator is gone.
+
+# %% [markdown]
+# **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
+#
+# Some tokens leave. From the attention weights alone, without logits, compute what the others get now.
+
+
+# %% exercise="sinks.evict"
+def after_eviction(weights, keep):
+    """Attention when only some tokens are left.
+
+    weights: (Q, N), rows sum to 1. keep: (N,), bool, True = stays. Returns (Q, tokens that stay).
+    """
+    ### BEGIN SOLUTION
+    left = weights[:, keep]
+    return left / left.sum(dim=1, keepdim=True)
+    ### END SOLUTION
+
+
+# %%
+check("sinks.evict", after_eviction)
+
+# %% [markdown]
+# With a share of $s$ gone, all other weights grow by $1 / (1 - s)$, and so does what is read from them. Here for every
+# head of the model:
+
+# %%
+plots.growth(share)
+
+# %% [markdown]
+# Every layer now hands on far more than it did in training, and the next one reads that.
+#
+# Does it matter? Let the text stream through a cache of 128 slots that keeps the newest tokens.
+
+# %%
+budget = 128
+losses = {}
+for name, policy in {"newest tokens": Window(budget), "all tokens": Full()}.items():
+    losses[name] = streaming_perplexity(model, text, policy, chunk=32, skip=budget).losses
+plots.streams(losses, budget)
+
+# %% [markdown]
+# The line of all tokens says how hard the text is. The two part where the cache is full: all that happens there is that
+# the first token leaves.
+#
+# ## 3. The fix: two lines
+#
+# Keep the first few tokens for good, and let the window move beside them. That is all of StreamingLLM's choice of
+# tokens.
+
+# %% [markdown]
+# **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
+#
+# Which tokens are in a cache of `budget` slots after `n_tokens`, when the first `sinks` never leave? Sinks take up
+# slots too.
+
+
+# %% exercise="sinks.slots"
+def kept_tokens(n_tokens, sinks, budget):
+    """The tokens in the cache, counted from 0, in any order.
+
+    sinks < budget. Returns a list of whole numbers.
+    """
+    ### BEGIN SOLUTION
+    if n_tokens <= budget:
+        return list(range(n_tokens))
+    return [*range(sinks), *range(n_tokens - (budget - sinks), n_tokens)]
+    ### END SOLUTION
+
+
+# %%
+check("sinks.slots", kept_tokens)
+
+# %% [markdown]
+# In the library it is the policy `StreamingLLM(budget, sinks)`. One sink and four, of the same 128 slots:
+
+# %%
+for sinks in (1, 4):
+    policy = StreamingLLM(budget, sinks=sinks)
+    losses[f"{sinks} + {budget - sinks}"] = streaming_perplexity(model, text, policy, chunk=32, skip=budget).losses
+plots.streams(losses, budget)
+
+# %%
+print(printed.collapse_verdict({name: each[budget:].mean().exp().item() for name, each in losses.items()}))
+
+# %% [markdown]
+# **Do the first tokens matter, or that there are any?** The paper replaces the first four by newlines (table 1). The
+# text is the same from token 4 on:
+
+# %%
+newlines = torch.cat([torch.tensor(tokenizer("\n").input_ids * 4), text[4:]])
+found = streaming_perplexity(model, newlines, StreamingLLM(budget, sinks=4), chunk=32, skip=budget)
+by_cache = {name: each[budget:].mean().exp().item() for name, each in losses.items()}
+by_cache = {"newest tokens": by_cache["newest tokens"], "4 newlines + 124": found.value} | by_cache
+print(printed.newline_verdict(by_cache))
+plots.bars(by_cache, printed.newline_finding(by_cache))
+
+# %% [markdown]
+# ## 4. Is it the token at all?
+#
+# If queries go to the sink to read nothing, the token should be replaceable by a constant. Take **another** article;
+# note for every head the average logit that its queries have with its first token, and the value of that token. Then
+# read our text with a window and no first token, and put into every softmax that constant instead: one number and one
+# vector a head, whatever the query and whatever the text.
+
+# %%
+constant = first_token(model, other[None])
+without_value = Constant(constant.logit, torch.zeros_like(constant.value))
+settings = {
+    "window": {"window": budget},
+    "window, a logit without value": {"window": budget, "constant": without_value},
+    "window, a logit and a value": {"window": budget, "constant": constant},
+    "window and the first token": {"window": budget, "sinks": 1},
+}
+perplexities = {}
+for name, setting in settings.items():
+    with torch.no_grad(), windowed(model, **setting):
+        logits = model(text[None], use_cache=False).logits[0, budget:-1]
+    perplexities[name] = torch.nn.functional.cross_entropy(logits, text[budget + 1 :]).exp().item()
+plots.bars(perplexities, printed.constant_finding(perplexities))
+
+# %% [markdown]
+# These runs take one pass over the text, with a band for a mask: each token attends to what a cache would have left it.
+#
+# The logit alone does not do it: short as the value is, it gets most of the weight, and the layers behind count on it.
+# With it, a constant from another text does nearly all that the token did. A sink is a **bias** of the head.
+#
+# ## 5. Places instead of positions
+#
+# A stream goes on. After a million tokens the first one is a million positions away, and the model was trained on a few
+# thousand. Which tokens are kept does not help with that: the distance to the sinks is too large for it. StreamingLLM
+# counts positions **in the cache** (section 3.2).
+
+# %%
+n_trained = model.config.max_position_embeddings
+places.places([0, 1, 2, 3, *range(24, 32)], trained=16)
+
+# %% [markdown]
+# Llama-like models tell a key its position by turning it (RoPE), before it is stored. To move it, turn it on.
+
+# %% [markdown]
+# **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
+#
+# Each head holds keys that were turned to their `position` in the text; slots are in no order. The oldest token of a
+# row has place 0, the next one place 1, and so on. By how many positions is each key to be turned on?
+
+
+# %% exercise="sinks.positions"
+def turn_by(position):
+    """How far each key is turned to stand at its place in the cache.
+
+    position: (H, N), whole numbers, each different from the others in its row. Returns (H, N), whole numbers.
+    """
+    ### BEGIN SOLUTION
+    place = position.argsort(dim=1).argsort(dim=1)
+    return place - position
+    ### END SOLUTION
+
+
+# %%
+check("sinks.positions", turn_by)
+
+# %% [markdown]
+# Rotations add, so the way from `position` to the place is one more rotation. In Llama's layout dimension $i$ of a key
+# goes with dimension $i + D/2$; the pair turns by the angle $\theta_i$ from one position to the next.
+
+# %% [markdown]
+# **Exercise** · difficulty 4 of 5 · 10 minutes · 3 points
+#
+# Turn each key on by a number of positions, forwards or backwards.
+
+
+# %% exercise="sinks.rotate"
+def turn(keys, by, frequencies):
+    """Keys turned on.
+
+    keys: (N, D). by: (N,), whole numbers. frequencies: (D/2,), the angle a position of the pair (i, i + D/2).
+    Returns (N, D).
+    """
+    ### BEGIN SOLUTION
+    angle = by[:, None] * frequencies
+    low, high = keys.chunk(2, dim=1)
+    return torch.cat([low * angle.cos() - high * angle.sin(), high * angle.cos() + low * angle.sin()], dim=1)
+    ### END SOLUTION
+
+
+# %%
+check("sinks.rotate", turn)
+
+# %% [markdown]
+# In the library: a key turned to 5000 and back by 4990, against one that was turned to 10 at once.
+
+# %%
+rotation = Rotation(rotary_frequencies(model))
+keys = torch.randn(3, 64, generator=torch.Generator().manual_seed(0))
+there_and_back = rotation.turn(rotation.turn(keys, torch.tensor([5000] * 3)), torch.tensor([-4990] * 3))
+at_once = rotation.turn(keys, torch.tensor([10] * 3))
+print(f"largest difference {(there_and_back - at_once).abs().max():.1e}, of entries up to {keys.abs().max():.1f}")
+
+# %% [markdown]
+# Does it matter? Within the trained length it cannot matter much: the distances are all known to the model. So we set a
+# gap: after the fourth token, positions jump ahead by twice the trained length, as if so many tokens had come and gone.
+
+# %%
+gap = 2 * n_trained
+beyond = {}
+for name, policy in {"newest tokens": Window(budget), "4 + 124": StreamingLLM(budget, sinks=4)}.items():
+    for positions in ("original", "rolling"):
+        stream = streaming_perplexity(model, text, policy, positions, chunk=32, skip=budget, gap=gap)
+        beyond[f"{name}, {positions}"] = stream.value
+print(printed.rolling_verdict(beyond, gap))
+plots.bars(beyond, printed.rolling_finding(beyond, gap))
+
+# %% [markdown]
+# With positions as in the text, sinks are now **worse** than none: at such a distance the model does not know them. In
+# a plain window distances are small either way; what difference there is comes from the time when the first tokens,
+# far away, were still in it.
+#
+# ## 6. Streaming against recomputing
+#
+# There is a way that needs neither sinks nor rotations: for every new token, read the last $W$ tokens afresh. Then the
+# window has a first token of its own, and all positions begin at 0. It is the paper's strongest rival, and slow.
+
+# %% [markdown]
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
+#
+# Count the FLOPs for one more token, both ways. A token costs 2 FLOPs a weight. Each pair of a query and a token that
+# it reads (itself included) costs 4 × `width` in each layer: 2 for the logit, 2 for adding up the value. Attention is
+# causal. When streaming, the new token reads `window` tokens.
+
+
+# %% exercise="sinks.cost"
+def flops_a_token(n_weights, n_layers, width, window):
+    """FLOPs for one more token. Returns (streaming, recomputing)."""
+    ### BEGIN SOLUTION
+    pair = 4 * n_layers * width
+    streaming = 2 * n_weights + pair * window
+    recomputing = 2 * n_weights * window + pair * window * (window + 1) // 2
+    return streaming, recomputing
+    ### END SOLUTION
+
+
+# %%
+check("sinks.cost", flops_a_token)
+
+# %%
+windows = (32, 64, 128, 256)
+flops = {name: [each / 1e9 for each in values] for name, values in counted(model, windows).items()}
+seconds = race(model, text, windows)
+print(printed.race_verdict(windows, flops, seconds))
+places.costs(windows, flops, seconds)
+
+# %% [markdown]
+# A lone token leaves the machine waiting for weights from memory (lesson 00), so that its FLOPs are slow ones: the
+# clock shows a smaller ratio than the count. The ratio grows with the window all the same.
+#
+# ## 7. A softmax that may decline
+#
+# The sink exists because softmax has no way to say "nothing". Give it one: a term in the denominator that belongs to no
+# token (equation 2 of the paper has $e^0 = 1$ there, after Miller, 2023):
+#
+# $$ p_j = \frac{e^{x_j}}{e^{s} + \sum_i e^{x_i}} $$
+#
+# $s = 0$ is softmax-off-by-one; with $s = -\infty$ it is softmax again; a learned $s$ for every head is what gpt-oss
+# (2025) has.
+
+# %% [markdown]
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+#
+# Write it, for logits of any size.
+
+
+# %% exercise="sinks.softmax"
+def softmax_with_sink(logits, sink):
+    """Attention weights that sum to less than 1.
+
+    logits: (H, Q, N); −inf where a query may not look. sink: (H,), a logit for each head. Returns (H, Q, N).
+    """
+    ### BEGIN SOLUTION
+    column = sink[:, None, None].expand(-1, logits.shape[1], 1)
+    return torch.cat([logits, column], dim=2).softmax(dim=2)[:, :, :-1]
+    ### END SOLUTION
+
+
+# %%
+check("sinks.softmax", softmax_with_sink)
+
+# %% [markdown]
+# Fast attention does not show its weights. But it knows the denominator: many kernels return the logarithm of it, the
+# log-sum-exp, $\mathrm{lse} = \log \sum_i e^{x_i}$.
+
+# %% [markdown]
+# **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
+#
+# Given what some attention read without a sink, and its log-sum-exp, give what it reads with one.
+
+
+# %% exercise="sinks.gate"
+def with_a_sink(output, lse, sink):
+    """The output of attention with a sink.
+
+    output: (H, Q, D), without. lse: (H, Q). sink: (H,). Returns (H, Q, D).
+    """
+    ### BEGIN SOLUTION
+    return output * (lse - sink[:, None]).sigmoid()[..., None]
+    ### END SOLUTION
+
+
+# %%
+check("sinks.gate", with_a_sink)
+
+# %%
+generator = torch.Generator().manual_seed(0)
+logits, values = torch.randn(9, 20, 30, generator=generator), torch.randn(9, 30, 64, generator=generator)
+sink = torch.randn(9, generator=generator)
+long_way = sink_softmax(logits[None], sink) @ values
+short_way = with_sink((logits.softmax(-1) @ values)[None], logits.logsumexp(-1)[None], sink)
+print(f"weights first, or σ(lse − sink) last: largest difference {(long_way - short_way).abs().max():.1e}")
+places.gate()
+
+# %% [markdown]
+# ## 10. What it costs, and when it does not pay
+#
+# - **Memory** is `budget` slots a head for ever. **Time** a token is flat. Both are measured above.
+# - **It forgets.** A token that has left the window is gone: what the text said before is not in the cache, however
+#   long the stream. Perplexity hardly shows that, since most tokens depend on near ones. Lesson 07 asks questions.
+# - **It does not pay** while the text fits into the cache: then nothing leaves, and keys are turned for nothing.
+# - **Rolling positions** cost a rotation of all keys at every step, unless it is fused into the kernel that reads them.
+# - **Recomputing** a window is exact in another way, and its cost grows with the square of the window; use it where the
+#   window is short or quality is worth any price.
+#
+# ## Reading
+#
+# - Xiao, Tian, Chen, Han, Lewis: *Efficient Streaming Language Models with Attention Sinks*, ICLR 2024,
+#   [arXiv:2309.17453](https://arxiv.org/abs/2309.17453). Read section 3.
+# - Miller: *Attention Is Off By One*, 2023, [evanmiller.org](https://www.evanmiller.org/attention-is-off-by-one.html).
+# - Darcet, Oquab, Mairal, Bojanowski: *Vision Transformers Need Registers*, ICLR 2024,
+#   [arXiv:2309.16588](https://arxiv.org/abs/2309.16588).
+# - OpenAI: *gpt-oss-120b & gpt-oss-20b Model Card*, 2025, [arXiv:2508.10925](https://arxiv.org/abs/2508.10925). A
+#   learned sink in every head.
+# - Su and others: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021,
+#   [arXiv:2104.09864](https://arxiv.org/abs/2104.09864).
