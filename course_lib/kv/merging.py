@@ -24,9 +24,14 @@ class Leaving:
 
     @staticmethod
     def of(slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> "Leaving":
-        """Those that `slots.keep_best(score, sizes)` lets go: to be called first."""
+        """Those that `slots.keep_best(score, sizes)` lets go: to be called first, and `below` next."""
         index, there = slots.lowest(score, sizes)
         return Leaving(pick(slots.keys, index), pick(slots.values, index), there, index)
+
+    def below(self, score: Float[Tensor, "B H N"]) -> Float[Tensor, "B H N"]:
+        """The score with these below all others: of equal ones `keep_best` might choose others, lost or doubled."""
+        leave = torch.zeros_like(score, dtype=torch.bool).scatter(2, self.index, self.there)
+        return score.masked_fill(leave, -torch.inf)
 
 
 def cosines(left: Float[Tensor, "B H E D"], right: Float[Tensor, "B H N D"]) -> Float[Tensor, "B H E N"]:

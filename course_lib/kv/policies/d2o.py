@@ -30,13 +30,16 @@ class D2O(H2O):
     plans: ClassVar[bool] = True
     steady: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"got smoothing {self.smoothing!r}; expected the share of the old τ, 0.0 to below 1.0.")
+
     def plan(self, layers: list[Slots]) -> list[Slots]:
         variance = torch.stack([_variance(slots) for slots in layers])  # (layers, B)
         share = len(layers) * torch.softmax(-variance, dim=0)
         share[[layer for layer in self.spared if -len(layers) <= layer < len(layers)]] = float("inf")
-        return [
-            slots.noting(share=s[:, None].expand(slots.shape).clone()) for slots, s in zip(layers, share, strict=True)
-        ]
+        return [slots.noting(share=s[:, None].expand(slots.shape)) for slots, s in zip(layers, share, strict=True)]
 
     def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
         share = 1.0 if self.budget == 1.0 else slots.per_head["share"].double()
@@ -45,12 +48,13 @@ class D2O(H2O):
 
     def let_go(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
         leaving = Leaving.of(slots, score, sizes)
-        kept = slots.keep_best(score, sizes)
+        kept = slots.keep_best(leaving.below(score), sizes)
         alike, target = cosines(leaving.keys, kept.keys).masked_fill(~kept.taken[:, :, None], -2).max(dim=3)
         n_left = leaving.there.sum(dim=2)
         mean = torch.where(leaving.there, alike, 0).sum(dim=2) / n_left.clamp(min=1)
-        old = kept.per_head.get("threshold", mean)
-        threshold = torch.where(n_left > 0, self.smoothing * old + (1 - self.smoothing) * mean, old)
+        old = kept.per_head.get("threshold", torch.full_like(mean, torch.nan))  # until a head loses its first
+        new = torch.where(old.isnan(), mean, self.smoothing * old + (1 - self.smoothing) * mean)
+        threshold = torch.where(n_left > 0, new, old)
         merged = leaving.there & (alike >= threshold[..., None])
         kept = merge(kept, leaving, target, alike.exp() * merged, torch.full_like(kept.memory("mass"), torch.e))
         return kept.noting(threshold=threshold)
@@ -63,5 +67,4 @@ def _variance(slots: Slots) -> Float[Tensor, "B"]:
     high = mass.masked_fill(~taken, float("-inf")).amax(dim=2, keepdim=True)
     scaled = torch.where(taken, (mass - low) / (high - low).clamp(min=1e-9), 0)
     n = taken.sum(dim=2).clamp(min=1)
-    mean = scaled.sum(dim=2) / n
-    return (torch.where(taken, scaled - mean[..., None], 0).square().sum(dim=2) / n).mean(dim=1)
+    return (scaled.square().sum(dim=2) / n - (scaled.sum(dim=2) / n).square()).mean(dim=1)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.kv.history import PARTS, recent_sum
+from course_lib.kv.history import PARTS, check_window, recent_sum
 from course_lib.kv.merging import Leaving, cosines, merge
 from course_lib.kv.policy import ALL, EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
@@ -28,6 +28,15 @@ class EMS(EvictionPolicy):
     threshold: float = 0.6
     merged: float = 1.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_window(self.window)
+        if not (0 <= self.threshold < 1 and self.merged >= 0):
+            raise ValueError(
+                f"got threshold {self.threshold!r} and merged {self.merged!r}; expected a product of cosines from 0.0 "
+                "to below 1.0, and a factor on the budget of 0.0 or more."
+            )
+
     def observed(self, n_queries: int) -> int:
         return ALL
 
@@ -45,7 +54,7 @@ class EMS(EvictionPolicy):
         leaving = Leaving.of(slots, score, sizes)
         count = slots.memory("absorbed") + 1  # of how many tokens a slot is the mean
         weight = count.gather(2, leaving.index)
-        kept = slots.remembering({"absorbed": count - 1}).keep_best(score, sizes)
+        kept = slots.remembering({"absorbed": count - 1}).keep_best(leaving.below(score), sizes)
         keys, values = cosines(leaving.keys, kept.keys), cosines(leaving.values, kept.values)
         alike = torch.where((keys > 0) & (values > 0) & kept.taken[:, :, None], keys * values, 0)
         best, target = alike.max(dim=3)
