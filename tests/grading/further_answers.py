@@ -213,16 +213,21 @@ def scissorhands(weights, query_position, position, budget, recent):
     n_low[numpy.argsort(position.numpy())[len(position) - recent :]] = -1
     keep = numpy.ones(len(position), dtype=bool)
     if len(position) > budget:
-        keep[numpy.argsort(n_low)[-(budget // 2) :]] = False
+        keep[numpy.argsort(n_low)[budget - budget // 2 :]] = False
     return keep
 
 
 def merge(key, value, keys, values, threshold):
     cosines = [float(key.dot(each) / (key.norm() * each.norm())) for each in keys]
     s, slot = max((cosine, i) for i, cosine in enumerate(cosines))
+    rows, both = range(len(keys)), (math.e, math.exp(s))
+
+    def mixed(old, new):
+        return (both[0] * old + both[1] * new) / sum(both)
+
     if s >= threshold:
-        keys = torch.stack([(each + s * key) / (1 + s) if i == slot else each for i, each in enumerate(keys)])
-        values = torch.stack([(each + s * value) / (1 + s) if i == slot else each for i, each in enumerate(values)])
+        keys = torch.stack([mixed(keys[i], key) if i == slot else keys[i] for i in rows])
+        values = torch.stack([mixed(values[i], value) if i == slot else values[i] for i in rows])
     return [keys, values]
 
 
