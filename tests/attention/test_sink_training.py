@@ -1,0 +1,120 @@
+"""Training lowers the loss and repeats itself; what is committed is what was measured."""
+
+import json
+
+import pytest
+import torch
+
+from course_lib.attention import sink_training
+from course_lib.attention.sink_lm import VARIANTS, Shape, SinkLM
+from course_lib.attention.sink_training import Schedule, batch_at, load, load_tokenizer, losses, running, save, train
+from course_lib.experiments import sink_pretraining
+from course_lib.result_files import RESULTS
+from course_lib.result_files import load as load_result
+
+TEXT = "one two three, two three one. " * 40
+SHAPE = Shape(300, 16, 2, 2, 24)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return sink_training.train_tokenizer([TEXT], 300)
+
+
+def test_the_tokenizer_gives_any_text_back(tokenizer):
+    for text in ("one two", " Ångström — 東京\n\n\t", ""):
+        assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    assert len(tokenizer.encode("one two").ids) < 5
+    assert (
+        running(tokenizer, ["one", "two"]).tolist() == tokenizer.encode("one\n\n").ids + tokenizer.encode("two\n\n").ids
+    )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_short_training_lowers_the_loss_and_repeats_itself(variant, tokenizer):
+    tokens, seen = running(tokenizer, [TEXT] * 3), []
+    schedule = Schedule(30, 2, 16, warm_up=3, rate=1e-2)
+    for _ in range(2):
+        model = SinkLM(SHAPE, variant, torch.Generator().manual_seed(0))
+        seen.append([])
+        train(model, tokens, schedule, 0, lambda step, loss: seen[-1].append(loss))
+    assert len(seen[0]) == 30
+    assert sum(seen[0][-5:]) < 0.6 * sum(seen[0][:5])
+    assert seen[0] == seen[1]
+
+
+def test_the_rate_rises_and_falls_to_a_tenth():
+    schedule = Schedule(100, rate=1.0, warm_up=10)
+    rates = [schedule.rate_at(step) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == pytest.approx(1.0)
+    assert rates[55] == pytest.approx(0.55)
+    assert rates[100] == pytest.approx(0.1)
+
+
+def test_samples_lie_anywhere_and_follow_the_seed():
+    tokens, schedule = torch.arange(50), Schedule(batch=400, length=5)
+    sample = batch_at(tokens, schedule, torch.Generator().manual_seed(1))
+    assert sample.shape == (400, 6)
+    assert (sample.diff(dim=1) == 1).all()
+    assert set(sample[:, 0].tolist()) == set(range(45))
+    assert (batch_at(tokens, schedule, torch.Generator().manual_seed(1)) == sample).all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_saved_models_come_back(variant, tmp_path, generator):
+    model = SinkLM(SHAPE, variant, generator)
+    path = save(model, tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    back = load(variant, tmp_path)
+    assert (back.variant, back.shape) == (variant, SHAPE)
+    for name, weight in model.named_parameters():
+        torch.testing.assert_close(back.state_dict()[name], weight.detach().half().float(), rtol=0, atol=0)
+
+
+def test_missing_files_name_the_remedy(tmp_path):
+    for missing in (lambda: load("vanilla", tmp_path), lambda: load_tokenizer(tmp_path)):
+        with pytest.raises(ValueError, match="course reproduce sink_pretraining"):
+            missing()
+
+
+def test_every_step_of_the_experiment_works(tmp_path, monkeypatch):
+    """At the smallest sizes, on made-up documents; rows are plain data."""
+    monkeypatch.setattr(sink_pretraining, "training_texts", lambda: [TEXT] * 3)
+    monkeypatch.setattr(sink_pretraining, "DOCUMENTS", {"wikipedia": lambda split: [TEXT] * 3})
+    monkeypatch.setattr(sink_pretraining, "QUICK_RESULTS", tmp_path)
+    tables = {}
+    for step in sink_pretraining.steps(sink_pretraining.QUICK):
+        for name, rows in step.run(0).items():
+            tables.setdefault(name, []).extend(json.loads(json.dumps(rows)))
+    assert [row["variant"] for row in tables["models"]] == list(VARIANTS)
+    assert {row["sinks"]: row["recent"] for row in tables["streaming"]} == {0: 8, 1: 7}
+    assert [row["n_tokens"] for row in tables["streaming"]] == [2 * 16] * 6
+    assert [row["n_tokens"] for row in tables["recomputed"]] == [2 * 2] * 3
+    assert [row["step"] for row in tables["training"][:3]] == [2, 4, 6]
+
+
+committed = pytest.mark.skipif(
+    not (RESULTS / "sink_pretraining.json").exists(), reason="course reproduce sink_pretraining has not been run"
+)
+
+
+@committed
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_committed_weights_are_those_that_were_measured(variant):
+    """Weights are the same bits; the sums of another processor move the loss in the sixth digit."""
+    (row,) = [row for row in load_result("sink_pretraining")["tables"]["models"] if row["variant"] == variant]
+    model = load(variant)
+    assert sum(weight.numel() for weight in model.parameters()) == row["parameters"]
+    ids = torch.tensor([load_tokenizer().encode(sink_pretraining.FIXED_TEXT).ids])
+    with torch.no_grad():
+        assert losses(model, ids).mean().item() == pytest.approx(row["fixed_text_loss"], abs=1e-4)
+
+
+@committed
+def test_committed_weights_are_small():
+    files = list(sink_training.WEIGHTS.iterdir())
+    assert {each.name for each in files} == {"tokenizer.json"} | {
+        f"{v.replace(' ', '_')}.safetensors" for v in VARIANTS
+    }
+    assert sum(each.stat().st_size for each in files) < 20e6
