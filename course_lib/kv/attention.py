@@ -100,7 +100,7 @@ def _observed(
         some, at = slots.first(n), position[:, start:end]
         logits = (query[:, :, :, start:end] * scaling).flatten(2, 3) @ keys[:, :, :n].transpose(2, 3)
         logits = logits.unflatten(2, (-1, end - start))
-        if end - start > 1 or slots.has_free:
+        if query.shape[3] > 1 or slots.has_free:  # a chunk of one query has later keys too
             logits.masked_fill_(~visible(some, at)[:, :, None], float("-inf"))
         weights = logits.float().softmax(dim=-1)
         if slots.has_free:
