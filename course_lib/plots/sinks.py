@@ -12,7 +12,7 @@ from torch import Tensor
 from course_lib.plots.style import COLOURS, figure, label, line_style, log_scale
 
 
-def compare_slots(n_tokens: int, got: Sequence[int], expected: Sequence[int]) -> Figure:
+def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence[int]) -> Figure:
     """Which tokens of a text are kept, dark, in both answers; those that differ are struck through."""
     drawn, (axes,) = figure(width=7.2, height=1.5)
     sets = [set(torch.as_tensor(each).long().tolist()) for each in (got, expected)]

@@ -1,0 +1,104 @@
+"""The figures and verdicts of lesson 08: titles follow from the data."""
+
+import pytest
+import torch
+
+from course_lib.plots import sinks, sinks_places, sinks_tables
+
+
+def titles(drawn):
+    return [axes.get_title(loc="left") for axes in drawn.axes]
+
+
+def test_slots_that_differ_are_counted():
+    assert titles(sinks.compare_slots(9, (5, 6, 7, 8), (0, 1, 7, 8))) == ["4 tokens differ"]
+    assert titles(sinks.compare_slots(9, torch.tensor([8, 7, 0, 1]), (0, 1, 7, 8))) == ["0 tokens differ"]
+
+
+def test_shares_speak_of_the_deeper_half():
+    share = torch.tensor([[0.0, 0.2], [0.1, 0.1], [0.5, 0.7], [0.4, 0.8]])
+    assert titles(sinks.share_over_depth(share, 0.01)) == ["From layer 2 on the first token gets 60 % of all attention"]
+    # 1 / (1 - share) = 2, 3.33, 1.67, 5: torch's median is the lower middle one
+    title = "Without it all other weights grow 2.0 times from layer 2 on (median)"
+    assert titles(sinks.growth(share)) == [title]
+    words = {"own": share[:, 0], "other": share[:, 1]}
+    assert titles(sinks.first_words(words)) == ["Whatever stands there: 45 to 75 % in the deeper half of the layers"]
+
+
+def test_values_of_the_first_token_against_others():
+    lengths = torch.ones(4, 10)
+    lengths[:, 0] = 0.25
+    assert titles(sinks.values_over_depth(lengths))[0].startswith("In the deeper half its values are 4.0 times shorter")
+
+
+def test_streams_name_every_cache():
+    losses = {"newest tokens": torch.full((12,), 3.0), "all tokens": torch.full((12,), 1.0)}
+    losses["all tokens"][:4] = 9.0  # before the cache is full
+    drawn = sinks.streams(losses, budget=4, block=4)
+    assert titles(drawn) == ["Perplexity from token 4 on: newest tokens 20.1; all tokens 2.7"]
+
+
+def test_bars_take_a_log_scale_where_values_lie_far_apart():
+    near, far = sinks.bars({"a": 2.0, "b": 3.0}, "near"), sinks.bars({"a": 2.0, "b": 300.0}, "far")
+    assert [drawn.axes[0].get_xscale() for drawn in (near, far)] == ["linear", "log"]
+
+
+def test_places_and_costs():
+    first, second = titles(sinks_places.places([0, 1, 24, 25], trained=16))
+    assert first == "in the text: the newest token (diamond) is 25 away from the first"
+    assert second == "in the cache: the newest token (diamond) is 3 away from the first"
+    flops = {"streaming": [1.0, 1.0], "recomputing": [4.0, 8.0]}
+    seconds = {"streaming": [2.0, 2.0], "recomputing": [3.0, 6.0]}
+    assert titles(sinks_places.costs((4, 8), flops, seconds)) == [
+        "8 times at a window of 8",
+        "3 times at a window of 8",
+    ]
+    text = sinks_tables.race_verdict((4, 8), flops, seconds)
+    assert text.splitlines()[2].split() == ["8", "8.0", "×", "3.0", "×"]
+    assert "Published, not measured here" in text
+
+
+def test_the_gate_is_half_at_the_sink():
+    kept, lost = sinks_places.gate().axes[0].lines[:2]
+    assert kept.get_ydata()[60] == pytest.approx(50)
+    assert (kept.get_ydata() + lost.get_ydata()) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("window", "one", "verdicts"),
+    [(30.0, 11.0, ["holds", "holds"]), (12.0, 11.0, ["not at this scale", "not at this scale"])],
+    ids=["collapse", "none"],
+)
+def test_collapse_needs_a_factor_and_sinks_to_come_back(window, one, verdicts):
+    text = sinks_tables.collapse_verdict({"newest tokens": window, "all tokens": 10.0, "1 + 3": one, "2 + 2": 10.0})
+    assert [line.split(", ")[-1] for line in text.splitlines() if line.startswith("Claim")] == verdicts
+
+
+def test_the_place_and_not_the_word():
+    shares = {"own": torch.tensor([0.0, 0.6]), "a": torch.tensor([0.0, 0.5]), "b": torch.tensor([0.0, 0.1])}
+    assert sinks_tables.position_verdict(shares).endswith("holds partly")
+    assert sinks_tables.position_verdict({name: shares[name] for name in ("own", "a")}).endswith(", holds")
+    assert sinks_tables.position_verdict({name: shares[name] for name in ("own", "b")}).endswith("not at this scale")
+
+
+def test_newlines_constants_and_gaps():
+    found = {"newest tokens": 30.0, "4 newlines + 124": 11.0, "4 + 124": 10.0}
+    assert sinks_tables.newline_verdict(found).endswith(": holds")
+    assert sinks_tables.newline_finding(found) == "Four newlines do 95 % of what the text's own first tokens do"
+    assert sinks_tables.newline_verdict(found | {"4 newlines + 124": 14.0}).endswith("not at this scale")
+    constants = {"window": 30.0, "logit": 28.0, "both": 12.0, "token": 10.0}
+    said = "A constant does 90 % of what the first token does; its logit alone 10 %"
+    assert sinks_tables.constant_finding(constants) == said
+    gaps = {"newest tokens, original": 31.0, "newest tokens, rolling": 30.0}
+    gaps |= {"4 + 124, original": 900.0, "4 + 124, rolling": 11.0}
+    assert sinks_tables.rolling_verdict(gaps, 100).endswith("holds")
+    assert sinks_tables.rolling_finding(gaps, 1000) == "After a gap of 1,000 positions the best is: 4 + 124, rolling"
+
+
+@pytest.mark.parametrize("table", ["window", "pretraining"])
+def test_published_numbers_are_marked(table):
+    assert sinks_tables.published_table(table).startswith("published, not measured here")
+
+
+def test_published_numbers_keep_their_values():
+    assert sinks_tables.published_table().splitlines()[-1].split() == ["Llama-2-13B", "5,158.07", "5.40", "5.60"]
