@@ -105,7 +105,7 @@ def test_the_cpu_table_compares_dense_csr_and_bitmap_over_density(tmp_path):
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(ValueError, match=r"no bench called wanda: expected one of bitmap_matvec, .*; or name none"):
+    with pytest.raises(ValueError, match=r"no bench called wanda: expected one of attention_mass, .*; or name none"):
         bench.run(["wanda"])
 
 

@@ -76,4 +76,6 @@ def recorded(module: ModuleType, arguments: tuple, monkeypatch: Any) -> list[Lau
 def _type(value: Any) -> str:
     if value is None:
         return "constexpr"
-    return TYPES[value.dtype] if isinstance(value, torch.Tensor) else "i32"
+    if isinstance(value, torch.Tensor):
+        return TYPES[value.dtype]
+    return "fp32" if isinstance(value, float) else "i32"

@@ -53,22 +53,29 @@ def guarded_outputs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @contextmanager
 def watched_loads(arguments: tuple, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Inside, an interpreted kernel may load from these tensors alone, also where it would not use what it read.
+    """Inside, an interpreted kernel may load from these tensors and from what its launcher gets from torch.empty alone,
+    also where it would not use what it read.
 
     A GPU faults on such a load only when it leaves the allocation, which depends on everything allocated before.
     """
     from triton.runtime.interpreter import InterpreterBuilder
 
-    load = InterpreterBuilder.create_masked_load
-    ranges = [(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in tensors(arguments).values()]
+    load, empty = InterpreterBuilder.create_masked_load, torch.empty
+    known = [*tensors(arguments).values()]
 
     def watched(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+        ranges = [(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in known]
         address = pointers.data[mask.data.astype(bool)].astype("int64")
         outside = [a for a in address.tolist() if not any(start <= a < end for start, end in ranges)]
         assert not outside, f"the kernel loads {len(outside)} times from outside its arguments"
         return load(self, pointers, mask, *rest)
 
+    def remembered(*size: Any, **settings: Any) -> Tensor:
+        known.append(empty(*size, **settings))
+        return known[-1]
+
     with monkeypatch.context() as patch:
+        patch.setattr(torch, "empty", remembered)
         patch.setattr(InterpreterBuilder, "create_masked_load", watched)
         yield
 

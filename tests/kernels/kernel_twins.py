@@ -3,11 +3,17 @@
 A twin returns, for each output of the kernel, the exact value and the error that the kernel is allowed.
 """
 
+import math
+from itertools import product
+
 import numpy
 import torch
 from torch import Tensor
 
+from course_lib.kv.slots import FREE
+
 Expected = tuple[Tensor, Tensor]  # exact value in float64, largest error allowed
+SUMS = {("attention_mass", 0), ("decode_attention", 1)}  # outputs in float32 whatever the type of the arguments
 
 
 def nm_matmul(inputs, weight) -> list[Expected]:
@@ -70,6 +76,76 @@ def sparsegpt_columns(weight, upper, keep, n, m) -> list[Expected]:
                     off[j] += wrong * abs(u[i][j]) + unit * (abs(error * u[i][j]) + abs(w[j]))
         exact[o], allowed[o] = torch.tensor(w, dtype=torch.float64), torch.tensor(off, dtype=torch.float64)
     return [(x, a + _rounding(x, x.abs(), 0, weight.dtype)) for x, a in ((exact, allowed), (made, made_allowed))]
+
+
+def attention_mass(query, keys, lse, position, slot_position, scaling) -> list[Expected]:
+    exact, allowed = torch.zeros(2, *slot_position.shape, dtype=torch.float64)
+    n_groups, n_queries = query.shape[1] // keys.shape[1], query.shape[2]
+    x, k, size = query.double().tolist(), keys.double().tolist(), lse.double().tolist()
+    at, key_at = position.tolist(), slot_position.tolist()
+    for b, h, j in product(*map(range, slot_position.shape)):
+        for g, i in product(range(h * n_groups, (h + 1) * n_groups), range(n_queries)):
+            if at[b][i] != FREE and key_at[b][h][j] <= at[b][i]:
+                logit, off = _logit(x[b][g][i], k[b][h][j], scaling)
+                weight = math.exp(logit - size[b][g][i])
+                exact[b, h, j] += weight
+                # Wrong by the error of the exponent, a few units of exp, and a sum of G * Q terms in float32.
+                off = math.expm1(off + 2.0**-22 * abs(size[b][g][i]))
+                allowed[b, h, j] += weight * (off + (n_groups * n_queries + 8) * 2.0**-23)
+    return [(exact, allowed)]
+
+
+def decode_attention(
+    query, keys, values, position, slot_position, scaling, turns=None, frequencies=None
+) -> list[Expected]:
+    output, output_off = torch.zeros(2, *query.shape, dtype=torch.float64)
+    mass, mass_off = torch.zeros(2, *slot_position.shape, dtype=torch.float64)
+    n_groups, eps = query.shape[1] // keys.shape[1], torch.finfo(query.dtype).eps
+    x, k, v = query.double().tolist(), keys.double().tolist(), values.double().tolist()
+    for b, h in product(*map(range, slot_position.shape[:2])):
+        at, key_at = int(position[b]), slot_position[b, h].tolist()
+        seen = [j for j in range(len(key_at)) if key_at[j] <= at != FREE]
+        key_off = [0.0] * len(key_at)
+        if turns is not None:
+            for j in seen:
+                # Turned keys are rounded to the type of the others; their angle was a float32.
+                k[b][h][j], key_off[j] = _turned(k[b][h][j], int(turns[b, h, j]), frequencies.double().tolist())
+                key_off[j] += eps
+        for g in range(h * n_groups, (h + 1) * n_groups):
+            logit = {j: _logit(x[b][g], k[b][h][j], scaling, key_off[j]) for j in seen}
+            best = max((value for value, _ in logit.values()), default=0.0)
+            weight = {j: math.exp(value - best) for j, (value, _) in logit.items()}
+            total, off = sum(weight.values()), max((off for _, off in logit.values()), default=0.0)
+            off = 2 * math.expm1(off + 2.0**-22 * max((best - a for a, _ in logit.values()), default=0.0))
+            off += (len(seen) + 16) * 2.0**-23
+            for j in seen:
+                mass[b, h, j] += weight[j] / total
+                mass_off[b, h, j] += weight[j] / total * off
+            for i in range(len(x[b][g])):
+                terms = [weight[j] / total * v[b][h][j][i] for j in seen]
+                output[b, g, i] = sum(terms)
+                output_off[b, g, i] = sum(map(abs, terms)) * (off + eps)  # weights are rounded for tensor cores
+    return [(output, output_off + _rounding(output, output.abs(), 0, query.dtype)), (mass, mass_off)]
+
+
+def _turned(key: list[float], by: int, frequencies: list[float]) -> tuple[list[float], float]:
+    """The key turned on by so many positions, and how far off a float32 angle and its cosine put each number, at most,
+    as a share of the largest.
+    """
+    half, turned = len(key) // 2, [0.0] * len(key)
+    for i, frequency in enumerate(frequencies):
+        cos, sin = math.cos(by * frequency), math.sin(by * frequency)
+        turned[i], turned[half + i] = key[i] * cos - key[half + i] * sin, key[half + i] * cos + key[i] * sin
+    return turned, 2 * (abs(by) * max(frequencies) + 8) * 2.0**-24
+
+
+def _logit(x: list[float], key: list[float], scaling: float, key_off: float = 0.0) -> tuple[float, float]:
+    """scaling * x . key, and how far float32 may be off: by a sum of products, by two roundings of the scaled sum, and
+    where each number of the key is wrong by a share of its largest.
+    """
+    terms = [scaling * q * k for q, k in zip(x, key, strict=True)]
+    logit, wrong = sum(terms), key_off * max(map(abs, key)) * scaling * sum(map(abs, x))
+    return logit, wrong + 2 * (len(x) + 1) * 2.0**-24 * sum(map(abs, terms)) + 2.0**-22 * abs(logit)
 
 
 def _rounding(exact: Tensor, size: Tensor, n_terms: int, dtype: torch.dtype) -> Tensor:
