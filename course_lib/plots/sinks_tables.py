@@ -89,14 +89,9 @@ def race_verdict(
     return "\n".join(lines)
 
 
-def published_table(table: str = "window") -> str:
-    """Perplexities that the authors report, marked as published: "window" or "pretraining"."""
+def published_table() -> str:
+    """Perplexities that the authors report, marked as published."""
     published = result_files.load("sinks_published")
-    rows = published["tables"][table]
-    caches = list(dict.fromkeys(row["cache"] for row in rows))
-    lines = [f"published, not measured here: {published['sources'][table]['what'].split(', as quoted')[0]}"]
-    lines.append(f"{'':<16}" + "".join(f"{cache:>19}" for cache in caches))
-    for model in dict.fromkeys(row["model"] for row in rows):
-        found = {row["cache"]: row["perplexity"] for row in rows if row["model"] == model}
-        lines.append(f"{model:<16}" + "".join(f"{found[cache]:>19,.2f}" for cache in caches))
-    return "\n".join(lines)
+    lines = [f"published, not measured here: {published['sources']['window']['what'].split(', as quoted')[0]}"]
+    found = published["tables"]["window"]
+    return "\n".join([*lines, *(f"{row['model']}, {row['cache']:<20}{row['perplexity']:>10,.2f}" for row in found)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.plots import sinks_results
+from course_lib.plots import sinks_results, sinks_trained
 
 PERPLEXITIES = {"0 sinks": 30.0, "1 sink": 12.0, "2 sinks": 11.0, "4 sinks": 11.0, "4 newlines": 11.5}
 
@@ -64,3 +64,37 @@ def test_a_stream_that_slows_down_is_not_flat():
     for row in found["tables"]["streaming_curves"]:
         row["milliseconds_per_token"] = [20.0, 40.0]
     assert sinks_results.stream_verdict(found).endswith("slowest part over fastest 2.00, not at this scale")
+
+
+def trained(**more_by_variant):
+    """Losses of three documents with 0, 1 and 4 first slots: so much more than with 4, with a little spread."""
+    table = [
+        {"variant": variant, "sinks": sinks, "losses": [3.0 + more, 3.1 + more + 0.001, 2.9 + more - 0.001]}
+        for variant, costs in more_by_variant.items()
+        for sinks, more in zip((0, 1, 4), (*costs, 0.0), strict=True)
+    ]
+    return {"tables": {"streaming": table}}
+
+
+@pytest.mark.parametrize(
+    ("vanilla", "learned", "verdicts"),
+    [((0.5, 0.2), (0.9, 0.0), ["holds", "holds", "holds"]), ((0.0, 0.0), (0.9, 0.2), ["holds partly", *["not"] * 2])],
+    ids=["as in the paper", "otherwise"],
+)
+def test_claims_on_pretraining_follow_from_paired_losses(vanilla, learned, verdicts):
+    found = trained(**{"vanilla": vanilla, "zero sink": (0.7, 0.1), "learnable sink": learned})
+    text = sinks_trained.pretraining_verdict(found)
+    claims = [line.split(", ")[-1].split(": ")[-1] for line in text.splitlines() if line.startswith("Claim")]
+    assert [claim if claim.startswith("holds") else claim.split()[0] for claim in claims] == verdicts
+
+
+@pytest.mark.parametrize(("largest", "verdict"), [(8.0, "holds"), (1.5, "not at this scale")], ids=["high", "low"])
+def test_registers_hold_where_patches_stood_out(largest, verdict):
+    table = [
+        {"registers": n, "layer": layer, "largest": value, "median": 2.0}
+        for n, high in ((0, 2 * largest), (4, 3.0))
+        for layer, value in enumerate((2.0, high))
+    ]
+    text = sinks_trained.registers_verdict({"tables": {"registers": table}})
+    assert text.startswith(f"Largest patch norm over the median: {largest} with 0, 1.5 with 4 registers")
+    assert text.endswith(f": {verdict}")

@@ -1,0 +1,60 @@
+"""Lesson 08 on models trained with a sink: verdicts from results/sink_pretraining.json, and figures for the deck."""
+
+from statistics import fmean
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from course_lib.plots import sink_training
+from course_lib.plots.classic_results import rows
+from course_lib.plots.sinks_tables import HELD
+
+HIGH = 3.0  # medians: norms above that are called high, as in the measurement
+
+
+def pretraining_verdict(measured: dict[str, Any]) -> str:
+    """The paper's three claims, each a difference against its own standard error, documents compared in pairs."""
+    lines = [f"{'more perplexity than with most first slots':<46}{'none':>16}{'one':>16}"]
+    found = {}
+    for variant in sink_training.VARIANTS:
+        found[variant] = [sink_training.cost(measured, variant, sinks) for sinks in (0, 1)]
+        lines.append(f"{variant:<46}" + "".join(f"{f'{c:+.1f} ± {e:.1f} %':>16}" for c, e in found[variant]))
+    needs = [found[variant][0][0] > 2 * found[variant][0][1] for variant in sink_training.VARIANTS]
+    more, error = found["vanilla"][1]
+    own, own_error = found["learnable sink"][1]
+    several = "holds partly" if any(needs) and not all(needs) else HELD[all(needs)]
+    return "\n".join(
+        [
+            *lines,
+            f"Claim: without any first slot all of them are worse: {sum(needs)} of {len(needs)}, {several}",
+            f"Claim: one first slot is not enough for the vanilla model: {HELD[more > 2 * error]}",
+            f"Claim: one slot, its own, is enough for the learnable sink: {HELD[own < max(1.0, 2 * own_error)]}",
+        ]
+    )
+
+
+def registers_verdict(measured: dict[str, Any]) -> str:
+    """Whether patches stand out without registers, and whether registers take that over."""
+    highest = {}
+    for n in sorted({row["registers"] for row in measured["tables"]["registers"]}):
+        found = rows(measured, "registers", registers=n)
+        layers = sorted({row["layer"] for row in found})
+        highest[n] = max(fmean(r["largest"] / r["median"] for r in found if r["layer"] == layer) for layer in layers)
+    (without, *_), with_most = highest.values(), list(highest.values())[-1]
+    held = without > HIGH and with_most < without / 2
+    said = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in highest.items())
+    return (
+        f"Largest patch norm over the median: {said} registers\nClaim: registers take over from patches: {HELD[held]}"
+    )
+
+
+def table() -> Figure:
+    return sink_training.streaming_bars(sink_training.results())
+
+
+def first_slots() -> Figure:
+    return sink_training.first_slot_by_layer(sink_training.results())
+
+
+def registers() -> Figure:
+    return sink_training.register_norms(sink_training.results())
