@@ -94,9 +94,8 @@ def mass_kernel(
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     d = tl.arange(0, BLOCK_D)
     key_at = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < N, other=FREE)
-    taken = key_at != FREE
     row = (head * KEY_ROOM + n)[:, None] * D + d[None, :]
-    k = tl.load(keys + row, mask=taken[:, None] & (d < D)[None, :], other=0.0)
+    k = tl.load(keys + row, mask=(key_at != FREE)[:, None] & (d < D)[None, :], other=0.0)
     earliest = tl.min(key_at, 0)
     first = Q
     for start in range(0, Q, BLOCK_Q):
@@ -116,7 +115,7 @@ def mass_kernel(
             else:
                 logits = tl.dot(k, q, input_precision="ieee")
             size = tl.load(lse + group + i, mask=asks, other=0.0)
-            seen = taken[:, None] & asks[None, :] & (key_at[:, None] <= at[None, :])
+            seen = asks[None, :] & (key_at[:, None] <= at[None, :])
             total += tl.where(seen, tl.exp(logits * scaling - size[None, :]), 0.0)
     tl.store(mass + head * N + n, tl.sum(total, 1), mask=n < N)
 

@@ -90,6 +90,15 @@ def product(left, right, UPCAST: tl.constexpr):
     return tl.dot(left, right, input_precision="ieee")
 
 
+@jit
+def turned(low, high, by, frequency):
+    """Keys in columns, their first and second halves, turned on by so many positions each."""
+    angle = frequency[:, None] * by[None, :]
+    cos, sin = tl.cos(angle), tl.sin(angle)
+    a, b = low.to(tl.float32), high.to(tl.float32)
+    return (a * cos - b * sin).to(low.dtype), (b * cos + a * sin).to(low.dtype)
+
+
 @tuned(
     ["N_CLASS", "G", "D"],
     {"num_warps": 4, "num_stages": 2},
@@ -126,11 +135,7 @@ def part_kernel(
         if turns is not None:
             by = tl.load(turns + head * TURN_ROOM + n, mask=seen, other=0).to(tl.float32)
             if tl.max(tl.abs(by), 0) > 0:  # in a window, most tiles have nothing to turn
-                angle = tl.load(frequencies + half, mask=pair, other=0.0)[:, None] * by[None, :]
-                cos, sin = tl.cos(angle), tl.sin(angle)
-                kept_low, kept_high = low.to(tl.float32), high.to(tl.float32)
-                low = (kept_low * cos - kept_high * sin).to(low.dtype)
-                high = (kept_high * cos + kept_low * sin).to(high.dtype)
+                low, high = turned(low, high, by, tl.load(frequencies + half, mask=pair, other=0.0))
         logit = (product(q_low, low, UPCAST) + product(q_high, high, UPCAST)) * scaling
         logit = tl.where(seen[None, :], logit, float("-inf"))
         tl.store(logits + row * N + n[None, :], logit, mask=(g < G)[:, None] & (n < N)[None, :])

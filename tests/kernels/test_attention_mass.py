@@ -30,6 +30,14 @@ def test_two_queries_by_hand():
     torch.testing.assert_close(log_sum_exp(query, keys, at, at[None], 1.0), lse)
 
 
+@pytest.mark.parametrize("key_at", [0, 1, 63, 64, 65, 66])
+def test_a_key_is_seen_from_its_own_position_on(key_at):
+    """Wherever that lies in a tile of queries. All logits and log-sums are 0, so each of the 67 queries gives 1."""
+    query, lse, position = torch.zeros(1, 1, 67, 8), torch.zeros(1, 1, 67), torch.arange(67)[None]
+    mass = launch(query, query[:, :, :1].contiguous(), lse, position, torch.tensor([[[key_at]]]), 1.0)
+    assert mass.tolist() == [[[67.0 - key_at]]]
+
+
 def test_is_the_column_sum_of_softmax_over_the_whole_group(generator):
     query, keys, lse, position, slot_position, scaling = example(generator, torch.float32, "cpu", (2, 2, 3, 21, 70, 8))
     expected = explicit(query, keys, position, slot_position, scaling)
