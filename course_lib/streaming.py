@@ -54,8 +54,11 @@ class StreamingPerplexity:
         return _blocks(self.losses, block).mean(dim=1).exp().tolist()
 
     def seconds_per_token(self, n_parts: int = 8) -> list[float]:
-        """Median over the passes of each part of the text: flat when the cache is bounded."""
-        size = len(self.seconds) // n_parts or 1
+        """Median over the passes of each part of the text: flat when the cache is bounded.
+
+        Fewer parts where there are fewer passes; a shorter pass at the end does not count.
+        """
+        size = max(1, len(self.seconds) // n_parts)
         return (_blocks(self.seconds, size).median(dim=1).values / self.chunk).tolist()
 
 

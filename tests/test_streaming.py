@@ -88,6 +88,8 @@ def test_standard_error_and_seconds_by_hand():
     assert made.seconds_per_token(2) == [1.0, 2.0]
     short = StreamingPerplexity(losses[:BLOCK].double(), torch.ones(3), 2, 0, 0, 0)
     assert math.isnan(short.standard_error)
+    assert short.seconds_per_token(8) == [0.5, 0.5, 0.5]
+    assert StreamingPerplexity(losses.double(), torch.zeros(0), 2000, 0, 0, 0).seconds_per_token() == []
 
 
 def test_a_cache_that_is_open_goes_on_where_it_was_left():
