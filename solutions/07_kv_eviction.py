@@ -1,0 +1,541 @@
+# %% [markdown]
+# # 07 · KV eviction: which tokens stay in the cache
+#
+# A language model keeps a key and a value of every token that it has read. Long texts, and many of them at once, fill
+# memory with that; and each new token reads all of it. Most of it is hardly ever looked at. Which part can go?
+#
+# This lesson builds the answers that people have found, from a window in two lines to merging and four bits. Each one
+# runs on a real model, with tensors that really shrink. What happens at the first token of the text, and why, is lesson
+# 08.
+#
+# You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
+# mistake it is. What follows an exercise never depends on your answer.
+
+# %%
+from course_lib import corpora, kv_view
+from course_lib.attention_stats import attention_statistics, kinds_of
+from course_lib.kv.cache import evicting
+from course_lib.kv.policies.d2o import D2O
+from course_lib.kv.policies.ems import EMS
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policies.h2o import H2O
+from course_lib.kv.policies.scissorhands import rising
+from course_lib.kv.policies.snapkv import SnapKV
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.kv.policies.window import Window
+from course_lib.kv.quantized import Quantized
+from course_lib.kv.recycled import Recycled, recycling
+from course_lib.kv_lesson import nearest_that_stays, race, slots_by_layer
+from course_lib.models import blocks, heads, load_model
+from course_lib.needles import samples
+from course_lib.plots import kv as plots
+from course_lib.retrieval import retrieve, retrieve_through
+from course_lib.workbook import check
+
+model, tokenizer = load_model()
+n_layers, sizes = len(blocks(model)), heads(model)
+(text,) = corpora.windows("wikipedia", 1, 384, tokenizer, split="evaluation", seed=0)
+print(f"{n_layers} layers, {sizes.n_query} query heads on {sizes.n_key_value} key-value heads of size {sizes.size}")
+
+# %% [markdown]
+# ## 1. The idea in one picture
+#
+# A text streams by, eight tokens at a time. The cache has 32 slots. Each row of the picture is a moment: dark tokens
+# are in the cache, light grey ones have left. A window keeps the newest. H2O keeps half of its slots for the newest and
+# gives the others to those that received most attention so far.
+
+# %%
+budget = 32
+policies = {
+    "window": Window(budget),
+    "4 sinks + window": StreamingLLM(budget, sinks=4),
+    "H2O": H2O(budget, recent=budget // 2),
+}
+histories = {name: kv_view.watch(model, tokenizer, text[:160], policy) for name, policy in policies.items()}
+layer, head = 12, 1
+kept = {name: history.kept[:, layer, head] for name, history in histories.items()}
+plots.streams(kept, histories["H2O"].n_read, f"layer {layer}, head {head}")
+
+# %% [markdown]
+# The same as text. Play it, and change the policy, the layer and the head: every key-value head keeps tokens of its
+# own. White on dark is in the cache, grey has left. Which words stay for long?
+
+# %%
+controls = kv_view.explore(dict(reversed(histories.items())), layer, head)
+
+# %% [markdown]
+# ## 2. How many tokens fit
+#
+# In lesson 00 you computed the bytes of a cache. Now the other way round: memory is given, and asks for a budget. A
+# token takes a slot in every key-value head of every block, and each slot holds a key and a value.
+
+# %% [markdown]
+# **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
+#
+# How many slots may each head have, so that the caches of `batch` sequences fit into `n_bytes`?
+
+
+# %% exercise="kv.slots"
+def slots_that_fit(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, value_bytes):
+    """The budget of each head, a whole number.
+
+    n_blocks blocks have n_query query heads, which share n_key_value key-value heads of size head_size. A number takes
+    value_bytes bytes.
+    """
+    ### BEGIN SOLUTION
+    bytes_per_token = 2 * n_blocks * n_key_value * head_size * value_bytes
+    return n_bytes // (bytes_per_token * batch)
+    ### END SOLUTION
+
+
+# %%
+check("kv.slots", slots_that_fit)
+
+# %% [markdown]
+# Is the memory really given back? Read the text under two policies, and count the bytes of keys and values:
+
+# %%
+for name, policy in {"full": Full(), "window": Window(64)}.items():
+    found = race(model, text[:257], {name: policy}, chunk=64)[name]
+    print(f"{name:<7}{found.peak_bytes / 1e6:6.2f} MB of keys and values after a pass, at most")
+print(f"formula: {2 * n_layers * sizes.n_key_value * sizes.size * 4 * 64 / 1e6:.2f} MB for 64 slots")
+
+# %% [markdown]
+# ## 3. The window
+#
+# The simplest policy: the newest tokens stay. The cache hands it the positions of the tokens that its slots hold. The
+# order of the slots says nothing, since a new token takes the place of one that left.
+
+# %% [markdown]
+# **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
+#
+# In two lines: which slots stay, when each head may keep `budget` of them, its newest? Positions may have gaps; exactly
+# `budget` stay.
+
+
+# %% exercise="kv.window"
+def window_keep(position, budget):
+    """The mask of a window.
+
+    position: (B, H, N), of the token in each slot, all different within a head. Returns (B, H, N), bool, True = stays.
+    """
+    ### BEGIN SOLUTION
+    newest = position.topk(budget, dim=-1).indices
+    return (position < 0).scatter(-1, newest, True)
+    ### END SOLUTION
+
+
+# %%
+check("kv.window", window_keep)
+
+# %% [markdown]
+# Those two lines are a policy. `course_lib/kv/policies/window.py` has the same as a score: the position itself, and the
+# lowest leave. Now let the model read with it. Both caches see the same text, so that how hard it is drops out of the
+# ratio.
+
+# %%
+budget = 64
+found = race(model, text, {"full": Full(), "window": Window(budget)})
+plots.excess({"window": found["window"].losses}, found["full"].losses, budget)
+
+# %% [markdown]
+# Nothing is lost while the cache fills up. The collapse begins when the first token of the text leaves. Lesson 08 finds
+# out why, and repairs it by keeping that token. Here we go another way: let the attention say who stays.
+#
+# ## 4. Few tokens receive most of the attention
+#
+# Add up, for every token, what all queries give to it. If all tokens were alike, each would get an even share.
+
+# %%
+statistics = attention_statistics(model, text)
+plots.mass_by_rank(statistics.mass, (0, n_layers // 2, n_layers - 1))
+
+# %% [markdown]
+# Zhang and others (2023, section 3) call them **heavy hitters** and find that their mass falls like a power of the
+# rank. A power is a straight line in this picture. Who are they?
+
+# %%
+plots.who_receives(statistics.by_kind(kinds_of(text, tokenizer)))
+
+# %% [markdown]
+# And most weights are next to nothing. The paper counts those below 1 % of the largest of their row, and reports over
+# 95 % of them in almost all layers of OPT.
+
+# %%
+sparsity = 100 * statistics.sparsity
+above = int((sparsity > 95).sum())
+verdict = "holds" if above > 0.9 * n_layers else "holds partly" if above else "not at this scale"
+print(f"negligible: {sparsity.min():.0f} % to {sparsity.max():.0f} % by layer, mean {sparsity.mean():.0f} %")
+print(f"Claim: over 95 % in almost all layers: in {above} of {n_layers}, {verdict}")
+
+# %% [markdown]
+# To evict by attention we need one number for each slot. A key-value head is read by a *group* of query heads, three of
+# them in this model. They share one cache, so they decide together:
+#
+# $$ m_j = \sum_{h \in \text{group}} \; \sum_{i} A^{(h)}_{ij} $$
+#
+# The sum runs over the queries $i$, not over the keys: each row of $A$ sums to 1 whatever happens.
+
+# %% [markdown]
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+#
+# From the attention of all query heads compute $m_j$ for each key-value head. Neighbouring query heads form a group.
+# Sequences are padded: rows of queries that are not `valid` mean nothing.
+
+
+# %% exercise="kv.group_mass"
+def group_mass(weights, valid, n_key_value):
+    """What each key receives.
+
+    weights: (B, heads, Q, N), softmax rows. valid: (B, Q), bool. Returns (B, n_key_value, N).
+    """
+    ### BEGIN SOLUTION
+    asked = weights * valid[:, None, :, None]
+    by_group = asked.unflatten(1, (n_key_value, -1))  # (B, H, G, Q, N)
+    return by_group.sum(dim=(2, 3))
+    ### END SOLUTION
+
+
+# %%
+check("kv.group_mass", group_mass)
+
+# %% [markdown]
+# Public implementations for older models repeat keys and values for every query head before they cache them, which
+# triples this cache before anything is saved; others add scores over the sequences of a batch, so that one text
+# evicts tokens of another.
+#
+# ## 5. H2O: accumulate and evict
+#
+# H2O (algorithm 1) keeps a running sum for every slot. When a token comes, its attention is added; when there are too
+# many slots, the lowest sum leaves. A token that has just come has had no time to collect anything, so the newest
+# `recent` tokens are safe. It looks only at what the cache has seen: no query of the future takes part.
+
+# %% [markdown]
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 4 points
+#
+# One step for all heads of a layer: add the new column sums, then choose the `budget` slots that stay. The newest
+# `recent` tokens are among them; of the others the highest scores stay, whichever way ties fall.
+
+
+# %% exercise="kv.h2o_step"
+def h2o_step(score, new, position, budget, recent):
+    """Accumulate, then evict.
+
+    score: (H, N), sums so far, 0 for a token that has just come. new: (H, N), column sums of this step. position:
+    (H, N). Returns (keep, score): (H, N), bool, True = stays; and (H, N), the new score of every slot.
+    """
+    ### BEGIN SOLUTION
+    total = score + new
+    safe = position.topk(recent, dim=1).indices
+    worth = total.scatter(1, safe, float("inf"))
+    keep = (position < 0).scatter(1, worth.topk(budget, dim=1).indices, True)
+    return keep, total
+    ### END SOLUTION
+
+
+# %%
+check("kv.h2o_step", h2o_step)
+
+# %% [markdown]
+# The same in the library, on the real model, beside the window and the window with four sinks. All have 64 slots.
+
+# %%
+policies = {"4 sinks + window": StreamingLLM(budget, sinks=4), "H2O": H2O(budget, recent=budget // 2)}
+found |= race(model, text, policies)
+plots.excess(
+    {name: found[name].losses for name in ("window", *policies)},
+    found["full"].losses,
+    budget,
+)
+
+# %% [markdown]
+# H2O was not told about the first token. It found it: nobody receives more. Perplexity on running text, however, asks
+# little of a memory, because most words follow from the last few. A better test asks for something far away.
+#
+# ## 6. A fair question
+#
+# Hide a sentence in a text, compress the cache, then ask for it. Many published comparisons put the question at the
+# end of the prompt. That is a leak: attention is complete while the prompt is read, and the prompt's last row of
+# logits, which predicts the first token of the answer, comes from a cache from which nothing has left. So hold back the
+# last tokens of the question, its *prefix*, until after the eviction.
+
+# %% [markdown]
+# **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
+#
+# `before` are the logits of the prompt's tokens, made while everything was there. After the eviction the tokens
+# `held_back` were read: `n_prefix` (1 or more) tokens of the question, then the answer; `after` are their logits, row
+# by row. Row $i$ of any logits predicts the token behind token $i$. How many of the answer's tokens are right, counted
+# from its first up to the first wrong one, in predictions made after the eviction?
+
+
+# %% exercise="kv.deferred"
+def leading_right(before, after, held_back, n_prefix):
+    """A number of tokens.
+
+    before: (P, V). after: (K, V). held_back: (K,), token ids.
+    """
+    ### BEGIN SOLUTION
+    said = after[n_prefix - 1 : -1].argmax(dim=-1)
+    right = said == held_back[n_prefix:]
+    return int(right.long().cumprod(dim=0).sum())
+    ### END SOLUTION
+
+
+# %%
+check("kv.deferred", leading_right)
+
+# %% [markdown]
+# Ten texts of 192 tokens, each with a secret word at a depth of 10, 30, 50, 70 or 90 %. A fifth of the slots remains.
+# First the leak, with the question inside the prompt, then the fair protocol. If the full cache did not know the
+# answer, the task would say nothing.
+
+# %%
+asked = samples("word", 10, 192, tokenizer, seed=0)
+slots = 38
+contestants = {
+    "full": Full(),
+    "window": Window(slots),
+    "4 sinks + window": StreamingLLM(slots, sinks=4),
+    "H2O": H2O(slots, recent=slots // 2),
+    "SnapKV": SnapKV(slots, recent=8),
+}
+protocols = {"asked in the prompt": [sample.naive() for sample in asked], "asked after the eviction": asked}
+answers = {
+    protocol: {name: retrieve(model, these, policy) for name, policy in contestants.items()}
+    for protocol, these in protocols.items()
+}
+plots.answers({protocol: {n: (r.exact, r.interval) for n, r in rows.items()} for protocol, rows in answers.items()})
+
+# %% [markdown]
+# With ten texts the intervals are wide. Asked in the prompt, every policy seems to know; that says nothing about the
+# cache. *SnapKV* (Li and others, 2024) scores tokens by the attention of the last few queries of the prompt.
+#
+# ## 7. Scissorhands: who mattered will matter
+#
+# Liu and others (2023) start from another observation, **persistence of importance**. Call a token pivotal for a query
+# that gives it more than $1/t$, the even share of $t$ tokens. Of the tokens that are pivotal in the second half of a
+# text, nearly all were pivotal in the first (section 3).
+
+# %%
+persistence = statistics.persistence("any")
+plots.persistence(persistence.ratio, persistence.early)
+
+# %% [markdown]
+# Mind the second line. Where nearly every token is pivotal for some query, nearly every set of tokens persists. What a
+# cache can use is the distance between the lines.
+#
+# The method counts, over the last $w$ queries, how often a token was *low*. When a head holds more than its budget $B$,
+# the tokens with the highest counts leave, and half of the budget at once, so that evictions are rare (algorithms 1 and
+# 2). Heads of a group are averaged first.
+
+# %% [markdown]
+# **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
+#
+# A query at position $p$ has seen $t = p + 1$ tokens. A weight is low when the group's mean is below $1/t$; only
+# queries that could see the token count, those at its position or behind. If there are more than `budget` slots, keep
+# `budget - budget // 2`: the newest `recent` tokens, and of the others those with the lowest counts, whichever way ties
+# fall. Otherwise all stay.
+
+
+# %% exercise="kv.scissorhands"
+def scissorhands_keep(weights, query_position, position, budget, recent):
+    """Which slots of one key-value head stay.
+
+    weights: (G, W, N), attention of the last W queries of each head of the group. query_position: (W,). position: (N,).
+    Returns (N,), bool, True = stays.
+    """
+    ### BEGIN SOLUTION
+    keep = position >= 0
+    if len(position) <= budget:
+        return keep
+    low = weights.mean(dim=0) < 1 / (query_position[:, None] + 1)
+    could_see = position <= query_position[:, None]
+    count = (low & could_see).sum(dim=0)
+    count[position.topk(recent).indices] = -1
+    leaving = count.topk(len(position) - (budget - budget // 2)).indices
+    return keep.index_fill(0, leaving, False)
+    ### END SOLUTION
+
+
+# %%
+check("kv.scissorhands", scissorhands_keep)
+
+# %% [markdown]
+# **Not every layer needs as much.** Scissorhands gives later layers more, since importance persists less there. D2O
+# (Wan and others, 2024) looks at the prompt: where attention is spread evenly, more tokens are needed. The sums are the
+# same.
+
+# %%
+even = slots_by_layer(model, text[:256], H2O(budget, recent=16))
+rise = slots_by_layer(model, text[:256], H2O(budget, recent=16, by_layer=rising(n_layers)))
+spread = slots_by_layer(model, text[:256], D2O(budget, sinks=0, recent=16, spared=()))
+plots.sizes_by_layer({"even": even, "rising": rise, "D2O, none spared": spread})
+
+# %% [markdown]
+# ## 8. Merge instead of drop
+#
+# What leaves could be added to something similar that stays. Is there anything similar? Evict four fifths of a text as
+# H2O does, and look for the nearest key and the nearest value among those that stay.
+
+# %%
+plots.nearest(nearest_that_stays(model, text[:256], 51))
+
+# %% [markdown]
+# A key says *when* a token is read, a value *what* is read then. Where keys have nearer neighbours than values, one
+# slot can answer for both tokens, but with a mixture of what they said.
+#
+# D2O merges an evicted token into the kept slot whose key is nearest in direction, at cosine $s$, if $s$ reaches a
+# threshold. The weights are a softmax over the cosines with the kept key: $s$ for the evicted one, 1 for the kept one
+# itself:
+#
+# $$ k \leftarrow \frac{e \cdot k + e^{s} \cdot k_\text{evicted}}{e + e^{s}} $$
+#
+# and the value likewise. They sum to 1. Weights that do not, as in the authors' code, shorten keys and values with
+# every merge.
+
+# %% [markdown]
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+#
+# Merge one evicted token, or drop it when no cosine reaches the threshold.
+
+
+# %% exercise="kv.merge"
+def merge_token(key, value, keys, values, threshold):
+    """The slots after one token has left.
+
+    key, value: (D,), of the token that leaves. keys, values: (N, D), of those that stay. Returns (keys, values).
+    """
+    ### BEGIN SOLUTION
+    cosine = (keys / keys.norm(dim=1, keepdim=True)) @ (key / key.norm())
+    best, slot = cosine.max(dim=0)
+    if best < threshold:
+        return keys, values
+    share = (best - 1).sigmoid()  # e^s / (e + e^s)
+    keys[slot] += share * (key - keys[slot])
+    values[slot] += share * (value - values[slot])
+    return keys, values
+    ### END SOLUTION
+
+
+# %%
+check("kv.merge", merge_token)
+
+# %% [markdown]
+# EMS (Li and others, 2024) decides by $\cos(k) \cdot \cos(v)$, with both above 0, and sends what is similar to nothing
+# into a class of zeros. Both beside H2O, on the same text and budget:
+
+# %%
+policies = {"D2O": D2O(budget, sinks=4, recent=budget // 2), "EMS": EMS(budget, recent=budget // 2)}
+found |= race(model, text, policies)
+for name in ("H2O", *policies):
+    times = (found[name].losses - found["full"].losses)[budget:].mean().exp()
+    print(f"{name:<5} {times:.3f} times the perplexity of the full cache")
+
+# %% [markdown]
+# ## 9. Four bits on top
+#
+# Fewer tokens, and fewer bits for each. A key is cut into groups of neighbouring numbers; each group has a lowest value
+# and a step, and every number becomes a code of 4 bits:
+#
+# $$ x \approx \text{low} + \operatorname{round}\left(\frac{x - \text{low}}{\text{step}}\right) \text{step}, \qquad
+# \text{step} = \frac{\text{high} - \text{low}}{2^{b} - 1} $$
+
+# %% [markdown]
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
+#
+# Round a row to the grids of its groups and return the rounded row. A group may consist of equal numbers.
+
+
+# %% exercise="kv.quantize"
+def quantize_row(row, n_bits, group_size):
+    """The row as it comes back from so few bits.
+
+    row: (D,), D divisible by group_size; a group is group_size neighbours. Returns (D,).
+    """
+    ### BEGIN SOLUTION
+    groups = row.reshape(-1, group_size)
+    low, high = groups.amin(dim=1, keepdim=True), groups.amax(dim=1, keepdim=True)
+    step = ((high - low) / (2**n_bits - 1)).clamp(min=1e-30)
+    codes = ((groups - low) / step).round()
+    return (low + codes * step).reshape(row.shape)
+    ### END SOLUTION
+
+
+# %%
+check("kv.quantize", quantize_row)
+
+# %% [markdown]
+# In the library this is not a policy but a way to store vectors, so it goes with any of them. The newest tokens stay as
+# they are: they are read most.
+
+# %%
+h2o = {"H2O": H2O(budget, recent=budget // 2)}
+for bits in (8, 4):
+    small = race(model, text, h2o, vectors=Quantized(bits=bits, residual=16))["H2O"]
+    times = (small.losses - found["H2O"].losses)[budget:].mean().exp()
+    share = small.peak_bytes / found["H2O"].peak_bytes
+    print(f"{bits} bits: {share:.2f} of H2O's bytes, {times:.3f} times its perplexity")
+
+# %% [markdown]
+# ## 10. Recycled attention: nothing is lost
+#
+# What is evicted never comes back, and no policy knows the next question. Recycled attention (Xu and others, 2024)
+# keeps everything and only *reads* little: a full step takes the tokens with the highest attention as a working set,
+# the steps after it read those alone; every so often, or when the query no longer resembles that of the last full step,
+# it looks at everything again. It saves time and not memory. Two words hidden in a text, asked for one after the other,
+# token by token:
+
+# %%
+pairs = samples("two", 5, 192, tokenizer, seed=0)
+lookers = {
+    "full": evicting(model, Full()),
+    "H2O": evicting(model, H2O(slots, recent=slots // 2)),
+    "recycled, every 4 steps": recycling(model, Recycled(budget=slots, every=4)),
+}
+for name, opened in lookers.items():
+    with opened as cache:
+        first, second = retrieve_through(model, pairs, cache, chunk=1)
+        held = cache.bytes_held / 1e6
+    print(f"{name:<24} first {100 * first.exact:3.0f} %, second {100 * second.exact:3.0f} % right, {held:5.2f} MB")
+
+# %% [markdown]
+# ## 11. What it costs, and when it does not pay
+
+# %%
+per_slot = 2 * n_layers * sizes.n_key_value * sizes.size * 4
+weights = sum(parameter.nbytes for parameter in model.parameters())
+print(f"weights {weights / 1e6:.0f} MB; a slot in every head {per_slot / 1e3:.0f} kB")
+print(
+    f"as many bytes as the weights: 1 sequence of {weights // per_slot:,} tokens, or 32 of {weights // per_slot // 32}"
+)
+
+# %% [markdown]
+# - **It does not pay** where the cache is small beside the weights: a short text, a single sequence. There a step reads
+#   the weights, and eviction saves nothing of them (lesson 00 has the roofline).
+# - **Policies that look at attention need it.** Fused attention never writes its weights down. To add up columns, a
+#   prompt's weights must be computed a second time or in pieces; a window and sinks need none. During decoding there is
+#   one row a step, which is nearly free.
+# - **Masks save nothing.** A cache that only hides what it has evicted has all of its bytes, and as many to read. Count
+#   the bytes of the tensors, and compare with a cache that was full: a budget above the length of the text evicts
+#   nothing.
+# - **A batch has one shape.** Heads with budgets of their own are padded to the longest; what the shorter ones save is
+#   lost unless storage is ragged.
+# - **What leaves cannot come back.** Perplexity of running text hardly shows it; a question about something far away
+#   does. Ask it after the eviction.
+#
+# ## Reading
+#
+# - Zhang and others: *H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models*, NeurIPS
+#   2023, [arXiv:2306.14048](https://arxiv.org/abs/2306.14048). Algorithm 1.
+# - Liu and others: *Scissorhands: Exploiting the Persistence of Importance Hypothesis for LLM KV Cache Compression at
+#   Test Time*, NeurIPS 2023, [arXiv:2305.17118](https://arxiv.org/abs/2305.17118). Algorithms 1 and 2.
+# - Wan and others: *D2O: Dynamic Discriminative Operations for Efficient Generative Inference of Large Language
+#   Models*, 2024, [arXiv:2406.13035](https://arxiv.org/abs/2406.13035).
+# - Li and others: *EMS: Adaptive Evict-then-Merge Strategy for Head-wise KV Cache Compression Based on Global-Local
+#   Importance*, 2024, [arXiv:2412.08521](https://arxiv.org/abs/2412.08521).
+# - Li and others: *SnapKV: LLM Knows What You are Looking for Before Generation*, 2024,
+#   [arXiv:2404.14469](https://arxiv.org/abs/2404.14469).
+# - Xu, Goyal, Choi: *Recycled Attention: Efficient inference for long-context language models*, 2024,
+#   [arXiv:2411.05787](https://arxiv.org/abs/2411.05787).
+# - Ainslie and others: *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, 2023,
+#   [arXiv:2305.13245](https://arxiv.org/abs/2305.13245). Where the groups come from.
