@@ -27,9 +27,9 @@ from course_lib.streaming import streaming_perplexity
 from course_lib.workbook import check
 
 model, tokenizer = load_model()
-text, other = corpora.windows("wikipedia", 2, 640, tokenizer, split="evaluation", seed=0)
+text, other = corpora.windows("wikipedia", 2, 512, tokenizer, split="evaluation", seed=0)
 n_layers = len(blocks(model))
-print(f"{len(text)} tokens to read, {len(other)} of another article; {n_layers} layers")
+print(f"{len(text)} tokens to read, {len(other)} of another passage; {n_layers} layers")
 
 # %% [markdown]
 # ## 1. The idea in one picture
@@ -204,7 +204,7 @@ plots.bars(by_cache, printed.newline_finding(by_cache))
 # %% [markdown]
 # ## 4. Is it the token at all?
 #
-# If queries go to the sink to read nothing, the token should be replaceable by a constant. Take **another** article;
+# If queries go to the sink to read nothing, the token should be replaceable by a constant. Take **another** passage;
 # note for every head the average logit that its queries have with its first token, and the value of that token. Then
 # read our text with a window and no first token, and put into every softmax that constant instead: one number and one
 # vector a head, whatever the query and whatever the text.
@@ -228,8 +228,8 @@ plots.bars(perplexities, printed.constant_finding(perplexities))
 # %% [markdown]
 # These runs take one pass over the text, with a band for a mask: each token attends to what a cache would have left it.
 #
-# The logit alone does not do it: short as the value is, it gets most of the weight, and the layers behind count on it.
-# With it, a constant from another text does nearly all that the token did. A sink is a **bias** of the head.
+# The logit alone does a part at best: short as the value is, it gets most of the weight, and the layers behind count on
+# it. With it, a constant from another text does nearly all that the token did. A sink is a **bias** of the head.
 #
 # ## 5. Places instead of positions
 #
@@ -309,11 +309,13 @@ print(f"largest difference {(there_and_back - at_once).abs().max():.1e}, of entr
 
 # %%
 gap = 2 * n_trained
-beyond = {}
-for name, policy in {"newest tokens": Window(budget), "4 + 124": StreamingLLM(budget, sinks=4)}.items():
-    for positions in ("original", "rolling"):
-        stream = streaming_perplexity(model, text, policy, positions, chunk=32, skip=budget, gap=gap)
-        beyond[f"{name}, {positions}"] = stream.value
+beyond, with_sinks = {}, StreamingLLM(budget, sinks=4)
+for name, policy, positions in (
+    ("newest tokens", Window(budget), "original"),
+    ("4 + 124, original", with_sinks, "original"),
+    ("4 + 124, rolling", with_sinks, "rolling"),
+):
+    beyond[name] = streaming_perplexity(model, text, policy, positions, chunk=32, skip=budget, gap=gap).value
 print(printed.rolling_verdict(beyond, gap))
 plots.bars(beyond, printed.rolling_finding(beyond, gap))
 

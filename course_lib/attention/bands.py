@@ -89,8 +89,14 @@ def value_lengths(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[Tens
 @torch.no_grad()
 def first_token(model: PreTrainedModel, ids: Int[Tensor, "B T"], start: int = 64) -> Constant:
     """The logit that queries from `start` on have with the first token, on average, and its value."""
-    logit = _collected(model, ids, lambda logits, values: logits[:, :, start:, 0].mean(dim=(0, 2)))
-    return Constant(logit, _collected(model, ids, lambda logits, values: values[:, :, 0].mean(dim=0)))
+    both = _collected(
+        model,
+        ids,
+        lambda logits, values: torch.cat(
+            [logits[:, :, start:, 0].mean(dim=(0, 2))[:, None], values[:, :, 0].mean(dim=0)], dim=1
+        ),
+    )
+    return Constant(both[..., 0], both[..., 1:])
 
 
 def _collected(model: PreTrainedModel, ids: Int[Tensor, "B T"], look: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

@@ -24,7 +24,7 @@ BUDGET, START = 128, 64
 def _read() -> tuple[PreTrainedModel, Tensor, Tensor, list[int]]:
     """The model, the notebook's two texts, and a newline."""
     model, tokenizer = load_model()
-    text, other = corpora.windows("wikipedia", 2, 640, tokenizer, split="evaluation", seed=0)
+    text, other = corpora.windows("wikipedia", 2, 512, tokenizer, split="evaluation", seed=0)
     return model, text, other, tokenizer("\n").input_ids
 
 
@@ -94,10 +94,13 @@ def places() -> Figure:
 def beyond() -> Figure:
     model, text, *_ = _read()
     gap, found = 2 * model.config.max_position_embeddings, {}
-    for name, policy in {"newest tokens": Window(BUDGET), "4 + 124": StreamingLLM(BUDGET, sinks=4)}.items():
-        for positions in ("original", "rolling"):
-            stream = streaming_perplexity(model, text, policy, positions, chunk=32, skip=BUDGET, gap=gap)
-            found[f"{name}, {positions}"] = stream.value
+    with_sinks = StreamingLLM(BUDGET, sinks=4)
+    for name, policy, positions in (
+        ("newest tokens", Window(BUDGET), "original"),
+        ("4 + 124, original", with_sinks, "original"),
+        ("4 + 124, rolling", with_sinks, "rolling"),
+    ):
+        found[name] = streaming_perplexity(model, text, policy, positions, chunk=32, skip=BUDGET, gap=gap).value
     return sinks.bars(found, sinks_tables.rolling_finding(found, gap))
 
 

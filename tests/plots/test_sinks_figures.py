@@ -89,8 +89,7 @@ def test_newlines_constants_and_gaps():
     constants = {"window": 30.0, "logit": 28.0, "both": 12.0, "token": 10.0}
     said = "A constant does 90 % of what the first token does; its logit alone 10 %"
     assert sinks_tables.constant_finding(constants) == said
-    gaps = {"newest tokens, original": 31.0, "newest tokens, rolling": 30.0}
-    gaps |= {"4 + 124, original": 900.0, "4 + 124, rolling": 11.0}
+    gaps = {"newest tokens": 31.0, "4 + 124, original": 900.0, "4 + 124, rolling": 11.0}
     assert sinks_tables.rolling_verdict(gaps, 100).endswith("holds")
     assert sinks_tables.rolling_finding(gaps, 1000) == "After a gap of 1,000 positions the best is: 4 + 124, rolling"
 
