@@ -42,6 +42,11 @@ class Quantized(Vectors):
         groups = vectors.float().unflatten(3, (-1, self._group(vectors.shape[3])))
         low, high = groups.amin(dim=4).half(), groups.amax(dim=4)
         step = ((high - low.float()) / (2**self.bits - 1)).clamp(min=torch.finfo(torch.float16).tiny).half()
+        if not bool((low.isfinite() & step.isfinite()).all()):
+            raise ValueError(
+                f"got {name} of magnitude {float(vectors.abs().max()):g}; expected numbers up to 65504, the largest of "
+                "float16, in which minimum and step are stored. Use a cache without `vectors=`."
+            )
         codes = ((groups - low.float()[..., None]) / step.float()[..., None]).round().clamp(0, 2**self.bits - 1)
         codes = codes.to(torch.uint8).flatten(3)
         if self.bits == 4:
@@ -58,6 +63,8 @@ class Quantized(Vectors):
 
     def _group(self, size: int) -> int:
         group = min(self.group, size)
-        if size % group or size % 2:
-            raise ValueError(f"got heads of {size} dimensions in groups of {self.group}; expected a divisor of {size}.")
+        if size % group:
+            raise ValueError(f"got heads of {size} dimensions in groups of {group}; expected a divisor of {size}.")
+        if self.bits == 4 and size % 2:
+            raise ValueError(f"got heads of {size} dimensions; expected an even number, two to the byte, or 8 bits.")
         return group
