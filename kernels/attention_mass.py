@@ -1,7 +1,7 @@
 """How much attention each key received: the column sums of softmax attention, without its matrix and without values.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, heads = H * G, Q queries, N slots (keys),
-D size of a head, C slots there is room for.
+D size of a head.
 
 mass[j] = sum over g and i of exp(scaling * q_gi . k_j - lse_gi), where lse_gi is the log of the query's softmax
 denominator, which fused attention knows anyway. With it a column needs no other column: a program owns a tile of keys,

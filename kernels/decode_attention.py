@@ -1,7 +1,7 @@
 """Attention of one new token over a cache that forgets, and how much of it each slot got.
 
-Dimension key: B sequences, H key-value heads, G query heads to each, heads = H * G, N slots, D size of a head, C slots
-there is room for, S parts that the slots are split into.
+Dimension key: B sequences, H key-value heads, G query heads to each, heads = H * G, N slots, D size of a head, S parts
+that the slots are split into.
 
 Each key and value is read once for the whole group, where `repeat_interleave` would copy it G times. What a policy such
 as H2O adds up in every step, the weights summed over the group, comes out beside: 4 bytes a slot, and 4 * G for the

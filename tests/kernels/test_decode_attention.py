@@ -132,6 +132,22 @@ def test_nothing_is_read_of_slots_that_are_not_seen(generator):
     assert not read.output.isnan().any()
 
 
+def test_the_first_slots_of_larger_caches(generator):
+    """Each with room of its own; behind the 20 lie NaN, and turns and positions that would change the result."""
+    query, keys, values, position, slot_position, scaling, turns, frequencies = example(
+        generator, torch.float32, "cpu", (2, 2, 3, 20, 8), turned=True
+    )
+    views = []
+    for extra, tensor in enumerate((keys, values, slot_position, turns), start=1):
+        larger = tensor.new_full((2, 2, 20 + extra, *tensor.shape[3:]), torch.nan if tensor.is_floating_point() else 3)
+        larger[:, :, :20] = tensor
+        views.append(larger[:, :, :20])
+    expected = launch(query, keys, values, position, slot_position, scaling, turns, frequencies)
+    read = launch(query, *views[:2], position, views[2], scaling, views[3], frequencies)
+    assert torch.equal(read.output, expected.output)
+    assert torch.equal(read.mass, expected.mass)
+
+
 def test_a_token_that_sees_nothing_reads_zeros(generator):
     query, keys, values, position, slot_position, scaling = example(generator, torch.float32, "cpu", (1, 2, 3, 5, 8))[
         :6
