@@ -29,6 +29,7 @@ from course_lib.kv_lesson import nearest_that_stays, race, slots_by_layer
 from course_lib.models import blocks, heads, load_model
 from course_lib.needles import samples
 from course_lib.plots import kv as plots
+from course_lib.plots import kv_tables as printed
 from course_lib.retrieval import retrieve, retrieve_through
 from course_lib.workbook import check
 
@@ -285,36 +286,34 @@ def leading_right(before, after, held_back, n_prefix):
 check("kv.deferred", leading_right)
 
 # %% [markdown]
-# Ten texts of 192 tokens, each with a secret word at a depth of 10, 30, 50, 70 or 90 %. A fifth of the slots remains.
+# Ten texts of 112 tokens, each with a secret word at a depth of 10, 30, 50, 70 or 90 %. A quarter of the slots remains.
 # First the leak, with the question inside the prompt, then the fair protocol. If the full cache did not know the
 # answer, the task would say nothing.
 
 # %%
-asked = samples("word", 10, 192, tokenizer, seed=0)
-slots = 38
+asked = samples("word", 10, 112, tokenizer, seed=0)
+slots = 28
 contestants = {
     "full": Full(),
     "window": Window(slots),
-    "4 sinks + window": StreamingLLM(slots, sinks=4),
     "H2O": H2O(slots, recent=slots // 2),
     "SnapKV": SnapKV(slots, recent=8),
 }
-protocols = {"asked in the prompt": [sample.naive() for sample in asked], "asked after the eviction": asked}
-answers = {
-    protocol: {name: retrieve(model, these, policy) for name, policy in contestants.items()}
-    for protocol, these in protocols.items()
-}
-plots.answers({protocol: {n: (r.exact, r.interval) for n, r in rows.items()} for protocol, rows in answers.items()})
+early = {name: retrieve(model, [each.naive() for each in asked], contestants[name]) for name in ("window", "H2O")}
+late = {name: retrieve(model, asked, policy) for name, policy in contestants.items()}
+protocols = {"asked in the prompt": early, "asked after the eviction": late}
+plots.answers({protocol: {n: (r.exact, r.interval) for n, r in rows.items()} for protocol, rows in protocols.items()})
 
 # %% [markdown]
-# With ten texts the intervals are wide. Asked in the prompt, every policy seems to know; that says nothing about the
-# cache. *SnapKV* (Li and others, 2024) scores tokens by the attention of the last few queries of the prompt.
+# With ten texts the intervals are wide, but the leak is not subtle. Asked in the prompt, a policy seems to know what it
+# has thrown away. *SnapKV* (Li and others, 2024) scores tokens by the attention of the last few queries of the prompt:
+# it is made for questions that stand there. Here the prompt ends with running text, which asks for nothing.
 #
 # ## 7. Scissorhands: who mattered will matter
 #
 # Liu and others (2023) start from another observation, **persistence of importance**. Call a token pivotal for a query
 # that gives it more than $1/t$, the even share of $t$ tokens. Of the tokens that are pivotal in the second half of a
-# text, nearly all were pivotal in the first (section 3).
+# text, nearly all were pivotal in the first: over 95 % in most layers of OPT (section 3).
 
 # %%
 persistence = statistics.persistence("any")
@@ -486,7 +485,7 @@ for bits in (8, 4):
 # token by token:
 
 # %%
-pairs = samples("two", 5, 192, tokenizer, seed=0)
+pairs = samples("two", 5, 112, tokenizer, seed=0)
 lookers = {
     "full": evicting(model, Full()),
     "H2O": evicting(model, H2O(slots, recent=slots // 2)),
@@ -508,6 +507,13 @@ print(f"weights {weights / 1e6:.0f} MB; a slot in every head {per_slot / 1e3:.0f
 print(
     f"as many bytes as the weights: 1 sequence of {weights // per_slot:,} tokens, or 32 of {weights // per_slot // 32}"
 )
+
+# %% [markdown]
+# Speed comes where the cache, and not the weights, fills memory and bandwidth: large models, long texts, many
+# sequences. What the authors report from there is quoted, not measured here:
+
+# %%
+print(printed.published_table())
 
 # %% [markdown]
 # - **It does not pay** where the cache is small beside the weights: a short text, a single sequence. There a step reads

@@ -2,6 +2,7 @@
 
 import torch
 
+from course_lib import result_files
 from course_lib.plots.classic_results import rows
 from course_lib.plots.kv_results import FULL, Measured, results
 
@@ -142,3 +143,15 @@ def recycled_verdict(measured: Measured | None = None) -> str:
     ]
     claim = "Claim: looking at everything now and then answers the second question better than any eviction"
     return "\n".join([*lines, f"{claim}: {verdict(sum(held), len(held))}"])
+
+
+def published_table() -> str:
+    """What the authors report of larger models, marked as published."""
+    published = result_files.load("kv_published")
+    lines = [f"published, not measured here: {published['sources']['speed']['what']}"]
+    for row in published["tables"]["speed"]:
+        seconds = f", {row['seconds']} s" if "seconds" in row else ""
+        lines.append(f"{row['device']:<6}{row['method']:<26}{row['tokens_per_second']:>8,.4g} tokens a second{seconds}")
+    lines.append(f"\npublished, not measured here: {published['sources']['claims']['what']}")
+    lines += [f"{row['source']:<14}{row['claim']}: {row['value']:g}" for row in published["tables"]["claims"]]
+    return "\n".join(lines)

@@ -1,6 +1,5 @@
 """The figures of lesson 07: titles follow from the data."""
 
-import pytest
 import torch
 
 from course_lib.plots import kv
@@ -59,6 +58,12 @@ def test_nearest_gives_medians():
     assert titles(drawn) == ["Nearest that stays, median cosine: keys 0.90, values 0.40"]
 
 
-@pytest.mark.parametrize(("slots", "said"), [([1, 5, 3], "rising in layer 1"), ([2, 2, 9], "rising in layer 2")])
-def test_sizes_name_the_layer_with_most(slots, said):
-    assert titles(kv.sizes_by_layer({"even": [4, 4, 4], "rising": slots})) == [f"Most slots: {said}"]
+def test_sizes_by_layer_give_the_range_where_there_is_one():
+    drawn = kv.sizes_by_layer({"even": [4, 4, 4], "rising": [1, 5, 3]})
+    assert titles(drawn) == ["Slots by layer: rising 1 to 5"]
+
+
+def test_a_leak_may_be_shown_for_some_policies_alone():
+    told, fair = {"window": (0.9, (0.6, 1.0))}, {"full": (1.0, (0.7, 1.0)), "window": (0.4, (0.2, 0.7))}
+    drawn = kv.answers({"asked early": told, "asked late": fair})
+    assert titles(drawn) == ["asked early: up to 50 points more than the cache knows"]

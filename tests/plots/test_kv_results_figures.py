@@ -144,3 +144,11 @@ def test_a_task_that_the_whole_cache_fails_says_nothing():
 def test_streams_are_sorted_by_perplexity():
     lines = printed.streams_table(made_up()).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["SnapKV", "H2O", "Window"]
+
+
+def test_published_rows_say_so_and_keep_their_values():
+    text = printed.published_table()
+    assert text.count("published, not measured here") == 2
+    (row,) = (line for line in text.splitlines() if line.startswith("T4") and "H2O" in line)
+    assert row.split()[-4:] == ["18.83", "tokens", "a", "second"]
+    assert "Scissorhands" in text
