@@ -42,7 +42,7 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
         result = _heading(name, limit, place)
         for contest in bench.contests(_place(quick)):  # the same numbers, whichever benches run
             with console.status(f"{name}: {contest.name}"):
-                rows = measure(contest, clock, limit, TOLERANCE[place.dtype])
+                rows = measure(contest, clock, limit, getattr(bench, "TOLERANCE", TOLERANCE)[place.dtype])
             result["tables"]["sides"] += rows
             result["absent"] |= {f"{contest.name}: {side}": why for side, why in contest.absent.items()}
             n_wrong += sum(not row["right"] for row in rows)

@@ -7,6 +7,7 @@ Dimension key: B sequences, H key-value heads, G query heads to each, Q queries 
 D size of a head.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -43,8 +44,20 @@ def attend(
         before = slots.n - fresh[0].shape[2]
         keys = torch.cat([keys[:, :, :before], fresh[0]], dim=2)
         values = torch.cat([values[:, :, :before], fresh[1]], dim=2)
-    if rolling:
-        keys = rolling.keys(keys, slots)
+    with rolling.turning(keys, slots) if rolling else nullcontext():
+        return _attend(query, keys, values, slots, position, scaling, policy)
+
+
+def _attend(
+    query: Float[Tensor, "B H G Q D"],
+    keys: Float[Tensor, "B H N D"],
+    values: Float[Tensor, "B H N D"],
+    slots: Slots,
+    position: Int[Tensor, "B Q"],
+    scaling: float,
+    policy: EvictionPolicy,
+) -> tuple[Float[Tensor, "B heads Q D"], Slots]:
+    """All weights explicit where all are wanted; else torch's fused attention, and once more those that are."""
     n_queries = query.shape[3]
     n_observed = min(policy.observed(n_queries), n_queries)
     if n_observed == n_queries:
@@ -95,20 +108,21 @@ def _observed(
 ) -> tuple[Float[Tensor, "B H G Q D"], Slots]:
     """The weights of some queries at a time are shown to the policy. In the first pass later keys are left out."""
     outputs, first_pass, last = [], query.shape[3] == slots.n, slots.n_seen - 1
+    every_key, every_value = keys.flatten(0, 1), values.flatten(0, 1)  # (B·H, N, D), for the fastest product
     for start, end in _chunks(query, slots.n):
         n = end if first_pass else slots.n
-        some, at = slots.first(n), position[:, start:end]
-        logits = (query[:, :, :, start:end] * scaling).flatten(2, 3) @ keys[:, :, :n].transpose(2, 3)
-        logits = logits.unflatten(2, (-1, end - start))
+        some, at, asked = slots.first(n), position[:, start:end], query[:, :, :, start:end] * scaling
+        logits = torch.bmm(asked.flatten(0, 1).flatten(1, 2), every_key[:, :n].transpose(1, 2))  # (B·H, G·q, n)
         if query.shape[3] > 1 or slots.has_free:  # a chunk of one query has later keys too
-            logits.masked_fill_(~visible(some, at)[:, :, None], float("-inf"))
-        weights = logits.float().softmax(dim=-1)
+            hidden = ~visible(some, at).flatten(0, 1)[:, None]
+            logits.unflatten(1, (-1, end - start)).masked_fill_(hidden, float("-inf"))
+        weights = logits.softmax(dim=-1, dtype=torch.float32)
         if slots.has_free:
-            weights = weights * (at != FREE)[:, None, None, :, None]
-        outputs.append((weights.to(keys.dtype).flatten(2, 3) @ values[:, :, :n]).unflatten(2, (-1, end - start)))
-        remembered = slots.remembering(policy.remember(some, Observed(weights, at, last, start == 0)))
-        slots = replace(remembered, n=slots.n)
-    return torch.cat(outputs, dim=3), slots
+            weights = weights * (at != FREE).repeat_interleave(keys.shape[1], 0).repeat(1, query.shape[2])[..., None]
+        outputs.append(torch.bmm(weights.to(keys.dtype), every_value[:, :n]).view_as(asked))
+        seen = Observed(weights.view(*asked.shape[:4], n), at, last, start == 0)
+        slots = replace(slots.remembering(policy.remember(some, seen)), n=slots.n)
+    return torch.cat(outputs, dim=3) if len(outputs) > 1 else outputs[0], slots
 
 
 def visible(slots: Slots, position: Int[Tensor, "B Q"]) -> Bool[Tensor, "B H Q N"]:

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from course_lib.kv.layer import NAME, EvictingLayer, attending
+from course_lib.kv.layer import NAME, Arrival, EvictingLayer, attending
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.rotation import Rotation
 from course_lib.kv.slots import Slots
@@ -31,6 +32,12 @@ class EvictingCache(Cache):
         self.config = model.config
         self.n_evicted = 0  # slots, all layers together
         self.planned = not policy.plans
+
+    def arrival(self, layer: EvictingLayer, keys: Tensor, padding: Tensor | None, rotation: Tensor | None) -> Arrival:
+        """The new tokens, worked out by the first layer for all."""
+        if layer.index == 0:
+            self._arrival = Arrival.of(layer.slots.n_seen, keys.shape[2], padding, rotation)
+        return self._arrival
 
     def shrink(self, index: int) -> None:
         """A layer has attended. A policy with a plan waits for the last one of the first pass."""
@@ -95,7 +102,7 @@ def evicting(
     cache = EvictingCache(model, policy, rolling, vectors)
     with attending(model, cache):
         yield cache
-    if cache.slots and not cache.n_evicted and policy.budget != 1.0:
+    if cache.slots and not cache.n_evicted and not policy.keeps_all:
         warnings.warn(f"nothing was evicted: {cache.get_seq_length()} tokens never filled {policy}.", stacklevel=3)
 
 

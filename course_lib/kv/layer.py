@@ -9,10 +9,11 @@ Dimension key: B sequences, H key-value heads, Q new tokens, D size of a head.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
@@ -31,6 +32,34 @@ _current: ContextVar["EvictingLayer | None"] = ContextVar(
 )
 
 
+@dataclass(frozen=True)
+class Arrival:
+    """The new tokens of a forward pass: the same for all layers. Fields as in `Slots.added`."""
+
+    position: Int[Tensor, "B Q"]
+    rotation: Int[Tensor, "B Q"]
+    n_seen: Int[Tensor, "B"]
+    has_free: bool
+
+    @staticmethod
+    def of(
+        n_seen: Int[Tensor, "B"], n_new: int, padding: Tensor | None, rotation: Int[Tensor, "b Q"] | None
+    ) -> "Arrival":
+        """`padding`: 1 for text and 0 for padding, of all tokens so far."""
+        valid = None if padding is None else padding[:, -n_new:].bool()
+        if valid is None or bool(valid.all()):
+            position = n_seen[:, None] + torch.arange(n_new, device=n_seen.device)
+            after, has_free = n_seen + n_new, False
+        else:
+            position = torch.where(valid, n_seen[:, None] + valid.cumsum(dim=1) - 1, FREE)
+            after, has_free = n_seen + valid.sum(dim=1), True
+        rotation = position if rotation is None else rotation.expand(len(n_seen), -1)
+        return Arrival(position, rotation, after, has_free)
+
+    def added_to(self, slots: Slots, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"]) -> Slots:
+        return slots.added(keys, values, self.position, self.rotation, self.n_seen, self.has_free)
+
+
 class EvictingLayer(CacheLayerMixin):
     """One layer's slots. Lengths that transformers asks for are those of the text, not of what is left of it."""
 
@@ -41,7 +70,10 @@ class EvictingLayer(CacheLayerMixin):
         self.n_passed = 0  # tokens that came, padding included
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.slots, self.is_initialized = Slots.empty(key_states, self.cache.vectors), True
+        self.slots, self.is_initialized = (
+            Slots.empty(key_states, self.cache.vectors, ranked=self.cache.rolling is not None),
+            True,
+        )
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Takes keys and values (B, H, Q, D); `take_and_attend` makes slots of them."""
@@ -70,10 +102,10 @@ class EvictingLayer(CacheLayerMixin):
         scaling: float,
     ) -> Float[Tensor, "B heads Q D"]:
         """New slots, what the queries read of all of them, and the eviction after it."""
-        valid = valid_tokens(keys, padding)
-        slots, position = add(self.slots, keys, values, valid, rotation)
-        fresh = (keys, values) if self.cache.vectors != PLAIN else None
-        output, self.slots = attend(query, slots, position, scaling, self.cache.policy, self.cache.rolling, fresh)
+        new = self.cache.arrival(self, keys, padding, rotation)
+        slots = new.added_to(self.slots, keys, values)
+        fresh = (keys, values) if self.cache.vectors is not PLAIN else None
+        output, self.slots = attend(query, slots, new.position, scaling, self.cache.policy, self.cache.rolling, fresh)
         self.cache.shrink(self.index)
         return output
 
@@ -100,26 +132,6 @@ class EvictingLayer(CacheLayerMixin):
     def batch_select_indices(self, indices: Tensor) -> None:
         if self.slots is not None:
             self.slots = self.slots.select(indices.to(self.slots.n_seen.device))
-
-
-def valid_tokens(keys: Float[Tensor, "B H Q D"], padding: Tensor | None) -> Bool[Tensor, "B Q"]:
-    """Which of the new tokens are text. `padding`: 1 for text and 0 for padding, of all tokens so far."""
-    if padding is None:
-        return torch.ones_like(keys[:, 0, :, 0], dtype=torch.bool)
-    return padding[:, -keys.shape[2] :].bool()
-
-
-def add(
-    slots: Slots,
-    keys: Float[Tensor, "B H Q D"],
-    values: Float[Tensor, "B H Q D"],
-    valid: Bool[Tensor, "B Q"],
-    rotation: Int[Tensor, "b Q"] | None,
-) -> tuple[Slots, Int[Tensor, "B Q"]]:
-    """Slots with the new tokens, and their positions in the text, FREE for padding."""
-    position = torch.where(valid, slots.n_seen[:, None] + valid.cumsum(dim=1) - 1, FREE)
-    rotation = position if rotation is None else rotation.expand(len(keys), -1)
-    return slots.append(keys, values, valid, rotation), position
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Dimension key: B sequences, H key-value heads, G query heads to each, Q queries,
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -67,6 +68,11 @@ class EvictionPolicy(ABC):
                     "expected no more than fit. Raise the budget or keep fewer of them in any case."
                 )
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing ever leaves: a budget of 1.0, not of 1."""
+        return isinstance(self.budget, float) and self.budget == 1.0 and not (self.by_layer or self.by_head)
+
     @abstractmethod
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         """How much each slot is worth; the lowest leave. Sinks, recent tokens and FREE slots are seen to elsewhere."""
@@ -86,16 +92,22 @@ class EvictionPolicy(ABC):
     def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
         """The slots that each head may keep."""
         n_sequences, n_heads = slots.shape
-        factors = torch.tensor(self.by_head or (1.0,) * n_heads, dtype=torch.float64, device=slots.n_seen.device)
+        if isinstance(self.budget, int):
+            return _fixed(self, layer, n_heads).to(slots.n_seen.device).expand(n_sequences, -1)
+        return self._whole(self.budget * slots.n_seen[:, None], layer, n_heads)
+
+    def _whole(self, slots: int | Float[Tensor, "B 1"], layer: int, n_heads: int) -> Int[Tensor, "..."]:
+        """Budgets in slots, times the factors of layer and heads, as whole numbers."""
+        factors = torch.tensor(self.by_head or (1.0,) * n_heads, dtype=torch.float64)
         if self.by_layer:
             factors = factors * self.by_layer[layer]
-        whole = self.budget * factors.expand(n_sequences, -1)
-        if not isinstance(self.budget, int):
-            whole = whole * slots.n_seen[:, None]
+        whole = slots * (factors if isinstance(slots, int) else factors.to(slots.device))
         return (whole + 1e-9).long().clamp(min=max(1, self.sinks + self.recent))  # 0.1 x 30 is 3, whatever binary says
 
     def shrink(self, slots: Slots, layer: int) -> Slots:
         """What remains after a forward pass."""
+        if self.keeps_all:
+            return slots
         sizes = self.sizes(slots, layer)
         if slots.n <= int(sizes.min()):
             return slots
@@ -103,13 +115,20 @@ class EvictionPolicy(ABC):
 
     def protected(self, slots: Slots) -> Float[Tensor, "B H N"]:
         """The score, infinite for sinks and recent tokens."""
-        position, last = slots.position, slots.n_seen[:, None, None] - 1
-        stays = (position < self.sinks) | (position > last - self.recent)
-        return self.score(slots).float().masked_fill(stays, float("inf"))
+        score = self.score(slots)
+        if self.recent:
+            score = score.masked_fill(slots.position >= slots.n_seen[:, None, None] - self.recent, float("inf"))
+        return score.masked_fill(slots.position < self.sinks, float("inf")) if self.sinks else score
 
     def let_go(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
         """The best `sizes[b, h]` slots. Policies that merge add here to them what the others held."""
         return slots.keep_best(score, sizes)
+
+
+@lru_cache(maxsize=4096)
+def _fixed(policy: EvictionPolicy, layer: int, n_heads: int) -> Int[Tensor, "H"]:
+    """Sizes that never change are worked out once."""
+    return policy._whole(policy.budget, layer, n_heads)
 
 
 def _check_budget(budget: int | float) -> None:

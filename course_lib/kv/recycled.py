@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from course_lib.kv.attention import attend
 from course_lib.kv.cache import EvictingCache, check_model
-from course_lib.kv.layer import EvictingLayer, add, attending, valid_tokens
+from course_lib.kv.layer import EvictingLayer, attending
 from course_lib.kv.policy import EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
 
@@ -86,17 +86,17 @@ class RecyclingLayer(EvictingLayer):
         scaling: float,
     ) -> Float[Tensor, "B heads Q D"]:
         """A full step for a prompt or when one is due; otherwise the working set alone."""
-        policy, valid = self.cache.policy, valid_tokens(keys, padding)
+        policy, new = self.cache.policy, self.cache.arrival(self, keys, padding, rotation)
         before = self.slots if self.everything is None else self.everything
-        self.everything, position = add(before, keys, values, valid, rotation)
+        self.everything = new.added_to(before, keys, values)
         self.n_steps += 1
         if keys.shape[2] > 1 or self.asked is None or policy.is_due(self.n_steps, query, self.asked):
-            output, self.everything = attend(query, self.everything, position, scaling, policy)
+            output, self.everything = attend(query, self.everything, new.position, scaling, policy)
             self.slots, self.asked = self._chosen(), query[:, :, -1:].clone()
             self.n_steps, self.n_full = 0, self.n_full + 1
             return output
-        working, _ = add(self.slots, keys, values, valid, rotation)
-        output, working = attend(query, working, position, scaling, policy)
+        working = new.added_to(self.slots, keys, values)
+        output, working = attend(query, working, new.position, scaling, policy)
         self.slots = policy.shrink(working, self.index)
         return output
 

@@ -7,6 +7,8 @@ Xiao and others, 2023, section 3.2).
 Dimension key: B sequences, H key-value heads, N slots, D size of a head.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -30,18 +32,29 @@ class Rotation:
         return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
 
     def keys(self, keys: Float[Tensor, "B H N D"], slots: Slots) -> Float[Tensor, "B H N D"]:
-        """The keys of slots, each turned so that its distance from the newest token is counted in slots.
-
-        The queries stay as they are: attention knows distances alone, and between the tokens of one pass, of which none
-        has left, those are the same either way. Keys in their places, as a rule most, are not touched.
-        """
-        place = slots.position.argsort(dim=2).argsort(dim=2)
-        newest = slots.position.masked_fill(~slots.taken, -1).argmax(dim=2, keepdim=True)
-        by = (place - place.gather(2, newest)) - (slots.rotation - slots.rotation.gather(2, newest))
-        moved = (by != 0) & slots.taken
-        sequence, head, slot = moved.nonzero(as_tuple=True)
-        if not len(slot):
-            return keys
+        """A copy of the keys of slots, each turned so that its distance from the newest token is counted in slots."""
         turned = keys.clone()
-        turned[sequence, head, slot] = self.turn(keys[sequence, head, slot], by[sequence, head, slot])
-        return turned
+        with self.turning(turned, slots):
+            return turned.clone()
+
+    @contextmanager
+    def turning(self, keys: Float[Tensor, "B H N D"], slots: Slots) -> Iterator[None]:
+        """Those that have to be turned are turned in place, and afterwards are what they were, to the last bit.
+
+        Queries stay as they are: attention knows distances alone, and between the tokens of one pass, of which none has
+        left, those are the same either way. So do keys in their places, as a rule most: to copy them all at each step
+        would cost more than to read them.
+        """
+        by = self._gaps(slots)
+        where = ((by != 0) & slots.taken if slots.has_free else by != 0).nonzero(as_tuple=True)
+        before = keys[where]
+        keys[where] = self.turn(before, by[where])
+        try:
+            yield
+        finally:
+            keys[where] = before
+
+    def _gaps(self, slots: Slots) -> Int[Tensor, "B H N"]:
+        """By how much the distance from the newest token, in the last slot, is longer in the text than in slots."""
+        n_taken = slots.taken.sum(dim=2, keepdim=True) if slots.has_free else slots.n
+        return (slots.place - slots.rotation) + (slots.rotation[:, :, -1:] - (n_taken - 1))

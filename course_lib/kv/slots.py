@@ -35,13 +35,13 @@ class Slots:
     vectors: Vectors = PLAIN
 
     @staticmethod
-    def empty(keys: Float[Tensor, "B H Q D"], vectors: Vectors = PLAIN) -> "Slots":
-        """No tokens yet, of sequences and heads such as these."""
+    def empty(keys: Float[Tensor, "B H Q D"], vectors: Vectors = PLAIN, ranked: bool = False) -> "Slots":
+        """No tokens yet, of sequences and heads such as these; `ranked` slots know how many older tokens have left."""
         n_sequences, n_heads, _, _ = keys.shape
         whole = torch.empty(n_sequences, n_heads, 0, dtype=torch.int32, device=keys.device)
         none = keys[:, :, :0]
         storage = vectors.pack("keys", none) | vectors.pack("values", none)
-        storage |= {"position": whole, "rotation": whole.clone()}
+        storage |= {"position": whole, "rotation": whole.clone()} | ({"gone": whole.clone()} if ranked else {})
         n_seen = whole.new_zeros(n_sequences, dtype=torch.int64)
         rings = {}
         if vectors.residual:
@@ -88,6 +88,13 @@ class Slots:
         return self.storage["rotation"][:, :, : self.n]
 
     @property
+    def place(self) -> Int[Tensor, "B H N"]:
+        """How many tokens of the head are older: the position in a text of those that are left."""
+        if "gone" not in self.storage:
+            return self.position.argsort(dim=2).argsort(dim=2)
+        return self.position - self.storage["gone"][:, :, : self.n]
+
+    @property
     def taken(self) -> Bool[Tensor, "B H N"]:
         """Which slots hold a token."""
         return self.position != FREE
@@ -104,11 +111,11 @@ class Slots:
 
     def remembering(self, memory: dict[str, Tensor]) -> "Slots":
         """With other memory; a tensor of fewer than n slots leaves that of the others as it is."""
-        storage = dict(self.storage)
+        storage = self.storage
         for name, values in memory.items():
             if name not in storage:
                 room = (*storage["position"].shape, *values.shape[3:])
-                storage[name] = torch.zeros(room, device=values.device)
+                storage = storage | {name: torch.zeros(room, device=values.device)}
             storage[name][:, :, : values.shape[2]] = values
         return replace(self, storage=storage)
 
@@ -123,15 +130,37 @@ class Slots:
         valid: Bool[Tensor, "B Q"],
         rotation: Int[Tensor, "B Q"],
     ) -> "Slots":
-        """With new tokens behind the others. Padding takes up a FREE slot until something leaves."""
-        n_heads, start, end = keys.shape[1], self.n, self.n + keys.shape[2]
+        """With new tokens behind the others; `valid` is False for padding."""
         position = torch.where(valid, self.n_seen[:, None] + valid.cumsum(dim=1) - 1, FREE)
+        return self.added(keys, values, position, rotation, self.n_seen + valid.sum(dim=1), not bool(valid.all()))
+
+    def added(
+        self,
+        keys: Float[Tensor, "B H Q D"],
+        values: Float[Tensor, "B H Q D"],
+        position: Int[Tensor, "B Q"],
+        rotation: Int[Tensor, "B Q"],
+        n_seen: Int[Tensor, "B"],
+        has_free: bool = False,
+    ) -> "Slots":
+        """With new tokens behind the others. Padding takes up a FREE slot until something leaves.
+
+        Args:
+            position: in the text, FREE for padding.
+            n_seen: tokens of each sequence with these.
+            has_free: whether there is padding.
+        """
+        start, end = self.n, self.n + keys.shape[2]
         storage = self._with_room(end)
         new = self.vectors.pack("keys", keys) | self.vectors.pack("values", values)
-        new |= {"position": _each_head(position, n_heads), "rotation": _each_head(rotation, n_heads)}
+        new |= {"position": position[:, None], "rotation": rotation[:, None]}
+        if "gone" in storage:
+            n_left = self.taken.sum(dim=2) if self.has_free else start
+            new["gone"] = (self.n_seen[:, None] - n_left)[..., None]
         for name, tensor in storage.items():
-            tensor[:, :, start:end] = new.get(name, 0)
-        n_seen, has_free = self.n_seen + valid.sum(dim=1), self.has_free or not bool(valid.all())
+            place = tensor.narrow(2, start, end - start)
+            place.copy_(new[name]) if name in new else place.zero_()
+        has_free = self.has_free or has_free
         later = replace(self, storage=storage, n=end, n_seen=n_seen, has_free=has_free, n_new=end - start)
         if self.vectors.residual:
             later._renew(later.position[:, :, start:], keys, values)
@@ -157,8 +186,8 @@ class Slots:
 
     def _with_room(self, n: int) -> dict[str, Tensor]:
         """The storage, copied to a larger one when fewer than n slots fit."""
-        if n <= self.storage["keys"].shape[2]:
-            return dict(self.storage)
+        if n <= self.storage["position"].shape[2]:
+            return self.storage
         room = max(n + SPARE, self.n + self.n // 4)
         grown = {}
         for name, tensor in self.storage.items():
@@ -177,17 +206,33 @@ class Slots:
 
     def keep_best(self, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> "Slots":
         """The `sizes[b, h]` tokens with the highest scores; what remains beside fewer tokens is FREE."""
-        score = score.masked_fill(~self.taken, float("-inf"))
-        n = min(self.n, int(sizes.max()))
-        if n < self.n:
-            kept, score = self._drop(score, n)
-        else:
-            kept = self
-        smaller = sizes < kept.taken.sum(dim=2)
-        if bool(smaller.any()):
-            rank = score.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
-            kept.position.masked_fill_(rank >= sizes[..., None], FREE)
-        return replace(kept, has_free=bool((~kept.taken).any())) if self.has_free or bool(smaller.any()) else kept
+        if self.has_free:
+            score = score.masked_fill(~self.taken, float("-inf"))
+        least, most = int(sizes.min()), int(sizes.max())
+        if self.n == most + 1 and least == most and not self.has_free:  # a step of decoding
+            return self._without_one(score)
+        n = min(self.n, most)
+        kept, score = self._drop(score, n) if n < self.n else (self, score)
+        if least < n or self.has_free:
+            smaller = sizes < kept.taken.sum(dim=2)
+            if bool(smaller.any()):
+                rank = score.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
+                kept.position.masked_fill_(rank >= sizes[..., None], FREE)
+            kept = replace(kept, has_free=bool((~kept.taken).any()))
+        if "gone" in kept.storage:
+            places = kept.position.argsort(dim=2).argsort(dim=2)
+            kept.storage["gone"].narrow(2, 0, n).copy_(kept.position - places)
+        return kept
+
+    def _without_one(self, score: Float[Tensor, "B H N"]) -> "Slots":
+        """The lowest of each head is overwritten by its last slot."""
+        n, leave = self.n - 1, score.argmin(dim=2, keepdim=True)
+        if "gone" in self.storage:
+            position = self.position
+            self.storage["gone"].narrow(2, 0, self.n).add_(position > position.gather(2, leave))
+        for tensor in self.storage.values():
+            tensor.scatter_(2, _like(leave, tensor), tensor.narrow(2, n, 1).clone())
+        return replace(self, n=n)
 
     def _drop(self, score: Float[Tensor, "B H N"], n: int) -> tuple["Slots", Float[Tensor, "B H n"]]:
         """All but the lowest scores. Few that leave are overwritten in place, by survivors from behind slot n."""
@@ -214,10 +259,6 @@ class Slots:
         storage = {name: tensor.index_select(0, index) for name, tensor in self.storage.items()}
         per_head = {name: tensor.index_select(0, index) for name, tensor in self.per_head.items()}
         return replace(self, storage=storage, n_seen=self.n_seen.index_select(0, index), per_head=per_head)
-
-
-def _each_head(per_token: Int[Tensor, "B Q"], n_heads: int) -> Int[Tensor, "B H Q"]:
-    return per_token[:, None, :].expand(-1, n_heads, -1)
 
 
 def _like(index: Int[Tensor, "B H E"], tensor: Tensor) -> Tensor:

@@ -30,11 +30,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Side:
-    """One way to compute the result, and the work it cannot avoid."""
+    """One way to compute the result, and the work it cannot avoid. `expected` where it should give another result."""
 
     name: str
     run: Callable[[], Tensor]
     work: Work
+    expected: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class D2O(H2O):
         return [slots.noting(share=s[:, None].expand(slots.shape)) for slots, s in zip(layers, share, strict=True)]
 
     def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
-        share = 1.0 if self.budget == 1.0 else slots.per_head["share"].double()
+        share = slots.per_head["share"].double()
         whole = (super().sizes(slots, layer) * share).clamp(min=max(1, self.sinks + self.recent))
         return torch.minimum(whole, slots.n_seen[:, None].double()).long()
 

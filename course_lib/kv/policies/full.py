@@ -16,4 +16,4 @@ class Full(EvictionPolicy):
     budget: int | float = 1.0
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
-        return slots.position.double()
+        return slots.position.float()

@@ -19,4 +19,4 @@ class StreamingLLM(EvictionPolicy):
     sinks: int = 4
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
-        return slots.position.double()
+        return slots.position.float()

@@ -14,4 +14,4 @@ class Window(EvictionPolicy):
     """score_j = j: the oldest leaves. Language models collapse when that is the first token of the text."""
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
-        return slots.position.double()
+        return slots.position.float()
