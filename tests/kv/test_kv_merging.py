@@ -116,16 +116,21 @@ def test_d2o_holds_what_the_loop_holds_after_every_pass(sizes, smoothing):
         for tokens, *heads in zip(passes, *expected, strict=True):
             run(model, cache, IDS[:1], tokens)
             same(cache.slots[0], 0, heads)
+    assert cache.slots[0].per_head["share"].tolist() == [pytest.approx([share] * 2, rel=1e-5)]
 
 
-def test_d2o_of_two_sequences_is_that_of_each_alone():
-    """Also of one too short to lose anything with the prompt: its threshold starts with its own first loss."""
-    model, policy, passes = tiny_model(), D2O(budget=16, sinks=2, recent=3, spared=()), passes_of(40, (30, 1))
+@pytest.mark.parametrize("step", [1, 5])
+def test_d2o_of_two_sequences_is_that_of_each_alone(step):
+    """Also of one too short to lose anything with the prompt: its threshold starts with its own first loss.
+
+    In steps of five tokens its first loss is smaller than that of its neighbour.
+    """
+    model, policy, passes = tiny_model(), D2O(budget=16, sinks=2, recent=3, spared=()), passes_of(40, (30, step))
     mask = torch.ones_like(IDS)
     mask[1, :20] = 0  # 10 tokens in the prompt
     alone = [
         (IDS[0], passes),
-        (IDS[1, 20:], passes_of(20, (10, 1))),
+        (IDS[1, 20:], passes_of(20, (10, step))),
     ]
     expected = [
         [
@@ -135,10 +140,10 @@ def test_d2o_of_two_sequences_is_that_of_each_alone():
         for ids, own in alone
     ]
     with evicting(model, policy) as cache:
-        for step, tokens in enumerate(passes):
+        for i, tokens in enumerate(passes):
             run(model, cache, IDS, tokens, mask)
             for row in range(2):
-                same(cache.slots[0], row, [head[step] for head in expected[row]])
+                same(cache.slots[0], row, [head[i] for head in expected[row]])
 
 
 def made(mass):
