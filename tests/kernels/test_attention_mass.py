@@ -89,9 +89,13 @@ def test_positions_may_be_of_either_width(generator):
     assert torch.equal(got, launch(query, keys, lse, position, slot_position, scaling))
 
 
-def test_the_first_slots_of_a_larger_cache(generator):
-    query, keys, lse, position, slot_position, scaling = example(generator, torch.float32, "cpu", (2, 2, 1, 6, 20, 8))
-    room, position_room = torch.full((2, 2, 27, 8), torch.nan), torch.full((2, 2, 31), 7, dtype=torch.int32)
+@pytest.mark.parametrize(("n_sequences", "n_heads"), [(2, 2), (2, 1), (1, 2), (1, 1)])
+def test_the_first_slots_of_a_larger_cache(n_sequences, n_heads, generator):
+    query, keys, lse, position, slot_position, scaling = example(
+        generator, torch.float32, "cpu", (n_sequences, n_heads, 1, 6, 20, 8)
+    )
+    room = torch.full((n_sequences, n_heads, 27, 8), torch.nan)
+    position_room = torch.full((n_sequences, n_heads, 31), 7, dtype=torch.int32)
     room[:, :, :20], position_room[:, :, :20] = keys, slot_position
     got = launch(query, room[:, :, :20], lse, position, position_room[:, :, :20], scaling)
     assert torch.equal(got, launch(query, keys, lse, position, slot_position, scaling))
