@@ -53,28 +53,29 @@ def compressed(measured: Measured | None = None) -> Figure:
     return drawn
 
 
-def by_depth(measured: Measured | None = None, task: str = "word", budget: float = 0.2) -> Figure:
-    """Right answers by policy and by where in the prompt the needle was: light is forgotten."""
+def by_depth(measured: Measured | None = None, task: str = "word", share: float = 0.2) -> Figure:
+    """Right answers by policy and by where in the prompt the needle was, at the budget nearest to a share."""
     measured = measured or results()
     names = [FULL, *_names(measured, "retrieval_depths")]
     found = rows(measured, "retrieval_depths", task=task)
     depths = sorted({row["depth"] for row in found})
-    share = {
+    budget = min((row["budget"] for row in found if row["policy"] != FULL), key=lambda each: abs(each - share))
+    right = {
         (row["policy"], row["depth"]): row["exact"] for row in found if row["policy"] == FULL or row["budget"] == budget
     }
     drawn, (axes,) = figure(width=7.2, height=0.42 * len(names) + 1.3)
-    table = torch.tensor([[share[name, depth] for depth in depths] for name in names])
+    table = torch.tensor([[right[name, depth] for depth in depths] for name in names])
     axes.imshow(table, cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
     axes.grid(visible=False)
     for row, name in enumerate(names):
         for column, depth in enumerate(depths):
-            dark = share[name, depth] > 0.6
-            cell = f"{100 * share[name, depth]:.0f}"
+            dark = right[name, depth] > 0.6
+            cell = f"{100 * right[name, depth]:.0f}"
             axes.text(column, row, cell, ha="center", va="center", fontsize=9, color="white" if dark else "black")
     axes.set_xticks(range(len(depths)), [f"{100 * depth:.0f} %" for depth in depths])
     axes.set_yticks(range(len(names)), names)
     middle = len(depths) // 2
-    forget = [name for name in names[1:] if share[name, depths[middle]] < share[name, depths[-1]]]
+    forget = [name for name in names[1:] if right[name, depths[middle]] < right[name, depths[-1]]]
     title = f"{100 * budget:.0f} % kept: {len(forget)} of {len(names) - 1} know less of the middle than of the end"
     label(axes, title, "depth of the needle (right answers in %)")
     return drawn

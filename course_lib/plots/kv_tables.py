@@ -66,7 +66,8 @@ def streams_table(measured: Measured | None = None) -> str:
     measured = measured or results()
     lines = [f"{'':<14}{'positions':>10}{'perplexity':>16}{'MB at most':>12}{'ms a token':>12}"]
     for row in sorted(measured["tables"]["policies"], key=lambda row: row["perplexity"]):
-        value = f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}"
+        error = row["standard_error"]  # none for a stream too short for two blocks
+        value = f"{row['perplexity']:.1f}" + (f" ± {error:.1f}" if error is not None else "")
         megabytes, milliseconds = row["peak_bytes"] / 1e6, row["milliseconds_per_token"]
         lines.append(f"{row['policy']:<14}{row['positions']:>10}{value:>16}{megabytes:>12.1f}{milliseconds:>12.1f}")
     return "\n".join(lines)

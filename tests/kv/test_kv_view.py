@@ -47,6 +47,13 @@ def test_everything_kept_is_everything_read(tiny_llama, letters, text):
     assert history.kept[1, 1, 0].tolist() == [True] * 32 + [False] * 8
 
 
+def test_heads_with_budgets_of_their_own_keep_no_token_that_has_not_come(tiny_llama, letters, text):
+    history = kv_view.watch(tiny_llama, letters, text, Window(budget=6, by_head=(0.5, 1.5)), chunk=10)
+    assert history.kept.sum(dim=3)[:, 1].tolist() == [[3, 9]] * 4
+    assert history.kept[0, 0, 0].nonzero().flatten().tolist() == [7, 8, 9]
+    assert "20 tokens read, 3 in the cache of layer 1, key-value head 0" in kv_view.as_html(history, 1, 0, 1)
+
+
 def test_the_text_is_escaped_and_marked(tiny_llama, letters, text):
     text[5], text[6] = 0, 1
     history = kv_view.watch(tiny_llama, letters, text, Window(budget=3), chunk=8)
