@@ -57,9 +57,8 @@ class Needle:
         """One for each sentence, all different; words of one token that the filler does not hold."""
         n = len(self.sentences)
         if self.digits:
-            return [
-                " " + "".join(map(str, row)) for row in torch.randint(10, (n, self.digits), generator=seed).tolist()
-            ]
+            drawn = torch.randint(10, (n, self.digits), generator=seed)
+            return ["".join(map(str, row)) for row in drawn.tolist()]
         tokens = {word: _ids(tokenizer, " " + word) for word in WORDS}
         words = [word for word, ids in tokens.items() if len(ids) == 1 and ids[0] not in filler]
         return [" " + words[i] for i in torch.randperm(len(words), generator=seed)[:n].tolist()]
@@ -68,7 +67,7 @@ class Needle:
 TASKS = {
     "word": Needle(("The secret word is",)),
     "digits": Needle(("The secret number is ",), digits=5),
-    "two": Needle(("The secret word of the king is", "The secret word of the sailor is")),
+    "two": Needle(("The secret word for the cellar door is", "The name of the captain's horse is")),
 }
 
 

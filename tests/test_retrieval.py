@@ -90,6 +90,8 @@ def test_prompts_hold_their_needles_where_they_say(real_model, task):
         for question, answer, depth in zip(each.questions, each.answers, each.depths, strict=True):
             needle = tokenizer.decode(question).lstrip(".\n") + tokenizer.decode(answer) + "."
             assert text.count(needle) == 1
+            written = torch.cat([question[question.tolist().index(tokenizer.encode("The")[0]) + 1 :], answer])
+            assert any(torch.equal(some, written) for some in each.prompt.unfold(0, len(written), 1))
             place = len(tokenizer(text[: text.index(needle)]).input_ids) / 300
             assert abs(place - depth) < 0.12
         assert not set(tokenizer.decode(each.prompt[-3:]).split()) & set(WORDS)
