@@ -31,10 +31,10 @@ class Shape:
     """Sizes of the model."""
 
     vocabulary: int = 2048
-    width: int = 128
-    n_layers: int = 6
-    n_heads: int = 4
-    hidden: int = 352
+    width: int = 96
+    n_layers: int = 4
+    n_heads: int = 3
+    hidden: int = 256
 
 
 class Attention(nn.Module):

@@ -28,11 +28,11 @@ TOKENIZER = "tokenizer.json"
 class Schedule:
     """AdamW, the rate rising over `warm_up` steps and falling along a cosine to a tenth."""
 
-    n_steps: int = 1200
+    n_steps: int = 900
     batch: int = 4
     length: int = 256
-    rate: float = 3e-3
-    warm_up: int = 60
+    rate: float = 4e-3
+    warm_up: int = 50
     decay: float = 0.1
 
     def rate_at(self, step: int) -> float:
