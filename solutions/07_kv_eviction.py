@@ -12,9 +12,10 @@
 # mistake it is. What follows an exercise never depends on your answer.
 
 # %%
+import torch
+
 from course_lib import corpora, kv_view
 from course_lib.attention_stats import attention_statistics, kinds_of
-from course_lib.kv.cache import evicting
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
 from course_lib.kv.policies.full import Full
@@ -30,7 +31,7 @@ from course_lib.models import blocks, heads, load_model
 from course_lib.needles import samples
 from course_lib.plots import kv as plots
 from course_lib.plots import kv_tables as printed
-from course_lib.retrieval import retrieve, retrieve_through
+from course_lib.retrieval import read, retrieve
 from course_lib.workbook import check
 
 model, tokenizer = load_model()
@@ -480,22 +481,17 @@ for bits in (8, 4):
 #
 # What is evicted never comes back, and no policy knows the next question. Recycled attention (Xu and others, 2024)
 # keeps everything and only *reads* little: a full step takes the tokens with the highest attention as a working set,
-# the steps after it read those alone; every so often, or when the query no longer resembles that of the last full step,
-# it looks at everything again. It saves time and not memory. Two words hidden in a text, asked for one after the other,
-# token by token:
+# the steps after it read those alone. Every so often, or when the query no longer resembles that of the last full step,
+# it looks at everything again, and finds what another question asks for. It saves time and **not memory**:
 
 # %%
-pairs = samples("two", 5, 112, tokenizer, seed=0)
-lookers = {
-    "full": evicting(model, Full()),
-    "H2O": evicting(model, H2O(slots, recent=slots // 2)),
-    "recycled, every 4 steps": recycling(model, Recycled(budget=slots, every=4)),
-}
-for name, opened in lookers.items():
-    with opened as cache:
-        first, second = retrieve_through(model, pairs, cache, chunk=1)
-        held = cache.bytes_held / 1e6
-    print(f"{name:<24} first {100 * first.exact:3.0f} %, second {100 * second.exact:3.0f} % right, {held:5.2f} MB")
+token, n_steps = asked[0].prompt[None], 24
+with torch.no_grad(), recycling(model, Recycled(budget=slots, every=8)) as cache:
+    for _ in range(1 + n_steps):  # the prompt, then token by token
+        token = read(model, token, cache).argmax(dim=-1)[:, None]
+n_full = cache.n_full[0] - 1  # the prompt is a full step too
+print(f"{n_full} of {n_steps} steps read all {cache.get_seq_length()} tokens or nearly so, the others {slots}")
+print(f"held: {cache.bytes_held / 1e6:.1f} MB; a cache that keeps every token once: {cache.bytes_of_all / 1e6:.1f} MB")
 
 # %% [markdown]
 # ## 11. What it costs, and when it does not pay
