@@ -17,20 +17,20 @@ from course_lib.reproduce import Experiment, Step
 class Sizes:
     """Lengths in tokens, budgets of streams in slots, those of prompts as shares of their length."""
 
-    attention_windows: int = 3
+    attention_windows: int = 2
     attention_length: int = 1024
     stream: int = 20480
-    compared: int = 4096  # of the stream, also read with everything kept
+    compared: int = 2560  # of the stream, also read with everything kept
     budget: int = 256
     chunk: int = 32  # tokens read in one pass of a stream
     chunks: tuple[int, ...] = (1, 8, 16, 32, 64)
-    chunk_tokens: int = 768
+    chunk_tokens: int = 512
     gaps: tuple[int, ...] = (0, 4096, 8192, 16384, 65536)
-    gap_tokens: int = 1280
-    policy_tokens: int = 2560
+    gap_tokens: int = 768
+    policy_tokens: int = 1280
     policy_chunk: int = 16
     shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
-    prompts: int = 8
+    prompts: int = 6
     prompt: int = 512
     after: int = 128
     bits: tuple[int, ...] = (8, 4)
