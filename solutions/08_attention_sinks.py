@@ -3,7 +3,7 @@
 #
 # A cache that keeps the newest tokens sounds reasonable: what was said long ago matters least. It fails, and it fails
 # at the moment in which the very first token leaves, whatever that token is. This lesson finds out why. It ends with a
-# stream of any length in constant memory, and with models that do not need the trick.
+# stream of any length in constant memory, and with a softmax that does not need the trick.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
 # mistake it is. What follows an exercise never depends on your answer.
@@ -427,9 +427,9 @@ print(f"weights first, or σ(lse − sink) last: largest difference {(long_way -
 places.gate()
 
 # %% [markdown]
-# ## 10. What it costs, and when it does not pay
+# ## 8. What it costs, and when it does not pay
 #
-# - **Memory** is `budget` slots a head for ever. **Time** a token is flat. Both are measured above.
+# - **Memory** is `budget` slots a head, however long the stream. **Time** a token is that of a cache of this size.
 # - **It forgets.** A token that has left the window is gone: what the text said before is not in the cache, however
 #   long the stream. Perplexity hardly shows that, since most tokens depend on near ones. Lesson 07 asks questions.
 # - **It does not pay** while the text fits into the cache: then nothing leaves, and keys are turned for nothing.

@@ -88,19 +88,18 @@ def growth(share: Tensor) -> Figure:
 def streams(losses: Mapping[str, Tensor], budget: int, block: int = 64) -> Figure:
     """Perplexity of each block of a text while it streams, by cache."""
     drawn, (axes,) = figure(width=7.2)
-    after = {}
+    after = {name: each[budget:].mean().exp().item() for name, each in losses.items()}
     for index, (name, each) in enumerate(losses.items()):
         whole = each[: len(each) // block * block].view(-1, block).mean(dim=1).exp()
-        axes.plot([block * (i + 0.5) for i in range(len(whole))], whole, label=name, **line_style(index))
-        after[name] = each[budget:].mean().exp().item()
+        middle = [block * (i + 0.5) for i in range(len(whole))]
+        axes.plot(middle, whole, label=f"{name}: {after[name]:.1f}", **line_style(index))
     axes.axvline(budget, color="black", linestyle=":", linewidth=1)
     axes.annotate(" the cache is full", (budget, 0.02), xycoords=("data", "axes fraction"), fontsize=9)
     log_scale(axes, "y")
-    axes.legend(frameon=False, fontsize=9)
-    said = "; ".join(f"{name} {value:.1f}" for name, value in after.items())
-    label(
-        axes, f"Perplexity from token {budget} on: {said}", "token of the text", f"perplexity, {block} tokens a point"
-    )
+    axes.legend(frameon=False, fontsize=9, title="from there on", title_fontsize=9)
+    worst, best = max(after, key=after.__getitem__), min(after, key=after.__getitem__)
+    title = f"From token {budget} on: {worst} {after[worst] / after[best]:.1f} times the perplexity of {best}"
+    label(axes, title, "token of the text", f"perplexity, {block} tokens a point")
     return drawn
 
 

@@ -35,7 +35,9 @@ def test_streams_name_every_cache():
     losses = {"newest tokens": torch.full((12,), 3.0), "all tokens": torch.full((12,), 1.0)}
     losses["all tokens"][:4] = 9.0  # before the cache is full
     drawn = sinks.streams(losses, budget=4, block=4)
-    assert titles(drawn) == ["Perplexity from token 4 on: newest tokens 20.1; all tokens 2.7"]
+    assert titles(drawn) == ["From token 4 on: newest tokens 7.4 times the perplexity of all tokens"]
+    said = [text.get_text() for text in drawn.axes[0].get_legend().get_texts()]
+    assert said == ["newest tokens: 20.1", "all tokens: 2.7"]
 
 
 def test_bars_take_a_log_scale_where_values_lie_far_apart():
