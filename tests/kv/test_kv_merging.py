@@ -291,6 +291,25 @@ def test_ems_merges_only_the_best_of_those_that_leave():
     assert sorted(kept.values[0, 0, :, 0].tolist()) in ([45.0, 60.0], [50.0, 50.0])
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [EMS(budget=2, recent=0, window=8, threshold=0.1), D2O(budget=2, sinks=0, recent=0, spared=())],
+    ids=["EMS", "D2O"],
+)
+def test_slots_without_a_token_take_in_nobody(policy):
+    """A head that keeps fewer than its neighbour still has the vectors of some that left, in slots that are free."""
+    generator = torch.Generator().manual_seed(0)
+    keys, score = torch.rand(1, 2, 8, 4, generator=generator), torch.rand(1, 2, 8, generator=generator)
+    found = []
+    for first, sizes in ((0, [[4, 2]]), (1, [[2]])):
+        mine, valid = keys[:, first:], torch.ones(1, 8, dtype=torch.bool)
+        slots = Slots.empty(mine).append(mine, mine.flip(3), valid, torch.arange(8)[None])
+        kept = policy.let_go(slots, score[:, first:], torch.tensor(sizes))
+        found.append((kept_by(kept)[-1], kept.keys[0, -1, kept.position[0, -1].argsort()[:2]]))
+    assert found[0][0] == found[1][0]
+    torch.testing.assert_close(found[0][1], found[1][1])
+
+
 def test_who_leaves_is_who_does_not_stay_also_when_scores_are_equal():
     """Ties are broken once: nobody is both merged and kept, nobody neither."""
     for seed in range(60):

@@ -26,11 +26,14 @@ def round_trip(vectors, quantized):
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize(("size", "group"), [(64, 32), (8, 32), (48, 16), (6, 3)])
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 3e4])
-def test_the_error_is_half_a_step_and_what_float16_adds(bits, size, group, scale):
-    """The minimum and the step are float16, 11 bits: 2^-11 of each, the step as often as the largest code says."""
+@pytest.mark.parametrize(("scale", "offset"), [(1e-3, 1.5), (1.0, 1.5), (1.0, 900.0), (3e4, 0.1)])
+def test_the_error_is_half_a_step_and_what_float16_adds(bits, size, group, scale, offset):
+    """The minimum and the step are float16, 11 bits: 2^-11 of each, the step as often as the largest code says.
+
+    A minimum near 900 is rounded by up to 1/4: more than a step.
+    """
     generator = torch.Generator().manual_seed(0)
-    vectors = (torch.randn(2, 3, 11, size, generator=generator) + 1.5).clamp(-2, 2) * scale
+    vectors = (torch.randn(2, 3, 11, size, generator=generator).clamp(-2, 2) + offset) * scale
     _, found = round_trip(vectors, Quantized(bits=bits, group=group))
     groups = vectors.unflatten(3, (-1, min(group, size)))
     low, high = groups.amin(dim=4, keepdim=True), groups.amax(dim=4, keepdim=True)
@@ -65,6 +68,9 @@ def test_what_float16_cannot_hold_is_refused(value):
     vectors = torch.zeros(1, 1, 2, 8)
     vectors[0, 0, 1] = value
     with pytest.raises(ValueError, match=r"expected .* up to 65504"):
+        Quantized().pack("keys", vectors)
+    vectors[0, 0, 1] = torch.tensor([0.0, 2e6]).repeat(4)  # a step of 2e6 / 15
+    with pytest.raises(ValueError, match=r"got keys of magnitude 2e\+06"):
         Quantized().pack("keys", vectors)
     vectors[0, 0, 1] = torch.tensor([6.5e4, -6.5e4]).repeat(4)
     assert round_trip(vectors, Quantized())[1].isfinite().all()
@@ -174,6 +180,8 @@ def test_the_newest_are_exact_and_the_others_rounded(sizes, residual):
                     off = (found[0, head, order] - true[head, kept]).abs().amax(dim=1)
                     assert (off[len(kept) - n_exact :] < 1e-6).all()  # float32 against float64
                     assert (off[: len(kept) - n_exact] > 1e-6).all()
+                    step = (true[head, kept].amax(dim=1) - true[head, kept].amin(dim=1)) / 15
+                    assert (off <= step / 2 + 2**-9 * true[head, kept].abs().amax(dim=1)).all()  # float16
 
 
 def test_a_slot_that_takes_in_others_is_packed_anew():
