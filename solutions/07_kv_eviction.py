@@ -30,6 +30,7 @@ from course_lib.kv_lesson import nearest_that_stays, race, slots_by_layer
 from course_lib.models import blocks, heads, load_model
 from course_lib.needles import samples
 from course_lib.plots import kv as plots
+from course_lib.plots import kv_results as results
 from course_lib.plots import kv_tables as printed
 from course_lib.retrieval import read, retrieve
 from course_lib.workbook import check
@@ -494,7 +495,66 @@ print(f"{n_full} of {n_steps} steps read all {cache.get_seq_length()} tokens or 
 print(f"held: {cache.bytes_held / 1e6:.1f} MB; a cache that keeps every token once: {cache.bytes_of_all / 1e6:.1f} MB")
 
 # %% [markdown]
-# ## 11. What it costs, and when it does not pay
+# ## 11. The claims, measured
+#
+# What you have seen so far comes from one short text and a handful of needles. `course reproduce kv` measured what
+# follows, with more of both.
+
+# %%
+measured = results.results()
+print(printed.provenance(measured))
+print(printed.attention_verdicts(measured))
+
+# %% [markdown]
+# **How much of a prompt is enough?** Every policy compresses the same prompts, and the text behind them is scored.
+
+# %%
+results.compressed(measured)
+
+# %%
+print(printed.heavy_verdict(measured))
+
+# %% [markdown]
+# **A stream** of a few thousand tokens in a cache of constant size. The times are of this machine and this small model,
+# where the weights take most of a step.
+
+# %%
+print(printed.streams_table(measured))
+
+# %% [markdown]
+# **Who forgets the middle?** Words hidden at five depths, asked for after the eviction. A window knows only the end of
+# the prompt.
+
+# %%
+results.by_depth(measured)
+
+# %%
+print(printed.retrieval_table(measured))
+
+# %% [markdown]
+# **The leak**, on the same needles:
+
+# %%
+results.answers(measured)
+
+# %% [markdown]
+# **Four bits on top**, against the same tokens in float32:
+
+# %%
+print(printed.bits_table(measured))
+
+# %% [markdown]
+# **A second question.** Two words in each text, asked for one after the other. An eviction cannot know the second
+# question; recycled attention can look again.
+
+# %%
+results.second_needle(measured)
+
+# %%
+print(printed.recycled_verdict(measured))
+
+# %% [markdown]
+# ## 12. What it costs, and when it does not pay
 
 # %%
 per_slot = 2 * n_layers * sizes.n_key_value * sizes.size * 4

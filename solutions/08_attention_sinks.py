@@ -20,9 +20,12 @@ from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.rotation import Rotation
 from course_lib.models import blocks, load_model, rotary_frequencies
+from course_lib.plots import sink_training
 from course_lib.plots import sinks as plots
 from course_lib.plots import sinks_places as places
+from course_lib.plots import sinks_results as results
 from course_lib.plots import sinks_tables as printed
+from course_lib.plots import sinks_trained as trained
 from course_lib.streaming import streaming_perplexity
 from course_lib.workbook import check
 
@@ -202,6 +205,31 @@ print(printed.newline_verdict(by_cache))
 plots.bars(by_cache, printed.newline_finding(by_cache))
 
 # %% [markdown]
+# That was one short text. `course reproduce kv` let a long one stream through a cache, with rolling positions (section
+# 5), and read as much of it with everything kept as memory allows. The result is part of the course:
+
+# %%
+measured = results.results()
+print(results.provenance())
+print(results.stream_verdict(measured))
+
+# %%
+results.by_sinks(measured)
+
+# %% [markdown]
+# How good is a stream after thousands of tokens, and how long does a token take?
+
+# %%
+results.long_stream(measured)
+
+# %%
+print(printed.published_table())
+
+# %% [markdown]
+# The paper's collapse is far deeper than ours. The model there is a hundred times larger; what grows with size is for
+# you to find out, with any model that your machine holds.
+
+# %% [markdown]
 # ## 4. Is it the token at all?
 #
 # If queries go to the sink to read nothing, the token should be replaceable by a constant. Take **another** passage;
@@ -322,8 +350,12 @@ plots.bars(beyond, printed.rolling_finding(beyond, gap))
 # %% [markdown]
 # With positions as in the text, sinks are now **worse** than none: at such a distance the model does not know them. In
 # a plain window distances are small either way; what difference there is comes from the time when the first tokens,
-# far away, were still in it.
-#
+# far away, were still in it. How far is too far? The same with gaps of many sizes:
+
+# %%
+results.gaps(measured)
+
+# %% [markdown]
 # ## 6. Streaming against recomputing
 #
 # There is a way that needs neither sinks nor rotations: for every new token, read the last $W$ tokens afresh. Then the
@@ -427,7 +459,45 @@ print(f"weights first, or σ(lse − sink) last: largest difference {(long_way -
 places.gate()
 
 # %% [markdown]
-# ## 8. What it costs, and when it does not pay
+# ## 8. Trained with a sink from the start
+#
+# The paper trains models that way: with a **zero sink**, $s = 0$ in every softmax, and with a **learnable sink**, one
+# more token, learnt like a word, before every text. `course reproduce sink_pretraining` trained three small models on
+# the texts that the course has, and streamed held-out articles through each. Under each row stand the paper's own
+# numbers, published and not measured here, for models with 160 million parameters.
+
+# %%
+measured = sink_training.results()
+print(sink_training.table(measured))
+
+# %%
+sink_training.streaming_bars(measured)
+
+# %%
+print(trained.pretraining_verdict(measured))
+
+# %% [markdown]
+# Where does the attention of these models go?
+
+# %%
+sink_training.first_slot_by_layer(measured)
+
+# %%
+sink_training.training_curves(measured)
+
+# %% [markdown]
+# ## 9. The same in vision
+#
+# Darcet and others (2023) found patches of plain background in large vision transformers with norms far above all
+# others, which attention goes to: the model uses them as notepads. A few learned tokens beside the patches,
+# *registers*, take that over. Here a small vision transformer, trained on digits of 8 × 8 pixels:
+
+# %%
+print(trained.registers_verdict(measured))
+sink_training.register_norms(measured)
+
+# %% [markdown]
+# ## 10. What it costs, and when it does not pay
 #
 # - **Memory** is `budget` slots a head, however long the stream. **Time** a token is that of a cache of this size.
 # - **It forgets.** A token that has left the window is gone: what the text said before is not in the cache, however
