@@ -217,7 +217,8 @@ print(results.stream_verdict(measured))
 results.by_sinks(measured)
 
 # %% [markdown]
-# How good is a stream after thousands of tokens, and how long does a token take?
+# How good is a stream after thousands of tokens, and how long does a token take? The work of a step does not depend on
+# how many tokens went before. Where a curve of times rises or falls, other programs shared the machine meanwhile.
 
 # %%
 results.long_stream(measured)

@@ -62,7 +62,7 @@ def constant_finding(perplexities: Mapping[str, float]) -> str:
     """How far a constant does what the first token did."""
     window, logit, both, token = perplexities.values()
     back = [100 * (window - value) / (window - token) for value in (logit, both)]
-    return f"A constant does {back[1]:.0f} % of what the first token does; its logit alone {back[0]:.0f} %"
+    return f"A constant does {back[1]:.0f} % of what the first token does;\nits logit alone {back[0]:.0f} %"
 
 
 def rolling_verdict(perplexities: Mapping[str, float], gap: int) -> str:

@@ -89,7 +89,7 @@ def test_newlines_constants_and_gaps():
     assert sinks_tables.newline_finding(found) == "Four newlines do 95 % of what the text's own first tokens do"
     assert sinks_tables.newline_verdict(found | {"4 newlines + 124": 14.0}).endswith("not at this scale")
     constants = {"window": 30.0, "logit": 28.0, "both": 12.0, "token": 10.0}
-    said = "A constant does 90 % of what the first token does; its logit alone 10 %"
+    said = "A constant does 90 % of what the first token does;\nits logit alone 10 %"
     assert sinks_tables.constant_finding(constants) == said
     gaps = {"newest tokens": 31.0, "4 + 124, original": 900.0, "4 + 124, rolling": 11.0}
     assert sinks_tables.rolling_verdict(gaps, 100).endswith("holds")
