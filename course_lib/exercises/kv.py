@@ -367,6 +367,11 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _recent_ones(position: Tensor, recent: int) -> Tensor:
+    """True for as many newest tokens of each head."""
+    return position.argsort(dim=-1).argsort(dim=-1) >= position.shape[-1] - recent
+
+
 def _agree_on_step(got: Any, expected: tuple, case: Case) -> str | None:
     """As many stay, of the same worth, as many recent ones among them, with their scores; ties may fall either way."""
     if not isinstance(got, tuple) or len(got) != 2:
@@ -376,7 +381,7 @@ def _agree_on_step(got: Any, expected: tuple, case: Case) -> str | None:
     if problem or other:
         return f"which slots stay: {problem}" if problem else f"the score: {other}"
     old, new, position, _, recent = case.arguments
-    difference = _other_slots((old + new).double(), _newest(position, recent), keep, expected[0].bool())
+    difference = _other_slots((old + new).double(), _recent_ones(position, recent), keep, expected[0].bool())
     if difference:
         return difference
     difference = close(score.double().masked_fill(~keep, 0), expected[1].double().masked_fill(~keep, 0))
@@ -669,6 +674,13 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _times_overlooked(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
+    """(N,): of the queries after a token, those that are left when the ones that gave it its share are taken away."""
+    n_after = (position <= asked_at[:, None]).sum(dim=0)
+    shared = weights.mean(dim=0) >= 1 / (asked_at[:, None] + 1)
+    return n_after - (shared & (position <= asked_at[:, None])).sum(dim=0)
+
+
 def _agree_on_counts(got: Any, expected: Tensor, case: Case) -> str | None:
     """As many stay, the same recent ones among them, with the same counts: which of two equal counts leaves is free."""
     got, problem = _is_mask(got, expected)
@@ -678,12 +690,12 @@ def _agree_on_counts(got: Any, expected: Tensor, case: Case) -> str | None:
     if got.sum() != expected.sum():
         return f"{int(got.sum())} of {len(got)} slots stay, expected {int(expected.sum())}"
     weights, asked_at, position, _, recent = case.arguments
-    newest = _newest(position, recent)
+    newest = _recent_ones(position, recent)
     if (got & newest).sum() != (expected & newest).sum():
         return (
             f"{int((got & newest).sum())} of the {recent} newest tokens stay, expected {int((expected & newest).sum())}"
         )
-    count = _low_counts(weights.double(), asked_at, position)
+    count = _times_overlooked(weights.double(), asked_at, position)
     mine, right = (count[keep].sort().values for keep in (got, expected))
     if torch.equal(mine, right):
         return None

@@ -493,7 +493,7 @@ ROTATE = Exercise(
     ),
     hints=(
         "The pair (keys[i], keys[i + D/2]) is a point of a plane; turn it by the angle by · frequencies[i].",
-        "With low, high = keys.chunk(2, dim=1): low cos − high sin, and high cos + low sin.",
+        "With low and high, the two halves of each key: low cos − high sin, and high cos + low sin.",
         "The angles have shape (N, D/2): by[:, None] * frequencies. Join the halves with torch.cat(..., dim=1).",
     ),
 )
