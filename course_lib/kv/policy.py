@@ -40,6 +40,8 @@ class EvictionPolicy(ABC):
         budget: slots of each key-value head after every forward pass: a whole number, or a fraction of the tokens seen.
         sinks: that many first tokens never leave.
         recent: that many newest tokens never leave.
+        dropped: the share of its budget that a head loses at once when it holds too many, so that evictions are rare
+            (Scissorhands, Algorithm 1); by default no more leave than have to.
         by_layer: a factor on the budget for each layer, as many as the model has; none when empty.
         by_head: likewise for each key-value head of every layer.
     """
@@ -47,6 +49,7 @@ class EvictionPolicy(ABC):
     budget: int | float = 256
     sinks: int = 0
     recent: int = 0
+    dropped: float = 0.0
     by_layer: tuple[float, ...] = ()
     by_head: tuple[float, ...] = ()
 
@@ -57,6 +60,8 @@ class EvictionPolicy(ABC):
         _check_budget(self.budget)
         for name in ("sinks", "recent"):
             _check_count(name, getattr(self, name))
+        if isinstance(self.dropped, bool) or not 0 <= self.dropped < 1:
+            raise ValueError(f"got dropped {self.dropped!r}; expected a share of the budget from 0.0 to below 1.0.")
         for name in ("by_layer", "by_head"):
             if any(not factor > 0 for factor in getattr(self, name)):
                 raise ValueError(f"got {name} {getattr(self, name)}; expected positive factors on the budget.")
@@ -111,7 +116,14 @@ class EvictionPolicy(ABC):
         sizes = self.sizes(slots, layer)
         if slots.n <= int(sizes.min()):
             return slots
-        return self.let_go(slots, self.protected(slots), sizes)
+        return self.let_go(slots, self.protected(slots), self._after(slots, sizes))
+
+    def _after(self, slots: Slots, sizes: Int[Tensor, "B H"]) -> Int[Tensor, "B H"]:
+        """What heads with too many keep, when they lose more than they have to."""
+        if not self.dropped:
+            return sizes
+        after = (sizes - (self.dropped * sizes + 1e-9).long()).clamp(min=max(1, self.sinks + self.recent))
+        return torch.where(slots.taken.sum(dim=2) > sizes, after, sizes)
 
     def protected(self, slots: Slots) -> Float[Tensor, "B H N"]:
         """The score, infinite for sinks and recent tokens."""

@@ -110,6 +110,25 @@ def test_the_budget_holds_after_every_pass_and_the_newest_stay(policy, chunk):
     assert cache.n_evicted or chunk == 1
 
 
+@pytest.mark.parametrize("policy", STEADY, **names)
+def test_a_share_of_the_budget_may_leave_at_once(policy):
+    """A quarter of 12 slots: the thirteenth token takes three more with it. One that is protected stays."""
+    model, settings = tiny_model(), dataclasses.replace(small(policy), dropped=0.25)
+    with evicting(model, settings) as cache:
+        held = []
+        for token in range(40):
+            logits_of(model, cache, IDS[:, token : token + 1], 1)
+            held.append(cache.slots[0].n)
+            assert (
+                cache.slots[0].position.sort(dim=2).values[:, :, -min(4, held[-1]) :][..., 0] == max(0, token - 3)
+            ).all()
+    assert held == [*range(1, 13), *[9, 10, 11, 12] * 7]
+    most = dataclasses.replace(small(policy), dropped=0.99)
+    with evicting(model, most) as cache:
+        logits_of(model, cache, IDS, 40)
+    assert [slots.n for slots in cache.slots] == [most.sinks + 4] * 2
+
+
 @pytest.mark.parametrize("positions", ["original", "rolling"])
 @pytest.mark.parametrize("chunk", [1, 6, 40])
 @pytest.mark.parametrize("policy", POLICIES, **names)

@@ -24,6 +24,8 @@ def test_a_budget_is_slots_or_a_fraction(budget):
         ({"budget": 4, "sinks": 4, "recent": 1}, "got 4 sinks and 1 recent tokens in a budget of 4 slots"),
         ({"budget": 8, "sinks": 4, "recent": 1, "by_layer": (0.5, 1.5)}, "in a budget of 4 slots"),
         ({"sinks": -1}, "got sinks -1; expected a whole number of tokens"),
+        ({"dropped": 1.0}, "got dropped 1.0; expected a share of the budget"),
+        ({"dropped": -0.1}, "got dropped -0.1; expected a share of the budget"),
         ({"by_head": (1.0, 0.0)}, "got by_head .* expected positive factors"),
         ({"by_layer": (float("nan"),)}, "expected positive factors"),
     ],

@@ -4,25 +4,15 @@ import math
 
 import pytest
 import torch
-from kv_naive import FirstLayer, kept_by, passes_of, run
+from kv_naive import FirstLayer, kept_by, passes_of, run, sharp_model
 
 from course_lib.kv.cache import evicting
 from course_lib.kv.merging import Leaving, merge
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
 from course_lib.kv.slots import Slots
-from course_lib.models import blocks, tiny_model
 
 IDS = torch.randint(3, 97, (2, 40), generator=torch.Generator().manual_seed(2))
-
-
-def sharp_model():
-    """A tiny model whose tokens look at few others: else all scores would follow from how long a token was there."""
-    model = tiny_model()
-    with torch.no_grad():
-        for block in blocks(model):
-            block.self_attn.q_proj.weight *= 60
-    return model
 
 
 class Token:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from kv_naive import sharp_model
 
 from course_lib.kv.cache import evicting
 from course_lib.kv.policies.h2o import H2O
@@ -23,10 +24,10 @@ def one_by_one(model, cache, ids, offset=0):
     return torch.cat([step.logits for step in steps], dim=1)
 
 
-def naive_h2o(weights, budget, recent, normalised=False):
+def naive_h2o(weights, budget, recent, normalised=False, n_leave=1):
     """Kept tokens by step, from loops over one head group's attention: `weights(kept, i)` gives a row a query head.
 
-    Zhang and others, Algorithm 1, for the cache of one key-value head.
+    Zhang and others, Algorithm 1, for the cache of one key-value head; `n_leave` tokens at once.
     """
     kept, mass, born = [], {}, {}
     for i in range(IDS.shape[1]):
@@ -38,7 +39,8 @@ def naive_h2o(weights, budget, recent, normalised=False):
         if len(kept) > budget:
             old = [j for j in kept if j <= i - recent]
             worth = {j: mass[j] / (i + 1 - born[j]) if normalised else mass[j] for j in old}
-            kept.remove(min(old, key=worth.get))
+            for j in sorted(old, key=worth.get)[:n_leave]:
+                kept.remove(j)
         yield i, sorted(kept)
 
 
@@ -68,13 +70,15 @@ class Recorder:
         return weights
 
 
+@pytest.mark.parametrize(("dropped", "n_leave"), [(0.0, 1), (0.5, 5)])
 @pytest.mark.parametrize("normalised", [False, True])
 @torch.no_grad()
-def test_h2o_keeps_what_the_loop_keeps_at_every_step(normalised):
-    model = tiny_model()
+def test_h2o_keeps_what_the_loop_keeps_at_every_step(normalised, dropped, n_leave):
+    """One token too many leaves alone, or with the half of eight slots."""
+    model = sharp_model()
     recorded = Recorder(model)
-    expected = [dict(naive_h2o(recorded.rows(head), 8, 3, normalised)) for head in range(2)]
-    with evicting(model, H2O(budget=8, recent=3, normalised=normalised)) as cache:
+    expected = [dict(naive_h2o(recorded.rows(head), 8, 3, normalised, n_leave)) for head in range(2)]
+    with evicting(model, H2O(budget=8, recent=3, normalised=normalised, dropped=dropped)) as cache:
         for i in range(IDS.shape[1]):
             model(IDS[:, i : i + 1], past_key_values=cache, use_cache=True)
             kept = cache.slots[0].position[0].sort(dim=1).values.tolist()
@@ -106,7 +110,7 @@ def test_h2o_after_a_prompt_has_the_column_sums_of_full_attention():
 
 @torch.no_grad()
 def test_tova_after_a_prompt_keeps_what_the_last_row_says():
-    model = tiny_model()
+    model = sharp_model()
     weights = eager_attention(model)
     with evicting(model, TOVA(budget=6)) as cache:
         model(IDS, past_key_values=cache, use_cache=True)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from kv_naive import FirstLayer, kept_by, passes_of, run
+from kv_naive import FirstLayer, kept_by, passes_of, run, sharp_model
 
 from course_lib.kv.cache import evicting
 from course_lib.kv.policies.scissorhands import Scissorhands, rising
@@ -39,7 +39,7 @@ def naive(first, head, passes, policy):
 @pytest.mark.parametrize("sizes", [(1,), (25, 1), (7,), (30, 4, 1, 1, 9)], ids=str)
 @pytest.mark.parametrize("window", [16, 40, 400])
 def test_it_keeps_what_the_loop_keeps_after_every_pass(window, sizes):
-    model, policy = tiny_model(), Scissorhands(budget=11, recent=3, window=window)
+    model, policy = sharp_model(), Scissorhands(budget=11, recent=3, window=window)
     first, passes = FirstLayer(model, IDS[0]), passes_of(60, sizes)
     expected = [list(naive(first, head, passes, policy)) for head in range(2)]
     with evicting(model, policy) as cache:
@@ -51,7 +51,7 @@ def test_it_keeps_what_the_loop_keeps_after_every_pass(window, sizes):
 @pytest.mark.parametrize(("dropped", "sinks"), [(0.0, 0), (0.3, 2), (0.9, 1)])
 def test_other_shares_and_sinks(dropped, sinks):
     """0.9 of 11 slots would leave 2, but a sink and three recent tokens stay."""
-    model, policy = tiny_model(), Scissorhands(budget=11, recent=3, window=16, dropped=dropped, sinks=sinks)
+    model, policy = sharp_model(), Scissorhands(budget=11, recent=3, window=16, dropped=dropped, sinks=sinks)
     first, passes = FirstLayer(model, IDS[0]), passes_of(60, (1,))
     expected = [list(naive(first, head, passes, policy)) for head in range(2)]
     with evicting(model, policy) as cache:

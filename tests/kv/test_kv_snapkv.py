@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from kv_naive import FirstLayer, kept_by, passes_of, run
+from kv_naive import FirstLayer, kept_by, passes_of, run, sharp_model
 
 from course_lib.kv.cache import evicting
 from course_lib.kv.policies.snapkv import SnapKV
@@ -29,7 +29,7 @@ def chosen(received, prefix, window, policy):
 @pytest.mark.parametrize(("recent", "kernel"), [(8, 5), (8, 1), (12, 7), (3, 3)])
 def test_after_a_prompt_it_keeps_what_the_last_rows_ask_for(recent, kernel, chunk, monkeypatch):
     """In one chunk, and in chunks of few rows, of which the last sees its share of the window."""
-    model, policy = tiny_model(), SnapKV(budget=20, recent=recent, kernel=kernel)
+    model, policy = sharp_model(), SnapKV(budget=20, recent=recent, kernel=kernel)
     model.set_attn_implementation("eager")
     with torch.no_grad():
         layers = model(IDS, output_attentions=True).attentions
@@ -65,7 +65,7 @@ def naive(first, head, passes, policy):
 @pytest.mark.parametrize("sizes", [(30, 1, 1, 1, 9, 1, 5), (20, 20, 1, 19), (7,), (40, 2)], ids=str)
 def test_later_passes_of_several_tokens_ask_anew_and_single_ones_stay(sizes):
     """Also a pass shorter than the window: what an earlier one asked for is over."""
-    model, policy = tiny_model(), SnapKV(budget=16, recent=6, kernel=3)
+    model, policy = sharp_model(), SnapKV(budget=16, recent=6, kernel=3)
     first, passes = FirstLayer(model, IDS[0]), passes_of(60, sizes)
     expected = [list(naive(first, head, passes, policy)) for head in range(2)]
     with evicting(model, policy) as cache:

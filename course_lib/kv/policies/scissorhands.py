@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.kv.history import PARTS, check_window, recent_sum
@@ -32,8 +31,6 @@ class Scissorhands(EvictionPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_window(self.window)
-        if not 0 <= self.dropped < 1:
-            raise ValueError(f"got dropped {self.dropped!r}; expected a share of the budget from 0.0 to below 1.0.")
 
     def observed(self, n_queries: int) -> int:
         return self.window
@@ -47,11 +44,6 @@ class Scissorhands(EvictionPolicy):
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         age = slots.position / slots.n_seen[:, None, None]  # of equal counts, the oldest leaves
         return age.clamp(max=1) / 2 - slots.memory("low", PARTS).sum(dim=3)
-
-    def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
-        whole = super().sizes(slots, layer)
-        after = (whole - (self.dropped * whole + 1e-9).long()).clamp(min=max(1, self.sinks + self.recent))
-        return torch.where(slots.taken.sum(dim=2) > whole, after, whole)
 
 
 def rising(n_layers: int, last: float = 1.5) -> tuple[float, ...]:
