@@ -55,11 +55,22 @@ def test_codes_by_hand():
     assert packed["keys.codes"].tolist() == [[[[34, 85, 0, 255]]]]
 
 
+def test_codes_count_from_the_minimum_that_is_stored():
+    """float16 near 900 knows halves: 900.2 is stored as 900, the step is 15.2/15, and 907.7 lies 7.6 steps above 900,
+    but 7.4 above 900.2.
+    """
+    packed, _ = round_trip(torch.tensor([[[[900.2, 907.7, 915.2, 900.2]]]]), Quantized(bits=4, group=4))
+    assert packed["keys.low"].tolist() == [[[[900.0]]]]
+    assert packed["keys.codes"].tolist() == [[[[0x80, 0x0F]]]]
+
+
 @pytest.mark.parametrize("value", [0.0, -3.5, 65504.0])
 def test_a_constant_is_exact(value):
-    """When float16 holds it."""
+    """When float16 holds it. A step of zero would make codes of 0/0."""
     vectors = torch.full((1, 2, 3, 8), value)
-    assert torch.equal(round_trip(vectors, Quantized())[1], vectors)
+    packed, found = round_trip(vectors, Quantized())
+    assert torch.equal(found, vectors)
+    assert (packed["keys.step"] > 0).all()
 
 
 @pytest.mark.parametrize("value", [7e4, -7e4, float("nan"), float("inf")])
