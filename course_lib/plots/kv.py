@@ -42,7 +42,8 @@ def excess(losses: Mapping[str, Tensor], full: Tensor, budget: int, block: int =
         axes.plot([block * (i + 1) for i in range(n)], ratio, markersize=4, label=name, **line_style(index))
         after[name] = difference[budget:].mean().exp().item()
     axes.axvline(budget, color="black", linewidth=0.8, linestyle=":")
-    axes.annotate(" the first token leaves", (budget, 1), xycoords=("data", "axes fraction"), va="top", fontsize=9)
+    beside = {"xycoords": ("data", "axes fraction"), "rotation": 90, "ha": "right", "va": "top", "fontsize": 9}
+    axes.annotate("the first token leaves ", (budget, 1), **beside)
     axes.axhline(1, color=COLOURS[4], linewidth=0.8)
     log_scale(axes, "y")
     axes.legend(frameon=False, fontsize=9, loc="upper right")
@@ -97,13 +98,13 @@ def answers(found: Mapping[str, Mapping[str, tuple[float, tuple[float, float]]]]
         share, (low, high) = [100 * rows[names[i]][0] for i in here], _errors([rows[names[i]] for i in here])
         look = {"color": COLOURS[index], "hatch": HATCHES[index], "label": protocol, "capsize": 3}
         axes.bar([i + 0.36 * (index - (len(found) - 1) / 2) for i in here], share, 0.34, yerr=[low, high], **look)
-    axes.set_xticks(range(len(names)), names)
+    axes.set_xticks(range(len(names)), names, fontsize=10 if len(names) < 6 else 8)
     axes.set_ylim(0, 128)
     axes.set_yticks(range(0, 101, 20))
     axes.legend(frameon=False, fontsize=9, ncols=2, loc="upper left")
     (first, told), *fair = found.items()
     more = [told[name][0] - rows[name][0] for _, rows in fair for name in rows if name in told]
-    title = f"{first}: up to {100 * max(more, default=0.0):.0f} points more than the cache knows"
+    title = f"{first.capitalize()}: up to {100 * max(more, default=0.0):.0f} points more than the cache knows"
     label(axes, title, "", "right answers (%)")
     return drawn
 

@@ -89,7 +89,7 @@ def test_who_forgets_the_middle_is_counted():
 
 
 def test_the_leak_is_the_largest_difference():
-    assert title(results.answers(made_up())) == "asked in the prompt: up to 90 points more than the cache knows"
+    assert title(results.answers(made_up())) == "Asked in the prompt: up to 90 points more than the cache knows"
 
 
 def test_the_second_question_names_the_best_of_recycled_attention():
