@@ -20,7 +20,7 @@ from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.rotation import Rotation
 from course_lib.models import blocks, load_model, rotary_frequencies
-from course_lib.plots import sink_training
+from course_lib.plots import backcopy, sink_training
 from course_lib.plots import sinks as plots
 from course_lib.plots import sinks_places as places
 from course_lib.plots import sinks_results as results
@@ -487,7 +487,31 @@ sink_training.first_slot_by_layer(measured)
 sink_training.training_curves(measured)
 
 # %% [markdown]
-# ## 9. The same in vision
+# ## 9. A sink that forms within a minute
+#
+# A sink on English takes more text and more training than these models had (Gu and others, 2025). Guo and others (2024)
+# found the smallest language that makes one, *bigram-backcopy*: letters follow each other as in English, but after a
+# trigger, here a vowel, comes a copy of the letter before the trigger. A head has to look back at vowels, and has
+# nothing to look for anywhere else. `course reproduce backcopy` trained models of one layer and one head on it, five of
+# each kind. How one with a learnable sink reads a line:
+
+# %%
+idle = backcopy.results()
+backcopy.sample(idle)
+
+# %%
+print(backcopy.verdict(idle))
+backcopy.costs(idle)
+
+# %% [markdown]
+# The head is not idle by nature. The network behind it could undo what it brings, if it had the units for that:
+
+# %%
+print(backcopy.widths(idle))
+backcopy.emergence(idle)
+
+# %% [markdown]
+# ## 10. The same in vision
 #
 # Darcet and others (2023) found patches of plain background in large vision transformers with norms far above all
 # others, which attention goes to: the model uses them as notepads. A few learned tokens beside the patches,
@@ -498,7 +522,7 @@ print(trained.registers_verdict(measured))
 sink_training.register_norms(measured)
 
 # %% [markdown]
-# ## 10. What it costs, and when it does not pay
+# ## 11. What it costs, and when it does not pay
 #
 # - **Memory** is `budget` slots a head, however long the stream. **Time** a token is that of a cache of this size.
 # - **It forgets.** A token that has left the window is gone: what the text said before is not in the cache, however
@@ -513,6 +537,10 @@ sink_training.register_norms(measured)
 # - Xiao, Tian, Chen, Han, Lewis: *Efficient Streaming Language Models with Attention Sinks*, ICLR 2024,
 #   [arXiv:2309.17453](https://arxiv.org/abs/2309.17453). Read section 3.
 # - Miller: *Attention Is Off By One*, 2023, [evanmiller.org](https://www.evanmiller.org/attention-is-off-by-one.html).
+# - Guo, Pai, Bai, Jiao, Jordan, Mei: *Active-Dormant Attention Heads: Mechanistically Demystifying Extreme-Token
+#   Phenomena in LLMs*, 2024, [arXiv:2410.13835](https://arxiv.org/abs/2410.13835). Read section 2.
+# - Gu and others: *When Attention Sink Emerges in Language Models: An Empirical View*, ICLR 2025,
+#   [arXiv:2410.10781](https://arxiv.org/abs/2410.10781).
 # - Darcet, Oquab, Mairal, Bojanowski: *Vision Transformers Need Registers*, ICLR 2024,
 #   [arXiv:2309.16588](https://arxiv.org/abs/2309.16588).
 # - OpenAI: *gpt-oss-120b & gpt-oss-20b Model Card*, 2025, [arXiv:2508.10925](https://arxiv.org/abs/2508.10925). A

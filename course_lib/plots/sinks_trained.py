@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from course_lib.plots import sink_training
+from course_lib.plots import backcopy, sink_training
 from course_lib.plots.classic_results import rows
 from course_lib.plots.sinks_tables import HELD
 
@@ -59,6 +59,10 @@ def table() -> Figure:
 
 def first_slots() -> Figure:
     return sink_training.first_slot_by_layer(sink_training.results())
+
+
+def idle_head() -> Figure:
+    return backcopy.sample(backcopy.results())
 
 
 def registers() -> Figure:

@@ -1,8 +1,9 @@
 """Steps of the whole model over caches that forget: against transformers' own cache, and against computing anew.
 
 Dimension key: B sequences, T tokens before the step, W slots.
-Each step of a side lengthens its cache by one token, which changes 4096 by less than the spread. Sides that forget are
-checked against transformers' cache filled with the keys and values that they kept.
+A run is STEPS steps, so that a side which lets go some tokens at once does so once in a run; the first of them is
+checked. They lengthen a cache that forgets nothing by as many tokens, which changes 4096 by less than the spread. Sides
+that forget are checked against transformers' cache filled with the keys and values that they kept.
 """
 
 import copy
@@ -28,8 +29,9 @@ from kernels.bench.contest import Contest, Place, Side
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all layers have rounded in another order
 SHARE = 0.2
+STEPS = 8
 LENGTHS = {"decode": 4096, "prefill": (1024, 2048), "windows": (256, 512, 1024, 2048)}
-QUICK = {"decode": 40, "prefill": (24,), "windows": (12,)}
+QUICK = {"decode": 100, "prefill": (24,), "windows": (12,)}
 
 
 @torch.no_grad()
@@ -50,20 +52,23 @@ def contests(place: Place) -> Iterator[Contest]:
 
 
 def _decode(stack: ExitStack, model: PreTrainedModel, ids: Tensor, n_sequences: int) -> Contest:
-    """One token for each sequence, all sequences alike."""
+    """Tokens for each sequence, one by one, all sequences alike."""
     n_tokens, token = ids.shape[1], ids[:, :1].expand(n_sequences, 1)
     stock = DynamicCache(config=model.config)
     model(ids, past_key_values=stock, use_cache=True, logits_to_keep=1)
     stock.batch_repeat_interleave(n_sequences)
     expected = _step(model, token, copy.deepcopy(stock))()
-    sides = [Side("DynamicCache", _step(model, token, stock), _work(model, n_sequences, n_tokens))]
+    work = _work(model, n_sequences, n_tokens, n_steps=STEPS)
+    sides = [Side("DynamicCache", _step(model, token, stock, n_steps=STEPS), work)]
     n_kept = int(SHARE * n_tokens)
-    small = {"recent": n_kept // 2, "budget": n_kept}
+    small, rarely = {"recent": n_kept // 2, "budget": n_kept}, {"dropped": (STEPS - 1) / n_kept}
     settings: dict[str, tuple[EvictionPolicy, dict]] = {
         "nothing evicted": (Full(), {}),
         "H2O, nothing evicted": (H2O(budget=1.0), {}),
         "StreamingLLM, 20 %": (StreamingLLM(budget=n_kept), {"positions": "rolling"}),
+        "StreamingLLM, 20 %, 8 leave at once": (StreamingLLM(budget=n_kept, **rarely), {"positions": "rolling"}),
         "H2O, 20 %": (H2O(**small), {}),
+        "H2O, 20 %, 8 leave at once": (H2O(**small, **rarely), {}),
         "TOVA, 20 %": (TOVA(budget=n_kept), {}),
         "SnapKV, 20 %": (SnapKV(budget=n_kept, recent=min(64, n_kept)), {}),
         "H2O, 20 %, 4 bits": (H2O(**small), {"vectors": Quantized(bits=4)}),
@@ -77,8 +82,9 @@ def _decode(stack: ExitStack, model: PreTrainedModel, ids: Tensor, n_sequences: 
         cache.batch_repeat_interleave(n_sequences)
         kept = n_tokens if "nothing" in name else n_kept
         own = expected if "nothing" in name else _step(model, token, as_stock(cache), n_tokens)()
-        sides.append(Side(name, _step(twin, token, cache), _work(model, n_sequences, kept), own))
-    return Contest(f"a step of {n_sequences} at {n_tokens} tokens", (n_sequences, n_tokens), sides, expected)
+        work = _work(model, n_sequences, kept, n_steps=STEPS)
+        sides.append(Side(name, _step(twin, token, cache, n_steps=STEPS), work, own))
+    return Contest(f"{STEPS} steps of {n_sequences} at {n_tokens} tokens", (n_sequences, n_tokens), sides, expected)
 
 
 def _prefill(model: PreTrainedModel, ids: Tensor) -> Contest:
@@ -132,14 +138,22 @@ def _streaming(stack: ExitStack, model: PreTrainedModel, ids: Tensor) -> Contest
 
 
 def _step(
-    model: PreTrainedModel, token: Tensor, cache: DynamicCache | EvictingCache, n_seen: int | None = None
+    model: PreTrainedModel,
+    token: Tensor,
+    cache: DynamicCache | EvictingCache,
+    n_seen: int | None = None,
+    n_steps: int = 1,
 ) -> Callable[[], Tensor]:
-    """One decoding step; positions go on from `n_seen`, or from what the cache says it has seen."""
+    """Steps of decoding, giving the logits of the first; positions go on from `n_seen`, or from what the cache saw."""
 
     @torch.no_grad()
     def run() -> Tensor:
-        position = torch.full_like(token, cache.get_seq_length() if n_seen is None else n_seen)
-        return model(token, position_ids=position, past_key_values=cache, use_cache=True).logits[:, -1]
+        logits = []
+        for step in range(n_steps):
+            position = torch.full_like(token, cache.get_seq_length() if n_seen is None else n_seen + step)
+            out = model(token, position_ids=position, past_key_values=cache, use_cache=True)
+            logits.append(out.logits[:, -1])
+        return logits[0]
 
     return run
 
@@ -158,8 +172,8 @@ def as_stock(cache: EvictingCache) -> DynamicCache:
     return stock
 
 
-def _work(model: PreTrainedModel, n_sequences: int, n_read: float, n_new: int = 1) -> Work:
-    """Every weight once, and of each sequence and new token `n_read` keys and values, read once for all new tokens."""
+def _work(model: PreTrainedModel, n_sequences: int, n_read: float, n_new: int = 1, n_steps: int = 1) -> Work:
+    """In each step every weight once, and of each sequence `n_read` keys and values, once for all its new tokens."""
     n_weights = sum(weight.numel() for weight in model.parameters())
     size, a_number = heads(model), next(model.parameters()).element_size()
     a_token = 2 * size.n_key_value * size.size * len(blocks(model))  # numbers
@@ -168,4 +182,4 @@ def _work(model: PreTrainedModel, n_sequences: int, n_read: float, n_new: int = 
     products = (
         n_new * (n_weights - n_head) + n_head + n_new * n_read * 2 * size.n_query * size.size * len(blocks(model))
     )
-    return Work(2 * n_sequences * products, bytes_moved)
+    return Work(n_steps * 2 * n_sequences * products, n_steps * bytes_moved)
