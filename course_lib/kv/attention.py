@@ -8,7 +8,6 @@ D size of a head.
 """
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -121,7 +120,7 @@ def _observed(
             weights = weights * (at != FREE).repeat_interleave(keys.shape[1], 0).repeat(1, query.shape[2])[..., None]
         outputs.append(torch.bmm(weights.to(keys.dtype), every_value[:, :n]).view_as(asked))
         seen = Observed(weights.view(*asked.shape[:4], n), at, last, start == 0)
-        slots = replace(slots.remembering(policy.remember(some, seen)), n=slots.n)
+        slots = slots.remembering(policy.remember(some, seen))
     return torch.cat(outputs, dim=3) if len(outputs) > 1 else outputs[0], slots
 
 

@@ -70,10 +70,8 @@ class EvictingLayer(CacheLayerMixin):
         self.n_passed = 0  # tokens that came, padding included
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.slots, self.is_initialized = (
-            Slots.empty(key_states, self.cache.vectors, ranked=self.cache.rolling is not None),
-            True,
-        )
+        self.slots = Slots.empty(key_states, self.cache.vectors, rolling=self.cache.rolling is not None)
+        self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Takes keys and values (B, H, Q, D); `take_and_attend` makes slots of them."""

@@ -46,15 +46,28 @@ class Rotation:
         would cost more than to read them.
         """
         by = self._gaps(slots)
-        where = ((by != 0) & slots.taken if slots.has_free else by != 0).nonzero(as_tuple=True)
-        before = keys[where]
-        keys[where] = self.turn(before, by[where])
+        moved = (by != 0) & slots.taken if slots.has_free else by != 0
+        whole, apart = _rows(keys)
+        rows = moved.nonzero() @ apart
+        before = whole.index_select(0, rows)
+        whole.index_copy_(0, rows, self.turn(before, by.masked_select(moved)))
         try:
             yield
         finally:
-            keys[where] = before
+            whole.index_copy_(0, rows, before)
 
     def _gaps(self, slots: Slots) -> Int[Tensor, "B H N"]:
         """By how much the distance from the newest token, in the last slot, is longer in the text than in slots."""
         n_taken = slots.taken.sum(dim=2, keepdim=True) if slots.has_free else slots.n
         return (slots.place - slots.rotation) + (slots.rotation[:, :, -1:] - (n_taken - 1))
+
+
+def _rows(keys: Float[Tensor, "B H N D"]) -> tuple[Float[Tensor, "rows D"], Int[Tensor, "3"]]:
+    """The storage of the keys as one matrix, and how many rows neighbours along each axis are apart.
+
+    Rows are picked and put back in half the time that three indices into a part of the storage take.
+    """
+    size = keys.shape[3]
+    n_numbers = keys.untyped_storage().nbytes() // keys.element_size() - keys.storage_offset()
+    apart = torch.tensor([step // size for step in keys.stride()[:3]], device=keys.device)
+    return keys.as_strided((n_numbers // size, size), (size, 1)), apart

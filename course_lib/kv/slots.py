@@ -20,8 +20,9 @@ SPARE = 64  # slots allocated ahead, so that a step of decoding writes one token
 class Slots:
     """The first `n` slots of storage that may be larger.
 
-    `position` counts the tokens of each sequence, padding left out; the order of slots says nothing. `rotation` is the
-    position at which RoPE turned the key. Heads and sequences that keep fewer tokens than others have FREE slots.
+    `position` counts the tokens of each sequence, padding left out; the order of slots says nothing. Where positions
+    are to roll, `rotation` is the position at which RoPE turned the key, and `gone` how many older tokens have left.
+    Heads and sequences that keep fewer tokens than others have FREE slots.
 
     Storage is shared between one Slots and the next: after `append` or `keep_best` use the result only.
     """
@@ -35,13 +36,14 @@ class Slots:
     vectors: Vectors = PLAIN
 
     @staticmethod
-    def empty(keys: Float[Tensor, "B H Q D"], vectors: Vectors = PLAIN, ranked: bool = False) -> "Slots":
-        """No tokens yet, of sequences and heads such as these; `ranked` slots know how many older tokens have left."""
+    def empty(keys: Float[Tensor, "B H Q D"], vectors: Vectors = PLAIN, rolling: bool = False) -> "Slots":
+        """No tokens yet, of sequences and heads such as these; positions will be `rolling` or not."""
         n_sequences, n_heads, _, _ = keys.shape
         whole = torch.empty(n_sequences, n_heads, 0, dtype=torch.int32, device=keys.device)
         none = keys[:, :, :0]
         storage = vectors.pack("keys", none) | vectors.pack("values", none)
-        storage |= {"position": whole, "rotation": whole.clone()} | ({"gone": whole.clone()} if ranked else {})
+        names = ("position", "rotation", "gone") if rolling else ("position",)
+        storage |= {name: whole.clone() for name in names}
         n_seen = whole.new_zeros(n_sequences, dtype=torch.int64)
         rings = {}
         if vectors.residual:
@@ -85,6 +87,8 @@ class Slots:
 
     @property
     def rotation(self) -> Int[Tensor, "B H N"]:
+        if "rotation" not in self.storage:
+            return self.position
         return self.storage["rotation"][:, :, : self.n]
 
     @property
@@ -107,11 +111,15 @@ class Slots:
 
     def first(self, n: int) -> "Slots":
         """The first slots alone, on the same storage."""
-        return replace(self, n=n)
+        return self if n == self.n else replace(self, n=n)
 
     def remembering(self, memory: dict[str, Tensor]) -> "Slots":
         """With other memory; a tensor of fewer than n slots leaves that of the others as it is."""
         storage = self.storage
+        if storage.keys() >= memory.keys():
+            for name, values in memory.items():
+                storage[name][:, :, : values.shape[2]] = values
+            return self
         for name, values in memory.items():
             if name not in storage:
                 room = (*storage["position"].shape, *values.shape[3:])

@@ -39,7 +39,7 @@ def cache(generator, n_tokens=90):
     valid = torch.ones(2, n_tokens, dtype=torch.bool)
     valid[1, :30] = False
     rotation = torch.where(valid, valid.cumsum(dim=1) - 1, 1)
-    slots = Slots.empty(keys).append(keys[:, :, :-1], values[:, :, :-1], valid[:, :-1], rotation[:, :-1])
+    slots = Slots.empty(keys, rolling=True).append(keys[:, :, :-1], values[:, :, :-1], valid[:, :-1], rotation[:, :-1])
     slots = slots.keep_best(torch.rand(2, 2, n_tokens - 1, generator=generator), torch.tensor([[70, 40], [70, 40]]))
     slots = slots.append(keys[:, :, -1:], values[:, :, -1:], valid[:, -1:], rotation[:, -1:])
     assert slots.has_free

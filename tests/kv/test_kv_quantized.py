@@ -220,7 +220,7 @@ def test_bytes_by_hand():
     assert cache.bytes_held == 2 * 2 * 2 * 10 * 2 * (4 + 2 + 2) + rings
     assert cache.bytes_of_all == 2 * 2 * 2 * 30 * 2 * 32
     places = [slots.storage["position"].shape[2] for slots in cache.slots]
-    assert cache.bytes_allocated == sum(2 * 2 * n * (2 * 8 + 4 + 4) for n in places) + rings  # and two int32 positions
+    assert cache.bytes_allocated == sum(2 * 2 * n * (2 * 8 + 4) for n in places) + rings  # and an int32 position
     with evicting(model, Window(10), vectors=Quantized(bits=8, group=4, residual=0)) as cache:
         run(model, cache, IDS, range(30))
     assert cache.bytes_held == 2 * 2 * 2 * 10 * 2 * (8 + 2 * (2 + 2))

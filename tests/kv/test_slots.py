@@ -14,7 +14,7 @@ def slots_of(n_sequences, n_heads, n_tokens, padding=None):
     keys = (name + torch.arange(n_tokens))[..., None].float().repeat(1, 1, 1, 2)
     valid = torch.ones(n_sequences, n_tokens, dtype=torch.bool) if padding is None else padding
     rotation = torch.arange(n_tokens).expand(n_sequences, -1)
-    return Slots.empty(keys).append(keys, -keys, valid, rotation)
+    return Slots.empty(keys, rolling=True).append(keys, -keys, valid, rotation)
 
 
 def test_the_lowest_leaves_and_the_last_takes_its_place():
