@@ -21,6 +21,7 @@ from course_lib.kv.policies.window import Window
 from course_lib.kv.rotation import Rotation
 from course_lib.models import blocks, load_model, rotary_frequencies
 from course_lib.plots import backcopy, sink_training
+from course_lib.plots import kv_speed as speed
 from course_lib.plots import sinks as plots
 from course_lib.plots import sinks_places as places
 from course_lib.plots import sinks_results as results
@@ -393,8 +394,13 @@ places.costs(windows, flops, seconds)
 
 # %% [markdown]
 # A lone token leaves the machine waiting for weights from memory (lesson 00), so that its FLOPs are slow ones: the
-# clock shows a smaller ratio than the count. The ratio grows with the window all the same.
-#
+# clock shows a smaller ratio than the count. The ratio grows with the window all the same. On larger windows, as
+# `course bench kv` measured it:
+
+# %%
+speed.streams()
+
+# %% [markdown]
 # ## 7. A softmax that may decline
 #
 # The sink exists because softmax has no way to say "nothing". Give it one: a term in the denominator that belongs to no
@@ -504,7 +510,8 @@ print(backcopy.verdict(idle))
 backcopy.costs(idle)
 
 # %% [markdown]
-# The head is not idle by nature. The network behind it could undo what it brings, if it had the units for that:
+# Need or habit? These models have eight hidden units behind the head. With more of them, that network could undo what
+# the head brings when it is not asked. Is there a sink all the same, and is it needed?
 
 # %%
 print(backcopy.widths(idle))

@@ -17,7 +17,7 @@ from course_lib.plots.sinks_tables import HELD
 from course_lib.plots.style import COLOURS, MARKERS, figure, label, line_style
 
 VARIANTS = ("vanilla", "zero sink", "learnable sink")
-FORMED = 0.5  # of the attention of idle queries: from there on the slot is called a sink
+MOST, LITTLE = 0.5, 0.1  # of the attention of a query
 
 
 def results() -> dict[str, Any]:
@@ -33,6 +33,7 @@ def attention_map(weights: Float[Tensor, "T slots"], text: str, triggers: str = 
     n_before = weights.shape[1] - len(text)
     names = ["sink"] * n_before + [letter if letter != " " else "␣" for letter in text]
     axes.set_xticks(range(len(names)), names, fontsize=8)
+    axes.get_xticklabels()[0].set_horizontalalignment("right" if n_before else "center")
     axes.set_yticks(range(len(text)), names[n_before:], fontsize=8)
     busy = [row for row, letter in enumerate(text) if letter in triggers and row]
     for row in busy:
@@ -128,7 +129,7 @@ def widths(measured: dict[str, Any]) -> str:
 
 def _claims(measured: dict[str, Any]) -> list[str]:
     own = rows(measured, "attention", variant="learnable sink")
-    formed = [row["idle_first_slot"] > FORMED and row["busy_first_slot"] < 0.1 for row in own]
+    formed = [row["idle_first_slot"] > MOST and row["busy_first_slot"] < LITTLE for row in own]
     found = {
         (variant, n): [row["others"] for row in rows(measured, "streaming", variant=variant, sinks=n)]
         for variant in VARIANTS
@@ -139,8 +140,8 @@ def _claims(measured: dict[str, Any]) -> list[str]:
     enough = [abs(a - b) < 0.01 for a, b in zip(found["learnable sink", 1], found["learnable sink", 4], strict=True)]
     spared = [more < 0.01 for variant in VARIANTS[:2] for more in needs[variant]]
     said = (
-        ("a head that is idle makes a sink of the slot that never says anything", formed),
-        ("the model with a sink needs it: more than 0.01 nats worse without", worse),
+        ("idle, the head gives most of its attention to its sink, and busy less than a tenth", formed),
+        ("the model with a sink needs it, more than 0.01 nats worse without", worse),
         ("that one slot is enough", enough),
         ("models without a slot of their own lose nothing", spared),
     )

@@ -9,6 +9,7 @@ that forget are checked against transformers' cache filled with the keys and val
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -61,6 +62,12 @@ def _decode(stack: ExitStack, model: PreTrainedModel, ids: Tensor, n_sequences: 
     work = _work(model, n_sequences, n_tokens, n_steps=STEPS)
     sides = [Side("DynamicCache", _step(model, token, stock, n_steps=STEPS), work)]
     n_kept = int(SHARE * n_tokens)
+    short = DynamicCache(config=model.config)  # what no policy can beat by much: a text that was never longer
+    model(ids[:, :n_kept], past_key_values=short, use_cache=True, logits_to_keep=1)
+    short.batch_repeat_interleave(n_sequences)
+    own = _step(model, token, copy.deepcopy(short))()
+    work = _work(model, n_sequences, n_kept, n_steps=STEPS)
+    sides.append(Side("DynamicCache, 20 % of the text", _step(model, token, short, n_steps=STEPS), work, own))
     small, rarely = {"recent": n_kept // 2, "budget": n_kept}, {"dropped": (STEPS - 1) / n_kept}
     settings: dict[str, tuple[EvictionPolicy, dict]] = {
         "nothing evicted": (Full(), {}),
@@ -164,11 +171,12 @@ def shared_twin(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def as_stock(cache: EvictingCache) -> DynamicCache:
-    """transformers' cache with what is kept, turned where positions roll: no head may have a FREE slot."""
+    """transformers' cache with what the next token will read, turned where positions roll: no head with a FREE slot."""
     stock = DynamicCache()
     for index, slots in enumerate(cache.slots):
-        keys = cache.rolling.keys(slots.keys, slots) if cache.rolling else slots.keys
-        stock.update(keys.clone(), slots.values.clone(), index)
+        later = replace(slots, n_seen=slots.n_seen + 1)  # one of the newest, kept as they are, will be read as rounded
+        keys = cache.rolling.keys(later.keys, slots) if cache.rolling else later.keys
+        stock.update(keys.clone(), later.values.clone(), index)
     return stock
 
 

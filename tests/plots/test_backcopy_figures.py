@@ -66,8 +66,8 @@ def test_titles():
 def test_claims_are_counted_over_seeds():
     lines = plots.verdict(made_up()).splitlines()
     assert lines[-4:] == [
-        "Claim: a head that is idle makes a sink of the slot that never says anything: 2 of 2, holds",
-        "Claim: the model with a sink needs it: more than 0.01 nats worse without: 2 of 2, holds",
+        "Claim: idle, the head gives most of its attention to its sink, and busy less than a tenth: 2 of 2, holds",
+        "Claim: the model with a sink needs it, more than 0.01 nats worse without: 2 of 2, holds",
         "Claim: that one slot is enough: 2 of 2, holds",
         "Claim: models without a slot of their own lose nothing: 4 of 4, holds",
     ]
