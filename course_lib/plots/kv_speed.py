@@ -47,8 +47,9 @@ def _bars(axes: Axes, rows: list[Row]) -> None:
     below = [time - row["times_anchor_low"] for time, row in zip(times, rows, strict=True)]
     above = [row["times_anchor_high"] - time for time, row in zip(times, rows, strict=True)]
     look = {"color": COLOURS[4], "edgecolor": COLOURS[0], "hatch": ["//" if _stock(row) else "" for row in rows]}
-    bars = axes.barh(range(len(rows)), times, 0.7, xerr=[below, above], capsize=3, **look)
-    axes.bar_label(bars, [f" {time:.2f}" for time in times], fontsize=8, padding=-len("0.00") * 12)
+    axes.barh(range(len(rows)), times, 0.7, xerr=[below, above], capsize=3, **look)
+    for place, time in enumerate(times):  # at the foot of the bar, where no range ends
+        axes.annotate(f"{time:.2f}", (0, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axvline(1, color="black", linewidth=0.8)
 
 
