@@ -27,14 +27,14 @@ def results() -> dict[str, Any]:
 
 def attention_map(weights: Float[Tensor, "T slots"], text: str, triggers: str = "aeiou") -> Figure:
     """What each letter reads, a row a query; the slot before the text is the sink."""
-    drawn, (axes,) = figure(width=6.6, height=5.6)
-    axes.imshow(weights, cmap="Greys", vmin=0, vmax=1)
+    drawn, (axes,) = figure(width=7.6, height=4.6)
+    axes.imshow(weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
     axes.grid(visible=False)
     n_before = weights.shape[1] - len(text)
     names = ["sink"] * n_before + [letter if letter != " " else "␣" for letter in text]
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.get_xticklabels()[0].set_horizontalalignment("right" if n_before else "center")
-    axes.set_yticks(range(len(text)), names[n_before:], fontsize=8)
+    axes.set_yticks(range(len(text)), names[n_before:], fontsize=7)
     busy = [row for row, letter in enumerate(text) if letter in triggers and row]
     for row in busy:
         axes.get_yticklabels()[row].set(color=COLOURS[1], fontweight="bold")
