@@ -493,7 +493,7 @@ sink_training.first_slot_by_layer(measured)
 sink_training.training_curves(measured)
 
 # %% [markdown]
-# ## 9. A sink that forms within a minute
+# ## 9. The smallest language with a sink
 #
 # A sink on English takes more text and more training than these models had (Gu and others, 2025). Guo and others (2024)
 # found the smallest language that makes one, *bigram-backcopy*: letters follow each other as in English, but after a

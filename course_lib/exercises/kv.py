@@ -63,7 +63,7 @@ def _slots(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, value_byte
 def _slots_cases(generator: torch.Generator) -> list[Case]:
     drawn = torch.randint(2, 9, (3, 5), generator=generator).tolist()
     return [
-        Case("1000 bytes, a model small enough for fingers: 10 slots of 96", (1000, 2, 6, 3, 4, 1, 2)),
+        Case("1050 bytes, a model small enough for fingers: 10 slots of 96", (1050, 2, 6, 3, 4, 1, 2)),
         Case("SmolLM2-135M, 8 sequences, 100 MB, float32", (100_000_000, 30, 9, 3, 64, 8, 4)),
         Case("Llama-2-70B, 64 sequences, 400 GB, float16", (400 * 10**9, 80, 64, 8, 128, 64, 2)),
         Case("it fits exactly", (5 * 96, 2, 6, 3, 4, 1, 2)),
@@ -118,7 +118,10 @@ SLOTS = Exercise(
             "rounded up",
             "The last slot would not fit: round down.",
             lambda m, n, q, h, d, b, v: -(-m // (2 * n * h * d * v * b)),
-            also=(lambda m, n, q, h, d, b, v: m // (2 * n * h * d * v * b) + 1,),
+            also=(
+                lambda m, n, q, h, d, b, v: m // (2 * n * h * d * v * b) + 1,
+                lambda m, n, q, h, d, b, v: round(m / (2 * n * h * d * v * b)),
+            ),
         ),
         Mistake(
             "not rounded",
@@ -142,11 +145,11 @@ SLOTS = Exercise(
 
 def _window_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[[5, 1, 2, 3, 4], [0, 9, 2, 7, 4]]])
-    gaps = torch.arange(14) ** 2
+    gaps = _shuffled(generator, torch.arange(14) ** 2, 2, 3) + 150 * torch.arange(3)[:, None]  # heads keep their own
     long_and_short = torch.stack([_shuffled(generator, torch.arange(20) + first, 2) for first in (0, 13)])
     return [
         Case("two heads of five slots, by hand, 3 stay", (by_hand, 3)),
-        Case("positions with gaps, 2 sequences, 3 heads", (_shuffled(generator, gaps, 2, 3), 6)),
+        Case("positions with gaps, 2 sequences, 3 heads", (gaps, 6)),
         Case("a long and a short sequence", (long_and_short, 7)),
         Case("one slot stays", (_shuffled(generator, 3 * torch.arange(9), 1, 2), 1)),
     ]
@@ -640,10 +643,13 @@ def _scissorhands(weights: Tensor, asked_at: Tensor, position: Tensor, budget: i
     return _fewest(_low_counts(weights, asked_at, position), position, recent, _n_drop(position, budget))
 
 
-def _history(generator: torch.Generator, n_group: int, n_queries: int, n: int, n_seen: int) -> tuple[Tensor, ...]:
+def _history(
+    generator: torch.Generator, n_group: int, n_queries: int, n: int, n_seen: int, n_close: int = 0
+) -> tuple[Tensor, ...]:
     """Attention of the last queries of a text of which n tokens are left: three in five of the old ones are important.
 
-    The newest half of the tokens that came meanwhile are not, and few queries could see them.
+    The newest half of the tokens that came meanwhile are not, and few queries could see them. `n_close` old tokens get
+    a little more than an even share from every query, less than if it had seen one token fewer.
     """
     old = torch.randperm(n_seen - n_queries, generator=generator)[: n - n_queries]
     position = _shuffled(generator, torch.cat([old, torch.arange(n_seen - n_queries, n_seen)]), 1)[0]
@@ -652,7 +658,11 @@ def _history(generator: torch.Generator, n_group: int, n_queries: int, n: int, n
     important = (torch.rand(n, generator=generator) < 0.6) & (position < n_seen - n_queries // 2)
     important = important * (2.5 + 2 * torch.rand(n, generator=generator))
     logits = important + 1.5 * torch.randn(n_group, n_queries, n, generator=generator)
-    return logits.masked_fill(future, float("-inf")).softmax(dim=-1), asked_at, position
+    weights, close = logits.masked_fill(future, float("-inf")).softmax(dim=-1), torch.isin(position, old[:n_close])
+    share = (0.5 / asked_at + 0.5 / (asked_at + 1))[:, None]
+    rest = weights.masked_fill(close, 0)
+    rest = rest / rest.sum(dim=-1, keepdim=True) * (1 - n_close * share)
+    return torch.where(close, share, rest), asked_at, position
 
 
 def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
@@ -665,10 +675,14 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
         ]
     )
     positions = torch.tensor([0, 2, 3, 4, 5])
+    # Token 0 gets between 1/5 and 1/4, then between 1/6 and 1/5: never low. Token 1 is low once, and leaves.
+    close = torch.tensor([[[0.22, 0.58, 0.10, 0.10, 0.00], [0.18, 0.05, 0.10, 0.07, 0.60]]])
+    few = torch.tensor([0, 1, 2, 4, 5])
     return [
         Case("two heads, three queries, five slots, by hand", (by_hand, torch.tensor([3, 4, 5]), positions, 4, 1)),
-        Case("31 slots of 100 tokens, a budget of 30", (*_history(generator, 3, 12, 31, 100), 30, 4)),
-        Case("40 slots of 60 tokens, a budget of 36", (*_history(generator, 3, 16, 40, 60), 36, 5)),
+        Case("one head whose weights lie close to 1/t", (close, torch.tensor([4, 5]), few, 4, 1)),
+        Case("31 slots of 100 tokens, a budget of 30", (*_history(generator, 3, 12, 31, 100, 7), 30, 4)),
+        Case("40 slots of 60 tokens, a budget of 36", (*_history(generator, 3, 16, 40, 60, 7), 36, 5)),
         Case("one head, an odd budget of 25", (*_history(generator, 1, 10, 26, 80), 25, 3)),
         Case("five heads, 50 slots of 400 tokens", (*_history(generator, 5, 20, 50, 400), 44, 6)),
     ]
@@ -755,6 +769,13 @@ SCISSORHANDS = Exercise(
             "position + 1, not the number of slots.",
             lambda w, q, p, b, r: _fewest(
                 ((w.mean(dim=0) < 1 / len(p)) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
+            ),
+        ),
+        Mistake(
+            "t one too small",
+            "Positions count from 0: a query at position p has seen p + 1 tokens, itself among them.",
+            lambda w, q, p, b, r: _fewest(
+                ((w.mean(dim=0) < 1 / q[:, None]) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
             ),
         ),
         Mistake(
@@ -847,6 +868,7 @@ def _merge_cases(generator: torch.Generator) -> list[Case]:
         keys = length * keys / keys.norm(dim=1, keepdim=True)
         key = _at_cosine(generator, keys[slot], cosine, length=2.5)
         keys[(slot + 2) % n] = _at_cosine(generator, key, 0.62, length=2.5)
+        keys[(slot + 3) % n] = _at_cosine(generator, key, -0.99, length=1.0)  # as far away as can be
         value = values[(slot + 1) % n] + 0.3 * torch.randn(size, generator=generator)
         return key, value, keys, values, threshold
 

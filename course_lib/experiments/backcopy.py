@@ -1,4 +1,4 @@
-"""A sink that forms within a minute: models of one layer on bigram-backcopy, with and without a place to put attention.
+"""A sink that forms within minutes: models of one layer on bigram-backcopy, with and without a place to put attention.
 
 Guo and others, 2024, https://arxiv.org/abs/2410.13835, section 2.
 """

@@ -45,13 +45,27 @@ class Arrival:
     def of(
         n_seen: Int[Tensor, "B"], n_new: int, padding: Tensor | None, rotation: Int[Tensor, "b Q"] | None
     ) -> "Arrival":
-        """`padding`: 1 for text and 0 for padding, of all tokens so far."""
+        """`padding`: 1 for text and 0 for padding, of all tokens so far.
+
+        Raises:
+            ValueError: a mask that changes its mind about earlier tokens, or padding that is not on the left.
+        """
+        if padding is not None and not torch.equal(padding[:, :-n_new].sum(dim=1), n_seen):
+            raise ValueError(
+                f"got an attention mask of shape {tuple(padding.shape)} that does not say of earlier tokens what it "
+                "said before; expected a column for each token so far. Tokens leave by the policy, not by the mask."
+            )
         valid = None if padding is None else padding[:, -n_new:].bool()
         if valid is None or bool(valid.all()):
             position = n_seen[:, None] + torch.arange(n_new, device=n_seen.device)
             after, has_free = n_seen + n_new, False
         else:
-            position = torch.where(valid, n_seen[:, None] + valid.cumsum(dim=1) - 1, FREE)
+            count = n_seen[:, None] + valid.cumsum(dim=1)
+            if bool((~valid & (count > 0)).any()):
+                raise ValueError(
+                    'got padding behind a token; expected it on the left: tokenizer.padding_side = "left".'
+                )
+            position = torch.where(valid, count - 1, FREE)
             after, has_free = n_seen + valid.sum(dim=1), True
         rotation = position if rotation is None else rotation.expand(len(n_seen), -1)
         return Arrival(position, rotation, after, has_free)
@@ -86,6 +100,9 @@ class EvictingLayer(CacheLayerMixin):
                 f"got keys of {tuple(key_states.shape[:2])} sequences and heads in a cache of {self.slots.shape}; a "
                 "cache is for one batch of one model. Call cache.reset() before another batch."
             )
+        if self.index and _current.get() is not None:
+            _current.set(None)
+            raise ValueError("got a cache in another model than that of its evicting(...), or in a copy of it.")
         self.n_passed += key_states.shape[2]
         _current.set(self)
         return key_states, value_states
@@ -115,6 +132,11 @@ class EvictingLayer(CacheLayerMixin):
 
     def get_max_length(self) -> int:
         return -1
+
+    def crop(self, max_length: int) -> None:
+        raise ValueError(
+            f"got crop({max_length}); tokens that have left cannot come back, so nothing can be undone here."
+        )
 
     def reset(self) -> None:
         self.slots, self.n_passed, self.is_initialized = None, 0, False
@@ -166,7 +188,8 @@ def _attention(
     _current.set(None)
     if layer is None or layer.cache.config is not module.config:
         raise ValueError(
-            "got a forward pass without the cache of this model's evicting(...); expected past_key_values=cache."
+            "got a forward pass without the cache of this model's evicting(...); expected past_key_values=cache, no "
+            "copy of it."
         )
     if attention_mask is not None and attention_mask.ndim != 2:
         raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")

@@ -7,6 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -60,11 +61,12 @@ class EvictionPolicy(ABC):
         _check_budget(self.budget)
         for name in ("sinks", "recent"):
             _check_count(name, getattr(self, name))
-        if isinstance(self.dropped, bool) or not 0 <= self.dropped < 1:
+        if not _is_number(self.dropped) or not 0 <= self.dropped < 1:
             raise ValueError(f"got dropped {self.dropped!r}; expected a share of the budget from 0.0 to below 1.0.")
         for name in ("by_layer", "by_head"):
-            if any(not factor > 0 for factor in getattr(self, name)):
-                raise ValueError(f"got {name} {getattr(self, name)}; expected positive factors on the budget.")
+            factors = getattr(self, name)
+            if not isinstance(factors, tuple) or not all(_is_number(each) and 0 < each < inf for each in factors):
+                raise ValueError(f"got {name} {factors!r}; expected a tuple of positive factors on the budget.")
         if isinstance(self.budget, int):
             least = int(self.budget * min(self.by_layer, default=1) * min(self.by_head, default=1))
             if self.sinks + self.recent > least:
@@ -150,6 +152,10 @@ def _check_budget(budget: int | float) -> None:
             f"got a budget of {budget!r}; expected a whole number of slots, such as 256, or a fraction of the tokens "
             "seen, above 0.0 and up to 1.0."
         )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_count(name: str, value: int) -> None:

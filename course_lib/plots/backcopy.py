@@ -25,7 +25,7 @@ def results() -> dict[str, Any]:
     return result_files.load("backcopy")
 
 
-def attention_map(weights: Float[Tensor, "T slots"], text: str, triggers: str = "aeiou") -> Figure:
+def attention_map(weights: Float[Tensor, "T slots"], text: str, which: str, triggers: str = "aeiou") -> Figure:
     """What each letter reads, a row a query; the slot before the text is the sink."""
     drawn, (axes,) = figure(width=7.6, height=4.6)
     axes.imshow(weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
@@ -41,7 +41,7 @@ def attention_map(weights: Float[Tensor, "T slots"], text: str, triggers: str = 
     idle = [row for row, letter in enumerate(text) if letter not in triggers]
     back = fmean(weights[row, row + n_before - 1].item() for row in busy)
     to_sink = fmean(weights[row, 0].item() for row in idle)
-    title = f"After a trigger the head reads the letter before it ({100 * back:.0f} %),\n"
+    title = f"{which}: after a trigger the head reads the letter before it ({100 * back:.0f} %),\n"
     label(axes, title + f"otherwise the first slot ({100 * to_sink:.0f} %)", "read", "query (bold: trigger)")
     return drawn
 
@@ -103,6 +103,9 @@ def verdict(measured: dict[str, Any]) -> str:
                 cells = [[100 * row[f"{kind}_{place}"] for row in found] for kind in ("busy", "idle")]
                 spans = (f"{min(cell):.0f} to {max(cell):.0f} %" for cell in cells)
                 lines.append(f"{f'{variant}, {name}':<34}" + "".join(f"{span:>18}" for span in spans))
+    copies = [[row["copies"] for row in rows(measured, "streaming", variant=variant, sinks=4)] for variant in VARIANTS]
+    lines.append("above the least loss where a letter is a copy, first slots kept (nats):")
+    lines += [f"{v:<34}{f'{min(c):.3f} to {max(c):.3f}':>36}" for v, c in zip(VARIANTS, copies, strict=True)]
     return "\n".join([*lines, *_claims(measured)])
 
 
@@ -129,7 +132,7 @@ def widths(measured: dict[str, Any]) -> str:
 
 def _claims(measured: dict[str, Any]) -> list[str]:
     own = rows(measured, "attention", variant="learnable sink")
-    formed = [row["idle_first_slot"] > MOST and row["busy_first_slot"] < LITTLE for row in own]
+    idle, busy = [row["idle_first_slot"] > MOST for row in own], [row["busy_first_slot"] < LITTLE for row in own]
     found = {
         (variant, n): [row["others"] for row in rows(measured, "streaming", variant=variant, sinks=n)]
         for variant in VARIANTS
@@ -140,7 +143,8 @@ def _claims(measured: dict[str, Any]) -> list[str]:
     enough = [abs(a - b) < 0.01 for a, b in zip(found["learnable sink", 1], found["learnable sink", 4], strict=True)]
     spared = [more < 0.01 for variant in VARIANTS[:2] for more in needs[variant]]
     said = (
-        ("idle, the head gives most of its attention to its sink, and busy less than a tenth", formed),
+        ("idle, the head gives most of its attention to its sink", idle),
+        ("busy, it gives its sink less than a tenth", busy),
         ("the model with a sink needs it, more than 0.01 nats worse without", worse),
         ("that one slot is enough", enough),
         ("models without a slot of their own lose nothing", spared),
@@ -154,5 +158,7 @@ def _word(held: list[bool]) -> str:
 
 def sample(measured: dict[str, Any]) -> Figure:
     """The attention of one model with a learnable sink, the first seed's, on one line of its language."""
-    line = rows(measured, "sample", variant="learnable sink")[0]
-    return attention_map(torch.tensor(line["weights"]), line["text"])
+    line, *_ = rows(measured, "sample", variant="learnable sink")
+    n_models = len(rows(measured, "attention", variant="learnable sink"))
+    which = f"One model of {n_models} (seed {line['seed']})"
+    return attention_map(torch.tensor(line["weights"]), line["text"], which)

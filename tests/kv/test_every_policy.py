@@ -35,14 +35,13 @@ def small(policy, budget=12):
 
 def logits_of(model, cache, ids, chunk, mask=None):
     """Logits at every token, fed in chunks."""
-    mask = torch.ones_like(ids) if mask is None else mask
-    found, positions = [], (mask.cumsum(dim=1) - 1).clamp(min=0)
+    found, positions = [], ((torch.ones_like(ids) if mask is None else mask).cumsum(dim=1) - 1).clamp(min=0)
     with torch.no_grad():
         for start in range(0, ids.shape[1], chunk):
             end = min(start + chunk, ids.shape[1])
             out = model(
                 ids[:, start:end],
-                attention_mask=mask[:, :end],
+                attention_mask=None if mask is None else mask[:, :end],
                 position_ids=positions[:, start:end],
                 past_key_values=cache,
                 use_cache=True,

@@ -26,8 +26,9 @@ def test_a_budget_is_slots_or_a_fraction(budget):
         ({"sinks": -1}, "got sinks -1; expected a whole number of tokens"),
         ({"dropped": 1.0}, "got dropped 1.0; expected a share of the budget"),
         ({"dropped": -0.1}, "got dropped -0.1; expected a share of the budget"),
-        ({"by_head": (1.0, 0.0)}, "got by_head .* expected positive factors"),
-        ({"by_layer": (float("nan"),)}, "expected positive factors"),
+        ({"by_head": (1.0, 0.0)}, "got by_head .* expected a tuple of positive factors"),
+        ({"by_layer": (float("nan"),)}, "expected a tuple of positive factors"),
+        ({"by_layer": (float("inf"), 1.0)}, "expected a tuple of positive factors"),
     ],
 )
 def test_settings_that_do_not_fit(settings, said):
@@ -113,3 +114,30 @@ def test_a_budget_that_was_never_reached_is_said(recwarn):
         with evicting(model, policy) as cache:
             model(IDS, past_key_values=cache)
     assert len(recwarn) == 0
+
+
+def test_a_cache_in_a_model_that_does_not_attend_through_it():
+    model, other = tiny_model(), tiny_model(1)
+    with evicting(model, Full()) as cache:
+        with pytest.raises(ValueError, match="got a cache in another model"):
+            other(IDS, past_key_values=cache, use_cache=True)
+        cache.reset()
+        model(IDS, past_key_values=cache, use_cache=True)
+        with pytest.raises(ValueError, match=r"got crop\(3\)"):
+            cache.crop(3)
+
+
+@torch.no_grad()
+def test_padding_is_on_the_left_and_stays():
+    """Padding behind a token would hide the newest one from policies that look at its attention."""
+    model, right = tiny_model(), torch.ones_like(IDS)
+    right[1, 7:] = 0
+    refused = pytest.raises(ValueError, match="got padding behind a token; expected it on the left")
+    with evicting(model, Full()) as cache, refused:
+        model(IDS, attention_mask=right, past_key_values=cache, use_cache=True)
+    with evicting(model, Full()) as cache:
+        model(IDS[:, :6], past_key_values=cache, use_cache=True)
+        for mask in (torch.ones(2, 4), torch.cat([torch.zeros(2, 2), torch.ones(2, 8)], dim=1)):
+            with pytest.raises(ValueError, match="does not say of earlier tokens what it said before"):
+                model(IDS[:, 6:], attention_mask=mask.long(), past_key_values=cache, use_cache=True)
+            cache.layers[0].n_passed = 6

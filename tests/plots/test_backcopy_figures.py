@@ -47,9 +47,8 @@ def title(figure, index=0):
 def test_the_map_says_where_busy_and_idle_letters_look():
     """Of "bca ", the vowel reads the letter before it, in slot 2 behind the sink, and the others read the sink."""
     drawn = plots.sample(made_up())
-    assert (
-        title(drawn) == "After a trigger the head reads the letter before it (100 %),\notherwise the first slot (100 %)"
-    )
+    said = "One model of 2 (seed 0): after a trigger the head reads the letter before it (100 %),"
+    assert title(drawn) == f"{said}\notherwise the first slot (100 %)"
     assert [text.get_text() for text in drawn.axes[0].get_xticklabels()] == ["sink", "b", "c", "a", "␣"]
     assert [text.get_fontweight() for text in drawn.axes[0].get_yticklabels()][2] == "bold"
 
@@ -65,8 +64,10 @@ def test_titles():
 
 def test_claims_are_counted_over_seeds():
     lines = plots.verdict(made_up()).splitlines()
-    assert lines[-4:] == [
-        "Claim: idle, the head gives most of its attention to its sink, and busy less than a tenth: 2 of 2, holds",
+    assert lines[-6].split() == ["learnable", "sink", "0.000", "to", "0.000"]
+    assert lines[-5:] == [
+        "Claim: idle, the head gives most of its attention to its sink: 2 of 2, holds",
+        "Claim: busy, it gives its sink less than a tenth: 2 of 2, holds",
         "Claim: the model with a sink needs it, more than 0.01 nats worse without: 2 of 2, holds",
         "Claim: that one slot is enough: 2 of 2, holds",
         "Claim: models without a slot of their own lose nothing: 4 of 4, holds",
