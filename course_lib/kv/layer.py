@@ -50,7 +50,7 @@ class Arrival:
         Raises:
             ValueError: a mask that changes its mind about earlier tokens, or padding that is not on the left.
         """
-        if padding is not None and not torch.equal(padding[:, :-n_new].sum(dim=1), n_seen):
+        if padding is not None and not torch.equal(padding[:, :-n_new].bool().sum(dim=1), n_seen):
             raise ValueError(
                 f"got an attention mask of shape {tuple(padding.shape)} that does not say of earlier tokens what it "
                 "said before; expected a column for each token so far. Tokens leave by the policy, not by the mask."
