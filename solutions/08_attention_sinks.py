@@ -493,10 +493,10 @@ sink_training.first_slot_by_layer(measured)
 sink_training.training_curves(measured)
 
 # %% [markdown]
-# ## 9. The smallest language with a sink
+# ## 9. A tiny language with a sink
 #
 # A sink on English takes more text and more training than these models had (Gu and others, 2025). Guo and others (2024)
-# found the smallest language that makes one, *bigram-backcopy*: letters follow each other as in English, but after a
+# found a tiny language that makes one, *bigram-backcopy*: letters follow each other as in English, but after a
 # trigger, here a vowel, comes a copy of the letter before the trigger. A head has to look back at vowels, and has
 # nothing to look for anywhere else. `course reproduce backcopy` trained models of one layer and one head on it, five of
 # each kind. How one with a learnable sink reads a line:
@@ -535,7 +535,8 @@ sink_training.register_norms(measured)
 # - **It forgets.** A token that has left the window is gone: what the text said before is not in the cache, however
 #   long the stream. Perplexity hardly shows that, since most tokens depend on near ones. Lesson 07 asks questions.
 # - **It does not pay** while the text fits into the cache: then nothing leaves, and keys are turned for nothing.
-# - **Rolling positions** cost a rotation of all keys at every step, unless it is fused into the kernel that reads them.
+# - **Rolling positions** turn keys at every step, those that are not in their places, unless the kernel that reads
+#   them does it.
 # - **Recomputing** a window is exact in another way, and its cost grows with the square of the window; use it where the
 #   window is short or quality is worth any price.
 #

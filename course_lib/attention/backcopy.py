@@ -1,4 +1,4 @@
-"""Bigram-backcopy, the smallest language in which a head is idle most of the time.
+"""Bigram-backcopy, a tiny language in which a head is idle most of the time.
 
 Guo, Pai, Bai, Jiao, Jordan, Mei, 2024, https://arxiv.org/abs/2410.13835, section 2. A letter is drawn after the one
 before it, as letters follow each other in English; but after a trigger comes a copy of the letter before the trigger.

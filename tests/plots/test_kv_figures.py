@@ -45,7 +45,7 @@ def test_answers_give_what_the_leak_adds():
     told = {"full": (1.0, (0.7, 1.0)), "window": (0.9, (0.6, 1.0))}
     fair = {"full": (1.0, (0.7, 1.0)), "window": (0.2, (0.1, 0.5))}
     (title,) = titles(kv.answers({"asked early": told, "asked late": fair}))
-    assert title == "asked early: up to 70 points more than the cache knows"
+    assert title == "Asked early: up to 70 points more than the cache knows"
 
 
 def test_persistence_counts_the_layers_above_the_mark():
@@ -66,4 +66,4 @@ def test_sizes_by_layer_give_the_range_where_there_is_one():
 def test_a_leak_may_be_shown_for_some_policies_alone():
     told, fair = {"window": (0.9, (0.6, 1.0))}, {"full": (1.0, (0.7, 1.0)), "window": (0.4, (0.2, 0.7))}
     drawn = kv.answers({"asked early": told, "asked late": fair})
-    assert titles(drawn) == ["asked early: up to 50 points more than the cache knows"]
+    assert titles(drawn) == ["Asked early: up to 50 points more than the cache knows"]
