@@ -103,7 +103,6 @@ class EvictingLayer(CacheLayerMixin):
         if self.index and _current.get() is not None:
             _current.set(None)
             raise ValueError("got a cache in another model than that of its evicting(...), or in a copy of it.")
-        self.n_passed += key_states.shape[2]
         _current.set(self)
         return key_states, value_states
 
@@ -195,4 +194,5 @@ def _attention(
         raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     output = layer.take_and_attend(query, key, value, attention_mask, position_ids, scaling)
+    layer.n_passed += query.shape[2]  # not before: a pass that is refused has not come
     return output.transpose(1, 2), None

@@ -116,16 +116,12 @@ class Slots:
     def remembering(self, memory: dict[str, Tensor]) -> "Slots":
         """With other memory; a tensor of fewer than n slots leaves that of the others as it is."""
         storage = self.storage
-        if storage.keys() >= memory.keys():
-            for name, values in memory.items():
-                storage[name][:, :, : values.shape[2]] = values
-            return self
         for name, values in memory.items():
             if name not in storage:
                 room = (*storage["position"].shape, *values.shape[3:])
                 storage = storage | {name: torch.zeros(room, device=values.device)}
             storage[name][:, :, : values.shape[2]] = values
-        return replace(self, storage=storage)
+        return self if storage is self.storage else replace(self, storage=storage)
 
     def noting(self, **per_head: Tensor) -> "Slots":
         """With other notes about whole heads, each (B, H, …)."""
