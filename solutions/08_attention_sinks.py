@@ -219,7 +219,7 @@ results.by_sinks(measured)
 
 # %% [markdown]
 # How good is a stream after thousands of tokens, and how long does a token take? The work of a step does not depend on
-# how many tokens went before. Where a curve of times rises or falls, other programs shared the machine meanwhile.
+# how many tokens went before; what the curves of times do all the same is the machine's.
 
 # %%
 results.long_stream(measured)
