@@ -470,8 +470,8 @@ places.gate()
 #
 # The paper trains models that way: with a **zero sink**, $s = 0$ in every softmax, and with a **learnable sink**, one
 # more token, learnt like a word, before every text. `course reproduce sink_pretraining` trained three small models on
-# the texts that the course has, and streamed held-out articles through each. Under each row stand the paper's own
-# numbers, published and not measured here, for models with 160 million parameters.
+# the texts that the course has, byte by byte, and streamed held-out articles through each. Under each row stand the
+# paper's own numbers, published and not measured here, for models with 160 million parameters that read tokens.
 
 # %%
 measured = sink_training.results()
@@ -487,19 +487,32 @@ print(trained.pretraining_verdict(measured))
 # Where does the attention of these models go?
 
 # %%
+print(trained.idlest(measured))
 sink_training.first_slot_by_layer(measured)
 
 # %%
 sink_training.training_curves(measured)
 
 # %% [markdown]
+# The first byte is another one in each sample: to make a sink of it, a model has to find out where it stands. A learned
+# token is the same each time, and easier to find. Whether it is found depends on the training: sinks emerge after
+# effective optimization on enough text, say Gu and others (2025). Here are shorter trainings at three learning rates,
+# each with a learnable sink:
+
+# %%
+sink_training.rates(measured)
+
+# %% [markdown]
+# The three models above were trained at the highest of these rates, because a sink stays there. It is no sign of a good
+# model: compare the losses on the right. Large models are another matter; theirs come without being looked for.
+
+# %% [markdown]
 # ## 9. A tiny language with a sink
 #
-# A sink on English takes more text and more training than these models had (Gu and others, 2025). Guo and others (2024)
-# found a tiny language that makes one, *bigram-backcopy*: letters follow each other as in English, but after a
-# trigger, here a vowel, comes a copy of the letter before the trigger. A head has to look back at vowels, and has
-# nothing to look for anywhere else. `course reproduce backcopy` trained models of one layer and one head on it, five of
-# each kind. How one with a learnable sink reads a line:
+# Why would a head want one? Guo and others (2024) found a tiny language in which that can be seen, *bigram-backcopy*:
+# letters follow each other as in English, but after a trigger, here a vowel, comes a copy of the letter before the
+# trigger. A head has to look back at vowels, and has nothing to look for anywhere else. `course reproduce backcopy`
+# trained models of one layer and one head on it, five of each kind. How one with a learnable sink reads a line:
 
 # %%
 idle = backcopy.results()

@@ -30,9 +30,9 @@ Past = list[tuple[Tensor, Tensor]]  # of every layer: keys before RoPE and value
 class Shape:
     """Sizes of the model."""
 
-    vocabulary: int = 2048
+    vocabulary: int = 256
     width: int = 96
-    n_layers: int = 4
+    n_layers: int = 3
     n_heads: int = 3
     hidden: int = 256
 

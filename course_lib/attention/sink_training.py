@@ -1,5 +1,7 @@
 """Train the small language models from nothing: the same tokens in the same order, from the same weights, for all.
 
+A token is a byte: no tokenizer to train, and no large table of words in a model that has few weights.
+
 Dimension key: B sequences, T tokens.
 """
 
@@ -13,7 +15,6 @@ from jaxtyping import Float, Int
 from safetensors import safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -21,17 +22,16 @@ from course_lib.attention.sink_lm import Shape, SinkLM
 from course_lib.corpora import DOCUMENTS
 
 WEIGHTS = Path(__file__).with_name("weights")
-TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
 class Schedule:
     """AdamW, the rate rising over `warm_up` steps and falling along a cosine to a tenth."""
 
-    n_steps: int = 900
-    batch: int = 4
+    n_steps: int = 4000
+    batch: int = 8
     length: int = 256
-    rate: float = 4e-3
+    rate: float = 1.2e-2
     warm_up: int = 50
     decay: float = 0.1
 
@@ -43,26 +43,14 @@ class Schedule:
         return self.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
 
-def train_tokenizer(texts: list[str], vocabulary: int) -> Tokenizer:
-    """Byte-level BPE: every text has tokens, and they give it back exactly."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        texts, trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False)
-    )
-    return tokenizer
-
-
 def training_texts() -> list[str]:
     """Documents of the calibration splits, Wikipedia's articles and BoolQ's paragraphs."""
     return [document for corpus in ("wikipedia", "boolq") for document in DOCUMENTS[corpus]("calibration")]
 
 
-def running(tokenizer: Tokenizer, texts: list[str]) -> Int[Tensor, "T"]:
-    """All texts as one line of tokens, an empty line between two."""
-    return torch.tensor([token for each in tokenizer.encode_batch([f"{t}\n\n" for t in texts]) for token in each.ids])
+def running(texts: list[str]) -> Int[Tensor, "T"]:
+    """All texts as one line of bytes, an empty line between two."""
+    return torch.tensor(list("".join(f"{text}\n\n" for text in texts).encode()))
 
 
 def batch_at(tokens: Int[Tensor, "T"], schedule: Schedule, generator: torch.Generator) -> Int[Tensor, "B length"]:
@@ -131,11 +119,3 @@ def load(variant: str, folder: Path = WEIGHTS) -> SinkLM:
     model = SinkLM(shape, variant, torch.Generator())
     model.load_state_dict(load_file(path))  # float16 is copied into float32
     return model.eval()
-
-
-def load_tokenizer(folder: Path = WEIGHTS) -> Tokenizer:
-    """The one that all three models share."""
-    path = folder / TOKENIZER
-    if not path.exists():
-        raise ValueError(f"got {path}, which is not there; train it with `course reproduce sink_pretraining`.")
-    return Tokenizer.from_file(str(path))

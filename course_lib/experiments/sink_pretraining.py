@@ -2,9 +2,11 @@
 
 The table of StreamingLLM (Xiao and others, 2023, https://arxiv.org/abs/2309.17453, section 3.3) at the scale of a
 laptop. Training writes the weights into course_lib/attention/weights; everything else is measured on what was written.
+Shorter trainings at several rates tell when a sink forms (Gu and others, 2024, https://arxiv.org/abs/2410.10781, ask
+that of larger models); their weights are not kept.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,20 +19,7 @@ from course_lib.attention.registers import HIGH, accuracy, class_attention, digi
 from course_lib.attention.registers import trained as trained_vit
 from course_lib.attention.sink_lm import VARIANTS, Shape, SinkLM
 from course_lib.attention.sink_streaming import first_slots, recomputed_losses, streaming_losses
-from course_lib.attention.sink_training import (
-    TOKENIZER,
-    WEIGHTS,
-    Schedule,
-    load,
-    load_tokenizer,
-    losses,
-    running,
-    save,
-    train,
-    train_tokenizer,
-    training_texts,
-    write,
-)
+from course_lib.attention.sink_training import WEIGHTS, Schedule, load, losses, running, save, train, training_texts
 from course_lib.corpora import DOCUMENTS
 from course_lib.reproduce import QUICK_RESULTS, Experiment, Step, Tables
 
@@ -39,7 +28,7 @@ FIXED_TEXT = (
     "The Roman Empire was one of the largest empires in history."
 )
 REGISTERS = (0, 4)
-LOOKED_AT = (1, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900)
+LOOKED_AT = (1, 50, 100, 200, 300, 400, 600, 800, 1200, 1600, 2000, 2500, 3000, 3500, 4000)
 
 
 @dataclass(frozen=True)
@@ -50,22 +39,26 @@ class Sizes:
     schedule: Schedule = field(default_factory=Schedule)
     texts: int | None = None  # documents to train on; all when None
     evaluation: int = 16  # windows of the schedule's length
-    log_every: int = 10
+    log_every: int = 40
+    rates: tuple[float, ...] = (4e-3, 8e-3, 1.2e-2)
+    rate_steps: int = 800
     caches: tuple[int, ...] = (0, 1, 2, 4)  # sinks among the slots
     window: int = 128
     documents: int = 12
     streamed: int = 512  # tokens of each document after the first `window`
     stride: int = 16  # of the tokens predicted from a window read afresh
-    register_seeds: tuple[int, ...] = (0,)
+    register_seeds: tuple[int, ...] = (0, 1, 2)
     register_epochs: int = 40
 
 
 QUICK = Sizes(
-    Shape(300, 16, 2, 2, 24),
+    Shape(256, 16, 2, 2, 24),
     Schedule(6, 2, 32, warm_up=2),
     texts=20,
     evaluation=2,
     log_every=2,
+    rates=(1e-2,),
+    rate_steps=4,
     caches=(0, 1),
     window=8,
     documents=2,
@@ -77,13 +70,13 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Tokenizer, then each variant: training, which is most of the time, and what it shows."""
-    found = [Step("tokenizer", partial(tokenizer, sizes))]
-    found += [Step(f"train: {variant}", partial(trained, sizes, variant)) for variant in VARIANTS]
+    """Each variant: training, which is most of the time, and what it shows; the rates; registers."""
+    found = [Step(f"train: {variant}", partial(trained, sizes, variant)) for variant in VARIANTS]
     for variant in VARIANTS:
         found += [Step(f"stream: {variant}, {n} sinks", partial(streamed, sizes, variant, n)) for n in sizes.caches]
         found.append(Step(f"window read afresh: {variant}", partial(recomputed, sizes, variant)))
         found.append(Step(f"attention: {variant}", partial(attention, sizes, variant)))
+    found += [Step(f"rate: {rate:g}", partial(at_rate, sizes, rate)) for rate in sizes.rates]
     return found + [
         Step(f"registers: {n}, seed {seed}", partial(registers, sizes, n, seed))
         for seed in sizes.register_seeds
@@ -96,19 +89,9 @@ def folder(sizes: Sizes) -> Path:
     return WEIGHTS if sizes == Sizes() else QUICK_RESULTS / "sink_pretraining"
 
 
-def tokenizer(sizes: Sizes, seed: int) -> Tables:
-    """Trained on the training texts alone."""
-    texts = training_texts()[: sizes.texts]
-    made = train_tokenizer(texts, sizes.shape.vocabulary)
-    write(made.to_str().encode(), folder(sizes) / TOKENIZER)
-    evaluated = running(made, DOCUMENTS["wikipedia"]("evaluation"))
-    row = {"vocabulary": made.get_vocab_size(), "training_tokens": len(running(made, texts))}
-    return {"text": [row | {"training_characters": sum(map(len, texts)), "evaluation_tokens": len(evaluated)}]}
-
-
 def evaluation_windows(sizes: Sizes) -> Int[Tensor, "N L"]:
     """Windows at even distances in the evaluation split of Wikipedia."""
-    tokens = running(load_tokenizer(folder(sizes)), DOCUMENTS["wikipedia"]("evaluation"))
+    tokens = running(DOCUMENTS["wikipedia"]("evaluation"))
     length = sizes.schedule.length
     starts = torch.linspace(0, len(tokens) - length - 1, sizes.evaluation).long()
     return tokens[starts[:, None] + torch.arange(length + 1)]
@@ -116,9 +99,25 @@ def evaluation_windows(sizes: Sizes) -> Int[Tensor, "N L"]:
 
 def trained(sizes: Sizes, variant: str, seed: int) -> Tables:
     """One model: its losses while it is trained, when a sink appears, and what was written in the end."""
-    tokens, windows = running(load_tokenizer(folder(sizes)), training_texts()[: sizes.texts]), evaluation_windows(sizes)
-    model = SinkLM(sizes.shape, variant, torch.Generator().manual_seed(seed))
     label: dict[str, Any] = {"variant": variant}
+    tokens = running(training_texts()[: sizes.texts])
+    model, log, seen = followed(sizes, variant, sizes.schedule, tokens, label, seed)
+    path = save(model, folder(sizes))
+    model = load(variant, folder(sizes))
+    row = label | {"parameters": sum(weight.numel() for weight in model.parameters()), "bytes": path.stat().st_size}
+    row |= {"read": sizes.schedule.n_steps * sizes.schedule.batch * sizes.schedule.length, "text": len(tokens)}
+    row |= {
+        "evaluation_loss": looked_at(model, evaluation_windows(sizes))["evaluation_loss"],
+        "fixed_text_loss": fixed_text_loss(model),
+    }
+    return {"training": log, "emergence": seen, "models": [row]}
+
+
+def followed(
+    sizes: Sizes, variant: str, schedule: Schedule, tokens: Int[Tensor, "T"], label: dict[str, Any], seed: int
+) -> tuple[SinkLM, list[dict[str, Any]], list[dict[str, Any]]]:
+    """A model from nothing, the losses that it was trained on, and what it was like on the way."""
+    model, windows = SinkLM(sizes.shape, variant, torch.Generator().manual_seed(seed)), evaluation_windows(sizes)
     log, seen, recent = [], [], []
 
     def look(step: int, loss: float) -> None:
@@ -126,19 +125,23 @@ def trained(sizes: Sizes, variant: str, seed: int) -> Tables:
         if (step + 1) % sizes.log_every == 0:
             log.append(label | {"step": step + 1, "loss": sum(recent) / len(recent)})
             recent.clear()
-        if step + 1 in LOOKED_AT or step + 1 == sizes.schedule.n_steps:
+        if step + 1 in LOOKED_AT or step + 1 == schedule.n_steps:
             seen.append(label | {"step": step + 1} | looked_at(model, windows))
 
-    train(model, tokens, sizes.schedule, seed, look)
-    path = save(model, folder(sizes))
-    model = load(variant, folder(sizes))
-    row = label | {"parameters": sum(weight.numel() for weight in model.parameters()), "bytes": path.stat().st_size}
-    row |= {"training_tokens": sizes.schedule.n_steps * sizes.schedule.batch * sizes.schedule.length}
-    row |= {
-        "evaluation_loss": looked_at(model, windows)["evaluation_loss"],
-        "fixed_text_loss": fixed_text_loss(sizes, model),
-    }
-    return {"training": log, "emergence": seen, "models": [row]}
+    train(model, tokens, schedule, seed, look)
+    return model.eval(), log, seen
+
+
+def at_rate(sizes: Sizes, rate: float, seed: int) -> Tables:
+    """A short training with a learnable sink: when it is read, and what it costs to lose it."""
+    label: dict[str, Any] = {"rate": rate}
+    schedule, tokens = (
+        replace(sizes.schedule, rate=rate, n_steps=sizes.rate_steps),
+        running(training_texts()[: sizes.texts]),
+    )
+    model, _, seen = followed(sizes, "learnable sink", schedule, tokens, label, seed)
+    rows = [label | {"sinks": n} | kept(sizes, model, n) for n in (0, 1)]
+    return {"rates": seen, "rate_streaming": rows}
 
 
 @torch.no_grad()
@@ -149,28 +152,31 @@ def looked_at(model: SinkLM, windows: Int[Tensor, "N L"]) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def fixed_text_loss(sizes: Sizes, model: SinkLM) -> float:
-    """What tells that weights and tokenizer are those of the measurement."""
-    ids = torch.tensor([load_tokenizer(folder(sizes)).encode(FIXED_TEXT).ids])
-    return losses(model, ids).mean().item()
+def fixed_text_loss(model: SinkLM) -> float:
+    """What tells that the weights are those of the measurement."""
+    return losses(model, running([FIXED_TEXT])[None]).mean().item()
 
 
 def documents(sizes: Sizes) -> Int[Tensor, "N T"]:
     """The beginnings of the evaluation articles that are long enough, the first of them."""
-    length, made = sizes.window + sizes.streamed + 2, load_tokenizer(folder(sizes))
-    encoded = made.encode_batch(DOCUMENTS["wikipedia"]("evaluation"))
-    return torch.tensor([each.ids[:length] for each in encoded if len(each) >= length][: sizes.documents])
+    length = sizes.window + sizes.streamed + 2
+    encoded = [running([text])[:length] for text in DOCUMENTS["wikipedia"]("evaluation")]
+    return torch.stack([each for each in encoded if len(each) == length][: sizes.documents])
 
 
 def streamed(sizes: Sizes, variant: str, sinks: int, seed: int) -> Tables:
-    """A cell of the table: tokens that are read when something has left the cache already."""
-    found = streaming_losses(load(variant, folder(sizes)), documents(sizes), sinks, sizes.window)
-    label = {"variant": variant, "sinks": sinks, "recent": sizes.window - sinks}
-    return {"streaming": [label | summary(found[:, sizes.window + 1 :])]}
+    """A cell of the table: bytes that are read when something has left the cache already."""
+    return {"streaming": [{"variant": variant, "sinks": sinks} | kept(sizes, load(variant, folder(sizes)), sinks)]}
+
+
+def kept(sizes: Sizes, model: SinkLM, sinks: int) -> dict[str, Any]:
+    """A stream with so many first slots among those of the cache."""
+    found = streaming_losses(model, documents(sizes), sinks, sizes.window)
+    return {"recent": sizes.window - sinks} | summary(found[:, sizes.window + 1 :])
 
 
 def recomputed(sizes: Sizes, variant: str, seed: int) -> Tables:
-    """Some of the same tokens, each after as many slots as a streamed token reads, itself among them."""
+    """Some of the same bytes, each after as many slots as a streamed token reads, itself among them."""
     ids, n = documents(sizes), sizes.window + 1
     found = recomputed_losses(load(variant, folder(sizes)), ids, n, n + 1, sizes.stride)
     return {"recomputed": [{"variant": variant} | summary(found)]}

@@ -3,6 +3,7 @@
 Made by `course reproduce sink_pretraining`.
 """
 
+from math import exp
 from statistics import fmean, stdev
 from typing import Any
 
@@ -32,9 +33,18 @@ def cost(measured: dict[str, Any], variant: str, sinks: int, compared_to: int | 
     Documents are compared in pairs, so that how hard they are drops out.
     """
     losses = {row["sinks"]: row["losses"] for row in rows(measured, "streaming", variant=variant)}
-    other = losses[max(losses) if compared_to is None else compared_to]
-    more = [a - b for a, b in zip(losses[sinks], other, strict=True)]
-    return 100 * (2.718281828459045 ** fmean(more) - 1), 100 * stdev(more) / len(more) ** 0.5
+    return _dearer(losses[sinks], losses[max(losses) if compared_to is None else compared_to])
+
+
+def cost_at(measured: dict[str, Any], rate: float) -> tuple[float, float]:
+    """The same for a model trained at some rate, which loses its one sink."""
+    losses = {row["sinks"]: row["losses"] for row in rows(measured, "rate_streaming", rate=rate)}
+    return _dearer(losses[0], losses[1])
+
+
+def _dearer(losses: list[float], others: list[float]) -> tuple[float, float]:
+    more = [a - b for a, b in zip(losses, others, strict=True)]
+    return 100 * (exp(fmean(more)) - 1), 100 * exp(fmean(more)) * stdev(more) / len(more) ** 0.5
 
 
 def streaming_bars(measured: dict[str, Any]) -> Figure:
@@ -50,10 +60,15 @@ def streaming_bars(measured: dict[str, Any]) -> Figure:
         bars = axes.bar(places, heights, 0.19, yerr=errors, label=f"{sinks} + {cells[0]['recent']}", **style)
         axes.bar_label(bars, [f"{height:.1f}" for height in heights], fontsize=8, padding=2)
     axes.set_xticks(range(len(VARIANTS)), VARIANTS)
-    axes.set_ylim(0, 1.35 * max(row["perplexity"] for row in rows(measured, "streaming")))
+    axes.set_ylim(0, 1.5 * max(row["perplexity"] for row in rows(measured, "streaming")))
     axes.legend(frameon=False, ncols=4, loc="upper left", title="first slots kept + newest", title_fontsize=9)
-    said = ", ".join(f"{v} {cost(measured, v, 0)[0]:+.2f} %" for v in VARIANTS)
-    label(axes, f"No first slot instead of {max(caches)}:\n{said}", "", "perplexity (bar: standard error by document)")
+    said = ", ".join(f"{v} {cost(measured, v, 0)[0]:+.1f} %" for v in VARIANTS)
+    label(
+        axes,
+        f"No first slot instead of {max(caches)}:\n{said}",
+        "",
+        "perplexity of a byte\n(bar: standard error by document)",
+    )
     return drawn
 
 
@@ -72,8 +87,12 @@ def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
         axes.plot([layer + shift for layer in layers], means, label=variant, **line_style(index))
         highest[variant] = max(means)
         if variant == "zero sink":
-            nowhere = [100 * fmean(r["nowhere"] for r in found if r["layer"] == layer) for layer in layers]
-            axes.plot(layers, nowhere, label="zero sink: read by no slot", **line_style(3))
+            nowhere = [[100 * r["nowhere"] for r in found if r["layer"] == layer] for layer in layers]
+            for layer, shares in zip(layers, nowhere, strict=True):
+                axes.scatter([layer] * len(shares), shares, s=14, color=COLOURS[3], marker=MARKERS[3])
+            axes.plot(
+                layers, [fmean(shares) for shares in nowhere], label="zero sink: read by no slot", **line_style(3)
+            )
     even = 100 * measured["tables"]["attention"][0]["even"]
     axes.axhline(even, color=COLOURS[4], linestyle=":", label=f"a fair share, {even:.1f} %")
     axes.set_xticks(layers)
@@ -95,10 +114,27 @@ def training_curves(measured: dict[str, Any]) -> Figure:
         right.plot(steps, [100 * max(row["first_slot"]) for row in seen], label=variant, **line_style(index))
         last[variant] = seen[-1]["evaluation_loss"]
     left.legend(frameon=False)
-    label(left, "Loss in the end: " + ", ".join(f"{x:.2f}" for x in last.values()), "step", "nats a token")
+    label(left, "Loss in the end: " + ", ".join(f"{x:.2f}" for x in last.values()), "step", "nats a byte")
     shares = [100 * max(rows(measured, "emergence", variant=v)[-1]["first_slot"]) for v in VARIANTS]
     title = "The first slot in the end: " + ", ".join(f"{x:.1f} %" for x in shares)
     label(right, title, "step", "share of attention,\nhighest layer (%)")
+    return drawn
+
+
+def rates(measured: dict[str, Any]) -> Figure:
+    """A learnable sink at several learning rates: when it is read, and how well the model reads meanwhile."""
+    drawn, (left, right) = figure(2, width=4.8)
+    shares, costs = [], []
+    for index, rate in enumerate(sorted({row["rate"] for row in measured["tables"]["rates"]})):
+        seen = rows(measured, "rates", rate=rate)
+        steps, of_sink = [row["step"] for row in seen], [100 * max(row["first_slot"]) for row in seen]
+        left.plot(steps, of_sink, label=f"rate {rate:g}", **line_style(index))
+        right.plot(steps, [row["evaluation_loss"] for row in seen], **line_style(index))
+        shares.append(f"{of_sink[-1]:.0f} %")
+        costs.append(f"{round(cost_at(measured, rate)[0]):+d} %")
+    left.legend(frameon=False)
+    label(left, "The sink in the end: " + ", ".join(shares), "step", "share of attention,\nhighest layer (%)")
+    label(right, "Perplexity without it: " + ", ".join(costs), "step", "nats a byte, nothing evicted")
     return drawn
 
 
@@ -125,7 +161,7 @@ def register_norms(measured: dict[str, Any]) -> Figure:
 
 
 def table(measured: dict[str, Any]) -> str:
-    """Perplexity by model and cache, with the published numbers of models a hundred times as large."""
+    """Perplexity by model and cache, with the published numbers of models several hundred times as large."""
     caches = sorted({row["sinks"] for row in rows(measured, "streaming")})
     heads = [f"{n}+{rows(measured, 'streaming', sinks=n)[0]['recent']}" for n in caches]
     lines = [f"{'perplexity':<16}" + "".join(f"{head:>15}" for head in heads) + f"{'read afresh':>15}"]

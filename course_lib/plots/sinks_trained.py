@@ -38,6 +38,18 @@ def _counts(percent: float, error: float) -> bool:
     return percent > max(1.0, 2 * error)
 
 
+def idlest(measured: dict[str, Any]) -> str:
+    """How much of one head's attention a sink takes, and what the model is worth with it."""
+    declined = 100 * max(row["nowhere"] for row in rows(measured, "attention", variant="zero sink"))
+    taken = 100 * max(row["slots"][0] for row in rows(measured, "attention", variant="learnable sink"))
+    losses = {row["variant"]: row["evaluation_loss"] for row in measured["tables"]["models"]}
+    said = ", ".join(f"{variant} {losses[variant]:.3f}" for variant in sink_training.VARIANTS)
+    return (
+        f"Of one head's attention the zero sink takes up to {declined:.0f} %, the learnable sink up to {taken:.0f} %\n"
+        f"Nats a byte, nothing evicted: {said} (one training each)"
+    )
+
+
 def registers_verdict(measured: dict[str, Any]) -> str:
     """Whether patches stand out without registers, and whether registers take that over."""
     highest = {}
@@ -59,6 +71,10 @@ def table() -> Figure:
 
 def first_slots() -> Figure:
     return sink_training.first_slot_by_layer(sink_training.results())
+
+
+def rates() -> Figure:
+    return sink_training.rates(sink_training.results())
 
 
 def idle_head() -> Figure:

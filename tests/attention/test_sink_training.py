@@ -7,7 +7,7 @@ import torch
 
 from course_lib.attention import sink_training
 from course_lib.attention.sink_lm import VARIANTS, Shape, SinkLM
-from course_lib.attention.sink_training import Schedule, batch_at, load, load_tokenizer, losses, running, save, train
+from course_lib.attention.sink_training import Schedule, batch_at, load, losses, running, save, train
 from course_lib.experiments import sink_pretraining
 from course_lib.result_files import RESULTS
 from course_lib.result_files import load as load_result
@@ -16,23 +16,14 @@ TEXT = "one two three, two three one. " * 40
 SHAPE = Shape(300, 16, 2, 2, 24)
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return sink_training.train_tokenizer([TEXT], 300)
-
-
-def test_the_tokenizer_gives_any_text_back(tokenizer):
-    for text in ("one two", " Ångström — 東京\n\n\t", ""):
-        assert tokenizer.decode(tokenizer.encode(text).ids) == text
-    assert len(tokenizer.encode("one two").ids) < 5
-    assert (
-        running(tokenizer, ["one", "two"]).tolist() == tokenizer.encode("one\n\n").ids + tokenizer.encode("two\n\n").ids
-    )
+def test_texts_become_bytes_with_an_empty_line_between_them():
+    assert running(["aé", "\n"]).tolist() == [97, 0xC3, 0xA9, 10, 10, 10, 10, 10]
+    assert bytes(running(["東京"]).tolist()).decode() == "東京\n\n"
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_short_training_lowers_the_loss_and_repeats_itself(variant, tokenizer):
-    tokens, seen = running(tokenizer, [TEXT] * 3), []
+def test_a_short_training_lowers_the_loss_and_repeats_itself(variant):
+    tokens, seen = running([TEXT] * 3), []
     schedule = Schedule(30, 2, 16, warm_up=3, rate=1e-2)
     for _ in range(2):
         model = SinkLM(SHAPE, variant, torch.Generator().manual_seed(0))
@@ -72,10 +63,9 @@ def test_saved_models_come_back(variant, tmp_path, generator):
         torch.testing.assert_close(back.state_dict()[name], weight.detach().half().float(), rtol=0, atol=0)
 
 
-def test_missing_files_name_the_remedy(tmp_path):
-    for missing in (lambda: load("vanilla", tmp_path), lambda: load_tokenizer(tmp_path)):
-        with pytest.raises(ValueError, match="course reproduce sink_pretraining"):
-            missing()
+def test_a_missing_file_names_the_remedy(tmp_path):
+    with pytest.raises(ValueError, match="course reproduce sink_pretraining"):
+        load("vanilla", tmp_path)
 
 
 def test_every_step_of_the_experiment_works(tmp_path, monkeypatch):
@@ -92,6 +82,8 @@ def test_every_step_of_the_experiment_works(tmp_path, monkeypatch):
     assert [row["n_tokens"] for row in tables["streaming"]] == [2 * 16] * 6
     assert [row["n_tokens"] for row in tables["recomputed"]] == [2 * 2] * 3
     assert [row["step"] for row in tables["training"][:3]] == [2, 4, 6]
+    assert [(row["rate"], row["step"]) for row in tables["rates"]] == [(1e-2, 1), (1e-2, 4)]
+    assert [row["sinks"] for row in tables["rate_streaming"]] == [0, 1]
 
 
 committed = pytest.mark.skipif(
@@ -106,7 +98,7 @@ def test_committed_weights_are_those_that_were_measured(variant):
     (row,) = [row for row in load_result("sink_pretraining")["tables"]["models"] if row["variant"] == variant]
     model = load(variant)
     assert sum(weight.numel() for weight in model.parameters()) == row["parameters"]
-    ids = torch.tensor([load_tokenizer().encode(sink_pretraining.FIXED_TEXT).ids])
+    ids = running([sink_pretraining.FIXED_TEXT])[None]
     with torch.no_grad():
         assert losses(model, ids).mean().item() == pytest.approx(row["fixed_text_loss"], abs=1e-4)
 
@@ -114,7 +106,5 @@ def test_committed_weights_are_those_that_were_measured(variant):
 @committed
 def test_committed_weights_are_small():
     files = list(sink_training.WEIGHTS.iterdir())
-    assert {each.name for each in files} == {"tokenizer.json"} | {
-        f"{v.replace(' ', '_')}.safetensors" for v in VARIANTS
-    }
+    assert {each.name for each in files} == {f"{v.replace(' ', '_')}.safetensors" for v in VARIANTS}
     assert sum(each.stat().st_size for each in files) < 20e6

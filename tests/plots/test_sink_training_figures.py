@@ -37,8 +37,15 @@ def made_up():
         for seed in (0, 1)
         for layer in (0, 1)
     ]
+    rates, rate_streaming = [], []
+    for rate in (0.01, 0.001):
+        for step in (1, 50):
+            rates.append({"rate": rate, "step": step, "evaluation_loss": 2.0, "first_slot": [rate * step, 0.0]})
+        for sinks in (0, 1):
+            losses = [2.0 + hard + 40 * rate * (sinks == 0) for hard in (-0.2, 0.0, 0.2)]
+            rate_streaming.append({"rate": rate, "sinks": sinks, "losses": losses})
     tables = {"streaming": streaming, "recomputed": recomputed, "attention": attention, "emergence": emergence}
-    return {"tables": tables | {"registers": registers}}
+    return {"tables": tables | {"registers": registers, "rates": rates, "rate_streaming": rate_streaming}}
 
 
 def title(figure, index=0):
@@ -53,13 +60,14 @@ def test_cost_is_counted_in_pairs():
     assert plots.cost(made_up(), "vanilla", 4, 0)[0] == pytest.approx(100 * (math.exp(-0.1) - 1))
     measured = made_up()
     measured["tables"]["streaming"][0]["losses"][0] += 0.3
-    assert plots.cost(measured, "vanilla", 0)[1] == pytest.approx(100 * 0.3 / 3)
+    assert plots.cost(measured, "vanilla", 0)[1] == pytest.approx(100 * math.exp(0.2) * 0.3 / 3)
+    assert plots.cost_at(made_up(), 0.001)[0] == pytest.approx(100 * (math.exp(0.04) - 1))
 
 
 def test_titles():
     measured = made_up()
     bars = plots.streaming_bars(measured)
-    assert title(bars) == ("No first slot instead of 4:\nvanilla +10.52 %, zero sink +0.00 %, learnable sink +100.00 %")
+    assert title(bars) == ("No first slot instead of 4:\nvanilla +10.5 %, zero sink +0.0 %, learnable sink +100.0 %")
     assert len(bars.axes[0].patches) == 12
     layers = plots.first_slot_by_layer(measured)
     assert title(layers).endswith("in fair shares:\nvanilla 21.4, zero sink 10.7, learnable sink 85.7")
@@ -67,6 +75,9 @@ def test_titles():
     curves = plots.training_curves(measured)
     assert title(curves) == "Loss in the end: 3.00, 3.10, 2.90"
     assert title(curves, 1) == "The first slot in the end: 10.0 %, 10.0 %, 10.0 %"
+    rates = plots.rates(measured)
+    assert title(rates) == "The sink in the end: 5 %, 50 %"
+    assert title(rates, 1) == "Perplexity without it: +4 %, +49 %"
     norms = plots.register_norms(measured)
     assert title(norms) == "Largest patch norm over the median: 6.0 with 0, 2.0 with 4 registers"
 
@@ -88,7 +99,7 @@ def test_the_table_stands_beside_the_published_one():
     assert lines[4].split() == ["published", "29,214.00", "19.90", "18.27", "18.01"]
 
 
-DRAWN = ["streaming_bars", "first_slot_by_layer", "training_curves", "register_norms", "table"]
+DRAWN = ["streaming_bars", "first_slot_by_layer", "training_curves", "rates", "register_norms", "table"]
 
 
 @pytest.mark.skipif(

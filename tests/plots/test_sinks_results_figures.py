@@ -98,3 +98,21 @@ def test_registers_hold_where_patches_stood_out(largest, verdict):
     text = sinks_trained.registers_verdict({"tables": {"registers": table}})
     assert text.startswith(f"Largest patch norm over the median: {largest} with 0, 1.5 with 4 registers")
     assert text.endswith(f": {verdict}")
+
+
+def test_the_idlest_head_is_that_of_the_sink_in_question():
+    attention = [
+        {"variant": variant, "slots": [first], "nowhere": nowhere}
+        for variant, first, nowhere in (
+            ("vanilla", 0.99, 0.0),
+            ("zero sink", 0.98, 0.8),
+            ("zero sink", 0.1, 0.3),
+            ("learnable sink", 0.4, 0.0),
+            ("learnable sink", 0.5, 0.9),
+        )
+    ]
+    losses = {"vanilla": 1.25, "zero sink": 1.0, "learnable sink": 1.5}
+    models = [{"variant": variant, "evaluation_loss": loss} for variant, loss in losses.items()]
+    text = sinks_trained.idlest({"tables": {"attention": attention, "models": models}})
+    assert "zero sink takes up to 80 %, the learnable sink up to 50 %" in text
+    assert "vanilla 1.250, zero sink 1.000, learnable sink 1.500" in text
