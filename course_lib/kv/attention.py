@@ -113,8 +113,9 @@ def _observed(
         some, at, asked = slots.first(n), position[:, start:end], query[:, :, :, start:end] * scaling
         logits = torch.bmm(asked.flatten(0, 1).flatten(1, 2), every_key[:, :n].transpose(1, 2))  # (B·H, G·q, n)
         if query.shape[3] > 1 or slots.has_free:  # a chunk of one query has later keys too
-            hidden = ~visible(some, at).flatten(0, 1)[:, None]
-            logits.unflatten(1, (-1, end - start)).masked_fill_(hidden, float("-inf"))
+            later = start if first_pass and not slots.has_free else 0  # slots before it are read by the whole chunk
+            hidden = ~visible(some, at)[..., later:].flatten(0, 1)[:, None]
+            logits.unflatten(1, (-1, end - start))[..., later:].masked_fill_(hidden, float("-inf"))
         weights = logits.softmax(dim=-1, dtype=torch.float32)
         if slots.has_free:
             weights = weights * (at != FREE).repeat_interleave(keys.shape[1], 0).repeat(1, query.shape[2])[..., None]
