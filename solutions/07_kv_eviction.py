@@ -568,8 +568,8 @@ print(
 # %% [markdown]
 # What that means in time was measured on a laptop's processor with `course bench kv`: eight steps of decoding behind
 # 4096 tokens, the sides in turn. The hatched bars are transformers' own cache of a text that was never longer than a
-# fifth: what it would be to forget for nothing. That cache is copied at every step, and keys are repeated for every
-# query head; the others write into free slots and let the heads of a group share. So they gain before anything leaves.
+# fifth: what it would be to forget for nothing. That cache is copied at every step, while the others write into free
+# slots. So they gain before anything leaves.
 
 # %%
 speed.steps()
