@@ -135,10 +135,8 @@ def followed(
 def at_rate(sizes: Sizes, rate: float, seed: int) -> Tables:
     """A short training with a learnable sink: when it is read, and what it costs to lose it."""
     label: dict[str, Any] = {"rate": rate}
-    schedule, tokens = (
-        replace(sizes.schedule, rate=rate, n_steps=sizes.rate_steps),
-        running(training_texts()[: sizes.texts]),
-    )
+    tokens = running(training_texts()[: sizes.texts])
+    schedule = replace(sizes.schedule, rate=rate, n_steps=sizes.rate_steps)
     model, _, seen = followed(sizes, "learnable sink", schedule, tokens, label, seed)
     rows = [label | {"sinks": n} | kept(sizes, model, n) for n in (0, 1)]
     return {"rates": seen, "rate_streaming": rows}
