@@ -109,6 +109,20 @@ def test_h2o_after_a_prompt_has_the_column_sums_of_full_attention():
 
 
 @torch.no_grad()
+def test_padding_is_hidden_from_every_chunk_of_a_prompt(monkeypatch):
+    """The column sums of a padded row, in small chunks, are those of the row alone, to 1e-5 as above."""
+    model, mask = tiny_model(), torch.ones(2, 24, dtype=torch.long)
+    mask[1, :8] = 0
+    with evicting(model, H2O(budget=1.0)) as alone:
+        model(IDS[:, 8:], past_key_values=alone, use_cache=True)
+    monkeypatch.setattr("course_lib.kv.attention.CHUNK", 600)
+    with evicting(model, H2O(budget=1.0)) as padded:
+        model(IDS.expand(2, -1), attention_mask=mask, past_key_values=padded, use_cache=True)
+    for one, both in zip(alone.slots, padded.slots, strict=True):
+        torch.testing.assert_close(both.memory("mass")[1:, :, 8:], one.memory("mass"), rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
 def test_tova_after_a_prompt_keeps_what_the_last_row_says():
     model = sharp_model()
     weights = eager_attention(model)
