@@ -4,7 +4,7 @@ import statistics
 from dataclasses import replace
 from typing import Any
 
-from course_lib.sparsity.cost import Device
+from course_lib.measure.roofline import Device
 from kernels.bench.contest import Clock, Contest, race, relative_error
 
 REPETITIONS = (5, 30)  # at least, at most

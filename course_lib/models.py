@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
 
-from course_lib import hub
-from course_lib.assets import asset_path
+from course_lib.data import hub
+from course_lib.data.assets.cache import asset_path
 
 DEFAULT_MODEL = "smollm2-135m"
 

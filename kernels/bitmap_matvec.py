@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.sparsity.bitpacking import packed_width
 from course_lib.sparsity.formats import Bitmap
-from course_lib.sparsity.packing import packed_width
 from kernels.checks import FLOATS, check_device, check_tensor
 from kernels.runtime import jit, runs_kernel, tl, triton, tuned
 

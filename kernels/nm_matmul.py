@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from course_lib.sparsity.bitpacking import packed_width
 from course_lib.sparsity.formats import NofMPacked
-from course_lib.sparsity.packing import packed_width
 from course_lib.sparsity.patterns import NofM
 from kernels.checks import FLOATS, check_device, check_tensor
 from kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned

@@ -10,11 +10,11 @@
 # %%
 import torch
 
-from course_lib import timing
-from course_lib.measure import measure_device
+from course_lib.measure import timing
+from course_lib.measure.machine import measure_device
 from course_lib.models import blocks, linears, load_model, weight_of
-from course_lib.plots import start as plots
-from course_lib.sparsity.cost import A100, GB, GIB, LLAMA2_70B, Transformer
+from course_lib.lessons.start import figures as plots
+from course_lib.measure.roofline import A100, GB, GIB, LLAMA2_70B, Transformer
 from course_lib.sparsity.patterns import sparsity_of
 from course_lib.workbook import check, show_progress
 

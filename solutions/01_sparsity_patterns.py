@@ -12,15 +12,15 @@
 import torch
 from torch.nn.functional import linear
 
-from course_lib import corpora
-from course_lib.experiments.patterns import measured
-from course_lib.measure import measure_device
+from course_lib.data import corpora
+from course_lib.lessons.patterns.experiment import measured
+from course_lib.measure.machine import measure_device
 from course_lib.models import blocks, head, linears, load_model, weight_of
-from course_lib.plots import patterns as plots
-from course_lib.plots.pattern_bench import bench_on_a_cpu
-from course_lib.plots.pattern_explorer import explore
-from course_lib.sparsity.cost import H100, Transformer, linear_work
-from course_lib.sparsity.experiments import (
+from course_lib.lessons.patterns import figures as plots
+from course_lib.lessons.patterns.speed import bench_on_a_cpu
+from course_lib.lessons.patterns.explorer import explore
+from course_lib.measure.roofline import H100, Transformer, linear_work
+from course_lib.lessons.patterns.measure import (
     dynamic_and_static,
     inputs_of,
     keep_most_active,
@@ -79,6 +79,7 @@ for name, pattern in one_of_each(0.5).items():
 # Keep the columns with the largest Euclidean norm. Return the smaller matrix, its columns in their old order, and the
 # indices of the columns kept, ascending.
 
+
 # %% exercise="patterns.columns"
 def keep_columns(weight, n_kept):
     """Remove whole inputs.
@@ -105,6 +106,7 @@ check("patterns.columns", keep_columns)
 #
 # Divide the matrix into blocks of `rows` × `columns`. Of all blocks, keep the `n_kept` with the largest sum of absolute
 # values. Both sizes divide the matrix.
+
 
 # %% exercise="patterns.blocks"
 def keep_blocks(weight, rows, columns, n_kept):
@@ -144,6 +146,7 @@ plots.groups(stored_in_each_group(Unstructured(0.5).keep(weight.abs())))
 # Compress a matrix to 2:4. Of every four neighbouring inputs keep the two largest in absolute value. Return the values
 # that stay, and for each its place in its group (0 to 3). Within a group the places ascend.
 
+
 # %% exercise="patterns.nofm"
 def compress(weight):
     """Two of every four inputs, as values and places.
@@ -168,6 +171,7 @@ check("patterns.nofm", compress)
 #
 # Pack the places of each row, four to a byte, the first in the lowest two bits. A row whose length is no multiple of
 # four ends in a byte whose upper bits are zero; the next row begins with a new byte.
+
 
 # %% exercise="patterns.pack"
 def pack(places):
@@ -258,6 +262,7 @@ for name, times in damage.items():
 # each row and one for the end. Each row of the bitmap, and of the places of 2:4, begins on a byte of its own. 2:4 does
 # not depend on the number stored: it always holds half.
 
+
 # %% exercise="patterns.bytes"
 def format_bytes(rows, columns, n_stored, value_bytes):
     """Bytes of a matrix in four formats.
@@ -288,6 +293,7 @@ check("patterns.bytes", format_bytes)
 # Decode. Bit $i \bmod 8$ of `bitmap[o, i // 8]`, counted from the lowest, says whether entry $(o, i)$ is stored. The
 # values follow each other row by row. Each row of the map begins on a byte of its own.
 
+
 # %% exercise="patterns.bitmap"
 def decode_bitmap(values, bitmap, columns):
     """The dense matrix of a bitmap and its values.
@@ -313,6 +319,7 @@ check("patterns.bitmap", decode_bitmap)
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
 # At which density does CSR take as many bytes as dense, and at which a bitmap? Solve on paper, return the two formulas.
+
 
 # %% exercise="patterns.break_even"
 def break_even(value_bytes, index_bytes):
@@ -423,6 +430,7 @@ plots.limits(11008, 4096, H100)
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
 # For each token keep the `k` inputs that are largest in absolute value, set the others to zero, and apply the layer.
+
 
 # %% exercise="patterns.dynamic"
 def dynamic_linear(weight, inputs, k):

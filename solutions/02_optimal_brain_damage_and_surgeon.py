@@ -14,25 +14,25 @@ from functools import partial
 
 import torch
 
-from course_lib import corpora
-from course_lib.classic.diagonal import obd_diagonal
-from course_lib.classic.hessians import full_hessian, outer_product_hessian, residual_part
-from course_lib.classic.gradients import error_gradient, output_gradients
-from course_lib.classic.inverse import inverse_by_recursion, inverse_directly
-from course_lib.classic.monks import DECAY, NETWORKS, monks
-from course_lib.classic.network import convolution
-from course_lib.classic.problems import XOR_NETWORK, xor
-from course_lib.classic.quadratic import quadratic
-from course_lib.classic.rows import output_error, prune_row, row_surfaces
-from course_lib.classic.scale import cost
-from course_lib.classic.stopping import accurate, last_good
-from course_lib.classic.surfaces import METHODS, brain_surgeon
-from course_lib.classic.surgery import cheapest, delete, deletions, whole
-from course_lib.classic.training import levenberg_marquardt, solved
+from course_lib.data import corpora
+from course_lib.pruning.classic.obd import obd_diagonal
+from course_lib.pruning.classic.hessians import full_hessian, outer_product_hessian, residual_part
+from course_lib.pruning.classic.derivatives import error_gradient, output_gradients
+from course_lib.pruning.classic.obs import inverse_by_recursion, inverse_directly
+from course_lib.pruning.classic.monks import DECAY, NETWORKS, monks
+from course_lib.pruning.classic.network import convolution
+from course_lib.pruning.classic.problems import XOR_NETWORK, xor
+from course_lib.pruning.classic.quadratic import quadratic
+from course_lib.pruning.classic.rows import output_error, prune_row, row_surfaces
+from course_lib.lessons.classic.cost import cost
+from course_lib.pruning.classic.stopping import accurate, last_good
+from course_lib.pruning.classic.surfaces import METHODS, brain_surgeon
+from course_lib.pruning.classic.deletion import cheapest, delete, deletions, whole
+from course_lib.pruning.classic.training import levenberg_marquardt, solved
 from course_lib.models import blocks, linears, load_model, weight_of
-from course_lib.plots import classic as plots
-from course_lib.plots import classic_deck, classic_results, classic_tables
-from course_lib.pruning.observe import input_gram
+from course_lib.lessons.classic import figures as plots
+from course_lib.lessons.classic import deck, measured as classic_results, tables
+from course_lib.pruning.input_statistics import input_gram
 from course_lib.workbook import check
 
 # %% [markdown]
@@ -99,7 +99,7 @@ exact = full_hessian(state.network, state.theta, patterns)
 print(f"largest gradient {error_gradient(state.network, state.theta, patterns).abs().max():.1e}")
 print(f"error before any deletion {state.error(patterns):.5f}\n")
 print("weight      value   predicted rise   real rise")
-for q, name in enumerate(classic_deck.XOR_NAMES):
+for q, name in enumerate(deck.XOR_NAMES):
     predicted = 0.5 * exact[q, q] * state.theta[q] ** 2
     without = state.theta.clone()
     without[q] = 0
@@ -176,11 +176,11 @@ check("classic.back_one_layer", back_one_layer)
 # wide.
 
 # %%
-classic_deck.diagonals()
+deck.diagonals()
 
 # %%
 measured = classic_results.results()
-print(classic_tables.recursion_table(measured))
+print(tables.recursion_table(measured))
 
 # %% [markdown]
 # The last row shares weights, as LeCun's own networks did: a kernel slides over the inputs, and $h_{kk}$ is the sum
@@ -204,7 +204,7 @@ print(f"XOR before training: the smallest entry of the diagonal is {both[0]:.1e}
 # keeps the diagonal.
 
 # %%
-plots.correlations(outer_product_hessian(state.network, state.theta, patterns), classic_deck.XOR_NAMES)
+plots.correlations(outer_product_hessian(state.network, state.theta, patterns), deck.XOR_NAMES)
 
 # %% [markdown]
 # Hassibi and Stork (1992) keep it all. Minimise $\tfrac12\, \delta w^\top H\, \delta w$ under the condition that
@@ -327,9 +327,9 @@ print(f"of {n_solved} networks still right: " + ", ".join(f"{name} {count}" for 
 # course; this lesson reads them from here on.
 
 # %%
-print(classic_tables.provenance(measured), "\n")
-print(classic_tables.xor_table(measured))
-print(classic_tables.xor_verdict(measured))
+print(tables.provenance(measured), "\n")
+print(tables.xor_table(measured))
+print(tables.xor_verdict(measured))
 
 # %%
 classic_results.xor_bars(measured)
@@ -410,8 +410,8 @@ plots.surviving(end, dense)
 classic_results.monks_counts(measured)
 
 # %%
-print(classic_tables.monks_table(measured), "\n")
-print(classic_tables.monks_verdict(measured))
+print(tables.monks_table(measured), "\n")
+print(tables.monks_verdict(measured))
 
 # %% [markdown]
 # Three things are worth saying.
@@ -445,7 +445,7 @@ classic_results.dense_pruned_retrained(measured)
 # rounds of deleting and retraining, and so does everyone who can afford it.
 
 # %%
-print(classic_tables.digits_verdict(measured))
+print(tables.digits_verdict(measured))
 
 # %% [markdown]
 # The third network of the paper, NETtalk with 18 000 weights of which 1560 were left, is not here: its dictionary,
@@ -475,10 +475,10 @@ def scale(n_weights, n_gradients, bytes_per_number):
 check("classic.scale", scale)
 
 # %%
-plots.bytes_of_inverses(classic_deck.SIZES, 16 * 10**9)
+plots.bytes_of_inverses(deck.SIZES, 16 * 10**9)
 
 # %%
-for name, size in classic_deck.SIZES.items():
+for name, size in deck.SIZES.items():
     needs = cost(size, 2048)
     print(
         f"{name:<17} OBD {plots.in_words(needs.obd_bytes):>9}, {needs.obd_flops:.0e} FLOPs;   "
@@ -511,7 +511,7 @@ for row in (44, 465):
         print(f"row {row:>3}, {name:<10} error {errors[0]:5.2f} %, on unseen text {errors[1]:5.2f} %")
 
 # %%
-print(classic_tables.rows_verdict(measured))
+print(tables.rows_verdict(measured))
 classic_results.row_errors(measured)
 
 # %% [markdown]

@@ -13,19 +13,20 @@
 # %%
 import torch
 
-from course_lib import corpora, evaluate
+from course_lib.data import corpora
+from course_lib.measure import perplexity
 from course_lib.models import blocks, linears, load_model, weight_of
-from course_lib.plots import sparsegpt as plots
-from course_lib.plots import sparsegpt_results as results
-from course_lib.plots import sparsegpt_tables as printed
-from course_lib.plots import wanda as wanda_plots
+from course_lib.lessons.sparsegpt import figures as plots
+from course_lib.lessons.sparsegpt import measured as results
+from course_lib.lessons.sparsegpt import tables as printed
+from course_lib.lessons.wanda import figures as wanda_plots
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
-from course_lib.pruning.observe import input_grams
+from course_lib.pruning.input_statistics import input_grams
 from course_lib.pruning.sequential import prune_model
-from course_lib.pruning.sweep import (
+from course_lib.lessons.sparsegpt.measure import (
     WithoutUpdates,
     errors_in_block,
     first_inputs_of,
@@ -366,11 +367,11 @@ plots.layer_errors(errors_in_block(blocks(model)[15], grams, methods, n_outputs=
 # evaluated on the same windows. How hard a window is then drops out of their difference, window by window:
 
 # %%
-logs = {"dense": evaluate.window_losses(model, held_out)}
+logs = {"dense": perplexity.window_losses(model, held_out)}
 for title, pruner in {"Wanda 50 %": Wanda(Unstructured(0.5)), "SparseGPT 50 %": SparseGPT()}.items():
     model, tokenizer = load_model()
     report = prune_model(model, pruner, calibration)
-    logs[title] = evaluate.window_losses(model, held_out)  # log-perplexity of each window, (8,)
+    logs[title] = perplexity.window_losses(model, held_out)  # log-perplexity of each window, (8,)
     print(f"{title}: " + ", ".join(f"{phase} {spent:.1f} s" for phase, spent in report.seconds.items()))
 
 # %%

@@ -11,14 +11,15 @@
 # %%
 import torch
 
-from course_lib import corpora, evaluate
+from course_lib.data import corpora
+from course_lib.measure import perplexity as evaluate
 from course_lib.models import blocks, linears, load_model, weight_of
-from course_lib.plots import wanda as plots
-from course_lib.plots import wanda_results, wanda_tables
+from course_lib.lessons.wanda import figures as plots
+from course_lib.lessons.wanda import measured as wanda_results, tables
 from course_lib.pruning.base import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
-from course_lib.pruning.observe import input_gram, input_norms
+from course_lib.pruning.input_statistics import input_gram, input_norms
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import NofM, Unstructured, sparsity_of
 from course_lib.workbook import check
@@ -304,7 +305,7 @@ plots.perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the
 
 # %%
 measured = wanda_results.results()
-print(wanda_tables.provenance(measured))
+print(tables.provenance(measured))
 
 # %%
 wanda_results.sweep(measured)
@@ -406,8 +407,8 @@ check("wanda.interval", interval)
 wanda_results.zero_shot(measured)
 
 # %%
-print(wanda_tables.zero_shot_table(measured))
-print(wanda_tables.zero_shot_verdict(measured))
+print(tables.zero_shot_table(measured))
+print(tables.zero_shot_verdict(measured))
 
 # %% [markdown]
 # Only tasks on which the dense model stands clearly above chance can show what pruning does. The others are printed
@@ -416,13 +417,13 @@ print(wanda_tables.zero_shot_verdict(measured))
 # The paper's own numbers, for models 50 to 500 times larger. They are quoted, not measured here.
 
 # %%
-print(wanda_tables.published_table())
+print(tables.published_table())
 
 # %% [markdown]
 # ## 10. What it costs, and when it does not pay
 
 # %%
-print(wanda_tables.cost_table(measured))
+print(tables.cost_table(measured))
 
 # %% [markdown]
 # - **Time.** The score is one product per weight; the time goes into the forward passes that any calibrated method

@@ -14,8 +14,9 @@
 # %%
 import torch
 
-from course_lib import corpora, kv_view
-from course_lib.attention_stats import attention_statistics, kinds_of
+from course_lib.data import corpora
+from course_lib.lessons.kv import live
+from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
 from course_lib.kv.policies.full import Full
@@ -26,14 +27,14 @@ from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.recycled import Recycled, recycling
-from course_lib.kv_lesson import nearest_that_stays, race, slots_by_layer
+from course_lib.lessons.kv.measure import nearest_that_stays, race, slots_by_layer
 from course_lib.models import blocks, heads, load_model
-from course_lib.needles import samples
-from course_lib.plots import kv as plots
-from course_lib.plots import kv_results as results
-from course_lib.plots import kv_speed as speed
-from course_lib.plots import kv_tables as printed
-from course_lib.retrieval import read, retrieve
+from course_lib.data.needles import samples
+from course_lib.lessons.kv import figures as plots
+from course_lib.lessons.kv import measured as results
+from course_lib.lessons.kv import speed
+from course_lib.lessons.kv import tables as printed
+from course_lib.kv.analysis.retrieval import read, retrieve
 from course_lib.workbook import check
 
 model, tokenizer = load_model()
@@ -55,7 +56,7 @@ policies = {
     "4 sinks + window": StreamingLLM(budget, sinks=4),
     "H2O": H2O(budget, recent=budget // 2),
 }
-histories = {name: kv_view.watch(model, tokenizer, text[:160], policy) for name, policy in policies.items()}
+histories = {name: live.watch(model, tokenizer, text[:160], policy) for name, policy in policies.items()}
 layer, head = 12, 1
 kept = {name: history.kept[:, layer, head] for name, history in histories.items()}
 plots.streams(kept, histories["H2O"].n_read, f"layer {layer}, head {head}")
@@ -65,7 +66,7 @@ plots.streams(kept, histories["H2O"].n_read, f"layer {layer}, head {head}")
 # own. White on dark is in the cache, grey has left. Which words stay for long?
 
 # %%
-controls = kv_view.explore(dict(reversed(histories.items())), layer, head)
+controls = live.explore(dict(reversed(histories.items())), layer, head)
 
 # %% [markdown]
 # ## 2. How many tokens fit

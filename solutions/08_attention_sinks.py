@@ -11,23 +11,23 @@
 # %%
 import torch
 
-from course_lib import corpora
-from course_lib.attention.bands import Constant, attention_weights, first_token, value_lengths, windowed
-from course_lib.attention.race import counted, race
+from course_lib.data import corpora
+from course_lib.attention.windowed import Constant, attention_weights, first_token, value_lengths, windowed
+from course_lib.lessons.sinks.race import counted, race
 from course_lib.attention.sink_softmax import sink_softmax, with_sink
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.rotation import Rotation
 from course_lib.models import blocks, load_model, rotary_frequencies
-from course_lib.plots import backcopy, sink_training
-from course_lib.plots import kv_speed as speed
-from course_lib.plots import sinks as plots
-from course_lib.plots import sinks_places as places
-from course_lib.plots import sinks_results as results
-from course_lib.plots import sinks_tables as printed
-from course_lib.plots import sinks_trained as trained
-from course_lib.streaming import streaming_perplexity
+from course_lib.lessons.sinks import backcopy, training
+from course_lib.lessons.kv import speed
+from course_lib.lessons.sinks import figures as plots
+from course_lib.lessons.sinks import places
+from course_lib.lessons.sinks import measured as results
+from course_lib.lessons.sinks import tables as printed
+from course_lib.lessons.sinks import trained
+from course_lib.kv.analysis.streaming import streaming_perplexity
 from course_lib.workbook import check
 
 model, tokenizer = load_model()
@@ -474,11 +474,11 @@ places.gate()
 # paper's own numbers, published and not measured here, for models with 160 million parameters that read tokens.
 
 # %%
-measured = sink_training.results()
-print(sink_training.table(measured))
+measured = training.results()
+print(training.table(measured))
 
 # %%
-sink_training.streaming_bars(measured)
+training.streaming_bars(measured)
 
 # %%
 print(trained.pretraining_verdict(measured))
@@ -488,10 +488,10 @@ print(trained.pretraining_verdict(measured))
 
 # %%
 print(trained.idlest(measured))
-sink_training.first_slot_by_layer(measured)
+training.first_slot_by_layer(measured)
 
 # %%
-sink_training.training_curves(measured)
+training.training_curves(measured)
 
 # %% [markdown]
 # The first byte is another one in each sample: to make a sink of it, a model has to find out where it stands. A learned
@@ -500,7 +500,7 @@ sink_training.training_curves(measured)
 # each with a learnable sink:
 
 # %%
-sink_training.rates(measured)
+training.rates(measured)
 
 # %% [markdown]
 # The three models above were trained at the highest of these rates, because a sink stays there. It is no sign of a good
@@ -539,7 +539,7 @@ backcopy.emergence(idle)
 
 # %%
 print(trained.registers_verdict(measured))
-sink_training.register_norms(measured)
+training.register_norms(measured)
 
 # %% [markdown]
 # ## 11. What it costs, and when it does not pay

@@ -42,7 +42,7 @@ def tiny_tokenizer():
 
 def pytest_collection_modifyitems(items):
     """Tests of the real model are skipped, with the remedy, where `course setup` has not run."""
-    from course_lib.assets import asset_path
+    from course_lib.data.assets.cache import asset_path
 
     try:
         asset_path("smollm2-135m"), asset_path("wikipedia")

@@ -68,8 +68,8 @@ CALLS = {
 SCRIPT = """
 import json, sys
 import torch
-from course_lib.corpora import windows
-from course_lib.evaluate import perplexity
+from course_lib.data.corpora import windows
+from course_lib.measure.perplexity import perplexity
 from course_lib.models import load_model, tiny_model
 from course_lib.pruning.base import Gram
 from course_lib.pruning.methods.magnitude import Magnitude

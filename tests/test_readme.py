@@ -5,7 +5,7 @@ import re
 import pytest
 from typer.main import get_command
 
-from course_lib.cli import app
+from course_lib.cli.app import app
 from course_lib.workbook.exercise import lessons
 from course_lib.workbook.masters import ROOT
 

@@ -16,14 +16,16 @@ from typing import Any
 
 import torch
 
-from course_lib.grading import engine, sandbox
-from course_lib.grading.records import Result, Submission
+from course_lib.grading import engine
+from course_lib.grading.intake.submission import Submission
+from course_lib.grading.records import Result
+from course_lib.grading.sandbox import session
 
 CONNECT_SECONDS = 10
 WORKER_SECONDS = 60  # until the first worker is there
 AHEAD = 2  # notebooks sent or being graded for each thread of the cluster: all of a class would fill the memory
 COURSE = Path(__file__).parents[1]
-DECIDES = ("exercises", "grading", "workbook")  # folders of the course on which points depend
+DECIDES = ("checking", "lessons", "grading", "workbook")  # folders of the course on which points depend
 
 
 def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) -> Iterator[tuple[Submission, Result]]:
@@ -87,7 +89,7 @@ def unfit(kind: str, course: str) -> str:
     """Why this process cannot grade as the one with that fingerprint would; empty when it can."""
     if fingerprint() != course:
         return "it has another version of the course: install the same one there, exercises and hidden cases included"
-    return (sandbox.unavailable() or "") if kind == "bwrap" else ""
+    return (session.unavailable() or "") if kind == "bwrap" else ""
 
 
 @lru_cache

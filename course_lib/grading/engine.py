@@ -11,19 +11,11 @@ from typing import Literal
 
 import torch
 
-from course_lib import exercises
-from course_lib.grading import hidden, sandbox
-from course_lib.grading.records import (
-    Answer,
-    CaseResult,
-    ExerciseResult,
-    Limits,
-    Result,
-    State,
-    Submission,
-    Task,
-    seed_of,
-)
+from course_lib import lessons
+from course_lib.grading import hidden_cases
+from course_lib.grading.intake.submission import Submission
+from course_lib.grading.records import Answer, CaseResult, ExerciseResult, Limits, Result, State, Task, seed_of
+from course_lib.grading.sandbox import session
 from course_lib.workbook import compare, judge
 from course_lib.workbook.call import DidNotFinish, limited
 from course_lib.workbook.exercise import Case, Exercise
@@ -82,12 +74,12 @@ def exercises_of(plan: Plan) -> tuple[Exercise, ...]:
 def module_of(functions: dict[str, str]) -> ModuleType:
     """The exercises of one lesson; those of the others need more imports than grading itself."""
     lesson = next(iter(functions)).split(".")[0]
-    return importlib.import_module(f"{exercises.__name__}.{lesson}")
+    return importlib.import_module(f"{lessons.__name__}.{lesson}")
 
 
 def _key(module: ModuleType, functions: dict[str, str], seed: int) -> str:
     """Whatever can change the points: the exercises, the hidden cases, the comparison and the seed."""
-    unseen = importlib.import_module(f"{hidden.__name__}.{module.__name__.split('.')[-1]}")
+    unseen = importlib.import_module(f"{hidden_cases.__name__}.{module.__name__.split('.')[-1]}")
     sources = [inspect.getsource(each) for each in (module, unseen, compare, judge)]
     return hashlib.sha256(repr((VERSION, sources, sorted(functions.items()), seed)).encode()).hexdigest()[:16]
 
@@ -108,7 +100,7 @@ def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
         Task(name, plan.functions[name], tuple(case.arguments for case in visible + extra))
         for name, (visible, extra) in drawn.items()
     ]
-    answers = sandbox.run(content, tasks, plan.limits, plan.kind)
+    answers = session.run(content, tasks, plan.limits, plan.kind)
     results = tuple(
         exercise_result(exercise, *drawn[exercise.id], answer)
         for exercise, answer in zip(exercises_of(plan), answers, strict=True)
@@ -135,7 +127,7 @@ def failed(submission: Submission, plan: Plan, error: Exception) -> Result:
 def draw(exercise: Exercise, student: str, seed: int) -> tuple[list[Case], list[Case]]:
     """The student's own inputs: the cases that `check` knows with fresh numbers, and the hidden ones."""
     generator = torch.Generator().manual_seed(seed_of(seed, student, exercise.id))
-    return exercise.cases(generator), hidden.hidden_cases(exercise, generator)
+    return exercise.cases(generator), hidden_cases.hidden_cases(exercise, generator)
 
 
 def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], answer: Answer) -> ExerciseResult:

@@ -12,7 +12,8 @@ from multiprocessing.connection import Connection, wait
 import torch
 
 from course_lib.grading import engine
-from course_lib.grading.records import Result, Submission
+from course_lib.grading.intake.submission import Submission
+from course_lib.grading.records import Result
 
 Grade = Callable[[Submission, engine.Plan], Result]
 PR_SET_PDEATHSIG = 1

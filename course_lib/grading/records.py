@@ -2,46 +2,12 @@
 
 import hashlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-from course_lib.grading import zips
 from course_lib.workbook.call import Outcome
-
-NOTEBOOK_BYTES = 32 * 2**20  # a notebook full of figures has a few million
 
 Status = Literal["ran", "not found", "not loaded", "killed"]
 State = Literal["right", "partly", "wrong", "not attempted", "not found", "failed", "no submission"]
-
-
-@dataclass(frozen=True)
-class Submission:
-    """One notebook of one student, still unread; or the reason why there is none.
-
-    Args:
-        path: the notebook, or the zip that holds it.
-        member: its name in the zip. outer: the name of that zip in the zip at the path, where a zip holds zips.
-        origin: where it came from, as the instructor would look for it.
-        notes: such as "3 notebooks, the newest was taken".
-    """
-
-    student: str
-    origin: str
-    path: Path | None = None
-    member: str = ""
-    outer: str = ""
-    problem: str = ""
-    notes: tuple[str, ...] = ()
-
-    def read(self) -> bytes:
-        """The notebook's bytes.
-
-        Raises:
-            ValueError: when there is none, or it is larger than any notebook is.
-        """
-        if self.path is None:
-            raise ValueError(self.problem or f"got no notebook from {self.origin}; expected one.")
-        return zips.read(self.path, self.outer, self.member, limit=NOTEBOOK_BYTES)
 
 
 @dataclass(frozen=True)

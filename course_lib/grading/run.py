@@ -14,11 +14,15 @@ from typing import Any, Literal, get_args
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from course_lib.grading import engine, feedback, lms, pool, report, sandbox, store
-from course_lib.grading.records import Result, Submission
-from course_lib.grading.submissions import file_name, find, newest
-from course_lib.grading.tally import Facts
-from course_lib.result_files import machine, now
+from course_lib.grading import engine, pool, store
+from course_lib.grading.export import lms
+from course_lib.grading.intake.submission import Submission
+from course_lib.grading.intake.submissions import file_name, find, newest
+from course_lib.grading.records import Result
+from course_lib.grading.report import feedback, page
+from course_lib.grading.report.tally import Facts
+from course_lib.grading.sandbox import session
+from course_lib.measure.result_files import machine, now
 
 Pairs = Iterable[tuple[Submission, Result]]
 
@@ -56,7 +60,7 @@ def run(request: Request, console: Console) -> int:
         raise ValueError(f"got no submissions in {request.folder}; expected notebooks, folders of them, or zips.")
     plan = engine.plan(request.lesson or _lesson(found), request.seed, request.kind)
     submissions = newest(found, plan.stem)
-    if request.kind == "bwrap" and (problem := sandbox.unavailable()) and not request.scheduler:
+    if request.kind == "bwrap" and (problem := session.unavailable()) and not request.scheduler:
         raise ValueError(problem)
     _check_out(request)
     if request.kind == "none":
@@ -201,7 +205,7 @@ def write_all(
         store.write(out / "feedback" / f"{file_name(result.student)}.html", feedback.html(result))
     store.write(out / "grades.csv", lms.grades_csv(results))
     store.write(out / "grades.json", json.dumps(as_data(results, plan, request, facts), indent=1))
-    store.write(out / "report.html", report.html(results, facts))
+    store.write(out / "report.html", page.html(results, facts))
     if request.canvas:
         store.write(out / "canvas.csv", lms.canvas_csv(results, request.canvas, request.known_by or "ID"))
     if request.moodle:

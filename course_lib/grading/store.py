@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from course_lib.grading.intake.submissions import file_name
 from course_lib.grading.records import CaseResult, ExerciseResult, Result
-from course_lib.grading.submissions import file_name
 
 
 def to_json(result: Result) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.pruning.factor import Factor, factorise
+from course_lib.pruning.layerwise.cholesky import Factor, factorise
 from course_lib.sparsity.patterns import Pattern, Unstructured
 from course_lib.sparsity.ranking import check_matrix, check_positive
 

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int32, UInt8
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.sparsity.packing import pack, unpack
+from course_lib.sparsity.bitpacking import pack, unpack
 from course_lib.sparsity.patterns import NofM
 from course_lib.sparsity.ranking import check_matrix, check_positive
 

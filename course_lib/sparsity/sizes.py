@@ -6,7 +6,7 @@ Dimension key: O outputs (rows), I inputs (columns), Z values stored.
 
 from collections.abc import Callable
 
-from course_lib.sparsity.packing import packed_width
+from course_lib.sparsity.bitpacking import packed_width
 from course_lib.sparsity.patterns import NofM
 
 INDEX_BYTES = 4  # int32

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import linear
 
-from course_lib.sparsity.cost import Device, Work, linear_work
+from course_lib.measure.roofline import Device, Work, linear_work
 from course_lib.sparsity.formats import CSR, BlockSparse
 from course_lib.sparsity.patterns import Block, Columns, Unstructured
 from course_lib.sparsity.sizes import bitmap_bytes, csr_bytes, nofm_bytes

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from course_lib import discover, exercises
+from course_lib import discover
+from course_lib import lessons as exercises
 from course_lib.workbook.call import Recorded
 from course_lib.workbook.compare import close
 

@@ -94,7 +94,7 @@ def _render(notebook: NotebookNode, path: Path) -> Path:
     """The executed notebook as one page. Mathematics becomes MathML here, so that no browser has to fetch a script."""
     from nbconvert import HTMLExporter
 
-    from course_lib.workbook.deck import mathematics
+    from course_lib.workbook.decks.markdown import mathematics
 
     page = copy.deepcopy(notebook)
     for cell in page.cells:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from course_lib.sparsity.cost import Work
+from course_lib.measure.roofline import Work
 from kernels import attention_mass
 from kernels.bench.contest import Contest, Place, Side
 

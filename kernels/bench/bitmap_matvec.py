@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from course_lib.sparsity.cost import Work, linear_work
+from course_lib.measure.roofline import Work, linear_work
 from course_lib.sparsity.formats import CSR, Bitmap
 from kernels import bitmap_matvec
 from kernels.bench.contest import Contest, Place, Side

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from course_lib.sparsity.cost import Work
+from course_lib.measure.roofline import Work
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib.kv.rotation import Rotation
-from course_lib.sparsity.cost import Work
+from course_lib.measure.roofline import Work
 from kernels import decode_attention
 from kernels.bench.contest import Contest, Place, Side
 

@@ -24,8 +24,8 @@ from course_lib.kv.policies.tova import TOVA
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.recycled import Recycled, recycling
+from course_lib.measure.roofline import Work
 from course_lib.models import blocks, heads, load_model, tiny_model
-from course_lib.sparsity.cost import Work
 from kernels.bench.contest import Contest, Place, Side
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all layers have rounded in another order

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.sparsity.cost import Work, linear_work
+from course_lib.measure.roofline import Work, linear_work
 from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
 from kernels import nm_matmul

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.pruning.columns import solve
-from course_lib.pruning.factor import Factor, factorise
-from course_lib.sparsity.cost import Work
+from course_lib.measure.roofline import Work
+from course_lib.pruning.layerwise.cholesky import Factor, factorise
+from course_lib.pruning.layerwise.solver import solve
 from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
 from course_lib.sparsity.ranking import keep_highest, n_pruned
 from kernels.bench.contest import Contest, Place, Side

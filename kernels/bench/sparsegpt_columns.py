@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from course_lib.pruning.columns import solve
-from course_lib.pruning.factor import Factor
-from course_lib.sparsity.cost import Work
+from course_lib.measure.roofline import Work
+from course_lib.pruning.layerwise.cholesky import Factor
+from course_lib.pruning.layerwise.solver import solve
 from course_lib.sparsity.patterns import NofM
 from kernels import sparsegpt_columns
 from kernels.bench.contest import Contest, Place, Side

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.attention.bands import Constant, attention_weights, band, first_token, value_lengths, windowed
+from course_lib.attention.windowed import Constant, attention_weights, band, first_token, value_lengths, windowed
 from course_lib.kv.cache import evicting
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from course_lib.attention.sink_lm import VARIANTS, Shape, SinkLM, turn
 from course_lib.attention.sink_softmax import sink_softmax
-from course_lib.attention.sink_streaming import evicted, first_slots, recomputed_losses, streaming_losses
-from course_lib.attention.sink_training import losses
+from course_lib.attention.small_models.model import VARIANTS, Shape, SinkLM, turn
+from course_lib.attention.small_models.streaming import evicted, first_slots, recomputed_losses, streaming_losses
+from course_lib.attention.small_models.training import losses
 
 
 def made(variant, generator, n_layers=2):

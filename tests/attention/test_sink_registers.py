@@ -2,7 +2,14 @@
 
 import torch
 
-from course_lib.attention.registers import DigitViT, accuracy, class_attention, digits, patch_norms, trained
+from course_lib.attention.small_models.registers import (
+    DigitViT,
+    accuracy,
+    class_attention,
+    digits,
+    patch_norms,
+    trained,
+)
 
 
 def test_digits_are_split_once():

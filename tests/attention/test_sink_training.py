@@ -5,12 +5,11 @@ import json
 import pytest
 import torch
 
-from course_lib.attention import sink_training
-from course_lib.attention.sink_lm import VARIANTS, Shape, SinkLM
-from course_lib.attention.sink_training import Schedule, batch_at, load, losses, running, save, train
-from course_lib.experiments import sink_pretraining
-from course_lib.result_files import RESULTS
-from course_lib.result_files import load as load_result
+from course_lib.attention.small_models import training
+from course_lib.attention.small_models.model import VARIANTS, Shape, SinkLM
+from course_lib.attention.small_models.training import Schedule, batch_at, load, losses, running, save, train
+from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.sinks import experiment_sink_pretraining
 
 TEXT = "one two three, two three one. " * 40
 SHAPE = Shape(300, 16, 2, 2, 24)
@@ -70,11 +69,11 @@ def test_a_missing_file_names_the_remedy(tmp_path):
 
 def test_every_step_of_the_experiment_works(tmp_path, monkeypatch):
     """At the smallest sizes, on made-up documents; rows are plain data."""
-    monkeypatch.setattr(sink_pretraining, "training_texts", lambda: [TEXT] * 3)
-    monkeypatch.setattr(sink_pretraining, "DOCUMENTS", {"wikipedia": lambda split: [TEXT] * 3})
-    monkeypatch.setattr(sink_pretraining, "QUICK_RESULTS", tmp_path)
+    monkeypatch.setattr(experiment_sink_pretraining, "training_texts", lambda: [TEXT] * 3)
+    monkeypatch.setattr(experiment_sink_pretraining, "DOCUMENTS", {"wikipedia": lambda split: [TEXT] * 3})
+    monkeypatch.setattr(experiment_sink_pretraining, "QUICK_RESULTS", tmp_path)
     tables = {}
-    for step in sink_pretraining.steps(sink_pretraining.QUICK):
+    for step in experiment_sink_pretraining.steps(experiment_sink_pretraining.QUICK):
         for name, rows in step.run(0).items():
             tables.setdefault(name, []).extend(json.loads(json.dumps(rows)))
     assert [row["variant"] for row in tables["models"]] == list(VARIANTS)
@@ -95,16 +94,17 @@ committed = pytest.mark.skipif(
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_committed_weights_are_those_that_were_measured(variant):
     """Weights are the same bits; the sums of another processor move the loss in the sixth digit."""
-    (row,) = [row for row in load_result("sink_pretraining")["tables"]["models"] if row["variant"] == variant]
+    models = load_measured("sinks", "sink_pretraining")["tables"]["models"]
+    (row,) = [row for row in models if row["variant"] == variant]
     model = load(variant)
     assert sum(weight.numel() for weight in model.parameters()) == row["parameters"]
-    ids = running([sink_pretraining.FIXED_TEXT])[None]
+    ids = running([experiment_sink_pretraining.FIXED_TEXT])[None]
     with torch.no_grad():
         assert losses(model, ids).mean().item() == pytest.approx(row["fixed_text_loss"], abs=1e-4)
 
 
 @committed
 def test_committed_weights_are_small():
-    files = list(sink_training.WEIGHTS.iterdir())
+    files = list(training.WEIGHTS.iterdir())
     assert {each.name for each in files} == {f"{v.replace(' ', '_')}.safetensors" for v in VARIANTS}
     assert sum(each.stat().st_size for each in files) < 20e6

@@ -8,8 +8,9 @@ import sys
 import pytest
 import torch
 
-from course_lib.grading import engine, hidden, store
-from course_lib.grading.records import NOTEBOOK_BYTES, Answer, Submission, seed_of
+from course_lib.grading import engine, hidden_cases, store
+from course_lib.grading.intake.submission import NOTEBOOK_BYTES, Submission
+from course_lib.grading.records import Answer, seed_of
 from course_lib.workbook import judge
 from course_lib.workbook.call import Outcome, call
 from course_lib.workbook.exercise import find
@@ -92,7 +93,7 @@ def test_hidden_cases_are_asked_too(plan, answered):
     asked = {}
     answered(plan, lambda task: asked.setdefault(task.exercise, task) and reference(task))
     generator = torch.Generator().manual_seed(seed_of(3, "ada", "wanda.score"))
-    n_visible, n_hidden = len(SCORE.cases(generator)), len(hidden.hidden_cases(SCORE, generator))
+    n_visible, n_hidden = len(SCORE.cases(generator)), len(hidden_cases.hidden_cases(SCORE, generator))
     assert n_hidden >= 1
     assert len(asked["wanda.score"].arguments) == n_visible + n_hidden
     assert asked["wanda.score"].function == "wanda_score"

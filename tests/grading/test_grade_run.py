@@ -17,12 +17,14 @@ import pytest
 from rich.console import Console
 from submitting import needs_sandbox
 
-from course_lib.grading import classroom, engine, run, sandbox, store
-from course_lib.grading.classroom_kinds import KINDS
-from course_lib.grading.classroom_layouts import LAYOUTS
-from course_lib.grading.records import Submission
+from course_lib.grading import engine, run, store
+from course_lib.grading.intake.submission import Submission
+from course_lib.grading.intake.submissions import find, newest
 from course_lib.grading.run import Request
-from course_lib.grading.submissions import find, newest
+from course_lib.grading.sandbox import session
+from course_lib.grading.synthetic import classroom
+from course_lib.grading.synthetic.kinds import KINDS
+from course_lib.grading.synthetic.layouts import LAYOUTS
 
 PR_SET_CHILD_SUBREAPER = 36
 COMMAND = """
@@ -123,7 +125,7 @@ def counted(monkeypatch):
             yield submission, engine.unreadable(submission, plan, f"made up from {len(submission.read())} bytes")
 
     monkeypatch.setattr(run.pool, "grade_all", grade_all)
-    monkeypatch.setattr(sandbox, "unavailable", lambda: None)
+    monkeypatch.setattr(session, "unavailable", lambda: None)
     return graded
 
 
@@ -223,7 +225,7 @@ def test_what_cannot_be_used_is_told(three, tmp_path, monkeypatch):
     (tmp_path / "nobody.csv").write_text("\n\n")
     with pytest.raises(ValueError, match="the roster .* in which nobody is; expected one student id a line"):
         grade(folder, out, roster=tmp_path / "nobody.csv")
-    monkeypatch.setattr(sandbox, "unavailable", lambda: "bubblewrap is not installed")
+    monkeypatch.setattr(session, "unavailable", lambda: "bubblewrap is not installed")
     with pytest.raises(ValueError, match="bubblewrap is not installed"):
         grade(folder, out)
     assert not out.exists()

@@ -14,7 +14,7 @@ from forgeries import FORGED, LAZY
 from further_answers import FURTHER
 from torch import Tensor
 
-from course_lib.grading.hidden import hidden_cases
+from course_lib.grading.hidden_cases import hidden_cases
 from course_lib.workbook.call import Outcome, Recorded, call
 from course_lib.workbook.compare import plain
 from course_lib.workbook.exercise import all_exercises

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from course_lib.grading import engine, pool
-from course_lib.grading.records import Result, Submission
+from course_lib.grading.intake.submission import Submission
+from course_lib.grading.records import Result
 
 PLAN = engine.Plan("04 Wanda", "04_wanda", {"wanda.score": "wanda_score"}, "key")
 

@@ -66,8 +66,8 @@ def test_blocks_of_a_matrix_joined_by_the_errors_equal_one_block(generator):
 
 
 def test_equals_the_librarys_solver(generator):
-    from course_lib.pruning.columns import solve
-    from course_lib.pruning.factor import Factor
+    from course_lib.pruning.layerwise.cholesky import Factor
+    from course_lib.pruning.layerwise.solver import solve
 
     weight, upper, _, n, m = example(generator, torch.float32, "cpu", (6, 32), 2, 4)
     expected = solve(weight, Factor(upper, torch.zeros(32, dtype=torch.bool), 0.0), NofM(n, m), 32).weight

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.models import blocks, linears, tiny_model, weight_of
-from course_lib.pruning.allocation import OWL, OneRanking, Uniform, outlier_ratio, owl_sparsities
+from course_lib.pruning.allocation.base import OWL, OneRanking, Uniform, outlier_ratio, owl_sparsities
+from course_lib.pruning.allocation.exact_counts import n_steps
+from course_lib.pruning.allocation.ranks import EdgeFinder
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
-from course_lib.pruning.ranks import EdgeFinder
-from course_lib.pruning.rounding import n_steps
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import Block, Columns, NofM, Rows, Unstructured, keep_across
 
@@ -208,7 +208,7 @@ def test_uniform_is_the_default_and_leaves_the_pattern_alone():
     ],
 )
 def test_what_cannot_be_varied_is_refused_before_any_work(allocation, pattern, message):
-    import course_lib.pruning.guard as guard
+    import course_lib.pruning.checks as guard
 
     with pytest.raises(ValueError, match=message):
         getattr(guard.check_method, "__wrapped__", guard.check_method)(Wanda(pattern), allocation)

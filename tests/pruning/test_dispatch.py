@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from course_lib.models import tiny_model
-from course_lib.pruning import dispatch
-from course_lib.pruning.allocation import OWL
-from course_lib.pruning.dispatch import prune_dispatched
+from course_lib.pruning import device_map
+from course_lib.pruning.allocation.base import OWL
+from course_lib.pruning.device_map import prune_dispatched
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import NofM
@@ -74,7 +74,7 @@ def test_without_accelerate_one_line_says_so(tmp_path, monkeypatch):
     saved(tmp_path, "llama")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="needs accelerate, which is not installed: run `pip install accelerate`"):
-        dispatch.prune_dispatched(tmp_path / "in", tmp_path / "out", Wanda(), WINDOWS)
+        device_map.prune_dispatched(tmp_path / "in", tmp_path / "out", Wanda(), WINDOWS)
 
 
 def test_a_place_where_no_folder_can_be_is_refused_in_words(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.models import tiny_model
-from course_lib.pruning.observe import input_gram, input_norms
+from course_lib.pruning.input_statistics import input_gram, input_norms
 
 WINDOWS = torch.arange(90).reshape(3, 30)
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from course_lib.models import blocks, input_groups, linears, tiny_model, weight_of
-from course_lib.pruning import hidden, sequential
-from course_lib.pruning.guard import PruningError
+from course_lib.pruning import block_inputs, sequential
+from course_lib.pruning.checks import PruningError
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
@@ -50,7 +50,7 @@ def test_equals_the_slow_twin_bit_for_bit(architecture):
 def test_batches_of_any_size_prune_alike(monkeypatch):
     whole, split = tiny_model(2), tiny_model(2)
     prune_model(whole, Wanda(NofM(2, 4)), WINDOWS, progress=False)
-    monkeypatch.setattr(hidden, "BATCH_TOKENS", 48)  # two windows a batch, and a last one alone
+    monkeypatch.setattr(block_inputs, "BATCH_TOKENS", 48)  # two windows a batch, and a last one alone
     prune_model(split, Wanda(NofM(2, 4)), WINDOWS, progress=False)
     zeros = [[weight_of(m).flatten() == 0 for k in blocks(x) for m in linears(k).values()] for x in (whole, split)]
     assert (
@@ -230,14 +230,14 @@ def test_blocks_that_differ_in_their_masks_each_get_their_own():
 def test_a_mask_is_held_once_and_not_once_a_batch(monkeypatch):
     model = tiny_model()
     model.set_attn_implementation("eager")
-    monkeypatch.setattr(hidden, "BATCH_TOKENS", 24)
+    monkeypatch.setattr(block_inputs, "BATCH_TOKENS", 24)
     batches = sequential.first_inputs(model, WINDOWS)
     masks = {id(call["attention_mask"]) for batch in batches for call in batch.arguments.values()}
     assert len(batches) == 5
     assert len(masks) == 1
     states = 5 * 24 * 48 * 4
     shared = 24 * 24 * 4 + 2 * 24 * 8 * 4 + 24 * 8  # the mask, cosines and sines, positions
-    assert hidden.n_bytes(batches) == states + shared
+    assert block_inputs.n_bytes(batches) == states + shared
 
 
 def test_blocks_are_themselves_again_after_first_inputs():

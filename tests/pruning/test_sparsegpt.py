@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.pruning.base import Gram
-from course_lib.pruning.blockwise import Tournament, keep_in_block
-from course_lib.pruning.columns import solve
-from course_lib.pruning.factor import factorise
+from course_lib.pruning.layerwise.block_masks import Tournament, keep_in_block
+from course_lib.pruning.layerwise.cholesky import factorise
+from course_lib.pruning.layerwise.solver import solve
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.quantization.grid import Grid, Quantization

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.quantization.grid import Quantization
-from course_lib.quantization.packing import (
+from course_lib.quantization.storage import (
     Packed,
     code_bytes,
     dense_bytes,

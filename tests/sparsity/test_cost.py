@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.models import blocks, head, linears, tiny_model, weight_of
-from course_lib.sparsity.cost import (
+from course_lib.measure.roofline import (
     A100,
     GB,
     GIB,
@@ -19,6 +18,7 @@ from course_lib.sparsity.cost import (
     linear_work,
     weight_memory,
 )
+from course_lib.models import blocks, head, linears, tiny_model, weight_of
 
 TOY = Device("toy", flops_per_second=100.0, bytes_per_second=10.0, source="made up")
 

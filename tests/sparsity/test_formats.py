@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.sparsity.bitpacking import pack, packed_width, unpack
 from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, NofMPacked
-from course_lib.sparsity.packing import pack, packed_width, unpack
 from course_lib.sparsity.patterns import Block, NofM, Unstructured
 from course_lib.sparsity.sizes import (
     bitmap_bytes,

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from course_lib.assets import asset_path
-from course_lib.plots import style
-from course_lib.workbook import chromium, deck, slides
+from course_lib.data.assets.cache import asset_path
+from course_lib.lessons.common import style
+from course_lib.workbook.decks import chromium, markdown
+from course_lib.workbook.decks import page as slides
 
 DECK = """# Bars & more
 
@@ -76,13 +77,13 @@ def only_sections(page):
 
 
 def test_rules_separate_slides_but_not_inside_code():
-    assert deck.split_slides("a\n\n---\n\nb\n```\n---\n```\n\n---\n---\nc") == ["a", "b\n```\n---\n```", "c"]
+    assert markdown.split_slides("a\n\n---\n\nb\n```\n---\n```\n\n---\n---\nc") == ["a", "b\n```\n---\n```", "c"]
 
 
 def test_the_title_is_the_first_heading():
-    assert deck.title_of(DECK) == "Bars & more"
+    assert markdown.title_of(DECK) == "Bars & more"
     with pytest.raises(ValueError, match="without a heading"):
-        deck.title_of("text")
+        markdown.title_of("text")
 
 
 @pytest.mark.real
@@ -119,7 +120,7 @@ def test_the_same_deck_gives_the_same_bytes(course, page):
 def test_the_mathematics_font_has_what_the_formulas_need():
     from fontTools.ttLib import TTFont
 
-    from course_lib.workbook.deck_fonts import math_face
+    from course_lib.workbook.decks.fonts import math_face
 
     rule = math_face(asset_path("math-font"), "<math><mi>&#x003B1;</mi><mo>&#x02211;</mo></math> ∫ outside")
     font = TTFont(io.BytesIO(base64.b64decode(re.search(r"base64,([^)]+)\)", rule)[1])))
@@ -131,7 +132,7 @@ def test_the_mathematics_font_has_what_the_formulas_need():
 
 
 def test_bars_do_not_stretch():
-    text = deck.render("$|x|$ and $\\lVert x \\rVert$", HERE)
+    text = markdown.render("$|x|$ and $\\lVert x \\rVert$", HERE)
     assert text.count('<mo stretchy="false" lspace="0" rspace="0">') == 4
 
 
@@ -147,20 +148,20 @@ def test_bars_do_not_stretch():
 )
 def test_mistakes_in_a_deck_are_named(text, says):
     with pytest.raises(ValueError, match=says):
-        deck.render(text, HERE)
+        markdown.render(text, HERE)
 
 
 def test_a_file_beside_the_deck_is_put_inside(tmp_path):
     (tmp_path / "dot.png").write_bytes(b"png bytes")
-    assert f'src="{deck.data_uri("image/png", b"png bytes")}"' in deck.render("![<dot>](dot.png)", tmp_path)
-    assert html.escape("<dot>") in deck.render("![<dot>](dot.png)", tmp_path)
+    assert f'src="{markdown.data_uri("image/png", b"png bytes")}"' in markdown.render("![<dot>](dot.png)", tmp_path)
+    assert html.escape("<dot>") in markdown.render("![<dot>](dot.png)", tmp_path)
 
 
 def test_large_figures_become_pixels(monkeypatch):
     monkeypatch.setattr(style, "line_for_test", line_for_test, raising=False)
-    assert deck.draw("style.line_for_test")[0] == "image/svg+xml"
-    monkeypatch.setattr(deck, "LARGE_SVG", 100)
-    kind, content = deck.draw("style.line_for_test")
+    assert markdown.draw("style.line_for_test")[0] == "image/svg+xml"
+    monkeypatch.setattr(markdown, "LARGE_SVG", 100)
+    kind, content = markdown.draw("style.line_for_test")
     assert (kind, content[:4]) == ("image/png", b"\x89PNG")
 
 
@@ -211,21 +212,21 @@ def test_slides_that_are_too_full_are_found(course):
 
 
 def test_every_deck_of_the_course_reads_without_drawing(monkeypatch):
-    monkeypatch.setattr(deck, "draw", lambda name: ("image/svg+xml", b""))
+    monkeypatch.setattr(markdown, "draw", lambda name: ("image/svg+xml", b""))
     for path in slides.decks():
         text = path.read_text(encoding="utf-8")
-        assert deck.title_of(text)
-        for slide in deck.split_slides(text):
-            deck.section(slide, path.parent)
+        assert markdown.title_of(text)
+        for slide in markdown.split_slides(text):
+            markdown.section(slide, path.parent)
 
 
 @pytest.mark.real
 @needs_chromium
 @pytest.mark.parametrize("path", slides.decks(), ids=lambda path: path.stem)
 def test_every_slide_of_the_course_fits_and_no_title_is_cut(path, tmp_path, monkeypatch):
-    figures, save = [], deck._saved
+    figures, save = [], markdown._saved
     monkeypatch.setattr(
-        deck, "_saved", lambda figure, *kind, **options: figures.append(figure) or save(figure, *kind, **options)
+        markdown, "_saved", lambda figure, *kind, **options: figures.append(figure) or save(figure, *kind, **options)
     )
     page = tmp_path / f"{path.stem}.html"
     page.write_text(slides.as_html(path), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Small language models trained from nothing, with and without a sink; weights beside their training."""

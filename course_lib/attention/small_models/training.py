@@ -1,0 +1,121 @@
+"""Train the small language models from nothing: the same tokens in the same order, from the same weights, for all.
+
+A token is a byte: no tokenizer to train, and no large table of words in a model that has few weights.
+
+Dimension key: B sequences, T tokens.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from safetensors import safe_open
+from safetensors.torch import load_file
+from safetensors.torch import save as as_bytes
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from course_lib.attention.small_models.model import Shape, SinkLM
+from course_lib.data.corpora import DOCUMENTS
+
+WEIGHTS = Path(__file__).with_name("weights")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """AdamW, the rate rising over `warm_up` steps and falling along a cosine to a tenth."""
+
+    n_steps: int = 4000
+    batch: int = 8
+    length: int = 256
+    rate: float = 1.2e-2
+    warm_up: int = 50
+    decay: float = 0.1
+
+    def rate_at(self, step: int) -> float:
+        """Of a step, counted from 0."""
+        if step < self.warm_up:
+            return self.rate * (step + 1) / self.warm_up
+        done = (step - self.warm_up) / max(1, self.n_steps - self.warm_up)
+        return self.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+
+
+def training_texts() -> list[str]:
+    """Documents of the calibration splits, Wikipedia's articles and BoolQ's paragraphs."""
+    return [document for corpus in ("wikipedia", "boolq") for document in DOCUMENTS[corpus]("calibration")]
+
+
+def running(texts: list[str]) -> Int[Tensor, "T"]:
+    """All texts as one line of bytes, an empty line between two."""
+    return torch.tensor(list("".join(f"{text}\n\n" for text in texts).encode()))
+
+
+def batch_at(tokens: Int[Tensor, "T"], schedule: Schedule, generator: torch.Generator) -> Int[Tensor, "B length"]:
+    """Samples that begin anywhere in the text, one token longer than what is read."""
+    starts = torch.randint(len(tokens) - schedule.length, (schedule.batch,), generator=generator)
+    return tokens[starts[:, None] + torch.arange(schedule.length + 1)]
+
+
+def losses(model: SinkLM, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T-1"]:
+    """Negative log-likelihood of each token after the first, in nats."""
+    logits, _ = model(ids[:, :-1])
+    return cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+
+
+def train(
+    model: SinkLM,
+    tokens: Int[Tensor, "T"],
+    schedule: Schedule,
+    seed: int,
+    look: Callable[[int, float], None] = lambda step, loss: None,
+) -> None:
+    """In place. `look(step, loss)` is called after every step, with the loss before it."""
+    generator = torch.Generator().manual_seed(seed)
+    decayed = [weight for weight in model.parameters() if weight.ndim == 2]
+    others = [weight for weight in model.parameters() if weight.ndim != 2]
+    groups = [{"params": decayed, "weight_decay": schedule.decay}, {"params": others, "weight_decay": 0.0}]
+    optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.95))
+    for step in range(schedule.n_steps):
+        for group in optimiser.param_groups:
+            group["lr"] = schedule.rate_at(step)
+        loss = losses(model, batch_at(tokens, schedule, generator)).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        look(step, loss.item())
+
+
+def save(model: SinkLM, folder: Path) -> Path:
+    """Weights in float16, whole or not at all, with what `load` needs to build the model."""
+    metadata = {"variant": model.variant} | {name: str(size) for name, size in asdict(model.shape).items()}
+    halves = {name: weight.detach().half().contiguous() for name, weight in model.named_parameters()}
+    return write(as_bytes(halves, metadata), file_of(model.variant, folder))
+
+
+def write(content: bytes, path: Path) -> Path:
+    """The file changes in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(content)
+    return temporary.replace(path)
+
+
+def file_of(variant: str, folder: Path) -> Path:
+    return folder / f"{variant.replace(' ', '_')}.safetensors"
+
+
+def load(variant: str, folder: Path = WEIGHTS) -> SinkLM:
+    """A trained model, in float32: "vanilla", "zero sink" or "learnable sink"."""
+    path = file_of(variant, folder)
+    if not path.exists():
+        raise ValueError(f"got {path}, which is not there; train the models with `course reproduce sink_pretraining`.")
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    shape = Shape(**{each.name: int(metadata[each.name]) for each in fields(Shape)})
+    model = SinkLM(shape, variant, torch.Generator())
+    model.load_state_dict(load_file(path))  # float16 is copied into float32
+    return model.eval()

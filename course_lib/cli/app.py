@@ -1,0 +1,216 @@
+"""The `course` command. Every command imports what it needs when it runs, so that `course --help` is quick."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+app = typer.Typer(
+    help="The workbook on sparsity in large language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+Names = Annotated[list[str] | None, typer.Argument(help="Lesson numbers or names; all of them when left out.")]
+
+
+@app.command()
+def setup() -> None:
+    """Fetch and verify the model, the texts and the benchmarks."""
+    from course_lib.data.assets import cache
+
+    raise typer.Exit(cache.setup())
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine: Python, torch, GPU, kernels, JupyterLab, cache, model, speed."""
+    from course_lib.cli import doctor
+
+    raise typer.Exit(doctor.run())
+
+
+@app.command()
+def lab(
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port to serve on; a free one when left out.")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
+    prepare: Annotated[bool, typer.Option("--prepare", help="Run setup and doctor first, as `make lab` does.")] = False,
+) -> None:
+    """Open JupyterLab on the first lesson."""
+    from course_lib.cli import lab
+
+    try:
+        code = lab.run(port, browser, prepare)
+    except KeyboardInterrupt:
+        Console().print("Stopped. Next time: `make lab`, or `course lab`; `course progress` shows how far you are.")
+        code = 0
+    raise typer.Exit(code)
+
+
+# BEGIN INSTRUCTORS: what stands between these marks is left out of a student's copy
+@app.command()
+def build(
+    names: Names = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a notebook is out of date.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace changed notebooks, keeping a copy of each.")] = False,
+    masters: Annotated[Path | None, typer.Option(help="Write the masters, with solutions, as notebooks here.")] = None,
+) -> None:
+    """Write the student notebooks from the masters in solutions/."""
+    from course_lib.workbook import build
+
+    if masters:
+        build.write_masters(masters)
+        raise typer.Exit()
+    raise typer.Exit(build.run(names, check=check, force=force))
+
+
+# END INSTRUCTORS
+
+
+@app.command()
+def run(
+    lesson: Annotated[str, typer.Argument(help="Lesson number or name, such as 04.")],
+    student: Annotated[bool, typer.Option("--student", help="Run the student notebook instead of the master.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Write the executed notebook as HTML too.")] = False,
+) -> None:
+    """Execute a lesson from top to bottom and keep the executed notebook under build/run/."""
+    from course_lib.workbook import run
+
+    raise typer.Exit(run.run(lesson, student=student, html=html))
+
+
+@app.command()
+def progress() -> None:
+    """Show what is solved, attempted and hinted at, lesson by lesson."""
+    from course_lib.workbook import progress
+
+    raise typer.Exit(progress.run())
+
+
+@app.command()
+def slides(
+    names: Names = None,
+    pdf: Annotated[bool, typer.Option(help="Write a PDF too, where Chromium is present.")] = True,
+) -> None:
+    """Build the decks: one self-contained HTML file each, under build/slides/."""
+    from course_lib.workbook.decks import page
+
+    raise typer.Exit(page.build(names, pdf))
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Which table, such as wanda.")],
+    out: Annotated[Path | None, typer.Option(help="Where the JSON goes; beside the experiment when left out.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny samples, to see that every step works.")] = False,
+    resume: Annotated[bool, typer.Option(help="Keep the steps that are finished.")] = True,
+) -> None:
+    """Measure a long table: resumable, written as JSON with seed, sample sizes and machine."""
+    from course_lib.cli import reproduce
+
+    raise typer.Exit(reproduce.run(name, out, quick, resume))
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Which kernels; all of them when left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the JSON goes.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, few repetitions.")] = False,
+) -> None:
+    """Time the kernels beside their bounds, on the GPU when there is one."""
+    from course_lib.cli import bench
+
+    raise typer.Exit(bench.run(names, out, quick))
+
+
+@app.command()
+def prune(
+    model: Annotated[str, typer.Argument(help="smollm2-135m, a folder, or a hub name.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write the pruned checkpoint to.")],
+    method: Annotated[str, typer.Option(help="magnitude, wanda, sparsegpt, ...; a wrong name lists them.")] = "wanda",
+    pattern: Annotated[str, typer.Option(help="A sparsity such as 0.5, or N:M kept such as 2:4.")] = "0.5",
+    samples: Annotated[int, typer.Option(help="Calibration windows.")] = 32,
+    length: Annotated[int, typer.Option(help="Tokens per window.")] = 512,
+    seed: Annotated[int, typer.Option(help="Seed of the calibration sample.")] = 0,
+    allocation: Annotated[str, typer.Option(help="What each layer loses: uniform, owl or one-ranking.")] = "uniform",
+    evaluate: Annotated[
+        bool | None, typer.Option(help="Perplexity before and after; when left out, if the whole model fits.")
+    ] = None,
+    device_map: Annotated[
+        str | None, typer.Option(help="'auto' spreads the model over GPUs, memory and disk by accelerate.")
+    ] = None,
+) -> None:
+    """Prune a checkpoint, block by block, into one that from_pretrained loads.
+
+    One block at a time is in memory. After an interruption the same command goes on at the block where it was.
+    """
+    from course_lib.cli import prune as command
+
+    code = command.run(model, out, method, pattern, samples, length, seed, allocation, evaluate, device_map)
+    raise typer.Exit(code)
+
+
+# BEGIN INSTRUCTORS
+@app.command()
+def grade(
+    submissions: Annotated[Path, typer.Argument(help="A folder of notebooks, of folders, or of zips; or one zip.")],
+    out: Annotated[Path, typer.Option(help="Where grades, feedback and report go.")],
+    lesson: Annotated[
+        str | None, typer.Option(help="Lesson number or name; may be left out when the files' names tell it.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Submissions at a time; one a core when left out.")] = None,
+    seed: Annotated[int, typer.Option(help="Each student's inputs are drawn from this and the student's id.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the grades that are still valid.")] = False,
+    pattern: Annotated[
+        str | None, typer.Option(help="Where the student's id is in a path, such as '{student}/{lesson}.ipynb'.")
+    ] = None,
+    roster: Annotated[Path | None, typer.Option(help="One student id a line; who is missing gets rows too.")] = None,
+    sandbox: Annotated[str, typer.Option(help="bwrap, or none: no protection, for your own machine only.")] = "bwrap",
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask cluster to grade on.")] = None,
+    canvas: Annotated[
+        str | None, typer.Option(help="Write canvas.csv too, for this column, such as 'Lesson 04 (1234)'.")
+    ] = None,
+    moodle: Annotated[str | None, typer.Option(help="Write moodle.csv too, for this grade item.")] = None,
+    known_by: Annotated[
+        str | None, typer.Option(help="What the ids are there: 'SIS Login ID', 'Email address', 'Identifier', ...")
+    ] = None,
+) -> None:
+    """Grade a class: the students' functions run in a sandbox, and what they return is compared outside."""
+    from course_lib.grading import run
+
+    request = run.Request(
+        submissions, out, lesson, jobs, seed, resume, sandbox, pattern, roster, scheduler, canvas, moodle, known_by
+    )
+    raise typer.Exit(run.run(request, Console()))
+
+
+@app.command()
+def release(
+    out: Annotated[Path | None, typer.Option(help="The students' copy, a zip without any answer.")] = None,
+    nbgrader: Annotated[Path | None, typer.Option(help="A folder for nbgrader's source tree.")] = None,
+    gradescope: Annotated[Path | None, typer.Option(help="An autograder for Gradescope, a zip; of one lesson.")] = None,
+    lesson: Annotated[
+        list[str] | None, typer.Option(help="Give out these lessons (and 00) only; may be repeated.")
+    ] = None,
+) -> None:
+    """Make what students get, or what nbgrader and Gradescope take, from a checkout of the course."""
+    from course_lib.grading.release import command as release
+
+    raise typer.Exit(release.run(out, nbgrader, gradescope, lesson, Console()))
+
+
+# END INSTRUCTORS
+
+
+def main() -> None:
+    """Run the command; a mistake in what was asked for is one clear line, not a traceback."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        Console(stderr=True).print(Text.assemble(("error ", "bold red"), str(error)), soft_wrap=True)
+        sys.exit(1)

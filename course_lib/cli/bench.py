@@ -1,0 +1,98 @@
+"""`course bench`: time the kernels beside their bounds, and say where sparsity loses.
+
+Each file in kernels/bench/ with a function `contests(place)` is a bench; there is no list to edit. With a function
+`summary(rows)` it also has a closing sentence about all its contests.
+"""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from rich.console import Console
+
+import kernels.bench
+from course_lib import bench_table, discover
+from course_lib.bench_rows import measure
+from course_lib.measure import result_files
+from course_lib.measure.machine import fastest_seconds, read_bytes_per_second
+from course_lib.measure.roofline import Device
+from kernels import runtime
+from kernels.bench.contest import Clock, Place
+
+SEED = 0
+DTYPE = {"cpu": torch.float32, "cuda": torch.bfloat16}
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong index or mask is off by about 1
+FOLDER = Path("build/bench")
+
+
+def run(names: list[str] | None = None, out: Path | None = None, quick: bool = False) -> int:
+    """Measures, prints one table a bench, writes one JSON a bench into `out`. Returns 1 if a side computed wrongly."""
+    console, benches = Console(), _benches(names)
+    if runtime.INTERPRETED:
+        raise ValueError("TRITON_INTERPRET is set: expected kernels that run at full speed; unset it and start again")
+    place = _place(quick)
+    console.print(f"{runtime.reason()} First, what this machine can do:")
+    limit = roofline(place)
+    console.print(
+        f"{limit.name}: {limit.flops_per_second / 1e9:,.0f} GFLOP/s, {limit.bytes_per_second / 1e9:,.1f} GB/s"
+    )
+    clock, n_wrong = Clock(place, limit.bytes_per_second), 0
+    for name, bench in benches.items():
+        result = _heading(name, limit, place)
+        for contest in bench.contests(_place(quick)):  # the same numbers, whichever benches run
+            with console.status(f"{name}: {contest.name}"):
+                rows = measure(contest, clock, limit, getattr(bench, "TOLERANCE", TOLERANCE)[place.dtype])
+            result["tables"]["sides"] += rows
+            result["absent"] |= {f"{contest.name}: {side}": why for side, why in contest.absent.items()}
+            n_wrong += sum(not row["right"] for row in rows)
+        path = (out or FOLDER) / f"{name}.json"
+        result_files.write(result, path)
+        bench_table.show(console, name, result)
+        if hasattr(bench, "summary"):
+            console.print(bench.summary(result["tables"]["sides"]), markup=False)
+        console.print(f"Written to {path}.\n")
+    console.print(
+        "A sparse side pays only where its row says 'wins'. To keep a result, move its JSON to course_lib/results/."
+    )
+    return 1 if n_wrong else 0
+
+
+def roofline(place: Place) -> Device:
+    """Measured here: a square product in the type of the bench, and reading a matrix once."""
+    n = {"cpu": 1536, "cuda": 8192}[place.device.type]
+    left, right = place.randn(n, n), place.randn(n, n)
+    flops = 2 * n**3 / fastest_seconds(lambda: left @ right, place.device)
+    machine = result_files.machine()
+    kind = str(place.dtype).removeprefix("torch.")
+    return Device(
+        machine["gpu"] if place.device.type == "cuda" else machine["cpu"],
+        flops,
+        read_bytes_per_second(place.device),
+        f"measured in this run: {n} x {n} product in {kind}; matrix times vector in float32",
+    )
+
+
+def _benches(names: list[str] | None) -> dict[str, ModuleType]:
+    found = {m.__name__.split(".")[-1]: m for m in discover.modules(kernels.bench) if hasattr(m, "contests")}
+    unknown = [name for name in names or () if name not in found]
+    if unknown:
+        raise ValueError(
+            f"no bench called {', '.join(unknown)}: expected one of {', '.join(found)}; or name none for all"
+        )
+    return {name: bench for name, bench in found.items() if not names or name in names}
+
+
+def _place(quick: bool) -> Place:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return Place(device, DTYPE[device.type], quick, torch.Generator().manual_seed(SEED))
+
+
+def _heading(name: str, limit: Device, place: Place) -> dict[str, Any]:
+    command = " ".join(["course bench", *sys.argv[2:]])
+    result = result_files.heading(f"bench {name}", command, SEED, {"quick": place.quick, "dtype": str(place.dtype)})
+    result["machine"] |= {"triton": getattr(runtime.triton, "__version__", None), "kernels": runtime.mode()}
+    roofline = {"flops_per_second": limit.flops_per_second, "bytes_per_second": limit.bytes_per_second}
+    result["tables"]["sides"] = []
+    return result | {"roofline": roofline | {"device": limit.name, "source": limit.source}, "absent": {}}

@@ -1,0 +1,166 @@
+"""`course prune`: prune a checkpoint and save one that from_pretrained loads, also when it does not fit into memory."""
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import huggingface_hub
+import psutil
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from course_lib import discover
+from course_lib.data import corpora, hub
+from course_lib.data.assets.cache import asset_path
+from course_lib.measure import perplexity
+from course_lib.models import DEFAULT_MODEL, load_model
+from course_lib.pruning import device_map as dispatch
+from course_lib.pruning import methods
+from course_lib.pruning.allocation.base import OWL, Allocation, OneRanking, Uniform
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.checks import PruningError
+from course_lib.pruning.report import PruneReport
+from course_lib.pruning.stream.reader import open_source
+from course_lib.pruning.stream.resume import refuse_foreign
+from course_lib.pruning.stream.run import prune_checkpoint
+from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
+
+ALLOCATIONS: dict[str, Allocation] = {"uniform": Uniform(), "owl": OWL(), "one-ranking": OneRanking()}
+FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "LICENSE*")  # of a model on the hub
+STOPPED = 130  # the exit code of a program that was interrupted
+
+
+def method_named(name: str) -> type[LayerPruner]:
+    """The pruner of that name, whatever its capitals.
+
+    Raises:
+        ValueError: listing the methods that exist.
+    """
+    found = {c.__name__.lower(): c for c in discover.subclasses(methods, LayerPruner)}
+    if name.lower() not in found:
+        raise ValueError(f"got method {name!r}; expected one of {', '.join(found)}.")
+    return found[name.lower()]
+
+
+def pattern_named(text: str, usual: Pattern = Unstructured()) -> Pattern:  # noqa: B008, frozen
+    """ "0.5" is that sparsity of the method's usual pattern; "2:4" keeps 2 of every 4 inputs.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    try:
+        match = re.fullmatch(r"(\d+):(\d+)", text)
+        varies = "sparsity" in {field.name for field in fields(usual)}
+        other = replace(usual, sparsity=float(text)) if not match and varies else None
+        return other or (NofM(int(match[1]), int(match[2])) if match else Unstructured(float(text)))
+    except ValueError as error:
+        raise ValueError(
+            f"got pattern {text!r} ({error}); expected a sparsity such as 0.5, or kept N:M such as 2:4."
+        ) from None
+
+
+def allocation_named(name: str) -> Allocation:
+    """The allocation of that name.
+
+    Raises:
+        ValueError: listing those that exist.
+    """
+    if name.lower() not in ALLOCATIONS:
+        raise ValueError(f"got allocation {name!r}; expected one of {', '.join(ALLOCATIONS)}.")
+    return ALLOCATIONS[name.lower()]
+
+
+def folder_of(model: str) -> Path:
+    """The folder with a model's files: the course's own, one of the user's, or one fetched from the hub.
+
+    Raises:
+        ValueError: the name leads nowhere.
+    """
+    if model == DEFAULT_MODEL:
+        return Path(asset_path(model))
+    if Path(model).is_dir():
+        return Path(model)
+    try:
+        place = hub.name_or_folder(model)
+        return Path(huggingface_hub.snapshot_download(model, allow_patterns=FILES) if place == model else place)
+    except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise ValueError(
+            f"got the model name {model!r}, which could not be loaded: {str(error).splitlines()[0]} "
+            f"Use {DEFAULT_MODEL!r} (no network needed), a folder of save_pretrained, or a hub name with a network."
+        ) from error
+
+
+def run(
+    model: str,
+    out: Path,
+    method: str,
+    pattern: str,
+    samples: int,
+    length: int,
+    seed: int,
+    allocation: str = "uniform",
+    evaluation: bool | None = None,
+    device_map: str | None = None,
+) -> int:
+    """Prune into `out`, report what left and what it took, and the perplexity before and after where that is cheap."""
+    console = Console()
+    kind = method_named(method)
+    pruner, shares = kind(pattern_named(pattern, kind().pattern)), allocation_named(allocation)
+    refuse_foreign(out)
+    source = folder_of(model)
+    open_source(source)  # what is no checkpoint is not blamed on its tokenizer
+    tokenizer = _tokenizer(source)
+    calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
+    try:
+        if device_map is not None:
+            report = dispatch.prune_dispatched(source, out, pruner, calibration, shares, device_map)
+        else:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            report = prune_checkpoint(source, out, pruner, calibration, shares, seed, device)
+    except PruningError as error:
+        raise ValueError(str(error)) from error
+    except KeyboardInterrupt:
+        console.print(f"Stopped. Blocks that are finished are kept in {out}: the same command goes on from there.")
+        return STOPPED
+    table = Table("", "dense", f"{kind.__name__} {pattern}", title=f"{model}: {samples} × {length} tokens, seed {seed}")
+    _add_rows(table, report)
+    if evaluation or (evaluation is None and _fits(source)):
+        held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
+        table.add_row("perplexity, held-out Wikipedia", *(_perplexity(place, held_out) for place in (source, out)))
+    console.print(table)
+    for layer, note in report.notes.items():
+        console.print(f"{layer}: {note}", markup=False)
+    console.print(f"Saved to {out}. Load it with: load_model({str(out)!r})", soft_wrap=True)
+    return 0
+
+
+def _tokenizer(source: Path) -> PreTrainedTokenizerBase:
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{source} has no tokenizer that loads ({' '.join(str(error).split())}); expected its files beside the "
+            "weights. Save them there with tokenizer.save_pretrained."
+        ) from error
+
+
+def _fits(source: Path) -> bool:
+    """Whether the whole model, in float32, takes less than half of the free memory."""
+    n_weights = sum(place.n_bytes // place.dtype.itemsize for place in open_source(source).keys.values())
+    return 4 * n_weights < psutil.virtual_memory().available / 2
+
+
+def _perplexity(place: Path, held_out: torch.Tensor) -> str:
+    return f"{perplexity.perplexity(load_model(str(place))[0], held_out).value:.2f}"
+
+
+def _add_rows(table: Table, report: PruneReport) -> None:
+    least, most = min(report.sparsity.values()), max(report.sparsity.values())
+    table.add_row("sparsity of the blocks' linears", "0 %", f"{100 * report.total_sparsity:.2f} %")
+    table.add_row("least and most of a layer", "", f"{100 * least:.1f} % to {100 * most:.1f} %")
+    for phase, seconds in report.seconds.items():
+        table.add_row(f"seconds, {phase}", "", f"{seconds:.1f}")
+    for what, n_bytes in report.bytes.items():
+        table.add_row(f"most held at once, {what}", "", f"{n_bytes / 1e6:,.2f} MB")

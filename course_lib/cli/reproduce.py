@@ -1,0 +1,101 @@
+"""Measure the long tables: each finished step is on disk before the next begins, so that nothing is measured twice.
+
+The result is one JSON file: what was run (command, seed, sizes), where (machine, versions), how long each step took,
+and the rows of each table. Until the last step is done it is called NAME.partial.json: a result is always whole.
+"""
+
+import importlib
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step
+from course_lib.measure.result_files import continued, heading, now, write
+
+LIBRARY = Path(__file__).parents[1]
+PLACES = ("lessons/*", "grading/synthetic")  # where experiments lie
+
+
+def files() -> dict[str, Path]:
+    """The experiments there are: a folder's experiment.py is named after it, an experiment_NAME.py after itself."""
+    paths = [path for place in PLACES for path in LIBRARY.glob(f"{place}/experiment*.py")]
+    return {path.stem.removeprefix("experiment").removeprefix("_") or path.parent.name: path for path in sorted(paths)}
+
+
+def names() -> list[str]:
+    """The names of the experiments."""
+    return sorted(files())
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name, or a ValueError that lists them."""
+    module = _file(name).relative_to(LIBRARY.parent).with_suffix("")
+    return importlib.import_module(".".join(module.parts)).EXPERIMENT
+
+
+def committed(name: str) -> Path:
+    """Where the result of an experiment lies: beside it, as measured.json or, of an experiment_NAME.py, NAME.json."""
+    path = _file(name)
+    return path.with_name("measured.json" if path.stem == "experiment" else f"{name}.json")
+
+
+def _file(name: str) -> Path:
+    if name not in files():
+        raise ValueError(f"got experiment {name!r}; expected one of {', '.join(names())}.")
+    return files()[name]
+
+
+def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = True) -> int:
+    """Measure all steps that are not on disk yet; 0 when all are done, 130 when interrupted.
+
+    Args:
+        out: where the JSON goes; beside the experiment when None, build/reproduce/NAME.json for a quick run.
+        quick: tiny samples, to see that every step works.
+        resume: keep the steps that are finished. Without it everything is measured anew.
+    """
+    experiment, console = find(name), Console()
+    sizes = experiment.quick if quick else experiment.sizes
+    path = Path(out) if out else QUICK_RESULTS / f"{name}.json" if quick else committed(name)
+    partial = path.with_suffix(".partial.json")
+    command = f"course reproduce {name}{' --quick' if quick else ''}"
+    result = heading(name, command, experiment.seed, asdict(sizes))
+    if resume and (earlier := next((p for p in (partial, path) if p.exists()), None)):
+        result = continued(json.loads(earlier.read_text(encoding="utf-8")), result, earlier)
+    steps = experiment.steps(sizes)
+    left = [step for step in steps if step.name not in result["steps"]]
+    console.print(f"{experiment.title}: {len(steps)} steps, {len(steps) - len(left)} done already")
+    try:
+        measure(left, experiment.seed, result, partial, console)
+    except KeyboardInterrupt:
+        console.print(f"stopped; the finished steps are in {partial}. The same command goes on from there.")
+        return 130
+    if left or partial.exists():
+        done = result["steps"]
+        result["steps"] = {step.name: done[step.name] for step in steps} | done  # in their order
+        write(result, path)
+        partial.unlink(missing_ok=True)
+    console.print(f"All steps are in {path}. `--no-resume` measures them anew.")
+    return 0
+
+
+def measure(steps: list[Step], seed: int, result: dict[str, Any], path: Path, console: Console) -> None:
+    """Run the steps, writing the whole file after each."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=len(steps))
+        for step in steps:
+            bar.update(task, description=step.name)
+            start = time.perf_counter()
+            tables = step.run(seed)
+            seconds = time.perf_counter() - start
+            for table, rows in tables.items():
+                result["tables"].setdefault(table, []).extend(rows)
+            result["steps"][step.name] = {"seconds": round(seconds, 1), "finished": now()}
+            write(result, path)
+            console.print(f"  {step.name}: {seconds:.0f} s")
+            bar.advance(task)

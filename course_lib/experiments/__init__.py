@@ -1,1 +1,0 @@
-"""One experiment, one file: `course reproduce NAME` runs the EXPERIMENT of experiments/NAME.py."""

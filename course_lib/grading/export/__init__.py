@@ -1,0 +1,1 @@
+"""Results to the tables that course systems read."""

@@ -1,0 +1,142 @@
+"""Grades as tables: grades.csv for people, and what Canvas and Moodle import.
+
+grades.csv begins with a byte order mark, because Excel takes a file without one for its own old encoding and garbles
+every name that is not English. The files for Canvas and Moodle carry none: they are read by programs, as UTF-8.
+"""
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
+
+from course_lib.grading.export.csv_safe import MARK, cell, written
+from course_lib.grading.records import Result
+from course_lib.grading.report.feedback_row import STATES
+from course_lib.grading.report.html import NAME, clean, number, points_of
+
+COLUMNS = ("student", "lesson", "exercise", "title", "points", "of", "state", "cases_right", "cases")
+COLUMNS += ("mistake", "reason", "seconds")
+FEEDBACK = 4000  # characters of feedback in one cell of Moodle's table
+
+# The number at the end of an id: jsmith_1031 as Canvas exports it, Jo Smith_4711 as Moodle does, or the number alone.
+_NUMBERED = re.compile(r"(?:.*_|Participant )?([0-9]{1,18})")
+# Canvas takes columns with these words for its own and does not import them.
+_CANVAS_OWN = re.compile(r"(Current|Final|Override) (Score|Points|Grade|Status)")
+
+CanvasId = Literal["ID", "SIS User ID", "SIS Login ID"]
+MoodleId = Literal["Identifier", "Email address", "ID number", "Username"]
+
+
+def rows(results: Iterable[Result]) -> list[dict[str, str]]:
+    """The rows of grades.csv: one for each student and exercise, and one with the total."""
+    return [row for result in results for row in _rows(result)]
+
+
+def _rows(result: Result) -> list[dict[str, str]]:
+    who = (cell(result.student, NAME), cell(result.lesson, NAME))
+    made, right, cases = [], 0, 0
+    for row in result.exercises:
+        n_right = sum(case.difference is None for case in row.cases)
+        right, cases = right + n_right, cases + len(row.cases)
+        named = (cell(row.exercise, NAME), cell(row.title, NAME), number(row.points), number(row.of), row.state)
+        said = (cell(row.mistake, NAME), cell(row.reason), number(row.seconds))
+        made.append((*who, *named, str(n_right), str(len(row.cases)), *said))
+    whole = ("total", "", number(result.points), number(result.of), "", str(right), str(cases), "")
+    seconds = number(sum(row.seconds for row in result.exercises))
+    made.append((*who, *whole, cell(result.problem), seconds))
+    return [dict(zip(COLUMNS, row, strict=True)) for row in made]
+
+
+def grades_csv(results: Iterable[Result]) -> str:
+    """grades.csv, to be written as UTF-8."""
+    return MARK + written(COLUMNS, [list(row.values()) for row in rows(results)])
+
+
+def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = "ID") -> str:
+    """A table for Canvas: Grades, Import. The first lines and columns are those of Canvas's own export.
+
+    A submission that could not be graded gets an empty cell, which changes nothing in Canvas. The assignment should be
+    worth as many points there as the lesson has.
+
+    Args:
+        assignment: its title and number as in the export, such as "Lesson 04 (1234)". Without the number Canvas looks
+            for the title, and offers to make a new assignment when there is none.
+        known_by: what our student ids are in Canvas. Files exported from Canvas carry its own "ID", a number.
+
+    Raises:
+        ValueError: for a title that Canvas takes for a column of its own, and ids that it would confuse.
+    """
+    if _CANVAS_OWN.search(assignment) or not assignment.strip():
+        raise ValueError(
+            f"got the assignment {clean(assignment, NAME)!r}; expected the heading of its column in Canvas's export, "
+            'such as "Lesson 04 (1234)", without words such as "Final Score", by which Canvas knows columns of its own.'
+        )
+    ids = _ids(results, known_by == "ID")
+    most = max((result.of for result in results), default=0.0)
+    columns = get_args(CanvasId)
+    lines = [["Points Possible", "", "", "", "", number(most)]]  # Canvas wants a column of sections, and never reads it
+    for result, known in zip(results, ids, strict=True):
+        name = cell(result.student, NAME).replace("Points Possible", "-")  # which would make it the line above
+        given = [known if column == known_by else "" for column in columns]
+        lines.append([name, *given, "", _grade(result)])
+    return written(["Student", *columns, "Section", cell(assignment, NAME)], lines)
+
+
+def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email address") -> str:
+    """A table for Moodle: Grades, Import, CSV file; with "Identifier", an assignment's grading worksheet.
+
+    Both have a column of feedback. The worksheet takes it where the assignment has feedback comments and offline
+    grading; it knows students by the number in the names of exported folders. With its "update records that have been
+    modified" ticked, earlier grades are replaced. A submission that could not be graded gets no grade.
+
+    Args:
+        item: what the grade is called in the gradebook. The worksheet has names of its own.
+
+    Raises:
+        ValueError: for ids that Moodle would confuse, and for worksheet ids without a number.
+    """
+    numbered = known_by == "Identifier"
+    said = [
+        (known, _grade(each), _feedback(each)) for known, each in zip(_ids(results, numbered), results, strict=True)
+    ]
+    if not numbered:
+        return written([known_by, cell(item, NAME), cell(f"Feedback: {item}", NAME)], said)
+    lines = [(f"Participant {known}", grade, "", feedback) for known, grade, feedback in said]
+    return written(["Identifier", "Grade", "Last modified (grade)", "Feedback comments"], lines)
+
+
+def _ids(results: Sequence[Result], numbered: bool) -> list[str]:
+    """What the course system knows the students by, one each: the id, or the number at its end.
+
+    Canvas would read 12abc as 12, which is somebody else. Moodle gives the grade of a row whose id is empty or 0 to the
+    student of the row before.
+    """
+    ids: dict[str, None] = {}
+    for result in results:
+        student = cell(result.student, NAME)
+        ending = _NUMBERED.fullmatch(student)
+        if numbered and not ending:
+            raise ValueError(
+                f"got the student {student!r}; the course system knows this one by a number, as in the names of the "
+                "files that it exports: grade those, or name the column that has these ids."
+            )
+        known = str(int(ending[1])) if ending and numbered else student  # 012 is 12 to a program
+        if known in ("", "0") or known in ids:
+            raise ValueError(f"got the student id {known!r}, empty, 0 or twice; expected an id of its own for each.")
+        ids[known] = None
+    return list(ids)
+
+
+def _grade(result: Result) -> str:
+    return "" if result.problem else number(result.points)
+
+
+def _feedback(result: Result) -> str:
+    """The result in the grader's own words, for a column that is shown as HTML."""
+    if result.problem:
+        return html.escape(cell(f"Nothing could be graded: {result.problem}"), quote=False)
+    said = [f"{points_of(result.points, result.of)}."]
+    for row in result.exercises:
+        looks = f", looks like: {row.mistake}" if row.mistake else ""
+        said.append(f"{row.title}: {STATES[row.state][1].lower()}, {number(row.points)} of {number(row.of)}{looks}.")
+    return html.escape(cell(" ".join(said), FEEDBACK), quote=False)

@@ -1,0 +1,1 @@
+"""A folder of anything, as course systems export it, to submissions; opens no notebook."""

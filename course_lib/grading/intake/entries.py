@@ -1,0 +1,156 @@
+"""What lies in a folder of submissions: files on disk and files in zips, as one list of paths. No file is read.
+
+Links are not followed, and a zip is opened as a folder would be, with one more zip inside of it.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from course_lib.grading.intake import zips
+from course_lib.grading.intake.bounded import too_large, why_not
+from course_lib.grading.intake.submission import NOTEBOOK_BYTES
+
+DEEPEST = 12  # folders in folders
+MOST_FILES = 100_000
+LARGEST_INNER_SUM = 2**31  # bytes of all zips in one zip
+IGNORED = re.compile(r"\..*|__MACOSX|__pycache__|Thumbs\.db|desktop\.ini", re.IGNORECASE)
+NOTEBOOK = re.compile(r".*\.ipynb(\.txt|\.json)?", re.IGNORECASE | re.DOTALL)  # browsers and editors add a suffix
+ARCHIVE = re.compile(r".*\.(rar|7z|tar|tgz|gz|xz|bz2)", re.IGNORECASE | re.DOTALL)
+
+Kind = Literal["folder", "notebook", "zip", "other"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file or folder.
+
+    Args:
+        parts: its path below the folder of submissions; what is in a zip lies below the zip.
+        path, outer, member: how to read it, as in Submission.
+        stamp: when it was saved, in seconds.
+        problem: why it cannot be graded.
+    """
+
+    parts: tuple[str, ...]
+    kind: Kind
+    path: Path
+    outer: str = ""
+    member: str = ""
+    stamp: float = 0.0
+    problem: str = ""
+
+    @property
+    def where(self) -> str:
+        return "/".join(self.parts)
+
+
+def walk(folder: Path) -> list[Entry]:
+    """Everything below a folder, or in a zip, in the order of its names.
+
+    Raises:
+        ValueError: when there is no such folder, or far more in it than any class hands in.
+    """
+    if folder.is_dir():
+        return _limited(_folder(folder.resolve(), (), DEEPEST), folder)
+    if folder.suffix.lower() == ".zip":
+        return _limited(_zip(Entry((), "zip", folder.resolve())), folder)
+    if NOTEBOOK.fullmatch(folder.name) and folder.is_file():
+        return [_file(folder.resolve(), (folder.name,), folder.stat())]
+    raise ValueError(f"got {folder}; expected a folder of submissions, a zip, or a notebook.")
+
+
+def _limited(found: Iterator[Entry], folder: Path) -> list[Entry]:
+    entries = []
+    for entry in found:
+        entries.append(entry)
+        if len(entries) > MOST_FILES:
+            raise ValueError(f"got more than {MOST_FILES} files in {folder}; expected the submissions of one class.")
+    return entries
+
+
+def _folder(folder: Path, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
+    """The folder's entries. A folder that looks like a notebook, cannot be read, or is too deep, has a problem."""
+    try:
+        found = sorted(os.scandir(folder), key=lambda each: each.name)
+    except OSError as error:
+        yield Entry(parts, "folder", folder, problem=f"the folder cannot be read ({error.strerror}).")
+        return
+    for each in found:
+        if not IGNORED.fullmatch(each.name):
+            yield from _entry(Path(each.path), (*parts, each.name), depth)
+
+
+def _entry(path: Path, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
+    try:
+        status = path.lstat()
+    except OSError as error:
+        yield Entry(parts, "other", path, problem=f"it cannot be read ({error.strerror}).")
+        return
+    if stat.S_ISDIR(status.st_mode):
+        odd = "it is a folder that is named as a notebook." if NOTEBOOK.fullmatch(path.name) else ""
+        odd = odd if depth else f"it lies more than {DEEPEST} folders deep."
+        yield Entry(parts, "folder", path, problem=odd)
+        if depth:
+            yield from _folder(path, parts, depth - 1)
+    elif path.suffix.lower() == ".zip" and stat.S_ISREG(status.st_mode):
+        yield from _zip(Entry(parts, "zip", path, stamp=status.st_mtime))
+    else:
+        yield _file(path, parts, status)
+
+
+def _file(path: Path, parts: tuple[str, ...], status: os.stat_result) -> Entry:
+    kind = _kind(path.name)
+    problem = ""
+    if stat.S_ISLNK(status.st_mode):
+        kind = "folder" if path.is_dir() else kind
+        problem = "it is a link, which is not followed; the file itself is needed."
+    elif not stat.S_ISREG(status.st_mode):
+        problem = "it is no ordinary file."
+    elif kind == "notebook":
+        problem = str(too_large(NOTEBOOK_BYTES)) if status.st_size > NOTEBOOK_BYTES else why_not(path)
+    return Entry(parts, kind, path, stamp=status.st_mtime, problem=problem)
+
+
+def _kind(name: str) -> Kind:
+    if NOTEBOOK.fullmatch(name):
+        return "notebook"
+    return "zip" if name.lower().endswith(".zip") else "other"
+
+
+def _zip(entry: Entry) -> Iterator[Entry]:
+    """A zip and its members."""
+    try:
+        members = zips.members(entry.path, entry.outer)
+    except ValueError as error:
+        yield replace(entry, problem=str(error))
+        return
+    yield entry
+    left = LARGEST_INNER_SUM
+    for each in members:
+        names = tuple(name for name in each.shown.split("/") if name not in ("", "."))
+        if not names or any(IGNORED.fullmatch(name) and name != ".." for name in names):
+            continue
+        kind, problem = _kind(names[-1]), each.problem
+        if kind == "notebook" and each.size > NOTEBOOK_BYTES:
+            problem = problem or str(too_large(NOTEBOOK_BYTES))
+        made = Entry((*entry.parts, *names), kind, entry.path, entry.outer, each.name, each.stamp, problem)
+        if kind == "zip" and not problem:
+            left -= each.size
+            yield from _inner(made, left)
+        else:
+            yield made
+
+
+def _inner(entry: Entry, left: int) -> Iterator[Entry]:
+    """A zip in a zip. It is unpacked into memory to be listed, so there is an end to how much of that is done."""
+    if entry.outer:
+        yield replace(entry, problem="it is a zip in a zip in a zip; pack the notebook itself.")
+    elif left < 0:
+        yield replace(entry, problem=f"the zips in the zip have more than {LARGEST_INNER_SUM >> 30} GiB together.")
+    else:
+        yield from _zip(replace(entry, outer=entry.member, member=""))

@@ -1,0 +1,67 @@
+"""Submissions whose paths follow a pattern that the instructor gives."""
+
+import re
+from dataclasses import replace
+
+from course_lib.grading.intake.entries import Entry
+from course_lib.grading.intake.groups import Group, Notebook
+from course_lib.grading.intake.layouts import Owner, lesson_of
+
+LONGEST_PATH = 2000  # characters of a path that are looked at
+
+
+def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
+    """The students, where a pattern says where in a path they are named.
+
+    Raises:
+        ValueError: for a pattern that names no student, or is none.
+    """
+    expression = compiled(pattern)
+    groups: dict[str, Group] = {}
+    missed: dict[str, list[Entry]] = {}
+    for entry in (each for each in entries if each.parts):
+        found = expression.search(entry.where[:LONGEST_PATH]) if entry.kind != "folder" else None
+        if found is None or not found["student"]:
+            missed.setdefault(entry.parts[0], []).append(entry)
+            continue
+        group = groups.setdefault(found["student"], Group(Owner(found["student"]), origin=entry.where))
+        if entry.kind == "notebook":
+            names = (found.groupdict().get("lesson") or "", *reversed(entry.parts))
+            group.notebooks.append(Notebook(entry, lesson_of(*names, loosely=True)))
+        else:
+            group.others.append(entry)
+    # Nobody is lost because of a pattern that fits most: what it has nothing to say of is a student with a problem.
+    fitted = {each.parts[0] for group in groups.values() for each in _all(group)}
+    for name, unfit in missed.items():
+        if name not in fitted and any(each.kind != "other" or each.problem for each in unfit):
+            odd = [
+                replace(each, kind="other", problem=each.problem or f"it does not fit {pattern!r}.") for each in unfit
+            ]
+            groups.setdefault(name, Group(Owner(name), others=odd, origin=name))
+    return list(groups.values())
+
+
+def _all(group: Group) -> list[Entry]:
+    return [*group.others, *(each.entry for each in group.notebooks)]
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A template such as {student}/{lesson}.ipynb, or a regular expression, as a regular expression."""
+    if "(?P<student>" not in pattern:
+        if "{student}" not in pattern:
+            raise ValueError(
+                f"got pattern {pattern!r}; expected one with {{student}}, such as '{{student}}/{{lesson}}.ipynb', "
+                "or a regular expression with (?P<student>...)."
+            )
+        parts = re.split(r"(\{\w*\}|\*)", pattern)
+        pattern = f"^{''.join(_template(part) for part in parts)}$"
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"got pattern {pattern!r}, which is no regular expression: {error}.") from None
+
+
+def _template(part: str) -> str:
+    if part in ("{student}", "{lesson}"):
+        return f"(?P<{part[1:-1]}>[^/]+?)"
+    return "[^/]*?" if part == "*" or re.fullmatch(r"\{\w*\}", part) else re.escape(part)

@@ -1,0 +1,156 @@
+"""A folder of anything that a class handed in becomes submissions, one for every student, whatever is wrong with it."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from course_lib.grading.intake.entries import Entry, walk
+from course_lib.grading.intake.groups import Group, Notebook, by_layout
+from course_lib.grading.intake.layouts import lesson_of
+from course_lib.grading.intake.path_patterns import by_pattern
+from course_lib.grading.intake.student_ids import clean, file_name
+from course_lib.grading.intake.submission import Submission
+
+__all__ = ["Candidate", "file_name", "find", "newest"]
+
+MOST_NOTES = 5
+
+
+@dataclass(frozen=True)
+class Candidate(Submission):
+    """One notebook of a student, before it is known which of them counts.
+
+    Args:
+        lesson: what its path says, such as 04_wanda; empty where it says nothing.
+        attempt: of a resubmission, as the course system counts them. stamp: when it was saved, in seconds.
+    """
+
+    lesson: str = ""
+    attempt: int = 0
+    stamp: float = 0.0
+
+
+def find(folder: Path, pattern: str | None = None, roster: list[str] | None = None) -> list[Submission]:
+    """Every notebook of every student, and an entry with a problem for each student who has none.
+
+    The layouts that are recognised are listed in layouts.py.
+
+    Args:
+        folder: or a zip of the whole class.
+        pattern: where the student's id is in a path below the folder (in a zip: its name, then the member's), as
+            '{student}/{lesson}.ipynb', in which * stands for any part of a name, or as a regular expression with
+            (?P<student>...).
+        roster: ids of all students. Who is missing gets an entry, and who is not on it a note.
+
+    Raises:
+        ValueError: for a folder or a pattern that cannot be used.
+    """
+    entries = walk(folder)
+    if problem := next((entry.problem for entry in entries if not entry.parts), ""):
+        raise ValueError(f"got {folder}: {problem}")
+    groups = by_layout(entries) if pattern is None else by_pattern(entries, pattern)
+    found = [each for name, group in _named(groups, roster or []) for each in _candidates(name, group)]
+    if roster is not None:
+        found = _against(found, roster)
+    return sorted(found, key=lambda each: (each.student.casefold(), each.student, each.origin))
+
+
+def newest(submissions: list[Submission], stem: str) -> list[Submission]:
+    """One submission for every student: of the notebooks of that lesson the newest.
+
+    A notebook whose name says no lesson may be of this one; it counts where no other says so.
+    """
+    students: dict[str, list[Submission]] = {}
+    for submission in submissions:
+        students.setdefault(submission.student, []).append(submission)
+    return [_one(each, stem) for each in students.values()]
+
+
+def _one(mine: list[Submission], stem: str) -> Submission:
+    lessons = [
+        (getattr(each, "lesson", "") or lesson_of(each.origin), each) for each in mine if each.path or each.problem
+    ]
+    said = [each for lesson, each in lessons if lesson == stem]
+    fits = said or [each for lesson, each in lessons if not lesson]
+    if not fits:
+        others = ", ".join(sorted({lesson for lesson, _ in lessons}))
+        problem = f"there is no notebook of {stem}, only of {others}." if others else "there is no notebook."
+        return Submission(mine[0].student, mine[0].origin, problem=problem, notes=mine[0].notes)
+    chosen = max(fits, key=_age)
+    if len(fits) > 1 and chosen.path is not None:
+        which = "the newest was taken" if len({_age(each)[1:3] for each in fits}) > 1 else "one of them was taken"
+        note = f"{len(fits)} notebooks, {which}: {chosen.origin}"
+        chosen = replace(chosen, notes=(*chosen.notes, note))
+    return chosen
+
+
+def _age(submission: Submission) -> tuple[bool, int, float, str]:
+    """What sorts the newest last: what can be graded, what the course system counts, when it was saved."""
+    attempt, stamp = getattr(submission, "attempt", 0), getattr(submission, "stamp", 0.0)
+    return submission.path is not None, attempt, stamp, submission.origin
+
+
+def _candidates(student: str, group: Group) -> list[Submission]:
+    """A group's notebooks, or its problem."""
+    problems = [f"{shown(entry)}: {entry.problem}" for entry in group.others if entry.problem]
+    notes = (*group.notes, *problems[:MOST_NOTES])
+    if group.notebooks:
+        return [_candidate(student, each, notes) for each in group.notebooks]
+    if problems:
+        more = f" ({len(problems) - 1} more like this)" if len(problems) > 1 else ""
+        problem = f"no notebook could be taken from {problems[0]}{more}"
+    else:
+        files = [shown(entry) for entry in group.others if entry.kind == "other"]
+        holds = f"it holds {', '.join(files[:3])}" + (" and more" if len(files) > 3 else "") if files else "it is empty"
+        problem = f"there is no notebook (.ipynb): {holds}."
+    return [Candidate(student, clean_path(group.origin), problem=problem, notes=tuple(group.notes))]
+
+
+def _candidate(student: str, notebook: Notebook, notes: tuple[str, ...]) -> Candidate:
+    entry = notebook.entry
+    place = (None, "", "") if entry.problem else (entry.path, entry.member, entry.outer)
+    problem = f"{shown(entry)}: {entry.problem}" if entry.problem else ""
+    known = (notebook.lesson, notebook.attempt, entry.stamp)
+    return Candidate(student, clean_path(entry.where), *place, problem, notes, *known)
+
+
+def clean_path(where: str) -> str:
+    """A path in readable letters."""
+    return "/".join(clean(part) for part in where.split("/"))
+
+
+def shown(entry: Entry) -> str:
+    return clean(entry.parts[-1])
+
+
+def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
+    """Every group with the id under which it is graded, which no other has: the roster's where it knows the student."""
+    listed = {clean(each).casefold(): clean(each) for each in roster}
+    aliases = Counter(key for group in groups for key in {clean(each).casefold() for each in group.owner.also})
+    taken: set[str] = set()
+    named = []
+    for group in sorted(groups, key=lambda each: (clean(each.owner.student) != each.owner.student, each.owner.student)):
+        name = clean(group.owner.student)
+        keys = [name.casefold(), *(key for each in group.owner.also if aliases[key := clean(each).casefold()] == 1)]
+        name = next((listed[key] for key in keys if key in listed), name)
+        number, unique = 1, name
+        while unique.casefold() in taken:
+            number += 1
+            unique = f"{name} ({number})"
+        taken.add(unique.casefold())
+        if unique != name:
+            group.notes.append(f"another submission has the id {name} as well")
+        named.append((unique, group))
+    return named
+
+
+def _against(found: list[Submission], roster: list[str]) -> list[Submission]:
+    """The same, with a note on everyone who is not on the roster, and an entry for everyone who is missing."""
+    listed = dict.fromkeys(clean(each) for each in roster)
+    noted = [
+        each if each.student in listed else replace(each, notes=(*each.notes, "this id is not on the roster"))
+        for each in found
+    ]
+    there = {each.student for each in found}
+    missing = [Candidate(each, "the roster", problem="nothing was handed in.") for each in listed if each not in there]
+    return [*noted, *missing]

@@ -1,0 +1,154 @@
+"""Files and zips of strangers, opened with bounds. Nothing is ever extracted: members are listed, and read into memory.
+
+A zip may lie in every number it holds, so every size is checked before anything is read, and again while reading.
+"""
+
+import io
+import os
+import stat
+import struct
+import time
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.grading.intake.bounded import Guarded, Refused, bounded, regular, too_large
+
+MOST_MEMBERS = 20_000  # a class of 500 with 40 files each
+LARGEST_INNER = 2**26  # bytes of a zip inside of a zip, which is read into memory
+BOMB = 2**30, 200  # unpacks to more than so many bytes, and to more than so many times its size
+LONGEST_NAME = 1024
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the others may ask for a lot of memory
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file in a zip, or why it cannot be taken from there.
+
+    Args:
+        name: as the zip knows it; shown: as a path with slashes, in readable letters.
+        stamp: when it was saved, in seconds, as far as the zip says.
+    """
+
+    name: str
+    shown: str
+    size: int
+    stamp: float
+    problem: str = ""
+
+
+def members(path: Path, outer: str = "") -> list[Member]:
+    """The files in a zip, without opening any of them.
+
+    Args:
+        outer: the zip's name inside of the zip at `path`, for a zip in a zip.
+
+    Raises:
+        Refused: when it is no zip, or not one that a student hands in.
+    """
+    with _opened(path, outer) as archive:
+        found: dict[str, Member] = {}
+        infos = archive.infolist()
+        if len(infos) > MOST_MEMBERS:
+            raise Refused(f"the zip holds {len(infos)} files; expected at most {MOST_MEMBERS}.")
+        unpacked, packed = sum(info.file_size for info in infos), sum(info.compress_size for info in infos)
+        if unpacked > BOMB[0] and unpacked > BOMB[1] * min(packed, _size(archive)):
+            raise Refused(f"the zip unpacks to {unpacked >> 20} MiB, which is no submission.")
+        for info in infos:
+            if not info.is_dir():
+                twice = info.filename in found
+                found[info.filename] = _member(info, "it is in the zip twice." if twice else "")
+        return list(found.values())
+
+
+def read(path: Path, outer: str = "", member: str = "", *, limit: int) -> bytes:
+    """A file, or a member of the zip at `path`, or of the zip `outer` inside of that one.
+
+    Raises:
+        Refused: when it cannot be read, or is larger than the limit.
+    """
+    if not member:
+        with regular(path) as file:
+            if os.fstat(file.fileno()).st_size > limit:  # without reading it
+                raise too_large(limit)
+            return bounded(file, limit)
+    with _opened(path, outer) as archive, archive.open(_info(archive, member)) as file:
+        return bounded(file, limit)
+
+
+@contextmanager
+def _opened(path: Path, outer: str) -> Iterator[zipfile.ZipFile]:
+    """A zip, or a zip in it. What goes wrong while it is open is said in one sentence."""
+    try:
+        with regular(path) as file, zipfile.ZipFile(Guarded(file)) as archive:
+            if not outer:
+                yield archive
+                return
+            with archive.open(_info(archive, outer)) as packed:
+                inside = io.BytesIO(bounded(packed, LARGEST_INNER))
+            with zipfile.ZipFile(Guarded(inside)) as inner:
+                yield inner
+    except Refused:
+        raise
+    except _BROKEN as error:
+        said = str(error)[:100] or type(error).__name__
+        raise Refused(f"the zip is damaged or none ({said}); pack it again.") from None
+
+
+def _info(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    try:
+        info = archive.getinfo(name)
+    except KeyError:
+        raise Refused(f"the zip holds no {name[:60]!r} any more.") from None
+    if problem := _member(info, "").problem:
+        raise Refused(problem)
+    return info
+
+
+def _member(info: zipfile.ZipInfo, problem: str) -> Member:
+    shown = _readable(info)
+    parts = shown.split("/")
+    if len(shown) > LONGEST_NAME:
+        problem = f"its name in the zip has {len(shown)} characters."
+    elif info.flag_bits & 1:
+        problem = "it is encrypted in the zip; hand it in without a password."
+    elif shown.startswith("/") or ".." in parts or parts[0].endswith(":"):
+        problem = f"its name in the zip leads outside of it ({shown[:60]!r})."
+    elif stat.S_ISLNK(info.external_attr >> 16):
+        problem = "it is a link in the zip; hand in the file itself."
+    elif info.compress_type not in _METHODS:
+        problem = f"the zip packs it in a way that is not read (method {info.compress_type}); make a plain zip."
+    return Member(info.filename, shown[:LONGEST_NAME], info.file_size, _stamp(info), problem)
+
+
+def _readable(info: zipfile.ZipInfo) -> str:
+    """The name with slashes. Many zips hold UTF-8 without saying so, which then reads as an old code page."""
+    name = info.filename
+    if not info.flag_bits & 0x800:
+        with suppress(UnicodeError):
+            name = name.encode("cp437").decode("utf-8")
+    return name.replace("\\", "/")
+
+
+def _stamp(info: zipfile.ZipInfo) -> float:
+    try:
+        return time.mktime((*info.date_time, 0, 0, -1))
+    except (OverflowError, ValueError):
+        return 0.0
+
+
+def _size(archive: zipfile.ZipFile) -> int:
+    return archive.fp.seek(0, os.SEEK_END)

@@ -1,0 +1,1 @@
+"""A notebook to the statements that one function needs; standard library alone, nothing is run."""

@@ -1,0 +1,96 @@
+"""Which statements bind a name to something that can be called, as far as can be seen without running them.
+
+Standard library only: this runs inside the sandbox.
+"""
+
+import ast
+
+from course_lib.grading.notebook.bindings import Item
+
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+# What a value may be that is no constant, but may be no function either.
+_PERHAPS = (ast.Call, ast.Attribute, ast.Name, ast.Subscript, ast.IfExp, ast.BoolOp, ast.Await, ast.NamedExpr)
+_PERHAPS += (ast.Tuple,)  # of several, one for each name
+
+
+class Callables:
+    """The names of a notebook's top level, and what each statement binds them to."""
+
+    def __init__(self, items: list[Item]):
+        self.bound: dict[str, list[Item]] = {}
+        for item in items:
+            for name in item.binds:
+                self.bound.setdefault(name, []).append(item)
+
+    def is_function(self, name: str, item: Item) -> bool:
+        """Whether an item surely binds the name to something of the student's that can be called."""
+        if item.stub:
+            return False
+        value = getattr(item.node, "value", None)
+        if not isinstance(item.node, (ast.Assign, ast.AnnAssign)):
+            return name in item.binds and name not in item.changes and not _only_assigned(name, item.node)
+        return name in _plain_targets(item.node) and self._is_callable(value, name)
+
+    def _is_callable(self, value: ast.expr | None, target: str, depth: int = 0) -> bool:
+        if isinstance(value, ast.Lambda):
+            return True
+        if isinstance(value, ast.Name):
+            return value.id != target and any(self._defines(item, value.id) for item in self.bound.get(value.id, ()))
+        if isinstance(value, ast.Attribute):
+            root = value.value.func if isinstance(value.value, ast.Call) else value.value
+            name = _dotted_root(root)
+            return any(isinstance(i.node, (ast.ClassDef, ast.Import, ast.ImportFrom)) for i in self.bound.get(name, ()))
+        if isinstance(value, ast.Call) and depth < 4:
+            return self._makes_callable(value, target, depth)
+        return False
+
+    def _makes_callable(self, call: ast.Call, target: str, depth: int) -> bool:
+        """`partial(f, 2)`, `no_grad()(f)` around itself or another, `Scorer()`, `make_score(2)` with a def inside."""
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if any(isinstance(each, ast.Name) and each.id == target for each in given):
+            return True
+        if any(self._is_callable(each, target, depth + 1) for each in given):
+            return True
+        made = [i.node for i in self.bound.get(getattr(call.func, "id", ""), ()) if call.func.id != target]
+        return any(
+            isinstance(inner, _NESTED) and (not isinstance(node, ast.ClassDef) or inner.name == "__call__")
+            for node in made
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+            for inner in (node.body if isinstance(node, ast.ClassDef) else ast.walk(node))
+            if inner is not node and isinstance(inner, _NESTED)
+        )
+
+    def _defines(self, item: Item, name: str) -> bool:
+        if isinstance(item.node, (ast.Assign, ast.AnnAssign)):
+            return isinstance(item.node.value, ast.Lambda)
+        return not item.stub and name not in item.changes and not _only_assigned(name, item.node)
+
+    def may_be_function(self, name: str, item: Item) -> bool:
+        value = getattr(item.node, "value", None)
+        return not item.stub and name not in item.changes and isinstance(value, _PERHAPS)
+
+
+def _plain_targets(node: ast.Assign | ast.AnnAssign) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _only_assigned(name: str, node: ast.stmt) -> bool:
+    """Whether an `if` or `try` binds a name without ever defining or importing it."""
+    if not isinstance(node, (ast.If, ast.Try)):
+        return False
+    inner = list(ast.walk(node))
+    named = {getattr(each, "name", None) for each in inner if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
+    imported = {(a.asname or a.name).split(".")[0] for each in inner for a in getattr(each, "names", []) if _is(a)}
+    values = [each.value for each in inner if isinstance(each, ast.Assign) and name in _plain_targets(each)]
+    return name not in named | imported and not any(isinstance(value, ast.Lambda) for value in values)
+
+
+def _is(alias: object) -> bool:
+    return isinstance(alias, ast.alias)
+
+
+def _dotted_root(value: ast.expr) -> str:
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else ""

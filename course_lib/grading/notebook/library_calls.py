@@ -1,0 +1,124 @@
+"""What an answer calls of course_lib: a signal for a human, never a penalty.
+
+Standard library only: this runs inside the sandbox.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from course_lib.grading.notebook.bindings import Item
+from course_lib.grading.notebook.normalise import IMPORTS, origins
+from course_lib.grading.notebook.renaming import DEFS
+
+MOST, LONGEST = 50, 200  # names reported, and characters of one
+_OURS = re.compile(r"course_lib(\.\w+)*")
+_HARMLESS = re.compile(r"course_lib\.workbook(\.check)?(\.(check|hint))?")
+# What may stand around a call and still adds nothing of its own.
+_PASSIVE = (
+    *(ast.Name, ast.Attribute, ast.Call, ast.Constant, ast.Starred, ast.keyword, ast.Tuple, ast.List),
+    *(
+        ast.Lambda,
+        ast.arguments,
+        ast.arg,
+        ast.expr_context,
+        ast.Return,
+        ast.Assign,
+        ast.Expr,
+        ast.Pass,
+        ast.alias,
+        *IMPORTS,
+    ),
+)
+
+
+def uses(items: list[Item]) -> tuple[str, ...]:
+    """Full names of course_lib that the statements use, imports and `check` aside."""
+    known = origins(item.node for item in items)
+    stars = [item.star for item in items if _OURS.fullmatch(item.star)]
+    bound = {name for item in items for name in item.binds}
+    found: dict[str, None] = {}
+    for item in items:
+        if not isinstance(item.node, IMPORTS):
+            locals_ = origins([item.node])
+            free = item.eager | item.late | locals_.keys()
+            loose = {name: f"{star}.{name}" for star in stars for name in free - bound - known.keys()}
+            names = {name: full for name, full in (known | loose | locals_).items() if name in free}
+            found |= dict.fromkeys(_named(item.node, names))
+    return tuple(sorted(name[:LONGEST] for name in found if not _HARMLESS.fullmatch(name)))[:MOST]
+
+
+def _named(node: ast.AST, names: dict[str, str]) -> Iterator[str]:
+    """Dotted names of course_lib in a statement, the longest of each chain, and those in calls as text."""
+    inner = {id(each.value) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    for each in ast.walk(node):
+        if isinstance(each, (ast.Name, ast.Attribute)) and id(each) not in inner:
+            full = _full(each, names)
+            if _OURS.fullmatch(full) and "." in full:
+                yield full
+        elif isinstance(each, ast.Call):  # importlib.import_module("course_lib.pruning")
+            text = [a.value for a in each.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            yield from (value for value in text if _OURS.fullmatch(value))
+
+
+def _full(node: ast.expr, names: dict[str, str]) -> str:
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([names.get(node.id, ""), *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def only_calls(items: list[Item], chosen: Item) -> bool:
+    """Whether the chosen function, and the helpers it calls, do nothing but hand their arguments to course_lib."""
+    known = origins(item.node for item in items)
+    ours = {name for name, full in known.items() if _OURS.match(full) and not _HARMLESS.fullmatch(full)}
+    if chosen.binds & ours:  # imported under the name of the answer
+        return True
+    for _ in range(len(items)):
+        more = {name for item in items for name in item.binds - ours if _passes_on(item.node, ours)}
+        if not more:
+            return False
+        ours |= more
+        if chosen.binds & ours:
+            return True
+    return False
+
+
+def _passes_on(node: ast.stmt, ours: set[str]) -> bool:
+    """Whether a definition calls, or is, something of `ours`, and does nothing else."""
+    local = ours | {name for name, full in origins([node]).items() if _OURS.match(full)}
+    if isinstance(node, DEFS):
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    elif isinstance(node, ast.Assign) and not isinstance(node.value, (ast.Name, ast.Attribute, ast.Call, ast.Lambda)):
+        return False
+    else:
+        body = [node]
+    if not all(isinstance(each, _PASSIVE) for statement in body for each in ast.walk(statement)):
+        return False
+    called = False
+    for statement in body:
+        calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
+        if not all(_root(_called(each)) in local for each in calls):
+            return False
+        value = getattr(statement, "value", None)
+        called |= bool(calls) or (not isinstance(node, DEFS) and value is not None and _root(value) in local)
+        if isinstance(statement, ast.Assign) and calls:  # what course_lib gave may be called too
+            local = local | {each.id for target in statement.targets for each in ast.walk(target) if _is_name(each)}
+    return called
+
+
+def _called(call: ast.Call) -> ast.expr:
+    """What a call calls; of `partial(f, 2)` that is f."""
+    made = call.args and (getattr(call.func, "attr", None) or getattr(call.func, "id", "")) == "partial"
+    return call.args[0] if made else call.func
+
+
+def _is_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name)
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,145 @@
+"""The part of a notebook that one function needs: followed by name, at the moment at which it is read.
+
+A name that runs at once (a default, a decorator, the right side of an assignment) means what stood above it. A name
+that is read when the function is called means what stood there at the moment of the check, so that `k = 3` further
+down changes nothing. What is only found further down was moved, and is taken from there.
+
+Standard library only: this runs inside the sandbox.
+"""
+
+import ast
+import bisect
+import builtins
+from dataclasses import dataclass, field
+
+from course_lib.grading.notebook.bindings import Item
+from course_lib.grading.notebook.statements import Statement
+
+MOST_STEPS = 200_000  # bindings looked at for one function
+# What a kernel provides besides Python's own names, as something that does nothing.
+KERNEL = {
+    "display": Statement("def display(*objects, **options):\n    pass", "the notebook"),
+    "get_ipython": Statement("def get_ipython():\n    pass", "the notebook"),
+}
+
+
+@dataclass
+class Slice:
+    """The items that a function needs in the order in which they run, and the names that nothing defines."""
+
+    items: list[Item] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
+    later: set[str] = field(default_factory=set)  # names that the notebook binds once more, after the moment
+
+    @property
+    def names(self) -> set[str]:
+        """Every name that it binds or reads."""
+        return {name for item in self.items for name in item.binds | item.eager | item.late} | self.missing
+
+
+class Slicer:
+    """Follows names through the items of a notebook."""
+
+    def __init__(self, items: list[Item]):
+        self.items = items
+        self.places: dict[str, list[int]] = {}
+        for item in items:
+            for name in item.binds | item.changes:
+                self.places.setdefault(name, []).append(item.position)
+        self.stars = [item.position for item in items if item.star]
+
+    def needs(self, chosen: Item, function: str, moment: float) -> Slice:
+        """All that `function` as bound by `chosen` needs when it is called at `moment`, chosen included.
+
+        Raises:
+            ValueError: when following the names would not end in a sensible time.
+        """
+        self.chosen, self.function, self.moment = chosen, function, moment
+        self.unchecked = moment >= len(self.items)
+        wanted: dict[float, set[int]] = {}  # moment -> positions of what is read then
+        found, seen, steps = Slice(), set(), 0
+        queue: list[tuple[int, float]] = [(place, moment) for place in self._halves()]
+        while queue:
+            place, when = queue.pop()
+            item = self.items[place]
+            wanted.setdefault(when, set()).add(place)
+            # What it changes was followed when the name was: all that stands above is wanted then as well.
+            at_once = item.eager - item.changes
+            for name, at in [*((n, float(place)) for n in at_once), *((n, when) for n in item.late)]:
+                if (name, at) not in seen:
+                    seen.add((name, at))
+                    places = self.bindings(name, at)
+                    steps += 1 + len(places)
+                    queue += [(each, at) for each in places]
+                    wanted.setdefault(at, set()).update(places)
+                    if not places and not hasattr(builtins, name) and not name.startswith("__"):
+                        found.missing.add(name)
+            if steps > MOST_STEPS:
+                raise ValueError(f"{function} hangs together with too much of the notebook to follow it.")
+        found.items = self._ordered(wanted)
+        taken = {item.statement.source for item in found.items}
+        found.later = {name for name, at in seen if at == moment and self._changes_later(name, taken)}
+        return found
+
+    def bindings(self, name: str, moment: float) -> list[int]:
+        """Where a name gets the value that it has at a moment, changes in place included."""
+        if name == self.function and moment == self.moment:
+            return [self.chosen.position]
+        places = self.places.get(name, [])
+        if self.unchecked and moment == self.moment:
+            moment = self._own_cell(name, places) or moment
+        stars = self.stars[: bisect.bisect_left(self.stars, moment)]
+        before = places[: bisect.bisect_left(places, moment)]
+        if not any(self._real(name, place) for place in before):
+            moved = [place for place in places[len(before) :] if place != moment]
+            if moved and (not before or any(self._real(name, place) for place in moved)):
+                before = moved
+        before = self._without_stubs(name, before)
+        last = next((i for i in reversed(before) if name in self.items[i].replaces), -1)
+        return [place for place in before if place >= last] + [star for star in stars if star > last]
+
+    def _own_cell(self, name: str, places: list[int]) -> float | None:
+        """Without a check, a helper beside the function is the function's, whatever has its name further down."""
+        number = self.chosen.number
+        return next((p + 0.5 for p in reversed(places) if self.items[p].number == number and self._real(name, p)), None)
+
+    def _real(self, name: str, place: int) -> bool:
+        return name in self.items[place].binds and not self.items[place].stub
+
+    def _without_stubs(self, name: str, places: list[int]) -> list[int]:
+        real = [place for place in places if not self.items[place].stub]
+        return real if any(name in self.items[place].binds for place in real) else places
+
+    def _halves(self) -> list[int]:
+        """The function, what is set on it before the moment, and what stands in for it if an `if` does not bind it."""
+        first = self.chosen.position
+        between = [self.items[place] for place in self.places[self.function] if first < place < self.moment]
+        changes = [i.position for i in between if self.function in i.changes and self.function not in i.binds]
+        before = [] if self.function in self.chosen.replaces else self.bindings(self.function, float(first))
+        return [*before, first, *changes]
+
+    def _changes_later(self, name: str, taken: set[str]) -> bool:
+        """Whether a name is defined once more after the moment, in other words."""
+        later = [self.items[place] for place in self.places.get(name, []) if place > self.moment]
+        defined = [i for i in later if isinstance(i.node, (ast.FunctionDef, ast.ClassDef)) and not i.stub]
+        return any(item.statement.source not in taken for item in defined)
+
+    def _ordered(self, wanted: dict[float, set[int]]) -> list[Item]:
+        """In the notebook's order, but what something reads comes before it; the function keeps its own name."""
+        order: list[int] = []
+        state: dict[int, bool] = {}
+        stack = [(place, False) for place in sorted(set().union(*wanted.values()), reverse=True)]
+        while stack:
+            place, ready = stack.pop()
+            if ready:
+                order.append(place)
+            elif place not in state:
+                state[place] = True
+                stack.append((place, True))
+                stack += [
+                    (each, False) for each in sorted(wanted.get(float(place), ()), reverse=True) if each not in state
+                ]
+        after = order[order.index(self.chosen.position) + 1 :]
+        if any(self.function in self.items[place].binds for place in after):
+            order.append(self.chosen.position)
+        return [self.items[place] for place in order]

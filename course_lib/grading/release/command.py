@@ -1,0 +1,74 @@
+"""`course release`: what students get, and what nbgrader and Gradescope take, made from a checkout of the course."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from course_lib.grading.release import leaks
+from course_lib.grading.release.student_files import student_files
+from course_lib.grading.release.zip import write_zip
+from course_lib.workbook import build, masters
+
+FOLDER = "sparsity-workbook"  # what the zip unpacks into
+FIRST = "00"  # explains how to work, and is where `course lab` opens
+
+
+def run(
+    out: Path | None,
+    nbgrader: Path | None,
+    gradescope: Path | None,
+    names: list[str] | None,
+    console: Console,
+    root: Path = masters.ROOT,
+) -> int:
+    """Make what was asked for. Returns the exit code.
+
+    Raises:
+        ValueError: when nothing was asked for, or it cannot be made.
+    """
+    if not (out or nbgrader or gradescope):
+        raise ValueError("got nothing to make; expected --out student.zip, --nbgrader FOLDER or --gradescope FILE.zip.")
+    if out:
+        student_zip(out, names, console, root)
+    if nbgrader:
+        from course_lib.grading.release import nbgrader as nbgrader_tree
+
+        nbgrader_tree.write(nbgrader, choose(names, root), console)
+    if gradescope:
+        from course_lib.grading.release import gradescope as autograder
+
+        autograder.write(gradescope, choose(names, root), console, root)
+    return 0
+
+
+def student_zip(out: Path, names: list[str] | None, console: Console, root: Path = masters.ROOT) -> None:
+    """Write what students need to a zip.
+
+    Args:
+        names: the lessons to give out, besides lesson 00; all of them for None.
+
+    Raises:
+        ValueError: outside a checkout, where a notebook is not what its master gives, and for a solution inside.
+    """
+    chosen = choose(names and [FIRST, *names], root)
+    files = student_files(chosen, root)
+    found = [leak for leak in leaks.leaks(files, masters.masters(None, root)) if leak.line not in leaks.ALLOWED]
+    if found:
+        raise ValueError(
+            f"{found[0].file} contains {found[0].line!r}, a line of a solution ({len(found)} in all). Write one of the "
+            "two differently; where it must stand in both, give the reason in course_lib/grading/release/leaks.py."
+        )
+    write_zip(out, {f"{FOLDER}/{name}": content for name, content in files.items()})
+    size = out.stat().st_size / 1e6
+    console.print(f"{out}: {len(chosen)} lessons, {len(files)} files, {size:.1f} MB", soft_wrap=True)
+    console.print("Students unpack it and type `make lab` in it.")
+
+
+def choose(names: list[str] | None, root: Path) -> list[Path]:
+    """The masters of the lessons to give out, each with an up-to-date notebook."""
+    if not (root / "solutions").is_dir():
+        raise ValueError(f"{root} has no masters in solutions/. A release is made from a checkout of the whole course.")
+    chosen = sorted(masters.masters(names, root))
+    if build.run([master.stem for master in chosen], check=True, root=root):
+        raise ValueError("a notebook is not what its master gives (see above). Run `course build`, then release again.")
+    return chosen

@@ -1,0 +1,55 @@
+"""No line of a solution may be in what students get: every line of every solution region is looked for."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.workbook.masters import BEGIN, END
+
+SHORT = 12  # characters without spaces; so short a line may stand anywhere by chance
+_REGION = re.compile(rf"{BEGIN}\n(.*?){END}", re.DOTALL)
+
+# Lines that stand elsewhere for a reason: the library implements what the lessons teach, and hints come close to it.
+ALLOWED = {
+    "dense[keep] = values": "hint 3 of patterns.bitmap says it",
+    "moved = inverse @ x": "hint 2 of classic.recursion says it",
+    "inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha": "pruning/classic/obs.py starts so",
+    "flops = 4 * n_gradients * n_weights**2": "lessons/classic/cost.py counts so",
+    "for start in range(0, weight.shape[1], block_size):": "pruning/layerwise/solver.py goes through blocks so",
+    "weight = weight.clone()": "says nothing; kernels/bench/sparsegpt.py",
+    "weight[:, end:] -= errors @ upper[start:end, end:]": "kernels/bench/sparsegpt.py times this product",
+}
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A line of a solution and the file that contains it."""
+
+    line: str
+    file: str
+
+
+def leaks(files: dict[str, bytes], masters: list[Path]) -> list[Leak]:
+    """Every line of a solution that is in a file, whatever its spaces and comments; the allowed ones too."""
+    texts = {name: _squeezed(_text(name, content)) for name, content in files.items()}
+    lines = {line for master in masters for line in solution_lines(master.read_text(encoding="utf-8"))}
+    return [Leak(line, name) for line in sorted(lines) for name, text in texts.items() if _squeezed(line) in text]
+
+
+def solution_lines(source: str) -> list[str]:
+    """The lines of a master's solution regions that say something."""
+    lines = [re.sub(r"\s*#.*", "", line).strip() for region in _REGION.findall(source) for line in region.splitlines()]
+    return [line for line in lines if len(_squeezed(line)) > SHORT and not re.fullmatch(r"return \w+", line)]
+
+
+def _text(name: str, content: bytes) -> str:
+    """What a file says; of a notebook, what its cells say."""
+    text = content.decode("utf-8", errors="ignore")
+    if not name.endswith(".ipynb"):
+        return text
+    return "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"\s+", "", text)

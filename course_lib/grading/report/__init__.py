@@ -1,0 +1,1 @@
+"""Results to pages: the instructor's report and each student's feedback."""

@@ -1,0 +1,135 @@
+"""The bubblewrap command around the warden: which files it sees, and nothing else of this machine."""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from course_lib.grading.records import Limits
+
+LIBRARY = Path(__file__).parents[2]
+ROOT = LIBRARY.parent
+HOW_TO_GET_IT = (
+    "Install it: `sudo apt install bubblewrap` on Debian and Ubuntu, `sudo dnf install bubblewrap` on Fedora."
+)
+# Where programs and their libraries are. Python's own folders and the environment's are added to these.
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/nix/store")
+# Answers, what was measured, and whatever else of the project could lie under a folder that is shown.
+_HIDDEN = ("course_lib/lessons", "course_lib/grading/hidden_cases", "course_lib/grading/synthetic")
+_HIDDEN += ("solutions", "notebooks", "tests", "build", ".git")
+# What the warden needs, looked for before a class is graded.
+_NEEDED = """
+import importlib.util, sys
+missing = [name for name in ("course_lib", "numpy", "safetensors", "torch")
+           if not importlib.util.find_spec(name)]
+sys.exit(f"MISSING {', '.join(missing)}" if missing else 0)
+"""
+# One thread, as the processes of a class share the machine; the same hashes each time, so that a regrade is the same.
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/tmp",
+    "USER": "student",
+    "LANG": "C.UTF-8",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",  # or every thread reserves address space, of which there is only so much
+    "MPLBACKEND": "Agg",
+    "HF_HUB_OFFLINE": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # torch.compile calls a compiler, which is not let in; the function itself does as well
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONPATH": str(ROOT),  # however the course was installed; of this folder the sandbox shows the library alone
+    "PYTHONSAFEPATH": "1",
+    "PYTHONNOUSERSITE": "1",
+}
+
+
+def python() -> list[str]:
+    """This interpreter, without the current folder on its path."""
+    return [os.path.abspath(sys.executable), "-s", "-P", "-B"]
+
+
+def command(limits: Limits, old: bool = False) -> list[str]:
+    """Everything in front of the program to run. The kernel's memory killer is pointed at the sandbox first of all.
+
+    Args:
+        old: do without what came with bubblewrap 0.8.
+    """
+    first = ["/bin/sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$0" "$@"', program() or "bwrap"]
+    spaces = ["user", "ipc", "pid", "net", "uts", "cgroup-try"]
+    options = [f"--unshare-{space}" for space in spaces] + ["--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
+    options += ["--as-pid-1", "--die-with-parent", "--new-session", "--hostname", "sandbox"]
+    # First, so that a project under /tmp is seen in it.
+    options += [*([] if old else ["--disable-userns", "--size", str(limits.file_bytes)]), "--tmpfs", "/tmp"]
+    for folder in shown():
+        options += ["--ro-bind", folder, folder]
+    for folder in hidden(shown()):
+        options += ["--tmpfs", folder, "--remount-ro", folder]
+    options += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    return [*first, *options, "--remount-ro", "/", "--chdir", "/tmp", "--"]
+
+
+def program() -> str | None:
+    """Where bubblewrap is."""
+    return shutil.which("bwrap")
+
+
+def shown() -> list[str]:
+    """The folders to show read-only, without those inside another one."""
+    own = [str(LIBRARY), str(LIBRARY.parent / "kernels")]  # not looked for by name: anything may lie on the path
+    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+    prefixes.append(str(Path(os.path.realpath(sys.executable)).parents[1]))
+    own += [part for prefix in prefixes for part in _of_python(prefix)]
+    wanted = {*_SYSTEM, *map(os.path.abspath, own), *map(os.path.realpath, own)}
+    present = sorted(folder for folder in wanted if folder != "/" and os.path.exists(folder))
+    return [f for f in present if not any(f.startswith(f"{other}/") for other in present)]
+
+
+def _of_python(prefix: str) -> list[str]:
+    """Where an installation of Python lies; one in the project's folder, or around a home, does not show the rest."""
+    if any(each.is_relative_to(os.path.realpath(prefix)) for each in (ROOT.resolve(), Path.home().resolve())):
+        return [os.path.join(prefix, name) for name in ("bin", "lib", "lib64", "pyvenv.cfg")]
+    return [prefix]
+
+
+def hidden(folders: list[str]) -> list[str]:
+    """What is covered because it lies in a folder that is shown."""
+    wanted = {base / name for base in (ROOT, ROOT.resolve()) for name in _HIDDEN}
+    return sorted(str(each) for each in wanted if each.is_dir() and any(each.is_relative_to(f) for f in folders))
+
+
+@functools.cache
+def variant() -> tuple[bool, str]:
+    """Whether the options of older versions must do, and why no sandbox starts at all; empty when one does."""
+    if sys.platform != "linux" or program() is None:
+        reason = f"bubblewrap is not there. {HOW_TO_GET_IT}" if sys.platform == "linux" else "bubblewrap needs Linux."
+        return False, f"{reason} The students' code is not run without it."
+    said = ""
+    for old in (False, True):
+        line = [*command(Limits(), old), *python(), "-c", _NEEDED]
+        try:
+            done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, errors="replace", timeout=60)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            done = subprocess.CompletedProcess(line, 1, "", str(error)[:200])
+        if done.returncode == 0:
+            return old, ""
+        if "MISSING " in done.stderr:
+            return False, (
+                f"Inside the sandbox Python does not find {done.stderr.rpartition('MISSING ')[2].strip()}. Install the "
+                "course and its packages in a virtual environment, as `make setup` does: a home is not shown."
+            )
+        said = said or done.stderr.strip().rpartition("\n")[2] or f"it ended with code {done.returncode}"
+    return False, (
+        f"{version()} is there but no sandbox starts ({said[:300]}). It needs the right to make namespaces: in a "
+        "container allow it (docker run --privileged is the simplest), on Ubuntu 24.04 or later give bwrap an AppArmor "
+        "profile that has `userns`."
+    )
+
+
+def version() -> str:
+    """Such as "bubblewrap 0.8.0"."""
+    done = subprocess.run([program() or "bwrap", "--version"], capture_output=True, text=True, timeout=60)
+    return done.stdout.strip() or "bubblewrap"

@@ -1,0 +1,172 @@
+"""Run a submission's functions where they can do no harm, and bring back what they say they returned.
+
+Outside of the sandbox: starts it, hands the job in, reads messages of bounded size, and ends it.
+"""
+
+import json
+import os
+import select
+import selectors
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import astuple
+from typing import IO, Literal
+
+import numpy
+import torch
+
+from course_lib.grading.intake.submission import NOTEBOOK_BYTES
+from course_lib.grading.records import Answer, Limits, Task
+from course_lib.grading.sandbox import bubblewrap, frames, wire
+from course_lib.grading.sandbox import limits as watch
+from course_lib.grading.sandbox.claims import Claims
+
+GRACE = 20.0  # seconds beyond a limit until the warden itself is given up
+STARTS = 3  # attempts to start a sandbox, on a machine that may be short of memory for a moment
+LOOK = 0.5
+TEXT = 4000  # bytes of what a sandbox complains about
+
+
+def unavailable() -> str | None:
+    """Why submissions cannot be run in a sandbox here, and what to do about it; None when they can."""
+    return bubblewrap.variant()[1] or None
+
+
+def run(notebook: bytes, tasks: list[Task], limits: Limits, kind: Literal["bwrap", "none"] = "bwrap") -> list[Answer]:
+    """What a notebook's functions return: one answer for every task, in their order, whatever the notebook holds.
+
+    Args:
+        kind: "none" runs strangers' code with the rights of this process.
+
+    Raises:
+        ValueError: when there is no sandbox, or it does not start.
+    """
+    if kind == "bwrap" and (problem := unavailable()):
+        raise ValueError(problem)
+    if len(notebook) > NOTEBOOK_BYTES:
+        reason = f"got a notebook of more than {NOTEBOOK_BYTES >> 20} MiB; clear its outputs and hand it in again."
+        return [Answer(task.exercise, "not loaded", reason=reason) for task in tasks]
+    answers: list[Answer] = []
+    failures = 0
+    while len(answers) < len(tasks):  # a sandbox that ended early is followed by another for the rest
+        session = _Session(notebook, tasks[len(answers) :], limits)
+        with _started(limits, kind) as process:
+            session.attend(process)
+        answers += session.answers()
+        failures = 0 if session.answers() else failures + 1
+        if failures == STARTS:
+            raise ValueError(f"the sandbox does not start: {session.said() or 'it does not say why'}")
+    return answers
+
+
+@contextmanager
+def _started(limits: Limits, kind: str) -> Iterator[subprocess.Popen]:
+    """The warden's process, and its end with all that it started."""
+    warden = [*bubblewrap.python(), "-m", "course_lib.grading.sandbox.warden"]
+    environment, pipes = bubblewrap.ENVIRONMENT, dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with tempfile.TemporaryDirectory(prefix="course-") as home:
+        if kind == "bwrap":
+            warden = bubblewrap.command(limits, bubblewrap.variant()[0]) + warden
+        else:
+            environment = environment | {"HOME": home}
+        process = subprocess.Popen(warden, env=environment, cwd=home, start_new_session=True, **pipes)
+        try:
+            yield process
+        finally:
+            _end(process, kind)
+
+
+def _end(process: subprocess.Popen, kind: str) -> None:
+    """With bubblewrap goes the first process of the namespace, and with that all others."""
+    process.stdin.close()  # the warden's sign to end what it runs, where nothing else would
+    if kind == "none":
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    process.kill()
+    process.wait()
+    while select.select([process.stdout], [], [], GRACE)[0] and os.read(process.stdout.fileno(), 2**16):
+        pass  # its end is that of the last process that could write to it
+    process.stdout.close()
+    process.stderr.close()
+
+
+class _Session:
+    """One sandbox: hands the job in, takes the messages, and knows when to give up."""
+
+    def __init__(self, notebook: bytes, tasks: list[Task], limits: Limits):
+        self.tasks, self.limits = tasks, limits
+        content = torch.from_numpy(numpy.frombuffer(bytearray(notebook), dtype=numpy.uint8))
+        job = wire.dumps((content, tuple(astuple(task) for task in tasks), astuple(limits)), wire.JOB)
+        self.job = memoryview(len(job).to_bytes(8, "big") + job)
+        n_messages = sum(len(task.arguments) + 200 for task in tasks)
+        self.reader = frames.Reader(frames.FROM_WARDEN, (limits.result_bytes + 2**22) * len(tasks), n_messages)
+        self.clock, self.patience = watch.Stopwatch(), limits.start_seconds
+        self.finished: list[Answer] = []
+        self.running: Claims | None = None
+        self.errors, self.why = b"", "warden"
+
+    def attend(self, process: subprocess.Popen) -> None:
+        """Until every task is answered, the sandbox ends, or it has been silent for too long."""
+        with selectors.DefaultSelector() as selector:
+            for pipe, events in ((process.stdin, 2), (process.stdout, 1), (process.stderr, 1)):
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, events)
+            while len(self.finished) < len(self.tasks):
+                ready = [key.fileobj for key, _ in selector.select(LOOK)]
+                if process.stdin in ready and not self._feed(process.stdin):
+                    selector.unregister(process.stdin)
+                if process.stderr in ready and not self._listen(process.stderr):
+                    selector.unregister(process.stderr)
+                if process.stdout in ready and not self._read(process.stdout):
+                    return
+                if self.clock.tick() > self.patience:
+                    self.why = "silence"
+                    return
+
+    def _feed(self, pipe: IO[bytes]) -> bool:
+        """Hand in some of the job. False when there is nothing left to hand in, or nobody to take it."""
+        try:
+            self.job = self.job[os.write(pipe.fileno(), self.job[: 2**16]) :]
+        except BrokenPipeError:
+            return False
+        return bool(self.job)
+
+    def _listen(self, pipe: IO[bytes]) -> bool:
+        data = os.read(pipe.fileno(), 2**16)
+        self.errors = (self.errors + data)[:TEXT]
+        return bool(data)
+
+    def _read(self, pipe: IO[bytes]) -> bool:
+        """Take what has come. False at the end, or at what no warden sends."""
+        data = os.read(pipe.fileno(), 2**16)
+        try:
+            for message in self.reader.feed(data):
+                self._take(*message)
+        except ValueError:
+            return False
+        return bool(data)
+
+    def _take(self, kind: bytes, index: int, content: bytes) -> None:
+        if kind == frames.READY or kind == frames.STARTED:
+            if kind == frames.STARTED:
+                self.running = Claims(self.tasks[len(self.finished)], self.limits)
+            self.clock, self.patience = watch.Stopwatch(), self.limits.seconds + GRACE
+        elif self.running is None:
+            raise ValueError("got an answer before its exercise was started.")
+        elif kind == frames.ENDED:
+            how, number, seconds = json.loads(content)
+            self.finished.append(self.running.answer(str(how), int(number), float(seconds)))
+            self.running, self.clock = None, watch.Stopwatch()
+        else:
+            self.running.take(kind, content)
+
+    def answers(self) -> list[Answer]:
+        """Those that are known, and one for the exercise over which the sandbox ended."""
+        over = [self.running.answer(self.why, 0, self.clock.seconds)] if self.running else []
+        return [*self.finished, *over]
+
+    def said(self) -> str:
+        """The last line that came out besides the answers."""
+        return self.errors.decode(errors="replace").strip().rpartition("\n")[2]

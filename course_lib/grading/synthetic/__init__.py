@@ -1,0 +1,1 @@
+"""A made-up class of which the grades are known, to grade the grader."""

@@ -1,0 +1,1 @@
+"""What a cache keeps and knows, measured: attention, streams, retrieval, compressed prompts."""

@@ -1,0 +1,96 @@
+"""Prompts that are read once and compressed many times: where only the budget differs, what is remembered is the same.
+
+Dimension key: N prompts, L tokens of each, C tokens after it.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel
+
+from course_lib.data.needles import Sample
+from course_lib.kv.analysis.retrieval import BATCH, Answer, Retrieval, ask, read
+from course_lib.kv.cache import EvictingCache, evicting
+from course_lib.kv.policy import EvictionPolicy
+from course_lib.kv.vectors import PLAIN, Vectors
+
+CHUNK = 16  # tokens of a continuation read in one pass
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A cache after a prompt, and what it held of it."""
+
+    policy: EvictionPolicy
+    bytes_held: int
+
+
+def compressions(cache: EvictingCache, policies: Sequence[EvictionPolicy]) -> Iterator[Compressed]:
+    """The cache of a prompt, from which nothing has left, compressed under each policy in turn.
+
+    It must have been opened with budget=1.0, and the policies must remember the same of a prompt: they differ in their
+    budgets. What is read into the cache between two of them is forgotten with the first.
+    """
+    whole, n_passed, before = cache.slots, cache.get_seq_length(), cache.policy
+    try:
+        for policy in policies:
+            cache.policy = policy
+            for layer, slots in zip(cache.layers, whole, strict=True):
+                layer.slots = cache.policy.shrink(deepcopy(slots), layer.index)
+                layer.n_passed = n_passed
+            yield Compressed(cache.policy, cache.bytes_held)
+    finally:
+        cache.policy = before
+
+
+@torch.no_grad()
+def continuation_losses(
+    model: PreTrainedModel,
+    windows: Int[Tensor, "N T"],
+    n_prompt: int,
+    policies: Sequence[EvictionPolicy],
+    positions: str = "original",
+    vectors: Vectors = PLAIN,
+) -> list[tuple[Compressed, Float[Tensor, "N"]]]:
+    """Mean loss of what follows each compressed prompt, in nats a token, for each of policies that
+    remember the same.
+
+    The first token after the prompt does not count: it is predicted before anything leaves.
+    """
+    prompt, after = windows[:, :n_prompt].to(model.device), windows[:, n_prompt:].to(model.device)
+    with evicting(model, replace(policies[0], budget=1.0), positions, vectors) as cache:
+        read(model, prompt, cache)
+        return [(each, _losses(model, after, cache)) for each in compressions(cache, policies)]
+
+
+def _losses(model: PreTrainedModel, after: Int[Tensor, "N C"], cache: EvictingCache) -> Float[Tensor, "N"]:
+    losses = []
+    for start in range(0, after.shape[1] - 1, CHUNK):
+        end = min(start + CHUNK, after.shape[1] - 1)
+        logits = model(after[:, start:end], past_key_values=cache, use_cache=True).logits
+        losses.append(cross_entropy(logits.float().transpose(1, 2), after[:, start + 1 : end + 1], reduction="none"))
+    return torch.cat(losses, dim=1).double().mean(dim=1).cpu()
+
+
+@torch.no_grad()
+def retrieve_each(
+    model: PreTrainedModel,
+    asked: Sequence[Sample],
+    policies: Sequence[EvictionPolicy],
+    positions: str = "original",
+) -> list[Retrieval]:
+    """What `retrieve` finds under each of policies that remember the same, with every prompt read only once."""
+    found: list[list[Answer]] = [[] for _ in policies]
+    with evicting(model, replace(policies[0], budget=1.0), positions) as cache:
+        for start in range(0, len(asked), BATCH):
+            batch = asked[start : start + BATCH]
+            cache.reset()
+            logits = read(model, torch.stack([sample.prompt for sample in batch]), cache)
+            for answers, _ in zip(found, compressions(cache, policies), strict=True):
+                answers += ask(model, batch, cache, logits)[-1]
+    return [Retrieval(tuple(answers)) for answers in found]

@@ -1,0 +1,141 @@
+"""What a compressed cache still knows: a needle in running text, asked for only after the eviction.
+
+A prompt that ends with the question is no test: attention is complete while the prompt is read, so that the first token
+of the answer comes from a cache from which nothing has left. Here the question is held back.
+
+Dimension key: S samples, L tokens of each, V vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.data.needles import Sample
+from course_lib.kv.cache import EvictingCache, evicting
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policy import EvictionPolicy
+
+GATE = 0.8  # a task that the whole cache solves less often says nothing about smaller ones
+BATCH = 10  # samples read together
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How many tokens of an answer were right before the first wrong one."""
+
+    depth: float
+    n_right: int
+    n: int
+
+    @property
+    def exact(self) -> bool:
+        return self.n_right == self.n
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Answers to one question of each sample. The interval is Wilson's: right also near 0 and 1 and for few samples."""
+
+    answers: tuple[Answer, ...]
+
+    @property
+    def exact(self) -> float:
+        """Share of answers that are right to the last token."""
+        return sum(answer.exact for answer in self.answers) / len(self.answers)
+
+    @property
+    def prefix(self) -> float:
+        """Mean share of an answer's tokens before the first wrong one."""
+        return sum(answer.n_right / answer.n for answer in self.answers) / len(self.answers)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of `exact`."""
+        return wilson(sum(answer.exact for answer in self.answers), len(self.answers))
+
+    def by_depth(self) -> dict[float, "Retrieval"]:
+        depths = sorted({answer.depth for answer in self.answers})
+        return {depth: Retrieval(tuple(a for a in self.answers if a.depth == depth)) for depth in depths}
+
+
+def wilson(n_right: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's score interval of a proportion: the p for which what was seen lies within z standard errors."""
+    share = n_right / n
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+@torch.no_grad()
+def retrieve(
+    model: PreTrainedModel, asked: Sequence[Sample], policy: EvictionPolicy, positions: str = "original"
+) -> Retrieval:
+    """Answers to the last question of each sample, under a policy. The prompt is read in one pass, then evicted from.
+
+    For Full() the answers are those of the model itself: below `GATE` the task is not usable.
+    """
+    with evicting(model, policy, positions) as cache:
+        return retrieve_through(model, asked, cache)[-1]
+
+
+def usable(model: PreTrainedModel, asked: Sequence[Sample]) -> bool:
+    """Whether the whole cache solves the task."""
+    return retrieve(model, asked, Full()).exact >= GATE
+
+
+@torch.no_grad()
+def retrieve_through(
+    model: PreTrainedModel, asked: Sequence[Sample], cache: EvictingCache, chunk: int | None = None
+) -> list[Retrieval]:
+    """Answers to each question in turn, through a cache that is open already; it is reset before each batch.
+
+    Args:
+        chunk: tokens of a question read in one pass; all when None.
+    """
+    if not asked:
+        raise ValueError("got no samples; expected at least one.")
+    found: list[list[Answer]] = [[] for _ in asked[0].questions]
+    for start in range(0, len(asked), BATCH):
+        batch = asked[start : start + BATCH]
+        cache.reset()
+        logits = read(model, torch.stack([sample.prompt for sample in batch]), cache)
+        for answers, more in zip(found, ask(model, batch, cache, logits, chunk), strict=True):
+            answers += more
+    return [Retrieval(tuple(answers)) for answers in found]
+
+
+def ask(
+    model: PreTrainedModel,
+    batch: Sequence[Sample],
+    cache: EvictingCache,
+    logits: Float[Tensor, "S V"],
+    chunk: int | None = None,
+) -> list[list[Answer]]:
+    """The questions of a batch whose prompts have been read, with the logits after them.
+
+    Wrong answers stay in the text, as in life.
+    """
+    found = []
+    for i in range(len(batch[0].questions)):
+        question = torch.stack([sample.questions[i] for sample in batch])
+        right = torch.stack([sample.answers[i] for sample in batch])
+        if i:
+            question = torch.cat([said[-1][:, None].cpu(), question], dim=1)
+        for some in question.split(chunk or max(1, question.shape[1]), dim=1) if question.shape[1] else ():
+            logits = read(model, some, cache)
+        said = [logits.argmax(dim=-1)]
+        for _ in range(right.shape[1] - 1):
+            said.append(read(model, said[-1][:, None], cache).argmax(dim=-1))
+        n_right = (torch.stack(said, dim=1).cpu() == right).long().cumprod(dim=1).sum(dim=1).tolist()
+        found.append([Answer(s.depths[i], n, right.shape[1]) for s, n in zip(batch, n_right, strict=True)])
+    return found
+
+
+def read(model: PreTrainedModel, ids: Int[Tensor, "S L"], cache: EvictingCache) -> Float[Tensor, "S V"]:
+    """One pass; the logits (S, V) after the last token."""
+    return model(ids.to(model.device), past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]

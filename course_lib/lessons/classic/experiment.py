@@ -1,0 +1,244 @@
+"""Brain damage and brain surgeon: the problems of their papers, and one layer of the default model, row by row.
+
+Dimension key: O outputs (rows), I inputs of a layer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from course_lib.data import corpora
+from course_lib.measure.experiment import Experiment, Step, Tables
+from course_lib.models import blocks, linears, load_model, weight_of
+from course_lib.pruning.classic.deletion import State, cheapest, delete, deletions, whole
+from course_lib.pruning.classic.hessians import full_hessian
+from course_lib.pruning.classic.monks import DECAY, NETWORKS, monks
+from course_lib.pruning.classic.network import Network, Patterns, convolution
+from course_lib.pruning.classic.obd import obd_diagonal
+from course_lib.pruning.classic.problems import DIGITS_NETWORK, XOR_NETWORK, digits, xor
+from course_lib.pruning.classic.quadratic import choices, quadratic
+from course_lib.pruning.classic.rows import output_error, prune_row, row_surfaces
+from course_lib.pruning.classic.surfaces import METHODS, Method, brain_surgeon
+from course_lib.pruning.classic.training import levenberg_marquardt, quasi_newton, solved
+from course_lib.pruning.input_statistics import input_gram
+
+# Hassibi and Stork's abstract: reductions of 76, 62 and 90 %, of 58, 39 and 39 weights.
+PUBLISHED = {1: 14, 2: 15, 3: 4}
+# What the training set of each problem allows: the third has wrong labels, and a network that learns them all is lost.
+SOLVED = {1: 1.0, 2: 1.0, 3: 0.93}
+SURFACES = {"as in the deck": ((0.1, -0.3), 0.0), "other weights": ((0.2, -0.3), 0.0), "turned": ((0.2, -0.3), 30.0)}
+LAYERS = ("self_attn.q_proj", "mlp.gate_proj", "self_attn.o_proj")
+START = 1.0  # the scale of the random weights that XOR networks start from
+
+Point = dict[str, int | float]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many networks of each kind, and how finely the digits' network is pruned."""
+
+    xor_starts: int = 200
+    xor_decays: tuple[float, ...] = (1e-7, 1e-5, 1e-3)
+    monks_seeds: int = 10
+    digits_seeds: int = 3
+    digits_per_round: int = 75
+    digits_training: int = 1200
+    retraining_steps: int = 200
+    layer_rows: int = 16
+    calibration: int = 32
+    held_out: int = 8
+    length: int = 256
+
+
+QUICK = Sizes(6, (1e-5,), 1, 1, 500, 200, 20, 2, 2, 1, 64)
+
+
+def steps(sizes: Sizes) -> list[Step]:
+    """Small things first."""
+    found = [Step("two weights", two_weights), Step("the diagonal", recursion)]
+    found += [Step(f"xor, decay {decay:g}", partial(exclusive_or, sizes, decay)) for decay in sizes.xor_decays]
+    found += [
+        Step(f"monks {problem}, seed {index}", partial(monk, problem, index))
+        for problem in NETWORKS
+        for index in range(sizes.monks_seeds)
+    ]
+    found += [
+        Step(f"digits {name}, seed {index}", partial(handwriting, sizes, name, index))
+        for index in range(sizes.digits_seeds)
+        for name in METHODS
+    ]
+    return found + [Step(f"rows of {layer}", partial(rows_of_a_layer, sizes, layer)) for layer in LAYERS]
+
+
+def two_weights(seed: int) -> Tables:
+    """What each method deletes on a quadratic of two weights, what it expects to pay, and what it pays."""
+    made = []
+    for name, (minimum, degrees) in SURFACES.items():
+        for choice in choices(quadratic(minimum, degrees)):
+            numbers = {"deletes": choice.deletes + 1, "predicted": choice.predicted, "cost": choice.cost}
+            made.append({"surface": name, "method": choice.method} | numbers | {"weight": choice.weight.tolist()})
+    return {"two_weights": made}
+
+
+def recursion(seed: int) -> Tables:
+    """How far LeCun's diagonal is from the exact one, by layer of weights, as networks grow deeper or share weights."""
+    generator = torch.Generator().manual_seed(seed)
+    networks = {f"{d} hidden layers": Network((8, *[6] * d, 2), hidden="tanh") for d in (1, 2, 3)}
+    networks["convolution"] = convolution(8, 3, 2)
+    made = []
+    for name, network in networks.items():
+        inputs = torch.randn(200, 8, generator=generator, dtype=torch.float64)
+        teacher = network.start(generator, 2.0)
+        patterns = Patterns(inputs, network(teacher, inputs))
+        state = levenberg_marquardt(whole(network, network.start(generator)), patterns, 1e-4, 50)
+        exact = full_hessian(network, state.theta, patterns).diagonal()
+        found = obd_diagonal(network, state.theta, patterns)
+        for index, members in enumerate(layer_members(network)):
+            gap = (found[members] - exact[members]).norm() / exact[members].norm()
+            made.append({"network": name, "layer": index + 1, "relative_error": gap.item()})
+    return {"recursion": made}
+
+
+def layer_members(network: Network) -> list[list[int]]:
+    """The free weights that each layer uses."""
+    free = torch.arange(network.n_weights) if network.share is None else torch.tensor(network.share)
+    sizes = [(j + 1) * k for j, k in zip(network.sizes, network.sizes[1:], strict=False)]
+    return [sorted(set(part[part >= 0].tolist())) for part in free.split(sizes)]
+
+
+def exclusive_or(sizes: Sizes, decay: float, seed: int) -> Tables:
+    """Of the networks that solve XOR: how many still do after one deletion, by who chooses and who moves."""
+    patterns, generator = xor(), torch.Generator().manual_seed(seed)
+    starts = [XOR_NETWORK.start(generator, START) for _ in range(sizes.xor_starts)]
+    trained = [levenberg_marquardt(whole(XOR_NETWORK, start), patterns, decay, 300) for start in starts]
+    good = [state for state in trained if state.accuracy(patterns) == 1.0]
+    made = []
+    for name in METHODS:
+        right = [after_one_deletion(state, name, patterns) for state in good]
+        plain, updated = (sum(each[index] for each in right) for index in (0, 1))
+        numbers = {"n_nets": len(good), "right": updated if name == "OBS" else plain, "right_with_update": updated}
+        made.append({"method": name, "decay": decay, "n_starts": len(starts)} | numbers | {"right_without": plain})
+    possible = [possible_deletions(state, patterns) for state in good]
+    label = {"decay": decay, "n_nets": len(good)}
+    counts = {"some_plain": sum(p > 0 for p, _ in possible), "some_updated": sum(u > 0 for _, u in possible)}
+    return {"xor": made, "xor_possible": [label | counts]}
+
+
+def after_one_deletion(state: State, name: str, patterns: Patterns) -> tuple[bool, bool]:
+    """Whether XOR is still right without the weight that a method chooses: alone, and with OBS's update."""
+    q = cheapest(state, METHODS[name](state.network, state.theta, state.keep, patterns))
+    surfaces = (METHODS[each](state.network, state.theta, state.keep, patterns) for each in ("magnitude", "OBS"))
+    plain, updated = (delete(state, surface, q).accuracy(patterns) == 1.0 for surface in surfaces)
+    return plain, updated
+
+
+def possible_deletions(state: State, patterns: Patterns) -> tuple[int, int]:
+    """How many of the nine weights can leave without harm: alone, and with OBS's update."""
+    counts = []
+    for name in ("magnitude", "OBS"):
+        surface = METHODS[name](state.network, state.theta, state.keep, patterns)
+        counts.append(sum(delete(state, surface, q).accuracy(patterns) == 1.0 for q in range(len(state.theta))))
+    return counts[0], counts[1]
+
+
+def monk(problem: int, index: int, seed: int) -> Tables:
+    """One network for a MONK's problem, and how far each method prunes it, without and with refitting."""
+    training, test = monks(problem)
+    generator = torch.Generator().manual_seed(1000 * seed + index)
+    dense = solved(NETWORKS[problem], training, generator, SOLVED[problem], DECAY[problem])
+    made, curves = [], []
+    for name, method in monk_methods(problem).items():
+        for refitted in (False, True):
+            refit = partial(levenberg_marquardt, patterns=training, decay=DECAY[problem], steps=60)
+            curve = list(curve_of(deletions(dense, training, method, refit if refitted else None), training, test))
+            label = {"problem": problem, "seed": index, "method": name, "refit": refitted}
+            made.append(label | summary(curve, PUBLISHED[problem]))
+            if index == 0:
+                curves.append(label | {key: [point[key] for point in curve] for key in curve[0]})
+    return {"monks": made, "monks_curves": curves}
+
+
+def monk_methods(problem: int) -> dict[str, Method]:
+    """OBS in two forms: with the decay of the objective in its Hessian, and with next to nothing added."""
+    with_decay = {"OBS": partial(brain_surgeon, alpha=DECAY[problem])}
+    return METHODS | with_decay | {"OBS, alpha 1e-8": brain_surgeon}
+
+
+def curve_of(states: Iterator[State], training: Patterns, test: Patterns) -> Iterator[Point]:
+    """Weights left and accuracies, round by round."""
+    for state in states:
+        yield {"n_left": state.n_left, "train": state.accuracy(training), "test": state.accuracy(test)}
+
+
+def summary(curve: list[Point], published: int) -> Point:
+    """Where a run stops by its training accuracy, where the test accuracy first falls, and what holds at a count."""
+    dense = curve[0]
+    stopped = last_before(curve, lambda point: point["train"] < dense["train"])
+    unchanged = last_before(
+        curve, lambda point: min(point["train"] - dense["train"], point["test"] - dense["test"]) < 0
+    )
+    there = next(point for point in curve if point["n_left"] == published)
+    return {
+        "dense_train": dense["train"],
+        "dense_test": dense["test"],
+        "n_left": stopped["n_left"],
+        "test": stopped["test"],
+        "n_left_unchanged": unchanged["n_left"],
+        "train_at_published": there["train"],
+        "test_at_published": there["test"],
+    }
+
+
+def last_before(curve, bad) -> Point:
+    """The point before the first bad one."""
+    first = next((i for i, point in enumerate(curve) if bad(point)), len(curve))
+    return curve[first - 1]
+
+
+def handwriting(sizes: Sizes, name: str, index: int, seed: int) -> Tables:
+    """The digits' network pruned to little: as it is then, retrained once, and retrained after every round."""
+    generator = torch.Generator().manual_seed(1000 * seed + index)
+    training, test = digits(generator, sizes.digits_training)
+    retrain = partial(quasi_newton, patterns=training, decay=1e-4, steps=sizes.retraining_steps)
+    network = DIGITS_NETWORK
+    dense = retrain(whole(network, network.start(generator)), steps=2 * sizes.retraining_steps)
+    method = partial(brain_surgeon, alpha=1e-4) if name == "OBS" else METHODS[name]
+    once = deletions(dense, training, method, per_round=sizes.digits_per_round)
+    often = deletions(dense, training, method, retrain, per_round=sizes.digits_per_round)
+    made = []
+    for state, refitted in zip(once, often, strict=True):
+        accuracies = {
+            "pruned": state.accuracy(test),
+            "retrained": (retrain(state) if state.n_left < network.n_weights else state).accuracy(test),
+            "retrained_each_round": refitted.accuracy(test),
+        }
+        sparsity = 1 - state.n_left / network.n_weights
+        made.append({"method": name, "seed": index, "n_left": state.n_left, "sparsity": sparsity} | accuracies)
+    return {"digits": made}
+
+
+def rows_of_a_layer(sizes: Sizes, layer: str, seed: int) -> Tables:
+    """Outputs of a layer of the default model as networks of their own: half of a row's weights leave, exactly.
+
+    Squared error of the output as a share of its square, on the calibration text and on text that nobody has seen.
+    """
+    model, tokenizer = load_model()
+    texts = {"calibration": sizes.calibration, "evaluation": sizes.held_out}
+    ids = {t: corpora.windows("wikipedia", n, sizes.length, tokenizer, t, seed) for t, n in texts.items()}
+    gram, held_out = (input_gram(model, ids[text], 15, layer) for text in texts)
+    weight = weight_of(linears(blocks(model)[15])[layer])
+    chosen = torch.randperm(len(weight), generator=torch.Generator().manual_seed(seed))[: sizes.layer_rows]
+    surfaces, n_leaving = row_surfaces(gram.matrix, gram.n_tokens), weight.shape[1] // 2
+    made = []
+    for row in chosen.tolist():
+        for name, surface in surfaces.items():
+            pruned = prune_row(weight[row], surface, n_leaving)
+            errors = [output_error(each.matrix, weight[row], pruned) for each in (gram, held_out)]
+            label = {"layer": layer, "row": row, "method": name, "n_inputs": weight.shape[1], "n_leaving": n_leaving}
+            made.append(label | dict(zip(("calibration", "held_out"), errors, strict=True)))
+    return {"rows": made}
+
+
+EXPERIMENT = Experiment("Brain damage and brain surgeon on small networks", Sizes(), QUICK, steps)

@@ -1,0 +1,147 @@
+"""The printed tables and verdicts of lesson 02, from the committed measurement. Every verdict is computed."""
+
+from math import inf
+from statistics import median
+from typing import Any
+
+from course_lib.lessons.classic.measured import METHODS, PUBLISHED, digits_by_sparsity, median_left, reached, row_ratio
+from course_lib.lessons.common.tables import rows
+
+
+def provenance(measured: dict[str, Any]) -> str:
+    """One line: what was run, where, when, with how much."""
+    machine, sizes = measured["machine"], measured["sizes"]
+    return (
+        f"`{measured['command']}`, seed {measured['seed']}, {measured['started'][:10]}, {machine['cpu']}, "
+        f"torch {machine['torch']}\n{sizes['xor_starts']} XOR networks for each decay, {sizes['monks_seeds']} networks "
+        f"for each MONK's problem, {sizes['digits_seeds']} for the digits"
+    )
+
+
+def verdict(holds: bool, partly: bool = False) -> str:
+    """The three words of the course."""
+    return "holds" if holds else "holds partly" if partly else "not at this scale"
+
+
+def recursion_table(measured: dict[str, Any]) -> str:
+    """How far LeCun's diagonal is from the exact one, by network and layer of weights, counted from the inputs."""
+    networks = list(dict.fromkeys(row["network"] for row in rows(measured, "recursion")))
+    deepest = max(row["layer"] for row in rows(measured, "recursion"))
+    lines = [f"{'relative error (%) in layer':<29}" + "".join(f"{i:>8}" for i in range(1, deepest + 1))]
+    for network in networks:
+        found = {row["layer"]: row["relative_error"] for row in rows(measured, "recursion", network=network)}
+        cells = "".join(f"{'exact' if error < 1e-9 else f'{100 * error:.0f}':>8}" for error in found.values())
+        lines.append(f"{network.replace('1 hidden layers', '1 hidden layer'):<29}{cells}")
+    return "\n".join(lines)
+
+
+def xor_table(measured: dict[str, Any]) -> str:
+    """Networks that are still right after one deletion, by decay; by method, and by what was possible."""
+    lines = [
+        f"{'decay':>7}{'networks':>10}" + "".join(f"{m:>11}" for m in METHODS) + f"{'some plain deletion works':>28}"
+    ]
+    for decay in dict.fromkeys(row["decay"] for row in rows(measured, "xor")):
+        found = {row["method"]: row for row in rows(measured, "xor", decay=decay)}
+        (possible,) = rows(measured, "xor_possible", decay=decay)
+        cells = "".join(f"{found[m]['right']:>11}" for m in METHODS)
+        lines.append(f"{decay:>7.0e}{possible['n_nets']:>10}{cells}{possible['some_plain']:>28}")
+    return "\n".join(lines)
+
+
+def xor_verdict(measured: dict[str, Any]) -> str:
+    """That of the three only OBS leaves every XOR network right; and whether only OBS chooses the correct weight.
+
+    The abstract says the second. A choice is correct where OBS's update mends the deletion of that weight.
+    """
+    found = rows(measured, "xor")
+    n = sum(r["n_nets"] for r in found if r["method"] == "OBS")
+    lines = []
+    for claim, key in (("leaves XOR right", "right"), ("chooses a correct weight", "right_with_update")):
+        total = {m: sum(r[key] for r in found if r["method"] == m) for m in METHODS}
+        only = total["OBS"] == n and max(total["magnitude"], total["OBD"]) < n
+        best = total["OBS"] == max(total.values())
+        said = ", ".join(f"{m} {count} of {n}" for m, count in total.items())
+        lines.append(f"Claim: only OBS {claim} in every case. {said}: {verdict(only, best)}.")
+    return "\n".join(lines)
+
+
+def monks_table(measured: dict[str, Any]) -> str:
+    """Weights left and accuracy on all 432 robots at the stop, over the networks: the median and the range."""
+    lines = [f"{'':<24}" + "".join(f"{f'problem {p}, published {n}':>32}" for p, n in PUBLISHED.items())]
+    lines.append(f"{'':<24}" + f"{'left':>18}{'right (%)':>14}" * 3)
+    kinds = [(m, r) for r in (False, True) for m in (*METHODS, "OBS, alpha 1e-8")]
+    for method, refit in kinds:
+        cells = ""
+        for problem in PUBLISHED:
+            found = rows(measured, "monks", problem=problem, method=method, refit=refit)
+            left, test = [r["n_left"] for r in found], [100 * r["test"] for r in found]
+            cells += f"{f'{median(left):g} ({min(left)}–{max(left)})':>18}{f'{min(test):.1f}–{max(test):.1f}':>14}"
+        lines.append(f"{method + (' + refit' if refit else ''):<24}{cells}")
+    return "\n".join(lines)
+
+
+def monks_verdict(measured: dict[str, Any]) -> str:
+    """Whether OBS, with nothing retrained, reaches the published counts; and magnitude with refitting beside it.
+
+    The stop watches the training patterns; "no accuracy lost on all 432" is asked after it. The published count
+    holds where the median network reaches it without loss, and partly where some network does.
+    """
+    lines = []
+    for problem, published in PUBLISHED.items():
+        runs = rows(measured, "monks", problem=problem, method="OBS", refit=False)
+        left = [r["n_left"] for r in runs]
+        lossless = [r["n_left"] if r["test"] >= r["dense_test"] - 1e-12 else inf for r in runs]
+        n_kept = sum(n < inf for n in lossless)
+        reach = sum(n <= published for n in lossless)
+        lines.append(
+            f"problem {problem}: published {published} weights; OBS without refitting leaves {median(left):g} (median, "
+            f"{min(left)}–{max(left)}), {n_kept} of {len(runs)} networks lose nothing on all 432, {reach} of them with "
+            f"{published} weights or fewer: {verdict(median(lossless) <= published, bool(reach))}"
+        )
+    ahead = [
+        median_left(measured, p, "OBS", False) - min(median_left(measured, p, m, False) for m in ("magnitude", "OBD"))
+        for p in PUBLISHED
+    ]
+    said = ", ".join(f"{gap:+g}" for gap in ahead)
+    lines.append(
+        f"Claim: without retraining OBS leaves fewer weights than both others. {said} weights (median): "
+        f"{verdict(max(ahead) < 0, min(ahead) < 0)}"
+    )
+    gaps = [median_left(measured, p, "magnitude", True) - median_left(measured, p, "OBS", False) for p in PUBLISHED]
+    same = max(abs(gap) for gap in gaps) <= 2
+    said = ", ".join(f"{gap:+g}" for gap in gaps)
+    lines.append(
+        f"magnitude with refitting against OBS without: {said} weights (median): "
+        f"{'about as good' if same else 'not as good' if max(gaps) > 2 else 'better in places'}"
+    )
+    return "\n".join(lines)
+
+
+def digits_verdict(measured: dict[str, Any]) -> str:
+    """How far each method goes within a point of the dense network, without and with retraining."""
+    reach = {
+        key: {m: reached(curve) for m, curve in digits_by_sparsity(measured, key).items()}
+        for key in ("pruned", "retrained", "retrained_each_round")
+    }
+    lines = [f"{'within a point of dense up to a sparsity of':<46}" + "".join(f"{m:>11}" for m in METHODS)]
+    names = {
+        "pruned": "nothing retrained",
+        "retrained": "retrained once",
+        "retrained_each_round": "retrained every round",
+    }
+    for key, name in names.items():
+        lines.append(f"  {name:<44}" + "".join(f"{100 * reach[key][m]:>10.0f}%" for m in METHODS))
+    ahead = reach["pruned"]["OBS"] - max(reach["pruned"]["magnitude"], reach["pruned"]["OBD"])
+    word = verdict(ahead > 0.05, ahead > 0)
+    lines.append(f"Claim: OBS needs no retraining where the others do. {100 * ahead:+.0f} points of sparsity: {word}.")
+    close = max(reach["retrained_each_round"].values()) - min(reach["retrained_each_round"].values())
+    lines.append(f"With retraining after every round the three lie within {100 * close:.0f} points of sparsity.")
+    return "\n".join(lines)
+
+
+def rows_verdict(measured: dict[str, Any]) -> str:
+    """OBS against OBD on single outputs of the language model."""
+    ratios = row_ratio(measured)
+    said = ", ".join(f"{ratio:.0f} %" for ratio in ratios)
+    word = verdict(max(ratios) < 100, min(ratios) < 100)
+    return f"OBS's error in per cent of OBD's, median of each layer, unseen text: {said}: {word}."

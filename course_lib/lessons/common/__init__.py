@@ -1,0 +1,1 @@
+"""What several lessons draw, print or judge alike; knows no lesson."""

@@ -1,0 +1,44 @@
+"""What the lessons print of long measurements: where the numbers come from, their rows, and the verdict on a claim."""
+
+from pathlib import Path
+from typing import Any
+
+from course_lib.measure.result_files import load
+
+Measured = dict[str, Any]
+
+_LESSONS = Path(__file__).parents[1]
+
+
+def load_measured(lesson: str, name: str = "measured") -> Measured:
+    """What `course reproduce` measured for a lesson: lessons/LESSON/measured.json, or another file beside it."""
+    return load(_LESSONS / lesson / f"{name}.json")
+
+
+def load_published(lesson: str) -> Measured:
+    """What the authors of a lesson's papers report, with its sources: lessons/LESSON/published.json."""
+    return load(_LESSONS / lesson / "published.json")
+
+
+def load_bench(name: str) -> Measured:
+    """What `course bench` measured: kernels/bench/results/NAME.json."""
+    return load(_LESSONS.parents[1] / "kernels" / "bench" / "results" / f"{name}.json")
+
+
+def rows(result: Measured, table: str, **wanted: Any) -> list[dict[str, Any]]:
+    """The rows of a table in which every wanted column has the wanted value."""
+    return [row for row in result["tables"][table] if all(row[key] == value for key, value in wanted.items())]
+
+
+def provenance(result: Measured, amounts: str) -> str:
+    """Two lines: what was run, where and when; and with how much, which every lesson says in its own words."""
+    machine = result["machine"]
+    return (
+        f"`{result['command']}`, seed {result['seed']}, {result['started'][:10]}, {machine['cpu']} "
+        f"({machine['cores']} cores), torch {machine['torch']}\n{amounts}"
+    )
+
+
+def verdict(held: int, of: int = 1) -> str:
+    """The three words of the course: a claim that was tried in `of` cases held in all, in some, or in none of them."""
+    return "holds" if held == of else "holds partly" if held else "not at this scale"

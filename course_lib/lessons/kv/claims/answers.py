@@ -1,0 +1,101 @@
+"""Compressed prompts of the default model: what follows them, and what they can still be asked for."""
+
+from collections.abc import Sequence
+
+from course_lib.data.needles import samples
+from course_lib.kv.analysis.compressed_prompts import continuation_losses, retrieve_each
+from course_lib.kv.analysis.retrieval import GATE, Retrieval, retrieve_through
+from course_lib.kv.cache import evicting
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policy import EvictionPolicy
+from course_lib.kv.quantized import Quantized
+from course_lib.kv.recycled import Recycled, recycling
+from course_lib.kv.vectors import PLAIN
+from course_lib.lessons.kv.claims import settings
+from course_lib.lessons.kv.claims.model import error_of, loaded, texts
+from course_lib.measure.experiment import Tables
+
+RECYCLED = {
+    "recycled, never refreshed": {"every": None},
+    "recycled, every 8 steps": {"every": 8},
+    "recycled, by similarity": {"every": None, "similarity": 0.8, "check": 5},
+}
+
+
+def policies_of(name: str, length: int, shares: Sequence[float]) -> tuple[list[EvictionPolicy], list[float]]:
+    """One for each share of the prompt, and the shares; Full() keeps everything."""
+    if name == "Full":
+        return [Full()], [1.0]
+    return settings.with_budgets(name, [round(share * length) for share in shares]), list(shares)
+
+
+def continuation(
+    name: str, shares: Sequence[float], n: int, length: int, n_after: int, seed: int, bits: int = 32
+) -> Tables:
+    """Perplexity of what follows a compressed prompt; losses prompt by prompt, to be compared pair by pair."""
+    windows = texts(n, length + n_after, seed)
+    policies, budgets = policies_of(name, length, shares)
+    vectors = PLAIN if bits == 32 else Quantized(bits=bits)
+    found = continuation_losses(loaded()[0], windows, length, policies, settings.positions(name), vectors)
+    rows = []
+    for budget, (held, losses) in zip(budgets, found, strict=True):
+        value = losses.mean().exp().item()
+        rows.append(
+            {"policy": name, "budget": budget, "slots": round(budget * length), "bits": bits}
+            | {"perplexity": value, "standard_error": value * error_of(losses), "bytes": held.bytes_held // n}
+            | {"losses": [round(each, 5) for each in losses.tolist()]}
+        )
+    return {"compressed" if bits == 32 else "quantized": rows}
+
+
+def retrieval(task: str, name: str, shares: Sequence[float], n: int, length: int, seed: int) -> Tables:
+    """Deferred answers under every budget, also by depth. The row of Full says whether it is `usable`."""
+    model, tokenizer = loaded()
+    policies, budgets = policies_of(name, length, shares)
+    asked = samples(task, n, length, tokenizer, seed)
+    found = retrieve_each(model, asked, policies, settings.positions(name))
+    rows, depths = [], []
+    for budget, each in zip(budgets, found, strict=True):
+        label = {"task": task, "policy": name, "budget": budget}
+        rows.append(label | row_of(each) | gate(name, each))
+        depths += [label | {"depth": depth} | row_of(part) for depth, part in each.by_depth().items()]
+    return {"retrieval": rows, "retrieval_depths": depths}
+
+
+def leak(name: str, shares: Sequence[float], n: int, length: int, seed: int) -> Tables:
+    """The same needles asked for in the prompt: the first token of the answer does not depend on the eviction."""
+    model, tokenizer = loaded()
+    policies, budgets = policies_of(name, length, shares)
+    asked = [sample.naive() for sample in samples("word", n, length, tokenizer, seed)]
+    found = retrieve_each(model, asked, policies, settings.positions(name))
+    rows = [{"policy": name, "budget": budget} | row_of(each) for budget, each in zip(budgets, found, strict=True)]
+    return {"leak": rows}
+
+
+def second_needle(name: str, share: float, n: int, length: int, seed: int) -> Tables:
+    """Two needles, asked for one after the other, token by token: a pass of several is a full step when recycling."""
+    model, tokenizer = loaded()
+    asked = samples("two", n, length, tokenizer, seed)
+    slots = round(share * length)
+    if name in RECYCLED:
+        opened = recycling(model, Recycled(budget=slots, **RECYCLED[name]))
+    else:
+        opened = evicting(model, policies_of(name, length, [share])[0][0], settings.positions(name))
+    with opened as cache:
+        found = retrieve_through(model, asked, cache, chunk=1)
+        held, full_steps = cache.bytes_held, getattr(cache, "n_full", None)
+    label = {"policy": name, "budget": 1.0 if name == "Full" else share, "bytes": held}
+    if full_steps:  # of the last batch; the prompt is one
+        label["full_steps"] = sum(full_steps) / len(full_steps) - 1
+    rows = [label | {"question": i + 1} | row_of(each) | gate(name, each) for i, each in enumerate(found)]
+    return {"second_needle": rows}
+
+
+def gate(name: str, found: Retrieval) -> dict[str, bool]:
+    """Whether a task says anything: the whole cache must solve it."""
+    return {"usable": found.exact >= GATE} if name == "Full" else {}
+
+
+def row_of(found: Retrieval) -> dict[str, float]:
+    low, high = found.interval
+    return {"exact": found.exact, "low": low, "high": high, "prefix": found.prefix, "n": len(found.answers)}

@@ -1,0 +1,75 @@
+"""Perplexity of long texts in a bounded cache: the first token, its substitutes, positions, and every policy."""
+
+from course_lib.kv.analysis.streaming import StreamingPerplexity, streaming_perplexity
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.lessons.kv.claims import settings
+from course_lib.lessons.kv.claims.model import loaded, one_text
+from course_lib.measure.experiment import Tables
+
+NEWLINES = "4 newlines"
+FIRST = {"0 sinks": 0, "1 sink": 1, "2 sinks": 2, "4 sinks": 4, NEWLINES: 4}
+EVERYTHING = "everything kept"
+N_PARTS = 8  # of the text, in each of which the time of a token is measured
+
+
+def sinks(name: str, n_tokens: int, n_compared: int, budget: int, chunk: int, seed: int) -> Tables:
+    """One long text with so many sinks, or with newlines in place of its first tokens; rolling positions.
+
+    `compared` is the perplexity of the first `n_compared` predictions, which the cache that keeps everything reads too.
+    """
+    model, tokenizer = loaded()
+    ids = one_text(n_tokens, seed)
+    if name == NEWLINES:
+        ids[:4] = tokenizer("\n", add_special_tokens=False).input_ids[0]
+    if name == EVERYTHING:
+        found = streaming_perplexity(model, ids[: n_compared + 1], Full(), chunk=4 * chunk, skip=budget)
+    else:
+        policy = StreamingLLM(budget, sinks=FIRST[name])
+        found = streaming_perplexity(model, ids, policy, "rolling", chunk, skip=budget)
+    label = {"name": name, "budget": None if name == EVERYTHING else budget}
+    compared = found.losses[budget:n_compared].mean().exp().item()
+    curve = {"perplexity": [round(each, 2) for each in found.curve()], "block": 512}
+    return {
+        "streaming": [label | row_of(found) | {"compared": compared, "n_compared": n_compared - budget}],
+        "streaming_curves": [label | curve | {"milliseconds_per_token": milliseconds(found, N_PARTS)}],
+    }
+
+
+def gap(positions: str, gap: int, n_tokens: int, budget: int, chunk: int, seed: int) -> Tables:
+    """Four sinks, as if `gap` tokens had passed since them: with original positions they are that far away."""
+    ids = one_text(n_tokens, seed)
+    policy = StreamingLLM(budget, sinks=4)
+    found = streaming_perplexity(loaded()[0], ids, policy, positions, chunk, skip=budget, gap=gap, gap_after=4)
+    return {"gaps": [{"positions": positions, "gap": gap, "budget": budget} | row_of(found)]}
+
+
+def chunk(size: int, n_tokens: int, budget: int, seed: int) -> Tables:
+    """What it changes to read several tokens at once."""
+    found = streaming_perplexity(loaded()[0], one_text(n_tokens, seed), StreamingLLM(budget), "rolling", size, budget)
+    return {"chunks": [{"budget": budget} | row_of(found) | {"milliseconds_per_token": milliseconds(found, 1)[0]}]}
+
+
+def policy(name: str, n_tokens: int, budget: int, chunk: int, seed: int) -> Tables:
+    """Every policy on one text. Positions are those of its paper."""
+    ids = one_text(n_tokens, seed)
+    made = Full() if name == "Full" else settings.with_budgets(name, (budget,))[0]
+    positions = settings.positions(name)
+    found = streaming_perplexity(loaded()[0], ids, made, positions, chunk, skip=budget)
+    label = {"policy": name, "positions": positions, "budget": None if name == "Full" else budget}
+    return {"policies": [label | row_of(found) | {"milliseconds_per_token": milliseconds(found, 1)[0]}]}
+
+
+def row_of(found: StreamingPerplexity) -> dict[str, float]:
+    return {
+        "perplexity": found.value,
+        "standard_error": found.standard_error,
+        "n_tokens": found.n_tokens,
+        "chunk": found.chunk,
+        "peak_bytes": found.peak_bytes,
+        "peak_allocated": found.peak_allocated,
+    }
+
+
+def milliseconds(found: StreamingPerplexity, n_parts: int) -> list[float]:
+    return [round(1000 * seconds, 2) for seconds in found.seconds_per_token(n_parts)]

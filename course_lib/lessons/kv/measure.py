@@ -1,0 +1,67 @@
+"""What lesson 07 measures while one looks on: the same for its notebook and its deck.
+
+Dimension key: L layers, H key-value heads, N slots, E tokens that leave, P predictions, D size of a head.
+"""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.kv.analysis.streaming import StreamingPerplexity, stream_through
+from course_lib.kv.cache import evicting
+from course_lib.kv.merging import cosines
+from course_lib.kv.policies.h2o import H2O
+from course_lib.kv.policy import EvictionPolicy
+from course_lib.kv.slots import Slots
+from course_lib.kv.vectors import PLAIN, Vectors
+
+
+@torch.no_grad()
+def race(
+    model: PreTrainedModel,
+    ids: Int[Tensor, "T"],
+    policies: Mapping[str, EvictionPolicy],
+    chunk: int = 16,
+    vectors: Vectors = PLAIN,
+) -> dict[str, StreamingPerplexity]:
+    """One text under several policies. Nothing counts before the smallest cache is full."""
+    skip = min((policy.budget for policy in policies.values() if isinstance(policy.budget, int)), default=0)
+    found = {}
+    for name, policy in policies.items():
+        with evicting(model, policy, vectors=vectors) as cache:
+            found[name] = stream_through(model, ids, cache, chunk, skip)
+    return found
+
+
+@torch.no_grad()
+def slots_by_layer(model: PreTrainedModel, ids: Int[Tensor, "T"], policy: EvictionPolicy) -> list[int]:
+    """Slots of a head in each layer after a prompt, the mean over heads."""
+    with evicting(model, policy) as cache:
+        model.base_model(ids[None].to(model.device), past_key_values=cache, use_cache=True)
+        return [round(slots.taken.sum(dim=2).float().mean().item()) for slots in cache.slots]
+
+
+@torch.no_grad()
+def nearest_that_stays(model: PreTrainedModel, ids: Int[Tensor, "T"], budget: int) -> dict[str, Float[Tensor, "L E"]]:
+    """Of a prompt under H2O: the cosine of each key, and value, that leaves with the most similar one that stays."""
+    found: dict[str, list[Tensor]] = {"keys": [], "values": []}
+    policy = H2O(budget=budget, recent=budget // 2)
+    with evicting(model, replace(policy, budget=1.0)) as cache:
+        model.base_model(ids[None].to(model.device), past_key_values=cache, use_cache=True)
+        for index, whole in enumerate(cache.slots):
+            kept = policy.shrink(deepcopy(whole), index)
+            for name, values in _similarities(whole, kept).items():
+                found[name].append(values.cpu())
+    return {name: torch.stack(layers) for name, layers in found.items()}
+
+
+def _similarities(whole: Slots, kept: Slots) -> dict[str, Float[Tensor, "E"]]:
+    """Of one sequence, heads one after the other."""
+    stays = (whole.position[..., None] == kept.position[:, :, None, :]).any(dim=3)[0]  # (H, N)
+    pairs = {"keys": (whole.keys, kept.keys), "values": (whole.values, kept.values)}
+    return {name: cosines(*both)[0].amax(dim=2)[~stays] for name, both in pairs.items()}

@@ -1,0 +1,130 @@
+"""The figures of lesson 07 that read results/kv.json, the measurement made by `course reproduce kv`."""
+
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.style import COLOURS, DASHES, MARKERS, figure, label, log_scale
+from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.kv import figures
+
+FULL = "Full"
+CURVES = ("Window", "StreamingLLM", "H2O", "Scissorhands", "SnapKV", "TOVA", "D2O", "EMS")
+OPEN, FILLED = "white", None  # markers of lines beyond the fifth are hollow, so that each line differs in greyscale
+Measured = dict[str, Any]
+
+
+def results() -> Measured:
+    """The committed measurement."""
+    return load_measured("kv")
+
+
+def _names(measured: Measured, table: str) -> list[str]:
+    """The policies of a table: those of CURVES first, in that order."""
+    found = {row["policy"] for row in measured["tables"][table]} - {FULL}
+    return [*(n for n in CURVES if n in found), *sorted(found - set(CURVES))]
+
+
+def _look(index: int) -> dict[str, Any]:
+    face = {"markerfacecolor": OPEN} if index >= len(MARKERS) else {}
+    colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+    return {"color": colour, "marker": marker, "linestyle": DASHES[index % len(DASHES)], "markersize": 5} | face
+
+
+def compressed(measured: Measured | None = None) -> Figure:
+    """Perplexity of what follows a compressed prompt, over the share of it that is kept."""
+    measured = measured or results()
+    drawn, (axes,) = figure(width=7.6, height=4.2)
+    (full,) = rows(measured, "compressed", policy=FULL)
+    for index, name in enumerate(_names(measured, "compressed")):
+        points = sorted(rows(measured, "compressed", policy=name), key=lambda row: row["budget"])
+        shares = [100 * row["budget"] for row in points]
+        axes.plot(shares, [row["perplexity"] for row in points], label=name, **_look(index))
+    axes.axhline(full["perplexity"], color="black", linestyle=":", linewidth=1, label="everything kept")
+    log_scale(axes, "y")
+    axes.legend(frameon=False, fontsize=8, ncols=3)
+    least = min(row["budget"] for row in measured["tables"]["compressed"])
+    best = min(rows(measured, "compressed", budget=least), key=lambda row: row["perplexity"])
+    times = best["perplexity"] / full["perplexity"]
+    title = f"With {100 * least:.0f} % of the prompt, {best['policy']} is best: {times:.2f} times the full cache"
+    label(axes, title, "kept of the prompt (%)", "perplexity after it (log scale)")
+    return drawn
+
+
+def by_depth(measured: Measured | None = None, task: str = "word", share: float = 0.2) -> Figure:
+    """Right answers by policy and by where in the prompt the needle was, at the budget nearest to a share."""
+    measured = measured or results()
+    names = [FULL, *_names(measured, "retrieval_depths")]
+    found = rows(measured, "retrieval_depths", task=task)
+    depths = sorted({row["depth"] for row in found})
+    budget = min((row["budget"] for row in found if row["policy"] != FULL), key=lambda each: abs(each - share))
+    right = {
+        (row["policy"], row["depth"]): row["exact"] for row in found if row["policy"] == FULL or row["budget"] == budget
+    }
+    drawn, (axes,) = figure(width=7.2, height=0.42 * len(names) + 1.3)
+    table = torch.tensor([[right[name, depth] for depth in depths] for name in names])
+    axes.imshow(table, cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
+    axes.grid(visible=False)
+    for row, name in enumerate(names):
+        for column, depth in enumerate(depths):
+            dark = right[name, depth] > 0.6
+            cell = f"{100 * right[name, depth]:.0f}"
+            axes.text(column, row, cell, ha="center", va="center", fontsize=9, color="white" if dark else "black")
+    axes.set_xticks(range(len(depths)), [f"{100 * depth:.0f} %" for depth in depths])
+    axes.set_yticks(range(len(names)), names)
+    middle = len(depths) // 2
+    forget = [name for name in names[1:] if right[name, depths[middle]] < right[name, depths[-1]]]
+    title = f"{100 * budget:.0f} % kept: {len(forget)} of {len(names) - 1} know less of the middle than of the end"
+    label(axes, title, "depth of the needle (right answers in %)")
+    return drawn
+
+
+def answers(measured: Measured | None = None) -> Figure:
+    """The leak: the same needles, asked for in the prompt and after the eviction."""
+    measured = measured or results()
+    leaked = measured["tables"]["leak"]
+    names = {(row["policy"], row["budget"]): f"{row['policy']}\n{100 * row['budget']:.0f} %" for row in leaked}
+    fair = {key: rows(measured, "retrieval", task="word", policy=key[0], budget=key[1])[0] for key in names}
+    told = {(row["policy"], row["budget"]): row for row in leaked}
+    protocols = {"asked in the prompt": told, "asked after the eviction": fair}
+    return figures.answers(
+        {
+            protocol: {names[key]: (row["exact"], (row["low"], row["high"])) for key, row in found.items()}
+            for protocol, found in protocols.items()
+        }
+    )
+
+
+def second_needle(measured: Measured | None = None) -> Figure:
+    """Two questions one after the other: the second asks for what the first did not."""
+    measured = measured or results()
+    found = measured["tables"]["second_needle"]
+    names = list(dict.fromkeys(row["policy"] for row in found))
+    drawn, (axes,) = figure(width=7.6, height=3.4)
+    for index, question in enumerate((1, 2)):
+        these = [rows(measured, "second_needle", policy=name, question=question)[0] for name in names]
+        places = [i + 0.38 * (index - 0.5) for i in range(len(names))]
+        share = [100 * row["exact"] for row in these]
+        error = [
+            [max(0.0, 100 * (row["exact"] - row["low"])) for row in these],
+            [max(0.0, 100 * (row["high"] - row["exact"])) for row in these],
+        ]
+        look = {"color": COLOURS[index], "hatch": ("", "//")[index], "capsize": 3}
+        axes.bar(places, share, 0.36, yerr=error, label=("first question", "second question")[index], **look)
+    axes.set_xticks(range(len(names)), [name.replace(", ", ",\n") for name in names], fontsize=8)
+    axes.set_ylim(0, 128)
+    axes.set_yticks(range(0, 101, 20))
+    axes.legend(frameon=False, ncols=2, loc="upper left")
+    second = {name: rows(measured, "second_needle", policy=name, question=2)[0]["exact"] for name in names}
+    said = ", ".join(f"{name} {100 * share:.0f} %" for name, share in second.items() if name in (FULL, "H2O"))
+    recycled = max((share for name, share in second.items() if name.startswith("recycled")), default=0.0)
+    label(axes, f"The second question: {said}, recycled up to {100 * recycled:.0f} %", "", "right answers (%)")
+    return drawn
+
+
+def persistence(measured: Measured | None = None, start: str = "text") -> Figure:
+    """Scissorhands' persistence ratio over depth, beside chance."""
+    found = rows(measured or results(), "attention", start=start)
+    ratio, chance = (torch.tensor([row[key] for row in found]) for key in ("persistence_any", "pivotal_any"))
+    return figures.persistence(ratio, chance)

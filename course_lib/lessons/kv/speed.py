@@ -1,0 +1,95 @@
+"""What `course bench kv` measured on a CPU, from its committed result: steps of decoding, prompts, streams."""
+
+import re
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_bench
+
+Row = dict[str, Any]
+
+
+def results() -> dict[str, Any]:
+    """The committed measurement."""
+    return load_bench("cpu_kv")
+
+
+def _contests(measured: dict[str, Any], name: str) -> dict[tuple[int, ...], list[Row]]:
+    """The rows of the contests whose names match, by shape: sequences and tokens."""
+    found: dict[tuple[int, ...], list[Row]] = {}
+    for row in measured["tables"]["sides"]:
+        if re.fullmatch(name, row["contest"]):
+            found.setdefault(tuple(row["shape"]), []).append(row)
+    return found
+
+
+def steps(measured: dict[str, Any] | None = None) -> Figure:
+    """How many times as fast as transformers' cache each cache decodes, for one sequence and for several."""
+    found = _contests(measured or results(), r"\d+ steps of \d+ at \d+ tokens")
+    drawn, axes = figure(len(found), width=5.0, height=4.2)
+    for each, ((n_sequences, n_tokens), rows) in zip(axes, found.items(), strict=True):
+        others = [row for row in reversed(rows) if row["side"] != row["anchor"]]
+        _bars(each, others)
+        each.set_yticks(range(len(others)), [row["side"] for row in others], fontsize=8)
+        each.tick_params(axis="y", labelleft=each is axes[0])
+        best = max((row for row in others if "20 %" in row["side"] and not _stock(row)), key=_times)
+        title = f"{n_sequences} × {n_tokens} tokens: with 20 % at best {_times(best):.2f} times,\n{best['side']}"
+        label(each, title, "times as fast as transformers' cache")
+    return drawn
+
+
+def _bars(axes: Axes, rows: list[Row]) -> None:
+    """A bar a side with its range of 10 to 90 %; caches that are transformers' own are hatched."""
+    times = [_times(row) for row in rows]
+    below = [time - row["times_anchor_low"] for time, row in zip(times, rows, strict=True)]
+    above = [row["times_anchor_high"] - time for time, row in zip(times, rows, strict=True)]
+    look = {"color": COLOURS[4], "edgecolor": COLOURS[0], "hatch": ["//" if _stock(row) else "" for row in rows]}
+    axes.barh(range(len(rows)), times, 0.7, xerr=[below, above], capsize=3, **look)
+    for place, time in enumerate(times):  # at the foot of the bar, where no range ends
+        axes.annotate(f"{time:.2f}", (0, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.axvline(1, color="black", linewidth=0.8)
+
+
+def _stock(row: Row) -> bool:
+    return row["side"].startswith("DynamicCache")
+
+
+def _times(row: Row) -> float:
+    return row["times_anchor"]
+
+
+def streams(measured: dict[str, Any] | None = None) -> Figure:
+    """Seconds for each token of a stream over the size of the window: a step, or the window computed anew."""
+    found = _contests(measured or results(), "a token of a stream")
+    drawn, (axes,) = figure(width=6.4)
+    sides: dict[str, list[float]] = {}
+    for rows in found.values():
+        for row in rows:
+            sides.setdefault(row["side"], []).append(row["median_seconds"])
+    windows = [shape[1] for shape in found]
+    for index, (name, seconds) in enumerate(sides.items()):
+        axes.plot(windows, seconds, label=name, **line_style(index))
+    log_scale(log_scale(axes, "x"), "y")
+    axes.set_xticks(windows, [str(window) for window in windows])
+    axes.legend(frameon=False)
+    times = [rows[-1]["times_anchor"] for rows in found.values()]
+    title = f"A step is {times[0]:.1f} times as fast at {windows[0]} slots, {times[-1]:.1f} times at {windows[-1]}"
+    label(axes, title, "slots (log scale)", "seconds a token (log scale)")
+    return drawn
+
+
+def prompts(measured: dict[str, Any] | None = None) -> str:
+    """How much longer a prompt takes, beside transformers' cache."""
+    found = _contests(measured or results(), "a prompt")
+    names = [row["side"] for row in next(iter(found.values()))]
+    lines = [f"{'seconds for a prompt of':<26}" + "".join(f"{shape[1]:>16}" for shape in found)]
+    for name in names:
+        cells = []
+        for rows in found.values():
+            (row,) = [row for row in rows if row["side"] == name]
+            cells.append(f"{row['median_seconds']:.2f} ({1 / row['times_anchor']:.2f} x)")
+        lines.append(f"{name:<26}" + "".join(f"{cell:>16}" for cell in cells))
+    return "\n".join(lines)

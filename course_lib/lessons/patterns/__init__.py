@@ -1,0 +1,1 @@
+"""Lesson 01: sparsity patterns; exercises, figures, what is measured."""

@@ -1,0 +1,287 @@
+"""The figures of lesson 01. Each takes data, and returns a figure whose title says what the data show."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from course_lib.lessons.common.style import figure, label, line_style
+from course_lib.lessons.patterns.measure import square_kept
+from course_lib.measure.perplexity import Perplexity
+from course_lib.measure.roofline import Device
+from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, Encoded, NofMPacked
+from course_lib.sparsity.patterns import Block, Columns, NofM, Pattern, Rows, Unstructured
+from course_lib.sparsity.sizes import bitmap_bytes, break_even_density, csr_bytes, dense_bytes, nofm_bytes
+from course_lib.sparsity.speed import speed_limits
+
+
+def show_matrix(axes: Axes, weight: Tensor, title: str) -> Axes:
+    """Magnitudes in grey; a weight that is exactly zero is white."""
+    size = weight.float().abs()
+    limit = size[size > 0].quantile(0.95).item() if (size > 0).any() else 1.0
+    shade = torch.where(size > 0, 0.3 + 0.7 * size / limit, 0.0)  # even the smallest weight is told apart from a zero
+    axes.imshow(shade, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+    axes.grid(visible=False)
+    axes.set_title(title, loc="left", fontsize=10)
+    return axes
+
+
+def masks(weight: Tensor, patterns: Mapping[str, Pattern], first: int = 0, size: int = 48) -> Figure:
+    """What each pattern leaves of a size x size part of a matrix, and of the squares of the whole matrix."""
+    drawn, axes = figure(3, -(-len(patterns) // 3), width=3.2, height=3.3)
+    shares = {name: square_kept(weight, pattern) for name, pattern in patterns.items()}
+    for each, (name, pattern) in zip(axes, patterns.items(), strict=False):
+        left = (weight * pattern.keep(weight.square()))[first : first + size, first : first + size]
+        show_matrix(each, left, f"{name}: {shares[name]:.0%} of the squares")
+        each.set_xlabel("input")
+        each.set_ylabel("output")
+    most, least = max(shares, key=shares.get), min(shares, key=shares.get)
+    drawn.suptitle(
+        f"With as many zeros, {most} keeps {shares[most]:.0%} of the squared weights and {least} {shares[least]:.0%}"
+    )
+    return drawn
+
+
+def square_kept_curves(weight: Tensor) -> Figure:
+    """The share of the squared weights that stays, by pattern, over sparsity."""
+    drawn, (axes,) = figure()
+    grid = [i / 20 for i in range(20)]
+    kinds = {
+        "unstructured": [(s, Unstructured(s)) for s in grid],
+        "n:4": [(1 - n / 4, NofM(n, 4)) for n in (3, 2, 1)],
+        "blocks 4 × 4": [(s, Block(4, 4, s)) for s in grid],
+        "rows": [(s, Rows(s)) for s in grid],
+    }
+    for index, (name, points) in enumerate(kinds.items()):
+        shares = [square_kept(weight, pattern) for _, pattern in points]
+        axes.plot([s for s, _ in points], shares, label=name, markersize=4, **line_style(index))
+    axes.plot([0, 1], [1, 0], color="#8d99ae", linewidth=0.8)
+    axes.text(0.46, 0.36, "chosen blindly", rotation=-33, color="#5c6773", fontsize=9, ha="center")
+    axes.legend(frameon=False)
+    free, regular = square_kept(weight, Unstructured(0.5)), square_kept(weight, NofM(2, 4))
+    title = f"The better half of the weights holds {free:.0%} of the squares, 2:4 {regular:.0%}"
+    label(axes, title, "sparsity (fraction of weights removed)", "sum of squares that stays")
+    return drawn
+
+
+def perplexities(found: Mapping[float, Mapping[str, Perplexity]], vocabulary: int) -> Figure:
+    """Perplexity after magnitude pruning by sparsity and pattern ("dense" among them), with two standard errors."""
+    drawn, (axes,) = figure(width=7.6, height=3.0 + 0.7 * len(found))
+    dense = next(iter(found.values()))["dense"].value
+    kinds = [{name: p for name, p in by_pattern.items() if name != "dense"} for by_pattern in found.values()]
+    for index, (sparsity, by_pattern) in enumerate(zip(found, kinds, strict=True)):
+        look = line_style(index) | {"linestyle": "none", "capsize": 3}
+        values = [p.value for p in by_pattern.values()]
+        errors = [(min(2 * p.standard_error, 0.99 * p.value), 2 * p.standard_error) for p in by_pattern.values()]
+        spots = [row + 0.1 * (2 * index - len(found) + 1) for row in range(len(values))]
+        axes.errorbar(values, spots, xerr=list(zip(*errors, strict=True)), label=f"{sparsity:.0%} out", **look)
+        for value, spot in zip(values, spots, strict=True):
+            beside = {"xytext": (0, -13 if index else 5), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axes.annotate(_rounded(value), (value, spot), **beside)
+    for value, name in ((dense, f"dense {dense:.0f}"), (vocabulary, f"guessing {vocabulary}")):
+        axes.axvline(value, color="#5c6773", linestyle="--", linewidth=1)
+        axes.text(value, len(kinds[0]) - 0.35, f" {name}", color="#5c6773", fontsize=9, va="center")
+    axes.set_xscale("log")
+    axes.set_ylim(len(kinds[0]), -0.9)
+    axes.set_yticks(range(len(kinds[0])), [" / ".join(dict.fromkeys(names)) for names in zip(*kinds, strict=True)])
+    axes.legend(frameon=False, loc="upper right")
+    label(
+        axes, _damage(dense, dict(zip(found, kinds, strict=True))), "perplexity (log scale; bars: two standard errors)"
+    )
+    return drawn
+
+
+def _damage(dense: float, kinds: Mapping[float, Mapping[str, Perplexity]]) -> str:
+    """The mildest and the worst pattern of each sparsity, in words."""
+    lines = []
+    for sparsity, by_pattern in kinds.items():
+        times = {name: p.value / dense for name, p in by_pattern.items()}
+        best, worst = min(times, key=times.get), max(times, key=times.get)
+        mild = f"{times[best]:.2g}" if times[best] < 10 else _rounded(times[best])
+        lines.append(f"{sparsity:.0%} out by magnitude: perplexity × {mild} {best}, × {_rounded(times[worst])} {worst}")
+    return "\n".join(lines)
+
+
+def _rounded(value: int | float) -> str:
+    """65, 4 280, 103 000, 6.2 million: as many digits as matter."""
+    for size, name in ((1e9, "billion"), (1e6, "million")):
+        if value >= size:
+            return f"{value / size:,.2g} {name}" if value < 100 * size else f"{value / size:,.0f} {name}"
+    return f"{float(f'{value:.3g}') if value >= 1e4 else value:,.0f}".replace(",", " ")
+
+
+def groups(shares: Tensor) -> Figure:
+    """How many weights of each group of m an unstructured mask keeps, beside what chance would give."""
+    drawn, (axes,) = figure(height=3.0)
+    m = len(shares) - 1
+    chance = [math.comb(m, k) / 2**m for k in range(m + 1)]
+    places = torch.arange(m + 1)
+    axes.bar(places - 0.2, shares, 0.4, color="#16324f", label="this matrix")
+    axes.bar(places + 0.2, chance, 0.4, color="#cfd6de", edgecolor="#5c6773", hatch="//", label="coin tosses")
+    axes.legend(frameon=False)
+    title = (
+        f"{shares[m // 2 + 1 :].sum():.0%} of the groups keep more than {m // 2} of {m}: they do not fit {m // 2}:{m}"
+    )
+    label(axes, title, f"weights kept in a group of {m} neighbours", "share of the groups")
+    return drawn
+
+
+def bytes_per_weight(weight: Tensor) -> Figure:
+    """Bytes a weight in each format over density: lines from the formulas, dots from a real matrix encoded."""
+    drawn, axes = figure(2, width=4.8)
+    for each, dtype in zip(axes, (torch.float32, torch.float16), strict=True):
+        _bytes_panel(each, weight.to(dtype))
+    axes[0].legend(frameon=False, fontsize=9)
+    return drawn
+
+
+def _bytes_panel(axes: Axes, weight: Tensor) -> None:
+    (rows, columns), width = weight.shape, weight.element_size()
+    n, densities = weight.numel(), [0.02, 0.1, 0.25, 0.5, 0.75, 1.0]
+    formulas = {
+        "dense": lambda z: dense_bytes(rows, columns, width),
+        "CSR": lambda z: csr_bytes(rows, z, width),
+        "bitmap": lambda z: bitmap_bytes(rows, columns, z, width),
+    }
+    encoders = {"dense": Dense.encode, "CSR": CSR.encode, "bitmap": Bitmap.encode}
+    sparse = [weight * Unstructured(1 - d, per="layer").keep(weight.abs()) for d in densities]
+    for index, (name, formula) in enumerate(formulas.items()):
+        look = line_style(index)
+        axes.plot([0, 1], [formula(0) / n, formula(n) / n], color=look["color"], linestyle=look["linestyle"])
+        real = [encoders[name](matrix).n_bytes / n for matrix in sparse]
+        axes.plot(densities, real, look["marker"], color=look["color"], label=name, markersize=5)
+    packed = NofMPacked.encode(weight * NofM().keep(weight.abs())).n_bytes / n
+    assert packed * n == nofm_bytes(rows, columns, width)
+    axes.plot([0.5], [packed], "*", color="#c8553d", markersize=13, markeredgecolor="black", label="2:4")
+    csr, bitmap = (break_even_density(formulas["dense"], formulas[f], rows, columns) for f in ("CSR", "bitmap"))
+    name = str(weight.dtype).removeprefix("torch.")
+    label(axes, f"{name}: CSR pays below {csr:.0%}, a bitmap below {bitmap:.0%}", "density", "bytes a weight")
+    axes.set_ylim(0, 1.5 * width)
+
+
+def speed(faster: Mapping[int, Mapping[str, Mapping[float, float]]]) -> Figure:
+    """Dense time over sparse time against density, one panel for each number of tokens."""
+    drawn, axes = figure(len(faster), width=4.8, height=3.8)
+    for each, (n_tokens, formats) in zip(axes, faster.items(), strict=True):
+        for index, (name, points) in enumerate((f, p) for f, p in formats.items() if f != "promised"):
+            each.plot(list(points), list(points.values()), label=name, **line_style(index))
+        promised = formats["promised"]
+        each.plot(list(promised), list(promised.values()), ":", color="#5c6773", label="bytes of dense over CSR")
+        each.axhline(1, color="black", linewidth=0.8)
+        each.set_xscale("log")
+        each.set_yscale("log")
+        each.set_xticks(list(promised), [f"{d:g}" for d in promised], minor=False)
+        each.minorticks_off()
+        ticks = [t for t in (0.25, 0.5, 1, 2, 4, 8, 16, 32) if t < 2 * max(max(p.values()) for p in formats.values())]
+        each.set_yticks(ticks, [f"{t:g}" for t in ticks])
+        tokens = "one token" if n_tokens == 1 else f"{n_tokens} tokens"
+        title = f"{tokens}: CSR is faster {_wins(formats['CSR'])}"
+        label(each, title, "density: share of the weights stored (log scale)", "times faster than dense (log scale)")
+    axes[0].legend(frameon=False, fontsize=9)
+    return drawn
+
+
+def _wins(points: Mapping[float, float]) -> str:
+    """Up to which density of those measured a format won, in words."""
+    won = [density for density, times in points.items() if times > 1]
+    lost = [density for density, times in points.items() if times <= 1]
+    if not won:
+        return "nowhere"
+    if not lost:
+        return f"up to {max(won):.0%}"
+    if max(won) < min(lost):
+        return f"up to {max(won):.0%}, not at {min(lost):.0%}"
+    return f"at {len(won)} of {len(points)} densities"
+
+
+def limits(rows: int, columns: int, device: Device) -> Figure:
+    """The most that half of the weights can save on a GPU, by number of tokens. A calculation, not a measurement."""
+    drawn, (axes,) = figure(height=3.8)
+    tokens = [2**power for power in range(14)]
+    found = [speed_limits(rows, columns, n, device) for n in tokens]
+    for index, name in enumerate(found[0]):
+        look = line_style(index) | {"markersize": 4}
+        axes.plot(tokens, [limit[name] for limit in found], label=name, **look)
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    axes.legend(frameon=False, fontsize=9)
+    one, many = found[0], found[-1]
+    title = (
+        f"Half the weights, one token: at most × {one['bitmap']:.2f} by bitmap, × {one['2:4']:.2f} by 2:4;\n"
+        f"{tokens[-1]} tokens: × {many['bitmap']:.2f} and × {many['2:4']:.2f}"
+    )
+    label(
+        axes,
+        title,
+        f"tokens at once ({rows} × {columns}, float16, {device.name} by its data sheet)",
+        "times faster, at most",
+    )
+    return drawn
+
+
+def activity(
+    keep: Tensor, errors: Mapping[str, Mapping[float, float]], n_tokens: int = 60, n_inputs: int = 150
+) -> Figure:
+    """Which inputs each token keeps, and the error of the output when chosen for each token or once for all."""
+    drawn, axes = figure(2, width=4.8, height=3.6)
+    axes[0].imshow(keep[:n_tokens, :n_inputs], cmap="Greys", vmin=0, vmax=1.2, interpolation="nearest", aspect="auto")
+    axes[0].grid(visible=False)
+    share = keep.float().mean()
+    shared = _shared(keep)
+    label(axes[0], f"Two tokens share {shared:.0%} of their top {share:.0%}", "neuron of the MLP", "token")
+    for index, (name, points) in enumerate(errors.items()):
+        axes[1].plot(list(points), list(points.values()), label=name, **line_style(index))
+    axes[1].legend(frameon=False)
+    axes[1].set_ylim(bottom=0)
+    dynamic, static = (points[min(points, key=lambda f: abs(f - 0.25))] for points in errors.values())
+    title = f"A quarter kept: error {dynamic:.2f} by token, {static:.2f} once for all"
+    label(axes[1], title, "fraction of the neurons kept", "squared error of the output, relative")
+    return drawn
+
+
+def _shared(keep: Tensor) -> float:
+    """Of what one token keeps, the part that another one keeps too, on average over all pairs."""
+    both = keep.float() @ keep.float().T
+    n = len(keep)
+    return ((both.sum() - both.trace()) / (n * (n - 1)) / keep.float().sum(1).mean()).item()
+
+
+def _encodings(pruned: Tensor, pattern: Pattern) -> dict[str, Encoded]:
+    """The formats that fit any zeros, and the one that fits this pattern. Rows and columns are long, thin blocks."""
+    rows, columns = pruned.shape
+    every = {"dense": Dense.encode(pruned), "CSR": CSR.encode(pruned), "bitmap": Bitmap.encode(pruned)}
+    match pattern:
+        case NofM(n, m) if m <= 4:
+            return every | {f"{n}:{m}": NofMPacked.encode(pruned, n, m)}
+        case Block(r, c):
+            return every | {"blocks": BlockSparse.encode(pruned, r, c)}
+        case Rows():
+            return every | {"rows": BlockSparse.encode(pruned, 1, columns)}
+        case Columns():
+            return every | {"columns": BlockSparse.encode(pruned, rows, 1)}
+    return every
+
+
+def explored(weight: Tensor, pattern: Pattern, name: str, corner: int = 64) -> Figure:
+    """The explorer's picture: a corner of the pruned matrix, what stays of it, and its bytes in each format."""
+    drawn, axes = figure(2, width=4.4, height=3.9)
+    pruned = weight * pattern.keep(weight.square())
+    share = square_kept(weight, pattern)
+    zeros = 1 - pruned.count_nonzero().item() / pruned.numel()
+    show_matrix(axes[0], pruned[:corner, :corner], f"{zeros:.1%} zeros, {share:.1%} of the squares stay")
+    axes[0].set_xlabel(f"input (first {corner} of {weight.shape[1]})")
+    axes[0].set_ylabel(f"output (first {corner} of {weight.shape[0]})")
+    megabytes = {form: encoded.n_bytes / 1e6 for form, encoded in _encodings(pruned, pattern).items()}
+    bars = axes[1].barh(list(megabytes), list(megabytes.values()), color="#8d99ae")
+    axes[1].bar_label(bars, fmt="%.2f", padding=3)
+    axes[1].invert_yaxis()
+    axes[1].set_xlim(0, 1.2 * max(megabytes.values()))
+    best = min(megabytes, key=megabytes.get)
+    saved = megabytes["dense"] / megabytes[best]
+    name_of_values = str(weight.dtype).removeprefix("torch.")
+    label(axes[1], f"{best}: {saved:.2f} times smaller" if saved > 1 else "dense is smallest", f"MB, {name_of_values}")
+    drawn.suptitle(name, x=0.01, ha="left", fontsize=10)
+    return drawn

@@ -1,0 +1,54 @@
+"""What `course bench` measured on a CPU, from its committed result."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_bench
+
+Points = dict[float, dict[str, Any]]
+
+
+def bench_on_a_cpu() -> Figure:
+    """The committed tables: CSR and bitmap by density, 2:4 at half, one token, against the dense layer."""
+    bitmap, packed = (load_bench(f"cpu_{name}") for name in ("bitmap_matvec", "nm_matmul"))
+    lines = by_density(bitmap["tables"]["sides"])
+    for row in packed["tables"]["sides"]:
+        if row["side"] != row["anchor"] and row["contest"] == "2:4, tokens: 1":
+            lines[f"2:4, {row['side']}"] = {0.5: row}
+    return times_faster(lines, bitmap["machine"]["cpu"])
+
+
+def by_density(rows: list[dict[str, Any]]) -> dict[str, Points]:
+    """The rows of the sides that are not the anchor, by side and by the density in the contest's name."""
+    lines: dict[str, Points] = {}
+    for row in rows:
+        if row["side"] != row["anchor"]:
+            lines.setdefault(row["side"], {})[float(row["contest"].removeprefix("density "))] = row
+    return lines
+
+
+def times_faster(lines: dict[str, Points], processor: str) -> Figure:
+    """Dense time over sparse time against density, with the range from 10 to 90 % of the repetitions."""
+    drawn, (axes,) = figure(width=7.6, height=3.8)
+    for index, (name, points) in enumerate(lines.items()):
+        middle = [row["times_anchor"] for row in points.values()]
+        below = [m - row["times_anchor_low"] for m, row in zip(middle, points.values(), strict=True)]
+        above = [row["times_anchor_high"] - m for m, row in zip(middle, points.values(), strict=True)]
+        axes.errorbar(list(points), middle, yerr=[below, above], capsize=3, label=name, **line_style(index))
+    axes.axhline(1, color="black", linewidth=0.8)
+    log_scale(log_scale(axes, "x"), "y")
+    axes.legend(frameon=False, fontsize=9, loc="upper right")
+    title = "\n".join((f"One token, {processor}:", _finding(lines)))
+    label(axes, title, "density: share of the weights stored (log scale)", "times faster than dense (log scale)")
+    return drawn
+
+
+def _finding(lines: dict[str, Points]) -> str:
+    won = {name: [d for d, row in points.items() if row["times_anchor"] > 1] for name, points in lines.items()}
+    gains = [f"{name} wins up to a density of {max(found):g}" for name, found in won.items() if found]
+    lost = [row["times_anchor"] for name, points in lines.items() if not won[name] for row in points.values()]
+    if lost:
+        gains.append(f"the others reach at most {max(lost):.2f} of the dense speed")
+    return ", ".join(gains)

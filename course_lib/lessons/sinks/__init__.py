@@ -1,0 +1,1 @@
+"""Lesson 08: attention sinks; exercises, figures, what is measured."""

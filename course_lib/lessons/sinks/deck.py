@@ -1,0 +1,116 @@
+"""Figures for the deck of lesson 08: those of its notebook, measured where the deck is built."""
+
+from functools import lru_cache
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.attention.windowed import Constant, attention_weights, first_token, value_lengths, windowed
+from course_lib.data import corpora
+from course_lib.kv.analysis.streaming import streaming_perplexity
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.kv.policies.window import Window
+from course_lib.lessons.sinks import figures, tables
+from course_lib.lessons.sinks import places as sinks_places
+from course_lib.lessons.sinks.race import counted, race
+from course_lib.models import load_model
+
+BUDGET, START = 128, 64
+
+
+@lru_cache(maxsize=1)
+def _read() -> tuple[PreTrainedModel, Tensor, Tensor, list[int]]:
+    """The model, the notebook's two texts, and a newline."""
+    model, tokenizer = load_model()
+    text, other = corpora.windows("wikipedia", 2, 512, tokenizer, split="evaluation", seed=0)
+    return model, text, other, tokenizer("\n").input_ids
+
+
+@lru_cache(maxsize=1)
+def _share() -> Tensor:
+    model, text, *_ = _read()
+    return attention_weights(model, text[None, :256])[:, :, START:, 0].mean(dim=2)
+
+
+def share_over_depth() -> Figure:
+    return figures.share_over_depth(_share(), (1 / torch.arange(START + 1, 257)).mean().item())
+
+
+def growth() -> Figure:
+    return figures.growth(_share())
+
+
+def values_over_depth() -> Figure:
+    model, text, *_ = _read()
+    return figures.values_over_depth(value_lengths(model, text[None, :256]))
+
+
+@lru_cache(maxsize=1)
+def _streams() -> dict[str, Tensor]:
+    model, text, *_ = _read()
+    policies = {"newest tokens": Window(BUDGET), "all tokens": Full()}
+    policies |= {f"{n} + {BUDGET - n}": StreamingLLM(BUDGET, sinks=n) for n in (1, 4)}
+    return {name: streaming_perplexity(model, text, policy, chunk=32).losses for name, policy in policies.items()}
+
+
+def streams() -> Figure:
+    return figures.streams(_streams(), BUDGET)
+
+
+def newlines() -> Figure:
+    model, text, _, newline = _read()
+    changed = torch.cat([torch.tensor(newline * 4), text[4:]])
+    found = streaming_perplexity(model, changed, StreamingLLM(BUDGET, sinks=4), chunk=32, skip=BUDGET).value
+    own = {name: losses[BUDGET:].mean().exp().item() for name, losses in _streams().items()}
+    chosen = {"newest tokens": own["newest tokens"], "4 newlines + 124": found, "4 + 124": own["4 + 124"]}
+    return figures.bars(chosen, tables.newline_finding(chosen))
+
+
+@torch.no_grad()
+def constants() -> Figure:
+    model, text, other, _ = _read()
+    constant = first_token(model, other[None])
+    silent = Constant(constant.logit, torch.zeros_like(constant.value))
+    settings = {
+        "window": {},
+        "window, a logit without value": {"constant": silent},
+        "window, a logit and a value": {"constant": constant},
+        "window and the first token": {"sinks": 1},
+    }
+    found = {}
+    for name, setting in settings.items():
+        with windowed(model, window=BUDGET, **setting):
+            logits = model(text[None], use_cache=False).logits[0, BUDGET:-1]
+        found[name] = torch.nn.functional.cross_entropy(logits, text[BUDGET + 1 :]).exp().item()
+    return figures.bars(found, tables.constant_finding(found))
+
+
+def places() -> Figure:
+    return sinks_places.places([0, 1, 2, 3, *range(24, 32)], trained=16)
+
+
+def beyond() -> Figure:
+    model, text, *_ = _read()
+    gap, found = 2 * model.config.max_position_embeddings, {}
+    with_sinks = StreamingLLM(BUDGET, sinks=4)
+    for name, policy, positions in (
+        ("newest tokens", Window(BUDGET), "original"),
+        ("4 + 124, original", with_sinks, "original"),
+        ("4 + 124, rolling", with_sinks, "rolling"),
+    ):
+        found[name] = streaming_perplexity(model, text, policy, positions, chunk=32, skip=BUDGET, gap=gap).value
+    return figures.bars(found, tables.rolling_finding(found, gap))
+
+
+def costs() -> Figure:
+    model, text, *_ = _read()
+    windows = (32, 64, 128, 256)
+    flops = {name: [each / 1e9 for each in values] for name, values in counted(model, windows).items()}
+    return sinks_places.costs(windows, flops, race(model, text, windows))
+
+
+def gate() -> Figure:
+    return sinks_places.gate()

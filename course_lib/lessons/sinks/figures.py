@@ -1,0 +1,118 @@
+"""The figures of lesson 08. Each takes data, and returns a figure whose title says what the data show.
+
+Dimension key: L layers, H heads, T tokens of a text.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+
+
+def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence[int]) -> Figure:
+    """Which tokens of a text are kept, dark, in both answers; those that differ are struck through."""
+    drawn, (axes,) = figure(width=7.2, height=1.5)
+    sets = [set(torch.as_tensor(each).long().tolist()) for each in (got, expected)]
+    shown = max([n_tokens, *(token + 1 for each in sets for token in each)])
+    rows = torch.tensor([[float(token in each) for token in range(shown)] for each in sets])
+    axes.imshow(rows, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
+    for token in sets[0] ^ sets[1]:
+        axes.plot([token, token], [-0.5, 1.5], color=COLOURS[1], linewidth=1)
+    axes.grid(visible=False)
+    axes.set_yticks((0, 1), ("yours", "expected"))
+    axes.set_xlabel("token of the text")
+    axes.set_title(f"{len(sets[0] ^ sets[1])} tokens differ", loc="left", fontsize=10)
+    return drawn
+
+
+def share_over_depth(share: Tensor, even: float) -> Figure:
+    """What the first token receives, (L, H): each head a dot, the layer's mean as a line, and an even share."""
+    drawn, (axes,) = figure(width=7.2)
+    layers = torch.arange(len(share))
+    spread = layers[:, None] + torch.linspace(-0.2, 0.2, share.shape[1])
+    axes.scatter(spread, 100 * share, s=8, color=COLOURS[4], label="a head")
+    axes.plot(layers, 100 * share.mean(dim=1), markersize=4, label="mean of the layer", **line_style(0))
+    axes.axhline(100 * even, color=COLOURS[1], linestyle=":", label=f"an even share: {100 * even:.1f} %")
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    axes.set_ylim(-3, 118)
+    axes.set_yticks(range(0, 101, 20))
+    half = len(share) // 2
+    deep = 100 * share[half:].mean().item()
+    label(
+        axes, f"From layer {half} on the first token gets {deep:.0f} % of all attention", "layer", "attention on it (%)"
+    )
+    return drawn
+
+
+def first_words(shares: Mapping[str, Tensor]) -> Figure:
+    """The share of position 0 over depth, for the same text behind different first tokens."""
+    drawn, (axes,) = figure(width=7.2)
+    for index, (name, share) in enumerate(shares.items()):
+        axes.plot(100 * share, markersize=3, label=name, **line_style(index))
+    axes.legend(frameon=False, fontsize=9)
+    deep = [100 * share[len(share) // 2 :].mean().item() for share in shares.values()]
+    title = f"Whatever stands there: {min(deep):.0f} to {max(deep):.0f} % in the deeper half of the layers"
+    label(axes, title, "layer", "attention on position 0 (%)")
+    return drawn
+
+
+def values_over_depth(lengths: Tensor) -> Figure:
+    """Length of the first token's values and of the others', (L, T)."""
+    drawn, (axes,) = figure(width=7.2)
+    first, others = lengths[:, 0], lengths[:, 8:].mean(dim=1)
+    axes.plot(first, markersize=4, label="first token", **line_style(0))
+    axes.plot(others, markersize=4, label="other tokens, mean", **line_style(1))
+    axes.legend(frameon=False, fontsize=9)
+    half = len(first) // 2
+    ratio = (others[half:] / first[half:]).median().item()
+    title = f"In the deeper half its values are {ratio:.1f} times shorter than others: little is read"
+    label(axes, title, "layer", "length of the values, mean over heads")
+    return drawn
+
+
+def growth(share: Tensor) -> Figure:
+    """1 / (1 − share) for (L, H): by how much all other weights grow when the first token leaves."""
+    drawn, (axes,) = figure(width=7.2)
+    factor = 1 / (1 - share.clamp(max=0.999))
+    axes.boxplot(factor.tolist(), positions=range(len(share)), widths=0.6, showfliers=False)
+    axes.set_xticks(range(0, len(share), 5), [str(i) for i in range(0, len(share), 5)])
+    half = len(share) // 2
+    title = f"Without it all other weights grow {factor[half:].median():.1f} times from layer {half} on (median)"
+    label(axes, title, "layer", "1 / (1 − share), heads of a layer")
+    return drawn
+
+
+def streams(losses: Mapping[str, Tensor], budget: int, block: int = 64) -> Figure:
+    """Perplexity of each block of a text while it streams, by cache."""
+    drawn, (axes,) = figure(width=7.2)
+    after = {name: each[budget:].mean().exp().item() for name, each in losses.items()}
+    for index, (name, each) in enumerate(losses.items()):
+        whole = each[: len(each) // block * block].view(-1, block).mean(dim=1).exp()
+        middle = [block * (i + 0.5) for i in range(len(whole))]
+        axes.plot(middle, whole, label=f"{name}: {after[name]:.1f}", **line_style(index))
+    axes.axvline(budget, color="black", linestyle=":", linewidth=1)
+    axes.annotate(" the cache is full", (budget, 0.02), xycoords=("data", "axes fraction"), fontsize=9)
+    log_scale(axes, "y")
+    axes.legend(frameon=False, fontsize=9, title="from there on", title_fontsize=9)
+    worst, best = max(after, key=after.__getitem__), min(after, key=after.__getitem__)
+    title = f"From token {budget} on: {worst} {after[worst] / after[best]:.1f} times the perplexity of {best}"
+    label(axes, title, "token of the text", f"perplexity, {block} tokens a point")
+    return drawn
+
+
+def bars(values: Mapping[str, float], title: str) -> Figure:
+    """The perplexity of each name as a bar; on a log scale where they lie far apart."""
+    drawn, (axes,) = figure(width=6.8, height=0.7 + 0.4 * len(values))
+    names = list(values)[::-1]
+    axes.barh(names, [values[name] for name in names], color=COLOURS[0], height=0.6)
+    far = max(values.values()) > 8 * min(values.values())
+    if far:
+        log_scale(axes, "x")
+    for index, name in enumerate(names):
+        axes.annotate(f" {values[name]:.1f}", (values[name], index), va="center", fontsize=9)
+    axes.margins(x=0.15)
+    label(axes, title, "perplexity (log scale)" if far else "perplexity")
+    return drawn

@@ -1,0 +1,125 @@
+"""The figures and verdicts of lesson 08 that read results/kv.json, the measurement made by `course reproduce kv`."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.sinks.tables import HELD
+
+NAMES = ("0 sinks", "1 sink", "2 sinks", "4 sinks", "4 newlines")
+EVERYTHING = "everything kept"
+FLAT = 1.25  # a part of a stream may take that many times as long a token as another: clocks are not quiet
+
+
+def results() -> dict[str, Any]:
+    """The committed measurement."""
+    return load_measured("kv")
+
+
+def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
+    """Perplexity of the same tokens with so many sinks among the slots, and with everything kept."""
+    found = compared(measured or results())
+    drawn, (axes,) = figure(width=6.8, height=3.0)
+    names = list(found)[::-1]
+    axes.barh(names, [found[name] for name in names], color=COLOURS[0], height=0.6)
+    for index, name in enumerate(names):
+        axes.annotate(f" {found[name]:.1f}", (found[name], index), va="center", fontsize=9)
+    axes.margins(x=0.15)
+    (row, *_) = rows(measured or results(), "streaming", name=NAMES[0])
+    back = 100 * (found["0 sinks"] - found["1 sink"]) / (found["0 sinks"] - found[EVERYTHING])
+    title = f"{row['budget']} slots, {row['n_compared']:,} tokens: one sink is {back:.0f} % of the way back"
+    label(axes, title, "perplexity")
+    return drawn
+
+
+def compared(measured: dict[str, Any]) -> dict[str, float]:
+    """The perplexity of the tokens that all caches have read, by name."""
+    return {
+        row["name"]: row["compared"] for name in (*NAMES, EVERYTHING) for row in rows(measured, "streaming", name=name)
+    }
+
+
+def long_stream(measured: dict[str, Any] | None = None) -> Figure:
+    """Perplexity along the whole stream, and the time of a token in each part of it."""
+    measured = measured or results()
+    drawn, (left, right) = figure(2, width=4.8, height=3.5)
+    for index, name in enumerate(("0 sinks", "1 sink", "4 sinks")):
+        (row,) = rows(measured, "streaming_curves", name=name)
+        middle = [row["block"] * (i + 0.5) / 1000 for i in range(len(row["perplexity"]))]
+        left.plot(middle, row["perplexity"], label=name, markersize=3, **line_style(index))
+        times, length = row["milliseconds_per_token"], middle[-1]
+        parts = [length * (i + 0.5) / len(times) for i in range(len(times))]
+        right.plot(parts, times, label=name, markersize=4, **line_style(index))
+    log_scale(left, "y")
+    right.set_ylim(0, None)
+    left.legend(frameon=False, fontsize=9)
+    (row,) = rows(measured, "streaming", name="4 sinks")
+    label(left, f"{row['n_tokens']:,} tokens in a cache of {row['peak_bytes'] / 1e6:.0f} MB", "thousand tokens read")
+    left.set_ylabel(f"perplexity, {measured['tables']['streaming_curves'][0]['block']} tokens a point")
+    title = f"Slowest part over fastest: {unevenness(measured):.2f} with 4 sinks"
+    label(right, title, "thousand tokens read", "milliseconds a token")
+    return drawn
+
+
+def unevenness(measured: dict[str, Any], name: str = "4 sinks") -> float:
+    """The slowest part of the stream over the fastest, by time a token."""
+    (row,) = rows(measured, "streaming_curves", name=name)
+    return max(row["milliseconds_per_token"]) / min(row["milliseconds_per_token"])
+
+
+def gaps(measured: dict[str, Any] | None = None) -> Figure:
+    """Perplexity with four sinks that are so many positions away, by how positions are counted."""
+    measured = measured or results()
+    drawn, (axes,) = figure(width=7.2)
+    worst = {}
+    for index, positions in enumerate(("original", "rolling")):
+        found = sorted(rows(measured, "gaps", positions=positions), key=lambda row: row["gap"])
+        axes.plot(
+            range(len(found)), [row["perplexity"] for row in found], label=f"{positions} positions", **line_style(index)
+        )
+        axes.set_xticks(range(len(found)), [f"{row['gap']:,}" for row in found])
+        worst[positions] = max(row["perplexity"] for row in found)
+    log_scale(axes, "y")
+    axes.legend(frameon=False)
+    title = (
+        f"At worst {worst['original']:.0f} with positions of the text, {worst['rolling']:.1f} with places in the cache"
+    )
+    label(axes, title, "positions between the sinks and the rest of the text", "perplexity")
+    return drawn
+
+
+def stream_verdict(measured: dict[str, Any] | None = None) -> str:
+    """The claims on a long stream: it does not collapse, in constant memory, at a constant time a token."""
+    measured = measured or results()
+    lines = [f"{'':<18}{'perplexity':>16}{'tokens':>9}{'cache':>10}{'same tokens as all kept':>26}"]
+    for row in measured["tables"]["streaming"]:
+        value, megabytes = f"{row['perplexity']:.2f} ± {row['standard_error']:.2f}", row["peak_bytes"] / 1e6
+        cells = f"{value:>16}{row['n_tokens']:>9,}{megabytes:>7.1f} MB{row['compared']:>26.2f}"
+        lines.append(f"{row['name']:<18}{cells}")
+    return "\n".join([*lines, *_claims(compared(measured), unevenness(measured))])
+
+
+def _claims(found: dict[str, float], uneven: float) -> list[str]:
+    window, full = found["0 sinks"], found[EVERYTHING]
+    back = (window - found["1 sink"]) / (window - full)
+    near = found["4 newlines"] - found["4 sinks"] < 0.1 * (window - found["4 sinks"])
+    flat = f"slowest part over fastest {uneven:.2f}, {HELD[uneven < FLAT]}"
+    return [
+        f"Claim: without a sink the window collapses: {window / full:.1f} times, {HELD[window > 1.5 * full]}",
+        f"Claim: one sink restores it: {100 * back:.0f} % of the way, {HELD[back > 0.8]}",
+        f"Claim: four newlines work almost as well as the first tokens: {HELD[near]}",
+        f"Claim: the time of a token stays what it is: {flat}",
+    ]
+
+
+def provenance() -> str:
+    """What was run, where and when."""
+    measured = results()
+    machine, sizes = measured["machine"], measured["sizes"]
+    return (
+        f"{measured['command']}, seed {measured['seed']}, begun {measured['started'][:10]}\n"
+        f"{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}\n"
+        f"one text of {sizes['stream']:,} tokens, {sizes['budget']} slots, {sizes['chunk']} tokens a pass"
+    )

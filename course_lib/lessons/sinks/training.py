@@ -1,0 +1,174 @@
+"""The figures of results/sink_pretraining.json: small models trained with and without a sink, and streamed.
+
+Made by `course reproduce sink_pretraining`.
+"""
+
+from math import exp
+from statistics import fmean, stdev
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured, rows
+
+VARIANTS = ("vanilla", "zero sink", "learnable sink")
+# StreamingLLM, section 3.3: models of 160 M parameters, caches of 1024 slots with 0, 1, 2 and 4 sinks among them.
+PUBLISHED = {
+    "vanilla": {0: 27.87, 1: 18.49, 2: 18.05, 4: 18.05},
+    "zero sink": {0: 29214.0, 1: 19.90, 2: 18.27, 4: 18.01},
+    "learnable sink": {0: 1235.0, 1: 18.01, 2: 18.01, 4: 18.02},
+}
+
+
+def results() -> dict[str, Any]:
+    """The committed measurement."""
+    return load_measured("sinks", "sink_pretraining")
+
+
+def cost(measured: dict[str, Any], variant: str, sinks: int, compared_to: int | None = None) -> tuple[float, float]:
+    """By how many percent perplexity is above that with the most sinks, or another number, and its standard error.
+
+    Documents are compared in pairs, so that how hard they are drops out.
+    """
+    losses = {row["sinks"]: row["losses"] for row in rows(measured, "streaming", variant=variant)}
+    return _dearer(losses[sinks], losses[max(losses) if compared_to is None else compared_to])
+
+
+def cost_at(measured: dict[str, Any], rate: float) -> tuple[float, float]:
+    """The same for a model trained at some rate, which loses its one sink."""
+    losses = {row["sinks"]: row["losses"] for row in rows(measured, "rate_streaming", rate=rate)}
+    return _dearer(losses[0], losses[1])
+
+
+def _dearer(losses: list[float], others: list[float]) -> tuple[float, float]:
+    more = [a - b for a, b in zip(losses, others, strict=True)]
+    return 100 * (exp(fmean(more)) - 1), 100 * exp(fmean(more)) * stdev(more) / len(more) ** 0.5
+
+
+def streaming_bars(measured: dict[str, Any]) -> Figure:
+    """The deck's table at small scale: perplexity by sinks in the cache, a group of bars for each model."""
+    drawn, (axes,) = figure(width=7.2)
+    caches = sorted({row["sinks"] for row in rows(measured, "streaming")})
+    look = {"hatch": ("", "//", "..", "xx"), "colour": COLOURS}
+    for index, sinks in enumerate(caches):
+        cells = [rows(measured, "streaming", variant=v, sinks=sinks)[0] for v in VARIANTS]
+        places = [i + 0.2 * (index - (len(caches) - 1) / 2) for i in range(len(VARIANTS))]
+        heights, errors = ([cell[key] for cell in cells] for key in ("perplexity", "standard_error"))
+        style = {"color": look["colour"][index], "hatch": look["hatch"][index], "capsize": 2}
+        bars = axes.bar(places, heights, 0.19, yerr=errors, label=f"{sinks} + {cells[0]['recent']}", **style)
+        axes.bar_label(bars, [f"{height:.1f}" for height in heights], fontsize=8, padding=2)
+    axes.set_xticks(range(len(VARIANTS)), VARIANTS)
+    axes.set_ylim(0, 1.5 * max(row["perplexity"] for row in rows(measured, "streaming")))
+    axes.legend(frameon=False, ncols=4, loc="upper left", title="first slots kept + newest", title_fontsize=9)
+    said = ", ".join(f"{v} {cost(measured, v, 0)[0]:+.1f} %" for v in VARIANTS)
+    label(
+        axes,
+        f"No first slot instead of {max(caches)}:\n{said}",
+        "",
+        "perplexity of a byte\n(bar: standard error by document)",
+    )
+    return drawn
+
+
+def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
+    """Where attention goes: the first slot's share in each layer, heads as dots, their mean as a line."""
+    drawn, (axes,) = figure(width=7.2)
+    highest = {}
+    for index, variant in enumerate(VARIANTS):
+        found = rows(measured, "attention", variant=variant)
+        layers = sorted({row["layer"] for row in found})
+        heads = [[100 * r["slots"][0] for r in found if r["layer"] == layer] for layer in layers]
+        shift = 0.12 * (index - 1)
+        for layer, shares in zip(layers, heads, strict=True):
+            axes.scatter([layer + shift] * len(shares), shares, s=14, color=COLOURS[index], marker=MARKERS[index])
+        means = [fmean(shares) for shares in heads]
+        axes.plot([layer + shift for layer in layers], means, label=variant, **line_style(index))
+        highest[variant] = max(means)
+        if variant == "zero sink":
+            nowhere = [[100 * r["nowhere"] for r in found if r["layer"] == layer] for layer in layers]
+            for layer, shares in zip(layers, nowhere, strict=True):
+                axes.scatter([layer] * len(shares), shares, s=14, color=COLOURS[3], marker=MARKERS[3])
+            axes.plot(
+                layers, [fmean(shares) for shares in nowhere], label="zero sink: read by no slot", **line_style(3)
+            )
+    even = 100 * measured["tables"]["attention"][0]["even"]
+    axes.axhline(even, color=COLOURS[4], linestyle=":", label=f"a fair share, {even:.1f} %")
+    axes.set_xticks(layers)
+    axes.legend(frameon=False, fontsize=8)
+    said = ", ".join(f"{variant} {share / even:.1f}" for variant, share in highest.items())
+    title = f"The first slot's attention, highest layer, in fair shares:\n{said}"
+    label(axes, title, "layer (dots: heads)", "share of attention (%)")
+    return drawn
+
+
+def training_curves(measured: dict[str, Any]) -> Figure:
+    """The loss on text not trained on, and when attention turns to the first slot."""
+    drawn, (left, right) = figure(2, width=4.8)
+    last = {}
+    for index, variant in enumerate(VARIANTS):
+        seen = rows(measured, "emergence", variant=variant)
+        steps = [row["step"] for row in seen]
+        left.plot(steps, [row["evaluation_loss"] for row in seen], label=variant, **line_style(index))
+        right.plot(steps, [100 * max(row["first_slot"]) for row in seen], label=variant, **line_style(index))
+        last[variant] = seen[-1]["evaluation_loss"]
+    left.legend(frameon=False)
+    label(left, "Loss in the end: " + ", ".join(f"{x:.2f}" for x in last.values()), "step", "nats a byte")
+    shares = [100 * max(rows(measured, "emergence", variant=v)[-1]["first_slot"]) for v in VARIANTS]
+    title = "The first slot in the end: " + ", ".join(f"{x:.1f} %" for x in shares)
+    label(right, title, "step", "share of attention,\nhighest layer (%)")
+    return drawn
+
+
+def rates(measured: dict[str, Any]) -> Figure:
+    """A learnable sink at several learning rates: when it is read, and how well the model reads meanwhile."""
+    drawn, (left, right) = figure(2, width=4.8)
+    shares, costs = [], []
+    for index, rate in enumerate(sorted({row["rate"] for row in measured["tables"]["rates"]})):
+        seen = rows(measured, "rates", rate=rate)
+        steps, of_sink = [row["step"] for row in seen], [100 * max(row["first_slot"]) for row in seen]
+        left.plot(steps, of_sink, label=f"rate {rate:g}", **line_style(index))
+        right.plot(steps, [row["evaluation_loss"] for row in seen], **line_style(index))
+        shares.append(f"{of_sink[-1]:.0f} %")
+        costs.append(f"{round(cost_at(measured, rate)[0]):+d} %")
+    left.legend(frameon=False)
+    label(left, "The sink in the end: " + ", ".join(shares), "step", "share of attention,\nhighest layer (%)")
+    label(right, "Perplexity without it: " + ", ".join(costs), "step", "nats a byte, nothing evicted")
+    return drawn
+
+
+def register_norms(measured: dict[str, Any]) -> Figure:
+    """Norms of patch tokens of a small vision transformer, as multiples of the layer's median."""
+    drawn, (axes,) = figure(width=7.2)
+    found = measured["tables"]["registers"]
+    layers, largest = sorted({row["layer"] for row in found}), {}
+    for index, n in enumerate(sorted({row["registers"] for row in found})):
+        for key, name in (("largest", "largest"), ("q99", "99th percentile")):
+            means = []
+            for layer in layers:
+                ratios = [row[key] / row["median"] for row in found if (row["registers"], row["layer"]) == (n, layer)]
+                means.append(fmean(ratios))
+            style = line_style(index) | {"linestyle": "-" if key == "largest" else ":"}
+            axes.plot(layers, means, label=f"{n} registers, {name}", **style)
+            largest.setdefault(n, max(means))
+    log_scale(axes, "y")
+    axes.set_xticks(layers)
+    axes.legend(frameon=False, fontsize=8, ncols=2)
+    said = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in largest.items())
+    label(axes, f"Largest patch norm over the median: {said} registers", "layer", "norm / median of the layer")
+    return drawn
+
+
+def table(measured: dict[str, Any]) -> str:
+    """Perplexity by model and cache, with the published numbers of models several hundred times as large."""
+    caches = sorted({row["sinks"] for row in rows(measured, "streaming")})
+    heads = [f"{n}+{rows(measured, 'streaming', sinks=n)[0]['recent']}" for n in caches]
+    lines = [f"{'perplexity':<16}" + "".join(f"{head:>15}" for head in heads) + f"{'read afresh':>15}"]
+    for variant in VARIANTS:
+        cells = [rows(measured, "streaming", variant=variant, sinks=n)[0] for n in caches]
+        cells.append(rows(measured, "recomputed", variant=variant)[0])
+        numbers = (f"{cell['perplexity']:.2f} ± {cell['standard_error']:.2f}" for cell in cells)
+        lines.append(f"{variant:<16}" + "".join(f"{number:>15}" for number in numbers))
+        published = "".join(f"{PUBLISHED[variant].get(n, float('nan')):>15,.2f}" for n in caches)
+        lines.append(f"{'  published':<16}{published}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Lesson 03: SparseGPT; exercises, figures, what is measured."""

@@ -1,0 +1,117 @@
+"""The printed tables and verdicts of lesson 03, from results/sparsegpt.json and the published rows beside it."""
+
+from course_lib.lessons.common.tables import load_measured, load_published
+from course_lib.lessons.sparsegpt.experiment import tables as committed
+from course_lib.lessons.sparsegpt.measured import NAMES, Tables, rows
+from course_lib.lessons.wanda import tables as wanda_tables
+from course_lib.lessons.wanda.measured import has_signal
+
+_PATTERNS = ("50%", "4:8", "2:4")
+
+
+def provenance() -> str:
+    """What was run, where, when, with how much."""
+    measured = load_measured("sparsegpt")
+    return wanda_tables.provenance(measured | {"sizes": measured["sizes"]["shared"]})
+
+
+def pattern_verdict(tables: Tables | None = None) -> str:
+    """The claim that 2:4 costs more than 4:8, and 4:8 more than unstructured, by method."""
+    tables = tables or committed()
+    lines, held = [], []
+    for method, name in NAMES.items():
+        values = [rows(tables, "perplexity", method=method, pattern=p, corpus="wikipedia")[0] for p in _PATTERNS]
+        perplexities = [row["perplexity"] for row in values]
+        held.append(perplexities == sorted(perplexities))
+        cells = ", ".join(f"{p} {value:.1f}" for p, value in zip(_PATTERNS, perplexities, strict=True))
+        lines.append(f"{name:<20}{cells}")
+    verdict = "holds" if all(held) else "holds partly" if any(held) else "not at this scale"
+    claim = f"Claim: unstructured costs least and 2:4 most: in {sum(held)} of {len(held)} methods, {verdict}"
+    return "\n".join([*lines, claim])
+
+
+def successors_table(tables: Tables | None = None) -> str:
+    """At half the weights: each step beyond SparseGPT, on the windows of the curves."""
+    tables = tables or committed()
+    lines = [f"{'':<26}{'unstructured':>18}{'2:4':>18}"]
+    found = {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
+    found |= {(row["method"], row["pattern"]): row for row in tables["successors"]}
+    for method, name in (NAMES | {"swaps + refit": "mask by swaps, refitted"}).items():
+        both = (found.get((method, pattern)) for pattern in ("50%", "2:4"))
+        cells = (f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}" if row else "" for row in both)
+        lines.append(f"{name:<26}" + "".join(f"{cell:>18}" for cell in cells))
+    return "\n".join(lines)
+
+
+def published_table() -> str:
+    """Perplexities that the authors report for larger models, marked as published."""
+    published = load_published("sparsegpt")
+    return "\n\n".join(
+        f"published, not measured here: {published['sources'][name]['what'].split(', as quoted')[0]}\n"
+        + _published(published["tables"][name], models)
+        for name, models in (
+            ("opt", ("OPT-125M", "OPT-1.3B", "OPT-6.7B", "OPT-66B", "OPT-175B")),
+            ("llama", ("LLaMA-2-7B", "LLaMA-2-13B", "LLaMA-2-70B")),
+        )
+    )
+
+
+def _published(found: list[dict], models: tuple[str, ...]) -> str:
+    values = {(row["model"], row["method"], row["pattern"]): row["perplexity"] for row in found}
+    kinds = [kind for kind in dict.fromkeys((m, p) for _, m, p in values) if any((x, *kind) in values for x in models)]
+    lines = [f"{'':<17}" + "".join(f"{model:>13}" for model in models)]
+    for method, pattern in kinds:
+        name = method if method == pattern else f"{NAMES[method]} {pattern}"
+        cells = (values.get((model, method, pattern)) for model in models)
+        lines.append(f"{name:<17}" + "".join(f"{'' if cell is None else f'{cell:,.2f}':>13}" for cell in cells))
+    return "\n".join(lines)
+
+
+def rounded_table(tables: Tables | None = None) -> str:
+    """Bits a weight and perplexity, pruned and rounded; and whether zeros with more bits beat fewer bits."""
+    tables = tables or committed()
+    lines = [f"{'':<22}{'scale for':>12}{'bits a weight':>15}{'perplexity':>18}"]
+    verdicts = []
+    for group in dict.fromkeys(row["group"] for row in tables["rounded"]):
+        found = {row["name"]: row for row in rows(tables, "rounded", group=group)}
+        for row in sorted(found.values(), key=lambda r: r["bits_a_weight"]):
+            scale, value = (
+                f"{group} weights" if group else "a row",
+                f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}",
+            )
+            lines.append(f"{row['name']:<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
+        if {"50% + 4 bits", "3 bits"} <= set(found):
+            verdicts.append(found["50% + 4 bits"]["perplexity"] < found["3 bits"]["perplexity"])
+    verdict = "holds" if all(verdicts) else "holds partly" if any(verdicts) else "not at this scale"
+    return "\n".join([*lines, f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict}"])
+
+
+def seconds_table(tables: Tables | None = None) -> str:
+    """Where the time of pruning goes, and the most that was held."""
+    tables = tables or committed()
+    phases = ("forward", "gram", "factorise", "solve")
+    lines = [f"{'':<20}{'tokens':>8}" + "".join(f"{phase:>11}" for phase in phases) + f"{'beyond forward':>16}"]
+    for row in rows(tables, "seconds"):
+        name = f"{NAMES[row['method']]} {row['pattern']}"
+        beyond = sum(row[phase] for phase in phases[1:])
+        cells = "".join(f"{row[phase]:>9.1f} s" for phase in phases)
+        lines.append(f"{name:<20}{row['calibration_tokens']:>8}{cells}{beyond:>14.1f} s")
+    return "\n".join(lines)
+
+
+def accuracy_verdict(tables: Tables | None = None) -> str:
+    """On the tasks that tell the dense model from chance: where SparseGPT keeps more accuracy than Wanda."""
+    tables = tables or committed()
+    speaking = [row["task"] for row in rows(tables, "zero_shot", method="dense") if has_signal(row)]
+    lines, won = [f"{'task':<18}{'dense':>7}{'Wanda':>14}{'SparseGPT':>14}"], []
+    for task in speaking:
+        dense, *both = (
+            rows(tables, "zero_shot", method=m, pattern=p, task=task)[0]
+            for m, p in (("dense", "dense"), ("wanda", "50%"), ("sparsegpt", "50%"))
+        )
+        won.append(both[1]["accuracy"] > both[0]["accuracy"])
+        cells = "".join(f"{100 * r['accuracy']:>8.0f} ± {100 * r['standard_error']:<3.0f}" for r in both)
+        lines.append(f"{task:<18}{100 * dense['accuracy']:>7.0f}{cells}")
+    verdict = "holds" if won and all(won) else "holds partly" if any(won) else "not at this scale"
+    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %: in {sum(won)} of {len(won)} tasks, {verdict}"
+    return "\n".join([*lines, claim])

@@ -1,0 +1,1 @@
+"""Lesson 04: Wanda; exercises, figures, what is measured."""

@@ -1,0 +1,199 @@
+"""Wanda beside magnitude pruning on the default model: patterns, sparsities, calibration sizes, comparison groups.
+
+Sun, Liu, Bair, Kolter, 2023. https://arxiv.org/abs/2306.11695. The paper's questions at the scale of a laptop. As in
+the paper, magnitude ranks over a layer and Wanda within each output, unless the comparison group is what is varied.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from course_lib.data.assets.catalogue import BENCHMARK_FILES
+from course_lib.data.benchmarks import WANDA_TASKS
+from course_lib.data.corpora import windows
+from course_lib.measure.accuracy import choice_accuracy
+from course_lib.measure.experiment import Experiment, Step, Tables
+from course_lib.measure.perplexity import perplexity
+from course_lib.models import blocks, load_model
+from course_lib.pruning.input_statistics import input_norms
+from course_lib.pruning.methods.magnitude import Magnitude
+from course_lib.pruning.methods.wanda import Wanda
+from course_lib.pruning.sequential import PruneReport, prune_model
+from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
+
+METHODS = {"magnitude": Magnitude, "wanda": Wanda}
+USUAL_GROUP = {"magnitude": "layer", "wanda": "row"}
+GROUPS = {
+    "layer": ("layer", 1),
+    "(input, 1)": ("column", 1),
+    "(input, 128)": ("column", 128),
+    "(output, 1)": ("row", 1),
+    "(output, 128)": ("row", 128),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Windows are `length` tokens long. The first of those that the table is evaluated on are those of the curves."""
+
+    length: int = 512
+    calibration: int = 16
+    evaluation: dict[str, int] = field(default_factory=lambda: {"wikipedia": 16, "boolq": 8})
+    curve_calibration: int = 16
+    curve_evaluation: int = 12
+    questions: dict[str, int] = field(
+        default_factory=lambda: (
+            dict.fromkeys(BENCHMARK_FILES, 50)
+            | dict.fromkeys(("sciq", "arc_easy", "lambada"), 100)
+            | dict.fromkeys(("common_knowledge", "hellaswag"), 60)
+        )
+    )
+    sparsities: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7)
+    # (windows, how many different samples of that size): small samples differ, large ones cost
+    calibration_curve: tuple[tuple[int, int], ...] = ((1, 2), (2, 2), (4, 2), (8, 2), (16, 1), (32, 1))
+
+
+QUICK = Sizes(64, 2, {"wikipedia": 2, "boolq": 2}, 2, 2, dict.fromkeys(BENCHMARK_FILES, 2), (0.5,), ((1, 2), (2, 1)))
+
+
+def steps(sizes: Sizes) -> list[Step]:
+    """All the work, in pieces of at most a few minutes."""
+    found = [Step("dense", partial(table_row, sizes, "dense", "dense"))]
+    for pattern in ("50%", "4:8", "2:4"):
+        found += [Step(f"{method} {pattern}", partial(table_row, sizes, method, pattern)) for method in METHODS]
+    found.append(Step("sweep: dense", partial(sweep_point, sizes, "dense", 0.0)))
+    for sparsity in sizes.sparsities:
+        found += [Step(f"sweep: {m} {sparsity:.0%}", partial(sweep_point, sizes, m, sparsity)) for m in METHODS]
+    for n, n_samples in sizes.calibration_curve:
+        found += [
+            Step(f"calibration: {n} windows, sample {sample}", partial(calibration_point, sizes, n, sample))
+            for sample in range(n_samples)
+        ]
+    for group in GROUPS:
+        found += [Step(f"groups: {method} {group}", partial(group_point, sizes, method, group)) for method in METHODS]
+    found.append(Step("norms", partial(feature_norms, sizes)))
+    found += [
+        Step(f"seconds: {method} {pattern}", partial(seconds, sizes, method, pattern))
+        for pattern in ("50%", "2:4")
+        for method in METHODS
+    ]
+    return found
+
+
+def pattern_of(method: str, name: str) -> Pattern:
+    if name == "50%":
+        return Unstructured(0.5, per=USUAL_GROUP[method])
+    kept, size = map(int, name.split(":"))
+    return NofM(kept, size)
+
+
+def pruned(
+    sizes: Sizes, seed: int, method: str, pattern: Pattern, n_windows: int | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, PruneReport]:
+    """A fresh model, pruned with calibration windows of Wikipedia."""
+    model, tokenizer = load_model()
+    ids = windows("wikipedia", n_windows or sizes.calibration, sizes.length, tokenizer, seed=seed)
+    return model, tokenizer, prune_model(model, METHODS[method](pattern), ids, progress=False)
+
+
+def table_row(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
+    """One model of the main table: perplexity on two domains, and every task."""
+    label = {"method": method, "pattern": pattern}
+    if method == "dense":
+        model, tokenizer = load_model()
+    else:
+        model, tokenizer, _ = pruned(sizes, seed, method, pattern_of(method, pattern))
+    tasks = [label | accuracy_of(model, tokenizer, task, n, seed) for task, n in sizes.questions.items()]
+    return {
+        "perplexity": [
+            label | {"corpus": corpus} | perplexity_of(model, tokenizer, corpus, n, sizes.length, seed)
+            for corpus, n in sizes.evaluation.items()
+        ],
+        "zero_shot": tasks,
+        "zero_shot_mean": [label | mean_accuracy(tasks)],
+    }
+
+
+def perplexity_of(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: str, n: int, length: int, seed: int
+) -> dict[str, float]:
+    ids = windows(corpus, n, length, tokenizer, "evaluation", seed)
+    found = perplexity(model, ids, progress=False)
+    return {"perplexity": found.value, "standard_error": found.standard_error, "n_tokens": found.n_tokens}
+
+
+def accuracy_of(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: str, n: int, seed: int
+) -> dict[str, float | str]:
+    found = choice_accuracy(model, tokenizer, task, n, seed, progress=False)
+    return {
+        "task": task,
+        "accuracy": found.value,
+        "normalised": found.normalised,
+        "chance": found.chance,
+        "standard_error": found.standard_error,
+        "n": found.n,
+    }
+
+
+def mean_accuracy(rows: list[dict]) -> dict[str, float]:
+    """Over the paper's seven tasks, each weighing the same; their errors are independent, so the squares add up."""
+    seven = [row for row in rows if row["task"] in WANDA_TASKS]
+    return {
+        "accuracy": sum(row["accuracy"] for row in seven) / len(seven),
+        "standard_error": math.hypot(*(row["standard_error"] for row in seven)) / len(seven),
+        "chance": sum(row["chance"] for row in seven) / len(seven),
+    }
+
+
+def sweep_point(sizes: Sizes, method: str, sparsity: float, seed: int) -> Tables:
+    if method == "dense":
+        model, tokenizer = load_model()
+    else:
+        model, tokenizer, _ = pruned(
+            sizes, seed, method, Unstructured(sparsity, per=USUAL_GROUP[method]), sizes.curve_calibration
+        )
+    return {"sweep": [{"method": method, "sparsity": sparsity} | curve_perplexity(sizes, model, tokenizer, seed)]}
+
+
+def calibration_point(sizes: Sizes, n_windows: int, sample: int, seed: int) -> Tables:
+    """Wanda at 50 % with few or many windows. Other samples are other seeds; what it is evaluated on stays the same."""
+    model, tokenizer, report = pruned(sizes, seed + sample, "wanda", Unstructured(0.5), n_windows)
+    label = {"n_windows": n_windows, "sample": sample, "calibration_tokens": report.n_tokens}
+    return {"calibration": [label | curve_perplexity(sizes, model, tokenizer, seed)]}
+
+
+def group_point(sizes: Sizes, method: str, group: str, seed: int) -> Tables:
+    per, size = GROUPS[group]
+    model, tokenizer, _ = pruned(sizes, seed, method, Unstructured(0.5, per=per, size=size), sizes.curve_calibration)
+    return {"groups": [{"method": method, "group": group} | curve_perplexity(sizes, model, tokenizer, seed)]}
+
+
+def seconds(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
+    """Where the time of pruning goes. These steps come last, so that they can be measured on a machine left alone."""
+    _, _, report = pruned(sizes, seed, method, pattern_of(method, pattern))
+    label = {"method": method, "pattern": pattern, "calibration_tokens": report.n_tokens}
+    return {"seconds": [label | report.seconds]}
+
+
+def feature_norms(sizes: Sizes, seed: int) -> Tables:
+    """How loud the inputs of every layer are: the loudest, the median, and all features of the middle block's first."""
+    model, tokenizer = load_model()
+    ids = windows("wikipedia", sizes.curve_calibration, sizes.length, tokenizer, seed=seed)
+    norms = input_norms(model, ids)
+    middle = next(name for name in norms if name.startswith(f"blocks.{len(blocks(model)) // 2}."))
+    return {
+        "loudness": [{"layer": n, "loudest": x.max().item(), "median": x.median().item()} for n, x in norms.items()],
+        "norms": [{"layer": middle, "norms": [round(value, 4) for value in norms[middle].tolist()]}],
+    }
+
+
+def curve_perplexity(
+    sizes: Sizes, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int
+) -> dict[str, float]:
+    return perplexity_of(model, tokenizer, "wikipedia", sizes.curve_evaluation, sizes.length, seed)
+
+
+EXPERIMENT = Experiment("Wanda and magnitude pruning of the default model", Sizes(), QUICK, steps)

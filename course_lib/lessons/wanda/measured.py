@@ -1,0 +1,187 @@
+"""The figures of lesson 04 that read results/wanda.json, the measurement made by `course reproduce wanda`."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.wanda import figures
+
+NAMES = {"magnitude": "magnitude", "wanda": "Wanda"}
+SIGNAL = 2.0  # a task says something when the dense model stands this many standard errors above chance
+
+
+def results() -> dict[str, Any]:
+    """The committed measurement."""
+    return load_measured("wanda")
+
+
+def sweep(measured: dict[str, Any]) -> Figure:
+    """Perplexity over sparsity."""
+    drawn, (axes,) = figure(width=6.8)
+    (dense,) = rows(measured, "sweep", method="dense")
+    curves = {}
+    for index, (method, name) in enumerate(NAMES.items()):
+        points = sorted(rows(measured, "sweep", method=method), key=lambda row: row["sparsity"])
+        curves[method] = {row["sparsity"]: row["perplexity"] for row in points}
+        axes.plot([100 * s for s in curves[method]], curves[method].values(), label=name, **line_style(index))
+    axes.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label="dense")
+    log_scale(axes, "y")
+    axes.legend(frameon=False)
+    ratio = {s: curves["magnitude"][s] / curves["wanda"][s] for s in curves["wanda"] if s >= 0.5}
+    title = f"Wanda's perplexity is {min(ratio.values()):.0f} to {max(ratio.values()):.0f} times lower from 50 % on"
+    label(axes, title, "sparsity of the blocks' weights (%)", "perplexity, held-out Wikipedia")
+    return drawn
+
+
+def pattern_bars(measured: dict[str, Any], corpus: str = "wikipedia") -> Figure:
+    """Perplexity at half the weights, by pattern and method, with standard errors."""
+    drawn, (axes,) = figure(width=6.8)
+    (dense,) = rows(measured, "perplexity", method="dense", corpus=corpus)
+    patterns = ("50%", "4:8", "2:4")
+    for index, (method, name) in enumerate(NAMES.items()):
+        found = [rows(measured, "perplexity", method=method, pattern=p, corpus=corpus)[0] for p in patterns]
+        places = [i + 0.36 * (index - 0.5) for i in range(len(patterns))]
+        bars = axes.bar(
+            places,
+            [row["perplexity"] for row in found],
+            width=0.34,
+            yerr=[row["standard_error"] for row in found],
+            color=COLOURS[index],
+            hatch=("", "//")[index],
+            label=name,
+            capsize=3,
+        )
+        axes.bar_label(bars, fmt="%.0f", fontsize=9, padding=2)
+    axes.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label=f"dense, {dense['perplexity']:.1f}")
+    log_scale(axes, "y")
+    axes.margins(y=0.12)
+    axes.set_xticks(range(len(patterns)), ("unstructured", "4:8", "2:4"))
+    axes.legend(frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0, 1.02))
+    by_pattern = {
+        p: rows(measured, "perplexity", method="wanda", pattern=p, corpus=corpus)[0]["perplexity"] for p in patterns
+    }
+    ordered = by_pattern["50%"] < by_pattern["4:8"] < by_pattern["2:4"]
+    said = (
+        "the tighter the pattern, the higher the perplexity" if ordered else "tighter patterns do not always cost more"
+    )
+    label(axes, f"Half of the weights gone: {said}", "", "perplexity (log scale)")
+    return drawn
+
+
+def calibration_curve(measured: dict[str, Any]) -> Figure:
+    """Perplexity of Wanda at 50 % over the number of calibration windows; one dot a sample."""
+    drawn, (axes,) = figure(width=6.8)
+    found = sorted(rows(measured, "calibration"), key=lambda row: row["n_windows"])
+    sizes = sorted({row["n_windows"] for row in found})
+    means = [
+        sum(r["perplexity"] for r in found if r["n_windows"] == n) / sum(r["n_windows"] == n for r in found)
+        for n in sizes
+    ]
+    axes.scatter([r["n_windows"] for r in found], [r["perplexity"] for r in found], color=COLOURS[1], marker="s", s=24)
+    axes.plot(sizes, means, color=COLOURS[0])
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(n) for n in sizes])
+    worse = 100 * (means[0] / means[-1] - 1)
+    title = f"One window of calibration text is {worse:.0f} % worse than {sizes[-1]}"
+    length = measured["sizes"]["length"]
+    label(axes, title, f"calibration windows of {length} tokens", "perplexity of Wanda at 50 %")
+    return drawn
+
+
+def group_ablation(measured: dict[str, Any]) -> Figure:
+    """Perplexity at 50 % by comparison group and method."""
+    drawn, (axes,) = figure(width=6.8)
+    groups = list(dict.fromkeys(row["group"] for row in rows(measured, "groups")))
+    values = {
+        method: [rows(measured, "groups", method=method, group=g)[0]["perplexity"] for g in groups] for method in NAMES
+    }
+    for index, (method, name) in enumerate(NAMES.items()):
+        places = [i + 0.36 * (index - 0.5) for i in range(len(groups))]
+        bars = axes.bar(places, values[method], 0.34, color=COLOURS[index], hatch=("", "//")[index], label=name)
+        axes.bar_label(bars, fmt="%.0f", fontsize=9, padding=2)
+    log_scale(axes, "y")
+    axes.set_xticks(range(len(groups)), groups)
+    axes.margins(y=0.25)
+    axes.legend(frameon=False, ncols=2, loc="upper right")
+    best = {name: groups[min(range(len(groups)), key=values[method].__getitem__)] for method, name in NAMES.items()}
+    title = "Best group: " + ", ".join(f"{group} for {name}" for name, group in best.items())
+    label(axes, title, "comparison group", "perplexity at 50 % (log scale)")
+    return drawn
+
+
+def zero_shot(measured: dict[str, Any]) -> Figure:
+    """Accuracy with 95 % intervals on tasks where the dense model stands clearly above chance; the rest in grey."""
+    drawn, (axes,) = figure(width=9.5, height=4.0)
+    tasks = by_signal(measured)
+    models = [("dense", "dense", "dense"), ("wanda", "50%", "Wanda 50 %"), ("magnitude", "50%", "magnitude 50 %")]
+    for index, (method, pattern, name) in enumerate(models):
+        found = {row["task"]: row for row in rows(measured, "zero_shot", method=method, pattern=pattern)}
+        look = line_style(index) | {"linestyle": ""}
+        axes.errorbar(
+            [i + 0.22 * (index - 1) for i in range(len(tasks))],
+            [100 * found[task]["accuracy"] for task in tasks],
+            yerr=[196 * found[task]["standard_error"] for task in tasks],
+            capsize=2,
+            label=name,
+            **look,
+        )
+    dense = {row["task"]: row for row in rows(measured, "zero_shot", method="dense")}
+    for i, task in enumerate(tasks):
+        axes.hlines(100 * dense[task]["chance"], i - 0.4, i + 0.4, color=COLOURS[4], linestyle=":")
+    n_signal = sum(has_signal(dense[task]) for task in tasks)
+    axes.axvspan(n_signal - 0.5, len(tasks) - 0.5, color="#8d99ae", alpha=0.15, linewidth=0)
+    axes.set_xticks(range(len(tasks)), [task.replace("_", "\n") for task in tasks], fontsize=9)
+    axes.legend(frameon=False, ncols=3)
+    title = f"{n_signal} of {len(tasks)} tasks tell the dense model from chance (dotted); the shaded ones say nothing"
+    label(axes, title, "", "accuracy (%), 95 % interval")
+    return drawn
+
+
+def has_signal(dense: dict[str, Any]) -> bool:
+    """Whether the dense model stands clearly above chance on a task."""
+    return dense["accuracy"] - dense["chance"] > SIGNAL * dense["standard_error"]
+
+
+def by_signal(measured: dict[str, Any]) -> list[str]:
+    """The tasks, those with the clearest signal first."""
+    dense = rows(measured, "zero_shot", method="dense")
+    clear = {row["task"]: (row["accuracy"] - row["chance"]) / max(row["standard_error"], 1e-9) for row in dense}
+    return sorted(clear, key=clear.__getitem__, reverse=True)
+
+
+def slide_outliers() -> Figure:
+    """For the deck: the norms of the middle block's first input."""
+    import torch
+
+    (row,) = rows(results(), "norms")
+    return figures.outliers(torch.tensor(row["norms"]), row["layer"])
+
+
+def slide_loudest() -> Figure:
+    """For the deck: loudest against median feature over depth."""
+    ratios: dict[str, list[float]] = {}
+    for row in rows(results(), "loudness"):
+        ratios.setdefault(row["layer"].split(".", 2)[2], []).append(row["loudest"] / row["median"])
+    return figures.loudest_over_depth(ratios)
+
+
+def slide_sweep() -> Figure:
+    return sweep(results())
+
+
+def slide_patterns() -> Figure:
+    return pattern_bars(results())
+
+
+def slide_groups() -> Figure:
+    return group_ablation(results())
+
+
+def slide_calibration() -> Figure:
+    return calibration_curve(results())
+
+
+def slide_zero_shot() -> Figure:
+    return zero_shot(results())

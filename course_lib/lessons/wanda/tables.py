@@ -1,0 +1,82 @@
+"""The printed tables of lesson 04, from the committed measurement and the published rows."""
+
+from typing import Any
+
+from course_lib.lessons.common.tables import load_published
+from course_lib.lessons.wanda.measured import NAMES, by_signal, has_signal, rows
+
+
+def provenance(measured: dict[str, Any]) -> str:
+    """One line: what was run, where, when, with how much."""
+    machine, sizes = measured["machine"], measured["sizes"]
+    return (
+        f"`{measured['command']}`, seed {measured['seed']}, {measured['started'][:10]}, {machine['cpu']} "
+        f"({machine['cores']} cores), torch {machine['torch']}\n"
+        f"{sizes['calibration']} × {sizes['length']} calibration tokens; evaluated on "
+        f"{sizes['evaluation']['wikipedia']} × {sizes['length']} tokens of held-out Wikipedia; "
+        f"curves: {sizes['curve_calibration']} and {sizes['curve_evaluation']} windows"
+    )
+
+
+def zero_shot_table(measured: dict[str, Any]) -> str:
+    """Accuracy ± standard error per task and model, in per cent, with n and chance."""
+    models = [("dense", "dense")] + [(method, p) for p in ("50%", "4:8", "2:4") for method in NAMES]
+    names = ["dense"] + [f"{NAMES[method][:6]} {p}" for method, p in models[1:]]
+    found = {(r["task"], r["method"], r["pattern"]): r for r in rows(measured, "zero_shot")}
+    lines = [f"{'task':<17}{'n':>4}{'chance':>8}" + "".join(f"{name:>13}" for name in names)]
+    for task in by_signal(measured):
+        dense = found[task, "dense", "dense"]
+        cells = [found[task, *model] for model in models]
+        cells = "".join(f"{100 * c['accuracy']:>8.0f} ± {100 * c['standard_error']:<2.0f}" for c in cells)
+        note = "" if has_signal(dense) else "   no signal"
+        lines.append(f"{task:<17}{dense['n']:>4}{100 * dense['chance']:>8.0f}{cells}{note}")
+    means = {(r["method"], r["pattern"]): r for r in rows(measured, "zero_shot_mean")}
+    cells = "".join(f"{100 * means[m]['accuracy']:>8.0f} ± {100 * means[m]['standard_error']:<2.0f}" for m in models)
+    lines.append(f"{'mean of the seven':<17}{'':>4}{100 * means[models[0]]['chance']:>8.0f}{cells}")
+    return "\n".join(lines)
+
+
+def zero_shot_verdict(measured: dict[str, Any]) -> str:
+    """The paper's claim that Wanda keeps more accuracy than magnitude at 50 %: on its tasks, and where they speak."""
+    means = {r["method"]: r for r in rows(measured, "zero_shot_mean") if r["pattern"] in ("dense", "50%")}
+    gap = means["wanda"]["accuracy"] - means["magnitude"]["accuracy"]
+    error = (means["wanda"]["standard_error"] ** 2 + means["magnitude"]["standard_error"] ** 2) ** 0.5
+    speaking = [r["task"] for r in rows(measured, "zero_shot", method="dense") if has_signal(r)]
+    found = {(r["task"], r["method"]): r["accuracy"] for r in rows(measured, "zero_shot", pattern="50%")}
+    won = [task for task in speaking if found[task, "wanda"] > found[task, "magnitude"]]
+    seven = "holds" if gap > 2 * error else "not at this scale"
+    some = "holds" if len(won) == len(speaking) else "holds partly" if won else "not at this scale"
+    mean = f"{100 * gap:+.1f} ± {100 * error:.1f} points, {seven}"
+    return (
+        f"Claim: Wanda keeps more accuracy than magnitude at 50 %. Mean of the seven: {mean}.\n"
+        f"On tasks with a signal Wanda leads in {len(won)} of {len(speaking)}: {some}."
+    )
+
+
+def published_table() -> str:
+    """The paper's mean zero-shot accuracies, marked as published."""
+    published = load_published("wanda")
+    found = {(r["model"], r["method"], r["pattern"]): r["accuracy"] for r in rows(published, "zero_shot_mean")}
+    models = list(dict.fromkeys(model for model, _, _ in found))
+    kinds = list(dict.fromkeys((method, pattern) for _, method, pattern in found))
+    lines = ["published, not measured here: mean accuracy (%) over seven tasks"]
+    lines.append(f"{'':<17}" + "".join(f"{model.replace('LLaMA', 'L'):>9}" for model in models))
+    for method, pattern in kinds:
+        cells = "".join(f"{100 * found[model, method, pattern]:>9.2f}" for model in models)
+        lines.append(f"{method + ' ' + pattern.replace('dense', ''):<17}{cells}")
+    return "\n".join(lines)
+
+
+def cost_table(measured: dict[str, Any]) -> str:
+    """Where the seconds of pruning go, and what Wanda costs beyond its two forward passes."""
+    lines = [f"{'':<18}{'tokens':>8}{'forward':>10}{'norms':>8}{'score, mask':>13}{'beyond the forward passes':>28}"]
+    for row in rows(measured, "seconds"):
+        choice = row["factorise"] + row["solve"]
+        beyond = (row["gram"] + choice) / row["forward"] if row["forward"] > 1 else None
+        share = f"{100 * beyond:.0f} %" if beyond is not None else "no forward pass needed"
+        tokens = row["calibration_tokens"] if beyond is not None else 0
+        lines.append(
+            f"{NAMES[row['method']] + ' ' + row['pattern']:<18}{tokens:>8}{row['forward']:>8.1f} s{row['gram']:>6.1f} s"
+            f"{choice:>11.1f} s{share:>28}"
+        )
+    return "\n".join(lines)

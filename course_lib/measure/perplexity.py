@@ -1,0 +1,83 @@
+"""Perplexity: how surprised a model is by each next token of windows of text.
+
+Dimension key: N windows, L tokens in a window.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from rich.progress import track
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.measure.likelihood import check_scorable, hidden_states, target_log_probs, tokens_at_once
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """exp of the mean negative log-likelihood of a token given those before it in its window.
+
+    The standard error comes from the spread of the windows' means, carried through exp by the delta method:
+    value · s / √N. Tokens of one window depend on each other, so windows and not tokens are the independent sample.
+    One window has no spread: NaN.
+    """
+
+    value: float
+    standard_error: float
+    n_tokens: int  # predicted ones: the first of each window is not
+
+
+@torch.no_grad()
+def perplexity(
+    model: PreTrainedModel, windows: Int[Tensor, "N L"], batch_size: int | None = None, progress: bool = True
+) -> Perplexity:
+    """Perplexity over windows of token ids, each read on its own.
+
+    Args:
+        batch_size: windows run at once; as many as fit comfortably in memory when None.
+
+    Raises:
+        ValueError: no windows, windows of one token, tokens outside the vocabulary, or a model that cannot be scored.
+    """
+    means = window_losses(model, windows, batch_size, progress)
+    value = means.mean().exp().item()
+    spread = means.std().item() if len(means) > 1 else math.nan
+    return Perplexity(value, value * spread / math.sqrt(len(means)), windows.numel() - len(windows))
+
+
+@torch.no_grad()
+def window_losses(
+    model: PreTrainedModel, windows: Int[Tensor, "N L"], batch_size: int | None = None, progress: bool = True
+) -> Float[Tensor, "N"]:
+    """Mean negative log-likelihood of each window, in nats a token, float64: the log of its perplexity.
+
+    How hard a window is drops out of the difference of two models on the same windows. Arguments and errors are those
+    of `perplexity`.
+    """
+    _check_windows(model, windows)
+    check_scorable(model)
+    batch_size = batch_size or max(1, tokens_at_once(model) // windows.shape[1])
+    batches = track(windows.split(batch_size), "perplexity", disable=not progress, transient=True)
+    return torch.cat([_losses(model, batch) for batch in batches])
+
+
+def _check_windows(model: PreTrainedModel, windows: object) -> None:
+    if not isinstance(windows, Tensor) or windows.ndim != 2 or windows.dtype not in (torch.int64, torch.int32):
+        what = f"{tuple(windows.shape)} {windows.dtype}" if isinstance(windows, Tensor) else type(windows).__name__
+        raise ValueError(f"got windows {what}; expected token ids (N, L), as corpora.windows gives them.")
+    if windows.shape[0] < 1 or windows.shape[1] < 2:
+        raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected at least one, of 2 tokens or more.")
+    if int(windows.min()) < 0 or int(windows.max()) >= model.config.vocab_size:
+        raise ValueError(
+            f"got token ids {int(windows.min())} to {int(windows.max())}; expected 0 to {model.config.vocab_size - 1}. "
+            "Make the windows with this model's tokenizer."
+        )
+
+
+def _losses(model: PreTrainedModel, ids: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:
+    """Of one batch: position i predicts token i + 1."""
+    hidden = hidden_states(model, ids)[:, :-1].flatten(0, 1)
+    log_prob, _ = target_log_probs(model, hidden, torch.arange(len(hidden)), ids[:, 1:].flatten().cpu())
+    return -log_prob.double().view(len(ids), -1).mean(dim=1)

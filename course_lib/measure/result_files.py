@@ -1,0 +1,116 @@
+"""The JSON files of measured tables: what was run, where, and the rows. Written whole or not at all."""
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A result: "tables" holds the rows by table, the other keys say how they came about."""
+    if not path.exists():
+        raise ValueError(f"got {path}, which is not there; expected what `course reproduce` or `course bench` wrote.")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def heading(experiment: str, command: str, seed: int, sizes: dict[str, Any]) -> dict[str, Any]:
+    """What identifies a run, and no results yet."""
+    return {
+        "experiment": experiment,
+        "command": command,
+        "seed": seed,
+        "sizes": plain(sizes),
+        "machine": machine(),
+        "started": now(),
+        "steps": {},
+        "tables": {},
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Where the numbers come from: times depend on it, and the last digits of everything else."""
+    import torch  # here, since whoever reads a result needs neither
+    import transformers
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "cpu": processor_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gigabytes": round(psutil.virtual_memory().total / 1e9),
+        "gpu": gpu,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def processor_name() -> str:
+    """The CPU's name, as far as the system tells."""
+    import torch
+
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine() or "CPU"
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def continued(earlier: dict[str, Any], fresh: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The earlier result, if it was made the same way; numbers made in two ways do not belong into one file."""
+    for key in ("experiment", "seed", "sizes", "machine"):
+        if (got := earlier.get(key)) != fresh[key]:
+            raise ValueError(
+                f"{path} was made with {key} {json.dumps(got)}, this run has {json.dumps(fresh[key])}. "
+                "Write elsewhere with --out, or measure everything anew with --no-resume."
+            )
+    return earlier
+
+
+def write(result: dict[str, Any], path: Path) -> None:
+    """Whole or not at all: the text is complete before the file is touched, and the file changes in one step."""
+    text = as_text(result)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """JSON with one row of a table, or one step, on a line, so that a change shows as a change of lines."""
+    parts = {key: _line(value) for key, value in result.items()}
+    parts["steps"] = _block([f"{_line(name)}: {_line(step)}" for name, step in result["steps"].items()], "{}")
+    tables = [f"{_line(name)}: {_block(map(_line, rows), '[]', 2)}" for name, rows in result["tables"].items()]
+    parts["tables"] = _block(tables, "{}")
+    return _block([f"{_line(key)}: {text}" for key, text in parts.items()], "{}", 0) + "\n"
+
+
+def _block(lines: Iterable[str], brackets: str, depth: int = 1) -> str:
+    inner = "".join(f",\n{' ' * (depth + 1)}{line}" for line in lines)[1:]
+    return f"{brackets[0]}{inner}\n{' ' * depth}{brackets[1]}" if inner else brackets
+
+
+def _line(value: Any) -> str:
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """As JSON will give it back: keys are strings, tuples lists, and NaN, which JSON has no word for, null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

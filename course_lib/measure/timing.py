@@ -1,0 +1,121 @@
+"""Time a language model beside its roofline, and find the parts that the time goes into.
+
+Dimension key: B sequences, N tokens.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from transformers import DynamicCache, PreTrainedModel
+
+from course_lib.measure.machine import decode_seconds, prefill_seconds, random_ids, synchronise
+from course_lib.measure.roofline import Device, Transformer, Work
+from course_lib.models import architecture, blocks, head, linears, weight_of
+
+CONTEXT = 32  # tokens in the cache before decoding is timed
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One measurement beside the work it stands for: `n_tokens` go through the model together."""
+
+    kind: str  # "decode" or "prefill"
+    n_tokens: int
+    work: Work
+    seconds: float
+
+    @property
+    def flops_per_second(self) -> float:
+        """Useful arithmetic a second."""
+        return self.work.flops / self.seconds
+
+    def of_roofline(self, device: Device) -> float:
+        """The least time the device needs, divided by the time it took: 1 is perfect."""
+        return self.work.seconds(device) / self.seconds
+
+
+def value_bytes(model: PreTrainedModel) -> int:
+    """Bytes of one weight."""
+    return head(model).weight.element_size()
+
+
+def time_decoding(model: PreTrainedModel, batches: Sequence[int] = (1, 4, 16)) -> list[Timing]:
+    """One more token for each of B sequences at once."""
+    sizes = Transformer.of(model)
+    return [
+        Timing("decode", b, sizes.decode_step(CONTEXT, b, value_bytes(model)), decode_seconds(model, CONTEXT, b))
+        for b in batches
+    ]
+
+
+def time_prefill(model: PreTrainedModel, lengths: Sequence[int] = (16, 64, 256)) -> list[Timing]:
+    """A prompt of N tokens at once."""
+    sizes = Transformer.of(model)
+    return [
+        Timing("prefill", n, sizes.prefill(n, 1, value_bytes(model)), prefill_seconds(model, n, repeats=2))
+        for n in lengths
+    ]
+
+
+def matrices(model: PreTrainedModel) -> dict[str, list[nn.Module]]:
+    """The model's weight matrices by part: attention, MLP, head."""
+    parts: dict[str, list[nn.Module]] = {"attention matrices": [], "MLP matrices": [], "head": [head(model)]}
+    for block in blocks(model):
+        mlp = architecture(block).mlp
+        for name, linear in linears(block).items():
+            parts["MLP matrices" if name in mlp else "attention matrices"].append(linear)
+    return parts
+
+
+def part_bytes(model: PreTrainedModel) -> dict[str, int]:
+    """Bytes of the weights of each part, all of which one decoding step must read."""
+    parts = matrices(model)
+    return {name: sum(weight_of(m).nbytes for m in modules) for name, modules in parts.items()}
+
+
+@torch.no_grad()
+def part_seconds(model: PreTrainedModel, steps: int = 8) -> dict[str, float]:
+    """Median seconds of a decoding step in each part; "the rest" is attention itself, norms, and Python."""
+    cache = DynamicCache(config=model.config)
+    model(random_ids(model, 1, CONTEXT), past_key_values=cache, use_cache=True, logits_to_keep=1)
+    measured = defaultdict(list)
+    for _ in range(steps):
+        token = random_ids(model, 1, 1)
+        with stopwatch(matrices(model)) as seconds:
+            start = time.perf_counter()
+            model(token, past_key_values=cache, use_cache=True)
+            synchronise(model.device)
+            seconds["the rest"] = time.perf_counter() - start - sum(seconds.values())
+        for part, value in seconds.items():
+            measured[part].append(value)
+    return {part: sorted(values)[steps // 2] for part, values in measured.items()}
+
+
+@contextmanager
+def stopwatch(parts: dict[str, list[nn.Module]]) -> Iterator[dict[str, float]]:
+    """Seconds spent in the modules of each part while inside; the hooks are gone after, whatever happens."""
+    seconds = dict.fromkeys(parts, 0.0)
+    running: dict[nn.Module, float] = {}
+
+    def begin(module: nn.Module, arguments: tuple) -> None:
+        running[module] = time.perf_counter()
+
+    handles = []
+    try:
+        for part, modules in parts.items():
+            for module in modules:
+
+                def end(module: nn.Module, arguments: tuple, output: object, part: str = part) -> None:
+                    synchronise(module.weight.device)
+                    seconds[part] += time.perf_counter() - running.pop(module)
+
+                handles += [module.register_forward_pre_hook(begin), module.register_forward_hook(end)]
+        yield seconds
+    finally:
+        for handle in handles:
+            handle.remove()

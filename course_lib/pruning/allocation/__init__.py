@@ -1,0 +1,1 @@
+"""How much each layer loses; not which of its weights."""

@@ -1,0 +1,115 @@
+"""What must hold before a weight is touched, and what is said when pruning stops halfway."""
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.models import blocks, linears, weight_of
+from course_lib.pruning import offload
+from course_lib.pruning.allocation.base import UNIFORM, Allocation
+from course_lib.pruning.base import LayerPruner, check_pattern
+from course_lib.sparsity.patterns import Pattern
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+HALF_PRUNED = "The model is half pruned: load it again before going on."
+
+
+class PruningError(RuntimeError):
+    """Pruning stopped in the middle, at the block or layer `reached`. Earlier blocks are pruned, later ones are not."""
+
+    def __init__(self, reached: str, n_layers: int, cause: Exception, remedy: str = HALF_PRUNED):
+        self.reached = reached
+        super().__init__(
+            f"pruning stopped at {reached}, after {n_layers} layers were pruned: {type(cause).__name__}: {cause}. "
+            f"{remedy}"
+        )
+
+
+def check_ready(model: nn.Module, pruner: LayerPruner, calibration: Tensor, allocation: Allocation = UNIFORM) -> None:
+    """Raises ValueError, with what was got, what is expected and what to do, unless pruning can run."""
+    check_model(model)
+    check_method(pruner, allocation)
+    check_calibration(model, calibration)
+    layers = {
+        f"blocks.{index}.{name}": module
+        for index, block in enumerate(blocks(model))
+        for name, module in linears(block).items()
+    }
+    for name, module in layers.items():
+        offload.check_place(name, module)
+        if (weight := offload.read(module)).is_meta:
+            raise ValueError(f"got {name} on the meta device, without data; load the weights before pruning.")
+        check_finite(name, weight)
+    inside = {id(module.weight) for module in layers.values()}
+    for name, parameter in model.named_parameters():
+        if not parameter.is_meta and id(parameter) not in inside:
+            check_finite(name, parameter)
+    check_fit(pruner.pattern, {name: tuple(weight_of(module).shape) for name, module in layers.items()})
+
+
+def check_model(model: object) -> None:
+    """A causal language model of a known family, in floating point."""
+    if not isinstance(model, PreTrainedModel) or not hasattr(model.config, "vocab_size"):
+        raise ValueError(
+            f"got a {type(model).__name__}; expected a causal language model of transformers, as load_model() gives it."
+        )
+    blocks(model)
+    kinds = {weight_of(module).dtype for block in blocks(model) for module in linears(block).values()}
+    if strange := [str(kind) for kind in kinds if kind not in FLOATS]:
+        raise ValueError(
+            f"got weights in {', '.join(strange)}; expected float32, bfloat16 or float16. "
+            "Load the model unquantised, with dtype=torch.float32."
+        )
+
+
+def check_method(pruner: object, allocation: object) -> None:
+    """A pruner with a pattern, and an allocation that can vary it."""
+    if not isinstance(pruner, LayerPruner):
+        raise ValueError(f"got pruner {pruner!r}; expected an instance such as Wanda() or Magnitude(NofM(2, 4)).")
+    check_pattern(pruner.pattern)
+    if not isinstance(allocation, Allocation):
+        raise ValueError(f"got allocation {allocation!r}; expected an instance such as Uniform(), OWL(), OneRanking().")
+    allocation.check(pruner.pattern)
+
+
+def check_finite(name: str, weight: Tensor) -> None:
+    """No NaN and no infinity among the weights."""
+    if not weight.isfinite().all():
+        raise ValueError(
+            f"got {int((~weight.isfinite()).sum())} NaN or infinite weights in {name}; load a sound checkpoint."
+        )
+
+
+def check_fit(pattern: Pattern, shapes: dict[str, tuple[int, ...]]) -> None:
+    """The pattern divides every layer; one of each shape is tried."""
+    for shape in dict.fromkeys(shapes.values()):
+        try:
+            pattern.keep(torch.zeros(shape))
+        except ValueError as error:
+            name = next(name for name in shapes if shapes[name] == shape)
+            raise ValueError(f"the pattern {pattern} does not fit {name} of shape {shape}: {error}") from error
+
+
+def check_calibration(model: PreTrainedModel, calibration: object) -> None:
+    """Token ids of this model, at least one window, none longer than the model has positions."""
+    if not isinstance(calibration, Tensor):
+        kind = type(calibration).__name__
+        raise ValueError(f"got calibration of type {kind}; expected a tensor of token ids. Use corpora.windows(...).")
+    got = f"got calibration of shape {tuple(calibration.shape)} and {calibration.dtype}"
+    if calibration.ndim != 2 or calibration.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"{got}; expected token ids, one window a row. Use corpora.windows(...).")
+    if calibration.numel() == 0:
+        raise ValueError(
+            f"{got}, which is empty; expected at least one window. Use corpora.windows('wikipedia', 32, 512, ...)."
+        )
+    size = model.config.vocab_size
+    low, high = int(calibration.min()), int(calibration.max())
+    if low < 0 or high >= size:
+        raise ValueError(
+            f"got token ids from {low} to {high}; expected 0 to {size - 1}. Use this model's own tokenizer."
+        )
+    longest = getattr(model.config, "max_position_embeddings", None)
+    if longest and calibration.shape[1] > longest:
+        raise ValueError(f"{got}; expected windows of at most {longest} tokens, the positions that this model has.")

@@ -1,0 +1,89 @@
+"""Deleting weights of small networks one after the other: the state, one deletion, and the loop.
+
+Dimension key: P patterns, d free weights.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from course_lib.pruning.classic.network import Network, Patterns, accuracy, error
+from course_lib.pruning.classic.surfaces import Method, Surface
+
+
+@dataclass(frozen=True)
+class State:
+    """A network under surgery. `keep`: True where a weight stays. `saliency`: what the last deletion was to cost."""
+
+    network: Network
+    theta: Float[Tensor, "d"]
+    keep: Bool[Tensor, "d"]
+    saliency: float = 0.0
+
+    @property
+    def n_left(self) -> int:
+        return int(self.keep.sum())
+
+    def error(self, patterns: Patterns) -> float:
+        return error(self.network, self.theta, patterns).item()
+
+    def accuracy(self, patterns: Patterns) -> float:
+        return accuracy(self.network, self.theta, patterns)
+
+
+def whole(network: Network, theta: Float[Tensor, "d"]) -> State:
+    """A trained network before the first deletion."""
+    if len(theta) != network.n_weights or not theta.isfinite().all():
+        raise ValueError(
+            f"got {len(theta)} weights, {int((~theta.isfinite()).sum())} of them not finite; expected "
+            f"{network.n_weights} numbers: train the network first, with a smaller step if it diverged"
+        )
+    return State(network, theta, torch.ones_like(theta, dtype=torch.bool))
+
+
+def cheapest(state: State, surface: Surface) -> int:
+    """The weight whose deletion costs least; among equals the first."""
+    saliency = surface.saliency(state.theta).masked_fill(~state.keep, torch.inf)
+    if saliency[state.keep].isnan().any():
+        raise ValueError("a saliency is NaN: expected numbers to rank; look for NaN in the weights or the Hessian")
+    return int(saliency.argmin())
+
+
+def delete(state: State, surface: Surface, q: int) -> State:
+    """Weight q leaves, and the others move as the surface says."""
+    if not 0 <= q < len(state.keep) or not state.keep[q]:
+        first = state.keep.nonzero().flatten()[:5].tolist()
+        raise ValueError(f"weight {q} is not there to be deleted; expected one of {state.n_left}: {first} and so on")
+    keep = state.keep.clone()
+    keep[q] = False
+    theta = (state.theta + surface.change(state.theta, q)) * keep
+    return State(state.network, theta, keep, surface.saliency(state.theta)[q].item())
+
+
+def deletions(
+    state: State,
+    patterns: Patterns,
+    method: Method,
+    refit: Callable[[State], State] | None = None,
+    per_round: int = 1,
+) -> Iterator[State]:
+    """The state now, and after every round of deletions, down to one weight. Take as many as a stopping rule wants.
+
+    Args:
+        refit: trains the weights that stay, after every round.
+        per_round: deletions from one error surface before it is computed anew. OBS corrects it after each.
+    """
+    if per_round < 1:
+        raise ValueError(f"per_round={per_round}: expected at least 1 deletion in a round")
+    yield state
+    while state.n_left > 1:
+        surface = method(state.network, state.theta, state.keep, patterns)
+        for _ in range(min(per_round, state.n_left - 1)):
+            q = cheapest(state, surface)
+            state = delete(state, surface, q)
+            surface = surface.without(q)
+        state = refit(state) if refit else state
+        yield state

@@ -1,0 +1,136 @@
+"""Small multilayer networks whose weights are one flat vector, so that a Hessian is a matrix.
+
+A bias is a weight from a unit that always says 1, as in the papers: it counts, and it can be deleted.
+
+Dimension key: P patterns, I inputs, O outputs, d free weights, c connections; in a layer J inputs (1 more for the
+bias), K outputs.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.pruning.classic.activations import activation
+
+DTYPE = torch.float64
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """What a network learns from, or is tested on."""
+
+    inputs: Float[Tensor, "P I"]
+    targets: Float[Tensor, "_ O"]  # as many as inputs
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.targets) or not len(self.inputs):
+            raise ValueError(
+                f"got {len(self.inputs)} inputs and {len(self.targets)} targets; expected as many of both, at least one"
+            )
+        if not (self.inputs.isfinite().all() and self.targets.isfinite().all()):
+            raise ValueError("inputs or targets hold NaN or infinity: expected finite numbers; drop those patterns")
+
+
+@dataclass(frozen=True)
+class Network:
+    """Layers of `sizes` units, from inputs to outputs.
+
+    Args:
+        share: for every connection the index of the free weight it uses, or -1 where there is no connection; None when
+            each connection has its own. LeCun's networks were convolutions: many connections, few free weights.
+    """
+
+    sizes: tuple[int, ...]
+    hidden: str = "sigmoid"
+    output: str = "sigmoid"
+    share: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.sizes) < 2 or min(self.sizes) < 1:
+            raise ValueError(f"sizes={self.sizes}: expected at least inputs and outputs, each of 1 unit or more")
+        activation(self.hidden), activation(self.output)
+        if self.share is not None and (len(self.share) != self.n_connections or min(self.share) < -1):
+            raise ValueError(
+                f"share has {len(self.share)} entries from {min(self.share)}; expected {self.n_connections}, one for "
+                "each connection, from 0 for the first free weight, and -1 where there is no connection"
+            )
+
+    @property
+    def n_connections(self) -> int:
+        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
+
+    @property
+    def n_weights(self) -> int:
+        return self.n_connections if self.share is None else max(self.share) + 1
+
+    def start(self, generator: torch.Generator, scale: float = 1.0) -> Float[Tensor, "d"]:
+        """Random weights, normal, with a standard deviation of scale / sqrt(inputs of the unit)."""
+        parts = [
+            scale * torch.randn(k, j + 1, generator=generator, dtype=DTYPE) / j**0.5 for j, k in pairwise(self.sizes)
+        ]
+        drawn = torch.cat([part.flatten() for part in parts])
+        return drawn if self.share is None else drawn[[self.share.index(i) for i in range(self.n_weights)]]
+
+    def layers(self, theta: Float[Tensor, "d"]) -> list[Float[Tensor, "K J"]]:
+        """The weight matrix of each layer, its biases in the last column."""
+        if len(theta) != self.n_weights:
+            raise ValueError(f"got {len(theta)} weights; a network of {self.sizes} has {self.n_weights}")
+        if self.share is not None:
+            theta = torch.cat([theta, theta.new_zeros(1)])[list(self.share)]  # -1 picks the zero at the end
+        shapes = [(k, j + 1) for j, k in pairwise(self.sizes)]
+        return [
+            part.reshape(shape) for part, shape in zip(theta.split([k * j for k, j in shapes]), shapes, strict=True)
+        ]
+
+    def collect(self, per_connection: Float[Tensor, "*n c"]) -> Float[Tensor, "*n d"]:
+        """Sums a quantity over the connections that share a weight."""
+        if self.share is None:
+            return per_connection
+        index = torch.tensor(self.share) % (self.n_weights + 1)  # -1 becomes the last place, which is cut off
+        total = per_connection.new_zeros(*per_connection.shape[:-1], self.n_weights + 1)
+        return total.index_add(-1, index, per_connection)[..., :-1]
+
+    def activities(self, theta: Float[Tensor, "d"], inputs: Float[Tensor, "P I"]) -> list[Float[Tensor, "P J"]]:
+        """What every layer of units says: the inputs first, the outputs last."""
+        if inputs.shape[1] != self.sizes[0]:
+            raise ValueError(f"got patterns of {inputs.shape[1]} inputs; expected {self.sizes[0]}")
+        said = [inputs]
+        for index, weight in enumerate(layers := self.layers(theta)):
+            name = self.output if index == len(layers) - 1 else self.hidden
+            said.append(activation(name).value(said[-1] @ weight[:, :-1].T + weight[:, -1]))
+        return said
+
+    def __call__(self, theta: Float[Tensor, "d"], inputs: Float[Tensor, "P I"]) -> Float[Tensor, "P O"]:
+        return self.activities(theta, inputs)[-1]
+
+
+def error(network: Network, theta: Float[Tensor, "d"], patterns: Patterns) -> Float[Tensor, ""]:
+    """E = 1/(2P) Σ ‖t − o‖², summed over outputs, averaged over patterns (the error of Hassibi and Stork)."""
+    return 0.5 * (network(theta, patterns.inputs) - patterns.targets).square().sum(1).mean()
+
+
+def accuracy(network: Network, theta: Float[Tensor, "d"], patterns: Patterns) -> float:
+    """The share of patterns classified rightly: the largest output, or above one half where there is one."""
+    said = network(theta, patterns.inputs)
+    if said.shape[1] == 1:
+        right = (said > 0.5) == (patterns.targets > 0.5)
+    else:
+        right = said.argmax(1) == patterns.targets.argmax(1)
+    return right.double().mean().item()
+
+
+def convolution(width: int, kernel: int, n_out: int) -> Network:
+    """One feature map that slides a kernel over `width` inputs, then a dense layer: few shared weights."""
+    positions = width - kernel + 1
+    if positions < 1:
+        raise ValueError(f"got a kernel of {kernel} on {width} inputs; expected one that fits")
+    share = []
+    for position in range(positions):
+        taps = range(position, position + kernel)
+        share += [j - position if j in taps else -1 for j in range(width)] + [kernel]  # the map has one bias
+    n_shared = kernel + 1
+    share += range(n_shared, n_shared + n_out * (positions + 1))
+    return Network((width, positions, n_out), share=tuple(share))

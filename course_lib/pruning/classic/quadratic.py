@@ -1,0 +1,62 @@
+"""An error surface of two weights that can be drawn: E(w) = ½ (w − w*)ᵀ H (w − w*), and what each method deletes.
+
+Dimension key: 2 weights.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.pruning.classic.network import DTYPE
+from course_lib.pruning.classic.obs import inverse_of
+from course_lib.pruning.classic.surfaces import Diagonal, Inverse
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """`minimum` is where training ended; the error there is zero."""
+
+    hessian: Float[Tensor, "2 2"]
+    minimum: Float[Tensor, "2"]
+
+    def error(self, weight: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n"]:
+        moved = weight - self.minimum
+        return 0.5 * ((moved @ self.hessian) * moved).sum(-1)
+
+
+def quadratic(minimum: tuple[float, float], degrees: float = 0.0) -> Quadratic:
+    """Curvatures 4 and 1, so 2 x₁² + ½ x₂² around the trained weights, its axes turned by some degrees."""
+    angle = math.radians(degrees)
+    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=DTYPE)
+    hessian = turn @ torch.diag(torch.tensor([4.0, 1.0], dtype=DTYPE)) @ turn.T
+    return Quadratic(hessian, torch.tensor(minimum, dtype=DTYPE))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a method deletes, what it thinks that costs, where the weights end, and what it does cost."""
+
+    method: str
+    deletes: int
+    predicted: float
+    weight: Float[Tensor, "2"]
+    cost: float
+
+
+def choices(surface: Quadratic) -> list[Choice]:
+    """Magnitude, OBD and OBS on the same surface. Magnitude predicts nothing: its number is ½ w²."""
+    views = {
+        "magnitude": Diagonal(torch.ones(2, dtype=DTYPE)),
+        "OBD": Diagonal(surface.hessian.diagonal()),
+        "OBS": Inverse(inverse_of(surface.hessian)),
+    }
+    made = []
+    for name, view in views.items():
+        saliency = view.saliency(surface.minimum)
+        q = int(saliency.argmin())
+        weight = surface.minimum + view.change(surface.minimum, q)
+        made.append(Choice(name, q, saliency[q].item(), weight, surface.error(weight).item()))
+    return made

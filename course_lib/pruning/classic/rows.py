@@ -1,0 +1,43 @@
+"""One output of a linear layer as a network of its own: y = w · x, E = 1/(2N) Σ (y − ŷ)², H = XᵀX / N, exactly.
+
+Dimension key: O outputs, I inputs of the layer, N tokens.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.pruning.classic.network import DTYPE
+from course_lib.pruning.classic.obs import inverse_of
+from course_lib.pruning.classic.surfaces import Diagonal, Inverse, Surface
+
+
+def row_surfaces(gram: Float[Tensor, "I I"], n_tokens: int, damping: float = 0.01) -> dict[str, Surface]:
+    """What each method knows of a row's error. `damping`: a share of the mean diagonal, as in SparseGPT."""
+    if damping < 0:
+        raise ValueError(f"damping={damping}: expected a share of the mean diagonal, at least 0")
+    hessian = gram.to(DTYPE) / n_tokens
+    damped = hessian + damping * hessian.diagonal().mean() * torch.eye(len(hessian), dtype=DTYPE)
+    return {
+        "magnitude": Diagonal(torch.ones(len(hessian), dtype=DTYPE)),
+        "OBD": Diagonal(hessian.diagonal()),
+        "OBS": Inverse(inverse_of(damped)),
+    }
+
+
+def prune_row(weight: Float[Tensor, "I"], surface: Surface, n_leaving: int) -> Float[Tensor, "I"]:
+    """Deletes the cheapest weight n times. Quadratic errors stay quadratic, so the surface needs no recomputing."""
+    if not 0 <= n_leaving < len(weight):
+        raise ValueError(f"n_leaving={n_leaving}: expected at least 0 and fewer than the row's {len(weight)} weights")
+    weight, keep = weight.to(DTYPE), torch.ones(len(weight), dtype=torch.bool)
+    for _ in range(n_leaving):
+        q = int(surface.saliency(weight).masked_fill(~keep, torch.inf).argmin())
+        weight, surface, keep[q] = weight + surface.change(weight, q), surface.without(q), False
+    return weight * keep
+
+
+def output_error(gram: Float[Tensor, "I I"], dense: Float[Tensor, "I"], pruned: Float[Tensor, "I"]) -> float:
+    """Squared error of the row's output over the calibration tokens, as a share of the squared output."""
+    gram, dense = gram.to(DTYPE), dense.to(DTYPE)
+    moved = pruned.to(DTYPE) - dense
+    return ((moved @ gram @ moved) / (dense @ gram @ dense)).item()

@@ -1,0 +1,87 @@
+"""What a pruning method knows of the error surface: nothing, its diagonal, or all of it.
+
+Three methods, one formula: OBS with H = I is magnitude pruning, with a diagonal H it is OBD.
+
+Dimension key: P patterns, d free weights.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from course_lib.pruning.classic.derivatives import output_gradients
+from course_lib.pruning.classic.network import Network, Patterns
+from course_lib.pruning.classic.obd import obd_diagonal
+from course_lib.pruning.classic.obs import embed, inverse_directly
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """No correlations: L_q = ½ h_qq w_q², and nothing else moves (LeCun and others)."""
+
+    h: Float[Tensor, "d"]
+
+    def saliency(self, theta: Float[Tensor, "d"]) -> Float[Tensor, "d"]:
+        return 0.5 * self.h * theta.square()
+
+    def change(self, theta: Float[Tensor, "d"], q: int) -> Float[Tensor, "d"]:
+        return -theta * (torch.arange(len(theta)) == q)
+
+    def without(self, q: int) -> "Diagonal":
+        return self
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """A full error surface, by the inverse of its Hessian over the weights that stay (Hassibi and Stork).
+
+    L_q = ½ w_q² / [H⁻¹]_qq,  δw = −w_q / [H⁻¹]_qq · H⁻¹ e_q. Both minimise ½ δwᵀ H δw under w_q + δw_q = 0.
+    """
+
+    inverse: Float[Tensor, "d d"]
+
+    def saliency(self, theta: Float[Tensor, "d"]) -> Float[Tensor, "d"]:
+        return 0.5 * theta.square() / self.inverse.diagonal()
+
+    def change(self, theta: Float[Tensor, "d"], q: int) -> Float[Tensor, "d"]:
+        change = -theta[q] / self.inverse[q, q] * self.inverse[:, q]
+        change[q] = -theta[q]  # rounding would leave 1e-17 where a zero belongs
+        return change
+
+    def without(self, q: int) -> "Inverse":
+        """The inverse of H without row and column q: one step of Gaussian elimination, O(d²) instead of O(d³)."""
+        column = self.inverse[:, q]
+        smaller = torch.addr(self.inverse, column, column, alpha=-1 / column[q].item())
+        smaller[q], smaller[:, q] = 0.0, 0.0
+        return Inverse(smaller)
+
+
+Surface = Diagonal | Inverse
+Method = Callable[[Network, Float[Tensor, "d"], Bool[Tensor, "d"], Patterns], Surface]
+
+
+def magnitude(network: Network, theta: Tensor, keep: Tensor, patterns: Patterns) -> Diagonal:
+    """Han, Pool, Tran and Dally 2015: the smallest weight leaves. It is what OBD does when all curvatures are equal."""
+    return Diagonal(torch.ones_like(theta))
+
+
+def brain_damage(network: Network, theta: Tensor, keep: Tensor, patterns: Patterns) -> Diagonal:
+    """OBD, with the diagonal in the Levenberg-Marquardt form, which has no negative entries."""
+    return Diagonal(obd_diagonal(network, theta, patterns, curvature=False))
+
+
+def brain_surgeon(network: Network, theta: Tensor, keep: Tensor, patterns: Patterns, alpha: float = 1e-8) -> Inverse:
+    """OBS, with the inverse of the outer-product Hessian of the weights that stay.
+
+    Args:
+        alpha: added to the diagonal. For a network trained with weight decay the decay itself is the honest choice: it
+            is what the objective adds to H. Smaller values let weights run far along flat directions.
+    """
+    slopes = output_gradients(network, theta, patterns.inputs)[..., keep]
+    return Inverse(embed(inverse_directly(slopes.flatten(0, 1), len(slopes), alpha), keep))
+
+
+METHODS: dict[str, Method] = {"magnitude": magnitude, "OBD": brain_damage, "OBS": brain_surgeon}

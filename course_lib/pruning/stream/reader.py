@@ -1,0 +1,100 @@
+"""A checkpoint on disk: which file holds which weight, and where in it. Nothing but headers is read."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib.pruning.stream.safetensors_io import Place, places
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+# Weights in any format, and what describes the files of the source and not the model.
+NOT_COPIED = (
+    ".safetensors",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".h5",
+    ".msgpack",
+    ".gguf",
+    ".onnx",
+    ".index.json",
+    "manifest.json",
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a checkpoint. `keys` are the names in them, which may differ from those of the model's weights."""
+
+    folder: Path
+    keys: dict[str, Place]
+    identity: str
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(place.n_bytes for place in self.keys.values())
+
+    def others(self) -> list[Path]:
+        """Files that belong to the model and are no weights: configuration, tokenizer, licence."""
+        files = (path for path in self.folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        return sorted(path for path in files if not path.name.endswith(NOT_COPIED))
+
+
+def open_source(folder: Path) -> Source:
+    """Reads the headers, and no weight.
+
+    Raises:
+        ValueError: what is there is no checkpoint in safetensors, or part of it is missing or cannot be read.
+    """
+    index, single = folder / INDEX, folder / SINGLE
+    if not (folder / "config.json").is_file():
+        raise ValueError(
+            f"{folder} has no config.json; expected a folder as save_pretrained writes it. Give the folder of a model."
+        )
+    _read_json(folder / "config.json")
+    if index.is_file():
+        by_key = _read_json(index).get("weight_map")
+        if not isinstance(by_key, dict):
+            raise ValueError(f"{index} has no weight_map; expected the file of each weight. Fetch or copy it again.")
+        files = {name: _read_header(folder / name) for name in sorted(set(by_key.values()))}
+        if lacking := [key for key, name in by_key.items() if key not in files[name]]:
+            raise ValueError(f"{folder / by_key[lacking[0]]} lacks {lacking[0]}, which {INDEX} places there.")
+        keys = {key: files[name][key] for key, name in by_key.items()}
+    elif single.is_file():
+        keys = _read_header(single)
+    else:
+        raise ValueError(
+            f"{folder} has neither {SINGLE} nor {INDEX}; expected weights in safetensors. "
+            "Load the model once and write it anew with save_pretrained."
+        )
+    return Source(folder, keys, _identity(folder, keys))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of the text's encoding too
+        raise ValueError(f"{path} is no valid JSON ({error}); fetch or copy it again.") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds a {type(found).__name__}; expected names and values. Fetch or copy it again.")
+    return found
+
+
+def _read_header(path: Path) -> dict[str, Place]:
+    try:
+        return places(path)
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing; expected all files that {INDEX} names. Fetch it again.") from None
+
+
+def _identity(folder: Path, keys: dict[str, Place]) -> str:
+    """Of configuration, names, shapes and places of all weights, sizes and times of all files; the data is not read."""
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    for key, place in sorted(keys.items()):
+        digest.update(f"{key} {place.path.name} {place.dtype} {place.shape} {place.start}\n".encode())
+    for path in sorted({place.path for place in keys.values()}):
+        digest.update(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}\n".encode())
+    return digest.hexdigest()

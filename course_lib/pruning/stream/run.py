@@ -1,0 +1,165 @@
+"""Prune a checkpoint that need not fit into memory: one block is read, calibrated, pruned and written, then the next.
+
+Dimension key: n windows, T tokens in a window.
+
+It is the same sweep as `prune_model`, with the blocks' weights on disk until their turn comes and the hidden states in
+files, so the result is the same weight for weight. Memory: one block with its pruned copy, its Grams, and one batch of
+hidden states; before the first block the embedding. A run that is killed goes on at the block where it was.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from rich.progress import track
+from torch import Tensor, nn
+
+from course_lib.models import linears
+from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan, Scores
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.block_inputs import advance, iterate_first_inputs
+from course_lib.pruning.checks import PruningError, check_calibration, check_fit, check_method, check_model
+from course_lib.pruning.report import PHASES, PruneReport
+from course_lib.pruning.sequential import prune_block, pruners, scan_blocks
+from course_lib.pruning.stream.hidden_states import HiddenFiles, StoredBatch
+from course_lib.pruning.stream.reader import open_source
+from course_lib.pruning.stream.resume import Work, opened, settings_of
+from course_lib.pruning.stream.skeleton import Skeleton
+from course_lib.pruning.stream.writer import Output
+
+GO_ON = "What is finished is kept: give the same command again to go on from there."
+
+
+@torch.inference_mode()
+def prune_checkpoint(
+    source: Path,
+    out: Path,
+    pruner: LayerPruner,
+    calibration: Tensor,
+    allocation: Allocation = UNIFORM,
+    seed: int | None = None,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+) -> PruneReport:
+    """Prune the checkpoint in the folder `source` into the folder `out`, which from_pretrained loads.
+
+    Weights keep the types they are stored in. On the CPU the blocks run in float32, as load_model loads them; on a GPU
+    in the type of the checkpoint.
+
+    Args:
+        calibration: token ids (n, T), one window a row, as `corpora.windows` gives them.
+        seed: that of the calibration, to tell a run that is resumed from another one; the tokens are compared too.
+
+    Raises:
+        ValueError: what was asked for cannot be done; nothing was written.
+        PruningError: it stopped in the middle; what is finished is kept, and the same call goes on from there.
+    """
+    device = torch.device(device)
+    skeleton = Skeleton(open_source(source), device, torch.float32 if device.type == "cpu" else None)
+    _check(skeleton, pruner, calibration, allocation)
+    report = PruneReport(calibration.numel(), seconds=dict.fromkeys((*PHASES, "read", "write"), 0.0))
+    with opened(
+        out, settings_of(skeleton.source.identity, device, pruner, calibration, allocation, seed), report
+    ) as work:
+        run = _Run(skeleton, pruner, calibration, allocation, work)
+        try:
+            run.prune(progress)
+            run.complete()
+        except Exception as error:
+            if isinstance(error, ValueError) and not work.n_finished and not work.report.sparsity:
+                raise  # the checkpoint or what was asked for is at fault, and nothing is lost
+            raise PruningError(work.report.reached, len(work.report.sparsity), error, GO_ON) from error
+    return work.report
+
+
+class _Run:
+    """One run: what it works on, and where it is."""
+
+    def __init__(
+        self, skeleton: Skeleton, pruner: LayerPruner, calibration: Tensor, allocation: Allocation, work: Work
+    ):
+        self.skeleton, self.pruner, self.calibration = skeleton, pruner, calibration
+        self.allocation, self.work, self.report = allocation, work, work.report
+        self.n_blocks = len(skeleton.blocks)
+        self.output = Output(skeleton, work.out)
+
+    def prune(self, progress: bool) -> None:
+        work, self.report.reached = self.work, "the dense model"
+        if work.shares is None:
+            with self.report.timed("read"):
+                self.skeleton.check()
+            work.shares = self.allocation.sparsities(self.pruner, self._scan())
+            work.save()
+        files = HiddenFiles(work.folder, self.skeleton.device, work.n_finished)
+        files.step(work.n_finished)
+        batches = self._start(files, self.pruner) if work.n_finished < self.n_blocks else []
+        todo = range(work.n_finished, self.n_blocks)
+        for index in track(todo, "pruning", disable=not progress, transient=True):
+            self._prune_block(index, files, batches)
+
+    def _prune_block(self, index: int, files: HiddenFiles, batches: list[StoredBatch]) -> None:
+        name, report = f"blocks.{index}", self.report
+        report.reached = name
+        with self._block(index) as block:
+            chosen = pruners(self.pruner, self.allocation, self.work.shares, index, block)
+            prune_block(name, block, chosen, batches, report)
+            report.held("activations", files.held(batches) if batches else 0)
+            with report.timed("write"):
+                self.output.write_block(index)
+            if index + 1 < self.n_blocks:
+                with report.timed("forward"):
+                    advance(block, batches)
+        self.work.n_finished = index + 1
+        self.work.save()
+        files.step(index + 1)
+
+    def complete(self) -> None:
+        """What is not in a block, and what makes a checkpoint of the shards."""
+        self.report.reached = "the weights outside of the blocks"
+        with self.report.timed("write"):
+            self.output.write_outside()
+        self.output.write_rest({**self.work.settings, **asdict(self.report)})
+        self.work.complete = True
+
+    @contextmanager
+    def _block(self, index: int) -> Iterator[nn.Module]:
+        with ExitStack() as stack:
+            with self.report.timed("read"):
+                block = stack.enter_context(self.skeleton.block(index))
+            yield block
+
+    def _start(self, files: HiddenFiles, pruner: LayerPruner) -> list[StoredBatch]:
+        if pruner.needs == "nothing":
+            return []
+        with self.report.timed("forward"), self.skeleton.embedded() as model:
+            return files.take(iterate_first_inputs(model, self.calibration), keep=files.at > 0)
+
+    def _scan(self) -> Scan:
+        """Scores of the dense model; hidden states go from file to file here too."""
+
+        def scan(scorer: LayerPruner) -> Iterator[Scores]:
+            files = HiddenFiles(self.work.folder, self.skeleton.device)
+            files.step(0)
+            return scan_blocks(self._each_block(files), self._start(files, scorer), scorer, self.report)
+
+        return scan
+
+    def _each_block(self, files: HiddenFiles) -> Iterator[nn.Module]:
+        for index in range(self.n_blocks):
+            files.step(index)
+            with self._block(index) as block:
+                yield block
+
+
+def _check(skeleton: Skeleton, pruner: LayerPruner, calibration: Tensor, allocation: Allocation) -> None:
+    check_model(skeleton.model)
+    check_method(pruner, allocation)
+    check_calibration(skeleton.model, calibration)
+    shapes = {}
+    for index, block in enumerate(skeleton.blocks):
+        for layer, module in linears(block).items():
+            rows, columns = module.weight.shape if isinstance(module, nn.Linear) else module.weight.T.shape
+            shapes[f"blocks.{index}.{layer}"] = (rows, columns)
+    check_fit(pruner.pattern, shapes)

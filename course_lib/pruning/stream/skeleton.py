@@ -1,0 +1,124 @@
+"""A model without its weights, which come in from a checkpoint one part at a time and leave again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from course_lib.models import blocks
+from course_lib.pruning.checks import FLOATS, check_finite
+from course_lib.pruning.stream.reader import Source
+
+
+class Skeleton:
+    """The model without its weights, and the way to bring in those of one part at a time."""
+
+    def __init__(self, source: Source, device: torch.device, dtype: torch.dtype | None = None):
+        self.source, self.device, self.dtype = source, device, dtype
+        self.model = _empty_model(source.folder, device)
+        self.blocks = list(blocks(self.model))
+        path = next(name for name, module in self.model.named_modules() if module is blocks(self.model))
+        self._prefixes = [f"{path}.{index}." for index in range(len(self.blocks))]
+        self._key_of = self._match()
+        self._embedding = self._names_before_the_blocks()
+
+    def keys_of(self, index: int) -> list[str]:
+        """Everything in the checkpoint that belongs to a block, also what the model has no use for."""
+        prefix = self._prefixes[index]
+        short = prefix.removeprefix(f"{self.model.base_model_prefix}.")
+        return [key for key in self.source.keys if key.startswith((prefix, short))]
+
+    def keys_outside(self) -> list[str]:
+        inside = {key for index in range(len(self.blocks)) for key in self.keys_of(index)}
+        return [key for key in self.source.keys if key not in inside]
+
+    def names_of(self, index: int) -> dict[str, str]:
+        """Key in the checkpoint, by name of the weight in the block."""
+        prefix = self._prefixes[index]
+        return {n.removeprefix(prefix): key for n, key in self._key_of.items() if n.startswith(prefix)}
+
+    @contextmanager
+    def block(self, index: int) -> Iterator[nn.Module]:
+        """The block with its weights inside, without them outside."""
+        with self._loaded(self.blocks[index], self.names_of(index)) as module:
+            yield module
+
+    @contextmanager
+    def embedded(self) -> Iterator[PreTrainedModel]:
+        """The model with everything but its blocks and its head: what turns token ids into the first hidden states."""
+        with self._loaded(self.model, {name: self._key_of[name] for name in self._embedding}) as model:
+            yield model
+
+    def check(self) -> None:
+        """Every weight is read once: it is there, can be read, and is finite."""
+        for name, key in self._key_of.items():
+            check_finite(name, self.source.keys[key].read())
+
+    @contextmanager
+    def _loaded(self, module: nn.Module, keys: dict[str, str]) -> Iterator[nn.Module]:
+        try:
+            for name, key in keys.items():
+                weight = self.source.keys[key].read()
+                _put(module, name, weight.to(self.device, self.dtype or weight.dtype))
+            yield module
+        finally:
+            for name in keys:
+                _put(module, name, module.get_parameter(name).detach().to("meta"))
+
+    def _names_before_the_blocks(self) -> list[str]:
+        """All outside of the blocks but a head that is not the embedding itself."""
+        head = self.model.get_output_embeddings()
+        tied = head is None or head.weight is self.model.get_input_embeddings().weight
+        unused = set() if tied else {id(parameter) for parameter in head.parameters()}
+        outside = [name for name in self._key_of if not name.startswith(tuple(self._prefixes))]
+        return [name for name in outside if id(self.model.get_parameter(name)) not in unused]
+
+    def _match(self) -> dict[str, str]:
+        """Key in the checkpoint by name of the weight; some checkpoints leave the model's prefix out."""
+        found, prefix = {}, f"{self.model.base_model_prefix}."
+        tied: dict[int, list[str]] = {}
+        for name, parameter in self.model.named_parameters(remove_duplicate=False):
+            tied.setdefault(id(parameter), []).append(name)
+        for name, parameter in self.model.named_parameters():
+            names = [n for alias in tied[id(parameter)] for n in (alias, alias.removeprefix(prefix))]
+            key = next((n for n in names if n in self.source.keys), None)
+            if key is None:
+                raise ValueError(
+                    f"{self.source.folder} lacks {name}; expected every weight. Fetch the checkpoint again."
+                )
+            place = self.source.keys[key]
+            if place.shape != tuple(parameter.shape):
+                raise ValueError(
+                    f"{place.path}: {key} has shape {place.shape}, the model of config.json {tuple(parameter.shape)}; "
+                    "expected files of one model. Fetch the checkpoint again."
+                )
+            if place.dtype not in FLOATS:
+                raise ValueError(
+                    f"{place.path}: {key} is {place.dtype}; expected float32, bfloat16 or float16. "
+                    "Give the checkpoint that is not quantised."
+                )
+            found[name] = key
+        return found
+
+
+def _empty_model(folder: Path, device: torch.device) -> PreTrainedModel:
+    """Weights on the meta device, which takes no memory; the buffers, such as rotary frequencies, computed."""
+    config = AutoConfig.from_pretrained(folder)
+    if getattr(config, "quantization_config", None):
+        raise ValueError(f"{folder} holds a quantised model; expected float32, bfloat16 or float16. Give the original.")
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config).eval()
+    for module in model.modules():
+        if any(buffer.is_meta for buffer in module.buffers(recurse=False)):
+            module.to_empty(device=device, recurse=False)
+            model._init_weights(module)  # as from_pretrained does, which builds models this way too
+    return model.requires_grad_(False)
+
+
+def _put(module: nn.Module, name: str, weight: Tensor) -> None:
+    """Assigned, not copied: a weight on the meta device has no place to copy into."""
+    owner, _, leaf = name.rpartition(".")
+    module.get_submodule(owner)._parameters[leaf] = nn.Parameter(weight, requires_grad=False)

@@ -1,0 +1,65 @@
+"""The checkpoint that pruning writes: a shard a block, the weights outside of the blocks, and last the index."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from course_lib.models import linears
+from course_lib.pruning.stream.reader import INDEX
+from course_lib.pruning.stream.safetensors_io import Place, whole, write
+from course_lib.pruning.stream.skeleton import Skeleton
+
+
+class Output:
+    """Writes into a folder what the source has, under the same names and in the same types, with the linears pruned."""
+
+    def __init__(self, skeleton: Skeleton, folder: Path):
+        self.skeleton, self.folder, self.places = skeleton, folder, skeleton.source.keys
+        self.inside = [skeleton.keys_of(index) for index in range(len(skeleton.blocks))]
+        self.outside = self._shards_outside()
+
+    def write_block(self, index: int) -> None:
+        """All that the checkpoint has of a block, whose weights are in memory: its linears as they are now."""
+        names = self.skeleton.names_of(index)
+        tensors: dict[str, Place | Tensor] = {key: self.places[key] for key in self.inside[index]}
+        for layer, module in linears(self.skeleton.blocks[index]).items():
+            key = names[f"{layer}.weight"]
+            tensors[key] = module.weight.to(self.places[key].dtype)
+        write(self._shard(index), tensors)
+
+    def write_outside(self) -> None:
+        """Embedding, last norm, head: copied as they are."""
+        for number, keys in enumerate(self.outside, start=len(self.inside)):
+            write(self._shard(number), {key: self.places[key] for key in keys})
+
+    def write_rest(self, told: dict[str, Any]) -> None:
+        """Configuration and tokenizer, what was done, and last the index, without which nothing loads."""
+        for path in self.skeleton.source.others():
+            self._write_text(path.name, path.read_bytes())
+        self._write_text("pruning.json", (json.dumps(told, indent=1) + "\n").encode())
+        shards = enumerate([*self.inside, *self.outside])
+        weights = {key: self._shard(number).name for number, keys in shards for key in keys}
+        index = {"metadata": {"total_size": self.skeleton.source.n_bytes}, "weight_map": weights}
+        self._write_text(INDEX, (json.dumps(index, indent=1) + "\n").encode())
+
+    def _write_text(self, name: str, text: bytes) -> None:
+        with whole(self.folder / name) as file:
+            file.write(text)
+
+    def _shard(self, number: int) -> Path:
+        n_shards = len(self.inside) + len(self.outside)
+        return self.folder / f"model-{number + 1:05d}-of-{n_shards:05d}.safetensors"
+
+    def _shards_outside(self) -> list[list[str]]:
+        """What lies outside of the blocks, in shards no larger than the largest block, or of a single tensor."""
+        shards, size = [], 0
+        largest = max(sum(self.places[key].n_bytes for key in keys) for keys in self.inside)
+        for key in self.skeleton.keys_outside():
+            if not shards or size + self.places[key].n_bytes > largest:
+                shards.append([])
+                size = 0
+            shards[-1].append(key)
+            size += self.places[key].n_bytes
+        return shards

@@ -1,0 +1,109 @@
+"""Quantized weights as they are stored: packed codes, the grids they refer to, and a bitmap where many are zero.
+
+Dimension key: O outputs (rows), I inputs (columns), G groups of columns in a row, _ bytes of a row in one plane.
+
+Codes of 2 or 4 bits fill bytes as in sparsity/packing.py; 3 bits are stored as their low two and their high one.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from course_lib.quantization.grid import Grid
+from course_lib.sparsity.bitpacking import pack, packed_width, unpack
+
+PLANES = {2: (2,), 3: (2, 1), 4: (4,), 8: (8,)}  # widths, the lowest bits first
+SCALE_BYTES = 2  # scales are stored as float16
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A dense matrix of codes with its grid. Scales are float16 and zeros are codes, so decoding uses those values."""
+
+    planes: tuple[UInt8[Tensor, "O _"], ...]
+    scale: Float[Tensor, "O G"]
+    zero: UInt8[Tensor, "O G"]
+    bits: int
+    group: int
+    shape: tuple[int, int]
+
+    @classmethod
+    def encode(cls, weight: Float[Tensor, "O I"], grid: Grid) -> "Packed":
+        """Rounds to the grid as it is stored, with its scales in half precision."""
+        stored = stored_grid(grid)
+        planes = pack_codes(stored.codes(weight), grid.bits)
+        zero = grid.zero.clamp(0, 2**grid.bits - 1).to(torch.uint8)
+        return cls(planes, stored.scale.half(), zero, grid.bits, grid.group, tuple(weight.shape))
+
+    def decode(self) -> Float[Tensor, "O I"]:
+        """The float32 matrix that the codes stand for."""
+        codes = unpack_codes(self.planes, self.bits, self.shape[1])
+        return Grid(self.scale.float(), self.zero.float(), self.bits, self.group).decode(codes)
+
+    @property
+    def n_bytes(self) -> int:
+        """Codes, scales and zeros; zeros are packed like codes when written."""
+        return dense_bytes(*self.shape, self.bits, self.group)
+
+
+def stored_grid(grid: Grid) -> Grid:
+    """The grid with scales that float16 holds: what is left after storing and loading."""
+    smallest = torch.finfo(torch.float16).smallest_normal
+    scale = grid.scale.clamp(smallest, torch.finfo(torch.float16).max).half().float()
+    return Grid(scale, grid.zero, grid.bits, grid.group)
+
+
+def pack_codes(codes: UInt8[Tensor, "O I"], bits: int) -> tuple[UInt8[Tensor, "O _"], ...]:
+    """Codes of 2, 3, 4 or 8 bits, row by row; one tensor a plane."""
+    _check_bits(bits)
+    if codes.numel() and int(codes.max()) >= 2**bits:
+        raise ValueError(f"a code of {int(codes.max())} needs more than {bits} bits: expected codes below {2**bits}")
+    planes, shift = [], 0
+    for width in PLANES[bits]:
+        part = (codes >> shift) & (2**width - 1)
+        planes.append(part if width == 8 else pack(part, width))
+        shift += width
+    return tuple(planes)
+
+
+def unpack_codes(planes: tuple[UInt8[Tensor, "O _"], ...], bits: int, n_columns: int) -> UInt8[Tensor, "O I"]:
+    """The codes again."""
+    _check_bits(bits)
+    codes, shift = torch.zeros(len(planes[0]), n_columns, dtype=torch.uint8, device=planes[0].device), 0
+    for width, plane in zip(PLANES[bits], planes, strict=True):
+        codes |= (plane if width == 8 else unpack(plane, width, n_columns)) << shift
+        shift += width
+    return codes
+
+
+def code_bytes(n_codes: int, bits: int) -> int:
+    """Bytes of a row of codes, each plane rounded up to whole bytes."""
+    _check_bits(bits)
+    return sum(n_codes if width == 8 else packed_width(n_codes, width) for width in PLANES[bits])
+
+
+def grid_bytes(rows: int, columns: int, bits: int, group: int) -> int:
+    """A float16 scale and a packed zero for every group."""
+    n_groups = -(-columns // group)
+    return rows * (n_groups * SCALE_BYTES + code_bytes(n_groups, bits))
+
+
+def dense_bytes(rows: int, columns: int, bits: int, group: int | None = None) -> int:
+    """A code for every weight, and the grids; the whole row is one group when None."""
+    return rows * code_bytes(columns, bits) + grid_bytes(rows, columns, bits, group or columns)
+
+
+def sparse_bytes(rows: int, columns: int, n_stored: int, bits: int, group: int | None = None) -> int:
+    """A code for every weight that is not zero, a bitmap of where they are, an int32 offset a row, and the grids.
+
+    At 4 bits and half of the weights: 0.5 · 4 + 1 = 3 bits a weight, those of 3 bits without zeros.
+    """
+    bitmap = rows * packed_width(columns, 1) + 4 * (rows + 1)
+    return code_bytes(n_stored, bits) + bitmap + grid_bytes(rows, columns, bits, group or columns)
+
+
+def _check_bits(bits: int) -> None:
+    if bits not in PLANES:
+        raise ValueError(f"bits={bits}: expected one of {', '.join(map(str, PLANES))}")

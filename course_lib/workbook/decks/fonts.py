@@ -1,0 +1,41 @@
+"""The fonts of a deck, inside its page: text is as wide everywhere, so what fits here fits everywhere."""
+
+import html
+import io
+import re
+from pathlib import Path
+
+from fontTools import subset
+from fontTools.ttLib import TTFont
+
+from course_lib.workbook.decks.markdown import data_uri
+
+RULE = '@font-face {{ font-family: "{}"; font-style: {}; font-weight: {}; src: url({}) format("woff"); }}'
+FACES = (("regular", "normal", 400), ("italic", "italic", 400), ("semibold", "normal", 600))
+# Browsers draw a letter of a formula as its slanted twin, which has a code of its own: Latin, Greek, and h.
+ITALIC = (*range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C), 0x210E)
+ASCII = range(0x20, 0x7F)
+
+
+def text_faces(folder: Path) -> str:
+    """CSS rules for the text font "Deck", from the fonts folder of reveal.js."""
+    files = {name: folder / "source-sans-pro" / f"source-sans-pro-{name}.woff" for name, _, _ in FACES}
+    uris = {name: data_uri("font/woff", file.read_bytes()) for name, file in files.items()}
+    return "\n".join(RULE.format("Deck", slant, weight, uris[name]) for name, slant, weight in FACES)
+
+
+def math_face(font: Path, page: str) -> str:
+    """A CSS rule for the font "Deck Math", cut down to the characters that the page's formulas can need."""
+    formulas = "".join(re.findall(r"<math.*?</math>", page, re.DOTALL))
+    if not formulas:
+        return ""
+    characters = {ord(letter) for letter in html.unescape(re.sub(r"<[^>]*>", "", formulas))}
+    options = subset.Options(layout_features=["*"], flavor="woff", notdef_outline=True)
+    cut = subset.Subsetter(options)
+    cut.populate(unicodes=characters | set(ITALIC) | set(ASCII))
+    with TTFont(font, recalcTimestamp=False) as whole:
+        cut.subset(whole)
+        whole.flavor = "woff"
+        buffer = io.BytesIO()
+        whole.save(buffer)
+    return RULE.format("Deck Math", "normal", 400, data_uri("font/woff", buffer.getvalue()))

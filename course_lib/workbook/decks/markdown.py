@@ -1,0 +1,122 @@
+"""Slides written in Markdown, turned into the sections of a reveal.js page.
+
+`---` on a line of its own separates slides. `$...$` and `$$...$$` are mathematics, rendered to MathML here.
+`![alt](figure:module.function)` calls a function without arguments in course_lib/plots/module.py and shows the
+figure it returns; other pictures are files beside the deck. What follows a line `Note:` is for the speaker.
+"""
+
+import base64
+import html
+import importlib
+import io
+import mimetypes
+import re
+from pathlib import Path
+
+import matplotlib
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from matplotlib.figure import Figure
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+FIGURE = "figure:"
+LARGE_SVG = 400_000  # bytes; above it (a picture of a whole matrix, say) pixels are smaller and look the same
+MATHEMATICS = {
+    "math_inline": "inline",
+    "math_inline_double": "block",
+    "math_block": "block",
+    "math_block_label": "block",
+}
+# The bars of |x| and ‖x‖: the converter leaves them as operators, which stretch and keep their distance.
+BARS = re.compile(r"<mo[^>]*>(&#x0007C;|&#x02016;)</mo>")
+
+
+def split_slides(text: str) -> list[str]:
+    """The slides of a deck. A `---` inside a code fence separates nothing."""
+    slides, fenced = [[]], False
+    for line in text.splitlines():
+        fenced ^= line.lstrip().startswith("```")
+        if line.strip() == "---" and not fenced:
+            slides.append([])
+        else:
+            slides[-1].append(line)
+    return [joined for slide in slides if (joined := "\n".join(slide).strip())]
+
+
+def title_of(text: str) -> str:
+    """The deck's first heading."""
+    match = re.search(r"^#+ +(.+)$", text, re.MULTILINE)
+    if not match:
+        raise ValueError("got a deck without a heading; begin its first slide with `# Title`")
+    return match[1].strip()
+
+
+def section(slide: str, folder: Path) -> str:
+    """One slide as HTML."""
+    body, _, notes = re.sub(r"^Note: *", "\0", slide, count=1, flags=re.MULTILINE).partition("\0")
+    aside = f'<aside class="notes">{render(notes, folder)}</aside>' if notes.strip() else ""
+    return f"<section>\n{render(body, folder)}{aside}</section>"
+
+
+def render(text: str, folder: Path) -> str:
+    """Markdown to HTML in which nothing refers to anything outside."""
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table").use(dollarmath_plugin, allow_digits=False)
+    tokens = parser.parse(text)
+    for token in [each for block in tokens for each in (block, *(block.children or ()))]:
+        if token.type in MATHEMATICS:
+            _become_html(token, mathematics(token.content, MATHEMATICS[token.type]))
+        elif token.type == "image":
+            _become_html(token, _picture(token.attrs["src"], token.content, folder))
+    return parser.renderer.render(tokens, parser.options, {})
+
+
+def _become_html(token: Token, content: str) -> None:
+    token.type, token.content, token.children = "html_inline", content, None
+
+
+def mathematics(formula: str, display: str) -> str:
+    """A LaTeX formula as MathML; display is "inline" or "block"."""
+    try:
+        markup = convert(formula.strip(), display=display)
+    except Exception as error:  # the library raises many kinds; all mean that the formula is not understood
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"got the formula {formula!r}, which cannot be read: {reason}") from error
+    if unknown := re.search(r">(\\[a-zA-Z]+)<", markup):  # passed through as it stands, where LaTeX would stop
+        raise ValueError(f"got the formula {formula!r}, which cannot be read: {unknown[1]} is unknown")
+    return BARS.sub(r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>', markup)
+
+
+def _picture(source: str, alternative: str, folder: Path) -> str:
+    if source.startswith(FIGURE):
+        kind, content = draw(source.removeprefix(FIGURE))
+    elif re.match(r"[a-z]+:|//", source):
+        raise ValueError(f"got the picture {source}; a deck must not need a network: put the file beside it")
+    else:
+        kind, content = mimetypes.guess_type(source)[0], (folder / source).read_bytes()
+    return f'<img class="figure" alt="{html.escape(alternative)}" src="{data_uri(kind, content)}">'
+
+
+def draw(name: str) -> tuple[str, bytes]:
+    """(media type, bytes) of the figure that `module.function` of course_lib.lessons.common returns."""
+    module, _, function = name.partition(".")
+    try:
+        call = getattr(importlib.import_module(f"course_lib.lessons.common.{module}"), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"got figure:{name}, expected figure:module.function in course_lib/plots ({error})") from error
+    made = call()
+    figure = made if isinstance(made, Figure) else made.figure
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        vector = _saved(figure, "svg", metadata={"Date": None})
+    return ("image/svg+xml", vector) if len(vector) < LARGE_SVG else ("image/png", _saved(figure, "png", dpi=200))
+
+
+def _saved(figure: Figure, kind: str, **settings) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, **settings)
+    return buffer.getvalue()
+
+
+def data_uri(kind: str | None, content: bytes) -> str:
+    """A file as an address that holds it."""
+    return f"data:{kind or 'application/octet-stream'};base64,{base64.b64encode(content).decode()}"

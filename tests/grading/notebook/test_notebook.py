@@ -1,0 +1,348 @@
+"""Reading a notebook: whatever wrote it, the function that answers is found, or a sentence says why not."""
+
+import json
+import linecache
+import traceback
+from pathlib import Path
+
+import jupytext
+import pytest
+from written_notebooks import BOOM, CHECK, RIGHT, STUB, answer, called, cell, notebook, run
+
+from course_lib.grading.notebook.cells import LARGEST, LONGEST_CELL, MOST_CELLS
+from course_lib.grading.notebook.program import load
+
+ROOT = Path(__file__).parents[2]
+WRONG = RIGHT.replace("weight * inputs", "weight + inputs")
+RENAMED = RIGHT.replace("wanda_score", "my_score")
+
+
+def program(*cells, exercise="wanda.score", function="wanda_score"):
+    return load(notebook(*cells)).program(exercise, function)
+
+
+# The file --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "empty file"),
+        (b" \n", "empty file"),
+        (b"{", "not JSON"),
+        (notebook(RIGHT)[:-20], "cut off"),
+        (b"<!DOCTYPE html><html>", "web page"),
+        (b"PK\x03\x04rest", "zip that is named as a notebook"),
+        (b"[1, 2]", "no list of cells"),
+        (b'{"cells": 3}', "no list of cells"),
+        (b'"cells"', "no list of cells"),
+        (b"null", "no list of cells"),
+        (b'{"cells": [], "x": "\xe9"}', "no utf-8 text"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"cells": ' + b"9" * 5000 + b"}", "not JSON"),
+        (json.dumps({"cells": [{}] * (MOST_CELLS + 1)}).encode(), f"{MOST_CELLS + 1} cells"),
+        (notebook(*["x = 1\n" * 40_000] * 20), "characters of code"),
+    ],
+)
+def test_what_is_no_notebook_is_refused_with_the_reason(content, said):
+    with pytest.raises(ValueError, match=said):
+        load(content)
+
+
+def test_a_notebook_larger_than_any_is_refused():
+    with pytest.raises(ValueError, match="clear its outputs"):
+        load(b" " * (LARGEST + 1))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_encodings_that_editors_write_are_read(encoding):
+    text = notebook(RIGHT.replace("weight * inputs", "weight * inputs  # ·")).decode()
+    assert called(load(text.encode(encoding)).program("wanda.score", "wanda_score"), 3, 4) == 12
+
+
+def test_a_notebook_of_format_3_is_read():
+    cells = [{"cell_type": "code", "input": RIGHT.splitlines(True), "language": "python"}, "no cell"]
+    content = json.dumps({"nbformat": 3, "worksheets": [{"cells": cells}, 7]}).encode()
+    assert called(load(content).program("wanda.score", "wanda_score"), 3, 4) == 12
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"cell_type": "code", "source": 3},
+        {"cell_type": "code", "source": [RIGHT, 5], "metadata": [], "id": 7},
+        {"cell_type": ["code"], "metadata": {"nbgrader": "x", "exercise": {}}, "source": "y"},
+        {"source": "x"},
+        None,
+    ],
+)
+def test_odd_cells_cost_nothing(odd):
+    content = json.dumps({"cells": [odd, cell(RIGHT)]}).encode()
+    assert called(load(content).program("wanda.score", "wanda_score"), 3, 4) == 12
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_other_line_ends_are_read(end):
+    source = f"K = 1\n{RIGHT} * K".replace("\n", end)
+    made = program({"cell_type": "code", "source": source})
+    assert called(made, 3, 4) == 12
+    assert [each.line for each in made.statements] == [1, 2]
+
+
+# Which function --------------------------------------------------------------------------------------------------
+
+FOUND = {
+    "by its cell": (answer(RIGHT),),
+    "by its cell, renamed": (answer(RENAMED),),
+    "by its cell, renamed, with a helper after it": (
+        answer("def my_score(a, b):\n    return _times(a, b)\n\n\ndef _times(a, b):\n    return a * b"),
+    ),
+    "by metadata, the id replaced": (cell(RENAMED, id="a1b2", exercise="wanda.score"),),
+    "by grade_id alone": (cell(RENAMED, nbgrader={"grade_id": "wanda-score"}),),
+    "by its name, as Colab leaves it": (RIGHT,),
+    "by the check, renamed, without metadata": (RENAMED, 'check("wanda.score", my_score)'),
+    "by the check, with keywords": (RENAMED, 'workbook.check(function=my_score, exercise_id="wanda.score")'),
+    "by the check, inside of an if": (RENAMED, 'if True:\n    check("wanda.score", my_score)'),
+    "a lambda given to the check": (STUB, 'check("wanda.score", lambda weight, inputs: weight * inputs)'),
+    "partial given to the check": (
+        "from functools import partial\ndef f(k, w, x):\n    return k * w * x",
+        'check("wanda.score", partial(f, 1))',
+    ),
+    "a method given to the check": (
+        "class Solver:\n    def score(self, w, x):\n        return w * x",
+        'check("wanda.score", Solver().score)',
+    ),
+    "an object that can be called": (
+        "class Score:\n    def __call__(self, w, x):\n        return w * x",
+        "scorer = Score()",
+        'check("wanda.score", scorer)',
+    ),
+    "a lambda": ("wanda_score = lambda w, x: w * x", CHECK),
+    "a lambda with a type": ("wanda_score: object = lambda w, x: w * x",),
+    "another name for it": (RENAMED, STUB, "wanda_score = my_score"),
+    "partial": ("import functools\ndef f(k, w, x):\n    return k * w * x\nwanda_score = functools.partial(f, 1)",),
+    "wrapped": (RIGHT, "def wrap(f):\n    return lambda *a: f(*a)", "wanda_score = wrap(wanda_score)"),
+    "a factory": (
+        STUB,
+        "def make(k):\n    def f(w, x):\n        return k * w * x\n    return f",
+        "wanda_score = make(1)",
+    ),
+    "from a table": ("TABLE = {'a': lambda w, x: w * x}", "wanda_score = TABLE['a']"),
+    "decorated": ("import functools\n@functools.lru_cache(\n    None)\n" + RIGHT,),
+    "two lambdas at once": (STUB, "other, wanda_score = lambda: 0, lambda w, x: w * x"),
+    "in a with": ("import torch\nwith torch.no_grad():\n    " + RIGHT.replace("\n", "\n    "),),
+    "in an if": ("if 1 > 0:\n    " + RIGHT.replace("\n", "\n    ") + "\nelse:\n    wanda_score = None",),
+    "the stub left below": (answer(RIGHT), answer(STUB), CHECK),
+    "the stub left above, written in a new cell": (answer(STUB), RIGHT, CHECK),
+    "written in a new cell under a new name": (answer(STUB), RENAMED, 'check("wanda.score", my_score)'),
+    "twice, the last one counts": (answer(WRONG), CHECK, RIGHT),
+    "twice in one cell": (answer(WRONG + "\n" + RIGHT),),
+    "a number of the same name later": (answer(RIGHT), CHECK, "wanda_score = 0.5", "wanda_score = wanda_score(1, 2)"),
+    "a result of the same name later": (answer(RIGHT), CHECK, "wanda_score = 2 * wanda_score(3, 4)"),
+    "the check above": (CHECK, RIGHT),
+    "merged into one cell": ("import torch\nx = 1\n" + RIGHT + "\n" + CHECK + "\n" + BOOM,),
+    "an indented cell": ("    def wanda_score(w, x):\n        return w * x\n",),
+    "another exercise's cell was the pattern": (
+        answer(RIGHT),
+        cell("def accumulate(total, batch):\n    return 0", exercise="wanda.score", id="copy"),
+        'check("wanda.accumulate", accumulate)',
+    ),
+    "a broken copy": (answer(RIGHT), cell("def wanda_score(w, x:\n    return", id="zz")),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_answer_is_found(name):
+    assert called(program(*FOUND[name]), 3, 4) == 12
+
+
+def test_what_check_is_given_on_purpose_comes_before_a_first_attempt():
+    made = program(answer(WRONG), RENAMED, 'check("wanda.score", my_score)')
+    assert called(made, 3, 4) == 12
+    assert made.notes == ("The function is called my_score here (cell 2), not wanda_score; it was graded.",)
+
+
+def test_a_result_given_to_the_check_is_no_function():
+    assert called(program(RIGHT, 'check("wanda.score", wanda_score(1, 2))'), 3, 4) == 12
+
+
+def test_a_note_says_which_of_two_definitions_was_taken():
+    made = program(cell("text", kind="markdown"), answer(WRONG), answer(RIGHT))
+    assert made.notes == (
+        "wanda_score is defined more than once (also in cell 2); the last one, in cell 3, was graded.",
+    )
+    assert not program(answer(STUB), answer(RIGHT)).notes
+
+
+def test_an_untouched_stub_still_gives_a_program():
+    with pytest.raises(NotImplementedError, match="replace this line"):
+        called(program(answer(STUB), CHECK), 1, 2)
+
+
+def test_what_stands_beside_a_stub_is_not_the_answer():
+    """A helper was written, or a package imported, and then nothing more."""
+    beside = "import math\nfrom os import path as package\n\n\ndef helper(a, b):\n    return a * b\n\n\n"
+    made = program(answer(beside + STUB), CHECK)
+    assert (made.function, made.notes) == ("wanda_score", ())
+    with pytest.raises(NotImplementedError):
+        called(made, 1, 2)
+    with pytest.raises(LookupError):
+        program(answer("import math"))
+
+
+def test_a_stub_with_a_return_before_its_last_line_is_an_answer():
+    kept = STUB.replace("    raise", "    return weight * inputs\n    raise")
+    assert called(program(answer(kept), answer(STUB)), 3, 4) == 12
+
+
+def test_an_async_function_comes_with_a_note():
+    made = program("async " + RIGHT)
+    assert "async" in made.notes[0]
+    called(made, 1, 2).close()
+
+
+def test_nothing_that_answers_is_said():
+    with pytest.raises(LookupError, match="nothing in the notebook answers wanda.score: there is no function wanda_sc"):
+        program("x = 1", "def other():\n    pass", 'check("wanda.accumulate", other)')
+    with pytest.raises(LookupError, match=r"\(cell 1\) is not a code cell"):
+        program(cell(RIGHT, kind="markdown", exercise="wanda.score"))
+    with pytest.raises(LookupError):
+        program(answer("wanda_score = 3"))
+    with pytest.raises(LookupError):
+        load(b'{"cells": []}').program("wanda.score", "wanda_score")
+
+
+BROKEN = {
+    "a typing error": ("def wanda_score(w, x):\n    y = (w\n    return y", "line 2: '\\(' was never closed"),
+    "return outside": (RIGHT.replace("    return", "    y = weight\nreturn"), "line 3: 'return' outside function"),
+    "a null character": (RIGHT + "\n\0", "null bytes"),
+    "half a pair": (RIGHT + "  # \ud800", "characters that Python does not read"),
+    "deep": (RIGHT + "\nx = " + "(" * 5000 + ")" * 5000, "cell 2 does not parse"),
+    "deep otherwise": (RIGHT + "\nx = " + "-" * 50_000 + "1", "nested too deeply"),
+    "deep in the tree": (RIGHT + "\nx = 1" + "+1" * 50_000, "nested too deeply"),
+    "large": (RIGHT + "\n" + "#" * LONGEST_CELL, "characters"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_answer_that_is_no_python_is_a_sentence(name):
+    source, said = BROKEN[name]
+    with pytest.raises(ValueError, match=said) as error:
+        program("import torch", answer(source), CHECK)
+    assert str(error.value).startswith("cell 2 does not parse: ")
+
+
+def test_a_broken_attempt_is_said_although_the_stub_is_there():
+    with pytest.raises(ValueError, match="cell 2 does not parse: line 1"):
+        program(answer(STUB), "def wanda_score(w x):\n    return w", CHECK)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_cell_elsewhere_costs_nothing(name):
+    source, _ = BROKEN[name]
+    made = program(source.replace("wanda_score", "other"), answer(RIGHT), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize("depth", [90, 190, 240, 330, 480, 700, 900, 1500, 3000])
+@pytest.mark.parametrize(
+    "deep",
+    [
+        ("w", ".T"),
+        ("w", "+x"),
+        ("-", "w"),
+        ("not ", "w"),
+        ("f(", "w"),
+        ("[", "x"),
+        ("lambda: ", "w"),
+        ("w if x else ", "x"),
+    ],
+)
+def test_deep_nesting_ends_in_a_program_or_in_a_sentence(deep, depth):
+    """Every stage has its own limit, the parser, the compiler, the symbol table, and the reader itself."""
+    first, second = deep
+    closing = {"(": ")", "[": "]"}.get(first[-1], "")
+    deep = first + second * depth if first == "w" else first * depth + second + closing * depth
+    try:
+        made = program(f"def wanda_score(w, x):\n    return {deep}")
+    except ValueError as error:
+        said = str(error)
+    else:
+        said = "nested" if made.statements else ""
+    assert "nested" in said
+
+
+# What IPython adds -----------------------------------------------------------------------------------------------
+
+MAGICS = {
+    "line magic": "%matplotlib inline\n{}",
+    "shell": "!pip install 'x\n{}",
+    "shell over lines": "!pip install a \\\n   b(\n{}",
+    "help": "torch.norm?\n?torch\n{}",
+    "time a cell": "%%time\n{}",
+    "capture a cell": "\n%%capture out\n{}",
+    "assigned": "files = !ls\nn, m = %who_ls\n{}",
+    "in a function": "def f():\n    %time 3\n    !ls\n{}",
+    "timed definition": "%time wanda_scale = 1\n{}",
+    "many": "%load_ext x\n" * 50 + "{}",
+}
+
+
+@pytest.mark.parametrize("name", MAGICS)
+def test_magics_are_taken_out(name):
+    assert called(program(MAGICS[name].format(RIGHT)), 3, 4) == 12
+
+
+def test_what_time_binds_is_kept_and_lines_keep_their_numbers():
+    made = program("%matplotlib inline\n%time K = 2\ndef wanda_score(w, x):\n    return K * w * x")
+    assert called(made, 3, 2) == 12
+    assert [(each.filename, each.line) for each in made.statements] == [("cell 1", 2), ("cell 1", 3)]
+
+
+@pytest.mark.parametrize("magic", ["%%bash", "%%writefile a.py", "%%html", "%%timeit", "!!", "%%python -u"])
+def test_cells_in_other_languages_define_nothing(magic):
+    with pytest.raises(LookupError):
+        program(f"{magic}\n{RIGHT}")
+
+
+def test_a_remainder_is_no_magic():
+    assert called(program("def wanda_score(w, x):\n    return (w\n%x)"), 7, 4) == 3
+
+
+# The student sees where ------------------------------------------------------------------------------------------
+
+
+def test_a_traceback_shows_the_cell_and_its_line():
+    source = '# a comment\nK = 0\n\n\ndef wanda_score(w, x):\n    """Text."""\n    return w / K'
+    with pytest.raises(ZeroDivisionError) as error:
+        called(program("x = 1", answer(source)), 1, 1)
+    last = traceback.extract_tb(error.value.__traceback__)[-1]
+    assert (last.filename, last.lineno, last.line) == ("cell 2", 7, "return w / K")
+    linecache.clearcache()
+
+
+def test_future_annotations_are_kept():
+    made = program("from __future__ import annotations", "def wanda_score(w: Missing, x) -> Nowhere:\n    return w * x")
+    assert called(made, 3, 4) == 12
+    assert run(made)["wanda_score"].__code__.co_firstlineno == 1
+
+
+@pytest.mark.parametrize("stem", [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))])
+def test_every_exercise_of_every_lesson_is_found_by_any_of_the_ways(stem):
+    """In the students' notebooks and in the masters, whole, without metadata, and without checks."""
+    students = json.loads((ROOT / "notebooks" / f"{stem}.ipynb").read_text(encoding="utf-8"))
+    solved = json.loads(jupytext.writes(jupytext.read(ROOT / "solutions" / f"{stem}.py"), fmt="ipynb"))
+    for content, stubs in ((students, True), (solved, False)):
+        usual = {check.exercise: check.name for check in load(json.dumps(content).encode()).checks}
+        assert len(usual) >= 5
+        bare = [{k: each[k] for k in ("cell_type", "source")} for each in content["cells"]]
+        unchecked = [each for each in content["cells"] if not "".join(each["source"]).startswith("check(")]
+        for cells in (content["cells"], bare, unchecked):
+            loaded = load(json.dumps({"cells": cells}).encode())
+            for exercise, function in usual.items():
+                program = loaded.program(exercise, function)
+                assert program.function == function
+                assert not program.notes
+                assert ("replace this line" in program.statements[-1].source) is stubs
+                assert all(each.source.startswith(("import", "from", "def")) for each in program.statements)

@@ -1,0 +1,283 @@
+"""The slice: what a function needs is run, as it stood when the function was checked, and nothing else is."""
+
+import pytest
+from written_notebooks import BOOM, CHECK, STUB, answer, called, notebook, run
+
+from course_lib.grading.notebook.program import load
+from course_lib.grading.notebook.slices import MOST_STEPS
+
+USES = "def wanda_score(weight, inputs):\n    return helper(weight, inputs)"
+
+
+def wanda_score(returned):
+    return f"def wanda_score(weight, inputs):\n    return {returned}"
+
+
+HELPER = "def helper(a, b):\n    return a * b"
+
+
+def program(*cells):
+    return load(notebook(*cells)).program("wanda.score", "wanda_score")
+
+
+# What is not needed does not run ---------------------------------------------------------------------------------
+
+EXPERIMENTS = {
+    "an expression": BOOM.replace("raise ", "(") + ").explode()",
+    "a raise": BOOM,
+    "a call": "1 / 0",
+    "a loop": "for weight in [1]:\n    1 / 0",
+    "while": "while True:\n    1 / 0",
+    "with": "with open('/nowhere/at/all') as inputs:\n    pass",
+    "an assignment": "unused = 1 / 0",
+    "an assignment to the name of a parameter": "weight = 1 / 0\ninputs = weight",
+    "an import": "import no_such_package_at_all",
+    "one import of several": "import math, no_such_package_at_all",
+    "a definition": "def unused(x=1 / 0):\n    pass",
+    "a class": "class Unused:\n    x = 1 / 0",
+    "an if": "if 1 / 0:\n    unused = 1",
+    "a decorator": "@no_such_name\ndef unused():\n    pass",
+    "a deletion": "del wanda_score",
+    "an assertion": "assert False",
+    "an assigned name in a comprehension": "[weight for weight in 1 / 0]",
+    "a named expression": "(weight := 1 / 0)",
+    "a loop over the helper": "for helper in [None]:\n    pass",
+    "awaited": "await something()",
+    "awaited for a check": 'check("wanda.other", await something())',
+    "awaited for a name": "thing = await something()",
+    "a match": "match 1 / 0:\n    case _:\n        pass",
+}
+
+
+@pytest.mark.parametrize("where", ["above", "below"])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_does_not_run(name, where):
+    cells = [HELPER, answer(USES), CHECK]
+    cells.insert(0 if where == "above" else 3, EXPERIMENTS[name])
+    assert called(program(*cells), 3, 4) == 12
+
+
+def test_only_what_is_needed_is_taken():
+    made = program(
+        "import math\nimport random", "K = 2\nL = 3", HELPER, answer(USES), "def other():\n    return K", CHECK
+    )
+    assert [each.source for each in made.statements] == [HELPER, USES]
+
+
+def test_a_parameter_is_not_the_variable_of_the_same_name():
+    source = "def wanda_score(model, scale):\n    rows = [scale for scale in [model * scale]]\n    return rows[0]"
+    made = program("model = load()\nscale = model.scale\nrows = 1", answer(source), CHECK)
+    assert len(made.statements) == 1
+
+
+# What is needed runs ---------------------------------------------------------------------------------------------
+
+NEEDED = {
+    "a helper in another cell": (HELPER, USES),
+    "a helper further down": (USES, HELPER),
+    "a helper of a helper": ("def one(a):\n    return a", HELPER.replace("a * b", "one(a) * one(b)"), USES),
+    "a helper that is a lambda": ("helper = lambda a, b: a * b", USES),
+    "a helper that is an object": ("class H:\n    def __call__(s, a, b):\n        return a * b", "helper = H()", USES),
+    "a class": ("class K:\n    one = 1", wanda_score("K.one * weight * inputs")),
+    "a base class": (
+        "class B:\n    one = 1",
+        "class helper(B):\n    def __new__(c, a, b):\n        return a * b * c.one",
+        USES,
+    ),
+    "a constant": ("K = 1", wanda_score("K * weight * inputs")),
+    "two at once": ("K, (L, *M) = 1, (1, 2)", wanda_score("K * L * weight * inputs")),
+    "on one line": ("K = 1; L = 'ü'; M = 1 / 0", wanda_score("K * len(L) * weight * inputs")),
+    "a default": ("K = 1", "def wanda_score(weight, inputs, k=K):\n    return k * weight * inputs"),
+    "a keyword default": ("K = 1", "def wanda_score(weight, inputs, *, k=K):\n    return k * weight * inputs"),
+    "an annotation": (
+        "from torch import Tensor as T",
+        "def wanda_score(weight: T, inputs) -> T:\n    return weight * inputs",
+    ),
+    "a decorator": (
+        "import functools",
+        "def loud(f):\n    @functools.wraps(f)\n    def g(*a):\n        return f(*a)\n    return g",
+        "@loud\ndef wanda_score(weight, inputs):\n    return weight * inputs",
+    ),
+    "a wrapper made by hand": (HELPER, USES, "wanda_score = (lambda f: lambda *a: f(*a))(wanda_score)"),
+    "a closure": (
+        HELPER,
+        "def make():\n    k = helper(1, 1)\n    def f(w, x):\n        return k * w * x\n    return f",
+        "wanda_score = make()",
+    ),
+    "a subscript": ("T = {}", "T['k'] = 1", wanda_score("T['k'] * weight * inputs")),
+    "an attribute": ("class C:\n    pass", "C.k = 1", wanda_score("C.k * weight * inputs")),
+    "an augmented assignment": ("K = 0", "K += 1", wanda_score("K * weight * inputs")),
+    "an attribute of its own": (wanda_score("wanda_score.k * weight * inputs"), "wanda_score.k = 1"),
+    "a global that it sets": (
+        "N = 0",
+        "def wanda_score(weight, inputs):\n    global N\n    N += 1\n    return N * weight * inputs",
+    ),
+    "a star import": ("from math import *", wanda_score("cos(0) * weight * inputs")),
+    "an import that is tried": (
+        "try:\n    import no_such_package as helper\nexcept ImportError:\n    print(1 / 0)\n    "
+        "def helper(a, b):\n        return a * b",
+        USES,
+    ),
+    "an if": (
+        "if True:\n    %time\n    for i in x: y\n    helper = lambda a, b: a * b\nelse:\n    helper = None",
+        USES,
+    ),
+    "an import and a definition in a with": (
+        "with open('/nowhere/at/all'):\n    print(1 / 0)\n    import math as m\n    def helper(a, b):\n"
+        "        return m.prod((a, b))",
+        USES,
+    ),
+    "a submodule": ("import os.path", "import os", wanda_score("len(os.path.basename('a')) * weight * inputs")),
+    "itself": ("def wanda_score(w, x):\n    return 0 if x == 0 else w + wanda_score(w, x - 1)",),
+    "a pair that call each other": (
+        "def even(n):\n    return n == 0 or odd(n - 1)\ndef odd(n):\n    return n > 0 and even(n - 1)",
+        wanda_score("even(2) * weight * inputs"),
+    ),
+    "a helper used at once, further down": ("K = helper(1, 1)", HELPER, wanda_score("K * weight * inputs")),
+    "what that helper reads, further down": (
+        "K = f()",
+        "def f():\n    return ONE",
+        "ONE = 1",
+        wanda_score("K * weight * inputs"),
+    ),
+    "a table filled by a helper": (
+        "def fill(n):\n    return {i: i for i in range(n)}",
+        "T = fill(2)",
+        wanda_score("T[1] * weight * inputs"),
+    ),
+    "a comprehension, at once": ("k = 1", "T = [k for _ in range(2)]", "k = 5", wanda_score("T[0] * weight * inputs")),
+    "a generator, later": ("T = (k for _ in range(2))", "k = 1", wanda_score("next(T) * weight * inputs")),
+    "whether it is on Colab": (
+        "COLAB = 'google.colab' in str(get_ipython())",
+        wanda_score("(0 if COLAB else 1) * weight * inputs"),
+    ),
+    "what a notebook shows": ("from x import y", wanda_score("display(weight) or weight * inputs")),
+    "another exercise's function, below its stub": (
+        "def helper(a, b):\n    raise NotImplementedError('Exercise')",
+        HELPER,
+        USES,
+    ),
+    "another exercise's function, above its stub": (
+        HELPER,
+        "def helper(a, b):\n    raise NotImplementedError('Exercise')",
+        USES,
+    ),
+    "the function given as a default to a helper": (
+        "def twice(w, f=None):\n    return f(w, 4) if f else w",
+        "def wanda_score(w, x):\n    return twice(w * x)",
+        "wanda_score.k = 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_what_is_needed_runs(name):
+    cells = NEEDED[name]
+    assert called(program(*cells), 3, 4) == 12
+    assert called(program(*cells, CHECK, BOOM), 3, 4) == 12
+
+
+@pytest.mark.parametrize(
+    "imports", ["from math import no_such_name, cos", "import no_such_package_at_all, math\ncos = math.cos"]
+)
+def test_a_package_that_is_not_there_costs_only_itself(imports):
+    made = program(imports, wanda_score("cos(0) * weight * inputs"))
+    assert called(made, 3, 4) == 12
+
+
+def test_two_modules_of_a_package_are_both_imported():
+    made = program("import xml.dom", "import xml.sax", wanda_score("xml.dom and xml.sax"))
+    assert [each.source for each in made.statements[:2]] == ["import xml.dom", "import xml.sax"]
+
+
+def test_the_last_binding_before_a_statement_is_what_it_reads():
+    cells = ("k = 1", "a = k", "k = 5", "def wanda_score(w, x):\n    return (a, k)")
+    assert called(program(*cells), 0, 0) == (1, 5)
+    assert called(program(*cells[:2], cells[3], "k = 5"), 0, 0) == (1, 5)
+
+
+def test_what_stood_there_at_the_check_counts_and_not_what_came_after():
+    """Notebooks use their names again; the check that the student saw is what was handed in."""
+    made = program("k = 1", "def wanda_score(w, x):\n    return k * w * x", CHECK, "k = 7", "k += 1")
+    assert called(made, 3, 4) == 12
+    again = program(HELPER, USES, CHECK, HELPER.replace("*", "+"))
+    assert called(again, 3, 4) == 12
+    assert again.notes == ("helper is defined again further down; what stood there at the check was taken.",)
+
+
+def test_the_same_helper_pasted_again_is_no_news():
+    assert program(HELPER, USES, CHECK, HELPER).notes == ()
+
+
+def test_a_second_check_further_down_counts():
+    made = program(HELPER.replace("*", "+"), USES, CHECK, HELPER, CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+def test_without_a_check_the_whole_notebook_counts():
+    assert called(program(HELPER.replace("*", "+"), USES, HELPER), 3, 4) == 12
+
+
+def test_without_a_check_a_helper_beside_the_function_is_its_own():
+    """Cells changed places, so that the check stands above; each brings a helper of the same name."""
+    made = program(CHECK, "def other(a):\n    return a", HELPER + "\n" + USES, HELPER.replace("*", "-"))
+    assert called(made, 3, 4) == 12
+
+
+def test_after_all_statements_the_name_is_bound_to_the_chosen_definition():
+    """A stub further down, or a wrapper that is no function, does not take the name away."""
+    right = "def wanda_score(w, x):\n    return w * x * CALLS[0]"
+    made = program(right, "def register(f):\n    return [1]", "CALLS = register(wanda_score)", STUB)
+    assert called(made, 3, 4) == 12
+    both = "CALLS = [1]\nif CALLS:\n    wanda_score = lambda w, x: OTHER(w, x)"
+    assert called(program(right, "OTHER = wanda_score", both), 3, 4) == 12
+
+
+def test_a_default_that_calls_the_function_itself_does_not_go_round_in_circles():
+    made = program("K = wanda_score", "def wanda_score(w, x, k=K):\n    return w * x")
+    assert any(each.source.startswith("def wanda_score") for each in made.statements)
+
+
+# What the student is told ----------------------------------------------------------------------------------------
+
+
+def test_a_name_that_nothing_defines_is_said():
+    made = program(USES)
+    assert made.notes == ("helper is used, but nothing in the notebook defines it.",)
+    assert callable(run(made)["wanda_score"])
+
+
+def test_a_cell_that_does_not_parse_is_said_only_when_a_name_is_missing():
+    assert program("def helper(a, b:\n    pass", USES).notes == (
+        "helper is used, but nothing in the notebook defines it.",
+        "cell 1 does not parse: line 1: '(' was never closed; what it defines is missing.",
+    )
+    assert program("def other(:", HELPER, USES).notes == ()
+
+
+@pytest.mark.parametrize(
+    "filled", ["for i in range(9):\n    T[i] = i", "T.update(k=1)", "with x:\n    T = {}", "T.k[2].append(1)"]
+)
+def test_what_only_a_loop_or_a_call_sets_is_said(filled):
+    made = program("T = {}", filled, wanda_score("T.get(weight)"), CHECK)
+    assert made.notes == ("T is also set outside of definitions and assignments (cell 2); grading skips that.",)
+
+
+def test_names_of_python_and_of_modules_are_not_missing():
+    source = "def wanda_score(w, x):\n    print(__name__, __doc__, max(w, x), ValueError)\n    return w * x"
+    assert program(source).notes == ()
+
+
+def test_a_long_table_is_followed():
+    lines = "".join(f"T[{i}] = {i}\n" for i in range(1000))
+    made = program("T = {}", lines, wanda_score("T[3] * inputs"))
+    assert called(made, 3, 4) == 12
+    assert len(made.statements) == 1002
+
+
+def test_a_notebook_that_hangs_together_endlessly_is_refused():
+    n = int(MOST_STEPS**0.5) + 1
+    lines = "".join(f"T[{i}] = {i}\n" for i in range(n)) + "".join(f"x{i} = T\n" for i in range(n))
+    with pytest.raises(ValueError, match="too much of the notebook"):
+        program("T = {}", lines, wanda_score(f"[{', '.join(f'x{i}' for i in range(n))}]"))

@@ -1,0 +1,197 @@
+"""A student's copy: it works, every check says what it says in the checkout, and no answer is inside."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from course_lib.grading.release import command as release
+from course_lib.grading.release import leaks
+from course_lib.workbook import masters
+from course_lib.workbook.exercise import all_exercises, lessons
+
+SCRIPT = Path(__file__).with_name("same_verdicts.py")
+QUIET = Console(quiet=True)
+
+
+def make(folder: Path, names: list[str] | None = None) -> Path:
+    """A student's copy, unpacked."""
+    release.student_zip(folder / "student.zip", names, QUIET)
+    with zipfile.ZipFile(folder / "student.zip") as archive:
+        archive.extractall(folder)
+    return folder / release.FOLDER
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("student"))
+
+
+@pytest.fixture(scope="module")
+def first_week(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("week"), ["wanda"])
+
+
+def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Run Python as in the copy's own environment."""
+    home = copy.parent / "home"
+    environment = os.environ | {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "COURSE_HOME": str(home)}
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, cwd=copy, capture_output=True, text=True, check=False
+    )
+
+
+def course(copy: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return python(copy, "-c", "from course_lib.cli.app import main; main()", *arguments)
+
+
+def contents(copy: Path) -> dict[str, bytes]:
+    return {path.relative_to(copy).as_posix(): path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+
+def test_what_students_need_is_there_and_nothing_else(copy):
+    names = contents(copy)
+    top = {name.split("/")[0] for name in names}
+    files = {"LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock"}
+    assert top == files | {"course_lib", "kernels", "notebooks", "slides"}
+    assert {f"notebooks/{path.stem}.ipynb" for path in masters.masters()} <= names.keys()
+    assert not [name for name in names if re.search(r"grading|hidden/|solution|test_|\.git|\.ci|\.png", name)]
+
+
+def test_no_file_speaks_of_the_grader(copy):
+    for name, content in contents(copy).items():
+        text = content.decode("utf-8", errors="ignore")
+        assert "course_lib.grading" not in text, name
+        assert "INSTRUCTORS" not in text, name
+
+
+def test_every_module_can_be_imported(copy):
+    walk = "import pkgutil, importlib, course_lib, kernels\nfor p in (course_lib, kernels):\n"
+    walk += " for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.'):\n  importlib.import_module(m.name)\n"
+    done = python(copy, "-c", walk + "print(course_lib.__file__)")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(copy / "course_lib" / "__init__.py")
+
+
+def test_every_check_says_what_it_says_in_the_checkout(copy):
+    """The reference, every variant, every mistake and nonsense: the same words, the same counts, the same pictures."""
+    done = python(copy, str(SCRIPT), str(masters.ROOT))
+    assert done.returncode == 0, done.stderr
+    n_exercises, n_functions, n_pictures = map(int, done.stdout.split())
+    assert n_exercises == len(all_exercises())
+    assert n_functions > 10 * n_exercises
+    assert n_pictures == sum(exercise.picture is not None for exercise in all_exercises())
+
+
+def test_no_line_of_a_solution_is_inside(copy):
+    found = leaks.leaks(contents(copy), masters.masters())
+    assert {leak.line for leak in found} == set(leaks.ALLOWED), "an allowed line that is nowhere should go"
+    assert not [leak for leak in found if leak.file.startswith(("notebooks/", "slides/", "README"))]
+
+
+@pytest.mark.parametrize("name", ["a.py", "b.ipynb", "c.safetensors"])
+def test_a_solution_line_is_found_however_it_is_written(name):
+    line = "leaving=score.topk( n_leaving , dim = 1,largest=False).indices   # three"
+    content = json.dumps({"cells": [{"source": ["x = 1\n", line]}]}) if name.endswith("ipynb") else f"\0\n  {line}"
+    (found,) = leaks.leaks({name: content.encode()}, masters.masters(["04"]))
+    assert (found.file, found.line) == (name, "leaving = score.topk(n_leaving, dim=1, largest=False).indices")
+
+
+def test_a_release_with_a_solution_inside_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(leaks, "ALLOWED", {})
+    with pytest.raises(ValueError, match=r"a line of a solution \(.* in all\). Write one of the two differently"):
+        release.student_zip(tmp_path / "student.zip", ["00"], QUIET)
+    assert not list(tmp_path.iterdir())
+
+
+def test_commands_for_students_are_there_and_those_for_instructors_are_not(copy):
+    listed = course(copy, "--help").stdout
+    for command in ("setup", "doctor", "lab", "run", "progress", "slides"):
+        assert re.search(rf"│ {command} ", listed), command
+    for command in ("build", "grade", "release"):
+        assert not re.search(rf"│ {command} ", listed), command
+    targets = set(re.findall(r"^([a-z]+):", (copy / "Makefile").read_text(), re.MULTILINE))
+    assert targets == {"help", "lab", "setup", "slides", "clean"}
+    for target in targets - {"help"}:  # what is left of the Makefile still hangs together
+        done = subprocess.run(["make", "-n", target], cwd=copy, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_promises_what_is_there(copy):
+    text = (copy / "README.md").read_text()
+    for path in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (copy / path).exists(), path
+    listed = course(copy, "--help").stdout
+    for command in set(re.findall(r"`course (\w+)", text)):
+        assert f"│ {command} " in listed, command
+    assert "make test" not in text
+    assert "nstructor" not in text
+
+
+def test_progress_of_a_copy_lists_its_lessons(copy, first_week):
+    for folder, expected in ((copy, [module.LESSON[:2] for module in lessons()]), (first_week, ["00", "04"])):
+        assert re.findall(r"│ (\d\d) ", course(folder, "progress").stdout) == expected
+
+
+def test_a_release_of_one_lesson_holds_it_and_the_first(first_week):
+    names = contents(first_week)
+    for folder in ("notebooks", "slides"):
+        assert sorted(Path(name).stem for name in names if name.startswith(folder)) == ["00_start_here", "04_wanda"]
+    files = {Path(name).stem for name in names if name.startswith("course_lib/exercises/")}
+    assert files == {"__init__", "start", "wanda"}
+    rows = re.findall(r"^\| \[(\d\d)", (first_week / "README.md").read_text(), re.MULTILINE)
+    assert rows == ["00", "04"]
+
+
+def test_the_same_content_gives_the_same_bytes(first_week, tmp_path):
+    again = make(tmp_path, ["04"])
+    first, second = (folder.parent / "student.zip" for folder in (first_week, again))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def course_of_one_lesson(root: Path) -> Path:
+    (root / "solutions").mkdir()
+    (root / "notebooks").mkdir()
+    master = root / "solutions" / "04_wanda.py"
+    master.write_text((masters.ROOT / "solutions" / "04_wanda.py").read_text())
+    (root / "notebooks" / "04_wanda.ipynb").write_text(masters.as_text(masters.for_students(master)))
+    return root
+
+
+def test_outside_a_checkout_it_refuses(tmp_path):
+    with pytest.raises(ValueError, match="has no masters in solutions/. A release is made from a checkout"):
+        release.run(tmp_path / "a.zip", None, None, None, QUIET, tmp_path)
+    course_of_one_lesson(tmp_path)
+    with pytest.raises(ValueError, match="git cannot list the files of .* a release needs a git checkout"):
+        release.run(tmp_path / "a.zip", None, None, None, QUIET, tmp_path)
+    assert not (tmp_path / "a.zip").exists()
+
+
+def test_a_notebook_that_is_out_of_date_is_refused(tmp_path, capsys):
+    path = course_of_one_lesson(tmp_path) / "notebooks" / "04_wanda.ipynb"
+    path.write_text(path.read_text().replace("Write equation 1", "Write it down"))
+    with pytest.raises(ValueError, match="is not what its master gives .* Run `course build`"):
+        release.run(tmp_path / "a.zip", None, None, None, QUIET, tmp_path)
+    assert "04_wanda.ipynb: differs" in capsys.readouterr().out
+    assert not (tmp_path / "a.zip").exists()
+
+
+def test_nothing_to_make_is_said(tmp_path):
+    with pytest.raises(ValueError, match="got nothing to make; expected --out student.zip"):
+        release.run(None, None, None, None, QUIET)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [(".", "which is a folder; expected a file"), ("file/a.zip", "cannot be written")]
+)
+def test_where_no_zip_can_be_written_is_told(tmp_path, name, said):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=said):
+        release.write_zip(tmp_path / name, {"a": b"a"})
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,212 @@
+"""The titles of lesson 02's figures and its verdicts say what the data say, and change when the data change."""
+
+import copy
+
+import pytest
+import torch
+
+from course_lib.lessons.classic import figures
+from course_lib.lessons.classic import measured as classic_results
+from course_lib.lessons.classic import tables as classic_tables
+from course_lib.pruning.classic.deletion import delete, whole
+from course_lib.pruning.classic.network import DTYPE, Network
+from course_lib.pruning.classic.quadratic import quadratic
+from course_lib.pruning.classic.surfaces import Diagonal
+
+METHODS = ("magnitude", "OBD", "OBS")
+
+
+def made_up():
+    """A measurement of made-up numbers, in the shape of results/classic.json."""
+    left = {("magnitude", False): 28, ("OBD", False): 26, ("OBS", False): 12}
+    left |= {("magnitude", True): 11, ("OBD", True): 14, ("OBS", True): 12}
+    left |= {("OBS, alpha 1e-8", False): 20, ("OBS, alpha 1e-8", True): 17}
+    lost = {"magnitude": 0.3, "OBD": 0.2, "OBS": 0.0}
+    return {
+        "command": "course reproduce classic",
+        "seed": 0,
+        "started": "2026-01-02T03:04:05",
+        "machine": {"cpu": "a processor", "torch": "2.13"},
+        "sizes": {"xor_starts": 20, "monks_seeds": 2, "digits_seeds": 1},
+        "tables": {
+            "recursion": [
+                {"network": n, "layer": layer, "relative_error": e}
+                for n, errors in {"1 hidden layers": (0.0, 0.0), "2 hidden layers": (0.46, 0.0, 1e-16)}.items()
+                for layer, e in enumerate(errors, 1)
+            ],
+            "xor": [
+                {
+                    "method": m,
+                    "decay": 1e-5,
+                    "n_starts": 20,
+                    "n_nets": 16,
+                    "right": right,
+                    "right_with_update": updated,
+                    "right_without": plain,
+                }
+                for m, right, updated, plain in (("magnitude", 2, 16, 2), ("OBD", 0, 0, 0), ("OBS", 16, 16, 2))
+            ],
+            "xor_possible": [{"decay": 1e-5, "n_nets": 16, "some_plain": 2, "some_updated": 16}],
+            "monks": [
+                {
+                    "problem": problem,
+                    "seed": seed,
+                    "method": m,
+                    "refit": refit,
+                    "n_left": n + 2 * seed - (10 if problem == 3 else 0),
+                    "dense_test": 1.0,
+                    "test": 1.0 - 0.1 * (problem == 2 and seed == 1),
+                }
+                for problem in (1, 2, 3)
+                for seed in (0, 1)
+                for (m, refit), n in left.items()
+            ],
+            "monks_curves": [
+                {
+                    "problem": 1,
+                    "method": m,
+                    "refit": False,
+                    "n_left": [4, 3, 2, 1],
+                    "train": [1.0] * 4,
+                    "test": [1.0] * (4 - i) + [0.5] * i,
+                }
+                for i, m in zip((3, 2, 1), METHODS, strict=True)
+            ],
+            "digits": [
+                {
+                    "method": m,
+                    "seed": 0,
+                    "sparsity": s,
+                    "n_left": int(100 - 100 * s),
+                    "pruned": 0.9 - lost[m] * (s > 0.4),
+                    "retrained": 0.9,
+                    "retrained_each_round": 0.9 - lost[m] * (s > 0.8) / 2,
+                }
+                for m in METHODS
+                for s in (0.0, 0.4, 0.8, 0.9)
+            ],
+            "rows": [
+                {"layer": layer, "row": r, "method": m, "calibration": e, "held_out": e * (1 + r)}
+                for layer, share in (("q_proj", 0.5), ("gate_proj", 0.6))
+                for r in (0, 1, 2)
+                for m, e in (("magnitude", 0.2), ("OBD", 0.1), ("OBS", 0.1 * share))
+            ],
+        },
+    }
+
+
+def title(figure, index=0):
+    figure.canvas.draw()
+    return figure.axes[index].get_title(loc="left")
+
+
+def test_quadratics_say_who_pays():
+    figure = figures.quadratics({"given": quadratic((0.1, -0.3)), "turned": quadratic((0.2, -0.3), 30.0)})
+    assert title(figure) == "given:\nall three delete weight 1"
+    assert title(figure, 1) == "turned:\nOBS pays 70 % of the worst"
+
+
+def test_correlations_counts_coupled_weights():
+    hessian = torch.tensor([[4.0, 1.9, 0.0], [1.9, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=DTYPE)
+    assert title(figures.correlations(hessian, ["a", "b", "c"])).startswith("2 of 3 weights are coupled")
+
+
+def test_diagonals_names_the_exact_layers():
+    exact = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=DTYPE)
+    found = exact + torch.tensor([0.0, 0.0, 3.0, 4.0], dtype=DTYPE)
+    layers = {"layer 1": slice(2, 4), "layer 2": slice(0, 2)}
+    assert title(figures.diagonals(exact, found, layers)) == "Exact in layer 2;\n100 % off in layer 1"
+    assert title(figures.diagonals(exact, exact, layers)) == "Exact in layer 1 and layer 2"
+
+
+def test_surviving_names_the_inputs_that_are_read():
+    network = Network((17, 2, 1))
+    dense = whole(network, torch.ones(39, dtype=DTYPE))
+    state, surface = dense, Diagonal(torch.ones(39, dtype=DTYPE))
+    for q in range(39):
+        if q not in (5, 18 + 14, 36):  # body=3 into the first unit, jacket=4 into the second, the first output weight
+            state = delete(state, surface, q)
+    figure = figures.surviving(state, dense)
+    assert title(figure) == "trained: 39 weights"
+    assert title(figure, 1) == "pruned: 3 weights,\nreads body=3, jacket=4"
+
+
+def test_bytes_of_inverses_names_the_largest_that_fits():
+    sizes = {"small": 10, "middle": 1000, "large": 10**6}
+    assert title(figures.bytes_of_inverses(sizes, 10**8)) == "The largest inverse Hessian that 0 GB hold: middle"
+    assert title(figures.bytes_of_inverses(sizes, 1)).endswith("none of these")
+    assert [figures.in_words(x) for x in (5, 1.3e6, 4.5e16)] == ["5 bytes", "1.3 MB", "45 PB"]
+
+
+def test_titles_of_the_measurement():
+    measured = made_up()
+    assert title(classic_results.xor_bars(measured)) == "Of 16 networks still right: magnitude 2, OBD 0, OBS 16"
+    assert title(classic_results.monks_counts(measured)) == (
+        "MONK's problem 1, median: of 58 weights\nOBS leaves 13, refitted 13"
+    )
+    assert title(classic_results.monks_curve(measured)).endswith("unchanged down to: magnitude 4, OBD 3, OBS 2")
+    curves = classic_results.digits_curves(measured)
+    assert title(curves).endswith("magnitude 40 %, OBD 40 %, OBS 90 %")
+    assert title(curves, 1).endswith("magnitude 90 %, OBD 90 %, OBS 90 %")
+    bars = classic_results.dense_pruned_retrained(measured)
+    assert title(bars) == "80 % gone, points lost before retraining: magnitude 30, OBD 20, OBS 0"
+    assert title(classic_results.row_errors(measured)) == "Half of a row gone: OBS's error is 50 to 60 % of OBD's"
+
+
+def test_tables():
+    measured = made_up()
+    table = classic_tables.recursion_table(measured).splitlines()
+    assert table[1].split() == ["1", "hidden", "layer", "exact", "exact"]
+    assert table[2].split() == ["2", "hidden", "layers", "46", "exact", "exact"]
+    assert classic_tables.xor_table(measured).splitlines()[1].split() == ["1e-05", "16", "2", "0", "16", "2"]
+    assert "13 (12–14)" in classic_tables.monks_table(measured)
+    assert "seed 0, 2026-01-02, a processor" in classic_tables.provenance(measured)
+
+
+def test_verdicts_follow_the_data():
+    measured = made_up()
+    left, chosen = classic_tables.xor_verdict(measured).splitlines()
+    assert (
+        left == "Claim: only OBS leaves XOR right in every case. magnitude 2 of 16, OBD 0 of 16, OBS 16 of 16: holds."
+    )
+    assert chosen.startswith("Claim: only OBS chooses a correct weight in every case. magnitude 16 of 16")
+    assert chosen.endswith("holds partly.")
+    monks = classic_tables.monks_verdict(measured).splitlines()
+    assert monks[0] == (
+        "problem 1: published 14 weights; OBS without refitting leaves 13 (median, 12–14), 2 of 2 networks lose "
+        "nothing on all 432, 2 of them with 14 weights or fewer: holds"
+    )
+    assert "1 of 2 networks lose nothing on all 432, 1 of them" in monks[1]
+    assert monks[1].endswith("holds partly")
+    assert monks[2].endswith("2 of them with 4 weights or fewer: holds")
+    assert monks[3].endswith("-14, -14, -14 weights (median): holds")
+    assert monks[4].endswith("about as good")
+    digits = classic_tables.digits_verdict(measured)
+    assert "+50 points of sparsity: holds." in digits
+    assert "lie within 10 points of sparsity" in digits
+    assert classic_tables.rows_verdict(measured).endswith("50 %, 60 %: holds.")
+
+
+def test_verdicts_turn_with_the_data():
+    measured = copy.deepcopy(made_up())
+    tables = measured["tables"]
+    tables["xor"][2]["right"] = tables["xor"][2]["right_with_update"] = 1
+    for row in tables["monks"]:
+        row["n_left"] += 60 * (row["method"] == "magnitude" and row["refit"])
+        row["n_left"] += 30 * (row["method"] == "OBS" and not row["refit"])
+    for row in tables["digits"]:
+        row["pruned"] = 0.9 if row["method"] != "OBS" else 0.9 - row["sparsity"]
+    for row in tables["rows"]:
+        row["held_out"] *= 3 if row["method"] == "OBS" else 1
+    assert all(line.endswith("not at this scale.") for line in classic_tables.xor_verdict(measured).splitlines())
+    monks = classic_tables.monks_verdict(measured).splitlines()
+    assert monks[0].endswith("0 of them with 14 weights or fewer: not at this scale")
+    assert monks[3].endswith("+16, +16, +16 weights (median): not at this scale")
+    assert monks[4].endswith("not as good")
+    assert "-90 points of sparsity: not at this scale." in classic_tables.digits_verdict(measured)
+    assert classic_tables.rows_verdict(measured).endswith("not at this scale.")
+
+
+@pytest.mark.parametrize(("holds", "partly", "word"), [(True, False, "holds"), (False, True, "holds partly")])
+def test_words(holds, partly, word):
+    assert classic_tables.verdict(holds, partly) == word

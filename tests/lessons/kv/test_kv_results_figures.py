@@ -1,0 +1,154 @@
+"""The figures and verdicts of lesson 07's long measurement, from made-up rows: what they say is computed."""
+
+import pytest
+
+from course_lib.lessons.kv import measured as results
+from course_lib.lessons.kv import tables as printed
+
+PERPLEXITY = {"Window": 60.0, "H2O": 22.0, "SnapKV": 21.0}
+LOSSES = {"Full": [3.0, 3.2, 2.8], "Window": [4.1, 4.3, 4.0], "H2O": [3.1, 3.25, 2.9], "SnapKV": [3.05, 3.2, 2.9]}
+DEPTHS = (0.1, 0.5, 0.9)
+
+
+def answer(exact, **label):
+    return label | {
+        "exact": exact,
+        "low": max(0.0, exact - 0.2),
+        "high": min(1.0, exact + 0.2),
+        "prefix": exact,
+        "n": 20,
+    }
+
+
+def compressed(name, budget, perplexity):
+    row = {"policy": name, "budget": budget, "bits": 32, "perplexity": perplexity, "bytes": int(1e6 * budget)}
+    return row | {"standard_error": 1.0, "losses": LOSSES[name]}
+
+
+def made_up(second=0.9, window=0.1):
+    budgets = (0.1, 0.2)
+    layer = {"start": "text", "slope": -0.8, "r_squared": 0.9, "exponential_r_squared": 0.7, "pivotal_any": 0.8}
+    layer |= {"persistence_mean": 0.6, "pivotal_mean": 0.1}
+    found = {"Full": 1.0, "Window": window, "H2O": 0.5, "SnapKV": 0.8}
+    needles = [("Full", 1.0), *((name, budget) for name in PERPLEXITY for budget in budgets)]
+    stream = {"positions": "original", "standard_error": 0.5, "peak_bytes": 12_000_000, "milliseconds_per_token": 9.0}
+    return {
+        "tables": {
+            "attention": [
+                layer | {"layer": i, "sparsity": s, "persistence_any": p}
+                for i, (s, p) in enumerate(((0.7, 0.99), (0.96, 0.9), (0.97, 0.96)))
+            ],
+            "compressed": [compressed("Full", 1.0, 20.0)]
+            + [
+                compressed(name, budget, value / (5 * budget))
+                for name, value in PERPLEXITY.items()
+                for budget in budgets
+            ],
+            "quantized": [compressed("H2O", 0.2, 22.0) | {"bits": 4, "bytes": 50_000, "losses": [3.2, 3.35, 3.0]}],
+            "retrieval": [
+                answer(found[name], task=task, policy=name, budget=budget)
+                | ({"usable": task == "word"} if name == "Full" else {})
+                for task in ("word", "digits")
+                for name, budget in needles
+            ],
+            "retrieval_depths": [
+                answer(found[name] * (depth == 0.9 or name == "Full"), task="word", policy=name, budget=b, depth=depth)
+                for name, b in needles
+                for depth in DEPTHS
+            ],
+            "leak": [answer(1.0, policy="Window", budget=0.1), answer(0.95, policy="Window", budget=0.2)],
+            "second_needle": [
+                answer(share, policy=name, question=question, bytes=1_000_000) | more
+                for question in (1, 2)
+                for name, share, more in (
+                    ("Full", 1.0, {}),
+                    ("H2O", 0.3, {}),
+                    ("recycled, never refreshed", 0.2, {"full_steps": 0.0}),
+                    ("recycled, every 8 steps", second, {"full_steps": 3.0}),
+                )
+            ],
+            "policies": [
+                stream | {"policy": name, "perplexity": value, "budget": 256, "n_tokens": 1000}
+                for name, value in PERPLEXITY.items()
+            ],
+        }
+    }
+
+
+def title(drawn):
+    return drawn.axes[0].get_title(loc="left")
+
+
+def test_the_best_policy_at_the_smallest_budget_is_named():
+    assert title(results.compressed(made_up())) == "With 10 % of the prompt, SnapKV is best: 2.10 times the full cache"
+
+
+def test_who_forgets_the_middle_is_counted():
+    assert title(results.by_depth(made_up())) == "20 % kept: 3 of 3 know less of the middle than of the end"
+    assert title(results.by_depth(made_up(window=0.0))).startswith("20 % kept: 2 of 3")
+
+
+def test_the_leak_is_the_largest_difference():
+    assert title(results.answers(made_up())) == "Asked in the prompt: up to 90 points more than the cache knows"
+
+
+def test_the_second_question_names_the_best_of_recycled_attention():
+    said = "The second question: Full 100 %, H2O 30 %, recycled up to 90 %"
+    assert title(results.second_needle(made_up())) == said
+
+
+@pytest.mark.parametrize(("second", "said"), [(0.9, "holds"), (0.4, "not at this scale")])
+def test_recycled_attention_must_be_clearly_better(second, said):
+    text = printed.recycled_verdict(made_up(second))
+    assert text.endswith(f"any eviction: {said}")
+    assert "3.0 full steps" in text
+
+
+def test_claims_on_attention_are_counted_by_layer():
+    text = printed.attention_verdicts(made_up())
+    assert "negligible: in 2 of 3 layers, mean 88 %, holds partly" in text
+    assert "exponentially: in 3 of 3 layers, median slope -0.80, holds" in text
+    assert "mattered before: in 2 of 3 layers, holds partly; but 80 % of all tokens" in text
+    assert title(results.persistence(made_up())).startswith("Above 95 % in 2 of 3 layers")
+
+
+def test_heavy_hitters_are_compared_prompt_by_prompt():
+    assert printed.heavy_verdict(made_up()).endswith("at 2 of 2 budgets, holds")
+    worse = made_up()
+    for row in worse["tables"]["compressed"]:
+        if row["policy"] == "Window" and row["budget"] == 0.1:
+            row["losses"] = LOSSES["H2O"]
+    assert printed.heavy_verdict(worse).endswith("at 1 of 2 budgets, holds partly")
+
+
+def test_bits_are_compared_with_the_same_tokens_in_full():
+    assert printed.bits_table(made_up()).splitlines()[1].split() == [
+        "H2O",
+        "20",
+        "%",
+        "4",
+        "0.25",
+        "+0.100",
+        "±",
+        "0.000",
+    ]
+
+
+def test_a_task_that_the_whole_cache_fails_says_nothing():
+    text = printed.retrieval_table(made_up())
+    assert "digits: everything kept 100 %, n = 20: too hard for the model, says nothing" in text
+    assert text.count("SnapKV") == 1
+    assert "80 (60 to 100)" in text
+
+
+def test_streams_are_sorted_by_perplexity():
+    lines = printed.streams_table(made_up()).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["SnapKV", "H2O", "Window"]
+
+
+def test_published_rows_say_so_and_keep_their_values():
+    text = printed.published_table()
+    assert text.count("published, not measured here") == 2
+    (row,) = (line for line in text.splitlines() if line.startswith("T4") and "H2O" in line)
+    assert row.split()[-4:] == ["18.83", "tokens", "a", "second"]
+    assert "Scissorhands" in text

@@ -1,0 +1,61 @@
+"""The figures of the cache's bench say what was measured."""
+
+import pytest
+
+from course_lib.lessons.kv import speed as plots
+
+
+def row(contest, shape, side, times, anchor="DynamicCache", seconds=1.0):
+    spread = {"times_anchor": times, "times_anchor_low": 0.9 * times, "times_anchor_high": 1.1 * times}
+    return {"contest": contest, "shape": shape, "side": side, "anchor": anchor, "median_seconds": seconds} | spread
+
+
+def made_up():
+    """Numbers in the shape of results/bench_cpu_kv.json."""
+    sides = []
+    for n, gain in ((1, 1.5), (8, 3.0)):
+        contest = (f"8 steps of {n} at 4096 tokens", [n, 4096])
+        sides += [
+            row(*contest, "DynamicCache", 1.0),
+            row(*contest, "DynamicCache, 20 % of the text", gain + 1),
+            row(*contest, "nothing evicted", gain + 2),
+            row(*contest, "H2O, 20 %", gain - 0.5),
+            row(*contest, "SnapKV, 20 %", gain),
+        ]
+    for n in (1024, 2048):
+        sides += [row("a prompt", [1, n], "DynamicCache", 1.0), row("a prompt", [1, n], "H2O, 20 %", 0.5, seconds=2.0)]
+    for n, times in ((256, 4.0), (512, 8.0)):
+        for side, gain, seconds in (("the window anew", 1.0, times / 10), ("StreamingLLM", times, 0.1)):
+            sides.append(row("a token of a stream", [1, n], side, gain, "the window anew", seconds))
+    return {"tables": {"sides": sides}}
+
+
+def title(figure, index=0):
+    figure.canvas.draw()
+    return figure.axes[index].get_title(loc="left")
+
+
+def test_the_best_with_a_fifth_is_one_that_forgets():
+    """Neither the short text of the stock cache nor the one that evicts nothing."""
+    drawn = plots.steps(made_up())
+    assert title(drawn) == "1 × 4096 tokens: with 20 % at best 1.50 times,\nSnapKV, 20 %"
+    assert title(drawn, 1) == "8 × 4096 tokens: with 20 % at best 3.00 times,\nSnapKV, 20 %"
+    assert [bar.get_width() for bar in drawn.axes[0].patches] == [1.5, 1.0, 3.5, 2.5]
+    assert drawn.axes[0].get_yticklabels()[0].get_text() == "SnapKV, 20 %"
+
+
+def test_a_step_and_the_window_anew():
+    drawn = plots.streams(made_up())
+    assert title(drawn) == "A step is 4.0 times as fast at 256 slots, 8.0 times at 512"
+    assert list(drawn.axes[0].lines[0].get_ydata()) == [0.4, 0.8]
+
+
+def test_prompts_are_told_as_times_longer():
+    lines = plots.prompts(made_up()).splitlines()
+    assert lines[0].split() == ["seconds", "for", "a", "prompt", "of", "1024", "2048"]
+    assert lines[2].split() == ["H2O,", "20", "%", "2.00", "(2.00", "x)", "2.00", "(2.00", "x)"]
+
+
+@pytest.mark.parametrize("name", ["steps", "streams", "prompts"])
+def test_the_committed_measurement_can_be_drawn(name):
+    assert getattr(plots, name)()

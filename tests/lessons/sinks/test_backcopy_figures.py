@@ -1,0 +1,90 @@
+"""The figures of the idle head say what the data say, and change when the data change."""
+
+import pytest
+import torch
+
+from course_lib.lessons.sinks import backcopy as plots
+
+
+def made_up(lost=0.8):
+    """Two seeds of made-up numbers in the shape of results/backcopy.json; `lost` by a learnable sink without it."""
+    attention, streaming, emergence, widths = [], [], [], []
+    for variant in plots.VARIANTS:
+        for seed in (0, 1):
+            label = {"variant": variant, "seed": seed}
+            own = variant == "learnable sink"
+            attention.append(
+                label
+                | {"busy_first_slot": 0.01, "busy_nowhere": 0.0, "idle_first_slot": 0.9 if own else 0.02}
+                | {"idle_nowhere": 0.3 * (variant == "zero sink")}
+            )
+            for n in (0, 1, 2, 4):
+                streaming.append(label | {"sinks": n, "recent": 32 - n, "others": lost * own * (n == 0), "copies": 0.0})
+            for step in (50, 100):
+                emergence.append(label | {"step": step, "first_slot": 0.005 * step + 0.1 * seed, "first_value": 0.25})
+    for hidden, share in ((16, 0.5), (64, 0.0)):
+        for seed in (0, 1):
+            widths.append({"hidden": hidden, "seed": seed, "idle_first_slot": share, "others_0": 0.1, "others_1": 0.0})
+    weights = torch.zeros(4, 5)
+    weights[torch.arange(4), torch.tensor([0, 0, 2, 0])] = 1.0
+    sample = [{"variant": "learnable sink", "seed": 0, "text": "bca ", "weights": weights.tolist()}]
+    tables = {
+        "attention": attention,
+        "streaming": streaming,
+        "emergence": emergence,
+        "widths": widths,
+        "sample": sample,
+    }
+    return {"tables": tables, "sizes": {"shape": {"hidden": 8}}}
+
+
+def title(figure, index=0):
+    figure.canvas.draw()
+    return figure.axes[index].get_title(loc="left")
+
+
+def test_the_map_says_where_busy_and_idle_letters_look():
+    """Of "bca ", the vowel reads the letter before it, in slot 2 behind the sink, and the others read the sink."""
+    drawn = plots.sample(made_up())
+    said = "One model of 2 (seed 0): after a trigger the head reads the letter before it (100 %),"
+    assert title(drawn) == f"{said}\notherwise the first slot (100 %)"
+    assert [text.get_text() for text in drawn.axes[0].get_xticklabels()] == ["sink", "b", "c", "a", "␣"]
+    assert [text.get_fontweight() for text in drawn.axes[0].get_yticklabels()][2] == "bold"
+
+
+def test_titles():
+    costs = plots.costs(made_up())
+    said = "vanilla 0.00 to 0.00, zero sink 0.00 to 0.00, learnable sink 0.80 to 0.80"
+    assert title(costs) == f"Lost without the first slot, nats a letter:\n{said}"
+    grown = plots.emergence(made_up())
+    assert title(grown) == "In the end the sink gets 50 to 60 % of all attention"
+    assert title(grown, 1) == "Its value: 0.25 to 0.25 of the others' length"
+
+
+def test_claims_are_counted_over_seeds():
+    lines = plots.verdict(made_up()).splitlines()
+    assert lines[-6].split() == ["learnable", "sink", "0.000", "to", "0.000"]
+    assert lines[-5:] == [
+        "Claim: idle, the head gives most of its attention to its sink: 2 of 2, holds",
+        "Claim: busy, it gives its sink less than a tenth: 2 of 2, holds",
+        "Claim: the model with a sink needs it, more than 0.01 nats worse without: 2 of 2, holds",
+        "Claim: that one slot is enough: 2 of 2, holds",
+        "Claim: models without a slot of their own lose nothing: 4 of 4, holds",
+    ]
+    measured = made_up(lost=0.0)
+    measured["tables"]["attention"][-1]["idle_first_slot"] = 0.4
+    said = plots.verdict(measured)
+    assert "1 of 2, holds partly" in said
+    assert "worse without: 0 of 2, not at this scale" in said
+
+
+def test_the_table_of_widths():
+    lines = [line.split() for line in plots.widths(made_up()).splitlines()]
+    assert lines[1] == ["8", "90", "to", "90", "%", "+0.800", "to", "+0.800"]
+    assert lines[2] == ["16", "50", "to", "50", "%", "+0.100", "to", "+0.100"]
+    assert lines[3] == ["64", "0", "to", "0", "%", "+0.100", "to", "+0.100"]
+
+
+@pytest.mark.parametrize("name", ["sample", "costs", "emergence", "verdict", "widths"])
+def test_the_committed_measurement_can_be_drawn(name):
+    assert getattr(plots, name)(plots.results())

@@ -1,0 +1,106 @@
+"""The figures and verdicts of lesson 08: titles follow from the data."""
+
+import pytest
+import torch
+
+from course_lib.lessons.sinks import figures, places, tables
+
+
+def titles(drawn):
+    return [axes.get_title(loc="left") for axes in drawn.axes]
+
+
+def test_slots_that_differ_are_counted():
+    assert titles(figures.compare_slots(9, (5, 6, 7, 8), (0, 1, 7, 8))) == ["4 tokens differ"]
+    assert titles(figures.compare_slots(9, torch.tensor([8, 7, 0, 1]), (0, 1, 7, 8))) == ["0 tokens differ"]
+
+
+def test_shares_speak_of_the_deeper_half():
+    share = torch.tensor([[0.0, 0.2], [0.1, 0.1], [0.5, 0.7], [0.4, 0.8]])
+    assert titles(figures.share_over_depth(share, 0.01)) == [
+        "From layer 2 on the first token gets 60 % of all attention"
+    ]
+    # 1 / (1 - share) = 2, 3.33, 1.67, 5: torch's median is the lower middle one
+    title = "Without it all other weights grow 2.0 times from layer 2 on (median)"
+    assert titles(figures.growth(share)) == [title]
+    words = {"own": share[:, 0], "other": share[:, 1]}
+    assert titles(figures.first_words(words)) == ["Whatever stands there: 45 to 75 % in the deeper half of the layers"]
+
+
+def test_values_of_the_first_token_against_others():
+    lengths = torch.ones(4, 10)
+    lengths[:, 0] = 0.25
+    assert titles(figures.values_over_depth(lengths))[0].startswith(
+        "In the deeper half its values are 4.0 times shorter"
+    )
+
+
+def test_streams_name_every_cache():
+    losses = {"newest tokens": torch.full((12,), 3.0), "all tokens": torch.full((12,), 1.0)}
+    losses["all tokens"][:4] = 9.0  # before the cache is full
+    drawn = figures.streams(losses, budget=4, block=4)
+    assert titles(drawn) == ["From token 4 on: newest tokens 7.4 times the perplexity of all tokens"]
+    said = [text.get_text() for text in drawn.axes[0].get_legend().get_texts()]
+    assert said == ["newest tokens: 20.1", "all tokens: 2.7"]
+
+
+def test_bars_take_a_log_scale_where_values_lie_far_apart():
+    near, far = figures.bars({"a": 2.0, "b": 3.0}, "near"), figures.bars({"a": 2.0, "b": 300.0}, "far")
+    assert [drawn.axes[0].get_xscale() for drawn in (near, far)] == ["linear", "log"]
+
+
+def test_places_and_costs():
+    first, second = titles(places.places([0, 1, 24, 25], trained=16))
+    assert first == "in the text: the newest token (diamond) is 25 away from the first"
+    assert second == "in the cache: the newest token (diamond) is 3 away from the first"
+    flops = {"streaming": [1.0, 1.0], "recomputing": [4.0, 8.0]}
+    seconds = {"streaming": [2.0, 2.0], "recomputing": [3.0, 6.0]}
+    assert titles(places.costs((4, 8), flops, seconds)) == [
+        "8 times at a window of 8",
+        "3 times at a window of 8",
+    ]
+    text = tables.race_verdict((4, 8), flops, seconds)
+    assert text.splitlines()[2].split() == ["8", "8.0", "×", "3.0", "×"]
+    assert "Published, not measured here" in text
+
+
+def test_the_gate_is_half_at_the_sink():
+    kept, lost = places.gate().axes[0].lines[:2]
+    assert kept.get_ydata()[60] == pytest.approx(50)
+    assert (kept.get_ydata() + lost.get_ydata()) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("window", "one", "verdicts"),
+    [(30.0, 11.0, ["holds", "holds"]), (12.0, 11.0, ["not at this scale", "not at this scale"])],
+    ids=["collapse", "none"],
+)
+def test_collapse_needs_a_factor_and_sinks_to_come_back(window, one, verdicts):
+    text = tables.collapse_verdict({"newest tokens": window, "all tokens": 10.0, "1 + 3": one, "2 + 2": 10.0})
+    assert [line.split(", ")[-1] for line in text.splitlines() if line.startswith("Claim")] == verdicts
+
+
+def test_the_place_and_not_the_word():
+    shares = {"own": torch.tensor([0.0, 0.6]), "a": torch.tensor([0.0, 0.5]), "b": torch.tensor([0.0, 0.1])}
+    assert tables.position_verdict(shares).endswith("holds partly")
+    assert tables.position_verdict({name: shares[name] for name in ("own", "a")}).endswith(", holds")
+    assert tables.position_verdict({name: shares[name] for name in ("own", "b")}).endswith("not at this scale")
+
+
+def test_newlines_constants_and_gaps():
+    found = {"newest tokens": 30.0, "4 newlines + 124": 11.0, "4 + 124": 10.0}
+    assert tables.newline_verdict(found).endswith(": holds")
+    assert tables.newline_finding(found) == "Four newlines do 95 % of what the text's own first tokens do"
+    assert tables.newline_verdict(found | {"4 newlines + 124": 14.0}).endswith("not at this scale")
+    constants = {"window": 30.0, "logit": 28.0, "both": 12.0, "token": 10.0}
+    said = "A constant does 90 % of what the first token does;\nits logit alone 10 %"
+    assert tables.constant_finding(constants) == said
+    gaps = {"newest tokens": 31.0, "4 + 124, original": 900.0, "4 + 124, rolling": 11.0}
+    assert tables.rolling_verdict(gaps, 100).endswith("holds")
+    assert tables.rolling_finding(gaps, 1000) == "After a gap of 1,000 positions the best is: 4 + 124, rolling"
+
+
+def test_published_numbers_are_marked_and_keep_their_values():
+    first, *lines = tables.published_table().splitlines()
+    assert first.startswith("published, not measured here")
+    assert [line.split()[-1] for line in lines] == ["5,158.07", "5.40", "5.60"]

@@ -1,0 +1,119 @@
+"""The figures of lesson 08 that read the long measurement: titles and verdicts follow from its tables."""
+
+import pytest
+
+from course_lib.lessons.sinks import measured as sinks_results
+from course_lib.lessons.sinks import trained as sinks_trained
+
+PERPLEXITIES = {"0 sinks": 30.0, "1 sink": 12.0, "2 sinks": 11.0, "4 sinks": 11.0, "4 newlines": 11.5}
+
+
+def measured(everything=10.0, **changed):
+    streaming = [
+        {"name": name, "budget": 256, "perplexity": value + 1, "standard_error": 0.5, "n_tokens": 2000}
+        | {"peak_bytes": 12_000_000, "compared": value, "n_compared": 1500}
+        for name, value in (PERPLEXITIES | {"everything kept": everything}).items()
+    ]
+    curves = [
+        {"name": name, "perplexity": [value, value + 1], "block": 512, "milliseconds_per_token": [20.0, 22.0]}
+        for name, value in PERPLEXITIES.items()
+    ]
+    gaps = [
+        {"positions": positions, "gap": gap, "perplexity": value}
+        for positions, worst in (("original", 900.0), ("rolling", 12.0))
+        for gap, value in ((0, 11.0), (16384, worst))
+    ]
+    return {"tables": {"streaming": streaming, "streaming_curves": curves, "gaps": gaps} | changed}
+
+
+def titles(drawn):
+    return [axes.get_title(loc="left") for axes in drawn.axes]
+
+
+def test_one_sink_is_so_much_of_the_way_back():
+    said = "256 slots, 1,500 tokens: one sink is 90 % of the way back"  # (30 - 12) / (30 - 10)
+    assert titles(sinks_results.by_sinks(measured())) == [said]
+
+
+def test_the_long_stream_says_memory_and_time():
+    left, right = titles(sinks_results.long_stream(measured()))
+    assert left == "2,000 tokens in a cache of 12 MB"
+    assert right == "Slowest part over fastest: 1.10 with 4 sinks"
+
+
+def test_gaps_name_the_worst_of_both():
+    said = "At worst 900 with positions of the text, 12.0 with places in the cache"
+    assert titles(sinks_results.gaps(measured())) == [said]
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdicts"),
+    [
+        ({}, ["holds", "holds", "holds", "holds"]),
+        ({"everything": 25.0}, ["not at this scale", "holds", "holds", "holds"]),
+        ({"everything": 1.0}, ["holds", "not at this scale", "holds", "holds"]),
+    ],
+    ids=["as measured", "no collapse", "not restored"],
+)
+def test_verdicts_follow_from_the_numbers(changed, verdicts):
+    text = sinks_results.stream_verdict(measured(**changed))
+    assert [line.split(", ")[-1].split(": ")[-1] for line in text.splitlines() if line.startswith("Claim")] == verdicts
+
+
+def test_a_stream_that_slows_down_is_not_flat():
+    found = measured()
+    for row in found["tables"]["streaming_curves"]:
+        row["milliseconds_per_token"] = [20.0, 40.0]
+    assert sinks_results.stream_verdict(found).endswith("slowest part over fastest 2.00, not at this scale")
+
+
+def trained(**more_by_variant):
+    """Losses of three documents with 0, 1 and 4 first slots: so much more than with 4, with a little spread."""
+    table = [
+        {"variant": variant, "sinks": sinks, "losses": [3.0 + more, 3.1 + more + 0.001, 2.9 + more - 0.001]}
+        for variant, costs in more_by_variant.items()
+        for sinks, more in zip((0, 1, 4), (*costs, 0.0), strict=True)
+    ]
+    return {"tables": {"streaming": table}}
+
+
+@pytest.mark.parametrize(
+    ("vanilla", "learned", "verdicts"),
+    [((0.5, 0.2), (0.9, 0.0), ["holds", "holds", "holds"]), ((0.0, 0.0), (0.9, 0.2), ["holds partly", *["not"] * 2])],
+    ids=["as in the paper", "otherwise"],
+)
+def test_claims_on_pretraining_follow_from_paired_losses(vanilla, learned, verdicts):
+    found = trained(**{"vanilla": vanilla, "zero sink": (0.7, 0.1), "learnable sink": learned})
+    text = sinks_trained.pretraining_verdict(found)
+    claims = [line.split(", ")[-1].split(": ")[-1] for line in text.splitlines() if line.startswith("Claim")]
+    assert [claim if claim.startswith("holds") else claim.split()[0] for claim in claims] == verdicts
+
+
+@pytest.mark.parametrize(("largest", "verdict"), [(8.0, "holds"), (1.5, "not at this scale")], ids=["high", "low"])
+def test_registers_hold_where_patches_stood_out(largest, verdict):
+    table = [
+        {"registers": n, "layer": layer, "largest": value, "median": 2.0}
+        for n, high in ((0, 2 * largest), (4, 3.0))
+        for layer, value in enumerate((2.0, high))
+    ]
+    text = sinks_trained.registers_verdict({"tables": {"registers": table}})
+    assert text.startswith(f"Largest patch norm over the median: {largest} with 0, 1.5 with 4 registers")
+    assert text.endswith(f": {verdict}")
+
+
+def test_the_idlest_head_is_that_of_the_sink_in_question():
+    attention = [
+        {"variant": variant, "slots": [first], "nowhere": nowhere}
+        for variant, first, nowhere in (
+            ("vanilla", 0.99, 0.0),
+            ("zero sink", 0.98, 0.8),
+            ("zero sink", 0.1, 0.3),
+            ("learnable sink", 0.4, 0.0),
+            ("learnable sink", 0.5, 0.9),
+        )
+    ]
+    losses = {"vanilla": 1.25, "zero sink": 1.0, "learnable sink": 1.5}
+    models = [{"variant": variant, "evaluation_loss": loss} for variant, loss in losses.items()]
+    text = sinks_trained.idlest({"tables": {"attention": attention, "models": models}})
+    assert "zero sink takes up to 80 %, the learnable sink up to 50 %" in text
+    assert "vanilla 1.250, zero sink 1.000, learnable sink 1.500" in text

@@ -1,0 +1,132 @@
+"""The figures and tables of lesson 03's long measurement, from made-up rows: what they say is computed."""
+
+from itertools import product
+
+import pytest
+
+from course_lib.lessons.sparsegpt import measured as results
+from course_lib.lessons.sparsegpt import tables as printed
+
+PERPLEXITY = {"magnitude": 90.0, "wanda": 40.0, "sparsegpt": 30.0, "sparsegpt + refit": 28.0}
+ERROR = {"standard_error": 1.0, "n_tokens": 100}
+
+
+def made_up():
+    """Tables of made-up numbers, in the shape of results/sparsegpt.json joined with results/wanda.json."""
+    patterns, sparsities = ("50%", "4:8", "2:4"), (0.3, 0.5, 0.7)
+    dense = {"method": "dense", "pattern": "dense", "corpus": "wikipedia", "perplexity": 20.0} | ERROR
+    task = {"chance": 0.25, "standard_error": 0.05, "n": 100, "normalised": 0.3}
+    accuracy = {("dense", "dense"): (0.8, 0.26), ("wanda", "50%"): (0.6, 0.3), ("sparsegpt", "50%"): (0.7, 0.2)}
+    return {
+        "sweep": [{"method": "dense", "sparsity": 0.0, "perplexity": 20.0}]
+        + [
+            {"method": m, "sparsity": s, "perplexity": 2 * s * p}
+            for (m, p), s in product(PERPLEXITY.items(), sparsities)
+        ],
+        "perplexity": [dense]
+        + [
+            {"method": m, "pattern": pattern, "corpus": "wikipedia", "perplexity": p * (i + 1)} | ERROR
+            for m, p in PERPLEXITY.items()
+            for i, pattern in enumerate(patterns)
+        ],
+        "calibration": [{"n_windows": n, "sample": 0, "perplexity": 60.0 / n} for n in (1, 2, 4)],
+        "block_size": [{"block_size": n, "perplexity": p} for n, p in ((1, 33.0), (128, 30.0), (1536, 36.0))],
+        "thirds": [
+            {"third": t, "pattern": p, "first_block": 0, "last_block": 9, "perplexity": value}
+            for p in ("50%", "2:4")
+            for t, value in (("early", 25.0), ("middle", 22.0), ("late", 24.0 if p == "50%" else 27.0))
+        ],
+        "layer_errors": [
+            {"pattern": "50%", "layer": f"blocks.{i}.{x}", "magnitude": 0.4, "wanda": 0.2, "sparsegpt": s, "refit": 0.1}
+            for i, (x, s) in product((0, 1), (("q", 0.12), ("k", 0.3)))
+        ],
+        "rounded": [
+            {"name": n, "group": 64, "bits_a_weight": b, "perplexity": p} | ERROR
+            for n, b, p in (("3 bits", 3.4, 50.0), ("50% + 4 bits", 3.5, 40.0))
+        ],
+        "seconds": [
+            {"method": "wanda", "pattern": "50%", "calibration_tokens": 16384, "forward": 40.0, "gram": 1.0}
+            | {"factorise": 0.0, "solve": 2.0}
+        ],
+        "zero_shot": [
+            {"method": m, "pattern": p, "task": t, "accuracy": a} | task
+            for (m, p), both in accuracy.items()
+            for t, a in zip(("sciq", "boolq"), both, strict=True)
+        ],
+    }
+
+
+def title(drawn):
+    return drawn.axes[0].get_title(loc="left")
+
+
+def test_the_sweep_gives_the_ratio_at_three_sparsities():
+    assert title(results.sweep(made_up())).endswith("0.75 at 30 %, 0.75 at 50 %, 0.75 at 70 %")
+
+
+def test_the_patterns_give_the_ratio_at_each():
+    assert title(results.pattern_bars(made_up())).endswith("0.75 at 50%, 0.75 at 4:8, 0.75 at 2:4")
+
+
+def test_the_calibration_curve_finds_where_the_lines_cross():
+    wanda = [{"n_windows": n, "perplexity": 20.0} for n in (1, 2, 4)]
+    assert title(results.calibration_curves(made_up(), wanda)) == "SparseGPT passes Wanda at 4 windows"
+    never = [{"n_windows": n, "perplexity": 1.0} for n in (1, 2, 4)]
+    assert title(results.calibration_curves(made_up(), never)) == "SparseGPT does not pass Wanda"
+
+
+def test_block_sizes_name_the_best():
+    assert title(results.block_sizes(made_up())).startswith("Best in blocks of 128; the worst choice has 1.20 times")
+
+
+def test_the_most_sensitive_third_may_differ_by_pattern():
+    assert title(results.thirds(made_up())) == "Most sensitive: the early third at 50%, the late third at 2:4"
+
+
+def test_errors_over_depth_count_the_layers_in_between():
+    found = title(results.errors_over_depth(made_up()))
+    assert "in 2 of 4 layers" in found
+    assert "110 % above the best weights" in found  # median of 1.2, 1.2, 3, 3
+
+
+@pytest.mark.parametrize(("sparse", "verdict"), [(40.0, "holds"), (60.0, "not at this scale")])
+def test_the_equal_size_claim_is_computed(sparse, verdict):
+    tables = made_up()
+    tables["rounded"][1]["perplexity"] = sparse
+    assert printed.rounded_table(tables).endswith(f"at 3: {verdict}")
+
+
+def test_seconds_add_up_beyond_the_forward_passes():
+    assert printed.seconds_table(made_up()).splitlines()[1].endswith("3.0 s")
+
+
+def test_only_tasks_with_a_signal_count():
+    text = printed.accuracy_verdict(made_up())
+    assert "boolq" not in text
+    assert text.endswith("in 1 of 1 tasks, holds")
+
+
+def test_the_order_of_patterns_is_judged_by_method():
+    assert printed.pattern_verdict(made_up()).endswith("in 4 of 4 methods, holds")
+    tables = made_up()
+    for row in tables["perplexity"]:
+        if row["method"] == "wanda" and row["pattern"] == "2:4":
+            row["perplexity"] = 1.0
+    assert printed.pattern_verdict(tables).endswith("in 3 of 4 methods, holds partly")
+
+
+def test_successors_stand_beside_the_sweep_at_half():
+    tables = made_up()
+    for row in tables["sweep"]:
+        row |= ERROR
+    tables["successors"] = [{"method": "swaps + refit", "pattern": "2:4", "perplexity": 55.5} | ERROR]
+    lines = printed.successors_table(tables).splitlines()
+    assert lines[2].split() == ["Wanda", "40.0", "±", "1.0"]
+    assert lines[-1].split()[-3:] == ["55.5", "±", "1.0"]
+
+
+def test_published_rows_say_so_and_keep_their_values():
+    text = printed.published_table()
+    assert text.count("published, not measured here") == 2
+    (row,) = (line for line in text.splitlines() if line.startswith("SparseGPT 50%") and "8.21" in line)
+    assert row.split()[-5:] == ["36.85", "17.46", "11.55", "9.32", "8.21"]

@@ -1,0 +1,53 @@
+"""The titles of lesson 00's figures are computed from the data that they show."""
+
+import pytest
+
+from course_lib.lessons.start import figures
+from course_lib.measure.roofline import LLAMA2_7B, Device, Work
+from course_lib.measure.timing import Timing
+
+DEVICE = Device("by hand", 100e9, 10e9, "made up")
+
+
+def title(figure):
+    return figure.axes[0].get_title(loc="left")
+
+
+def test_roofline():
+    one = Timing("decode", 1, Work(1e9, 2e9), seconds=0.4)
+    many = Timing("prefill", 64, Work(64e9, 2e9), seconds=0.8)
+    figure = figures.roofline(DEVICE, [many, one])
+    assert title(figure) == "1 token at a time: 2.5 % of peak arithmetic; 64 at a time: 80 %"
+    roof = figure.axes[0].lines[0]
+    assert list(roof.get_xdata())[1] == DEVICE.ridge == 10
+    assert list(roof.get_ydata())[1] == 100
+    points = {(round(x, 3), round(y, 3)) for line in figure.axes[0].lines[1:] for x, y in line.get_xydata()}
+    assert points == {(0.5, 2.5), (32.0, 80.0)}
+
+
+def test_memory():
+    figure = figures.memory(LLAMA2_7B, 2, 4096, "Llama-2-7B")
+    assert title(figure) == "A cache of 4096 tokens adds 16% to the weights of Llama-2-7B"  # 2.1 GB and 13.5 GB
+    assert figure.axes[0].lines[1].get_ydata()[-1] == pytest.approx(2 * 32 * 4096 * 2 * 4096 / 1e9)
+
+
+def test_parts():
+    figure = figures.parts({"MLP matrices": 0.03, "the rest": 0.05}, {"MLP matrices": 10})
+    assert title(figure) == "Of a step of 80 ms, 62% goes to the rest"
+    assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([37.5, 62.5, 100, 0])
+
+
+def test_two_times():
+    figure = figures.two_times(2e9, 4e9, 1e11, 1e10, got=0.02, expected=0.4)
+    assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([0.02, 0.4])
+    assert "0.4 s" in title(figure)
+
+
+@pytest.mark.real
+def test_next_tokens(real_model):
+    figure = figures.next_tokens(*real_model)
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert widths == sorted(widths, reverse=True)
+    assert 0 < sum(widths) <= 100
+    assert "“Rome”" in title(figure)
+    assert f"{widths[0] / 100:.0%}" in title(figure)

@@ -1,0 +1,171 @@
+"""The titles say what the data say: every finding is computed, and changes when the data change."""
+
+import pytest
+import torch
+
+from course_lib.lessons.wanda import figures, tables
+from course_lib.lessons.wanda import measured as wanda_results
+
+
+def made_up():
+    """A measurement of made-up numbers, in the shape of results/wanda.json."""
+    label = [("dense", "dense")] + [(m, p) for p in ("50%", "4:8", "2:4") for m in ("magnitude", "wanda")]
+    cost = {"dense": 10.0, "magnitude 50%": 90.0, "wanda 50%": 20.0, "magnitude 4:8": 80.0, "wanda 4:8": 30.0}
+    cost |= {"magnitude 2:4": 95.0, "wanda 2:4": 40.0}
+    task = {"chance": 0.25, "standard_error": 0.05, "n": 100, "normalised": 0.3}
+    accuracy = {"sciq": 0.75, "boolq": 0.26}
+    return {
+        "command": "course reproduce wanda",
+        "seed": 0,
+        "started": "2026-01-02T03:04:05",
+        "machine": {"cpu": "a processor", "cores": 2, "torch": "2.13"},
+        "sizes": {
+            "length": 512,
+            "calibration": 32,
+            "evaluation": {"wikipedia": 24},
+            "curve_calibration": 16,
+            "curve_evaluation": 16,
+        },
+        "tables": {
+            "perplexity": [
+                {
+                    "method": m,
+                    "pattern": p,
+                    "corpus": "wikipedia",
+                    "perplexity": cost[m if m == "dense" else f"{m} {p}"],
+                    "standard_error": 1.0,
+                }
+                for m, p in label
+            ],
+            "zero_shot": [
+                {"method": m, "pattern": p, "task": t, "accuracy": a} | task
+                for m, p in label
+                for t, a in accuracy.items()
+            ],
+            "zero_shot_mean": [
+                {"method": m, "pattern": p, "accuracy": 0.4, "standard_error": 0.02, "chance": 0.35} for m, p in label
+            ],
+            "sweep": [{"method": "dense", "sparsity": 0.0, "perplexity": 10.0}]
+            + [{"method": "wanda", "sparsity": s, "perplexity": 20.0 * s} for s in (0.3, 0.5, 0.7)]
+            + [{"method": "magnitude", "sparsity": s, "perplexity": 300 * s * s} for s in (0.3, 0.5, 0.7)],
+            "calibration": [
+                {"n_windows": n, "sample": k, "perplexity": 24.0 - 4 * (n > 1) + k} for n in (1, 8) for k in (0, 1)
+            ],
+            "groups": [
+                {"method": m, "group": g, "perplexity": v}
+                for m, values in {"magnitude": (30, 40), "wanda": (25, 20)}.items()
+                for g, v in zip(("layer", "(output, 1)"), values, strict=True)
+            ],
+            "seconds": [
+                {
+                    "method": "magnitude",
+                    "pattern": "50%",
+                    "calibration_tokens": 9,
+                    "forward": 0.0,
+                    "gram": 0.0,
+                    "factorise": 0.0,
+                    "solve": 2.0,
+                },
+                {
+                    "method": "wanda",
+                    "pattern": "50%",
+                    "calibration_tokens": 9,
+                    "forward": 50.0,
+                    "gram": 1.0,
+                    "factorise": 0.0,
+                    "solve": 4.0,
+                },
+            ],
+        },
+    }
+
+
+def title(figure):
+    figure.canvas.draw()
+    return figure.axes[0].get_title(loc="left")
+
+
+def test_sweep_title():
+    # ratios 300 s² / 20 s = 15 s: 7.5 at 50 %, 10.5 at 70 %; the point at 30 % is not among them
+    assert title(wanda_results.sweep(made_up())) == "Wanda's perplexity is 8 to 10 times lower from 50 % on"
+
+
+def test_pattern_title_follows_the_data():
+    assert title(wanda_results.pattern_bars(made_up())).endswith("the tighter the pattern, the higher the perplexity")
+    turned = made_up()
+    next(r for r in turned["tables"]["perplexity"] if (r["method"], r["pattern"]) == ("wanda", "4:8"))["perplexity"] = (
+        50.0
+    )
+    assert title(wanda_results.pattern_bars(turned)).endswith("tighter patterns do not always cost more")
+
+
+def test_calibration_title():
+    # means 24.5 and 20.5
+    assert title(wanda_results.calibration_curve(made_up())) == "One window of calibration text is 20 % worse than 8"
+
+
+def test_group_title():
+    assert title(wanda_results.group_ablation(made_up())) == "Best group: layer for magnitude, (output, 1) for Wanda"
+
+
+def test_zero_shot_title_and_order():
+    measured = made_up()
+    assert title(wanda_results.zero_shot(measured)).startswith("1 of 2 tasks tell the dense model from chance")
+    assert wanda_results.by_signal(measured) == ["sciq", "boolq"]
+
+
+def test_tables():
+    measured = made_up()
+    table = tables.zero_shot_table(measured)
+    assert "sciq              100      25      75 ± 5 " in table
+    assert table.splitlines()[2].endswith("no signal")
+    assert "10 %" in tables.cost_table(measured)
+    assert "no forward pass needed" in tables.cost_table(measured)
+    assert "seed 0, 2026-01-02, a processor (2 cores)" in tables.provenance(measured)
+
+
+def test_zero_shot_verdict_follows_the_data():
+    measured = made_up()
+    said = tables.zero_shot_verdict(measured)
+    assert "+0.0 ± 2.8 points, not at this scale" in said  # √2 × 0.02
+    assert "Wanda leads in 0 of 1: not at this scale" in said
+    for row in measured["tables"]["zero_shot"] + measured["tables"]["zero_shot_mean"]:
+        row["accuracy"] += 0.1 * (row["method"] == "wanda")
+    said = tables.zero_shot_verdict(measured)
+    assert "+10.0 ± 2.8 points, holds" in said
+    assert "Wanda leads in 1 of 1: holds" in said
+
+
+def test_published_table_is_marked():
+    table = tables.published_table()
+    assert table.startswith("published, not measured here")
+    assert "54.21" in table
+
+
+def test_outlier_title_counts_the_features_that_hold_half():
+    norms = torch.tensor([1.0, 1.0, 10.0, 1.0])
+    assert title(figures.outliers(norms, "a layer")) == "a layer: 1 of 4 input features hold half of the squared norm"
+
+
+def test_loudest_title():
+    norms = {"blocks.0.q": torch.tensor([1.0, 2.0, 8.0]), "blocks.1.q": torch.tensor([1.0, 1.0, 20.0])}
+    assert "the loudest feature is 4 to 20 times the median one" in title(figures.loudest_against_median(norms))
+
+
+def test_columns_title():
+    weight = torch.tensor([[1.0, 2.0], [1.0, 2.0]])  # magnitude keeps column 1, Wanda the loud column 0
+    figure = figures.columns_kept(weight, torch.tensor([10.0, 1.0]))
+    assert title(figure) == "Of the weights on the loudest 1 % of inputs, magnitude 0 % and Wanda 100 % stay"
+
+
+def test_obs_scores_meet_wanda_where_inputs_are_uncorrelated(generator):
+    weight, gram = torch.randn(5, 6, generator=generator), torch.diag(torch.rand(6, generator=generator) + 0.5)
+    obs, score = figures.obs_and_wanda_scores(weight, gram, damping=0.0)
+    torch.testing.assert_close(obs, score.square(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("group", [None, 4])
+def test_mask_picture_counts(group):
+    got, expected = torch.zeros(3, 8, dtype=torch.bool), torch.ones(3, 8)
+    figure = figures.compare_masks(got, expected, group)
+    assert [a.get_title(loc="left") for a in figure.axes] == ["yours: 0 of 24 stay", "expected: 24 of 24 stay"]
