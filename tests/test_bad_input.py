@@ -81,7 +81,7 @@ from course_lib.quantization.gptq import RoundToNearest, gptq
 from course_lib.quantization.grid import Quantization
 from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, NofMPacked
 from course_lib.sparsity.patterns import NofM, Unstructured
-from course_lib.workbook.exercise import find
+from course_lib.workbook.catalogue import find
 check = lambda name, function: find(name)
 model, ids, tokenizer = tiny_model(), torch.arange(14).reshape(2, 7), lambda text, **settings: None
 weight, inputs, gram = torch.randn(3, 8), torch.randn(20, 8), Gram(8)

@@ -6,7 +6,7 @@ import pytest
 from typer.main import get_command
 
 from course_lib.cli.app import app
-from course_lib.workbook.exercise import lessons
+from course_lib.workbook.catalogue import lessons
 from course_lib.workbook.masters import ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")

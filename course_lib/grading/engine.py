@@ -12,13 +12,13 @@ from typing import Literal
 import torch
 
 from course_lib import lessons
+from course_lib.checking import compare, judge
+from course_lib.checking.call import DidNotFinish, limited
+from course_lib.checking.exercise import Case, Exercise
 from course_lib.grading import hidden_cases
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Answer, CaseResult, ExerciseResult, Limits, Result, State, Task, seed_of
 from course_lib.grading.sandbox import session
-from course_lib.workbook import compare, judge
-from course_lib.workbook.call import DidNotFinish, limited
-from course_lib.workbook.exercise import Case, Exercise
 
 ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept

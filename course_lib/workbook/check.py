@@ -2,9 +2,9 @@
 
 import os
 
+from course_lib.checking.judge import Verdict, judge
 from course_lib.workbook import progress, show
-from course_lib.workbook.exercise import find
-from course_lib.workbook.judge import Verdict, judge
+from course_lib.workbook.catalogue import find
 
 SEED = 0  # fixed, so that a student sees the same case again after a change
 

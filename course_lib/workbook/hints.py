@@ -1,7 +1,7 @@
 """Hints in steps: each call shows one more."""
 
 from course_lib.workbook import progress, show
-from course_lib.workbook.exercise import find
+from course_lib.workbook.catalogue import find
 
 
 def hint(exercise_id: object) -> None:

@@ -8,7 +8,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.workbook.exercise import find
+from course_lib.workbook.catalogue import find
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"

@@ -63,7 +63,7 @@ def update(exercise_id: str, *, attempts: int = 0, hints: int = 0, solved: bool 
 
 def table() -> Table:
     """One row a lesson: solved, attempted, hints used, points."""
-    from course_lib.workbook.exercise import lessons
+    from course_lib.workbook.catalogue import lessons
 
     records = load()
     table = Table(title="Progress", caption=f"Kept in {home() / 'progress.json'}", caption_justify="left")

@@ -5,8 +5,8 @@ import html
 import io
 import sys
 
-from course_lib.workbook.compare import short
-from course_lib.workbook.judge import Verdict
+from course_lib.checking.compare import short
+from course_lib.checking.judge import Verdict
 from course_lib.workbook.progress import Record
 
 # Left border, word: told apart without colour too.

@@ -6,9 +6,10 @@ import numpy
 import pytest
 import torch
 
-from course_lib.workbook.compare import close, plain
-from course_lib.workbook.exercise import Case, find
-from course_lib.workbook.short import short
+from course_lib.checking.compare import close, plain
+from course_lib.checking.exercise import Case
+from course_lib.checking.short import short
+from course_lib.workbook.catalogue import find
 
 T = torch.tensor
 ENDLESS = torch.zeros(()).expand(2**40)  # 4 TB, if anybody wrote it out

@@ -8,12 +8,12 @@ import sys
 import pytest
 import torch
 
+from course_lib.checking import judge
+from course_lib.checking.call import Outcome, call
 from course_lib.grading import engine, hidden_cases, store
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES, Submission
 from course_lib.grading.records import Answer, seed_of
-from course_lib.workbook import judge
-from course_lib.workbook.call import Outcome, call
-from course_lib.workbook.exercise import find
+from course_lib.workbook.catalogue import find
 
 SCORE, INTERVAL = find("wanda.score"), find("wanda.interval")
 ADA = Submission("ada", "ada/04_wanda.ipynb")

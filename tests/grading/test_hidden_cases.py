@@ -14,11 +14,11 @@ from forgeries import FORGED, LAZY
 from further_answers import FURTHER
 from torch import Tensor
 
+from course_lib.checking.call import Outcome, Recorded, call
+from course_lib.checking.compare import plain
+from course_lib.checking.judge import difference, verdict
 from course_lib.grading.hidden_cases import hidden_cases
-from course_lib.workbook.call import Outcome, Recorded, call
-from course_lib.workbook.compare import plain
-from course_lib.workbook.exercise import all_exercises
-from course_lib.workbook.judge import difference, verdict
+from course_lib.workbook.catalogue import all_exercises
 
 SEEDS = (4101, 4102, 4103)
 EXERCISES = {exercise.id: exercise for exercise in all_exercises()}

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import course_lib
+from course_lib.checking.call import DidNotFinish
+from course_lib.checking.judge import judge
 from course_lib.workbook import show
-from course_lib.workbook.call import DidNotFinish
+from course_lib.workbook.catalogue import find, lessons
 from course_lib.workbook.check import SEED
-from course_lib.workbook.exercise import find, lessons
-from course_lib.workbook.judge import judge
 from course_lib.workbook.progress import Record
 
 

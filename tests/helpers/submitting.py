@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 import torch
 
+from course_lib.checking.compare import close
 from course_lib.grading.records import Answer, Limits, Task
 from course_lib.grading.sandbox import session
-from course_lib.workbook.compare import close
 
 SMALL = Limits(
     seconds=30.0,

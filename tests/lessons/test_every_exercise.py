@@ -9,9 +9,9 @@ import html
 
 import pytest
 
+from course_lib.checking.judge import judge
 from course_lib.workbook import show
-from course_lib.workbook.exercise import all_exercises, lessons
-from course_lib.workbook.judge import judge
+from course_lib.workbook.catalogue import all_exercises, lessons
 from course_lib.workbook.progress import Record
 
 EXERCISES = all_exercises()

@@ -8,7 +8,8 @@ import threading
 import pytest
 import torch
 
-from course_lib.workbook import call, check, hint, show_progress
+from course_lib.checking import call
+from course_lib.workbook import check, hint, show_progress
 from course_lib.workbook.check import CheckFailed
 from course_lib.workbook.progress import Record, load, update
 

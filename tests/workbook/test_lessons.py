@@ -5,7 +5,7 @@ import re
 import pytest
 
 from course_lib.workbook import build, masters
-from course_lib.workbook.exercise import find, lessons
+from course_lib.workbook.catalogue import find, lessons
 
 MASTERS = masters.masters()
 REGION = re.compile(rf"{masters.BEGIN}\n(.*?){masters.END}", re.DOTALL)

@@ -10,7 +10,7 @@ import importlib.util
 
 import torch
 
-from course_lib.workbook.exercise import Case, Exercise
+from course_lib.checking.exercise import Case, Exercise
 
 
 def hidden_cases(exercise: Exercise, generator: torch.Generator) -> list[Case]:

@@ -6,7 +6,7 @@ Dimension key: P patterns, d weights; in a layer I units below, L units above.
 import torch
 from torch import Tensor
 
-from course_lib.workbook.exercise import Case
+from course_lib.checking.exercise import Case
 
 
 def _randn(generator: torch.Generator, *shape: int) -> Tensor:

@@ -7,7 +7,7 @@ D size of a head, P tokens of a prompt, K tokens held back, V words.
 import torch
 from torch import Tensor
 
-from course_lib.workbook.exercise import Case
+from course_lib.checking.exercise import Case
 
 
 def _order(generator: torch.Generator, values: Tensor, *heads: int) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from course_lib.workbook.exercise import Case
+from course_lib.checking.exercise import Case
 
 
 def _randn(generator: torch.Generator, *shape: int) -> Tensor:

@@ -6,7 +6,7 @@ Dimension key: L layers, H heads, Q queries, N tokens in the cache, T tokens of 
 import torch
 from torch import Tensor
 
-from course_lib.workbook.exercise import Case
+from course_lib.checking.exercise import Case
 
 
 def _randn(generator: torch.Generator, *shape: int) -> Tensor:

@@ -6,7 +6,7 @@ Dimension key: O outputs of a layer, I its inputs, N tokens, B columns of a bloc
 import torch
 from torch import Tensor
 
-from course_lib.workbook.exercise import Case
+from course_lib.checking.exercise import Case
 
 
 def _randn(generator: torch.Generator, *shape: int) -> Tensor:

@@ -5,7 +5,7 @@ Dimension key: O outputs of a layer, I its inputs, N tokens.
 
 import torch
 
-from course_lib.workbook.exercise import Case
+from course_lib.checking.exercise import Case
 
 
 def _sparsity(generator: torch.Generator) -> list[Case]:

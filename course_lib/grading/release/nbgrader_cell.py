@@ -11,10 +11,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 
+from course_lib.checking.judge import Verdict, judge
 from course_lib.workbook import show
+from course_lib.workbook.catalogue import find
 from course_lib.workbook.check import SEED, CheckFailed
-from course_lib.workbook.exercise import find
-from course_lib.workbook.judge import Verdict, judge
 from course_lib.workbook.progress import Record
 
 

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from course_lib.workbook.call import Outcome, call
+from course_lib.checking.call import Outcome, call
+from course_lib.checking.exercise import Case, Exercise
 from course_lib.workbook.check import SEED
-from course_lib.workbook.exercise import Case, Exercise
 
 
 class Tensors:
@@ -85,7 +85,7 @@ def _outcome(outcome: Outcome, tensors: Tensors) -> dict[str, Any]:
 
 
 def encode(value: Any, tensors: Tensors) -> Any:
-    """A plain value as JSON, which course_lib.workbook.recorded reads.
+    """A plain value as JSON, which course_lib.checking.recorded reads.
 
     Raises:
         ValueError: for what no case and no answer of the course consists of.

@@ -126,7 +126,7 @@ def _imports(kept: list[ast.stmt], needed: set[str], source: str) -> str:
             text += [""] * (bool(last) and "" in lines[last : node.lineno]) + [ast.unparse(node)]
             last = node.end_lineno
     own = bool(text) and "course_lib" not in text[-1]
-    return "\n".join([*text, *[""] * own, "from course_lib.workbook.recorded import recorded"])
+    return "\n".join([*text, *[""] * own, "from course_lib.checking.recorded import recorded"])
 
 
 def _source(node: ast.stmt, source: str) -> str:

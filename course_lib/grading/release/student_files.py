@@ -4,9 +4,9 @@ import re
 import subprocess
 from pathlib import Path
 
+from course_lib.checking.recorded import SUFFIX
 from course_lib.grading.release import record, strip
-from course_lib.workbook.exercise import lessons
-from course_lib.workbook.recorded import SUFFIX
+from course_lib.workbook.catalogue import lessons
 
 _GIVEN = re.compile(r"LICENSE|Makefile|README\.md|pyproject\.toml|requirements\.lock|(course_lib|kernels)/.*")
 _KEPT_BACK = re.compile(r"course_lib/(grading/.*|(experiments|results)/grading\..*|exercises/[a-z]\w*\.py)")

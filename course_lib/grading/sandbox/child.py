@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import numpy
 import torch
 
+from course_lib.checking.call import LIMIT, DidNotFinish, Outcome, call, limited
 from course_lib.grading.notebook import program as notebook
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import frames, seccomp, wire
 from course_lib.grading.sandbox.limits import own_memory
-from course_lib.workbook.call import LIMIT, DidNotFinish, Outcome, call, limited
 
 LIBRARY = Path(__file__).parents[2]
 TEXT = 2000  # characters of one message; a traceback may have five times as many

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from course_lib.checking.call import Outcome
 from course_lib.grading.records import Answer, Limits, Task
 from course_lib.grading.sandbox import frames, wire
-from course_lib.workbook.call import Outcome
 
 TEXT = 2000  # characters of a message that are kept
 MOST = 20  # notes, names

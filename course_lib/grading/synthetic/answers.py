@@ -12,7 +12,7 @@ from types import ModuleType
 
 import torch
 
-from course_lib.workbook.exercise import Exercise
+from course_lib.checking.exercise import Exercise
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from course_lib.checking.call import DidNotFinish
+from course_lib.checking.exercise import Exercise
 from course_lib.grading.synthetic import edits
 from course_lib.grading.synthetic.answers import STYLES, Known, plainly, shown_only, talking
 from course_lib.grading.synthetic.notebooks import Notebook, Style, answer_cells, as_bytes, blank, fill, lines
-from course_lib.workbook.call import DidNotFinish
-from course_lib.workbook.exercise import Exercise
 
 Does = Callable | str  # what is to be judged; or the state of an exercise that no function can have
 

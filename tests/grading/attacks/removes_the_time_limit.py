@@ -4,7 +4,7 @@ CELL = """
 import sys
 
 def attack(x):
-    from course_lib.workbook import call
+    from course_lib.checking import call
 
     call.LIMIT = 10**9
     frame = sys._getframe()

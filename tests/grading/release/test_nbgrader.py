@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from course_lib.checking.judge import judge
 from course_lib.grading.release import command as release
 from course_lib.grading.release import nbgrader as nbgrader_tree
 from course_lib.grading.release import nbgrader_cell
 from course_lib.workbook import masters
+from course_lib.workbook.catalogue import find
 from course_lib.workbook.check import CheckFailed
-from course_lib.workbook.exercise import find
-from course_lib.workbook.judge import judge
 
 LESSON = "00_start_here"
 QUIET = Console(quiet=True)

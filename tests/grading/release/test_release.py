@@ -14,7 +14,7 @@ from rich.console import Console
 from course_lib.grading.release import command as release
 from course_lib.grading.release import leaks
 from course_lib.workbook import masters
-from course_lib.workbook.exercise import all_exercises, lessons
+from course_lib.workbook.catalogue import all_exercises, lessons
 
 SCRIPT = Path(__file__).with_name("same_verdicts.py")
 QUIET = Console(quiet=True)

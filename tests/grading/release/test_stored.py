@@ -6,11 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from course_lib.checking.recorded import decode, recorded
 from course_lib.grading.release import strip
 from course_lib.grading.release.record import Tensors, encode, record
-from course_lib.workbook.exercise import lessons
+from course_lib.workbook.catalogue import lessons
 from course_lib.workbook.masters import ROOT
-from course_lib.workbook.recorded import decode, recorded
 
 LESSON = '''"""Lesson 99: something."""
 
@@ -19,7 +19,7 @@ import math
 import torch
 from torch import Tensor
 
-from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 LESSON = "99 Something"
 SECRET = 3
@@ -63,7 +63,7 @@ Without the answers: what they give on the cases of `check` is data, in the file
 import torch
 from torch import Tensor
 
-from course_lib.workbook.recorded import recorded
+from course_lib.checking.recorded import recorded
 
 
 LESSON = "99 Something"

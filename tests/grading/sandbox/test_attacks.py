@@ -16,9 +16,9 @@ import psutil
 import pytest
 from submitting import RIGHT, SMALL, ask, attacks, missing, n_right, needs_sandbox, notebook
 
+from course_lib.checking.compare import close, short
 from course_lib.grading.records import Answer
 from course_lib.grading.sandbox import session
-from course_lib.workbook.compare import close, short
 
 ALL = attacks()
 LIMITS = {"quick": SMALL, "endless": dataclasses.replace(SMALL, seconds=3.0)}

@@ -8,11 +8,11 @@ import pytest
 import torch
 from submitting import CASES, SMALL, ask
 
+from course_lib.checking.call import Outcome
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import claims, frames, seccomp, supervise, wire
 from course_lib.grading.sandbox import limits as watch
 from course_lib.grading.sandbox import session as sandbox
-from course_lib.workbook.call import Outcome
 
 # The filter of system calls ---------------------------------------------------------------------------------------
 

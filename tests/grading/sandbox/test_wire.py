@@ -8,9 +8,9 @@ import pytest
 import safetensors.torch
 import torch
 
+from course_lib.checking.compare import plain
 from course_lib.grading.sandbox import frames, wire
-from course_lib.workbook.compare import plain
-from course_lib.workbook.exercise import all_exercises
+from course_lib.workbook.catalogue import all_exercises
 
 BOUNDS = wire.Bounds()
 

@@ -5,16 +5,16 @@ import random
 
 import pytest
 
+from course_lib.checking.call import Outcome, call
+from course_lib.checking.compare import close
+from course_lib.checking.judge import judge
 from course_lib.grading import engine
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Result
 from course_lib.grading.synthetic import classroom
 from course_lib.grading.synthetic.answers import STYLES, known, shown_only, talking
 from course_lib.grading.synthetic.kinds import KINDS
-from course_lib.workbook.call import Outcome, call
-from course_lib.workbook.compare import close
-from course_lib.workbook.exercise import lessons
-from course_lib.workbook.judge import judge
+from course_lib.workbook.catalogue import lessons
 
 LESSONS = [module.LESSON[:2] for module in lessons()]
 

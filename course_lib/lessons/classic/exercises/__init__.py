@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.workbook.call import DidNotFinish
-from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.call import DidNotFinish
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 LESSON = "02 Optimal brain damage and surgeon"
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
 
+from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.short import short
 from course_lib.lessons.common.masks import compare_masks
-from course_lib.workbook.compare import close, tensor_like
-from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
-from course_lib.workbook.short import short
 
 LESSON = "01 Sparsity patterns"
 

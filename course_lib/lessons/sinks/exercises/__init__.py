@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.sinks.figures import compare_slots
-from course_lib.workbook.compare import close, tensor_like
-from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
 
 LESSON = "08 Attention sinks"
 

@@ -5,8 +5,8 @@ Dimension key: O outputs of a layer, I its inputs, N tokens, B sequences, L bloc
 
 import torch
 
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.start.figures import two_times
-from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
 
 LESSON = "00 Start here"
 

@@ -11,9 +11,9 @@ import numpy
 import torch
 from torch import Tensor
 
+from course_lib.checking.compare import tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_masks
-from course_lib.workbook.compare import tensor_like
-from course_lib.workbook.exercise import Case, Exercise, Mistake, Variant
 
 LESSON = "04 Wanda"
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import torch
 
-from course_lib.workbook.call import Outcome, Recorded, call
-from course_lib.workbook.compare import plain, short
-from course_lib.workbook.exercise import Case, Exercise, Mistake
+from course_lib.checking.call import Outcome, Recorded, call
+from course_lib.checking.compare import plain, short
+from course_lib.checking.exercise import Case, Exercise, Mistake
 
 State = Literal["right", "wrong", "not attempted"]
 

@@ -13,9 +13,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from course_lib.workbook.call import Outcome, Recorded
-from course_lib.workbook.compare import close
-from course_lib.workbook.exercise import Case, Exercise, Mistake
+from course_lib.checking.call import Outcome, Recorded
+from course_lib.checking.compare import close
+from course_lib.checking.exercise import Case, Exercise, Mistake
 
 SUFFIX = ".safetensors"  # beside wanda.py stands wanda.safetensors
 

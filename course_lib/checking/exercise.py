@@ -1,7 +1,5 @@
 """What an exercise is: cases, a fair comparison, and the wrong answers that have a name."""
 
-import difflib
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +7,8 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from course_lib import discover
-from course_lib import lessons as exercises
-from course_lib.workbook.call import Recorded
-from course_lib.workbook.compare import close
+from course_lib.checking.call import Recorded
+from course_lib.checking.compare import close
 
 
 @dataclass(frozen=True)
@@ -75,31 +71,3 @@ class Exercise:
     hints: tuple[str, ...]
     agree: Callable[..., str | None] = close
     picture: Callable[[Case, Any, Any], Figure] | None = None
-
-
-def lessons() -> list:
-    """The modules that hold the exercises, in the order of their lessons."""
-    return sorted(discover.modules(exercises), key=lambda module: module.LESSON)
-
-
-def all_exercises() -> list[Exercise]:
-    """Every exercise of the course, in order."""
-    return [exercise for module in lessons() for exercise in module.EXERCISES]
-
-
-def find(exercise_id: object) -> Exercise:
-    """The exercise of that id.
-
-    Raises:
-        ValueError: naming the nearest ids that exist.
-    """
-    try:
-        module = importlib.import_module(f"{exercises.__name__}.{str(exercise_id).split('.')[0]}")
-        return next(e for e in module.EXERCISES if e.id == exercise_id)
-    except (ModuleNotFoundError, StopIteration, ValueError):
-        ids = [exercise.id for exercise in all_exercises()]
-        near = difflib.get_close_matches(str(exercise_id), ids, n=3, cutoff=0.4)
-        advice = f"did you mean {' or '.join(near)}?" if near else f"expected a lesson and a name, such as {ids[0]!r}."
-        raise ValueError(
-            f"got exercise {exercise_id!r}, which does not exist; {advice} `course progress` lists them all."
-        ) from None

@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from course_lib.workbook.short import MANY, short
+from course_lib.checking.short import MANY, short
 
 # Relative: float32 sums of a few thousand terms in another order differ by about 1e-5. Absolute: for entries near zero.
 # A count is a whole number; computed in float32 it is off by a few times 1e-7.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.workbook.compare import plain
+from course_lib.checking.compare import plain
 
 LIMIT = 20.0  # seconds for one call
 

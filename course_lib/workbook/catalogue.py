@@ -1,0 +1,36 @@
+"""The exercises of the course: all of them, lesson by lesson, and each by its id."""
+
+import difflib
+import importlib
+
+from course_lib import discover
+from course_lib import lessons as exercises
+from course_lib.checking.exercise import Exercise
+
+
+def lessons() -> list:
+    """The modules that hold the exercises, in the order of their lessons."""
+    return sorted(discover.modules(exercises), key=lambda module: module.LESSON)
+
+
+def all_exercises() -> list[Exercise]:
+    """Every exercise of the course, in order."""
+    return [exercise for module in lessons() for exercise in module.EXERCISES]
+
+
+def find(exercise_id: object) -> Exercise:
+    """The exercise of that id.
+
+    Raises:
+        ValueError: naming the nearest ids that exist.
+    """
+    try:
+        module = importlib.import_module(f"{exercises.__name__}.{str(exercise_id).split('.')[0]}")
+        return next(e for e in module.EXERCISES if e.id == exercise_id)
+    except (ModuleNotFoundError, StopIteration, ValueError):
+        ids = [exercise.id for exercise in all_exercises()]
+        near = difflib.get_close_matches(str(exercise_id), ids, n=3, cutoff=0.4)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"expected a lesson and a name, such as {ids[0]!r}."
+        raise ValueError(
+            f"got exercise {exercise_id!r}, which does not exist; {advice} `course progress` lists them all."
+        ) from None
