@@ -16,6 +16,7 @@ from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.start import figures as plots
 from course_lib.measure.roofline import A100, GB, GIB, LLAMA2_70B, Transformer
 from course_lib.sparsity.patterns import sparsity_of
+from course_lib.lessons.common.tables import verdict
 from course_lib.workbook import check, show_progress
 
 model, tokenizer = load_model(device="cpu")
@@ -169,8 +170,8 @@ plots.roofline(machine, timings)
 # %%
 one, sixteen = timings[0], timings[2]
 ratio = sixteen.seconds / one.seconds
-verdict = "holds" if ratio < 4 else "holds partly" if ratio < 12 else "not at this scale"
-print(f"16 answers at once take {ratio:.1f} times as long as one, with 16 times the FLOPs: {verdict}")
+word = verdict((ratio < 4) + (ratio < 12), 2)
+print(f"16 answers at once take {ratio:.1f} times as long as one, with 16 times the FLOPs: {word}")
 
 # %% [markdown]
 # (A step that beats its roofline tells that the machine was busier while its own two rates were measured.)

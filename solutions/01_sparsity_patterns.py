@@ -16,6 +16,7 @@ from course_lib.data import corpora
 from course_lib.lessons.patterns.experiment import measured
 from course_lib.measure.machine import measure_device
 from course_lib.models import blocks, head, linears, load_model, weight_of
+from course_lib.lessons.common.tables import verdict
 from course_lib.lessons.patterns import figures as plots
 from course_lib.lessons.patterns.speed import bench_on_a_cpu
 from course_lib.lessons.patterns.explorer import explore
@@ -237,8 +238,8 @@ plots.perplexities(measured(), vocabulary)
 # %%
 damage = {name: result.value / found["dense"].value for name, result in found.items()}
 order = [damage[name] for name in ("unstructured", "3:4", "blocks 4 × 4")] + [min(damage["rows"], damage["columns"])]
-verdict = "holds" if order == sorted(order) else "not at this scale"
-print(f"Claim: quality falls from unstructured over n:m and blocks to rows and columns: {verdict}")
+word = verdict(order == sorted(order))
+print(f"Claim: quality falls from unstructured over n:m and blocks to rows and columns: {word}")
 for name, times in damage.items():
     print(f"  {name:15} perplexity × {times:,.2f}")
 
@@ -398,7 +399,7 @@ for n_tokens, formats in faster.items():
 claims = {"CSR": "scattered zeros make a layer faster", "columns": "removed columns do, in an ordinary product"}
 for name, claim in claims.items():
     won = [formats[name][0.5] > 1.1 for formats in faster.values()]
-    print(f"Claim: {claim}: {'holds' if all(won) else 'holds partly' if any(won) else 'not when half is zero'}")
+    print(f"Claim: {claim} when half of the weights are zero: {verdict(sum(won), len(won))}")
 
 # %% [markdown]
 # The formats without a place in torch are those that half of the weights would need: bitmap and 2:4. Their arithmetic

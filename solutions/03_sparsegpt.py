@@ -14,12 +14,13 @@
 import torch
 
 from course_lib.data import corpora
-from course_lib.measure import perplexity
+from course_lib.measure.perplexity import window_losses
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.sparsegpt import figures as plots
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
-from course_lib.lessons.wanda import figures as wanda_plots
+from course_lib.lessons.common.bars import perplexities
+from course_lib.lessons.common.tables import verdict
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
 from course_lib.pruning.methods.sparsegpt import SparseGPT
@@ -367,22 +368,22 @@ plots.layer_errors(errors_in_block(blocks(model)[15], grams, methods, n_outputs=
 # evaluated on the same windows. How hard a window is then drops out of their difference, window by window:
 
 # %%
-logs = {"dense": perplexity.window_losses(model, held_out)}
+logs = {"dense": window_losses(model, held_out)}
 for title, pruner in {"Wanda 50 %": Wanda(Unstructured(0.5)), "SparseGPT 50 %": SparseGPT()}.items():
     model, tokenizer = load_model()
     report = prune_model(model, pruner, calibration)
-    logs[title] = perplexity.window_losses(model, held_out)  # log-perplexity of each window, (8,)
+    logs[title] = window_losses(model, held_out)  # log-perplexity of each window, (8,)
     print(f"{title}: " + ", ".join(f"{phase} {spent:.1f} s" for phase, spent in report.seconds.items()))
 
 # %%
 values = {name: (x.mean().exp().item(), (x.mean().exp() * x.std() / len(x) ** 0.5).item()) for name, x in logs.items()}
 lower = logs["Wanda 50 %"] - logs["SparseGPT 50 %"]
 gain, error = lower.mean().item(), lower.std().item() / len(lower) ** 0.5
-verdict = "holds" if gain > 2 * error else "holds partly" if gain > 0 else "not at this scale"
+word = verdict((gain > 2 * error) + (gain > 0), 2)
 print(f"log-perplexity lower by {gain:.3f} ± {error:.3f} over {len(lower)} windows")
-print(f"Claim: SparseGPT is better than Wanda at 50 %: {verdict}")
+print(f"Claim: SparseGPT is better than Wanda at 50 %: {word}")
 ratio = values["SparseGPT 50 %"][0] / values["Wanda 50 %"][0]
-wanda_plots.perplexities(values, f"At 50 % SparseGPT has {ratio:.2f} times the perplexity of Wanda")
+perplexities(values, f"At 50 % SparseGPT has {ratio:.2f} times the perplexity of Wanda")
 
 # %% [markdown]
 # ## 8. Fewer weights and fewer bits
@@ -426,8 +427,8 @@ contestants = {
 changed = {name: relative_error(gate, p.prune(gate, gate_gram), gate_gram) for name, p in contestants.items()}
 for title, share in changed.items():
     print(f"{title:<17} changes {100 * share:5.2f} % of the output")
-verdict = "holds" if changed["50 % out, 4 bits"] < changed["dense, 3 bits"] else "not at this scale"
-print(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict}")
+word = verdict(changed["50 % out, 4 bits"] < changed["dense, 3 bits"])
+print(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {word}")
 
 # %% [markdown]
 # Those numbers come from few windows, so that they fit into a lesson; what follows comes from more.

@@ -12,7 +12,9 @@
 import torch
 
 from course_lib.data import corpora
-from course_lib.measure import perplexity as evaluate
+from course_lib.lessons.common.bars import perplexities
+from course_lib.lessons.common.tables import verdict
+from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.wanda import figures as plots
 from course_lib.lessons.wanda import measured as wanda_results, tables
@@ -278,22 +280,22 @@ check("wanda.sequential", prune_two_layers)
 # fresh copy and both within rows, so that only the score differs; and the perplexity on text that neither has seen.
 
 # %%
-results = {"dense": evaluate.perplexity(model, held_out)}
+results = {"dense": perplexity(model, held_out)}
 for name, pruner in {"magnitude 50 %": Magnitude(Unstructured(0.5)), "Wanda 50 %": Wanda(Unstructured(0.5))}.items():
     model, tokenizer = load_model()
     report = prune_model(model, pruner, calibration)
-    results[name] = evaluate.perplexity(model, held_out)
+    results[name] = perplexity(model, held_out)
     seconds = ", ".join(f"{phase} {spent:.1f} s" for phase, spent in report.seconds.items())
     print(f"{name}: {seconds}")
-for name, perplexity in results.items():
-    print(f"{name:<15} perplexity {perplexity.value:8.1f} ± {perplexity.standard_error:.1f}")
+for name, result in results.items():
+    print(f"{name:<15} perplexity {result.value:8.1f} ± {result.standard_error:.1f}")
 
 # %%
 values = {name: (p.value, p.standard_error) for name, p in results.items()}
 times = values["magnitude 50 %"][0] / values["Wanda 50 %"][0]
 ordered = values["dense"][0] < values["Wanda 50 %"][0] < values["magnitude 50 %"][0]
-print(f"Claim: dense < Wanda < magnitude: {'holds' if ordered else 'not at this scale'}")
-plots.perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perplexity of Wanda")
+print(f"Claim: dense < Wanda < magnitude: {verdict(ordered)}")
+perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perplexity of Wanda")
 
 # %% [markdown]
 # Those numbers come from few windows, so that they fit into a lesson; what follows comes from more.

@@ -32,7 +32,8 @@ from course_lib.models import blocks, heads, load_model
 from course_lib.data.needles import samples
 from course_lib.lessons.kv import figures as plots
 from course_lib.lessons.kv import measured as results
-from course_lib.lessons.kv import speed
+from course_lib.lessons.common import cache_speed as speed
+from course_lib.lessons.common.tables import verdict
 from course_lib.lessons.kv import tables as printed
 from course_lib.kv.analysis.retrieval import read, retrieve
 from course_lib.workbook import check
@@ -169,9 +170,9 @@ plots.who_receives(statistics.by_kind(kinds_of(text, tokenizer)))
 # %%
 sparsity = 100 * statistics.sparsity
 above = int((sparsity > 95).sum())
-verdict = "holds" if above > 0.9 * n_layers else "holds partly" if above else "not at this scale"
+word = verdict((above > 0.9 * n_layers) + (above > 0), 2)
 print(f"negligible: {sparsity.min():.0f} % to {sparsity.max():.0f} % by layer, mean {sparsity.mean():.0f} %")
-print(f"Claim: over 95 % in almost all layers: in {above} of {n_layers}, {verdict}")
+print(f"Claim: over 95 % in almost all layers: in {above} of {n_layers}, {word}")
 
 # %% [markdown]
 # To evict by attention we need one number for each slot. A key-value head is read by a *group* of query heads, three of

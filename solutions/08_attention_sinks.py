@@ -21,9 +21,8 @@ from course_lib.kv.policies.window import Window
 from course_lib.kv.rotation import Rotation
 from course_lib.models import blocks, load_model, rotary_frequencies
 from course_lib.lessons.sinks import backcopy, training
-from course_lib.lessons.kv import speed
+from course_lib.lessons.common import cache_speed as speed
 from course_lib.lessons.sinks import figures as plots
-from course_lib.lessons.sinks import places
 from course_lib.lessons.sinks import measured as results
 from course_lib.lessons.sinks import tables as printed
 from course_lib.lessons.sinks import trained
@@ -269,7 +268,7 @@ plots.bars(perplexities, printed.constant_finding(perplexities))
 
 # %%
 n_trained = model.config.max_position_embeddings
-places.places([0, 1, 2, 3, *range(24, 32)], trained=16)
+plots.places([0, 1, 2, 3, *range(24, 32)], trained=16)
 
 # %% [markdown]
 # Llama-like models tell a key its position by turning it (RoPE), before it is stored. To move it, turn it on.
@@ -390,7 +389,7 @@ windows = (32, 64, 128, 256)
 flops = {name: [each / 1e9 for each in values] for name, values in counted(model, windows).items()}
 seconds = race(model, text, windows)
 print(printed.race_verdict(windows, flops, seconds))
-places.costs(windows, flops, seconds)
+plots.costs(windows, flops, seconds)
 
 # %% [markdown]
 # A lone token leaves the machine waiting for weights from memory (lesson 00), so that its FLOPs are slow ones: the
@@ -463,7 +462,7 @@ sink = torch.randn(9, generator=generator)
 long_way = sink_softmax(logits[None], sink) @ values
 short_way = with_sink((logits.softmax(-1) @ values)[None], logits.logsumexp(-1)[None], sink)
 print(f"weights first, or σ(lse − sink) last: largest difference {(long_way - short_way).abs().max():.1e}")
-places.gate()
+plots.gate()
 
 # %% [markdown]
 # ## 8. Trained with a sink from the start

@@ -14,9 +14,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from course_lib import discover
 from course_lib.data import corpora, hub
 from course_lib.data.assets.cache import asset_path
-from course_lib.measure import perplexity
+from course_lib.measure.perplexity import perplexity
 from course_lib.models import DEFAULT_MODEL, load_model
-from course_lib.pruning import device_map as dispatch
+from course_lib.pruning import device_map as placement
 from course_lib.pruning import methods
 from course_lib.pruning.allocation.base import OWL, Allocation, OneRanking, Uniform
 from course_lib.pruning.base import LayerPruner
@@ -115,7 +115,7 @@ def run(
     calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
     try:
         if device_map is not None:
-            report = dispatch.prune_dispatched(source, out, pruner, calibration, shares, device_map)
+            report = placement.prune_dispatched(source, out, pruner, calibration, shares, device_map)
         else:
             device = "cuda" if torch.cuda.is_available() else "cpu"
             report = prune_checkpoint(source, out, pruner, calibration, shares, seed, device)
@@ -153,7 +153,7 @@ def _fits(source: Path) -> bool:
 
 
 def _perplexity(place: Path, held_out: torch.Tensor) -> str:
-    return f"{perplexity.perplexity(load_model(str(place))[0], held_out).value:.2f}"
+    return f"{perplexity(load_model(str(place))[0], held_out).value:.2f}"
 
 
 def _add_rows(table: Table, report: PruneReport) -> None:

@@ -11,7 +11,6 @@ from typing import Literal
 
 import torch
 
-from course_lib import lessons
 from course_lib.checking import compare, judge
 from course_lib.checking.call import DidNotFinish, limited
 from course_lib.checking.exercise import Case, Exercise
@@ -19,6 +18,7 @@ from course_lib.grading import hidden_cases
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Answer, CaseResult, ExerciseResult, Limits, Result, State, Task, seed_of
 from course_lib.grading.sandbox import session
+from course_lib.workbook import catalogue
 
 ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
@@ -73,14 +73,18 @@ def exercises_of(plan: Plan) -> tuple[Exercise, ...]:
 
 def module_of(functions: dict[str, str]) -> ModuleType:
     """The exercises of one lesson; those of the others need more imports than grading itself."""
-    lesson = next(iter(functions)).split(".")[0]
-    return importlib.import_module(f"{lessons.__name__}.{lesson}")
+    return catalogue.exercises_of(_lesson(functions))
+
+
+def _lesson(functions: dict[str, str]) -> str:
+    return next(iter(functions)).split(".")[0]
 
 
 def _key(module: ModuleType, functions: dict[str, str], seed: int) -> str:
     """Whatever can change the points: the exercises, the hidden cases, the comparison and the seed."""
-    unseen = importlib.import_module(f"{hidden_cases.__name__}.{module.__name__.split('.')[-1]}")
-    sources = [inspect.getsource(each) for each in (module, unseen, compare, judge)]
+    unseen = importlib.import_module(f"{hidden_cases.__name__}.{_lesson(functions)}")
+    sources = [path.read_text(encoding="utf-8") for path in sorted(Path(module.__file__).parent.glob("*.py"))]
+    sources += [inspect.getsource(decides) for decides in (unseen, compare, judge)]
     return hashlib.sha256(repr((VERSION, sources, sorted(functions.items()), seed)).encode()).hexdigest()[:16]
 
 

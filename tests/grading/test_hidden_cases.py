@@ -125,7 +125,7 @@ def test_an_exercise_without_hidden_cases_is_an_error(exercise):
     with pytest.raises(ValueError, match=r"no hidden cases; expected HIDDEN\['nowhere.step'\]"):
         hidden_cases(dataclasses.replace(exercise, id="nowhere.step"), torch.Generator())
     lesson = exercise.id.split(".")[0]
-    with pytest.raises(ValueError, match=rf"HIDDEN\['{lesson}.other'\] in course_lib/grading/hidden/{lesson}.py"):
+    with pytest.raises(ValueError, match=rf"HIDDEN\['{lesson}.other'\] in course_lib/grading/hidden_cases/{lesson}.py"):
         hidden_cases(dataclasses.replace(exercise, id=f"{lesson}.other"), torch.Generator())
 
 

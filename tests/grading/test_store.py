@@ -1,6 +1,5 @@
 """Results on disk: what was kept comes back, and nothing that is damaged or out of date does."""
 
-
 import pytest
 
 from course_lib.grading import store

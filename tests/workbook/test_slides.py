@@ -43,7 +43,7 @@ x = "a $b$ c"
 
 ## Figure
 
-![a line](figure:style.line_for_test)
+![a line](figure:common.style.line_for_test)
 """
 
 HERE = Path(__file__).parent
@@ -140,8 +140,8 @@ def test_bars_do_not_stretch():
     ("text", "says"),
     [
         ("![x](https://example.org/a.png)", "must not need a network"),
-        ("![x](figure:nowhere.curve)", "expected figure:module.function"),
-        ("![x](figure:style.curve)", "expected figure:module.function"),
+        ("![x](figure:nowhere.curve)", "expected figure:lesson.file.function"),
+        ("![x](figure:common.style.curve)", "expected figure:lesson.file.function"),
         ("$\\left( x$", "cannot be read"),
         ("$\\foo x$", r"cannot be read: \\foo is unknown"),
     ],
@@ -159,9 +159,9 @@ def test_a_file_beside_the_deck_is_put_inside(tmp_path):
 
 def test_large_figures_become_pixels(monkeypatch):
     monkeypatch.setattr(style, "line_for_test", line_for_test, raising=False)
-    assert markdown.draw("style.line_for_test")[0] == "image/svg+xml"
+    assert markdown.draw("common.style.line_for_test")[0] == "image/svg+xml"
     monkeypatch.setattr(markdown, "LARGE_SVG", 100)
-    kind, content = markdown.draw("style.line_for_test")
+    kind, content = markdown.draw("common.style.line_for_test")
     assert (kind, content[:4]) == ("image/png", b"\x89PNG")
 
 

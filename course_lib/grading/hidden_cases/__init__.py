@@ -25,6 +25,6 @@ def hidden_cases(exercise: Exercise, generator: torch.Generator) -> list[Case]:
     if exercise.id not in known:
         raise ValueError(
             f"got the exercise {exercise.id!r}, which has no hidden cases; expected HIDDEN[{exercise.id!r}] in "
-            f"course_lib/grading/hidden/{lesson}.py. Write a function that takes a generator and returns cases."
+            f"course_lib/grading/hidden_cases/{lesson}.py. Write a function that takes a generator and returns cases."
         )
     return known[exercise.id](generator)

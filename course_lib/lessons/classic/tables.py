@@ -5,22 +5,17 @@ from statistics import median
 from typing import Any
 
 from course_lib.lessons.classic.measured import METHODS, PUBLISHED, digits_by_sparsity, median_left, reached, row_ratio
-from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.tables import origin, rows, verdict
 
 
 def provenance(measured: dict[str, Any]) -> str:
-    """One line: what was run, where, when, with how much."""
-    machine, sizes = measured["machine"], measured["sizes"]
-    return (
-        f"`{measured['command']}`, seed {measured['seed']}, {measured['started'][:10]}, {machine['cpu']}, "
-        f"torch {machine['torch']}\n{sizes['xor_starts']} XOR networks for each decay, {sizes['monks_seeds']} networks "
-        f"for each MONK's problem, {sizes['digits_seeds']} for the digits"
+    """What was run, where, when, with how much."""
+    sizes = measured["sizes"]
+    return origin(
+        measured,
+        f"{sizes['xor_starts']} XOR networks for each decay, {sizes['monks_seeds']} networks for each MONK's problem, "
+        f"{sizes['digits_seeds']} for the digits",
     )
-
-
-def verdict(holds: bool, partly: bool = False) -> str:
-    """The three words of the course."""
-    return "holds" if holds else "holds partly" if partly else "not at this scale"
 
 
 def recursion_table(measured: dict[str, Any]) -> str:
@@ -61,7 +56,7 @@ def xor_verdict(measured: dict[str, Any]) -> str:
         only = total["OBS"] == n and max(total["magnitude"], total["OBD"]) < n
         best = total["OBS"] == max(total.values())
         said = ", ".join(f"{m} {count} of {n}" for m, count in total.items())
-        lines.append(f"Claim: only OBS {claim} in every case. {said}: {verdict(only, best)}.")
+        lines.append(f"Claim: only OBS {claim} in every case. {said}: {verdict(only + best, 2)}.")
     return "\n".join(lines)
 
 
@@ -96,7 +91,7 @@ def monks_verdict(measured: dict[str, Any]) -> str:
         lines.append(
             f"problem {problem}: published {published} weights; OBS without refitting leaves {median(left):g} (median, "
             f"{min(left)}–{max(left)}), {n_kept} of {len(runs)} networks lose nothing on all 432, {reach} of them with "
-            f"{published} weights or fewer: {verdict(median(lossless) <= published, bool(reach))}"
+            f"{published} weights or fewer: {verdict((median(lossless) <= published) + (reach > 0), 2)}"
         )
     ahead = [
         median_left(measured, p, "OBS", False) - min(median_left(measured, p, m, False) for m in ("magnitude", "OBD"))
@@ -105,7 +100,7 @@ def monks_verdict(measured: dict[str, Any]) -> str:
     said = ", ".join(f"{gap:+g}" for gap in ahead)
     lines.append(
         f"Claim: without retraining OBS leaves fewer weights than both others. {said} weights (median): "
-        f"{verdict(max(ahead) < 0, min(ahead) < 0)}"
+        f"{verdict(sum(gap < 0 for gap in ahead), len(ahead))}"
     )
     gaps = [median_left(measured, p, "magnitude", True) - median_left(measured, p, "OBS", False) for p in PUBLISHED]
     same = max(abs(gap) for gap in gaps) <= 2
@@ -132,7 +127,7 @@ def digits_verdict(measured: dict[str, Any]) -> str:
     for key, name in names.items():
         lines.append(f"  {name:<44}" + "".join(f"{100 * reach[key][m]:>10.0f}%" for m in METHODS))
     ahead = reach["pruned"]["OBS"] - max(reach["pruned"]["magnitude"], reach["pruned"]["OBD"])
-    word = verdict(ahead > 0.05, ahead > 0)
+    word = verdict((ahead > 0.05) + (ahead > 0), 2)
     lines.append(f"Claim: OBS needs no retraining where the others do. {100 * ahead:+.0f} points of sparsity: {word}.")
     close = max(reach["retrained_each_round"].values()) - min(reach["retrained_each_round"].values())
     lines.append(f"With retraining after every round the three lie within {100 * close:.0f} points of sparsity.")
@@ -143,5 +138,5 @@ def rows_verdict(measured: dict[str, Any]) -> str:
     """OBS against OBD on single outputs of the language model."""
     ratios = row_ratio(measured)
     said = ", ".join(f"{ratio:.0f} %" for ratio in ratios)
-    word = verdict(max(ratios) < 100, min(ratios) < 100)
+    word = verdict(sum(ratio < 100 for ratio in ratios), len(ratios))
     return f"OBS's error in per cent of OBD's, median of each layer, unseen text: {said}: {word}."

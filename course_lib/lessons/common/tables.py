@@ -26,11 +26,12 @@ def load_bench(name: str) -> Measured:
 
 
 def rows(result: Measured, table: str, **wanted: Any) -> list[dict[str, Any]]:
-    """The rows of a table in which every wanted column has the wanted value."""
-    return [row for row in result["tables"][table] if all(row[key] == value for key, value in wanted.items())]
+    """The rows of a table, of a result or of its tables alone, in which every wanted column has the wanted value."""
+    tables = result.get("tables", result)
+    return [row for row in tables[table] if all(row[key] == value for key, value in wanted.items())]
 
 
-def provenance(result: Measured, amounts: str) -> str:
+def origin(result: Measured, amounts: str) -> str:
     """Two lines: what was run, where and when; and with how much, which every lesson says in its own words."""
     machine = result["machine"]
     return (
@@ -41,4 +42,4 @@ def provenance(result: Measured, amounts: str) -> str:
 
 def verdict(held: int, of: int = 1) -> str:
     """The three words of the course: a claim that was tried in `of` cases held in all, in some, or in none of them."""
-    return "holds" if held == of else "holds partly" if held else "not at this scale"
+    return "holds" if of and held == of else "holds partly" if held else "not at this scale"

@@ -2,27 +2,21 @@
 
 import torch
 
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.tables import load_published, origin, rows, verdict
 from course_lib.lessons.kv.measured import FULL, Measured, results
 
 SPARSE, PERSISTENT = 0.95, 0.95  # the marks of the papers on H2O and Scissorhands
 
 
-def verdict(held: int, of: int) -> str:
-    """In words: all, some, or none."""
-    return "holds" if held == of else "holds partly" if held else "not at this scale"
-
-
 def provenance(measured: Measured | None = None) -> str:
     """What was run, where, when, with how much."""
     measured = measured or results()
-    machine, sizes = measured["machine"], measured["sizes"]
-    return (
-        f"`{measured['command']}`, seed {measured['seed']}, {measured['started'][:10]}, {machine['cpu']} "
-        f"({machine['cores']} cores), torch {machine['torch']}\n"
+    sizes = measured["sizes"]
+    return origin(
+        measured,
         f"{sizes['prompts']} prompts of {sizes['prompt']} tokens and {sizes['after']} after each; {sizes['needles']} "
         f"needles in {sizes['haystack']} tokens; attention of {sizes['attention_windows']} × "
-        f"{sizes['attention_length']} tokens; streams of {sizes['policy_tokens']} tokens in {sizes['budget']} slots"
+        f"{sizes['attention_length']} tokens; streams of {sizes['policy_tokens']} tokens in {sizes['budget']} slots",
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import load_measured, rows
-from course_lib.lessons.sinks.tables import HELD
+from course_lib.lessons.common.tables import verdict as words
 
 VARIANTS = ("vanilla", "zero sink", "learnable sink")
 MOST, LITTLE = 0.5, 0.1  # of the attention of a query
@@ -148,11 +148,7 @@ def _claims(measured: dict[str, Any]) -> list[str]:
         ("that one slot is enough", enough),
         ("models without a slot of their own lose nothing", spared),
     )
-    return [f"Claim: {claim}: {sum(held)} of {len(held)}, {_word(held)}" for claim, held in said]
-
-
-def _word(held: list[bool]) -> str:
-    return "holds partly" if any(held) and not all(held) else HELD[all(held)]
+    return [f"Claim: {claim}: {sum(held)} of {len(held)}, {words(sum(held), len(held))}" for claim, held in said]
 
 
 def sample(measured: dict[str, Any]) -> Figure:

@@ -14,7 +14,6 @@ from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.lessons.sinks import figures, tables
-from course_lib.lessons.sinks import places as sinks_places
 from course_lib.lessons.sinks.race import counted, race
 from course_lib.models import load_model
 
@@ -89,7 +88,7 @@ def constants() -> Figure:
 
 
 def places() -> Figure:
-    return sinks_places.places([0, 1, 2, 3, *range(24, 32)], trained=16)
+    return figures.places([0, 1, 2, 3, *range(24, 32)], trained=16)
 
 
 def beyond() -> Figure:
@@ -109,8 +108,8 @@ def costs() -> Figure:
     model, text, *_ = _read()
     windows = (32, 64, 128, 256)
     flops = {name: [each / 1e9 for each in values] for name, values in counted(model, windows).items()}
-    return sinks_places.costs(windows, flops, race(model, text, windows))
+    return figures.costs(windows, flops, race(model, text, windows))
 
 
 def gate() -> Figure:
-    return sinks_places.gate()
+    return figures.gate()

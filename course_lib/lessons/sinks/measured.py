@@ -5,8 +5,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, rows
-from course_lib.lessons.sinks.tables import HELD
+from course_lib.lessons.common.tables import load_measured, origin, rows, verdict
 
 NAMES = ("0 sinks", "1 sink", "2 sinks", "4 sinks", "4 newlines")
 EVERYTHING = "everything kept"
@@ -105,11 +104,11 @@ def _claims(found: dict[str, float], uneven: float) -> list[str]:
     window, full = found["0 sinks"], found[EVERYTHING]
     back = (window - found["1 sink"]) / (window - full)
     near = found["4 newlines"] - found["4 sinks"] < 0.1 * (window - found["4 sinks"])
-    flat = f"slowest part over fastest {uneven:.2f}, {HELD[uneven < FLAT]}"
+    flat = f"slowest part over fastest {uneven:.2f}, {verdict(uneven < FLAT)}"
     return [
-        f"Claim: without a sink the window collapses: {window / full:.1f} times, {HELD[window > 1.5 * full]}",
-        f"Claim: one sink restores it: {100 * back:.0f} % of the way, {HELD[back > 0.8]}",
-        f"Claim: four newlines work almost as well as the first tokens: {HELD[near]}",
+        f"Claim: without a sink the window collapses: {window / full:.1f} times, {verdict(window > 1.5 * full)}",
+        f"Claim: one sink restores it: {100 * back:.0f} % of the way, {verdict(back > 0.8)}",
+        f"Claim: four newlines work almost as well as the first tokens: {verdict(near)}",
         f"Claim: the time of a token stays what it is: {flat}",
     ]
 
@@ -117,9 +116,6 @@ def _claims(found: dict[str, float], uneven: float) -> list[str]:
 def provenance() -> str:
     """What was run, where and when."""
     measured = results()
-    machine, sizes = measured["machine"], measured["sizes"]
-    return (
-        f"{measured['command']}, seed {measured['seed']}, begun {measured['started'][:10]}\n"
-        f"{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}\n"
-        f"one text of {sizes['stream']:,} tokens, {sizes['budget']} slots, {sizes['chunk']} tokens a pass"
-    )
+    sizes = measured["sizes"]
+    amounts = f"one text of {sizes['stream']:,} tokens, {sizes['budget']} slots, {sizes['chunk']} tokens a pass"
+    return origin(measured, amounts)

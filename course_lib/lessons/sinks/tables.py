@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from course_lib.lessons.common.tables import load_published
+from course_lib.lessons.common.tables import load_published, verdict
 
 _FIRST_TOKENS = ("4 newlines + 124", "4 + 124", "newest tokens")
-HELD = {True: "holds", False: "not at this scale"}
 
 
 def position_verdict(shares: Mapping[str, Tensor]) -> str:
@@ -16,9 +15,9 @@ def position_verdict(shares: Mapping[str, Tensor]) -> str:
     lines = [f"{name:<14}{value:5.1f} % of the attention, deeper half" for name, value in deep.items()]
     own, *others = deep.values()
     held = [value > own / 2 for value in others]
-    verdict = "holds partly" if any(held) and not all(held) else HELD[all(held)]
+    word = verdict(sum(held), len(held))
     count = f"{sum(held)} of {len(held)} other first tokens get more than half as much as the text's own"
-    return "\n".join([*lines, f"Claim: where a token stands makes it a sink, not what it says: {count}, {verdict}"])
+    return "\n".join([*lines, f"Claim: where a token stands makes it a sink, not what it says: {count}, {word}"])
 
 
 def collapse_verdict(perplexities: Mapping[str, float]) -> str:
@@ -28,10 +27,9 @@ def collapse_verdict(perplexities: Mapping[str, float]) -> str:
     one = next(iter(sinks.values()))
     lines = [f"{name:<16}{value:8.2f}" for name, value in perplexities.items()]
     back = (window - one) / (window - full)
-    lines.append(
-        f"Claim: without its first tokens the model collapses: {window / full:.1f} times, {HELD[window > 1.5 * full]}"
-    )
-    lines.append(f"Claim: sinks bring it back: one of them {100 * back:.0f} % of the way, {HELD[back > 0.8]}")
+    word = verdict(window > 1.5 * full)
+    lines.append(f"Claim: without its first tokens the model collapses: {window / full:.1f} times, {word}")
+    lines.append(f"Claim: sinks bring it back: one of them {100 * back:.0f} % of the way, {verdict(back > 0.8)}")
     return "\n".join(lines)
 
 
@@ -41,7 +39,7 @@ def newline_verdict(perplexities: Mapping[str, float]) -> str:
     held = newlines - own < 0.1 * (window - own)
     return (
         f"first four tokens {own:.2f}, four newlines {newlines:.2f}, none {window:.2f}\n"
-        f"Claim: four newlines work almost as well as the text's own first tokens: {HELD[held]}"
+        f"Claim: four newlines work almost as well as the text's own first tokens: {verdict(held)}"
     )
 
 
@@ -72,7 +70,7 @@ def rolling_verdict(perplexities: Mapping[str, float], gap: int) -> str:
     return (
         f"sinks {gap:,} positions away: {original:.1f} with positions of the text, {rolling:.1f} with places in the "
         f"cache; a window alone {window:.1f}\n"
-        f"Claim: beyond the trained length sinks need rolling positions: {HELD[original > 1.5 * rolling]}"
+        f"Claim: beyond the trained length sinks need rolling positions: {verdict(original > 1.5 * rolling)}"
     )
 
 

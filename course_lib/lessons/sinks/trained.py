@@ -5,9 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.tables import rows, verdict
 from course_lib.lessons.sinks import backcopy, training
-from course_lib.lessons.sinks.tables import HELD
 
 HIGH = 3.0  # medians: norms above that are called high, as in the measurement
 
@@ -22,13 +21,13 @@ def pretraining_verdict(measured: dict[str, Any]) -> str:
     needs = [_counts(*found[variant][0]) for variant in training.VARIANTS]
     one = _counts(*found["vanilla"][1])
     own = _counts(*found["learnable sink"][0]) and not _counts(*found["learnable sink"][1])  # nothing to cure else
-    several = "holds partly" if any(needs) and not all(needs) else HELD[all(needs)]
+    several = verdict(sum(needs), len(needs))
     return "\n".join(
         [
             *lines,
             f"Claim: without any first slot all of them are worse: {sum(needs)} of {len(needs)}, {several}",
-            f"Claim: one first slot is not enough for the vanilla model: {HELD[one]}",
-            f"Claim: one slot, its own, is enough for the learnable sink: {HELD[own]}",
+            f"Claim: one first slot is not enough for the vanilla model: {verdict(one)}",
+            f"Claim: one slot, its own, is enough for the learnable sink: {verdict(own)}",
         ]
     )
 
@@ -60,9 +59,8 @@ def registers_verdict(measured: dict[str, Any]) -> str:
     (without, *_), with_most = highest.values(), list(highest.values())[-1]
     held = without > HIGH and with_most < without / 2
     said = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in highest.items())
-    return (
-        f"Largest patch norm over the median: {said} registers\nClaim: registers take over from patches: {HELD[held]}"
-    )
+    claim = f"Claim: registers take over from patches: {verdict(held)}"
+    return f"Largest patch norm over the median: {said} registers\n{claim}"
 
 
 def table() -> Figure:

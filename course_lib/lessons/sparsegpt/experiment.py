@@ -18,9 +18,10 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common import benchmarks
+from course_lib.lessons.common.benchmarks import curve_perplexity, model_rows
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.sparsegpt.measure import relative_error
-from course_lib.lessons.wanda import experiment
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import blocks, input_groups, linears, load_model, weight_of
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan
@@ -46,7 +47,13 @@ METHODS: dict[str, Callable[[Pattern], LayerPruner]] = {
     "swaps + refit": partial(Refit, chooser=SparseSwaps),
 }
 NEW = ("sparsegpt", "sparsegpt + refit")  # magnitude and Wanda are measured by the Wanda experiment
-USUAL_GROUP = experiment.USUAL_GROUP | {"sparsegpt": "layer", "sparsegpt + refit": "layer", "swaps + refit": "row"}
+USUAL_GROUP = {
+    "magnitude": "layer",
+    "wanda": "row",
+    "sparsegpt": "layer",
+    "sparsegpt + refit": "layer",
+    "swaps + refit": "row",
+}
 PATTERNS = ("50%", "4:8", "2:4")
 # On the windows of the curves, where the sweep has the other methods at 50 %.
 SUCCESSORS = (("swaps + refit", "50%"), *((m, "2:4") for m in ("wanda", *NEW, "swaps + refit")))
@@ -64,7 +71,7 @@ ROUNDED: dict[str, Callable[[int | None], LayerPruner]] = {
 class Sizes:
     """As in the Wanda experiment, so that rows compare, and what is only measured here."""
 
-    shared: experiment.Sizes = field(default_factory=experiment.Sizes)
+    shared: benchmarks.Sizes = field(default_factory=benchmarks.Sizes)
     block_sizes: tuple[int, ...] = (1, 16, 128, 512, 1536)  # the last holds all columns of every layer
     groups: tuple[int | None, ...] = (None, 64)  # columns that share a scale
     error_windows: int = 8
@@ -72,7 +79,7 @@ class Sizes:
     n_blocks: int | None = None  # the first blocks of the model alone, to see that every step works
 
 
-QUICK = Sizes(experiment.QUICK, (1, 1536), (64,), 16, 2, 3)
+QUICK = Sizes(benchmarks.QUICK, (1, 1536), (64,), 16, 2, 3)
 
 
 def steps(sizes: Sizes) -> list[Step]:
@@ -146,17 +153,9 @@ def pruned(
 
 def table_row(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
     """One model of the main table: perplexity on two domains, and every task."""
-    label, shared = {"method": method, "pattern": pattern}, sizes.shared
-    model, tokenizer, _ = pruned(sizes, seed, METHODS[method](pattern_of(method, pattern)), shared.calibration)
-    tasks = [label | experiment.accuracy_of(model, tokenizer, task, n, seed) for task, n in shared.questions.items()]
-    return {
-        "perplexity": [
-            label | {"corpus": corpus} | experiment.perplexity_of(model, tokenizer, corpus, n, shared.length, seed)
-            for corpus, n in shared.evaluation.items()
-        ],
-        "zero_shot": tasks,
-        "zero_shot_mean": [label | experiment.mean_accuracy(tasks)],
-    }
+    label = {"method": method, "pattern": pattern}
+    model, tokenizer, _ = pruned(sizes, seed, METHODS[method](pattern_of(method, pattern)), sizes.shared.calibration)
+    return model_rows(label, model, tokenizer, sizes.shared, seed)
 
 
 def successor(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
@@ -176,7 +175,7 @@ def curve_point(
     """Perplexity after pruning, on the windows of the curves. Other samples calibrate with other seeds."""
     n_windows = n_windows or sizes.shared.curve_calibration
     model, tokenizer, _ = pruned(sizes, seed + sample, pruner, n_windows, allocation)
-    return experiment.curve_perplexity(sizes.shared, model, tokenizer, seed)
+    return curve_perplexity(sizes.shared, model, tokenizer, seed)
 
 
 def sweep_point(sizes: Sizes, method: str, sparsity: float, seed: int) -> Tables:
@@ -258,7 +257,7 @@ def rounded(sizes: Sizes, name: str, group: int | None, seed: int) -> Tables:
     label = {"name": name, "group": group, "bits": pruner.quantization.bits, "sparsity": report.total_sparsity}
     label["bytes"] = sum(stored_bytes(weight, pruner.quantization, pruner.pattern.sparsity) for weight in weights)
     label["bits_a_weight"] = 8 * label["bytes"] / sum(weight.numel() for weight in weights)
-    return {"rounded": [label | experiment.curve_perplexity(sizes.shared, model, tokenizer, seed)]}
+    return {"rounded": [label | curve_perplexity(sizes.shared, model, tokenizer, seed)]}
 
 
 def stored_bytes(weight: torch.Tensor, quantization: Quantization, sparsity: float) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 
 NAMES = {

@@ -1,10 +1,9 @@
-"""The printed tables and verdicts of lesson 03, from results/sparsegpt.json and the published rows beside it."""
+"""The printed tables and better of lesson 03, from results/sparsegpt.json and the published rows beside it."""
 
-from course_lib.lessons.common.tables import load_measured, load_published
+from course_lib.lessons.common.benchmarks import amounts, has_signal
+from course_lib.lessons.common.tables import load_measured, load_published, origin, rows, verdict
 from course_lib.lessons.sparsegpt.experiment import tables as committed
-from course_lib.lessons.sparsegpt.measured import NAMES, Tables, rows
-from course_lib.lessons.wanda import tables as wanda_tables
-from course_lib.lessons.wanda.measured import has_signal
+from course_lib.lessons.sparsegpt.measured import NAMES, Tables
 
 _PATTERNS = ("50%", "4:8", "2:4")
 
@@ -12,7 +11,7 @@ _PATTERNS = ("50%", "4:8", "2:4")
 def provenance() -> str:
     """What was run, where, when, with how much."""
     measured = load_measured("sparsegpt")
-    return wanda_tables.provenance(measured | {"sizes": measured["sizes"]["shared"]})
+    return origin(measured, amounts(measured["sizes"]["shared"]))
 
 
 def pattern_verdict(tables: Tables | None = None) -> str:
@@ -25,8 +24,8 @@ def pattern_verdict(tables: Tables | None = None) -> str:
         held.append(perplexities == sorted(perplexities))
         cells = ", ".join(f"{p} {value:.1f}" for p, value in zip(_PATTERNS, perplexities, strict=True))
         lines.append(f"{name:<20}{cells}")
-    verdict = "holds" if all(held) else "holds partly" if any(held) else "not at this scale"
-    claim = f"Claim: unstructured costs least and 2:4 most: in {sum(held)} of {len(held)} methods, {verdict}"
+    word = verdict(sum(held), len(held))
+    claim = f"Claim: unstructured costs least and 2:4 most: in {sum(held)} of {len(held)} methods, {word}"
     return "\n".join([*lines, claim])
 
 
@@ -71,7 +70,7 @@ def rounded_table(tables: Tables | None = None) -> str:
     """Bits a weight and perplexity, pruned and rounded; and whether zeros with more bits beat fewer bits."""
     tables = tables or committed()
     lines = [f"{'':<22}{'scale for':>12}{'bits a weight':>15}{'perplexity':>18}"]
-    verdicts = []
+    better = []
     for group in dict.fromkeys(row["group"] for row in tables["rounded"]):
         found = {row["name"]: row for row in rows(tables, "rounded", group=group)}
         for row in sorted(found.values(), key=lambda r: r["bits_a_weight"]):
@@ -81,9 +80,9 @@ def rounded_table(tables: Tables | None = None) -> str:
             )
             lines.append(f"{row['name']:<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
         if {"50% + 4 bits", "3 bits"} <= set(found):
-            verdicts.append(found["50% + 4 bits"]["perplexity"] < found["3 bits"]["perplexity"])
-    verdict = "holds" if all(verdicts) else "holds partly" if any(verdicts) else "not at this scale"
-    return "\n".join([*lines, f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict}"])
+            better.append(found["50% + 4 bits"]["perplexity"] < found["3 bits"]["perplexity"])
+    word = verdict(sum(better), len(better))
+    return "\n".join([*lines, f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {word}"])
 
 
 def seconds_table(tables: Tables | None = None) -> str:
@@ -112,6 +111,6 @@ def accuracy_verdict(tables: Tables | None = None) -> str:
         won.append(both[1]["accuracy"] > both[0]["accuracy"])
         cells = "".join(f"{100 * r['accuracy']:>8.0f} ± {100 * r['standard_error']:<3.0f}" for r in both)
         lines.append(f"{task:<18}{100 * dense['accuracy']:>7.0f}{cells}")
-    verdict = "holds" if won and all(won) else "holds partly" if any(won) else "not at this scale"
-    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %: in {sum(won)} of {len(won)} tasks, {verdict}"
+    word = verdict(sum(won), len(won))
+    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %: in {sum(won)} of {len(won)} tasks, {word}"
     return "\n".join([*lines, claim])

@@ -4,18 +4,13 @@ Sun, Liu, Bair, Kolter, 2023. https://arxiv.org/abs/2306.11695. The paper's ques
 the paper, magnitude ranks over a layer and Wanda within each output, unless the comparison group is what is varied.
 """
 
-import math
-from dataclasses import dataclass, field
 from functools import partial
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from course_lib.data.assets.catalogue import BENCHMARK_FILES
-from course_lib.data.benchmarks import WANDA_TASKS
 from course_lib.data.corpora import windows
-from course_lib.measure.accuracy import choice_accuracy
+from course_lib.lessons.common.benchmarks import QUICK, Sizes, curve_perplexity, model_rows
 from course_lib.measure.experiment import Experiment, Step, Tables
-from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks, load_model
 from course_lib.pruning.input_statistics import input_norms
 from course_lib.pruning.methods.magnitude import Magnitude
@@ -32,30 +27,6 @@ GROUPS = {
     "(output, 1)": ("row", 1),
     "(output, 128)": ("row", 128),
 }
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Windows are `length` tokens long. The first of those that the table is evaluated on are those of the curves."""
-
-    length: int = 512
-    calibration: int = 16
-    evaluation: dict[str, int] = field(default_factory=lambda: {"wikipedia": 16, "boolq": 8})
-    curve_calibration: int = 16
-    curve_evaluation: int = 12
-    questions: dict[str, int] = field(
-        default_factory=lambda: (
-            dict.fromkeys(BENCHMARK_FILES, 50)
-            | dict.fromkeys(("sciq", "arc_easy", "lambada"), 100)
-            | dict.fromkeys(("common_knowledge", "hellaswag"), 60)
-        )
-    )
-    sparsities: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7)
-    # (windows, how many different samples of that size): small samples differ, large ones cost
-    calibration_curve: tuple[tuple[int, int], ...] = ((1, 2), (2, 2), (4, 2), (8, 2), (16, 1), (32, 1))
-
-
-QUICK = Sizes(64, 2, {"wikipedia": 2, "boolq": 2}, 2, 2, dict.fromkeys(BENCHMARK_FILES, 2), (0.5,), ((1, 2), (2, 1)))
 
 
 def steps(sizes: Sizes) -> list[Step]:
@@ -105,47 +76,7 @@ def table_row(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
         model, tokenizer = load_model()
     else:
         model, tokenizer, _ = pruned(sizes, seed, method, pattern_of(method, pattern))
-    tasks = [label | accuracy_of(model, tokenizer, task, n, seed) for task, n in sizes.questions.items()]
-    return {
-        "perplexity": [
-            label | {"corpus": corpus} | perplexity_of(model, tokenizer, corpus, n, sizes.length, seed)
-            for corpus, n in sizes.evaluation.items()
-        ],
-        "zero_shot": tasks,
-        "zero_shot_mean": [label | mean_accuracy(tasks)],
-    }
-
-
-def perplexity_of(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: str, n: int, length: int, seed: int
-) -> dict[str, float]:
-    ids = windows(corpus, n, length, tokenizer, "evaluation", seed)
-    found = perplexity(model, ids, progress=False)
-    return {"perplexity": found.value, "standard_error": found.standard_error, "n_tokens": found.n_tokens}
-
-
-def accuracy_of(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: str, n: int, seed: int
-) -> dict[str, float | str]:
-    found = choice_accuracy(model, tokenizer, task, n, seed, progress=False)
-    return {
-        "task": task,
-        "accuracy": found.value,
-        "normalised": found.normalised,
-        "chance": found.chance,
-        "standard_error": found.standard_error,
-        "n": found.n,
-    }
-
-
-def mean_accuracy(rows: list[dict]) -> dict[str, float]:
-    """Over the paper's seven tasks, each weighing the same; their errors are independent, so the squares add up."""
-    seven = [row for row in rows if row["task"] in WANDA_TASKS]
-    return {
-        "accuracy": sum(row["accuracy"] for row in seven) / len(seven),
-        "standard_error": math.hypot(*(row["standard_error"] for row in seven)) / len(seven),
-        "chance": sum(row["chance"] for row in seven) / len(seven),
-    }
+    return model_rows(label, model, tokenizer, sizes, seed)
 
 
 def sweep_point(sizes: Sizes, method: str, sparsity: float, seed: int) -> Tables:
@@ -188,12 +119,6 @@ def feature_norms(sizes: Sizes, seed: int) -> Tables:
         "loudness": [{"layer": n, "loudest": x.max().item(), "median": x.median().item()} for n, x in norms.items()],
         "norms": [{"layer": middle, "norms": [round(value, 4) for value in norms[middle].tolist()]}],
     }
-
-
-def curve_perplexity(
-    sizes: Sizes, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int
-) -> dict[str, float]:
-    return perplexity_of(model, tokenizer, "wikipedia", sizes.curve_evaluation, sizes.length, seed)
 
 
 EXPERIMENT = Experiment("Wanda and magnitude pruning of the default model", Sizes(), QUICK, steps)

@@ -64,20 +64,6 @@ def columns_kept(weight: Tensor, norms: Tensor, sparsity: float = 0.5) -> Figure
     return drawn
 
 
-def perplexities(values: dict[str, tuple[float, float]], title: str) -> Figure:
-    """Perplexity with its standard error, one bar a model."""
-    drawn, (axes,) = figure(width=6.4, height=2.6)
-    names = list(values)[::-1]
-    mean, error = zip(*(values[name] for name in names), strict=True)
-    axes.barh(names, mean, xerr=error, color=COLOURS[0], height=0.6, error_kw={"elinewidth": 1, "capsize": 3})
-    log_scale(axes, "x")
-    for index, value in enumerate(mean):
-        axes.annotate(f" {value:.1f}", (value + error[index], index), va="center", fontsize=9)
-    axes.margins(x=0.15)
-    label(axes, title, "perplexity (log scale)")
-    return drawn
-
-
 def obs_and_wanda_scores(weight: Tensor, gram: Tensor, damping: float = 0.01) -> tuple[Tensor, Tensor]:
     """SparseGPT's score and Wanda's for one layer; damping is a share of the Gram's mean diagonal, as in SparseGPT."""
     damped = gram.double() + damping * gram.diagonal().mean().double() * torch.eye(len(gram), dtype=torch.float64)

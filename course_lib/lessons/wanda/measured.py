@@ -4,12 +4,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.wanda import figures
 
 NAMES = {"magnitude": "magnitude", "wanda": "Wanda"}
-SIGNAL = 2.0  # a task says something when the dense model stands this many standard errors above chance
 
 
 def results() -> dict[str, Any]:
@@ -137,11 +137,6 @@ def zero_shot(measured: dict[str, Any]) -> Figure:
     title = f"{n_signal} of {len(tasks)} tasks tell the dense model from chance (dotted); the shaded ones say nothing"
     label(axes, title, "", "accuracy (%), 95 % interval")
     return drawn
-
-
-def has_signal(dense: dict[str, Any]) -> bool:
-    """Whether the dense model stands clearly above chance on a task."""
-    return dense["accuracy"] - dense["chance"] > SIGNAL * dense["standard_error"]
 
 
 def by_signal(measured: dict[str, Any]) -> list[str]:

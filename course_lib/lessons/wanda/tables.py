@@ -2,20 +2,14 @@
 
 from typing import Any
 
-from course_lib.lessons.common.tables import load_published
-from course_lib.lessons.wanda.measured import NAMES, by_signal, has_signal, rows
+from course_lib.lessons.common.benchmarks import amounts, has_signal
+from course_lib.lessons.common.tables import load_published, origin, rows, verdict
+from course_lib.lessons.wanda.measured import NAMES, by_signal
 
 
 def provenance(measured: dict[str, Any]) -> str:
-    """One line: what was run, where, when, with how much."""
-    machine, sizes = measured["machine"], measured["sizes"]
-    return (
-        f"`{measured['command']}`, seed {measured['seed']}, {measured['started'][:10]}, {machine['cpu']} "
-        f"({machine['cores']} cores), torch {machine['torch']}\n"
-        f"{sizes['calibration']} × {sizes['length']} calibration tokens; evaluated on "
-        f"{sizes['evaluation']['wikipedia']} × {sizes['length']} tokens of held-out Wikipedia; "
-        f"curves: {sizes['curve_calibration']} and {sizes['curve_evaluation']} windows"
-    )
+    """What was run, where, when, with how much."""
+    return origin(measured, amounts(measured["sizes"]))
 
 
 def zero_shot_table(measured: dict[str, Any]) -> str:
@@ -44,8 +38,8 @@ def zero_shot_verdict(measured: dict[str, Any]) -> str:
     speaking = [r["task"] for r in rows(measured, "zero_shot", method="dense") if has_signal(r)]
     found = {(r["task"], r["method"]): r["accuracy"] for r in rows(measured, "zero_shot", pattern="50%")}
     won = [task for task in speaking if found[task, "wanda"] > found[task, "magnitude"]]
-    seven = "holds" if gap > 2 * error else "not at this scale"
-    some = "holds" if len(won) == len(speaking) else "holds partly" if won else "not at this scale"
+    seven = verdict(gap > 2 * error)
+    some = verdict(len(won), len(speaking))
     mean = f"{100 * gap:+.1f} ± {100 * error:.1f} points, {seven}"
     return (
         f"Claim: Wanda keeps more accuracy than magnitude at 50 %. Mean of the seven: {mean}.\n"

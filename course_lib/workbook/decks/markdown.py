@@ -1,8 +1,8 @@
 """Slides written in Markdown, turned into the sections of a reveal.js page.
 
 `---` on a line of its own separates slides. `$...$` and `$$...$$` are mathematics, rendered to MathML here.
-`![alt](figure:module.function)` calls a function without arguments in course_lib/plots/module.py and shows the
-figure it returns; other pictures are files beside the deck. What follows a line `Note:` is for the speaker.
+`![alt](figure:lesson.file.function)` calls a function without arguments in course_lib/lessons/lesson/file.py and shows
+the figure it returns; other pictures are files beside the deck. What follows a line `Note:` is for the speaker.
 """
 
 import base64
@@ -98,12 +98,13 @@ def _picture(source: str, alternative: str, folder: Path) -> str:
 
 
 def draw(name: str) -> tuple[str, bytes]:
-    """(media type, bytes) of the figure that `module.function` of course_lib.lessons.common returns."""
-    module, _, function = name.partition(".")
+    """(media type, bytes) of the figure that `lesson.file.function` of course_lib.lessons returns."""
+    module, _, function = name.rpartition(".")
     try:
-        call = getattr(importlib.import_module(f"course_lib.lessons.common.{module}"), function)
+        call = getattr(importlib.import_module(f"course_lib.lessons.{module}"), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"got figure:{name}, expected figure:module.function in course_lib/plots ({error})") from error
+        expected = "expected figure:lesson.file.function in course_lib/lessons"
+        raise ValueError(f"got figure:{name}, {expected} ({error})") from error
     made = call()
     figure = made if isinstance(made, Figure) else made.figure
     with matplotlib.rc_context({"svg.hashsalt": name}):

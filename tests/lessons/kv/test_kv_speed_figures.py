@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lessons.kv import speed as plots
+from course_lib.lessons.common import cache_speed as plots
 
 
 def row(contest, shape, side, times, anchor="DynamicCache", seconds=1.0):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.lessons.sinks import figures, places, tables
+from course_lib.lessons.sinks import figures, tables
 
 
 def titles(drawn):
@@ -50,12 +50,12 @@ def test_bars_take_a_log_scale_where_values_lie_far_apart():
 
 
 def test_places_and_costs():
-    first, second = titles(places.places([0, 1, 24, 25], trained=16))
+    first, second = titles(figures.places([0, 1, 24, 25], trained=16))
     assert first == "in the text: the newest token (diamond) is 25 away from the first"
     assert second == "in the cache: the newest token (diamond) is 3 away from the first"
     flops = {"streaming": [1.0, 1.0], "recomputing": [4.0, 8.0]}
     seconds = {"streaming": [2.0, 2.0], "recomputing": [3.0, 6.0]}
-    assert titles(places.costs((4, 8), flops, seconds)) == [
+    assert titles(figures.costs((4, 8), flops, seconds)) == [
         "8 times at a window of 8",
         "3 times at a window of 8",
     ]
@@ -65,7 +65,7 @@ def test_places_and_costs():
 
 
 def test_the_gate_is_half_at_the_sink():
-    kept, lost = places.gate().axes[0].lines[:2]
+    kept, lost = figures.gate().axes[0].lines[:2]
     assert kept.get_ydata()[60] == pytest.approx(50)
     assert (kept.get_ydata() + lost.get_ydata()) == pytest.approx(100)
 

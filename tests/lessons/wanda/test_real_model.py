@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.data import corpora
-from course_lib.measure import perplexity as evaluate
+from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks, heads, linears, load_model, n_neurons, weight_of
 from course_lib.pruning.input_statistics import input_norms
 from course_lib.pruning.methods.magnitude import Magnitude
@@ -33,15 +33,15 @@ def test_wanda_lies_between_dense_and_magnitude_and_two_of_four_costs_more():
     """The gaps are tens of per cent and more; 2 × 256 tokens put them beyond any doubt."""
     model, tokenizer = load_model(device="cpu")
     held_out, calibration = (windows(2, 256, tokenizer, split) for split in ("evaluation", "calibration"))
-    perplexity = {"dense": evaluate.perplexity(model, held_out).value}
+    values = {"dense": perplexity(model, held_out).value}
     for name, pruner in {"Wanda": Wanda(), "magnitude": Magnitude(), "Wanda 2:4": Wanda(NofM(2, 4))}.items():
         model, _ = load_model(device="cpu")
         report = prune_model(model, pruner, calibration, progress=False)
         # A few weights of this checkpoint are zero already; a kept zero lifts the share by less than a thousandth.
         assert all(0.5 <= share < 0.501 for share in report.sparsity.values())
-        perplexity[name] = evaluate.perplexity(model, held_out).value
-    assert perplexity["dense"] * 1.5 < perplexity["Wanda"] < perplexity["magnitude"] / 2
-    assert perplexity["Wanda"] * 1.2 < perplexity["Wanda 2:4"]
+        values[name] = perplexity(model, held_out).value
+    assert values["dense"] * 1.5 < values["Wanda"] < values["magnitude"] / 2
+    assert values["Wanda"] * 1.2 < values["Wanda 2:4"]
 
 
 def test_every_layer_has_outlier_features_and_the_theorem_of_column_groups_holds():

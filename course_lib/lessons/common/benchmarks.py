@@ -1,0 +1,119 @@
+"""What the lessons on pruning measure of a pruned model alike: perplexity on two domains, and a row of tasks."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from course_lib.data.assets.catalogue import BENCHMARK_FILES
+from course_lib.data.benchmarks import WANDA_TASKS
+from course_lib.data.corpora import windows
+from course_lib.measure.accuracy import choice_accuracy
+from course_lib.measure.experiment import Tables
+from course_lib.measure.perplexity import perplexity
+
+SIGNAL = 2.0  # a task says something when the dense model stands this many standard errors above chance
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Windows are `length` tokens long. The first of those that the table is evaluated on are those of the curves."""
+
+    length: int = 512
+    calibration: int = 16
+    evaluation: dict[str, int] = field(default_factory=lambda: {"wikipedia": 16, "boolq": 8})
+    curve_calibration: int = 16
+    curve_evaluation: int = 12
+    questions: dict[str, int] = field(
+        default_factory=lambda: (
+            dict.fromkeys(BENCHMARK_FILES, 50)
+            | dict.fromkeys(("sciq", "arc_easy", "lambada"), 100)
+            | dict.fromkeys(("common_knowledge", "hellaswag"), 60)
+        )
+    )
+    sparsities: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7)
+    # (windows, how many different samples of that size): small samples differ, large ones cost
+    calibration_curve: tuple[tuple[int, int], ...] = ((1, 2), (2, 2), (4, 2), (8, 2), (16, 1), (32, 1))
+
+
+QUICK = Sizes(
+    length=64,
+    calibration=2,
+    evaluation={"wikipedia": 2, "boolq": 2},
+    curve_calibration=2,
+    curve_evaluation=2,
+    questions=dict.fromkeys(BENCHMARK_FILES, 2),
+    sparsities=(0.5,),
+    calibration_curve=((1, 2), (2, 1)),
+)
+
+
+def amounts(sizes: dict[str, Any]) -> str:
+    """The sizes of a committed result, in words."""
+    return (
+        f"{sizes['calibration']} × {sizes['length']} calibration tokens; evaluated on "
+        f"{sizes['evaluation']['wikipedia']} × {sizes['length']} tokens of held-out Wikipedia; "
+        f"curves: {sizes['curve_calibration']} and {sizes['curve_evaluation']} windows"
+    )
+
+
+def model_rows(
+    label: dict[str, str], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sizes: Sizes, seed: int
+) -> Tables:
+    """One model's rows of the main tables: perplexity on two domains, every task, and the mean of the paper's seven."""
+    tasks = [label | accuracy_of(model, tokenizer, task, n, seed) for task, n in sizes.questions.items()]
+    return {
+        "perplexity": [
+            label | {"corpus": corpus} | perplexity_of(model, tokenizer, corpus, n, sizes.length, seed)
+            for corpus, n in sizes.evaluation.items()
+        ],
+        "zero_shot": tasks,
+        "zero_shot_mean": [label | mean_accuracy(tasks)],
+    }
+
+
+def perplexity_of(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: str, n: int, length: int, seed: int
+) -> dict[str, float]:
+    """Perplexity on n held-out windows of a corpus, as columns of a row."""
+    ids = windows(corpus, n, length, tokenizer, "evaluation", seed)
+    result = perplexity(model, ids, progress=False)
+    return {"perplexity": result.value, "standard_error": result.standard_error, "n_tokens": result.n_tokens}
+
+
+def curve_perplexity(
+    sizes: Sizes, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int
+) -> dict[str, float]:
+    """Perplexity on the windows of the curves."""
+    return perplexity_of(model, tokenizer, "wikipedia", sizes.curve_evaluation, sizes.length, seed)
+
+
+def accuracy_of(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: str, n: int, seed: int
+) -> dict[str, float | str]:
+    """Accuracy on n questions of a task, as columns of a row."""
+    result = choice_accuracy(model, tokenizer, task, n, seed, progress=False)
+    return {
+        "task": task,
+        "accuracy": result.value,
+        "normalised": result.normalised,
+        "chance": result.chance,
+        "standard_error": result.standard_error,
+        "n": result.n,
+    }
+
+
+def mean_accuracy(rows: list[dict]) -> dict[str, float]:
+    """Over the paper's seven tasks, each weighing the same; their errors are independent, so the squares add up."""
+    seven = [row for row in rows if row["task"] in WANDA_TASKS]
+    return {
+        "accuracy": sum(row["accuracy"] for row in seven) / len(seven),
+        "standard_error": math.hypot(*(row["standard_error"] for row in seven)) / len(seven),
+        "chance": sum(row["chance"] for row in seven) / len(seven),
+    }
+
+
+def has_signal(dense: dict[str, Any]) -> bool:
+    """Whether the dense model stands clearly above chance on a task."""
+    return dense["accuracy"] - dense["chance"] > SIGNAL * dense["standard_error"]
