@@ -1,0 +1,1 @@
+"""Pruning: which weights of a pretrained model go, what the others do about it, and how a model is walked."""

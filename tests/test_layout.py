@@ -1,0 +1,207 @@
+"""The house stays a house: imports go down, nothing runs in a circle, no folder fills up, lessons know no other lesson.
+
+Every import counts: inside functions and under TYPE_CHECKING too.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# From the ground up. A folder may import what stands on a lower floor, and itself.
+ORDER = (
+    "discover data checking",
+    "models",
+    "measure attention",
+    "sparsity kv",
+    "pruning",
+    "quantization moe contextual",
+    "kernels",
+    "lessons",
+    "workbook",
+    "grading",
+    "cli",
+)
+FLOOR = {name: floor for floor, names in enumerate(ORDER) for name in names.split()}
+SUBJECTS = [name for name, floor in FLOOR.items() if floor < FLOOR["lessons"]]
+MOST_ENTRIES, MOST_FILES, MOST_FOLDERS = 15, 8, 15
+Graph = dict[str, set[str]]
+
+
+def module_of(path: Path) -> str:
+    """course_lib/kv/__init__.py is course_lib.kv."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {module_of(path): path for base in ("course_lib", "kernels") for path in sorted((ROOT / base).rglob("*.py"))}
+
+
+def imports_of(source: str) -> Iterator[str]:
+    """The dotted names that a source imports, as far as they are written down; `from a import b` may be a.b or a."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "import by the full name"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def targets(names: Iterable[str], files: Iterable[str] = tuple(FILES)) -> set[str]:
+    """The project's files that are imported: of course_lib.kv.slots.Slots that is course_lib.kv.slots."""
+    known = set(files)
+    named = {name if name in known else name.rpartition(".")[0] for name in names}
+    return named & known
+
+
+def house_of(module: str) -> str:
+    """The folder or file of course_lib that a module belongs to; kernels are one."""
+    return module.split(".")[1] if module.startswith("course_lib.") else module.split(".")[0]
+
+
+def upward(module: str, imported: Iterable[str]) -> list[str]:
+    """What a module imports that stands no lower than itself, in another folder."""
+    mine = house_of(module)
+    others = ((name, house_of(name)) for name in imported)
+    return sorted(name for name, other in others if other not in (mine, "course_lib") and FLOOR[other] >= FLOOR[mine])
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """The groups of nodes each of which reaches all others of its group (Tarjan, 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph.get(node, ())):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            group = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            groups.append(sorted(group))
+
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return [group for group in groups if len(group) > 1]
+
+
+IMPORTS: Graph = {name: targets(imports_of(path.read_text(encoding="utf-8"))) - {name} for name, path in FILES.items()}
+
+
+def folders(depth: int) -> Graph:
+    """Which folder imports from which, names cut after `depth` parts; a file stands for itself where it is no deeper."""
+    graph: Graph = {}
+    for name, imported in IMPORTS.items():
+        mine = _folder(name, depth)
+        graph.setdefault(mine, set()).update(_folder(other, depth) for other in imported)
+    return {name: others - {name} for name, others in graph.items()}
+
+
+def _folder(module: str, depth: int) -> str:
+    parts = module.split(".")
+    is_file = FILES[module].name != "__init__.py"
+    return ".".join(parts[:-1][:depth] if is_file and len(parts) > 2 else parts[:depth])
+
+
+@pytest.mark.parametrize("house", sorted({house_of(name) for name in FILES} - {"course_lib"}))
+def test_imports_go_down(house):
+    assert house in FLOOR, f"{house} has no floor; give it one in ORDER"
+    wrong = {name: upward(name, IMPORTS[name]) for name in FILES if house_of(name) == house}
+    assert {name: names for name, names in wrong.items() if names} == {}
+
+
+def test_no_circle_of_files():
+    assert circles(IMPORTS) == []
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_no_circle_of_folders(depth):
+    assert circles(folders(depth)) == []
+
+
+def entries(folder: Path) -> list[str]:
+    """What git would keep of a folder: caches and what a run leaves behind are none of it."""
+    left_behind = ("__pycache__", ".ipynb_checkpoints")
+    return sorted(p.name for p in folder.iterdir() if p.name not in left_behind and ".partial." not in p.name)
+
+
+def test_no_folder_is_too_full():
+    root = ROOT / "course_lib"
+    files = [name for name in entries(root) if (root / name).is_file()]
+    assert len(files) <= MOST_FILES, files
+    assert len(entries(root)) - len(files) <= MOST_FOLDERS, entries(root)
+    inside = [
+        folder for base in (root, ROOT / "kernels") for folder in base.rglob("*/") if "__pycache__" not in str(folder)
+    ]
+    full = {
+        str(folder.relative_to(ROOT)): len(entries(folder)) for folder in inside if len(entries(folder)) > MOST_ENTRIES
+    }
+    assert full == {}
+
+
+def test_a_lesson_imports_no_other_lesson():
+    wrong = {}
+    for name, imported in IMPORTS.items():
+        if name.startswith("course_lib.lessons."):
+            mine = name.split(".")[2]
+            others = [other for other in imported if other.startswith("course_lib.lessons.")]
+            allowed = {mine} if mine == "common" else {mine, "common"}
+            foreign = [other for other in others if other.split(".")[2] not in allowed]
+            wrong |= {name: foreign} if foreign else {}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("*.py")), ids=lambda path: path.stem)
+def test_a_master_imports_its_own_lesson_alone(path):
+    lessons = {name.split(".")[2] for name in imports_of(path.read_text(encoding="utf-8")) if ".lessons." in name}
+    assert len(lessons - {"common"}) <= 1, lessons
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_nothing_below_the_lessons_knows_a_lesson_or_a_figure(subject):
+    knows = ("course_lib.lessons", "course_lib.workbook", "matplotlib.pyplot")
+    for name, path in FILES.items():
+        if house_of(name) == subject:
+            wrong = [each for each in imports_of(path.read_text(encoding="utf-8")) if each.startswith(knows)]
+            assert wrong == [], name
+
+
+def test_every_folder_says_in_one_sentence_what_is_in_it():
+    for name, path in FILES.items():
+        if path.name == "__init__.py":
+            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+            assert docstring, f"{name} says nothing about itself"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from course_lib.kv import slots", {"course_lib.kv.slots"}),
+        ("from course_lib.kv.slots import Slots", {"course_lib.kv.slots"}),
+        ("def f():\n    import course_lib.models as m", {"course_lib.models"}),
+        ("if TYPE_CHECKING:\n    from course_lib.models import blocks", {"course_lib.models"}),
+        ("import torch", set()),
+    ],
+)
+def test_every_kind_of_import_is_seen(source, expected):
+    assert targets(imports_of(source)) == expected
+
+
+def test_the_rules_catch_what_breaks_them():
+    assert upward("course_lib.measure.perplexity", ["course_lib.kv.slots", "course_lib.models"]) == [
+        "course_lib.kv.slots"
+    ]
+    assert upward("kernels.bench.kv", ["course_lib.kv.slots", "course_lib.lessons.kv.figures"]) == [
+        "course_lib.lessons.kv.figures"
+    ]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
