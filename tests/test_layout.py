@@ -98,18 +98,12 @@ IMPORTS: Graph = {name: targets(imports_of(path.read_text(encoding="utf-8"))) - 
 
 
 def folders(depth: int) -> Graph:
-    """Which folder imports from which, names cut after `depth` parts; a file stands for itself where it is no deeper."""
+    """Which folder imports from which: names cut after `depth` parts, so that a file that high stands for itself."""
     graph: Graph = {}
     for name, imported in IMPORTS.items():
-        mine = _folder(name, depth)
-        graph.setdefault(mine, set()).update(_folder(other, depth) for other in imported)
-    return {name: others - {name} for name, others in graph.items()}
-
-
-def _folder(module: str, depth: int) -> str:
-    parts = module.split(".")
-    is_file = FILES[module].name != "__init__.py"
-    return ".".join(parts[:-1][:depth] if is_file and len(parts) > 2 else parts[:depth])
+        cut = [".".join(module.split(".")[:depth]) for module in (name, *imported)]
+        graph.setdefault(cut[0], set()).update(set(cut[1:]) - {cut[0]})
+    return graph
 
 
 @pytest.mark.parametrize("house", sorted({house_of(name) for name in FILES} - {"course_lib"}))
