@@ -85,12 +85,6 @@ def test_every_step_of_the_experiment_works(tmp_path, monkeypatch):
     assert [row["sinks"] for row in tables["rate_streaming"]] == [0, 1]
 
 
-committed = pytest.mark.skipif(
-    not (RESULTS / "sink_pretraining.json").exists(), reason="course reproduce sink_pretraining has not been run"
-)
-
-
-@committed
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_committed_weights_are_those_that_were_measured(variant):
     """Weights are the same bits; the sums of another processor move the loss in the sixth digit."""
@@ -103,7 +97,6 @@ def test_committed_weights_are_those_that_were_measured(variant):
         assert losses(model, ids).mean().item() == pytest.approx(row["fixed_text_loss"], abs=1e-4)
 
 
-@committed
 def test_committed_weights_are_small():
     files = list(training.WEIGHTS.iterdir())
     assert {each.name for each in files} == {f"{v.replace(' ', '_')}.safetensors" for v in VARIANTS}

@@ -21,12 +21,11 @@ from course_lib.cli import lab
 CHILD = """
 import sys
 from pathlib import Path
-from course_lib import cli
-from course_lib.workbook import lab
+from course_lib.cli import app, lab
 
 lab.run.__defaults__ = (None, False, False, Path(sys.argv[1]))
 sys.argv = ["course", "lab", "--no-browser"]
-cli.main()
+app.main()
 """
 
 
@@ -96,7 +95,7 @@ def without_server(course, monkeypatch):
 @pytest.mark.parametrize(("set_up", "doctor"), [(1, 0), (0, 1)])
 def test_what_is_broken_stops_it_before_the_address_is_given(without_server, monkeypatch, capsys, set_up, doctor):
     asked = []
-    monkeypatch.setattr(lab.assets, "setup", lambda console: asked.append("setup") or set_up)
+    monkeypatch.setattr(lab.cache, "setup", lambda console: asked.append("setup") or set_up)
     monkeypatch.setattr(lab.doctor, "run", lambda console: asked.append("doctor") or doctor)
     assert lab.run(prepare=True, root=without_server) == 1
     assert asked == ["setup", "doctor"][: 1 if set_up else 2]

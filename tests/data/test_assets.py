@@ -294,7 +294,7 @@ def test_an_asset_that_fails_its_verification_is_not_put_into_place(use):
 CHILD = """
     import sys, time
     from pathlib import Path
-    from course_lib import assets
+    from course_lib.data.assets import cache
     from course_lib.data.assets.manifest import Asset
 
     sha256, room = sys.argv[1], Path(sys.argv[2])
@@ -307,8 +307,8 @@ CHILD = """
             time.sleep(0.02)
         (folder / "text.txt").write_bytes(wheel.read("tinytext/text.txt"))
 
-    assets.ASSETS = (Asset("tiny", "tinytext==1.0", sha256, 1000, "MIT", "made here", unpack, room=1000),)
-    sys.exit(assets.setup())
+    cache.ASSETS = (Asset("tiny", "tinytext==1.0", sha256, 1000, "MIT", "made here", unpack, room=1000),)
+    sys.exit(cache.setup())
 """
 
 

@@ -4,7 +4,7 @@ CELL = """
 import os
 
 def attack(x):
-    from course_lib.grading import frames, wire
+    from course_lib.grading.sandbox import frames, wire
     from course_lib.checking.call import Outcome
 
     files = {int(n): os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if n != "3"}
