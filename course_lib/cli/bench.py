@@ -13,13 +13,14 @@ import torch
 from rich.console import Console
 
 import kernels.bench
-from course_lib import bench_table, discover
-from course_lib.bench_rows import measure
+from course_lib import discover
 from course_lib.measure import result_files
 from course_lib.measure.machine import fastest_seconds, read_bytes_per_second
 from course_lib.measure.roofline import Device
 from kernels import runtime
+from kernels.bench import table
 from kernels.bench.contest import Clock, Place
+from kernels.bench.rows import measure
 
 SEED = 0
 DTYPE = {"cpu": torch.float32, "cuda": torch.bfloat16}
@@ -49,12 +50,12 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
             n_wrong += sum(not row["right"] for row in rows)
         path = (out or FOLDER) / f"{name}.json"
         result_files.write(result, path)
-        bench_table.show(console, name, result)
+        table.show(console, name, result)
         if hasattr(bench, "summary"):
             console.print(bench.summary(result["tables"]["sides"]), markup=False)
         console.print(f"Written to {path}.\n")
     console.print(
-        "A sparse side pays only where its row says 'wins'. To keep a result, move its JSON to course_lib/results/."
+        "A sparse side pays only where its row says 'wins'. To keep a result, move its JSON to kernels/bench/results/."
     )
     return 1 if n_wrong else 0
 

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course_lib import bench_rows, bench_table
 from course_lib.cli import bench
 from course_lib.measure import machine
 from course_lib.measure.roofline import Device, Work
 from kernels import runtime
 from kernels.bench import contest as contest_module
+from kernels.bench import rows as bench_rows
+from kernels.bench import table as bench_table
 from kernels.bench.contest import Clock, Contest, Place, Side, race
 
 LIMIT = Device("a machine", 2e9, 1e9, "made up")
@@ -152,6 +153,17 @@ def test_a_race_repeats_within_its_limits():
     clock = FakeClock({"dense": 1.0})
     assert len(race(fake_contest("dense"), clock, budget=0.0, limits=(5, 30))["dense"]) == 5
     assert len(race(fake_contest("dense"), clock, budget=60.0, limits=(5, 7))["dense"]) == 7
+
+
+@pytest.mark.parametrize("path", sorted(bench_rows.RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_what_is_kept_says_where_it_comes_from_and_is_whole_and_right(path):
+    """One made with --quick, or of a wrong kernel, is not kept."""
+    result = bench_rows.kept(path.stem)
+    assert {"command", "seed", "machine", "started"} <= set(result)
+    assert result["experiment"].startswith("bench ")
+    assert result["sizes"]["quick"] is False
+    assert result["tables"]["sides"]
+    assert all(row["right"] for row in result["tables"]["sides"])
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,22 @@
 """The rows of a bench: one side of one contest, checked, timed, and set beside its bound and its anchor."""
 
+import json
 import statistics
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from course_lib.measure.roofline import Device
 from kernels.bench.contest import Clock, Contest, race, relative_error
 
+RESULTS = Path(__file__).with_name("results")  # measurements that are kept, one JSON a device and bench
 REPETITIONS = (5, 30)  # at least, at most
 SECONDS = 8.0  # for one contest, unless the fewest repetitions take longer
+
+
+def kept(name: str) -> dict[str, Any]:
+    """A measurement that is kept, such as cpu_kv."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def measure(contest: Contest, clock: Clock, limit: Device, tolerance: float) -> list[dict[str, Any]]:
