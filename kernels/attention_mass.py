@@ -162,13 +162,14 @@ def example(
     """Random arguments for `launch`, of a shape (B, H, G, Q, N, D): the last Q queries of a text whose N tokens are
     kept in any order. With gaps, some slots are FREE and the last sequence begins with padding.
     """
+    where = {"generator": generator, "device": generator.device}
     n_sequences, n_heads, n_groups, n_queries, n_slots, size = shape
-    query = torch.randn(n_sequences, n_heads * n_groups, n_queries, size, generator=generator).to(dtype)
-    keys = torch.randn(n_sequences, n_heads, n_slots, size, generator=generator).to(dtype)
-    position = torch.arange(n_slots - n_queries, n_slots).repeat(n_sequences, 1)
-    slot_position = torch.rand(n_sequences, n_heads, n_slots, generator=generator).argsort(dim=2).int()
+    query = torch.randn(n_sequences, n_heads * n_groups, n_queries, size, **where).to(dtype)
+    keys = torch.randn(n_sequences, n_heads, n_slots, size, **where).to(dtype)
+    position = torch.arange(n_slots - n_queries, n_slots, device=generator.device).repeat(n_sequences, 1)
+    slot_position = torch.rand(n_sequences, n_heads, n_slots, **where).argsort(dim=2).int()
     if gaps:
-        slot_position[torch.rand(slot_position.shape, generator=generator) < 0.3] = FREE
+        slot_position[torch.rand(slot_position.shape, **where) < 0.3] = FREE
         position[-1, : n_queries // 3] = FREE
     lse = log_sum_exp(query, keys, position, slot_position, 2 * size**-0.5)
     return *(each.to(device) for each in (query, keys, lse, position, slot_position)), 2 * size**-0.5

@@ -112,9 +112,10 @@ def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], density: float = 0.3
 ) -> tuple[Tensor, Bitmap]:
     """Random arguments for `launch`: inputs (I,) and a weight (O, I) of about that density."""
-    weight = torch.randn(shape, generator=generator) / shape[1] ** 0.5
-    weight = weight * (torch.rand(shape, generator=generator) < density)
-    return torch.randn(shape[1], generator=generator).to(device, dtype), Bitmap.encode(weight.to(device, dtype))
+    where = {"generator": generator, "device": generator.device}
+    weight = torch.randn(shape, **where) / shape[1] ** 0.5
+    weight = weight * (torch.rand(shape, **where) < density)
+    return torch.randn(shape[1], **where).to(device, dtype), Bitmap.encode(weight.to(device, dtype))
 
 
 def _check(inputs: Tensor, weight: Bitmap) -> None:

@@ -259,15 +259,16 @@ def example(
     """Random arguments for `launch`, of a shape (B, H, G, N, D): the last token of a text, half of which is kept, in
     any order. With gaps, some slots are FREE and the last sequence is padding. Turned: keys go to their places.
     """
+    where = {"generator": generator, "device": generator.device}
     n_sequences, n_heads, n_groups, n_slots, size = shape
-    query = torch.randn(n_sequences, n_heads * n_groups, size, generator=generator).to(device, dtype)
-    keys, values = (torch.randn(*shape[:2], n_slots, size, generator=generator).to(device, dtype) for _ in range(2))
-    order = torch.rand(*shape[:2], 2 * n_slots, generator=generator).argsort(dim=2)
+    query = torch.randn(n_sequences, n_heads * n_groups, size, **where).to(device, dtype)
+    keys, values = (torch.randn(*shape[:2], n_slots, size, **where).to(device, dtype) for _ in range(2))
+    order = torch.rand(*shape[:2], 2 * n_slots, **where).argsort(dim=2)
     kept = order[:, :, :n_slots].int().contiguous()
     turns, frequencies = kept.argsort(dim=2).argsort(dim=2).int() - kept, 100.0 ** -torch.linspace(0, 1, size // 2)
     position = torch.full((n_sequences,), 2 * n_slots)
     if gaps:
-        kept[torch.rand(kept.shape, generator=generator) < 0.3] = FREE
+        kept[torch.rand(kept.shape, **where) < 0.3] = FREE
         position[-1] = FREE
     extra = (turns.to(device), frequencies.to(device)) if turned else (None, None)
     return query, keys, values, position.to(device), kept.to(device), size**-0.5, *extra

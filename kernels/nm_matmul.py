@@ -151,10 +151,11 @@ def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int, int], n: int = 2, m: int = 4
 ) -> tuple[Tensor, NofMPacked]:
     """Random arguments for `launch`: inputs (T, I) and a pruned, packed weight (O, I)."""
+    where = {"generator": generator, "device": generator.device}
     n_tokens, n_rows, n_columns = shape
-    weight = torch.randn(n_rows, n_columns, generator=generator) / n_columns**0.5
+    weight = torch.randn(n_rows, n_columns, **where) / n_columns**0.5
     weight = (weight * NofM(n, m).keep(weight.abs())).to(device, dtype)
-    return torch.randn(n_tokens, n_columns, generator=generator).to(device, dtype), NofMPacked.encode(weight, n, m)
+    return torch.randn(n_tokens, n_columns, **where).to(device, dtype), NofMPacked.encode(weight, n, m)
 
 
 def _check(inputs: Tensor, weight: NofMPacked) -> None:

@@ -169,14 +169,15 @@ def example(
     m: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None, int, int]:
     """Random arguments for `launch`: weight (O, W), a factor (W, W), and a mask where no n and m are given."""
+    where = {"generator": generator, "device": generator.device}
     width = shape[1]
-    weight = torch.randn(shape, generator=generator).to(device, dtype)
-    inputs = torch.randn(3 * width, width, generator=generator, dtype=torch.float64)
-    inverse = torch.linalg.inv(inputs.T @ inputs / width + 0.1 * torch.eye(width, dtype=torch.float64))
+    weight = torch.randn(shape, **where).to(device, dtype)
+    inputs = torch.randn(3 * width, width, **where, dtype=torch.float64)
+    inverse = torch.linalg.inv(inputs.T @ inputs / width + 0.1 * torch.eye(width).to(inputs))
     upper = torch.linalg.cholesky(inverse, upper=True).float().contiguous().to(device)
     if n is not None:
         return weight, upper, None, n, m
-    return weight, upper, (torch.rand(shape, generator=generator) < 0.5).to(device), 2, 4
+    return weight, upper, (torch.rand(shape, **where) < 0.5).to(device), 2, 4
 
 
 def _check(weight: Tensor, upper: Tensor, keep: Tensor | None, n: int, m: int) -> None:

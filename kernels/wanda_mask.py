@@ -117,9 +117,10 @@ def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], n: int = 2, m: int = 4
 ) -> tuple[Tensor, Tensor, int, int]:
     """Random arguments for `launch`: weight (O, I) and norm (I,), with ties."""
-    weight = torch.randn(shape, generator=generator).to(device, dtype)
+    where = {"generator": generator, "device": generator.device}
+    weight = torch.randn(shape, **where).to(device, dtype)
     weight[:, 1::m] = -weight[:, 0::m]
-    norm = torch.rand(shape[1], generator=generator).to(device) + 0.5
+    norm = torch.rand(shape[1], **where).to(device) + 0.5
     norm[1::m] = norm[0::m]
     return weight, norm, n, m
 

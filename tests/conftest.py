@@ -42,11 +42,13 @@ def tiny_tokenizer():
 
 def pytest_collection_modifyitems(items):
     """Tests of the real model are skipped, with the remedy, where `course setup` has not run."""
+    items = [item for item in items if item.get_closest_marker("real")]
+    if not items:
+        return  # so that the kernels' tests need none of the packages that fetch the model
     from course_lib.data.assets.cache import asset_path
 
     try:
         asset_path("smollm2-135m"), asset_path("wikipedia")
     except (ValueError, FileNotFoundError):
         for item in items:
-            if item.get_closest_marker("real"):
-                item.add_marker(pytest.mark.skip(reason="the model is not in the cache: run `course setup`"))
+            item.add_marker(pytest.mark.skip(reason="the model is not in the cache: run `course setup`"))

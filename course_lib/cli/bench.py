@@ -20,11 +20,10 @@ from course_lib.measure.roofline import Device
 from kernels import runtime
 from kernels.bench import table
 from kernels.bench.contest import Clock, Place
-from kernels.bench.rows import measure
+from kernels.bench.rows import TOLERANCE, measure
 
 SEED = 0
 DTYPE = {"cpu": torch.float32, "cuda": torch.bfloat16}
-TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong index or mask is off by about 1
 FOLDER = Path("build/bench")
 
 

@@ -10,8 +10,6 @@ from typing import Literal
 
 from torch import nn
 
-from course_lib import models
-
 GB = 10**9
 GIB = 2**30
 
@@ -103,6 +101,8 @@ class Transformer:
     @classmethod
     def of(cls, model: nn.Module) -> "Transformer":
         """The sizes of a loaded Llama-like model."""
+        from course_lib import models  # here, since the roofline of a kernel needs no transformers
+
         blocks, heads, head = models.blocks(model), models.heads(model), models.head(model).weight
         family = models.architecture(blocks[0])
         if len(family.mlp) != 3 or family.fused:

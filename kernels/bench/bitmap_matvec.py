@@ -5,7 +5,6 @@ Dimension key: O outputs (rows), I inputs (columns), Z values stored.
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from course_lib.measure.roofline import Work, linear_work
@@ -21,8 +20,8 @@ def contests(place: Place) -> Iterator[Contest]:
     rows, columns = (64, 256) if place.quick else SHAPE[place.device.type]
     inputs = place.randn(columns)
     for density in (0.5, 0.1) if place.quick else DENSITIES:
-        stored = torch.rand(rows, columns, generator=place.generator) < density
-        weight = place.randn(rows, columns) / columns**0.5 * stored.to(place.device)
+        stored = place.rand(rows, columns) < density
+        weight = place.randn(rows, columns) / columns**0.5 * stored
         yield _contest(f"density {density:g}", inputs, weight)
 
 

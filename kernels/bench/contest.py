@@ -5,7 +5,9 @@ emptied before each run, because a model's other weights would have emptied them
 """
 
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -24,8 +26,13 @@ class Place:
     generator: torch.Generator
 
     def randn(self, *shape: int) -> Tensor:
-        """Drawn on the CPU, so that every machine multiplies the same numbers."""
-        return torch.randn(*shape, generator=self.generator).to(self.device, self.dtype)
+        """Drawn where the generator is: on the CPU, every machine multiplies the same numbers; on a GPU, sooner."""
+        drawn = torch.randn(*shape, generator=self.generator, device=self.generator.device)
+        return drawn.to(self.device, self.dtype)
+
+    def rand(self, *shape: int) -> Tensor:
+        """Likewise, between 0 and 1 and in float32."""
+        return torch.rand(*shape, generator=self.generator, device=self.generator.device).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,19 @@ class Clock:
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) / 1e3
+
+
+@contextmanager
+def poisoned_outputs() -> Iterator[None]:
+    """Inside, memory that torch hands out uninitialised holds NaN, or the largest integer."""
+    asked, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)  # which fills it; what cannot be deterministic warns
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        torch.use_deterministic_algorithms(asked, warn_only=warns)
 
 
 def relative_error(got: Tensor, expected: Tensor) -> float:

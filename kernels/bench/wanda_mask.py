@@ -17,7 +17,7 @@ SHAPE = {"cpu": (2048, 4096), "cuda": (4096, 14336)}
 
 def contests(place: Place) -> Iterator[Contest]:
     rows, columns = (64, 256) if place.quick else SHAPE[place.device.type]
-    weight, norm = place.randn(rows, columns), torch.rand(columns, generator=place.generator).to(place.device) + 0.5
+    weight, norm = place.randn(rows, columns), place.rand(columns) + 0.5
     for n, m in ((2, 4), (4, 8)):
         yield _contest(f"{n}:{m}", weight, norm, n, m)
 

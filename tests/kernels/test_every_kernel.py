@@ -18,7 +18,7 @@ import kernels
 from course_lib import discover
 from kernels import runtime
 
-HELPERS = ("kernels.runtime", "kernels.checks", "kernels.bench")
+HELPERS = ("kernels.runtime", "kernels.checks", "kernels.bench", "kernels.gpu")
 KERNELS = [module for module in discover.modules(kernels) if module.__name__ not in HELPERS]
 CASES = [
     pytest.param(module, case, id=f"{module.__name__.split('.')[1]}-{i}")
