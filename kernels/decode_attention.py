@@ -104,7 +104,7 @@ def turned(low, high, by, frequency):
     {"num_warps": 4, "num_stages": 2},
     {"num_warps": 4, "num_stages": 3},
 )
-@jit
+@jit(lengths=("N", "N_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM", "POSITION_ROOM", "TURN_ROOM"))
 def part_kernel(
     query, keys, values, position, slot_position, turns, frequencies, logits, part, peak, total, scaling,
     N, N_CLASS, PART, S, KEY_ROOM, VALUE_ROOM, POSITION_ROOM, TURN_ROOM, FREE: tl.constexpr, UPCAST: tl.constexpr,
@@ -154,7 +154,7 @@ def part_kernel(
     tl.store(part + row[:, None] * D + d[None, :], read, mask=(g < G)[:, None] & (d < D)[None, :])
 
 
-@jit
+@jit(lengths=("N", "S"))
 def join_kernel(
     logits, part, peak, total, output, mass, N, S, G: tl.constexpr, D: tl.constexpr,
     BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, TILE: tl.constexpr,

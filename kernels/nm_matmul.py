@@ -93,8 +93,12 @@ def gemv_kernel(
     {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 64, "BLOCK_O": 64, "BLOCK_I": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 128, "BLOCK_O": 128, "BLOCK_I": 64, "num_warps": 8, "num_stages": 3},
+    float32=(
+        {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_I": 64, "num_warps": 4, "num_stages": 2},
+        {"BLOCK_T": 32, "BLOCK_O": 32, "BLOCK_I": 64, "num_warps": 4, "num_stages": 2},
+    ),
 )
-@jit
+@jit(lengths=("T", "T_CLASS"))
 def gemm_kernel(
     inputs, values, positions, outputs, T, T_CLASS, O,
     I: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr, UPCAST: tl.constexpr,

@@ -45,20 +45,38 @@ def runs_kernel(tensor: Tensor) -> bool:
     return triton is not None and (INTERPRETED or tensor.is_cuda)
 
 
-def jit(kernel: Callable) -> Any:
-    """`triton.jit` where there is triton."""
-    return kernel if triton is None else triton.jit(kernel)
+def jit(kernel: Callable | None = None, *, lengths: tuple[str, ...] = ()) -> Any:
+    """`triton.jit` where there is triton.
+
+    `lengths` are arguments that change from call to call. One binary serves all their values; triton would compile
+    anew where one is 1 or a multiple of 16.
+    """
+    if kernel is None:
+        return lambda kernel: jit(kernel, lengths=lengths)
+    return kernel if triton is None else triton.jit(kernel, do_not_specialize=list(lengths))
 
 
-def tuned(key: list[str], *settings: dict[str, int]) -> Callable[[Callable], Any]:
+def tuned(
+    key: list[str], *settings: dict[str, int], float32: tuple[dict[str, int], ...] = ()
+) -> Callable[[Callable], Any]:
     """`triton.autotune` over `settings` (block sizes, num_warps, num_stages), once for each value of `key`.
+
+    `float32`: other settings where the kernel's first argument is in float32. No tensor core makes such products
+    exactly, so each thread has its share of them written out one by one: from a large tile, ptxas makes for a minute
+    code that keeps nothing in registers.
 
     The interpreter cannot time, so it takes the first setting; that is also the one to try first on a new GPU.
     """
     if triton is None:
         return lambda kernel: kernel
-    configs = [_config(setting) for setting in (settings[:1] if INTERPRETED else settings)]
-    return triton.autotune(configs, key=key)
+    if INTERPRETED:
+        return triton.autotune([_config(settings[0])], key=key)
+    usual, exact = [_config(setting) for setting in settings], [_config(setting) for setting in float32]
+
+    def suited(configs: list[Any], arguments: dict[str, Any], **others: Any) -> list[Any]:
+        return exact if exact and next(iter(arguments.values())).dtype == torch.float32 else usual
+
+    return triton.autotune(usual + exact, key=key, prune_configs_by={"early_config_prune": suited})
 
 
 def _config(setting: dict[str, int]) -> Any:

@@ -1,7 +1,7 @@
 """Frantar, Alistarh 2023, "SparseGPT: Massive Language Models Can Be Accurately Pruned in One-Shot" (SparseGPT),
 https://arxiv.org/abs/2301.00774: the loop over the columns of one block (algorithm 1), for a tile of rows on chip.
 
-Dimension key: O outputs (rows), W columns of a block, M columns a group, N of them kept. In a tile: G groups.
+Dimension key: O outputs (rows), W columns of a block, M columns a group, N of them kept.
 
 Column i is settled: what its row does not keep becomes zero, and the columns right of it make up for it,
 w_j -= e_i U_ij with e_i = (w_i - q_i) / U_ii, where U is the block of the Cholesky factor of the inverse Hessian.
@@ -86,8 +86,11 @@ def columns_kernel(
     weight, upper, keep, pruned, errors, has_nan, O,
     W: tl.constexpr, N: tl.constexpr, M: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
-    """All columns of BLOCK_O rows. M = 1 where the mask is given."""
-    G: tl.constexpr = BLOCK_W // M
+    """All columns of BLOCK_O rows. M = 1 where the mask is given.
+
+    Divisions are rounded as IEEE 754 asks (`/` may be off by two units of the last place), so that a group is chosen as
+    the reference chooses it.
+    """
     row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
     column = tl.arange(0, BLOCK_W)
     inside = (row < O)[:, None] & (column < W)[None, :]
@@ -97,33 +100,31 @@ def columns_kernel(
     if keep is not None:
         stays = tl.load(keep + offset, mask=inside, other=0).to(tl.int32)
     made = tl.zeros([BLOCK_O, BLOCK_W], tl.float32)
-    seen_nan = tl.zeros([BLOCK_O], tl.int32)
+    seen_nan = tl.zeros([BLOCK_O, BLOCK_W], tl.int32)
+    price = tl.load(upper + column * (W + 1), mask=column < W, other=1.0)[None, :]
     for start in range(0, W, M):
         if keep is None:
-            # The group's weights leave the tile by a sum in which all other terms are zero.
-            here = (tl.arange(0, G) == start // M)[None, :, None]
-            member = start + tl.arange(0, M)
-            price = tl.load(upper + member * (W + 1))
-            group = tl.sum(tl.where(here, tl.reshape(w, (BLOCK_O, G, M)), 0.0), 1)
-            cost = tl.abs(group / price[None, :])
-            mine = tl.reshape(cost, (BLOCK_O, M, 1))
-            other = tl.reshape(cost, (BLOCK_O, 1, M))
-            later = tl.arange(0, M)[None, None, :] > tl.arange(0, M)[None, :, None]
-            n_better = tl.sum(((other > mine) | ((other == mine) & later)).to(tl.int32), 2)
-            kept = tl.reshape((n_better < N).to(tl.int32), (BLOCK_O, 1, M))
-            stays = tl.reshape(tl.where(here, kept, tl.reshape(stays, (BLOCK_O, G, M))), (BLOCK_O, BLOCK_W))
-            seen_nan = tl.maximum(seen_nan, tl.max((cost != cost).to(tl.int32), 1))
+            # One member of the group after the other is held against all columns: a reshape into groups would give
+            # every thread whole rows.
+            cost = tl.abs(tl.div_rn(w, price))
+            n_better = tl.zeros([BLOCK_O, BLOCK_W], tl.int32)
+            for i in range(start, start + M):
+                other = tl.sum(tl.where((column == i)[None, :], cost, 0.0), 1)[:, None]
+                n_better += ((other > cost) | ((other == cost) & (i > column)[None, :])).to(tl.int32)
+            here = ((column >= start) & (column < start + M))[None, :]
+            stays = tl.where(here, (n_better < N).to(tl.int32), stays)
+            seen_nan = tl.where(here & (cost != cost), 1, seen_nan)
         for i in range(start, start + M):
             present = (column == i)[None, :]
             owed = tl.load(upper + i * W + column, mask=(column > i) & (column < W), other=0.0)
             leaving = tl.sum(tl.where(present & (stays == 0), w, 0.0), 1)
-            error = leaving / tl.load(upper + i * (W + 1))
+            error = tl.div_rn(leaving, tl.load(upper + i * (W + 1)))
             made = tl.where(present, error[:, None], made)
             w -= error[:, None] * owed[None, :]
     w = tl.where(stays > 0, w, 0.0)
     tl.store(pruned + offset, w.to(pruned.dtype.element_ty), mask=inside)
     tl.store(errors + offset, made.to(errors.dtype.element_ty), mask=inside)
-    if tl.max(seen_nan, 0) > 0:
+    if tl.max(tl.max(seen_nan, 1), 0) > 0:
         tl.store(has_nan, 1)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from test_every_kernel import CASES
 
-from kernels import runtime
+from kernels import attention_mass, nm_matmul, runtime, sparsegpt_columns
 
 pytestmark = pytest.mark.skipif(
     runtime.triton is None or runtime.INTERPRETED, reason="there is no compiler here, or the interpreter replaces it"
@@ -23,6 +23,24 @@ def test_compiles_for_hopper_with_every_setting(module, case, generator, monkeyp
             compiled = launch.compile(setting, capability=90)
             assert len(compiled.asm["cubin"]) > 1000
             assert compiled.metadata.shared <= SHARED_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("module", "case"),
+    [
+        (attention_mass, {"shape": (1, 1, 1, 64, 64, 64)}),
+        (nm_matmul, {"shape": (19, 35, 136)}),
+        (sparsegpt_columns, {"shape": (8, 128), "n": 2, "m": 4}),
+    ],
+    ids=lambda value: value.__name__ if hasattr(value, "__name__") else "",
+)
+def test_products_in_float32_and_whole_blocks_stay_in_registers(module, case, generator, monkeypatch):
+    """What a compiler says nothing of: it spills kilobytes a thread, takes a minute for it, and the result is right."""
+    from kernel_offline import recorded, spilled_bytes
+
+    (launch,) = recorded(module, module.example(generator, torch.float32, "cpu", **case), monkeypatch)
+    for setting in range(min(2, len(launch.settings))):
+        assert spilled_bytes(launch.compile(setting, capability=90)) <= 512
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
