@@ -4,13 +4,16 @@ import math
 
 import pytest
 import torch
+from kernel_device import on_device
 
 from course_lib.kv.attention import attend
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.rotation import Rotation
 from course_lib.kv.slots import FREE, Slots
 from kernels import decode_attention
-from kernels.decode_attention import bytes_moved, example, launch
+from kernels.decode_attention import bytes_moved, example
+
+launch = on_device(decode_attention.launch)
 
 
 def test_two_slots_by_hand():

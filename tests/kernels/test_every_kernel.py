@@ -11,6 +11,7 @@ import pytest
 import torch
 from beartype import beartype
 from jaxtyping import jaxtyped
+from kernel_device import COMPILED, DEVICE, n_settings
 from kernel_padding import changed, guarded_outputs, poisoned, tensors, watched_loads
 from torch import Tensor
 
@@ -25,11 +26,19 @@ CASES = [
     for module in KERNELS
     for i, case in enumerate(module.CASES)
 ]
-DEVICE = "cuda" if runtime.mode() == "compiled" else "cpu"
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 each_kernel = pytest.mark.parametrize("module", KERNELS, ids=lambda module: module.__name__.split(".")[1])
 each_case = pytest.mark.parametrize(("module", "case"), CASES)
+# On a GPU every setting is run; the interpreter has the first alone.
+RUNS = [
+    pytest.param(
+        *case.values, dtype, setting, id="-".join([case.id, str(dtype)[6:], *([str(setting)] if COMPILED else [])])
+    )
+    for case in CASES
+    for dtype in DTYPES
+    for setting in range(n_settings(case.values[0], dtype) if COMPILED else 1)
+]
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
 
 
@@ -51,9 +60,8 @@ def test_keeps_the_house_rules_that_only_reading_can_check(module):
     assert ".to(tl.int64)" in source, "a matrix of 2^31 entries overflows 32-bit offsets"
 
 
-@each_dtype
-@each_case
-def test_launch_agrees_with_a_slow_loop_and_stays_in_bounds(module, case, dtype, generator, monkeypatch):
+@pytest.mark.parametrize(("module", "case", "dtype", "setting"), RUNS)
+def test_launch_agrees_with_a_slow_loop_and_stays_in_bounds(module, case, dtype, setting, generator, monkeypatch):
     arguments = module.example(generator, dtype, "cpu", **case)
     inside = changed(arguments, lambda name, tensor: poisoned(tensor.to(DEVICE)))
     with guarded_outputs(monkeypatch):

@@ -2,10 +2,14 @@
 
 import pytest
 import torch
+from kernel_device import on_device
 
 from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
-from kernels.nm_matmul import PATTERNS, bytes_moved, example, launch
+from kernels import nm_matmul
+from kernels.nm_matmul import PATTERNS, bytes_moved, example
+
+launch = on_device(nm_matmul.launch)
 
 
 def test_two_rows_by_hand():

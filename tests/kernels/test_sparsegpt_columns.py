@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from kernel_device import on_device
 
 from course_lib.sparsity.patterns import NofM
-from kernels.sparsegpt_columns import example, launch
+from kernels import sparsegpt_columns
+from kernels.sparsegpt_columns import example
+
+launch = on_device(sparsegpt_columns.launch)
 
 
 def test_two_columns_by_hand():

@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from kernel_device import on_device
 
 from course_lib.pruning.base import Gram
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.sparsity.patterns import NofM
-from kernels.wanda_mask import launch
+from kernels import wanda_mask
+
+launch = on_device(wanda_mask.launch)
 
 
 def test_two_groups_by_hand():
