@@ -19,7 +19,7 @@ NBVAL = OMP_NUM_THREADS=1 COURSE_HOME=$(CURDIR)/build/home $(BIN)/python -m pyte
 
 .PHONY: help lab setup slides clean
 # BEGIN INSTRUCTORS
-.PHONY: test lint build nbval
+.PHONY: test lint build nbval gpu
 # END INSTRUCTORS
 .DEFAULT_GOAL := help
 
@@ -45,6 +45,13 @@ lint: $(STAMP) ## Check style
 
 build: $(STAMP) ## Write the student notebooks from the masters
 	$(BIN)/course build
+# END INSTRUCTORS
+
+# BEGIN INSTRUCTORS
+# Installs nothing and needs no network: the Python that is named, else that of .venv, else the machine's own.
+OUT ?= build/gpu
+gpu: ## Check and time all kernels on a GPU, within 9 minutes, into OUT (build/gpu)
+	@$(if $(filter-out file,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(BIN)/python),python3)) -m kernels.gpu --out "$(OUT)"
 # END INSTRUCTORS
 
 slides: setup ## Build the decks into build/slides/

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+# Some containers switch float32 products to tf32, which has 11 bits instead of 24.
+ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "NVIDIA_TF32_OVERRIDE": "0", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "0"}
 STARTS = 6  # of one part, each behind the step that ended the last
 LAST_WORDS = 2000  # characters of what a process printed that are kept when it did not end by itself
 
@@ -27,7 +29,7 @@ _running: set[subprocess.Popen] = set()
 
 @dataclass(frozen=True)
 class Part:
-    """What runs, in at most so many seconds for the whole and for each step."""
+    """What runs, in at most so many seconds for the whole, and for each step from one record to the next."""
 
     kind: str  # a function of parts.py
     name: str
@@ -77,7 +79,7 @@ def _start(part: Part, settings: dict[str, Any], records: Path, printed: Path, e
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"} | part.environment,
+            env=os.environ | ENVIRONMENT | part.environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -91,7 +93,7 @@ def _start(part: Part, settings: dict[str, Any], records: Path, printed: Path, e
 
 
 def _wait(process: subprocess.Popen, part: Part, records: Path, end: float) -> str:
-    size, since = -1, time.monotonic()
+    size, since = records.stat().st_size, end  # a step is waited for once the first record shows that all is loaded
     while process.poll() is None:
         time.sleep(0.05)
         now = time.monotonic()

@@ -138,6 +138,24 @@ def test_nan_is_wrong(place):
     assert [row["right"] for row in rows] == [True, False]
 
 
+def test_what_a_side_leaves_unwritten_is_wrong(place):
+    """Even where the memory that it gets has held the right result."""
+    contest = Contest("one", (2, 1), [side("dense"), Side("kernel", lambda: torch.empty(2), Work(1, 1))], torch.ones(2))
+    asked = torch.are_deterministic_algorithms_enabled()
+    rows = bench_rows.measure(contest, Clock(place, 1e9), LIMIT, tolerance=1e9)
+    assert [row["right"] for row in rows] == [True, False]
+    with contest_module.poisoned_outputs():
+        assert torch.empty(3, dtype=torch.bfloat16).isnan().all()
+        assert torch.empty(3, dtype=torch.int32).eq(2**31 - 1).all()
+    assert torch.are_deterministic_algorithms_enabled() == asked
+
+
+def test_a_device_that_draws_its_own_numbers(place):
+    assert place.rand(4, 3).dtype == torch.float32
+    assert place.rand(100).min() >= 0
+    assert place.randn(4, 3).shape == (4, 3)
+
+
 def test_the_sides_take_turns_and_the_ratio_is_taken_within_a_turn():
     clock = FakeClock({"dense": 2.0, "half": 1.0})
     seconds = race(fake_contest("dense", "half"), clock, budget=0.0, limits=(4, 9))

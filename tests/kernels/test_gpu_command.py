@@ -1,0 +1,223 @@
+"""`make gpu` where there is no GPU: what it says, and a rehearsal on the CPU with parts that fail in every way."""
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernels import runtime
+from kernels.gpu import __main__ as command
+from kernels.gpu import parts, process, report
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("torch", "triton", "numpy", "pytest")
+MADE_UP_TESTS = """
+import os, time
+
+def test_first(): pass
+def test_wrong(): assert 1 == 2
+def test_crash(): os.abort()
+def test_behind_the_crash(): pass
+def test_hang(): time.sleep(100)
+def test_behind_the_hang(): pass
+"""
+MADE_UP_BENCH = """
+import os, torch
+from course_lib.measure.roofline import Work
+from kernels.bench.contest import Contest, Side
+
+def contest(name, kernel):
+    dense = Side("dense", lambda: torch.ones(2), Work(10, 20))
+    return Contest(name, (2, 1), [dense, Side("kernel", kernel, Work(10, 20))], torch.ones(2))
+
+def refused():
+    raise RuntimeError("out of resource: shared memory")
+
+def contests(place):
+    yield contest("right", lambda: torch.ones(2))
+    yield contest("refused", refused)
+    yield contest("crash", os.abort)
+    yield contest("wrong", lambda: torch.full((2,), 1.5))
+    yield contest("unwritten", lambda: torch.empty(2))
+    yield contest("last", lambda: torch.ones(2))
+"""
+
+
+def distributions(names):
+    """With all that these need, by their normalised names."""
+    found, left = set(), list(names)
+    while left:
+        name = re.sub(r"[-_.]+", "-", left.pop()).lower()
+        if name not in found:
+            found.add(name)
+            try:
+                needs = importlib.metadata.requires(name) or []
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            left += [re.match(r"[\w.-]+", need)[0] for need in needs if "extra ==" not in need]
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare_machine(tmp_path_factory):
+    """A folder that, on the path of a process, hides every package but those that `make gpu` may need."""
+    folder, kept = tmp_path_factory.mktemp("bare"), distributions(NEEDED)
+    hidden = [
+        module
+        for module, owners in importlib.metadata.packages_distributions().items()
+        if not {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & (kept | {"sparsity-workbook"})
+    ]
+    assert {"transformers", "jaxtyping", "beartype", "rich", "typer", "psutil", "datasets"} <= set(hidden)
+    code = f"""
+import sys
+from importlib.machinery import PathFinder
+HIDDEN = set({hidden!r})
+class Hiding:
+    def __init__(self, finder):
+        self.finder = finder
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+    def find_spec(self, name, path=None, target=None):
+        if path is None and name in HIDDEN:
+            return PathFinder.find_spec(name, [folder for folder in sys.path if "site-packages" not in folder])
+        return self.finder.find_spec(name, path, target)
+sys.meta_path[:] = map(Hiding, sys.meta_path)
+"""
+    (folder / "sitecustomize.py").write_text(code)
+    return folder
+
+
+@pytest.fixture
+def in_a_bare_machine(bare_machine, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{bare_machine}:{tmp_path}")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_one_line_says_so(in_a_bare_machine, tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-m", "kernels.gpu", "--out", str(tmp_path / "out")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (run.returncode, run.stderr) == (command.NO_GPU, "")
+    assert re.fullmatch(
+        r"make gpu needs a GPU: torch \S+ finds no GPU with CUDA here\. Nothing was run\.\n", run.stdout
+    )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(runtime.triton is None or runtime.INTERPRETED, reason="interprets kernels itself")
+def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch, capsys):
+    """The tests of a kernel beside made-up tests and a made-up bench: whatever those do, the others are run."""
+    (tmp_path / "test_made_up.py").write_text(MADE_UP_TESTS)
+    (tmp_path / "made_up.py").write_text(MADE_UP_BENCH)
+    monkeypatch.setattr(command, "TEST_STEP_SECONDS", 15)
+    asked = ["--rehearse", "--out", str(tmp_path / "out"), "--benches", "made_up", "kernels.bench.kv"]
+    assert command.main([*asked, "--tests", "wanda_mask", str(tmp_path / "test_made_up.py")]) == 1
+    got, said = json.loads((tmp_path / "out" / "gpu.json").read_text()), capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["gpu.json"]
+    assert got["complete"]
+    assert got["device"]["torch"] == torch.__version__
+    assert set(got["ceilings"]["matmul_flops_per_second"]) == set(report.TYPES)
+    assert got["ceilings"]["copy_bytes_per_second"] > 0
+
+    kernel = got["tests"]["wanda_mask"]
+    assert (kernel["status"], kernel["failed"], kernel["broken"]) == ("right", 0, {})
+    assert all(kernel["by_type"][kind]["passed"] >= 8 for kind in report.TYPES)  # four cases, launched and not
+    made_up = got["tests"]["test_made_up"]
+    assert (made_up["status"], made_up["passed"], made_up["failed"]) == ("broken", 3, 1)
+    crash, hang = made_up["broken"].items()
+    assert crash[0].endswith("::test_crash")
+    assert "killed by SIGABRT" in crash[1]
+    assert hang[0].endswith("::test_hang")
+    assert "hung: no end after 15 s" in hang[1]
+    assert "assert 1 == 2" in made_up["failures"][0]["message"]
+
+    bench = got["benches"]["made_up"]
+    rows = {(row["contest"], row["side"]): row for row in bench["rows"]}
+    assert rows["right", "kernel"]["right"]
+    assert rows["right", "kernel"]["bound_seconds"] == pytest.approx(20 / got["ceilings"]["copy_bytes_per_second"])
+    assert rows["refused", "dense"]["right"]
+    assert bench["refused"] == {"refused: kernel": "RuntimeError: out of resource: shared memory"}
+    assert (rows["wrong", "kernel"]["verdict"], rows["wrong", "kernel"]["relative_error"]) == ("wrong", 0.5)
+    assert rows["unwritten", "kernel"]["verdict"] == "wrong"
+    assert rows["last", "kernel"]["right"]
+    assert [*bench["broken"]] == ["crash"]
+    assert bench["other_numbers"]["right"] == {"dense": 0.0, "kernel": 0.0}
+    assert got["benches"]["kv"]["message"] == "it needs transformers, which is not installed"
+    assert f"{len(got['wrong'])} wrong." in said
+    assert not any(line.startswith(("tests wanda_mask", "bench kv")) for line in got["wrong"])
+
+
+def test_all_benches_but_those_of_the_model_load_on_a_bare_machine(in_a_bare_machine):
+    """With one contest of each, in small."""
+    code = """
+import sys, torch
+from kernels.gpu import __main__ as command, parts
+sys.path.append(str(parts.ROOT / "kernels/gpu/stand_ins"))
+from kernels.bench.rows import relative_errors
+for name in command._parts(command._arguments([]))[1]:
+    try:
+        module = parts.import_module(name)
+    except ModuleNotFoundError as error:
+        print(name, "needs", error.name)
+    else:
+        print(name, max(relative_errors(next(module.contests(parts._place({"rehearse": True}, 0)))).values()) < 1e-5)
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    said = dict(line.split(" ", 1) for line in run.stdout.splitlines())
+    assert said.pop("kernels.bench.kv") == "needs transformers"
+    assert len(said) >= 7
+    assert set(said.values()) == {"True"}
+
+
+def test_every_kernel_and_bench_is_found_and_the_benches_share_what_is_left():
+    tests, benches = command._parts(command._arguments([]))
+    names = [part.name for part in tests]
+    assert {"nm_matmul", "decode_attention"} <= set(names)
+    assert not {"runtime", "checks"} & set(names)
+    assert all((ROOT / "tests" / "kernels" / f"test_{name}.py").exists() for name in names)
+    assert {"kernels.bench.nm_matmul", "kernels.bench.sparsegpt"} <= set(benches)
+    assert not {"kernels.bench.contest", "kernels.bench.rows"} & set(benches)
+
+
+def test_nine_minutes_are_enough_whatever_hangs():
+    """Tests that all hang leave time for the benches, and benches that all hang share it."""
+    assert command.DEVICE_SECONDS + command.TEST_SECONDS < command.SECONDS - 180
+    assert command.SECONDS < 9 * 60 - 20
+    assert parts.BENCH_SECONDS == 20
+
+
+def test_a_part_that_never_starts_is_told_once(tmp_path):
+    part = process.Part("bench", "no_such_module", 60, 60, {})
+    outcome = process.run(part, {"rehearse": True, "limit": {}})
+    assert outcome.records[0]["message"] == "it needs no_such_module, which is not installed"
+    outcome = process.run(process.Part("nonsense", "x", 60, 60, {}), {})
+    assert list(outcome.broken) == ["start"]
+    assert "KeyError: 'nonsense'" in outcome.broken["start"]
+
+
+def test_time_is_up_for_the_whole_part(tmp_path):
+    (tmp_path / "test_slow.py").write_text("import time\ndef test_a(): time.sleep(60)\ndef test_b(): pass\n")
+    begin = time.monotonic()
+    outcome = process.run(process.Part("tests", str(tmp_path / "test_slow.py"), 6, 60, {}), {})
+    assert time.monotonic() - begin < 30
+    assert "out of time: the 6 s" in next(iter(outcome.broken.values()))
+
+
+def test_records_of_a_process_that_died_within_a_line(tmp_path):
+    (tmp_path / "records").write_text('{"record": "begin", "name": "a"}\n{"record": "te')
+    assert process.read(tmp_path / "records") == [{"record": "begin", "name": "a"}]
+
+
+def test_the_report_has_no_nan_and_is_written_whole(tmp_path):
+    written = report.Report(tmp_path / "gpu.json", "command")
+    written.write(device={"share": float("nan")})
+    assert json.loads((tmp_path / "gpu.json").read_text())["device"] == {"share": None}
+    assert [path.name for path in tmp_path.iterdir()] == ["gpu.json"]
