@@ -54,6 +54,11 @@ def close(got: Any, expected: Any) -> str | None:
     return _close_number(got, expected)
 
 
+def up_to_rounding(got: Any, expected: Any, case: object) -> str | None:
+    """`close` as the comparison of an exercise: what is right is the same whatever the case."""
+    return close(got, expected)
+
+
 def _close_dict(got: Any, expected: dict) -> str | None:
     if not isinstance(got, dict):
         return f"got {short(got)}, expected the keys {short(list(expected))}"

@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib.checking.call import Recorded
-from course_lib.checking.compare import close
+from course_lib.checking.compare import up_to_rounding
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Exercise:
         id: lesson file and name, such as "wanda.score".
         difficulty: 1 (one line) to 5 (needs an idea of one's own).
         cases: hand-made cases first, then ones drawn from the generator.
-        agree: (got, expected) -> None when they agree, else a sentence on where they first differ. It may ask for
-            the case as a third argument, where what is right depends on the input (ties, for one).
+        agree: (got, expected, case) -> None when they agree, else a sentence on where they first differ. The case is
+            for where what is right depends on the input (ties, for one).
         picture: (case, got, expected) -> a figure shown beside a wrong or right answer, where one helps.
     """
 
@@ -69,5 +69,5 @@ class Exercise:
     mistakes: tuple[Mistake, ...]
     also_right: tuple[Variant, ...]
     hints: tuple[str, ...]
-    agree: Callable[..., str | None] = close
+    agree: Callable[[Any, Any, Case], str | None] = up_to_rounding
     picture: Callable[[Case, Any, Any], Figure] | None = None

@@ -180,7 +180,7 @@ def test_constants_and_inputs_earn_at_most_a_third(exercise):
 
 
 def test_a_comparison_that_raises_counts_as_wrong(exercise):
-    broken = dataclasses.replace(exercise, agree=lambda got, expected: 1 / 0)
+    broken = dataclasses.replace(exercise, agree=lambda got, expected, case: 1 / 0)
     case, value = drawn(exercise.id, SEEDS[0])[1][-1], expected(exercise.id, SEEDS[0])[-1]
     assert difference(broken, case, Outcome(value), value)
     assert difference(exercise, case, Outcome(types.SimpleNamespace(shape=(1,))), value)

@@ -6,6 +6,7 @@ three seeds, each variant passes, hints exist, and a picture that raises does no
 
 import dataclasses
 import html
+from pathlib import Path
 
 import pytest
 
@@ -37,7 +38,9 @@ def test_ids_are_unique_and_name_their_file():
     ids = [e.id for e in EXERCISES]
     assert len(set(ids)) == len(ids)
     for module in lessons():
-        assert all(e.id.split(".")[0] == module.__name__.split(".")[-1] for e in module.EXERCISES)
+        lesson, folder = module.__name__.split(".")[-2], Path(module.__file__).parent
+        files = {path.stem for path in folder.glob("*.py")} - {"__init__", "common"}
+        assert {e.id for e in module.EXERCISES} == {f"{lesson}.{name}" for name in files}
         assert module.LESSON[:2].isdigit()
 
 

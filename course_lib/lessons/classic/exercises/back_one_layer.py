@@ -1,0 +1,97 @@
+"""The exercise classic.back_one_layer, "Curvature, one layer down": its cases and its named mistakes."""
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.classic.exercises.common import randn, vector
+
+
+def _back(weight: Tensor, second: Tensor, to_unit: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
+    return slope.square() * (second @ weight.square()) + bend * to_unit
+
+
+def _back_cases(generator: torch.Generator) -> list[Case]:
+    def layer(n_patterns: int, above: int, below: int) -> tuple:
+        said = torch.tanh(randn(generator, n_patterns, below))
+        slope = 1 - said.square()
+        to_unit, second = randn(generator, n_patterns, below), randn(generator, n_patterns, above)
+        return randn(generator, above, below), second, to_unit, slope, -2 * said * slope
+
+    by_hand = (vector(2.0, -1.0)[:, None], vector(3.0, 5.0)[None], *(vector(v)[None] for v in (4.0, 0.5, -0.25)))
+    return [
+        Case("one unit below two, by hand", by_hand),
+        Case("7 patterns, 4 units above, 3 below", layer(7, 4, 3)),
+        Case("as many units above as below", layer(5, 5, 5)),
+        Case("one pattern", layer(1, 2, 6)),
+    ]
+
+
+BACK_ONE_LAYER = Exercise(
+    id="classic.back_one_layer",
+    title="Curvature, one layer down",
+    difficulty=3,
+    minutes=12,
+    points=4,
+    reference=_back,
+    cases=_back_cases,
+    mistakes=(
+        Mistake(
+            "weights not squared",
+            "Gradients travel down through w, second derivatives through w².",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w) + f2 * t,
+        ),
+        Mistake(
+            "squared after the sum",
+            "Σ_l w_li² ∂²E/∂a_l² squares each weight, not the sum over the units above.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w).square() + f2 * t,
+        ),
+        Mistake(
+            "slope not squared",
+            "f' enters twice, once for each derivative: f'(a)².",
+            lambda w, s, t, f1, f2: f1 * (s @ w.square()) + f2 * t,
+        ),
+        Mistake(
+            "slope forgotten",
+            "What comes from above passes through the unit itself: multiply it by its slope squared, f'(a)².",
+            lambda w, s, t, f1, f2: s @ w.square() + f2 * t,
+        ),
+        Mistake(
+            "slope over both terms",
+            "f'² belongs to the curvature from above alone; f'' ∂E/∂x stands beside it.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square() + f2 * t),
+        ),
+        Mistake(
+            "terms multiplied",
+            "The two parts are added: the curvature from above, and the bend of the unit.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) * (f2 * t),
+        ),
+        Mistake(
+            "bend forgotten",
+            "Without f'' ∂E/∂x this is the Levenberg-Marquardt form. The exercise asks for the full one.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()),
+        ),
+        Mistake(
+            "bend without the gradient",
+            "f'' is multiplied by ∂E/∂x, the first derivative with respect to what the unit says.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2,
+        ),
+        Mistake(
+            "slope and bend exchanged",
+            "f'² belongs to the curvature from above, f'' to the gradient.",
+            lambda w, s, t, f1, f2: f2.square() * (s @ w.square()) + f1 * t,
+        ),
+    ),
+    also_right=(
+        Variant("einsum", lambda w, s, t, f1, f2: torch.einsum("pl,li,pi->pi", s, w**2, f1**2) + t * f2),
+        Variant(
+            "a loop over the units above",
+            lambda w, s, t, f1, f2: sum(s[:, [l]] * w[l] ** 2 for l in range(len(w))) * f1 * f1 + f2 * t,  # noqa: E741
+        ),
+    ),
+    hints=(
+        "Two parts: what comes from above, through the weights, and how the unit itself bends.",
+        "From above: second @ weight.square() sums over the units l. Then the unit's own slope, squared.",
+        "Add second_derivative_of_f * to_unit, entry by entry.",
+    ),
+)

@@ -1,0 +1,38 @@
+"""What several exercises of lesson 02 share: their cases, and the surgeon's two formulas.
+
+Dimension key: d weights.
+"""
+
+import torch
+from torch import Tensor
+
+
+def randn(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def vector(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def random_hessian(generator: torch.Generator, d: int) -> Tensor:
+    """Positive definite, with strong correlations."""
+    rows = randn(generator, 2 * d, d) + 0.7 * randn(generator, 2 * d, 1)
+    return rows.T @ rows / (2 * d)
+
+
+def saliency_by_obs(weight: Tensor, inverse: Tensor) -> Tensor:
+    return 0.5 * weight.square() / inverse.diagonal()
+
+
+def surface_cases(generator: torch.Generator) -> list[tuple[str, Tensor, Tensor]]:
+    by_hand = torch.tensor([[2.0, -1.0], [-1.0, 2.0]], dtype=torch.float64) / 3  # of [[2, 1], [1, 2]]
+    return [
+        ("two weights by hand", vector(1.0, 3.0), by_hand),
+        ("nine weights", randn(generator, 9), torch.linalg.inv(random_hessian(generator, 9))),
+        ("no correlations: the limit that is OBD", randn(generator, 4), torch.diag(vector(4.0, 1.0, 0.5, 0.1))),
+    ]
+
+
+def update_by_obs(weight: Tensor, inverse: Tensor, q: int) -> Tensor:
+    return (weight - weight[q] / inverse[q, q] * inverse[:, q]).index_fill(0, torch.tensor(q), 0.0)

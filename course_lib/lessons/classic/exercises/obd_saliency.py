@@ -1,0 +1,59 @@
+"""The exercise classic.obd_saliency, "OBD's saliency": its cases and its named mistakes."""
+
+import torch
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.classic.exercises.common import randn, vector
+
+OBD_SALIENCY = Exercise(
+    id="classic.obd_saliency",
+    title="OBD's saliency",
+    difficulty=1,
+    minutes=4,
+    points=2,
+    reference=lambda weight, diagonal: 0.5 * diagonal * weight.square(),
+    cases=lambda generator: [
+        Case("two weights by hand", (vector(0.2, -0.3), vector(4.0, 1.0))),
+        Case("ten weights", (randn(generator, 10), randn(generator, 10).square())),
+        Case("curvatures of which some are negative", (randn(generator, 8), vector(*[(-1.0) ** i for i in range(8)]))),
+        Case("a weight that is zero already", (vector(1.0, 0.0, 2.0), vector(1.0, 5.0, 0.5))),
+    ],
+    mistakes=(
+        Mistake(
+            "half forgotten",
+            "The order is right, but each number is twice what the deletion costs: the Taylor term carries ½.",
+            lambda w, h: h * w.square(),
+        ),
+        Mistake(
+            "weight not squared",
+            "A deletion moves the weight by −w, and the term is quadratic in the move: w².",
+            lambda w, h: 0.5 * h * w.abs(),
+            also=(lambda w, h: h * w.abs(), lambda w, h: 0.5 * h * w),
+        ),
+        Mistake(
+            "magnitude alone",
+            "The curvature is unused: this ranks like magnitude pruning.",
+            lambda w, h: 0.5 * w.square(),
+            also=(lambda w, h: w.abs(), lambda w, h: w.square()),
+        ),
+        Mistake(
+            "curvature made positive",
+            "Where the error bends down, deleting makes it fall, to second order. Keep the sign of h.",
+            lambda w, h: 0.5 * h.abs() * w.square(),
+            also=(lambda w, h: 0.5 * h.clamp(min=0) * w.square(),),
+        ),
+        Mistake(
+            "divided by the curvature",
+            "A flat direction (small h) is cheap to move along, so the saliency must grow with h.",
+            lambda w, h: 0.5 * w.square() / h,
+        ),
+    ),
+    also_right=(
+        Variant("in place", lambda w, h: w.square_().mul_(h).div_(2)),
+        Variant("a loop", lambda w, h: torch.stack([h_k * w_k * w_k / 2 for w_k, h_k in zip(w, h, strict=True)])),
+    ),
+    hints=(
+        "Put the change of one deletion, −w_k at place k and zero elsewhere, into the last exercise, without gradient.",
+        "With a diagonal Hessian one product is left: ½ h_k w_k².",
+    ),
+)

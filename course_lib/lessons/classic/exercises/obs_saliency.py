@@ -1,0 +1,53 @@
+"""The exercise classic.obs_saliency, "The surgeon's saliency": its cases and its named mistakes."""
+
+import torch
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.classic.exercises.common import saliency_by_obs, surface_cases
+
+OBS_SALIENCY = Exercise(
+    id="classic.obs_saliency",
+    title="The surgeon's saliency",
+    difficulty=2,
+    minutes=5,
+    points=2,
+    reference=saliency_by_obs,
+    cases=lambda generator: [Case(name, (w, inverse)) for name, w, inverse in surface_cases(generator)],
+    mistakes=(
+        Mistake(
+            "half forgotten",
+            "The order is right, but each number is twice the rise of the error: L_q = ½ w_q² / [H⁻¹]_qq.",
+            lambda w, i: w.square() / i.diagonal(),
+        ),
+        Mistake(
+            "diagonal of H",
+            "h_qq prices a deletion in which nothing else moves. That is OBD; the surgeon divides by [H⁻¹]_qq.",
+            lambda w, i: 0.5 * w.square() * torch.linalg.inv(i).diagonal(),
+        ),
+        Mistake(
+            "multiplied instead of divided",
+            "A large [H⁻¹]_qq means that the others can make up for weight q, so it is cheap: divide.",
+            lambda w, i: 0.5 * w.square() * i.diagonal(),
+        ),
+        Mistake(
+            "weight not squared",
+            "The cost is quadratic in the weight that leaves: w_q².",
+            lambda w, i: 0.5 * w.abs() / i.diagonal(),
+            also=(lambda w, i: w.abs() / i.diagonal(), lambda w, i: 0.5 * w / i.diagonal()),
+        ),
+        Mistake(
+            "whole column instead of the diagonal",
+            "Only [H⁻¹]_qq itself belongs under the fraction, not the norm of its column.",
+            lambda w, i: 0.5 * w.square() / i.norm(dim=0),
+            also=(lambda w, i: 0.5 * w.square() / i.sum(0), lambda w, i: 0.5 * w.square() / i.abs().sum(0)),
+        ),
+    ),
+    also_right=(
+        Variant("a loop", lambda w, i: torch.stack([w[q] ** 2 / (2 * i[q, q]) for q in range(len(w))])),
+        Variant("einsum for the diagonal", lambda w, i: w.pow(2).div(2 * torch.einsum("ii->i", i))),
+    ),
+    hints=(
+        "The left half of the surgeon's formula, for all q at once.",
+        "inverse.diagonal() is the vector of [H⁻¹]_qq.",
+    ),
+)

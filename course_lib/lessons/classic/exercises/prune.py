@@ -1,0 +1,296 @@
+"""The exercise classic.prune, "Delete until it costs too much": its cases and its named mistakes.
+
+Dimension key: d weights.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.call import DidNotFinish
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.classic.exercises.common import randn, random_hessian, saliency_by_obs, update_by_obs, vector
+
+
+def _prune(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    keep = torch.ones(len(weight), dtype=torch.bool)
+    while keep.any():
+        inverse = torch.linalg.inv(hessian[keep][:, keep])
+        left = weight[keep]
+        saliency = saliency_by_obs(left, inverse)
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        weight = weight.index_put((keep.nonzero().flatten(),), update_by_obs(left, inverse, q))
+        keep[keep.nonzero().flatten()[q]] = False
+    return weight
+
+
+def _prune_too_far(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    """Looks at the saliency after the deletion."""
+    keep = torch.ones(len(weight), dtype=torch.bool)
+    while keep.any():
+        inverse, left = torch.linalg.inv(hessian[keep][:, keep]), weight[keep]
+        saliency = saliency_by_obs(left, inverse)
+        q = int(saliency.argmin())
+        weight = weight.index_put((keep.nonzero().flatten(),), update_by_obs(left, inverse, q))
+        keep[keep.nonzero().flatten()[q]] = False
+        if saliency[q] > limit:
+            break
+    return weight
+
+
+def _prune_without_update(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    keep = torch.ones(len(weight), dtype=torch.bool)
+    while keep.any():
+        saliency = saliency_by_obs(weight[keep], torch.linalg.inv(hessian[keep][:, keep]))
+        if saliency.min() > limit:
+            break
+        keep[keep.nonzero().flatten()[int(saliency.argmin())]] = False
+    return weight * keep
+
+
+def _prune_at_once(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    return weight * (saliency_by_obs(weight, torch.linalg.inv(hessian)) > limit)
+
+
+def _prune_with_first_inverse(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    """Never takes the deleted row and column out of H, so that deleted weights come back."""
+    inverse, keep = torch.linalg.inv(hessian), torch.ones(len(weight), dtype=torch.bool)
+    while keep.any():
+        saliency = saliency_by_obs(weight, inverse).masked_fill(~keep, torch.inf)
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        weight, keep[q] = update_by_obs(weight, inverse, q), False
+    return weight
+
+
+def _prune_in_first_order(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    """Sorts once, and goes through that order."""
+    inverse = torch.linalg.inv(hessian)
+    saliency = saliency_by_obs(weight, inverse)
+    for q in saliency.argsort().tolist():
+        if saliency[q] > limit:
+            break
+        weight = weight - weight[q] / inverse[q, q] * inverse[:, q]
+    return weight
+
+
+def _prune_what_is_not_zero(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    """Takes a weight for deleted while it is zero, which ends with the next update."""
+    inverse = torch.linalg.inv(hessian)
+    for _ in range(len(weight)):
+        saliency = saliency_by_obs(weight, inverse).masked_fill(weight == 0, torch.inf)
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        weight = update_by_obs(weight, inverse, q)
+    return weight
+
+
+def _prune_by_damage(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    return weight * (0.5 * hessian.diagonal() * weight.square() > limit)
+
+
+def _prune_by_total(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    """Compares the sum of all saliencies so far with the limit."""
+    keep, spent = torch.ones(len(weight), dtype=torch.bool), 0.0
+    while keep.any():
+        inverse, left = torch.linalg.inv(hessian[keep][:, keep]), weight[keep]
+        saliency = saliency_by_obs(left, inverse)
+        q = int(saliency.argmin())
+        spent += saliency[q].item()
+        if spent > limit:
+            break
+        weight = weight.index_put((keep.nonzero().flatten(),), update_by_obs(left, inverse, q))
+        keep[keep.nonzero().flatten()[q]] = False
+    return weight
+
+
+def _prune_with(
+    weight: Tensor,
+    hessian: Tensor,
+    limit: float,
+    *,
+    price: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda left, hessian, inverse: saliency_by_obs(left, inverse),
+    inverse_of: Callable[[Tensor, Tensor], Tensor] = lambda hessian, keep: torch.linalg.inv(hessian[keep][:, keep]),
+    choose: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+    at_least: int = 1,
+) -> Tensor:
+    """The right loop with one of its parts exchanged."""
+    keep = torch.ones(len(weight), dtype=torch.bool)
+    while keep.sum() >= at_least:
+        inverse, left, places = inverse_of(hessian, keep), weight[keep], keep.nonzero().flatten()
+        parts = left, hessian[keep][:, keep], inverse
+        saliency = price(*parts)
+        q = int((choose or price)(*parts).argmin())
+        if saliency[q] > limit:
+            break
+        weight = weight.index_put((places,), update_by_obs(left, inverse, q))
+        keep[places[q]] = False
+    return weight
+
+
+def _damage(left: Tensor, hessian: Tensor, inverse: Tensor) -> Tensor:
+    return 0.5 * hessian.diagonal() * left.square()
+
+
+def _prune_by_place(weight: Tensor, hessian: Tensor, limit: float, zero: bool = True) -> Tensor:
+    """Takes the place among the kept weights for an index of all."""
+    keep = torch.ones(len(weight), dtype=torch.bool)
+    while keep.any():
+        inverse, left, places = torch.linalg.inv(hessian[keep][:, keep]), weight[keep], keep.nonzero().flatten()
+        saliency = saliency_by_obs(left, inverse)
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        if not keep[q]:  # the weight at that place is near zero now, and stays the cheapest
+            raise DidNotFinish
+        weight = weight.index_put((places,), left - left[q] / inverse[q, q] * inverse[:, q])
+        if zero:
+            weight = weight.index_fill(0, torch.tensor(q), 0.0)
+        keep[q] = False
+    return weight
+
+
+def _prune_until_nothing(weight: Tensor, hessian: Tensor, limit: float, lowest: Callable = Tensor.min) -> Tensor:
+    """Never asks whether a weight is left, and looks for the lowest of nothing."""
+    pruned = _prune(weight, hessian, limit)
+    return pruned if pruned.any() else lowest(pruned[:0])
+
+
+def _prune_by_downdate(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    inverse, gone = torch.linalg.inv(hessian), []
+    while len(gone) < len(weight):
+        saliency = weight**2 / (2 * inverse.diagonal())
+        saliency[gone] = torch.inf
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        weight = weight - weight[q] / inverse[q, q] * inverse[:, q]
+        gone.append(q)
+        weight[gone] = 0
+        inverse = inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q]
+    return weight
+
+
+def _prune_cases(generator: torch.Generator) -> list[Case]:
+    by_hand = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    coupled = torch.tensor([[2.0, 1.8, 0.0], [1.8, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+
+    def drawn(d: int, n_leaving: int) -> tuple:
+        """A limit between the largest of the first n costs and the next, so that rounding decides nothing."""
+        weight, hessian = randn(generator, d), random_hessian(generator, d)
+        worst, left, costs = 0.0, weight, []
+        keep = torch.ones(d, dtype=torch.bool)
+        while keep.any():
+            inverse = torch.linalg.inv(hessian[keep][:, keep])
+            saliency = saliency_by_obs(left[keep], inverse)
+            q = int(saliency.argmin())
+            costs.append(saliency[q].item())
+            left = left.index_put((keep.nonzero().flatten(),), update_by_obs(left[keep], inverse, q))
+            keep[keep.nonzero().flatten()[q]] = False
+        for n in range(n_leaving, d):
+            worst = max(costs[:n])
+            if costs[n] > 1.05 * worst:
+                return weight, hessian, (worst + costs[n]) / 2
+        return weight, hessian, 2 * worst
+
+    return [
+        # saliencies 0.75, 3, 2; without the first weight (1, 2, 2) becomes (0, 2.5, 2), and 2 and 6.25 are left
+        Case("three weights by hand: one leaves", (vector(1.0, 2.0, 2.0), by_hand, 1.0)),
+        # saliencies 0.76, 1.71, 1.125; then 23.04 and 1.125
+        Case("OBD would choose another weight, by hand", (vector(2.0, 3.0, 1.5), coupled, 1.0)),
+        Case("eight weights, correlated", drawn(8, 4)),
+        Case("twelve weights, correlated", drawn(12, 7)),
+        Case("nothing is cheap enough", (vector(1.0, 2.0, 2.0), by_hand, 0.5)),
+        Case("everything is cheap", (randn(generator, 5), random_hessian(generator, 5), 1e6)),
+    ]
+
+
+PRUNE = Exercise(
+    id="classic.prune",
+    title="Delete until it costs too much",
+    difficulty=4,
+    minutes=20,
+    points=6,
+    reference=_prune,
+    cases=_prune_cases,
+    mistakes=(
+        Mistake(
+            "one deletion too many",
+            "The limit is asked after the deletion. Look at the saliency first, and stop before the knife.",
+            _prune_too_far,
+        ),
+        Mistake(
+            "no update",
+            "The weights that stay did not move. Add −w_q / [H⁻¹]_qq · H⁻¹ e_q after each deletion.",
+            _prune_without_update,
+        ),
+        Mistake(
+            "all at once",
+            "Saliencies hold for one deletion. After it the others have moved, and H has lost a row and a column.",
+            _prune_at_once,
+        ),
+        Mistake(
+            "inverse of the whole Hessian kept",
+            "A later update moves weights that have left, and prices are wrong: invert H over the weights that stay.",
+            _prune_with_first_inverse,
+            also=(_prune_in_first_order, _prune_what_is_not_zero),
+        ),
+        Mistake(
+            "OBD's loop",
+            "These are deletions by ½ h w², with nothing moved. The surgeon's saliency is w² / (2 [H⁻¹]_qq).",
+            _prune_by_damage,
+        ),
+        Mistake(
+            "OBD's choice, the surgeon's update",
+            "The others move as they should, but ½ h w² chose the weight that leaves. Choose by w² / (2 [H⁻¹]_qq).",
+            lambda w, h, limit: _prune_with(w, h, limit, price=_damage),
+            also=(lambda w, h, limit: _prune_with(w, h, limit, choose=_damage),),
+        ),
+        Mistake(
+            "place among the kept weights taken for an index",
+            "q counts among the weights that stay. keep[q] and weight[q] count among all: use keep.nonzero()[q] there.",
+            _prune_by_place,
+            also=(lambda w, h, limit: _prune_by_place(w, h, limit, zero=False),),
+        ),
+        Mistake(
+            "half forgotten",
+            "Twice the cost is compared with the limit, so the loop stops too early: L_q = ½ w_q² / [H⁻¹]_qq.",
+            lambda w, h, limit: _prune(w, h, limit / 2),
+        ),
+        Mistake(
+            "part of the first inverse",
+            "Rows and columns cut out of H⁻¹ are not the inverse of what is left: cut H first, then invert.",
+            lambda w, h, limit: _prune_with(w, h, limit, inverse_of=lambda h, k: torch.linalg.inv(h)[k][:, k]),
+        ),
+        Mistake(
+            "one weight always stays",
+            "Where all are cheap, all leave: the loop goes on while any weight is kept.",
+            lambda w, h, limit: _prune_with(w, h, limit, at_least=2),
+        ),
+        Mistake(
+            "no end when nothing is left",
+            "After the last deletion there is no lowest saliency to find. Ask first whether any weight is left.",
+            _prune_until_nothing,
+            also=(lambda w, h, limit: _prune_until_nothing(w, h, limit, Tensor.argmin),),
+        ),
+        Mistake(
+            "limit on the sum",
+            "The rule compares each saliency with the limit, not the sum of all so far.",
+            _prune_by_total,
+        ),
+    ),
+    also_right=(
+        Variant("one inverse, corrected after each deletion", _prune_by_downdate),
+        Variant("a list of indices", lambda w, h, limit: _prune(w.clone(), h.clone(), limit)),
+    ),
+    hints=(
+        "A loop: invert the Hessian of the weights that stay, find the lowest saliency, stop or delete.",
+        "hessian[keep][:, keep] is the Hessian of what stays. Indices in it are places among the kept weights.",
+        "keep.nonzero().flatten()[q] turns the place q among the kept weights into an index of the whole vector.",
+    ),
+)

@@ -1,0 +1,142 @@
+"""The exercise classic.recursion, "The inverse without inverting": its cases and its named mistakes.
+
+Dimension key: P patterns, d weights.
+"""
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.classic.exercises.common import randn, vector
+
+
+def _recursion(gradients: Tensor, alpha: float) -> Tensor:
+    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha
+    for x in gradients:
+        moved = inverse @ x
+        inverse = inverse - torch.outer(moved, moved) / (len(gradients) + x @ moved)
+    return inverse
+
+
+def _direct(gradients: Tensor, alpha: float, n: float | None = None) -> Tensor:
+    d = gradients.shape[1]
+    return torch.linalg.inv(
+        alpha * torch.eye(d, dtype=gradients.dtype) + gradients.T @ gradients / (n or len(gradients))
+    )
+
+
+def _recursion_from(gradients: Tensor, start: float) -> Tensor:
+    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) * start
+    for x in gradients:
+        moved = inverse @ x
+        inverse = inverse - torch.outer(moved, moved) / (len(gradients) + x @ moved)
+    return inverse
+
+
+def _recursion_with(gradients: Tensor, alpha: float, step) -> Tensor:
+    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha
+    for x in gradients:
+        inverse = inverse + step(inverse, x, len(gradients))
+    return inverse
+
+
+def _recursion_with_running_count(gradients: Tensor, alpha: float) -> Tensor:
+    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha
+    for n, x in enumerate(gradients, 1):
+        moved = inverse @ x
+        inverse = inverse - torch.outer(moved, moved) / (n + x @ moved)
+    return inverse
+
+
+RECURSION = Exercise(
+    id="classic.recursion",
+    title="The inverse without inverting",
+    difficulty=3,
+    minutes=12,
+    points=4,
+    reference=_recursion,
+    cases=lambda generator: [
+        Case("one pattern, two weights, by hand", (torch.ones(1, 2, dtype=torch.float64), 1.0)),
+        Case("two patterns, three weights", (vector(1.0, 0.0, 2.0, 0.0, 1.0, -1.0).reshape(2, 3), 0.5)),
+        Case("20 patterns, 6 weights", (randn(generator, 20, 6), 0.1)),
+        Case("fewer patterns than weights: H alone is singular", (randn(generator, 3, 7), 0.01)),
+    ],
+    mistakes=(
+        Mistake(
+            "number of patterns forgotten",
+            "The denominator is P + XᵀH⁻¹X. With 1 in place of P you invert αI + ΣXXᵀ, the sum and not the mean.",
+            lambda g, a: _direct(g, a, 1.0),
+        ),
+        Mistake(
+            "patterns so far instead of all",
+            "The denominator holds P, the number of all patterns, in every step; a running count gives another mean.",
+            _recursion_with_running_count,
+        ),
+        Mistake(
+            "alpha forgotten",
+            "This is the inverse of 1/P ΣXXᵀ alone, which is singular when there are fewer patterns than weights.",
+            lambda g, a: torch.linalg.inv(g.T @ g / len(g)),
+            also=(lambda g, a: torch.linalg.pinv(g.T @ g / len(g)),),
+        ),
+        Mistake(
+            "start not inverted",
+            "H⁻¹ starts at I/α, the inverse of αI. The smaller α, the larger it starts.",
+            _recursion_from,
+        ),
+        Mistake(
+            "added instead of subtracted",
+            "Every pattern adds curvature to H, so its inverse shrinks: subtract.",
+            lambda g, a: _recursion_with(g, a, lambda h, x, n: torch.outer(h @ x, h @ x) / (n + x @ h @ x)),
+        ),
+        Mistake(
+            "one factor of the inverse missing",
+            "The numerator is H⁻¹X XᵀH⁻¹: the inverse stands on both sides of XXᵀ.",
+            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, x) / (n + x @ h @ x)),
+            also=(lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(x, x) / (n + x @ h @ x)),),
+        ),
+        Mistake(
+            "divided by P at the end",
+            "P belongs into every denominator: P + XᵀH⁻¹X. One factor at the end scales α as well.",
+            lambda g, a: _direct(g, a, 1.0) * len(g),
+            also=(lambda g, a: _direct(g, a, 1.0) / len(g),),
+        ),
+        Mistake(
+            "P taken out of the sum",
+            "1 + XᵀH⁻¹X with a factor 1/P is another number: P + XᵀH⁻¹X, or 1 + XᵀH⁻¹X / P where P is outside.",
+            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (n * (1 + x @ h @ x))),
+            also=(
+                lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (1 + x @ h @ x / n)),
+            ),
+        ),
+        Mistake(
+            "H instead of its inverse",
+            "This is αI + 1/P ΣXXᵀ itself. The recursion carries the inverse.",
+            lambda g, a: a * torch.eye(g.shape[1], dtype=g.dtype) + g.T @ g / len(g),
+        ),
+        Mistake(
+            "denominator without the curvature",
+            "P + XᵀH⁻¹X: the second part says how much of this pattern is known already.",
+            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / n),
+        ),
+    ),
+    also_right=(
+        Variant("direct inversion", _direct),
+        Variant(
+            "in place, columns as matrices",
+            lambda g, a: _columns(g, a),
+        ),
+    ),
+    hints=(
+        "Start from torch.eye(d) / alpha, in the dtype of the gradients, and correct it once for each row X.",
+        "moved = inverse @ x is used three times: twice in the numerator, once in the denominator.",
+        "inverse = inverse - torch.outer(moved, moved) / (P + x @ moved)",
+    ),
+)
+
+
+def _columns(gradients: Tensor, alpha: float) -> Tensor:
+    inverse = torch.diag(torch.full((gradients.shape[1],), 1 / alpha, dtype=gradients.dtype))
+    for row in gradients:
+        x = row[:, None]
+        inverse -= (inverse @ x @ x.T @ inverse) / (len(gradients) + x.T @ inverse @ x)
+    return inverse

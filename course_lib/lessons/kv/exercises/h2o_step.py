@@ -1,0 +1,180 @@
+"""The exercise kv.h2o_step, "Accumulate and evict": its cases and its named mistakes."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.kv.exercises.common import (
+    as_mask,
+    keep_newest,
+    mask_picture,
+    recent_ones,
+    shuffled,
+    softmax_rows,
+)
+
+
+def _best(total: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
+    return keep_newest(total.masked_fill(keep_newest(position, recent), float("inf")), budget)
+
+
+def _h2o_step(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
+    total = score + new
+    return _best(total, position, budget, recent), total
+
+
+def _h2o_cases(generator: torch.Generator) -> list[Case]:
+    by_hand = (
+        torch.tensor([[3.0, 0.5, 1.0, 0.2, 0.0]]),
+        torch.tensor([[0.1, 0.9, 0.2, 0.3, 0.1]]),
+        torch.tensor([[0, 7, 2, 3, 8]]),
+    )
+
+    def drawn(n_heads: int, n: int, recent: int, n_seen: int) -> tuple[Tensor, Tensor, Tensor]:
+        old = torch.randperm(n_seen - recent - 1, generator=generator)[: n - recent - 1]
+        position = shuffled(generator, torch.cat([old, torch.arange(n_seen - recent - 1, n_seen)]), n_heads)
+        score = 4 * torch.rand(n_heads, n, generator=generator) ** 3 * (position < n_seen - 1)
+        return score, 3 * softmax_rows(generator, n_heads, n, spread=2.5), position
+
+    return [
+        Case("one head, five slots, by hand, 4 stay", (*by_hand, 4, 1)),
+        Case("3 heads, 20 slots, one leaves", (*drawn(3, 20, 4, 60), 19, 4)),
+        Case("4 heads, 30 slots, half of them leave", (*drawn(4, 30, 5, 90), 15, 5)),
+        Case("2 heads, the recent ones take half of the budget", (*drawn(2, 24, 6, 40), 12, 6)),
+    ]
+
+
+def _agree_on_step(got: Any, expected: tuple, case: Case) -> str | None:
+    """As many stay, of the same worth, as many recent ones among them, with their scores; ties may fall either way."""
+    if not isinstance(got, tuple) or len(got) != 2:
+        return "expected two values: which slots stay, and the new score of each"
+    keep, problem = as_mask(got[0], expected[0])
+    score, other = tensor_like(got[1], expected[1])
+    if problem or other:
+        return f"which slots stay: {problem}" if problem else f"the score: {other}"
+    old, new, position, _, recent = case.arguments
+    difference = _other_slots((old + new).double(), recent_ones(position, recent), keep, expected[0].bool())
+    if difference:
+        return difference
+    difference = close(score.double().masked_fill(~keep, 0), expected[1].double().masked_fill(~keep, 0))
+    return f"the new score: {difference}" if difference else None
+
+
+def _other_slots(total: Tensor, newest: Tensor, keep: Tensor, right: Tensor) -> str | None:
+    """In words how the slots that stay differ in number, newest tokens or scores, for the first head that does."""
+    for head, (mine, theirs) in enumerate(zip(keep, right, strict=True)):
+        if mine.sum() != theirs.sum():
+            return f"head {head} keeps {int(mine.sum())} slots, expected {int(theirs.sum())}"
+        if (mine & newest[head]).sum() != (theirs & newest[head]).sum():
+            n, of = int((mine & newest[head]).sum()), int((theirs & newest[head]).sum())
+            return f"head {head} keeps {n} of the {int(newest[head].sum())} newest tokens, expected {of}"
+        if not torch.allclose(total[head][mine].sort().values, total[head][theirs].sort().values, rtol=1e-5, atol=1e-7):
+            worth = [float(total[head][each].sum()) for each in (mine, theirs)]
+            return f"head {head} keeps scores of {worth[0]:.4g} together, expected {worth[1]:.4g}"
+    return None
+
+
+H2O_STEP = Exercise(
+    id="kv.h2o_step",
+    title="Accumulate and evict",
+    difficulty=3,
+    minutes=10,
+    points=4,
+    reference=_h2o_step,
+    cases=_h2o_cases,
+    agree=_agree_on_step,
+    picture=lambda case, got, expected: mask_picture(case, got[0], expected[0]),
+    mistakes=(
+        Mistake(
+            "this step forgotten",
+            "The attention of this step was not added to the score.",
+            lambda s, n, p, b, r: (_best(s, p, b, r), s),
+        ),
+        Mistake(
+            "this step alone",
+            "This score has no memory: one query decides. H2O adds up over all steps.",
+            lambda s, n, p, b, r: (_best(n, p, b, r), n),
+        ),
+        Mistake(
+            "chosen before adding",
+            "Who stays was decided on the old scores. Add this step first, then decide.",
+            lambda s, n, p, b, r: (_best(s, p, b, r), s + n),
+        ),
+        Mistake(
+            "recent tokens not protected",
+            "A token that has just come has had no time to collect anything. The newest `recent` stay in any case.",
+            lambda s, n, p, b, r: (keep_newest(s + n, b), s + n),
+        ),
+        Mistake(
+            "last slots protected",
+            "The newest tokens are those with the highest positions, wherever their slots are.",
+            lambda s, n, p, b, r: (_best(s + n, torch.arange(p.shape[1]).expand(p.shape), b, r), s + n),
+        ),
+        Mistake(
+            "recent tokens on top",
+            "The recent tokens count towards the budget: budget − recent others stay.",
+            lambda s, n, p, b, r: (_best(s + n, p, min(b + r, p.shape[1]), r), s + n),
+        ),
+        Mistake(
+            "best ones dropped",
+            "The heaviest hitters left. Drop the lowest scores.",
+            lambda s, n, p, b, r: (_best(-s - n, p, b, r), s + n),
+        ),
+        Mistake(
+            "True where it leaves",
+            "The mask is True where a token leaves. In this course True means that it stays.",
+            lambda s, n, p, b, r: (~_best(s + n, p, b, r), s + n),
+        ),
+        Mistake(
+            "heads decide together",
+            "The scores of all heads were added. Each key-value head keeps tokens of its own.",
+            lambda s, n, p, b, r: (_best((s + n).sum(dim=0).expand(s.shape), p, b, r), s + n),
+            also=(lambda s, n, p, b, r: (_best((s + n).mean(dim=0).expand(s.shape), p, b, r), s + n),),
+        ),
+        Mistake(
+            "the mean of old and new",
+            "A mean halves the past with every step, so that the score forgets. H2O's score is a sum.",
+            lambda s, n, p, b, r: (_best(s + n, p, b, r), (s + n) / 2),
+        ),
+        Mistake(
+            "protection left in the score",
+            "The infinity that protects recent tokens was returned: they would stay for ever. Put it into a copy.",
+            lambda s, n, p, b, r: (_best(s + n, p, b, r), (s + n).masked_fill(keep_newest(p, r), float("inf"))),
+        ),
+    ),
+    also_right=(
+        Variant("in place, with a threshold for the recent", lambda s, n, p, b, r: _h2o_in_place(s, n, p, b, r)),
+        Variant("head by head, sorting", lambda s, n, p, b, r: _h2o_by_head(s, n, p, b, r)),
+        Variant("scores of those that left set to zero", lambda s, n, p, b, r: _h2o_zeroed(s, n, p, b, r)),
+    ),
+    hints=(
+        "First the new score of every slot: old plus new. Then choose among the slots that are not recent.",
+        "Set a copy of the scores to infinity where the token is recent, and take the `budget` highest.",
+        "Recent are the slots in position.topk(recent, dim=1).indices.",
+    ),
+)
+
+
+def _h2o_in_place(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
+    score += new
+    protected = position > position.amax(dim=1, keepdim=True) - recent
+    leaving = torch.where(protected, score.max() + 1, score).topk(score.shape[1] - budget, largest=False).indices
+    return torch.ones_like(score, dtype=torch.bool).scatter_(1, leaving, False), score
+
+
+def _h2o_by_head(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[list, Tensor]:
+    rows = []
+    for total, places in zip((score + new).tolist(), position.tolist(), strict=True):
+        by_age = sorted(range(len(places)), key=places.__getitem__)
+        rest = sorted(by_age[: len(by_age) - recent], key=total.__getitem__, reverse=True)
+        stay = set(by_age[len(by_age) - recent :]) | set(rest[: budget - recent])
+        rows.append([slot in stay for slot in range(len(places))])
+    return rows, score + new
+
+
+def _h2o_zeroed(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
+    keep, total = _h2o_step(score, new, position, budget, recent)
+    return keep, total * keep

@@ -1,0 +1,180 @@
+"""The exercise kv.merge, "Merge instead of drop": its cases and its named mistakes."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+
+def _merge(
+    key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float, by: str = "softmax", near: Any = None
+) -> tuple[Tensor, Tensor]:
+    similarity = cosine_similarity(key[None], keys) if near is None else near(key, value, keys, values)
+    nearest = int(similarity.argmax())
+    share = float(cosine_similarity(key, keys[nearest], dim=0))
+    if share < threshold:
+        return keys, values
+    own, its = math.e / (math.e + math.exp(share)), math.exp(share) / (math.e + math.exp(share))
+    old, new = {
+        "softmax": (own, its),
+        "half": (0.5, 0.5),
+        "public": (0.5, share / 2),
+        "swapped": (its, own),
+        "added": (math.e, math.exp(share)),
+        "cosines": (1 / (1 + share), share / (1 + share)),
+        "replaced": (0.0, 1.0),
+    }[by]
+    keys, values = keys.clone(), values.clone()
+    keys[nearest] = old * keys[nearest] + new * key
+    values[nearest] = old * values[nearest] + new * value
+    return keys, values
+
+
+def _at_cosine(generator: torch.Generator, vector: Tensor, cosine: float, length: float) -> Tensor:
+    """A vector of that length, at that cosine to another."""
+    along, across = vector / vector.norm(), torch.randn(len(vector), generator=generator)
+    across = across - (across @ along) * along
+    return length * (cosine * along + (1 - cosine**2) ** 0.5 * across / across.norm())
+
+
+def _merge_cases(generator: torch.Generator) -> list[Case]:
+    # Cosines 0.8 with (1, 0) and 0.6 with (0, 5): merged with weights e and e^0.8 over their sum, 0.55 and 0.45
+    by_hand = (torch.tensor([0.8, 0.6]), torch.tensor([0.0, 9.0]))
+    held = (torch.tensor([[1.0, 0.0], [0.0, 5.0]]), torch.tensor([[1.8, 0.0], [3.0, 4.0]]))
+
+    def drawn(n: int, size: int, cosine: float, threshold: float) -> tuple:
+        """The nearest key in direction is short: another has the larger product and the smaller distance."""
+        keys, values = torch.randn(n, size, generator=generator), torch.randn(n, size, generator=generator)
+        slot, length = int(torch.randint(n, (), generator=generator)), 1 + torch.rand(n, 1, generator=generator)
+        length[slot] = 0.2
+        keys = length * keys / keys.norm(dim=1, keepdim=True)
+        key = _at_cosine(generator, keys[slot], cosine, length=2.5)
+        keys[(slot + 2) % n] = _at_cosine(generator, key, 0.62, length=2.5)
+        keys[(slot + 3) % n] = _at_cosine(generator, key, -0.99, length=1.0)  # as far away as can be
+        value = values[(slot + 1) % n] + 0.3 * torch.randn(size, generator=generator)
+        return key, value, keys, values, threshold
+
+    return [
+        Case("two slots, by hand: the shorter key is nearer in direction", (*by_hand, *held, 0.5)),
+        Case("12 slots, much alike", drawn(12, 16, 0.97, 0.6)),
+        Case("9 slots, alike enough", drawn(9, 24, 0.75, 0.7)),
+        Case("nothing is near: the token is dropped", drawn(10, 32, 0.7, 0.9)),
+        Case("15 slots, a low threshold", drawn(15, 20, 0.85, 0.1)),
+        Case("not quite near enough", drawn(8, 28, 0.78, 0.8)),
+    ]
+
+
+MERGE = Exercise(
+    id="kv.merge",
+    title="Merge instead of drop",
+    difficulty=3,
+    minutes=10,
+    points=3,
+    reference=_merge,
+    cases=_merge_cases,
+    mistakes=(
+        Mistake(
+            "weights that do not add up to 1",
+            "Then keys and values shrink or grow with every merge; in the authors' code, with s/2 and 1/2, they "
+            "shrink. Divide by e + e^s.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "public"),
+            also=(lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "added"),),
+        ),
+        Mistake(
+            "half and half",
+            "Both got the same weight. The evicted token counts e^s, the kept one e.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "half"),
+        ),
+        Mistake(
+            "weights swapped",
+            "The kept token has the smaller weight here. It counts e, the evicted one e^s, which is less.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "swapped"),
+        ),
+        Mistake(
+            "cosines as weights",
+            "The cosines themselves were taken, s and 1. Take e to their power: a softmax over the two.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "cosines"),
+        ),
+        Mistake(
+            "the kept token overwritten",
+            "The evicted token took the slot. Both should be in it.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "replaced"),
+        ),
+        Mistake(
+            "product instead of cosine",
+            "The dot product favours long keys. Divide by both lengths.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: ks @ k),
+        ),
+        Mistake(
+            "values compared",
+            "The nearest slot is found by keys; values follow.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: cosine_similarity(v[None], vs)),
+        ),
+        Mistake(
+            "nearest by distance",
+            "Distance compares lengths too. Attention reads directions: take the cosine.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: -(ks - k).norm(dim=1)),
+        ),
+        Mistake(
+            "merged whatever the similarity",
+            "Below the threshold the token is dropped, and nothing changes.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, -1.0),
+        ),
+        Mistake(
+            "always dropped",
+            "Nothing changed. A key that is as near as the threshold is merged.",
+            lambda k, v, ks, vs, t: (ks, vs),
+        ),
+        Mistake(
+            "values left out",
+            "Only the key was merged. What the token had to say is in its value.",
+            lambda k, v, ks, vs, t: (_merge(k, v, ks, vs, t)[0], vs),
+        ),
+        Mistake(
+            "merged into all",
+            "Every slot took something. Only the nearest one does.",
+            lambda k, v, ks, vs, t: _merge_into_all(k, v, ks, vs, t),
+        ),
+    ),
+    also_right=(
+        Variant("in place, float64 weights", lambda k, v, ks, vs, t: _merge_in_place(k, v, ks, vs, t)),
+        Variant("towards the evicted one", lambda k, v, ks, vs, t: _merge_by_lerp(k, v, ks, vs, t)),
+        Variant("float64", lambda k, v, ks, vs, t: _merge(k.double(), v.double(), ks.double(), vs.double(), t)),
+    ),
+    hints=(
+        "The cosine is the dot product over both lengths; torch.nn.functional.cosine_similarity(key[None], keys).",
+        "Let s be the highest cosine, at slot j. Below the threshold return keys and values as they are.",
+        "Otherwise keys[j] becomes (e · keys[j] + e^s · key) / (e + e^s), and values[j] likewise.",
+    ),
+)
+
+
+def _merge_into_all(key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float) -> tuple:
+    similarity = cosine_similarity(key[None], keys)
+    if similarity.max() < threshold:
+        return keys, values
+    share = (similarity - 1).sigmoid()[:, None]
+    return torch.lerp(keys, key.expand_as(keys), share), torch.lerp(values, value.expand_as(values), share)
+
+
+def _merge_in_place(key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float) -> tuple:
+    cosine = (keys.double() @ key.double()) / keys.double().norm(dim=1) / key.double().norm()
+    best, nearest = cosine.max(dim=0)
+    if best >= threshold:
+        share = torch.softmax(torch.stack([torch.ones_like(best), best]), dim=0)
+        for held, new in ((keys, key), (values, value)):
+            held[nearest] *= share[0]
+            held[nearest] += share[1] * new
+    return keys, values
+
+
+def _merge_by_lerp(key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float) -> tuple:
+    cosine = keys / keys.norm(dim=1, keepdim=True) @ (key / key.norm())
+    weight = torch.zeros(len(keys), 1)
+    if cosine.max() >= threshold:
+        weight[cosine.argmax()] = (cosine.max() - 1).sigmoid()
+    return torch.lerp(keys, key.expand_as(keys), weight), torch.lerp(values, value.expand_as(values), weight)

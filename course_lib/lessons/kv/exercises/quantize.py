@@ -1,0 +1,124 @@
+"""The exercise kv.quantize, "Four bits on top": its cases and its named mistakes."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+
+def _quantize(row: Tensor, n_bits: int, group_size: int, n_steps: int | None = None, rounded: Any = torch.round):
+    groups = row.reshape(-1, group_size)
+    low = groups.amin(dim=1, keepdim=True)
+    step = (groups.amax(dim=1, keepdim=True) - low) / (n_steps or 2**n_bits - 1)
+    return (low + rounded((groups - low) / step.clamp(min=1e-30)) * step).reshape(row.shape)
+
+
+def _quantize_cases(generator: torch.Generator) -> list[Case]:
+    # Groups 0 … 3 and −6 … 6 in two bits: steps 1 and 4; 0.4 falls to 0, and −1 to −2
+    by_hand = torch.tensor([0.0, 0.4, 2.2, 3.0, -6.0, -1.0, 3.5, 6.0])
+    loud = torch.randn(64, generator=generator)
+    loud[17] *= 40
+    same = torch.randn(24, generator=generator)
+    same[8:16] = 0.7
+    return [
+        Case("two groups of four, two bits, by hand", (by_hand, 2, 4)),
+        Case("64 numbers, one of them loud, 4 bits", (loud, 4, 16)),
+        Case("a group whose numbers are all the same", (same, 4, 8)),
+        Case("far from zero, 3 bits", (9 + torch.randn(40, generator=generator), 3, 10)),
+    ]
+
+
+QUANTIZE = Exercise(
+    id="kv.quantize",
+    title="Four bits on top",
+    difficulty=2,
+    minutes=8,
+    points=2,
+    reference=_quantize,
+    cases=_quantize_cases,
+    mistakes=(
+        Mistake(
+            "one grid for the row",
+            "Lowest and highest were taken over the whole row, so that one loud number makes all others coarse. Each "
+            "group has its own.",
+            lambda x, b, g: _quantize(x, b, len(x)),
+        ),
+        Mistake(
+            "one step too many",
+            "2^b levels have 2^b − 1 steps between them; here the highest number would need a level more.",
+            lambda x, b, g: _quantize(x, b, g, 2**b),
+        ),
+        Mistake(
+            "rounded down",
+            "floor makes every number smaller, by half a step on average. Round to the nearest.",
+            lambda x, b, g: _quantize(x, b, g, rounded=lambda code: (code + 1e-4).floor()),
+            also=(lambda x, b, g: _quantize(x, b, g, rounded=torch.floor),),
+        ),
+        Mistake(
+            "centred at zero",
+            "The grid runs from −max to max, and half of it is empty where numbers have one sign. Start at the lowest.",
+            lambda x, b, g: _quantize_symmetric(x, b, g),
+        ),
+        Mistake(
+            "lowest not added back",
+            "The grid starts at the group's lowest number: add it when the codes are turned back.",
+            lambda x, b, g: _quantize(x, b, g) - x.reshape(-1, g).amin(dim=1).repeat_interleave(g),
+        ),
+        Mistake(
+            "codes returned",
+            "These are the codes. Turn them back: lowest + code · step.",
+            lambda x, b, g: _codes(x, b, g),
+        ),
+        Mistake(
+            "groups a stride apart",
+            "A group is group_size neighbours: reshape(-1, group_size).",
+            lambda x, b, g: _quantize(x.reshape(g, -1).T.reshape(-1), b, g).reshape(-1, g).T.reshape(-1),
+        ),
+        Mistake(
+            "nothing to divide by",
+            "Where all numbers of a group are the same the step is 0, and 0 / 0 is no number. Keep the step above 0.",
+            lambda x, b, g: _quantize_dividing_by_zero(x, b, g),
+        ),
+    ),
+    also_right=(
+        Variant("number by number", lambda x, b, g: _quantize_by_number(x, b, g)),
+        Variant("ties upwards", lambda x, b, g: _quantize(x, b, g, rounded=lambda code: (code + 0.5).floor())),
+        Variant("float64", lambda x, b, g: _quantize(x.double(), b, g)),
+    ),
+    hints=(
+        "For each group: lowest, highest, and a step of (highest − lowest) / (2^bits − 1).",
+        "The code is round((x − lowest) / step), the value lowest + code · step.",
+        "Where the step is 0, use any other: the codes are 0 anyway.",
+    ),
+)
+
+
+def _quantize_symmetric(row: Tensor, n_bits: int, group_size: int) -> Tensor:
+    groups = row.reshape(-1, group_size)
+    step = groups.abs().amax(dim=1, keepdim=True) / (2 ** (n_bits - 1) - 1)
+    return ((groups / step).round() * step).reshape(row.shape)
+
+
+def _codes(row: Tensor, n_bits: int, group_size: int) -> Tensor:
+    groups = row.reshape(-1, group_size)
+    low = groups.amin(dim=1, keepdim=True)
+    step = (groups.amax(dim=1, keepdim=True) - low) / (2**n_bits - 1)
+    return ((groups - low) / step.clamp(min=1e-30)).round().reshape(row.shape)
+
+
+def _quantize_dividing_by_zero(row: Tensor, n_bits: int, group_size: int) -> Tensor:
+    groups = row.reshape(-1, group_size)
+    low = groups.amin(dim=1, keepdim=True)
+    step = (groups.amax(dim=1, keepdim=True) - low) / (2**n_bits - 1)
+    return (low + ((groups - low) / step).round() * step).reshape(row.shape)
+
+
+def _quantize_by_number(row: Tensor, n_bits: int, group_size: int) -> list[float]:
+    found = []
+    for group in row.split(group_size):
+        low, high = float(group.min()), float(group.max())
+        grid = [low + (high - low) * level / (2**n_bits - 1) for level in range(2**n_bits)]
+        found += [min(grid, key=lambda level, x=float(x): abs(level - x)) for x in group]
+    return found

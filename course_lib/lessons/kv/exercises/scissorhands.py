@@ -1,0 +1,212 @@
+"""The exercise kv.scissorhands, "Count how often nobody looks": its cases and its named mistakes.
+
+Dimension key: N slots.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.kv.exercises.common import as_mask, keep_newest, mask_picture, recent_ones, shuffled
+
+
+def _low_counts(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
+    """(N,): of how many queries that could see the token its weight, averaged over the group, was below 1/t."""
+    low = weights.mean(dim=0) < 1 / (asked_at[:, None] + 1)
+    return (low & (position <= asked_at[:, None])).sum(dim=0)
+
+
+def _fewest(count: Tensor, position: Tensor, recent: int, n_drop: int) -> Tensor:
+    """All stay but those with the highest counts that are not recent; ties leave from the front."""
+    count = count.double().masked_fill(keep_newest(position, recent), float("-inf"))
+    leaving = count.sort(descending=True, stable=True).indices[:n_drop]
+    return torch.ones_like(position, dtype=torch.bool).index_fill(0, leaving, False)
+
+
+def _n_drop(position: Tensor, budget: int) -> int:
+    """Nothing within the budget; beyond it, all but the half that stays."""
+    return len(position) - (budget - budget // 2) if len(position) > budget else 0
+
+
+def _scissorhands(weights: Tensor, asked_at: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
+    return _fewest(_low_counts(weights, asked_at, position), position, recent, _n_drop(position, budget))
+
+
+def _history(
+    generator: torch.Generator, n_group: int, n_queries: int, n: int, n_seen: int, n_close: int = 0
+) -> tuple[Tensor, ...]:
+    """Attention of the last queries of a text of which n tokens are left: three in five of the old ones are important.
+
+    The newest half of the tokens that came meanwhile are not, and few queries could see them. `n_close` old tokens get
+    a little more than an even share from every query, less than if it had seen one token fewer.
+    """
+    old = torch.randperm(n_seen - n_queries, generator=generator)[: n - n_queries]
+    position = shuffled(generator, torch.cat([old, torch.arange(n_seen - n_queries, n_seen)]), 1)[0]
+    asked_at = torch.arange(n_seen - n_queries, n_seen)
+    future = position > asked_at[:, None]
+    important = (torch.rand(n, generator=generator) < 0.6) & (position < n_seen - n_queries // 2)
+    important = important * (2.5 + 2 * torch.rand(n, generator=generator))
+    logits = important + 1.5 * torch.randn(n_group, n_queries, n, generator=generator)
+    weights, close = logits.masked_fill(future, float("-inf")).softmax(dim=-1), torch.isin(position, old[:n_close])
+    share = (0.5 / asked_at + 0.5 / (asked_at + 1))[:, None]
+    rest = weights.masked_fill(close, 0)
+    rest = rest / rest.sum(dim=-1, keepdim=True) * (1 - n_close * share)
+    return torch.where(close, share, rest), asked_at, position
+
+
+def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
+    # Two heads, three queries at 3, 4 and 5 of slots that hold tokens 0, 2, 3, 4 and 5. Means below 1/4, 1/5 and 1/6:
+    # never, 3 times, once, once and (token 5, asked once) never. Token 5 is recent, and one more of five may stay.
+    by_hand = torch.tensor(
+        [
+            [[0.60, 0.10, 0.30, 0.00, 0.00], [0.50, 0.05, 0.15, 0.30, 0.00], [0.30, 0.10, 0.20, 0.10, 0.30]],
+            [[0.40, 0.20, 0.40, 0.00, 0.00], [0.40, 0.15, 0.15, 0.30, 0.00], [0.30, 0.10, 0.20, 0.10, 0.30]],
+        ]
+    )
+    positions = torch.tensor([0, 2, 3, 4, 5])
+    # Token 0 gets between 1/5 and 1/4, then between 1/6 and 1/5: never low. Token 1 is low once, and leaves.
+    close = torch.tensor([[[0.22, 0.58, 0.10, 0.10, 0.00], [0.18, 0.05, 0.10, 0.07, 0.60]]])
+    few = torch.tensor([0, 1, 2, 4, 5])
+    return [
+        Case("two heads, three queries, five slots, by hand", (by_hand, torch.tensor([3, 4, 5]), positions, 4, 1)),
+        Case("one head whose weights lie close to 1/t", (close, torch.tensor([4, 5]), few, 4, 1)),
+        Case("31 slots of 100 tokens, a budget of 30", (*_history(generator, 3, 12, 31, 100, 7), 30, 4)),
+        Case("40 slots of 60 tokens, a budget of 36", (*_history(generator, 3, 16, 40, 60, 7), 36, 5)),
+        Case("one head, an odd budget of 25", (*_history(generator, 1, 10, 26, 80), 25, 3)),
+        Case("five heads, 50 slots of 400 tokens", (*_history(generator, 5, 20, 50, 400), 44, 6)),
+    ]
+
+
+def _times_overlooked(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
+    """(N,): of the queries after a token, those that are left when the ones that gave it its share are taken away."""
+    n_after = (position <= asked_at[:, None]).sum(dim=0)
+    shared = weights.mean(dim=0) >= 1 / (asked_at[:, None] + 1)
+    return n_after - (shared & (position <= asked_at[:, None])).sum(dim=0)
+
+
+def _agree_on_counts(got: Any, expected: Tensor, case: Case) -> str | None:
+    """As many stay, the same recent ones among them, with the same counts: which of two equal counts leaves is free."""
+    got, problem = as_mask(got, expected)
+    if problem:
+        return problem
+    expected = expected.bool()
+    if got.sum() != expected.sum():
+        return f"{int(got.sum())} of {len(got)} slots stay, expected {int(expected.sum())}"
+    weights, asked_at, position, _, recent = case.arguments
+    newest = recent_ones(position, recent)
+    if (got & newest).sum() != (expected & newest).sum():
+        return (
+            f"{int((got & newest).sum())} of the {recent} newest tokens stay, expected {int((expected & newest).sum())}"
+        )
+    count = _times_overlooked(weights.double(), asked_at, position)
+    mine, right = (count[keep].sort().values for keep in (got, expected))
+    if torch.equal(mine, right):
+        return None
+    return f"what stays was low {int(mine.sum())} times together, expected {int(right.sum())}"
+
+
+SCISSORHANDS = Exercise(
+    id="kv.scissorhands",
+    title="Count how often nobody looks",
+    difficulty=4,
+    minutes=12,
+    points=4,
+    reference=_scissorhands,
+    cases=_scissorhands_cases,
+    agree=_agree_on_counts,
+    picture=mask_picture,
+    mistakes=(
+        Mistake(
+            "not asked yet, counted as low",
+            "A query gives no weight to tokens that come after it. That says nothing about them: count how often it "
+            "was low, not how often it was high, and only for queries at or behind its position.",
+            lambda w, q, p, b, r: _fewest((w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0), p, r, _n_drop(p, b)),
+            also=(
+                lambda w, q, p, b, r: _fewest(
+                    -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
+                ),
+            ),
+        ),
+        Mistake(
+            "recent tokens not protected",
+            "The newest `recent` tokens stay in any case: their count is of few queries.",
+            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, 0, _n_drop(p, b)),
+        ),
+        Mistake(
+            "last slots protected",
+            "The newest tokens are those with the highest positions, wherever their slots are.",
+            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), torch.arange(len(p)), r, _n_drop(p, b)),
+        ),
+        Mistake(
+            "important ones dropped",
+            "The tokens that were low most rarely left. A high count of low weights means: drop.",
+            lambda w, q, p, b, r: _fewest(-_low_counts(w, q, p), p, r, _n_drop(p, b)),
+        ),
+        Mistake(
+            "sum over the group",
+            "The sum of a group's heads was compared with 1/t, which is what one head spreads evenly. Take their mean.",
+            lambda w, q, p, b, r: _scissorhands(w.sum(dim=0, keepdim=True), q, p, b, r),
+        ),
+        Mistake(
+            "heads counted one by one",
+            "Each head was compared with 1/t by itself. Average the weights over the group first.",
+            lambda w, q, p, b, r: _fewest(sum(_low_counts(each[None], q, p) for each in w), p, r, _n_drop(p, b)),
+        ),
+        Mistake(
+            "slots instead of tokens seen",
+            "1/t is the even share of the t tokens that the query has seen, also of those that have left: t is its "
+            "position + 1, not the number of slots.",
+            lambda w, q, p, b, r: _fewest(
+                ((w.mean(dim=0) < 1 / len(p)) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
+            ),
+        ),
+        Mistake(
+            "t one too small",
+            "Positions count from 0: a query at position p has seen p + 1 tokens, itself among them.",
+            lambda w, q, p, b, r: _fewest(
+                ((w.mean(dim=0) < 1 / q[:, None]) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
+            ),
+        ),
+        Mistake(
+            "only down to the budget",
+            "Then the next token would bring the next eviction. Half of the budget leaves at once, so that it is rare.",
+            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, r, max(0, len(p) - b)),
+        ),
+        Mistake(
+            "mass instead of counts",
+            "This is H2O: the lowest sums of attention leave. Scissorhands counts how often a weight is low.",
+            lambda w, q, p, b, r: _fewest(-w.mean(dim=0).sum(dim=0), p, r, _n_drop(p, b)),
+        ),
+        Mistake(
+            "True where it leaves",
+            "The mask is True where a token leaves. In this course True means that it stays.",
+            lambda w, q, p, b, r: ~_scissorhands(w, q, p, b, r),
+        ),
+    ),
+    also_right=(
+        Variant("query by query", lambda w, q, p, b, r: _scissorhands_by_query(w, q, p, b, r)),
+        Variant("ties from behind", lambda w, q, p, b, r: _scissorhands(w.flip(2), q, p.flip(0), b, r).flip(0)),
+        Variant("zeros and ones", lambda w, q, p, b, r: _scissorhands(w, q, p, b, r).float()),
+    ),
+    hints=(
+        "A table of queries and slots: is the group's mean below 1/t, and could the query see the token?",
+        "t = query_position + 1, one threshold for each query: compare with 1 / (query_position[:, None] + 1).",
+        "Count the True entries of each column, set the recent ones to −1, and keep the lowest budget − budget // 2.",
+    ),
+)
+
+
+def _scissorhands_by_query(weights: Tensor, asked_at: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
+    keep, n = torch.ones(len(position)), len(position)
+    if n <= budget:
+        return keep
+    count = [0] * n
+    for row, at in zip(weights.mean(0).tolist(), asked_at.tolist(), strict=True):
+        for slot in range(n):
+            count[slot] += position[slot] <= at and row[slot] * (at + 1) < 1
+    old = sorted(range(n), key=position.tolist().__getitem__)[: n - recent]
+    for slot in sorted(old, key=count.__getitem__)[budget - budget // 2 - recent :]:
+        keep[slot] = 0
+    return keep

@@ -1,0 +1,131 @@
+"""The exercise patterns.bitmap, "Read a bitmap": its cases and its named mistakes.
+
+Dimension key: O outputs (rows), P packed bytes in a row.
+"""
+
+import numpy
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.patterns.exercises.common import randn
+
+
+def _bits(bitmap: Tensor, shifts: tuple[int, ...] = tuple(range(8))) -> Tensor:
+    """(O, P) bytes to (O, 8 P) bits, in the order of the shifts."""
+    return ((bitmap.long()[:, :, None] >> torch.tensor(shifts)) & 1).flatten(1).bool()
+
+
+def _fill(keep: Tensor, values: Tensor) -> Tensor:
+    dense = torch.zeros(keep.shape, dtype=values.dtype)
+    dense[keep] = values
+    return dense
+
+
+def _unpack_bitmap(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    return _fill(_bits(bitmap)[:, :columns], values)
+
+
+def _as_bitmap(dense: Tensor) -> tuple[Tensor, Tensor, int]:
+    """The arguments that stand for a matrix: its non-zeros, its map, its width."""
+    keep = pad((dense != 0).long(), (0, -dense.shape[1] % 8)).unflatten(1, (-1, 8))
+    return dense[dense != 0], (keep << torch.arange(8)).sum(2).to(torch.uint8), dense.shape[1]
+
+
+def _bitmap_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(rows: int, columns: int, density: float) -> Tensor:
+        return randn(generator, rows, columns) * (torch.rand(rows, columns, generator=generator) < density)
+
+    by_hand = torch.tensor([[0.0, 7, 0, 0, 8, 0, 0, 0, 0, 0], [0.0] * 10, [1.0, 0, 0, 0, 0, 0, 0, 2, 0, 3]])
+    return [
+        Case("3 × 10 by hand, its middle row empty", _as_bitmap(by_hand)),
+        Case("9 × 24, a third stored", _as_bitmap(drawn(9, 24, 0.3))),
+        Case("a width that is no multiple of 8: 6 × 13", _as_bitmap(drawn(6, 13, 0.5))),
+        Case("narrower than a byte", _as_bitmap(drawn(11, 5, 0.5))),
+    ]
+
+
+def _first_bit_on_top(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    return _fill(_bits(bitmap, tuple(range(7, -1, -1)))[:, :columns], values[: int(_bits(bitmap).sum())])
+
+
+def _stream(bitmap: Tensor, columns: int) -> Tensor:
+    return _bits(bitmap).flatten()[: bitmap.shape[0] * columns].reshape(-1, columns)
+
+
+def _one_stream(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    keep = _stream(bitmap, columns)
+    return _fill(keep, values[: int(keep.sum())])
+
+
+def _values_from_the_start(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    keep = _bits(bitmap)[:, :columns]
+    return torch.stack([_fill(row, values[: int(row.sum())]) for row in keep])
+
+
+BITMAP = Exercise(
+    id="patterns.bitmap",
+    title="Read a bitmap",
+    difficulty=3,
+    minutes=10,
+    points=3,
+    reference=_unpack_bitmap,
+    cases=_bitmap_cases,
+    mistakes=(
+        Mistake(
+            "highest bit first",
+            "The first column of a byte is its lowest bit here. numpy.unpackbits reads from the top by default.",
+            _first_bit_on_top,
+        ),
+        Mistake(
+            "rows run into each other",
+            "The map was read as one stream of bits. Each row begins on a byte of its own; spare bits are skipped.",
+            _one_stream,
+            also=(
+                # without cutting the values to fit, filling raises where the two counts differ
+                lambda values, bitmap, columns: _fill(_stream(bitmap, columns), values),
+            ),
+        ),
+        Mistake(
+            "every row starts with the first value",
+            "The values continue from row to row: row o begins after all that the rows before it store.",
+            _values_from_the_start,
+        ),
+        Mistake(
+            "filled column by column",
+            "The values come row by row. Filling the transposed matrix puts them in the order of columns.",
+            lambda values, bitmap, columns: _fill(_bits(bitmap)[:, :columns].T, values).T,
+        ),
+        Mistake(
+            "spare bits returned",
+            "The last byte of a row has bits beyond the last column. Cut the row to its width.",
+            lambda values, bitmap, columns: _fill(_bits(bitmap), values),
+        ),
+    ),
+    also_right=(
+        Variant(
+            "numpy.unpackbits",
+            lambda values, bitmap, columns: _fill(
+                torch.from_numpy(numpy.unpackbits(bitmap.numpy(), axis=1, bitorder="little"))[:, :columns].bool(),
+                values,
+            ),
+        ),
+        Variant("a loop over bits", lambda values, bitmap, columns: _unpack_in_a_loop(values, bitmap, columns)),
+        Variant("float64", lambda values, bitmap, columns: _unpack_bitmap(values.double(), bitmap, columns)),
+    ),
+    hints=(
+        "Shift every byte by 0 to 7 and take the lowest bit: (bitmap[:, :, None] >> torch.arange(8)) & 1.",
+        "flatten(1) lines the bits of a row up; the first `columns` of them are the row.",
+        "dense[keep] = values fills True entries row by row, which is the order of the values.",
+    ),
+)
+
+
+def _unpack_in_a_loop(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    dense, left = torch.zeros(bitmap.shape[0], columns), iter(values.tolist())
+    for row in range(bitmap.shape[0]):
+        for column in range(columns):
+            if int(bitmap[row, column // 8]) >> (column % 8) & 1:
+                dense[row, column] = next(left)
+    return dense

@@ -1,0 +1,96 @@
+"""The exercise sinks.evict, "What the others get": its cases and its named mistakes."""
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.sinks.exercises.common import randn
+
+
+def _evict(weights: Tensor, keep: Tensor) -> Tensor:
+    left = weights[:, keep]
+    return left / left.sum(dim=1, keepdim=True)
+
+
+def _evict_cases(generator: torch.Generator) -> list[Case]:
+    by_hand = torch.tensor([[0.6, 0.1, 0.1, 0.2], [0.5, 0.25, 0.15, 0.1]])
+
+    def drawn(queries: int, n: int, leave: list[int], pull: float) -> tuple[Tensor, Tensor]:
+        logits, keep = randn(generator, queries, n), torch.ones(n, dtype=torch.bool)
+        logits[:, 0] += pull
+        keep[leave] = False
+        return logits.softmax(-1), keep
+
+    return [
+        Case("the first of four leaves: 0.25, 0.25, 0.5", (by_hand, torch.tensor([False, True, True, True]))),
+        Case("5 queries, 12 tokens, a sink leaves", drawn(5, 12, [0], 5.0)),
+        Case("the sink stays, three others leave", drawn(6, 9, [3, 4, 8], 3.0)),
+        Case("all but two leave", drawn(4, 8, [0, 1, 3, 4, 6, 7], 1.0)),
+    ]
+
+
+EVICT = Exercise(
+    id="sinks.evict",
+    title="What the others get",
+    difficulty=2,
+    minutes=6,
+    points=2,
+    reference=_evict,
+    cases=_evict_cases,
+    mistakes=(
+        Mistake(
+            "rows that no longer sum to 1",
+            "The denominator of the softmax lost its terms too: what is left of a row is divided by its own sum.",
+            lambda w, k: w[:, k],
+        ),
+        Mistake(
+            "softmax once more",
+            "The weights are exponentials already. A second softmax flattens them; divide by their sum.",
+            lambda w, k: w[:, k].softmax(1),
+        ),
+        Mistake(
+            "spread evenly",
+            "The share that left was dealt out in equal parts. Each token grows by the same factor instead.",
+            lambda w, k: w[:, k] + (1 - w[:, k].sum(1, keepdim=True)) / k.sum(),
+        ),
+        Mistake(
+            "one factor for all queries",
+            "The factor was averaged. Every query lost a share of its own and has a denominator of its own.",
+            lambda w, k: w[:, k] / w[:, k].sum(1).mean(),
+        ),
+        Mistake(
+            "divided by the number of tokens",
+            "Divide by the sum of the weights that stay, not by how many there are.",
+            lambda w, k: w[:, k] / k.sum(),
+        ),
+        Mistake(
+            "divided by what left",
+            "The new denominator is what stays of the old one, not what left.",
+            lambda w, k: w[:, k] / (1 - w[:, k].sum(1, keepdim=True)),
+        ),
+        Mistake(
+            "places left in",
+            "Tokens that left still have a column, of zeros. Return the columns of those that stay.",
+            lambda w, k: w * k / (w * k).sum(1, keepdim=True),
+        ),
+        Mistake(
+            "those that leave",
+            "`keep` is True for the tokens that stay.",
+            lambda w, k: _evict(w, ~k),
+        ),
+        Mistake(
+            "divided down the columns",
+            "The sum ran over the queries. A row of attention is one query: it must sum to 1.",
+            lambda w, k: w[:, k] / w[:, k].sum(0),
+        ),
+    ),
+    also_right=(
+        Variant("from the logits", lambda w, k: w.log()[:, k].softmax(dim=1)),
+        Variant("masked", lambda w, k: w.log().masked_fill(~k, float("-inf")).softmax(dim=1)[:, k]),
+        Variant("by what left", lambda w, k: w[:, k] / (1 - w.double()[:, ~k].sum(dim=1, keepdim=True))),
+    ),
+    hints=(
+        "softmax(x)_j = e^x_j / Σ e^x. Without a token, its term leaves the sum below; nothing changes above.",
+        "Take weights[:, keep] and divide each row by its sum.",
+    ),
+)

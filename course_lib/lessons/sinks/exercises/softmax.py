@@ -1,0 +1,115 @@
+"""The exercise sinks.softmax, "A softmax that may decline": its cases and its named mistakes."""
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.sinks.exercises.common import randn
+
+
+def _softmax(logits: Tensor, sink: Tensor) -> Tensor:
+    column = sink[:, None, None].expand(-1, logits.shape[1], 1)
+    return torch.cat([logits, column], dim=2).softmax(dim=2)[:, :, :-1]
+
+
+def _softmax_cases(generator: torch.Generator) -> list[Case]:
+    # e^0 = 1 three times, and e^sink = 1 or 2: each weight is 1/4 or 1/5
+    by_hand = torch.zeros(2, 1, 3), torch.tensor([1.0, 2.0]).log()
+    masked = randn(generator, 2, 5, 5).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), float("-inf"))
+    return [
+        Case("logits of 0, sinks log 1 and log 2: 1/4 and 1/5", by_hand),
+        Case("3 heads, 4 queries, 7 tokens", (randn(generator, 3, 4, 7), 1 + randn(generator, 3))),
+        Case("causal, as many queries as heads see tokens", (masked, torch.tensor([0.5, -2.0]))),
+        Case("logits near 200", (200 + randn(generator, 4, 3, 6), 200 + randn(generator, 4))),
+        Case("logits near −200, sinks too", (randn(generator, 2, 4, 5) - 200, randn(generator, 2) - 200)),
+    ]
+
+
+def _shifted(logits: Tensor, sink: Tensor) -> Tensor:
+    """The maximum is taken from the logits, and not from the sink."""
+    e = (logits - logits.max(dim=2, keepdim=True).values).exp()
+    return e / (sink.exp()[:, None, None] + e.sum(dim=2, keepdim=True))
+
+
+SOFTMAX = Exercise(
+    id="sinks.softmax",
+    title="A softmax that may decline",
+    difficulty=3,
+    minutes=10,
+    points=3,
+    reference=_softmax,
+    cases=_softmax_cases,
+    mistakes=(
+        Mistake(
+            "the sink has no effect",
+            "The rows sum to 1: either the sink is not in the denominator, or the weights were divided by their sum "
+            "after its column was dropped. The share of the sink is to be lost.",
+            lambda x, s: x.softmax(dim=2),
+        ),
+        Mistake(
+            "the sink's column left in",
+            "The sink has no value to read: it takes its share of the denominator, and then its column is dropped.",
+            lambda x, s: torch.cat([x, s[:, None, None].expand(-1, x.shape[1], 1)], 2).softmax(2),
+            also=(lambda x, s: torch.cat([s[:, None, None].expand(-1, x.shape[1], 1), x], 2).softmax(2),),
+        ),
+        Mistake(
+            "a token dropped instead of the sink",
+            "The sink stands in the last column, but the first one was dropped, or the other way round.",
+            lambda x, s: torch.cat([x, s[:, None, None].expand(-1, x.shape[1], 1)], 2).softmax(2)[:, :, 1:],
+            also=(lambda x, s: torch.cat([s[:, None, None].expand(-1, x.shape[1], 1), x], 2).softmax(2)[:, :, :-1],),
+        ),
+        Mistake(
+            "one sink for all heads",
+            "Every head has a sink of its own: sink[h] belongs to head h.",
+            lambda x, s: _softmax(x, s[:1].expand(len(s))),
+            also=(lambda x, s: _softmax(x, s.mean().expand(len(s))),),
+        ),
+        Mistake(
+            "overflow",
+            "e^200 is more than float32 holds. Take the largest entry of each row from logits and sink first.",
+            lambda x, s: x.exp() / (s.exp()[:, None, None] + x.exp().sum(2, keepdim=True)),
+        ),
+        Mistake(
+            "the maximum taken from one side only",
+            "The maximum was subtracted from the logits and not from the sink. Both must be shifted alike, "
+            "or the sink is e^maximum times too strong.",
+            _shifted,
+        ),
+        Mistake(
+            "always 1",
+            "This is the softmax-off-by-one, the sink with logit 0. Here the sink's logit is given: e^sink, not 1.",
+            lambda x, s: _softmax(x, torch.zeros_like(s)),
+        ),
+        Mistake(
+            "the sink not exponentiated",
+            "The sink is a logit like the others: e^sink is added to the denominator.",
+            lambda x, s: (
+                (x - x.amax(2, keepdim=True)).exp()
+                / ((x - x.amax(2, keepdim=True)).exp().sum(2, keepdim=True) + s[:, None, None])
+            ),
+            also=(lambda x, s: x.exp() / (x.exp().sum(2, keepdim=True) + s[:, None, None]),),
+        ),
+        Mistake(
+            "1 on top of the sink",
+            "The denominator has a 1 besides e^sink. A sink of 0 is that 1 already.",
+            lambda x, s: _softmax(x, torch.logaddexp(s, torch.zeros(()))),
+        ),
+    ),
+    also_right=(
+        Variant(
+            "by the log of the sum", lambda x, s: (x - torch.logaddexp(x.logsumexp(2), s[:, None])[..., None]).exp()
+        ),
+        Variant("softmax times a gate", lambda x, s: x.softmax(2) * (x.logsumexp(2) - s[:, None]).sigmoid()[..., None]),
+        Variant("sink first, float64", lambda x, s: _sink_first(x.double(), s.double())),
+    ),
+    hints=(
+        "Put the sink beside the tokens, as one more column of the logits, and take the softmax of all of them.",
+        "torch.cat([logits, column], dim=2), with sink[:, None, None] expanded to one number for every query.",
+        "Then drop that column again. Do not divide by the rest: rows shall sum to less than 1.",
+    ),
+)
+
+
+def _sink_first(logits: Tensor, sink: Tensor) -> Tensor:
+    column = sink.repeat_interleave(logits.shape[1]).reshape(len(sink), -1, 1)
+    return torch.cat([column, logits], dim=2).softmax(dim=2)[:, :, 1:]

@@ -1,0 +1,119 @@
+"""The exercise sparsegpt.mask, "Who leaves a block": its cases and its named mistakes.
+
+Dimension key: O outputs of a layer, B columns of a block.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_masks
+from course_lib.lessons.sparsegpt.exercises.common import lowest_leave, mask_of_block, n_leaving, randn
+
+
+def _mask_cases(generator: torch.Generator) -> list[Case]:
+    # scores 4, 4, 1 and 36, 1, 0.25: four of six leave (0.25, 1, 1 and one of the tied fours)
+    by_hand = (torch.tensor([[2.0, 4.0, 0.5], [6.0, 2.0, 0.25]]), torch.tensor([1.0, 2.0, 0.5]), 2 / 3)
+    loud = torch.cat([0.1 * randn(generator, 5, 12), 3 * randn(generator, 5, 12)])
+
+    def spread() -> Tensor:
+        return 0.2 + 2 * torch.rand(12, generator=generator)
+
+    return [
+        Case("2 × 3 by hand, two scores tie", by_hand),
+        Case("9 × 12, 35 % leaves: 37.8, so 37", (randn(generator, 9, 12), spread(), 0.35)),
+        Case("half of the outputs are quiet", (loud, spread(), 0.5)),
+        Case("all scores equal", (torch.ones(4, 6), torch.ones(6), 0.5)),
+    ]
+
+
+def _agree_on_block(got: Any, expected: Tensor, case: Case) -> str | None:
+    """Masks agree when as many stay, of the same worth: which of two equal scores stays is free."""
+    got, problem = tensor_like(got, expected)
+    if problem:
+        return problem
+    if not ((got == 0) | (got == 1)).all():
+        return "the mask holds values other than True and False: return which weights stay, not the weights"
+    if got.sum() != expected.sum():
+        return f"{int(got.sum())} of {got.numel()} stay, expected {int(expected.sum())}"
+    weight, diagonal, _ = case.arguments
+    score = (weight.double() / diagonal.double()).abs()
+    mine, right = (score[keep.bool()].sort().values for keep in (got, expected))
+    if torch.isclose(mine, right, rtol=1e-5, atol=0).all():  # float32 may rank near ties either way
+        return None
+    return (
+        f"what stays is worth {mine.square().sum():.4g} together, expected {right.square().sum():.4g}: "
+        "others should have left"
+    )
+
+
+MASK = Exercise(
+    id="sparsegpt.mask",
+    title="Who leaves a block",
+    difficulty=3,
+    minutes=8,
+    points=2,
+    reference=mask_of_block,
+    cases=_mask_cases,
+    agree=_agree_on_block,
+    picture=lambda case, got, expected: compare_masks(got, expected),
+    mistakes=(
+        Mistake(
+            "within each row",
+            "Each output lost the same share. SparseGPT ranks all weights of the block together.",
+            lambda w, d, s: torch.cat([lowest_leave(row[None], int(len(row) * s + 1e-6)) for row in (w / d).square()]),
+        ),
+        Mistake(
+            "weights alone",
+            "The factor is not used: this is magnitude pruning of the block.",
+            lambda w, d, s: mask_of_block(w, torch.ones_like(d), s),
+        ),
+        Mistake(
+            "multiplied instead of divided",
+            "A large U_jj means that the others cannot be asked for little: the cost of deleting is w² / U_jj².",
+            lambda w, d, s: mask_of_block(w, 1 / d, s),
+        ),
+        Mistake(
+            "U_jj not squared",
+            "The score is w² / U_jj²: U_jj² is [H⁻¹]_jj of the columns that are left.",
+            lambda w, d, s: lowest_leave(w.square() / d, n_leaving(w, s)),
+        ),
+        Mistake(
+            "best ones dropped",
+            "The weights that cost most to delete left. Drop the lowest scores.",
+            lambda w, d, s: lowest_leave(-(w / d).square(), n_leaving(w, s)),
+        ),
+        Mistake(
+            "True where it leaves",
+            "The mask is True where a weight leaves. In this course True means that it stays.",
+            lambda w, d, s: ~mask_of_block(w, d, s),
+        ),
+        Mistake(
+            "rounded to nearest",
+            "When O · B · s does not come out even, round down: the floor of it leaves.",
+            lambda w, d, s: lowest_leave((w / d).square(), round(w.numel() * s)),
+        ),
+        Mistake(
+            "a threshold",
+            "`score <= sorted[n]` drops one weight too many and every tie, as the public code does. Take n by index.",
+            lambda w, d, s: (w / d).square() > (w / d).square().flatten().sort().values[n_leaving(w, s)],
+            also=(lambda w, d, s: (w / d).square() > (w / d).square().flatten().sort().values[n_leaving(w, s) - 1],),
+        ),
+    ),
+    also_right=(
+        Variant("topk of the absolute values", lambda w, d, s: _mask_by_topk(w, d, s)),
+        Variant("zeros and ones", lambda w, d, s: mask_of_block(w, d, s).float()),
+    ),
+    hints=(
+        "The score of a weight is w² / U_jj²; the diagonal lines up with the columns of the block.",
+        "Flatten the scores, find the int(O · B · s) lowest by topk(largest=False), and set those to False.",
+    ),
+)
+
+
+def _mask_by_topk(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    lowest = (weight.abs() / diagonal).flatten().topk(n_leaving(weight, sparsity), largest=False).indices
+    return torch.ones(weight.numel(), dtype=torch.bool).index_fill(0, lowest, False).reshape(weight.shape)

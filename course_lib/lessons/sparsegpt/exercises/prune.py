@@ -1,0 +1,181 @@
+"""The exercise sparsegpt.prune, "SparseGPT": its cases and its named mistakes.
+
+Dimension key: I inputs of a layer.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.sparsegpt.exercises.common import damped_gram, mask_of_block, randn, settle_column, upper_factor
+
+
+def _prune(
+    weight: Tensor,
+    upper: Tensor,
+    sparsity: float,
+    block_size: int,
+    lazy: bool = True,
+    ahead: Tensor | None = None,
+    update: bool = True,
+    choose: Callable[[Tensor, Tensor, float], Tensor] = mask_of_block,
+    undivided: bool = False,
+    times: int = 1,
+) -> Tensor:
+    """SparseGPT as it stands in the paper; the settings after the block size are where it goes wrong."""
+    weight = weight.clone()
+    for start in range(0, weight.shape[1], block_size):
+        end = min(start + block_size, weight.shape[1])
+        here = slice(start, end)
+        keep = choose(weight[:, here], upper.diagonal()[here], sparsity) if ahead is None else ahead[:, here]
+        errors = torch.zeros_like(weight[:, here])
+        for j in range(start, end):
+            errors[:, j - start] = weight[:, j] * ~keep[:, j - start] / upper[j, j]
+            weight[:, j] *= keep[:, j - start]
+            if update:
+                weight[:, j + 1 : end] -= torch.outer(errors[:, j - start], upper[j, j + 1 : end])
+        if lazy and update:
+            sent = errors * upper.diagonal()[here] if undivided else errors
+            weight[:, end:] -= times * sent @ upper[here, end:]
+    return weight
+
+
+def _prune_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(rows: int, columns: int, sparsity: float, block_size: int) -> tuple:
+        return randn(generator, rows, columns), upper_factor(damped_gram(generator, columns)), sparsity, block_size
+
+    # One row, U = [[1, -1/2], [0, 1]]: the score of 1 is lower than that of 3, and 3 becomes 3 + 1/2.
+    upper = torch.tensor([[1.0, -0.5], [0.0, 1.0]])
+    return [
+        Case("one output, two inputs, by hand: (0, 3.5)", (torch.tensor([[1.0, 3.0]]), upper, 0.5, 2)),
+        Case("8 × 16, one block", drawn(8, 16, 0.5, 16)),
+        Case("8 × 24, three blocks", drawn(8, 24, 0.5, 8)),
+        Case("10 × 18, blocks of 4: the last is smaller", drawn(10, 18, 0.5, 4)),
+    ]
+
+
+def _mask_of_all(weight: Tensor, upper: Tensor, sparsity: float) -> Tensor:
+    return mask_of_block(weight, upper.diagonal(), sparsity)
+
+
+def _masks_ahead(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    parts = zip(weight.split(block_size, 1), upper.diagonal().split(block_size), strict=True)
+    return torch.cat([mask_of_block(part, diagonal, sparsity) for part, diagonal in parts], dim=1)
+
+
+PRUNE = Exercise(
+    id="sparsegpt.prune",
+    title="SparseGPT",
+    difficulty=5,
+    minutes=25,
+    points=5,
+    reference=_prune,
+    cases=_prune_cases,
+    mistakes=(
+        Mistake(
+            "errors stop at the end of the block",
+            "The columns behind never hear of the errors. At the end: weight[:, end:] −= errors @ upper[block, end:].",
+            lambda w, u, s, b: _prune(w, u, s, b, lazy=False),
+        ),
+        Mistake(
+            "masks chosen before the start",
+            "The masks of later blocks were chosen from the dense weights. Choose each when its block is reached, "
+            "from the weights as updated.",
+            lambda w, u, s, b: _prune(w, u, s, b, ahead=_masks_ahead(w, u, s, b)),
+        ),
+        Mistake(
+            "one mask for the whole layer",
+            "All columns were ranked together before the start. SparseGPT ranks block by block, on the way.",
+            lambda w, u, s, b: _prune(w, u, s, b, ahead=_mask_of_all(w, u, s)),
+        ),
+        Mistake(
+            "no updates",
+            "The masks are SparseGPT's, but nothing makes up for what leaves.",
+            lambda w, u, s, b: _prune(w, u, s, b, update=False),
+        ),
+        Mistake(
+            "ranked within each row",
+            "Each output lost the same share of every block. SparseGPT ranks the block over all rows together.",
+            lambda w, u, s, b: _prune(w, u, s, b, choose=_mask_by_row),
+        ),
+        Mistake(
+            "ranked by magnitude",
+            "The updates are right, but the masks are those of magnitude pruning: divide by U_jj before ranking.",
+            lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: mask_of_block(w, torch.ones_like(d), s)),
+        ),
+        Mistake(
+            "errors not divided behind the block",
+            "Within the block the errors are divided by U_jj, behind it they are not. Keep error / U_jj.",
+            lambda w, u, s, b: _prune(w, u, s, b, undivided=True),
+        ),
+        Mistake(
+            "behind updated twice",
+            "Each column sent its error to the very end, and the block sent it again. Inside, stop at the block's end.",
+            lambda w, u, s, b: _prune(w, u, s, b, times=2),
+        ),
+        Mistake(
+            "last block left out",
+            "A last block narrower than the others was skipped: range(0, I, block_size), with end = min(start + "
+            "block_size, I).",
+            lambda w, u, s, b: _without_last(w, u, s, b),
+        ),
+        Mistake(
+            "updated, not emptied",
+            "The updates are right, but the weights that leave are still there.",
+            lambda w, u, s, b: _never_emptied(w, u, s, b),
+        ),
+        Mistake(
+            "updates without removal in between",
+            "All errors come from the dense weights and are added at the end. Each column must see those before it.",
+            lambda w, u, s, b: _all_at_once(w, u, s, b),
+        ),
+    ),
+    also_right=(
+        Variant("every column sends to the end at once", lambda w, u, s, b: _prune_eagerly(w, u, s, b)),
+        Variant("float64", lambda w, u, s, b: _prune(w.double(), u.double(), s, b)),
+    ),
+    hints=(
+        "For each block: choose its mask with the last exercise, then settle its columns from left to right.",
+        "Within the block, column j updates only j + 1 … end. Keep each error / U_jj as a column of `errors`.",
+        "After the block: weight[:, end:] −= errors @ upper[start:end, end:].",
+    ),
+)
+
+
+def _mask_by_row(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    return torch.cat([mask_of_block(row[None], diagonal, sparsity) for row in weight])
+
+
+def _without_last(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    whole = weight.shape[1] - weight.shape[1] % block_size
+    settled = _prune(weight[:, :whole], upper[:whole, :whole], sparsity, block_size)
+    errors = (weight[:, :whole] - settled) @ torch.linalg.inv(upper[:whole, :whole])
+    return torch.cat([settled, weight[:, whole:] - errors @ upper[:whole, whole:]], dim=1)
+
+
+def _prune_eagerly(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    for start in range(0, weight.shape[1], block_size):
+        end = min(start + block_size, weight.shape[1])
+        keep = mask_of_block(weight[:, start:end], upper.diagonal()[start:end], sparsity)
+        for j in range(start, end):
+            weight = settle_column(weight, keep[:, j - start], upper, j)
+    return weight
+
+
+def _never_emptied(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    weight = weight.clone()
+    for start in range(0, weight.shape[1], block_size):
+        end = min(start + block_size, weight.shape[1])
+        keep = mask_of_block(weight[:, start:end], upper.diagonal()[start:end], sparsity)
+        for j in range(start, end):
+            error = weight[:, j] * ~keep[:, j - start] / upper[j, j]
+            weight[:, j + 1 :] -= torch.outer(error, upper[j, j + 1 :])
+    return weight
+
+
+def _all_at_once(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    keep = _masks_ahead(weight, upper, sparsity, block_size)
+    errors = weight * ~keep / upper.diagonal()
+    return (weight - errors @ upper.triu(1)) * keep

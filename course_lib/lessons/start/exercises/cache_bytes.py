@@ -1,0 +1,65 @@
+"""The exercise start.cache_bytes, "The key-value cache": its cases and its named mistakes."""
+
+import torch
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+
+def _cache_bytes(n_blocks, n_query, n_key_value, head_size, n_tokens, batch, value_bytes):
+    return 2 * n_blocks * n_key_value * head_size * n_tokens * batch * value_bytes
+
+
+def _cache_cases(generator: torch.Generator) -> list[Case]:
+    drawn = torch.randint(2, 50, (2, 5), generator=generator).tolist()
+    return [
+        Case("one token of a model small enough for fingers", (2, 6, 3, 4, 1, 1, 2)),
+        Case("SmolLM2-135M, its full context, float32", (30, 9, 3, 64, 8192, 1, 4)),
+        Case("Llama-2-70B, 8192 tokens, 64 sequences, float16", (80, 64, 8, 128, 8192, 64, 2)),
+        *(Case("random sizes", (n, 4 * h, h, d, t, b, 2)) for n, h, d, t, b in drawn),
+    ]
+
+
+CACHE_BYTES = Exercise(
+    id="start.cache_bytes",
+    title="The key-value cache",
+    difficulty=2,
+    minutes=8,
+    points=2,
+    reference=_cache_bytes,
+    cases=_cache_cases,
+    mistakes=(
+        Mistake(
+            "keys or values, not both",
+            "Keys and values are both kept: twice this.",
+            lambda n, q, h, d, t, b, v: n * h * d * t * b * v,
+        ),
+        Mistake(
+            "query heads counted",
+            "Queries are not kept, and several query heads share one key-value head: count n_key_value heads.",
+            lambda n, q, h, d, t, b, v: 2 * n * q * d * t * b * v,
+        ),
+        Mistake(
+            "one block",
+            "Every block has keys and values of its own: multiply by n_blocks.",
+            lambda n, q, h, d, t, b, v: 2 * h * d * t * b * v,
+        ),
+        Mistake(
+            "one sequence",
+            "Nothing is shared between the sequences of a batch: multiply by batch.",
+            lambda n, q, h, d, t, b, v: 2 * n * h * d * t * v,
+        ),
+        Mistake(
+            "numbers, not bytes",
+            "This counts numbers. Each takes value_bytes bytes.",
+            lambda n, q, h, d, t, b, v: 2 * n * h * d * t * b,
+        ),
+    ),
+    also_right=(
+        Variant("float", lambda n, q, h, d, t, b, v: float(2 * n * h * d * t * b * v)),
+        Variant("keys plus values", lambda n, q, h, d, t, b, v: n * (h * d * t * b * v + h * d * t * b * v)),
+    ),
+    hints=(
+        "For one token in one block: what does attention need of it later?",
+        "A key and a value for each key-value head, head_size numbers each. Then: blocks, tokens, sequences, bytes.",
+    ),
+)

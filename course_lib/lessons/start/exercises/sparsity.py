@@ -1,0 +1,64 @@
+"""The exercise start.sparsity, "The sparsity of a tensor": its cases and its named mistakes."""
+
+import torch
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+
+def _sparsity_cases(generator: torch.Generator) -> list[Case]:
+    by_hand = torch.tensor([[0.0, 2.0, 0.0, -1.0], [3.0, 0.0, -0.0, 5.0], [1.0, 1.0, 1.0, 1.0]])
+    tiny = torch.tensor([[1e-30, 0.0], [-1e-6, 1.0]])
+    drawn = torch.rand(7, 11, generator=generator)
+    return [
+        Case("3 × 4, four zeros, one of them negative", (by_hand,)),
+        Case("numbers that are tiny but not zero", (tiny,)),
+        Case("three axes", (torch.rand(2, 3, 5, generator=generator).round(),)),
+        Case("nothing but zeros", (torch.zeros(4, 2),)),
+        Case("random, a third of it zero", (drawn * (drawn > 1 / 3),)),
+    ]
+
+
+SPARSITY = Exercise(
+    id="start.sparsity",
+    title="The sparsity of a tensor",
+    difficulty=1,
+    minutes=3,
+    points=1,
+    reference=lambda tensor: (tensor == 0).double().mean().item(),
+    cases=_sparsity_cases,
+    mistakes=(
+        Mistake(
+            "density",
+            "This is the share of entries that are not zero, called density. Sparsity is one minus it.",
+            lambda tensor: (tensor != 0).double().mean().item(),
+        ),
+        Mistake(
+            "a count",
+            "This is the number of zeros. Divide it by the number of entries.",
+            lambda tensor: (tensor == 0).sum().item(),
+        ),
+        Mistake(
+            "small counts as zero",
+            "Entries close to zero were counted. Only exact zeros can be left out without changing the result.",
+            lambda tensor: (tensor.abs() < 1e-3).double().mean().item(),
+            also=(
+                lambda tensor: (tensor.abs() <= 1e-6).double().mean().item(),
+                lambda tensor: torch.isclose(tensor, torch.zeros(())).double().mean().item(),
+            ),
+        ),
+        Mistake(
+            "divided by the rows",
+            "len(tensor) is the number of rows. All entries together are tensor.numel().",
+            lambda tensor: (tensor == 0).sum().item() / len(tensor),
+        ),
+    ),
+    also_right=(
+        Variant("count of what is not zero", lambda tensor: 1 - torch.count_nonzero(tensor).item() / tensor.numel()),
+        Variant("a tensor with one entry", lambda tensor: (tensor == 0).float().mean()),
+        Variant("a loop", lambda tensor: sum(x == 0 for x in tensor.flatten().tolist()) / tensor.numel()),
+    ),
+    hints=(
+        "Comparing a tensor with 0 gives True and False for every entry.",
+        "True counts as 1, so the mean of the comparison is the share of zeros. mean() wants a floating dtype.",
+    ),
+)

@@ -1,0 +1,58 @@
+"""The exercise start.speedup, "What is left when a part gets faster": its cases and its named mistakes."""
+
+import torch
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+
+def _speedup_cases(generator: torch.Generator) -> list[Case]:
+    drawn = (0.05 + 0.9 * torch.rand(2, 3, generator=generator, dtype=torch.float64)).tolist()
+    return [
+        Case("half of the time, twice as fast: 4/3", (0.5, 2.0)),
+        Case("nothing is sped up", (0.0, 8.0)),
+        Case("all of it, 4 times", (1.0, 4.0)),
+        Case("80 % of the time, free", (0.8, float("inf"))),
+        *(Case("random", (share, 1 + 9 * other)) for share, other in zip(*drawn, strict=True)),
+    ]
+
+
+SPEEDUP = Exercise(
+    id="start.speedup",
+    title="What is left when a part gets faster",
+    difficulty=2,
+    minutes=6,
+    points=2,
+    reference=lambda share, factor: 1 / (1 - share + share / factor),
+    cases=_speedup_cases,
+    mistakes=(
+        Mistake(
+            "the rest forgotten",
+            "Only the part that got faster is counted. The other 1 - share of the time is still there.",
+            lambda share, factor: factor / share if share else float("inf"),
+            also=(lambda share, factor: factor / share,),
+        ),
+        Mistake(
+            "speeds averaged",
+            "Speeds do not average by time: add up the times that remain, then divide the old time by the new.",
+            lambda share, factor: 1 - share + share * factor if share else 1.0,
+        ),
+        Mistake(
+            "the time that is left",
+            "This is the new time as a share of the old. The speed-up is its inverse.",
+            lambda share, factor: 1 - share + share / factor,
+        ),
+        Mistake(
+            "the whole sped up",
+            "This is the speed-up of the part. The whole gains less, unless share is 1.",
+            lambda share, factor: factor,
+        ),
+    ),
+    also_right=(
+        Variant("one fraction", lambda share, factor: 1 / (1 - share * (1 - 1 / factor))),
+        Variant("old time over new time", lambda share, factor: 100 / (100 * (1 - share) + 100 * share / factor)),
+    ),
+    hints=(
+        "Say the step took 1 second. How long does the untouched part take now, and how long the other?",
+        "New time = (1 - share) + share / factor. The speed-up is the old time, 1, divided by it.",
+    ),
+)

@@ -1,0 +1,60 @@
+"""The exercise wanda.accumulate, "Norms over many batches": its cases and its named mistakes."""
+
+import torch
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+
+def _accumulate_cases(generator: torch.Generator) -> list[Case]:
+    batch = torch.tensor([[[1.0, 2.0], [3.0, 0.0]], [[0.0, -2.0], [1.0, 1.0]]])
+    return [
+        Case("two sequences of two tokens, starting from (10, 20)", (torch.tensor([10.0, 20.0]), batch)),
+        Case("starting from zero", (torch.zeros(7), torch.randn(3, 5, 7, generator=generator))),
+        Case("one token", (torch.rand(6, generator=generator), torch.randn(1, 1, 6, generator=generator))),
+        Case(
+            "as many tokens as features",
+            (torch.rand(4, generator=generator), torch.randn(4, 4, 4, generator=generator)),
+        ),
+    ]
+
+
+ACCUMULATE = Exercise(
+    id="wanda.accumulate",
+    title="Norms over many batches",
+    difficulty=2,
+    minutes=6,
+    points=2,
+    reference=lambda total, batch: total + batch.square().sum(dim=(0, 1)),
+    cases=_accumulate_cases,
+    mistakes=(
+        Mistake(
+            "norms added up",
+            "Norms do not add: ‖(a, b)‖ is not ‖a‖ + ‖b‖. Add squares, and take one root at the very end.",
+            lambda total, batch: total + batch.flatten(0, 1).norm(dim=0),
+        ),
+        Mistake(
+            "earlier batches forgotten",
+            "The result is this batch alone. Add it to the running total.",
+            lambda total, batch: batch.square().sum(dim=(0, 1)),
+        ),
+        Mistake(
+            "mean over the batch",
+            "A mean gives a short batch the weight of a long one. Sum over sequences and tokens.",
+            lambda total, batch: total + batch.square().mean(dim=(0, 1)),
+        ),
+        Mistake(
+            "last token only",
+            "Only the last token of each sequence is counted. Every token passes through the layer.",
+            lambda total, batch: total + batch[:, -1].square().sum(dim=0),
+        ),
+    ),
+    also_right=(
+        Variant("flattened", lambda total, batch: total + (batch.reshape(-1, batch.shape[-1]) ** 2).sum(0)),
+        Variant("in place", lambda total, batch: total.add_(batch.pow(2).sum((0, 1)))),
+        Variant("einsum", lambda total, batch: total + torch.einsum("bti,bti->i", batch, batch)),
+    ),
+    hints=(
+        "‖X_j‖² is a sum over tokens, so it can be built up batch by batch. ‖X_j‖ cannot.",
+        "Square the batch, then sum over its first two axes.",
+    ),
+)

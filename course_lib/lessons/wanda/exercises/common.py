@@ -1,0 +1,71 @@
+"""What several exercises of lesson 04 share: their cases, and how masks are chosen and compared."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import tensor_like
+from course_lib.checking.exercise import Case
+
+
+def drop_lowest(score: Tensor, n: int) -> Tensor:
+    """Keep mask that drops the n lowest of each row."""
+    order = score.sort(dim=1, stable=True).indices[:, :n]
+    return torch.ones_like(score, dtype=torch.bool).scatter(1, order, False)
+
+
+def agree_on_keep(groups: Callable[[Tensor, Case], Tensor]) -> Callable[[Any, Tensor, Case], str | None]:
+    """Masks agree when every group keeps as many, of the same scores: which of two equal scores stays is free.
+
+    Args:
+        groups: brings a matrix into the shape (comparison groups, entries of a group).
+    """
+
+    def agree(got: Any, expected: Tensor, case: Case) -> str | None:
+        got, problem = tensor_like(got, expected)
+        if problem:
+            return problem
+        if not ((got == 0) | (got == 1)).all():
+            return "the mask holds values other than True and False: return which weights stay, not the weights"
+        score, mine, right = (groups(x, case) for x in (case.arguments[0], got.bool(), expected.bool()))
+        count = mine.sum(1), right.sum(1)
+        kept = [score.double().masked_fill(~keep, torch.inf).sort(dim=1).values for keep in (mine, right)]
+        wrong = ((count[0] != count[1]) | (kept[0] != kept[1]).any(1)).nonzero().flatten().tolist()
+        if not wrong:
+            return None
+        first = wrong[0]
+        worth = [score[first][keep[first]].sum() for keep in (mine, right)]
+        return (
+            f"group {first} keeps {int(count[0][first])} entries worth {worth[0]:.4g} together, expected "
+            f"{int(count[1][first])} worth {worth[1]:.4g}; {len(wrong)} of {len(score)} groups differ"
+        )
+
+    return agree
+
+
+def mask_cases(generator: torch.Generator) -> list[Case]:
+    score = torch.tensor([[20.0, 3.0, 2.0, 10.0], [5.0, 2.0, 3.0, 40.0], [2.0, 6.0, 5.0, 2.5]])
+    return [
+        Case("a 3 × 4 score worked by hand, half leaves", (score, 0.5)),
+        Case("31 × 50, 30 % leaves", (torch.rand(31, 50, generator=generator), 0.3)),
+        Case(
+            "rows of very different size",
+            (torch.rand(6, 8, generator=generator) * torch.logspace(-3, 3, 6)[:, None], 0.5),
+        ),
+        Case("all scores equal", (torch.ones(4, 10), 0.5)),
+        Case("a count that does not come out even: 7 × 0.5", (torch.rand(5, 7, generator=generator), 0.5)),
+    ]
+
+
+def keep_in_layer(score: Tensor, sparsity: float) -> Tensor:
+    return drop_lowest(score.reshape(1, -1), int(score.numel() * sparsity)).reshape(score.shape)
+
+
+def keep_in_rows(score: Tensor, sparsity: float) -> Tensor:
+    return drop_lowest(score, int(score.shape[1] * sparsity))
+
+
+def keep_in_columns(score: Tensor, sparsity: float) -> Tensor:
+    return drop_lowest(score.T, int(score.shape[0] * sparsity)).T

@@ -1,0 +1,111 @@
+"""The exercise wanda.score, "The Wanda score": its cases and its named mistakes.
+
+Dimension key: N tokens, I inputs of a layer.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+
+def _agree_on_ranks(got: Any, expected: Tensor, case: Case) -> str | None:
+    """Two scores agree when they drop the same weights of every row: their scale, or their square, changes nothing."""
+    got, problem = tensor_like(got, expected)
+    if problem:
+        return problem
+    got, expected = got.double(), expected.double()
+    if not got.isfinite().all():
+        return f"{int((~got.isfinite()).sum())} entries are NaN or infinite"
+    # Ties, and near ties of float32, may fall either way: compare the worth of what is dropped, not the set.
+    order = got.argsort(dim=1, stable=True)
+    dropped, least = expected.gather(1, order).cumsum(1), expected.sort(dim=1).values.cumsum(1)
+    early = (dropped > least + 1e-5 * expected.abs().amax(dim=1, keepdim=True)).nonzero().tolist()
+    if not early:
+        return None
+    row, last = early[0]
+    worth = expected[row, order[row, last]].item()
+    return f"row {row}: your score drops a weight worth {worth:.4g} among its {last + 1} lowest, too early"
+
+
+def _score_cases(generator: torch.Generator) -> list[Case]:
+    weight = torch.tensor([[4.0, -3.0, 2.0, 1.0], [-1.0, 2.0, 3.0, -4.0], [0.5, 6.0, -5.0, 0.25]])
+    inputs = torch.tensor([[3.0, 0.0, 1.0, 6.0], [4.0, 1.0, 0.0, 8.0]])
+    random_weight = torch.randn(37, 96, generator=generator)
+    random_inputs = torch.randn(50, 96, generator=generator) * torch.rand(96, generator=generator)
+    dead = random_inputs.clone()
+    dead[:, 10] = 0
+    return [
+        Case("a 3 × 4 layer worked by hand, one loud input", (weight, inputs)),
+        Case("37 outputs, 96 inputs, 50 tokens", (random_weight, random_inputs)),
+        Case("an input that is always zero", (random_weight, dead)),
+        Case("a transposed, non-contiguous weight", (torch.randn(12, 9, generator=generator).T, random_inputs[:, :12])),
+        Case("as many tokens as inputs", (random_weight[:, :20], random_inputs[:20, :20])),
+    ]
+
+
+SCORE = Exercise(
+    id="wanda.score",
+    title="The Wanda score",
+    difficulty=1,
+    minutes=5,
+    points=2,
+    reference=lambda weight, inputs: weight.abs() * inputs.norm(dim=0),
+    cases=_score_cases,
+    agree=_agree_on_ranks,
+    mistakes=(
+        Mistake(
+            "norm over the wrong axis",
+            "The norm runs over the features of each token. Wanda needs one number per input feature, over tokens.",
+            lambda weight, inputs: weight.abs() * inputs.norm(dim=1),
+        ),
+        Mistake(
+            "squared norm",
+            "‖X_j‖² weighs loud inputs twice. Equation 1 multiplies |W_ij| by the norm itself.",
+            lambda weight, inputs: weight.abs() * inputs.square().sum(dim=0),
+        ),
+        Mistake(
+            "weight magnitude alone",
+            "This ranks like magnitude pruning: the inputs are unused, or one number for all. Take norm(dim=0).",
+            lambda weight, inputs: weight.abs(),
+        ),
+        Mistake(
+            "activation alone",
+            "Every weight of a column gets the same score, so whole inputs would leave. Multiply by |W_ij|.",
+            lambda weight, inputs: inputs.norm(dim=0).expand(weight.shape),
+        ),
+        Mistake(
+            "sign kept",
+            "A large negative weight scores lowest here. Take the absolute value of the weight.",
+            lambda weight, inputs: weight * inputs.norm(dim=0),
+        ),
+        Mistake(
+            "mean instead of norm",
+            "Positive and negative activations cancel in the mean; the norm squares them first.",
+            lambda weight, inputs: weight.abs() * inputs.mean(dim=0).abs(),
+            also=(
+                lambda weight, inputs: weight.abs() * inputs.mean(dim=0),
+                lambda weight, inputs: weight.abs() * inputs.sum(dim=0),
+            ),
+        ),
+        Mistake(
+            "sum of absolute values",
+            "This is the L1 norm of each input. Equation 1 takes the L2 norm: square, add up, take the root.",
+            lambda weight, inputs: weight.abs() * inputs.abs().sum(dim=0),
+        ),
+    ),
+    also_right=(
+        Variant("root mean square", lambda w, x: w.abs() * x.square().mean(dim=0).sqrt()),
+        Variant("squared throughout", lambda w, x: w.square() * x.square().sum(dim=0)),
+        Variant("float64", lambda w, x: w.double().abs() * x.double().norm(dim=0)),
+        Variant("in place", lambda w, x: w.abs_().mul_(x.norm(dim=0))),
+    ),
+    hints=(
+        "Every weight W_ij meets one input feature, j. How large is that feature over all tokens?",
+        "inputs has shape (N, I); you need a vector of I numbers: the norm over dim=0.",
+        "The vector of norms lines up with the columns of the weight, so broadcasting does the rest.",
+    ),
+)
