@@ -1,4 +1,4 @@
-"""Exercises without answers: in a student's copy each file of exercises has its cases and outcomes beside it, as data.
+"""Exercises without answers: in a student's copy each exercise has its cases and outcomes beside it, as data.
 
 `course release` writes both. What is expected, and what each named mistake gives, was recorded on the cases of the one
 seed that `check` uses, so a check says the same as with the functions themselves.
@@ -10,32 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from safetensors import safe_open
 from torch import Tensor
 
 from course_lib.checking.call import Outcome, Recorded
-from course_lib.checking.compare import close
+from course_lib.checking.compare import up_to_rounding
 from course_lib.checking.exercise import Case, Exercise, Mistake
 
-SUFFIX = ".safetensors"  # beside wanda.py stands wanda.safetensors
+SUFFIX = ".safetensors"  # beside score.py stands score.safetensors
 
 
-def recorded(source: str, agree: dict[str, Callable], picture: dict[str, Callable]) -> tuple[Exercise, ...]:
-    """The exercises of one lesson.
+def recorded(
+    source: str,
+    agree: Callable[[Any, Any, Case], str | None] = up_to_rounding,
+    picture: Callable[[Case, Any, Any], Figure] | None = None,
+) -> Exercise:
+    """An exercise without its answers.
 
     Args:
-        source: the file of exercises; its data stands beside it.
-        agree, picture: what is code in an exercise, by its id, where it has such.
+        source: the file of the exercise; its data stands beside it.
+        agree, picture: what is code in an exercise, where it has such.
     """
     with safe_open(Path(source).with_suffix(SUFFIX), framework="pt") as file:
-        stored = json.loads(file.metadata()["exercises"])
+        stored = json.loads(file.metadata()["exercise"])
         tensors = [file.get_tensor(str(i)) for i in range(len(file.keys()))]
-    return tuple(
-        _exercise(each, tensors, agree.get(each["id"], close), picture.get(each["id"])) for each in stored["exercises"]
-    )
-
-
-def _exercise(stored: dict, tensors: list[Tensor], agree: Callable, picture: Callable | None) -> Exercise:
     told = ("id", "title", "difficulty", "minutes", "points")
     return Exercise(
         **{name: stored[name] for name in told},

@@ -24,6 +24,12 @@ def exercises_of(lesson: str) -> ModuleType:
     return importlib.import_module(f"{house.__name__}.{lesson}.exercises")
 
 
+def file_of(exercise: Exercise) -> Path:
+    """The file that an exercise stands in: kv.slots in lessons/kv/exercises/slots.py."""
+    lesson, name = exercise.id.split(".")
+    return Path(exercises_of(lesson).__file__).with_name(f"{name}.py")
+
+
 def all_exercises() -> list[Exercise]:
     """Every exercise of the course, in order."""
     return [exercise for module in lessons() for exercise in module.EXERCISES]

@@ -2,7 +2,7 @@
 
     PYTHONPATH=COPY python same_verdicts.py CHECKOUT
 
-The checkout's files of exercises, answers included, are loaded under other names; all else comes from the copy.
+The checkout's exercises, answers included, are loaded in place of the copy's for a moment; all else is the copy's.
 """
 
 import importlib.util
@@ -33,12 +33,25 @@ TOLD = ("id", "title", "difficulty", "minutes", "points", "hints")
 
 def with_answers(module, checkout: Path) -> tuple:
     """The same lesson's exercises as the checkout has them."""
-    stem = module.__name__.split(".")[-1]
-    spec = importlib.util.spec_from_file_location(f"answers_{stem}", checkout / f"course_lib/exercises/{stem}.py")
-    answers = importlib.util.module_from_spec(spec)
+    name = module.__name__
+    folder = checkout / name.replace(".", "/")
+    of_the_copy = _forget(name)
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    answers = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(answers)
+    files = {loaded.__file__ for loaded in _forget(name).values()}
+    sys.modules.update(of_the_copy)
+    assert all(Path(file).is_relative_to(checkout) for file in files)
+    assert len(files) > len(answers.EXERCISES)
     assert answers.LESSON == module.LESSON
     return answers.EXERCISES
+
+
+def _forget(name: str) -> dict:
+    """Take a package and what is in it out of what is imported."""
+    return {key: sys.modules.pop(key) for key in list(sys.modules) if f"{key}.".startswith(f"{name}.")}
 
 
 def half_right(exercise):

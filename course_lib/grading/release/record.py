@@ -1,10 +1,9 @@
-"""Record what the answers and the named mistakes of a lesson's exercises do, so that a release can leave them out."""
+"""Record what the answer and the named mistakes of an exercise do, so that a release can leave them out."""
 
 import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -34,13 +33,13 @@ class Tensors:
         return {str(number): memory for number, memory in self.found.values()}
 
 
-def record(module: ModuleType, seed: int = SEED) -> bytes:
-    """The file that stands beside a lesson's exercises in a student's copy. The same bytes for the same exercises."""
+def record(exercise: Exercise, seed: int = SEED) -> bytes:
+    """The file that stands beside an exercise in a student's copy. The same bytes for the same exercise."""
     tensors = Tensors()
     with one_thread():
-        exercises = [_exercise(exercise, tensors, seed) for exercise in module.EXERCISES]
+        stored = _stored(exercise, tensors, seed)
     # One entry: safetensors does not keep the order of several.
-    return save(tensors.named(), {"exercises": json.dumps({"exercises": exercises}, ensure_ascii=False)})
+    return save(tensors.named(), {"exercise": json.dumps(stored, ensure_ascii=False)})
 
 
 @contextmanager
@@ -54,7 +53,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _exercise(exercise: Exercise, tensors: Tensors, seed: int) -> dict[str, Any]:
+def _stored(exercise: Exercise, tensors: Tensors, seed: int) -> dict[str, Any]:
     cases = exercise.cases(torch.Generator().manual_seed(seed))
     told = ("id", "title", "difficulty", "minutes", "points", "hints")
     return {name: getattr(exercise, name) for name in told} | {

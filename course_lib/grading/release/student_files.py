@@ -3,13 +3,15 @@
 import re
 import subprocess
 from pathlib import Path
+from types import ModuleType
 
 from course_lib.checking.recorded import SUFFIX
-from course_lib.grading.release import record, strip
-from course_lib.workbook.catalogue import lessons
+from course_lib.grading.release import exercises, record, strip
+from course_lib.workbook.catalogue import file_of, lessons
 
 _GIVEN = re.compile(r"LICENSE|Makefile|README\.md|pyproject\.toml|requirements\.lock|(course_lib|kernels)/.*")
-_KEPT_BACK = re.compile(r"course_lib/(grading/.*|(experiments|results)/grading\..*|exercises/[a-z]\w*\.py)")
+# The grader with its experiment and that one's results, and every exercise with its answers.
+_KEPT_BACK = re.compile(r"course_lib/(grading|lessons/\w+/exercises)/.*")
 _TEXT = {"", ".py", ".md", ".toml", ".lock", ".css"}
 
 
@@ -17,7 +19,7 @@ def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
     """Every file of a student's copy, by its path, for the lessons of these masters.
 
     Raises:
-        ValueError: outside a git checkout, and for a file of exercises that cannot be parted from its answers.
+        ValueError: outside a git checkout, and for an exercise that cannot be parted from its answers.
     """
     given = [name for name in tracked(root) if _GIVEN.fullmatch(name) and not _KEPT_BACK.fullmatch(name)]
     files = {name: _for_students(root, name) for name in given}
@@ -46,17 +48,34 @@ def _for_students(root: Path, name: str) -> bytes:
 
 
 def _exercises(chosen: list[Path], root: Path) -> dict[str, bytes]:
-    """For each lesson its exercises without answers, and beside them what the answers give."""
+    """For each lesson its exercises without answers, and beside each what its answers give."""
+    numbers = {master.stem[:2] for master in chosen}
     files = {}
     for module in lessons():
-        if module.LESSON[:2] not in {master.stem[:2] for master in chosen}:
-            continue
-        path = Path(module.__file__)
-        if not path.is_relative_to(root):
-            raise ValueError(f"{path} is not in {root}. Run the `course` command of the checkout that is released.")
-        name, source = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
-        if sorted(strip.exercise_ids(source, name)) != sorted(exercise.id for exercise in module.EXERCISES):
-            raise ValueError(f"{name}: expected each of EXERCISES as NAME = Exercise(...) at the top of the file.")
-        files[name] = strip.without_answers(source, name).encode()
-        files[str(Path(name).with_suffix(SUFFIX))] = record.record(module)
+        if module.LESSON[:2] in numbers:
+            if not Path(module.__file__).is_relative_to(root):
+                where = f"{module.__file__} is not in {root}"
+                raise ValueError(f"{where}. Run the `course` command of the checkout that is released.")
+            files |= _exercises_of(module, root)
+    return files
+
+
+def _exercises_of(module: ModuleType, root: Path) -> dict[str, bytes]:
+    def read(path: Path) -> tuple[str, str]:
+        return path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+
+    index, listed = read(Path(module.__file__))
+    exercises.check_index(listed, index)
+    files, shared = {index: listed.encode()}, set()
+    for exercise in module.EXERCISES:
+        name, source = read(file_of(exercise))
+        if exercises.exercise_id(source, name) != exercise.id:
+            raise ValueError(f"{name}: expected the exercise {exercise.id}, as EXERCISES has it in this place.")
+        left = exercises.without_answers(source, name)
+        shared |= exercises.from_common(left)
+        files[name] = left.encode()
+        files[str(Path(name).with_suffix(SUFFIX))] = record.record(exercise)
+    if shared:
+        name, source = read(Path(module.__file__).with_name("common.py"))
+        files[name] = exercises.only(source, shared).encode()
     return files

@@ -1,4 +1,4 @@
-"""Answers as text, right and wrong ones: taken from the file of the exercises, where each has its name.
+"""Answers as text, right and wrong ones: taken from the file of each exercise, where each has its name.
 
 Nothing is typed in twice: what the conformance tests know as a function, a made-up student writes into a notebook.
 """
@@ -8,11 +8,13 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 
 import torch
 
 from course_lib.checking.exercise import Exercise
+from course_lib.workbook.catalogue import file_of
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,17 @@ def known(module: ModuleType, functions: dict[str, str]) -> dict[str, list[Known
     Args:
         functions: the usual name of the function of each exercise.
     """
-    tree = ast.parse(inspect.getsource(module))
-    tops = _top_level(tree)
-    exercises = {exercise.id: exercise for exercise in module.EXERCISES}
+    common = Path(module.__file__).with_name("common.py")
+    shared = common.read_text(encoding="utf-8") if common.exists() else ""
     found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Exercise":
-            exercise = exercises[ast.literal_eval(_argument(node, "id"))]
-            usual = functions[exercise.id]
-            found[exercise.id] = [
-                Known(exercise.id, label, mistake, *_written(written, usual, tops), function)
-                for label, mistake, written, function in _listed(node, exercise)
-            ]
+    for exercise in module.EXERCISES:
+        tree = ast.parse(f"{shared}\n{file_of(exercise).read_text(encoding='utf-8')}")  # as if it were one file
+        tops, usual = _top_level(tree), functions[exercise.id]
+        call = next(node for node in ast.walk(tree) if getattr(getattr(node, "func", None), "id", "") == "Exercise")
+        found[exercise.id] = [
+            Known(exercise.id, label, mistake, *_written(written, usual, tops), function)
+            for label, mistake, written, function in _listed(call, exercise)
+        ]
     return found
 
 
@@ -91,7 +92,7 @@ def _written(node: ast.expr, usual: str, tops: dict[str, ast.stmt]) -> tuple[ast
 
 
 def _needed(node: ast.AST, tops: dict[str, ast.stmt]) -> tuple[str, ...]:
-    """What of the top level a definition uses, and what that uses, in the order of the file."""
+    """What of the top level a definition uses, and what that uses: imports first, then in the order of the file."""
     found: dict[str, ast.stmt] = {}
     waiting = [node]
     while waiting:
@@ -99,7 +100,7 @@ def _needed(node: ast.AST, tops: dict[str, ast.stmt]) -> tuple[str, ...]:
         fresh = names - found.keys()
         found |= {name: tops[name] for name in fresh}
         waiting += [tops[name] for name in fresh]
-    ordered = sorted(found.values(), key=lambda each: each.lineno)
+    ordered = sorted(found.values(), key=lambda each: (not isinstance(each, ast.Import | ast.ImportFrom), each.lineno))
     return tuple(dict.fromkeys(ast.unparse(each) for each in ordered))
 
 
@@ -111,12 +112,17 @@ def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
             found[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             found[node.targets[0].id] = node
-        elif isinstance(node, ast.Import | ast.ImportFrom):
+        elif isinstance(node, ast.Import | ast.ImportFrom) and not _of_common(node):
             for alias in node.names:
                 alone = copy.copy(node)
                 alone.names = [alias]
                 found[alias.asname or alias.name.split(".")[0]] = alone
     return found
+
+
+def _of_common(node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether it brings what a lesson's exercises share, which is defined in front."""
+    return isinstance(node, ast.ImportFrom) and node.module.endswith(".exercises.common")
 
 
 # How students write: the same function in another dress ----------------------------------------------------------

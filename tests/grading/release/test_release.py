@@ -16,7 +16,7 @@ from course_lib.grading.release import leaks
 from course_lib.workbook import masters
 from course_lib.workbook.catalogue import all_exercises, lessons
 
-SCRIPT = Path(__file__).with_name("same_verdicts.py")
+SCRIPT = masters.ROOT / "tests" / "helpers" / "same_verdicts.py"
 QUIET = Console(quiet=True)
 
 
@@ -143,8 +143,10 @@ def test_a_release_of_one_lesson_holds_it_and_the_first(first_week):
     names = contents(first_week)
     for folder in ("notebooks", "slides"):
         assert sorted(Path(name).stem for name in names if name.startswith(folder)) == ["00_start_here", "04_wanda"]
-    files = {Path(name).stem for name in names if name.startswith("course_lib/exercises/")}
-    assert files == {"__init__", "start", "wanda"}
+    lessons_given = {name.split("/")[2] for name in names if "/exercises/" in name}
+    assert lessons_given == {"start", "wanda"}
+    files = {Path(name).stem for name in names if name.startswith("course_lib/lessons/wanda/exercises/")}
+    assert files == {"__init__", "common"} | {e.id.split(".")[1] for e in all_exercises() if e.id.startswith("wanda.")}
     rows = re.findall(r"^\| \[(\d\d)", (first_week / "README.md").read_text(), re.MULTILINE)
     assert rows == ["00", "04"]
 

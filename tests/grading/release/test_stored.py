@@ -1,18 +1,21 @@
-"""Answers become data, and files of exercises lose them."""
+"""Answers become data, and the files of exercises lose them."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load
 
 from course_lib.checking.recorded import decode, recorded
-from course_lib.grading.release import strip
+from course_lib.grading.release import exercises, strip
 from course_lib.grading.release.record import Tensors, encode, record
-from course_lib.workbook.catalogue import lessons
-from course_lib.workbook.masters import ROOT
+from course_lib.workbook.catalogue import exercises_of, file_of, find, lessons
 
-LESSON = '''"""Lesson 99: something."""
+EXERCISE = '''"""The exercise something.first.
+
+Dimension key: N numbers.
+"""
 
 import math
 
@@ -20,8 +23,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.something.exercises.common import drawn, equal
 
-LESSON = "99 Something"
 SECRET = 3
 
 
@@ -33,60 +36,102 @@ def _answer(x):
     return _helper(x)
 
 
-def _near(got, expected: Tensor):
+def _near(got, expected: Tensor, case):
     """Nearly."""
     return _far(got, expected)
 
 
 def _far(got, expected):
-    return None if torch.equal(got, expected) else "other"
+    return None if equal(got, expected) else "other"
 
 
 FIRST = Exercise(
     id="something.first",
     reference=_answer,
+    cases=drawn,
     agree=_near,
+    picture=lambda case, got, expected: None,
     mistakes=(Mistake("m", "n", lambda x: _helper(x) + 1),),
 )
-SECOND = Exercise(id="something.second", reference=lambda x: x**3, picture=lambda case, got, expected: None)
-EXERCISES = (FIRST, SECOND)
+'''
+
+COMMON = '''"""What exercises share."""
+
+import math
+
+import torch
+
+SIZE = 3
+
+
+def drawn(generator):
+    return [math.sqrt(SIZE)]
+
+
+def equal(got, expected):
+    return _same(got, expected)
+
+
+def _same(got, expected):
+    return torch.equal(got, expected)
+'''
+
+INDEX = '''"""Lesson 99."""
+
+from course_lib.lessons.something.exercises.first import FIRST
+
+LESSON = "99 Something"
+EXERCISES = (FIRST,)
 '''
 
 
-def test_a_file_of_exercises_keeps_what_compares_and_loses_what_answers():
-    assert strip.without_answers(LESSON, "something.py") == (
-        '''"""Lesson 99: something.
+def test_the_file_of_an_exercise_keeps_what_compares_and_loses_what_answers():
+    left = exercises.without_answers(EXERCISE, "first.py")
+    assert left == (
+        '''"""The exercise something.first.
+
+Dimension key: N numbers.
 
 Without the answers: what they give on the cases of `check` is data, in the file beside this one.
 """
 
-import torch
 from torch import Tensor
 
 from course_lib.checking.recorded import recorded
+from course_lib.lessons.something.exercises.common import equal
 
 
-LESSON = "99 Something"
-
-
-def _near(got, expected: Tensor):
+def _near(got, expected: Tensor, case):
     """Nearly."""
     return _far(got, expected)
 
 
 def _far(got, expected):
-    return None if torch.equal(got, expected) else "other"
+    return None if equal(got, expected) else "other"
 
 
-EXERCISES = recorded(
-    __file__,
-    agree={
-        "something.first": _near,
-    },
-    picture={
-        "something.second": lambda case, got, expected: None,
-    },
-)
+FIRST = recorded(__file__, agree=_near, picture=lambda case, got, expected: None)
+'''
+    )
+    assert exercises.from_common(left) == {"equal"}
+
+
+def test_of_what_exercises_share_only_what_compares_is_left():
+    assert exercises.only(COMMON, {"equal"}) == (
+        '''"""What exercises share.
+
+Without the answers: what the comparisons need is all that is left.
+"""
+
+import torch
+
+
+def equal(got, expected):
+    return _same(got, expected)
+
+
+def _same(got, expected):
+    return torch.equal(got, expected)
 '''
     )
 
@@ -94,21 +139,51 @@ EXERCISES = recorded(
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("return _far(got, expected)", "return _far(got, FIRST.reference(1))", "comparisons and pictures that use no"),
+        (
+            "return _far(got, expected)",
+            "return _far(got, FIRST.reference(1))",
+            "a comparison and a picture that use no",
+        ),
         ('id="something.first"', 'id="something" + ".first"', 'expected Exercise\\(id="..."'),
-        ('LESSON = "99 Something"', "", "expected a LESSON"),
+        ("FIRST = Exercise(", "FIRST = made(", "got 0 exercises; expected one"),
+        ("SECRET = 3", "SECRET = Exercise()", "got 2 exercises; expected one"),
+        ("exercises.common import drawn", "exercises.second import drawn", "line 12: of other files of exercises"),
+        ("exercises.common import drawn, equal", "exercises import common", "line 12: of other files of exercises"),
+        ("import drawn, equal", "import drawn, equal as same", "line 12: of other files of exercises"),
+        ("import math", "import course_lib.lessons.something.exercises.common", "line 6: of other files of exercises"),
     ],
 )
 def test_a_file_that_cannot_be_parted_from_its_answers_is_refused(before, after, message):
+    assert before in EXERCISE
     with pytest.raises(ValueError, match=message):
-        strip.without_answers(LESSON.replace(before, after), "something.py")
+        exercises.without_answers(EXERCISE.replace(before, after), "first.py")
 
 
-@pytest.mark.parametrize("module", lessons(), ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize(
+    "more", ["def answer(x):\n    return x", "x = lambda: 3", "FIRST.reference = None", "FIRST = Exercise()", "if 3: 4"]
+)
+def test_the_list_of_a_lessons_exercises_holds_none(more):
+    exercises.check_index(INDEX, "__init__.py")
+    with pytest.raises(ValueError, match="__init__.py, line .: expected imports, LESSON and EXERCISES"):
+        exercises.check_index(f"{INDEX}{more}\n", "__init__.py")
+
+
+def test_what_is_shared_with_an_answer_is_found():
+    assert exercises.shared_with_answers([EXERCISE], COMMON) == set()
+    told = EXERCISE.replace("return _helper(x)", "return _far(x, x)")
+    assert exercises.shared_with_answers([told], COMMON) == {"_far", "equal", "_same"}
+    other = EXERCISE.replace("return _helper(x)", "return equal(x, x)")
+    other = other.replace("return None if equal(got, expected)", "return None if got is expected")
+    assert exercises.shared_with_answers([other], COMMON) == set()
+    assert exercises.shared_with_answers([EXERCISE, other], COMMON) == {"equal", "_same"}  # the one's is the other's
+
+
+@pytest.mark.parametrize("module", lessons(), ids=lambda module: module.__name__.split(".")[-2])
 def test_nothing_that_stays_is_part_of_an_answer(module):
     """What compares or draws may share imports with the answers, and nothing else."""
-    source = (ROOT / (module.__name__.replace(".", "/") + ".py")).read_text(encoding="utf-8")
-    shared = strip.shared_with_answers(source)
+    sources = [file_of(exercise).read_text(encoding="utf-8") for exercise in module.EXERCISES]
+    common = Path(module.__file__).with_name("common.py")
+    shared = exercises.shared_with_answers(sources, common.read_text(encoding="utf-8") if common.exists() else "")
     assert not shared, f"{shared} would be in a student's copy; write the comparison without it"
 
 
@@ -172,19 +247,18 @@ def test_plain_values_come_back():
 
 def test_no_traceback_is_stored_and_the_file_is_the_same_each_time():
     """A traceback would quote the function that it comes from."""
-    module = next(module for module in lessons() if module.__name__.endswith("wanda"))
-    content = record(module)
-    assert content == record(module)
-    assert b"Traceback" not in content
-    assert b"lambda" not in content
-    assert len(content) < 10**6
-    assert load(content)
+    for exercise in exercises_of("wanda").EXERCISES:
+        content = record(exercise)
+        assert content == record(exercise)
+        assert b"Traceback" not in content
+        assert b"lambda" not in content
+        assert len(content) < 10**6
+        assert load(content) or b"tensor" not in content
 
 
 def test_other_seeds_are_refused(tmp_path):
-    module = lessons()[0]
-    (tmp_path / "start.safetensors").write_bytes(record(module, seed=3))
-    first = recorded(str(tmp_path / "start.py"), {}, {})[0]
-    assert [case.name for case in first.cases(torch.Generator().manual_seed(3))]
+    (tmp_path / "sparsity.safetensors").write_bytes(record(find("start.sparsity"), seed=3))
+    exercise = recorded(str(tmp_path / "sparsity.py"))
+    assert [case.name for case in exercise.cases(torch.Generator().manual_seed(3))]
     with pytest.raises(ValueError, match="got seed 0; .* has only the cases of seed 3"):
-        first.cases(torch.Generator().manual_seed(0))
+        exercise.cases(torch.Generator().manual_seed(0))

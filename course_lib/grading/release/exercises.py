@@ -1,0 +1,179 @@
+"""The exercises of a student's copy: what compares and draws answers stays, the answers leave."""
+
+import ast
+import re
+
+NOTE = "Without the answers: what they give on the cases of `check` is data, in the file beside this one."
+NOTE_IN_COMMON = "Without the answers: what the comparisons need is all that is left."
+_EXERCISES = re.compile(r"course_lib\.lessons\.\w+\.exercises\b")
+_COMMON = re.compile(r"course_lib\.lessons\.\w+\.exercises\.common")  # what exercises of a lesson share
+ASKED, ANSWERED = ("agree", "picture"), ("reference", "mistakes", "also_right")  # what of an exercise stays, and leaves
+
+Definitions = dict[str, ast.stmt]  # the statement that gives each name at the top of a file its meaning
+
+
+def without_answers(source: str, where: str) -> str:
+    """The file of an exercise, of which only the way in which answers are compared and drawn is left.
+
+    What that needs stays, and nothing else. The rest is data, and read from the file beside it.
+
+    Raises:
+        ValueError: for a file that does not hold one exercise of the form NAME = Exercise(id="...", ...), or that
+            takes something from another exercise's file.
+    """
+    tree = ast.parse(source)
+    name, exercise = _exercise(tree, where)
+    stays = _keywords(exercise, ASKED)
+    needed = needs(list(stays.values()), _definitions(tree))
+    _check_imports(tree, where)
+    if name in needed:
+        raise ValueError(f"{where}: expected a comparison and a picture that use no Exercise.")
+    arguments = ["__file__", *(f"{keyword}={ast.unparse(value)}" for keyword, value in stays.items())]
+    recorded = "from course_lib.checking.recorded import recorded"
+    return _written(tree, needed, source, NOTE, recorded) + f"\n\n\n{name} = recorded({', '.join(arguments)})\n"
+
+
+def only(source: str, needed: set[str], note: str = NOTE_IN_COMMON) -> str:
+    """A file of which only some names are left, and what these need."""
+    tree = ast.parse(source)
+    definitions = _definitions(tree)
+    return _written(tree, needed | needs([definitions[name] for name in needed], definitions), source, note) + "\n"
+
+
+def from_common(source: str) -> set[str]:
+    """What the file of an exercise takes from the one that all of its lesson share."""
+    return {alias.name for node in ast.parse(source).body if _is_of_common(node) for alias in node.names}
+
+
+def exercise_id(source: str, where: str) -> str:
+    """The exercise that a file holds."""
+    _, exercise = _exercise(ast.parse(source), where)
+    return ast.literal_eval(_keywords(exercise, ("id",))["id"])
+
+
+def check_index(source: str, where: str) -> None:
+    """Students get the file that lists the exercises of a lesson as it is: see that it holds none of them.
+
+    Raises:
+        ValueError: for anything but a docstring, imports, and names for constants and for tuples of names.
+    """
+    listing = (ast.Module, ast.Expr, ast.ImportFrom, ast.alias, ast.Assign, ast.Name, ast.Tuple, ast.Constant)
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, (*listing, ast.expr_context)):
+            raise ValueError(f"{where}, line {node.lineno}: expected imports, LESSON and EXERCISES, and nothing else.")
+
+
+def shared_with_answers(sources: list[str], common: str = "") -> set[str]:
+    """What a comparison or a picture of a lesson needs and an answer or a mistake too: it would be given away.
+
+    Args:
+        sources: the files of its exercises. Imports may be shared, but for what comes from `common`, their other file.
+    """
+    below = {name: node for name, node in _definitions(ast.parse(common)).items() if not _is_import(node)}
+    given: set[str] = set()
+    stays_below: set[str] = set()
+    leaves_below: set[str] = set()
+    for source in sources:
+        tree = ast.parse(source)
+        own = {name: node for name, node in _definitions(tree).items() if not _is_import(node)}
+        _, exercise = _exercise(tree, "")
+        stays, leaves = (needs(list(_keywords(exercise, kind).values()), below | own) for kind in (ASKED, ANSWERED))
+        given |= stays & leaves & own.keys()
+        stays_below |= stays - own.keys()
+        leaves_below |= leaves - own.keys()
+    return given | stays_below & leaves_below
+
+
+def needs(expressions: list[ast.AST], definitions: Definitions) -> set[str]:
+    """The names of a file's definitions that some expressions use, directly or through others."""
+    found: set[str] = set()
+    waiting = list(expressions)
+    while waiting:
+        used = {node.id for node in ast.walk(waiting.pop()) if isinstance(node, ast.Name)} & definitions.keys()
+        waiting += [definitions[name] for name in used - found]
+        found |= used
+    return found
+
+
+def _definitions(tree: ast.Module) -> Definitions:
+    return {name: node for node in tree.body for name in _defined(node)}
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    """The names that a statement at the top of a file gives a meaning."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return set()
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _is_of_common(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and bool(_COMMON.fullmatch(node.module or ""))
+
+
+def _exercise(tree: ast.Module, where: str) -> tuple[str, ast.Call]:
+    """The one exercise of a file, and its name there."""
+    found = [
+        (node.targets[0].id, node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and getattr(node.value.func, "id", "") == "Exercise"
+    ]
+    if len(found) != 1:
+        raise ValueError(f'{where}: got {len(found)} exercises; expected one, as NAME = Exercise(id="...", ...).')
+    ((name, exercise),) = found
+    if not isinstance(_keywords(exercise, ("id",)).get("id"), ast.Constant):
+        raise ValueError(f'{where}, line {exercise.lineno}: expected Exercise(id="...", ...) with the id as it is.')
+    return name, exercise
+
+
+def _check_imports(tree: ast.Module, where: str) -> None:
+    """What is taken from another file with answers must be seen: names of common.py, by these names, and no other."""
+    for node in filter(_is_import, tree.body):
+        modules = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+        plainly = _is_of_common(node) and not any(alias.asname for alias in node.names)
+        if any(_EXERCISES.match(module or "") for module in modules) and not plainly:
+            raise ValueError(
+                f"{where}, line {node.lineno}: of other files of exercises, expected only `from ...exercises.common "
+                "import NAME`. What two exercises share belongs there."
+            )
+
+
+def _keywords(call: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr]:
+    return {word.arg: word.value for word in call.keywords if word.arg in names}
+
+
+def _written(tree: ast.Module, needed: set[str], source: str, note: str, *imports: str) -> str:
+    """The docstring with a note, what is still imported, and what is needed, as it was written."""
+    kept = [node for node in tree.body if needed & _defined(node)]
+    head = [f'"""{ast.get_docstring(tree)}\n\n{note}\n"""', _imports(kept, needed, source, imports)]
+    body = [_source(node, source) for node in kept if not _is_import(node)]
+    return "\n\n\n".join(["\n\n".join(part for part in head if part), *body])
+
+
+def _imports(kept: list[ast.stmt], needed: set[str], source: str, more: tuple[str, ...]) -> str:
+    """The imports that are still used, in their groups, and others of the course."""
+    lines, last = source.splitlines(), 0
+    text: list[str] = []
+    for node in filter(_is_import, kept):
+        node.names = [alias for alias in node.names if (alias.asname or alias.name).split(".")[0] in needed]
+        text += [""] * (bool(last) and "" in lines[last : node.lineno]) + [ast.unparse(node)]
+        last = node.end_lineno
+    own = sorted(line for line in [*text, *more] if line.startswith("from course_lib"))
+    others = "\n".join(line for line in text if line not in own).rstrip()
+    return "\n\n".join(filter(None, [others, "\n".join(own)]))
+
+
+def _source(node: ast.stmt, source: str) -> str:
+    """A definition as it was written, decorators included."""
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
