@@ -11,6 +11,8 @@ from filelock import FileLock
 from rich.console import Console
 from rich.table import Table
 
+from course_lib.workbook.outline import outlines
+
 
 @dataclass
 class Record:
@@ -63,23 +65,21 @@ def update(exercise_id: str, *, attempts: int = 0, hints: int = 0, solved: bool 
 
 def table() -> Table:
     """One row a lesson: solved, attempted, hints used, points."""
-    from course_lib.workbook.catalogue import lessons
-
     records = load()
     table = Table(title="Progress", caption=f"Kept in {home() / 'progress.json'}", caption_justify="left")
     table.add_column("lesson")
     for column in ("solved", "attempted", "exercises", "hints used", "points"):
         table.add_column(column, justify="right")
-    for module in lessons():
-        mine = [(e, records.get(e.id, Record())) for e in module.EXERCISES]
-        solved = sum(e.points for e, r in mine if r.solved)
+    for outline in outlines():
+        mine = {exercise: records.get(exercise, Record()) for exercise in outline.points}
+        solved = sum(outline.points[exercise] for exercise, record in mine.items() if record.solved)
         table.add_row(
-            module.LESSON,
-            str(sum(r.solved is not None for _, r in mine)),
-            str(sum(r.attempts > 0 for _, r in mine)),
+            outline.lesson,
+            str(sum(record.solved is not None for record in mine.values())),
+            str(sum(record.attempts > 0 for record in mine.values())),
             str(len(mine)),
-            str(sum(r.hints for _, r in mine)),
-            f"{solved} of {sum(e.points for e, _ in mine)}",
+            str(sum(record.hints for record in mine.values())),
+            f"{solved} of {sum(outline.points.values())}",
         )
     return table
 

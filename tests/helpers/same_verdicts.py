@@ -14,7 +14,7 @@ from course_lib.checking.call import DidNotFinish
 from course_lib.checking.judge import judge
 from course_lib.workbook import show
 from course_lib.workbook.catalogue import find, lessons
-from course_lib.workbook.check import SEED
+from course_lib.workbook.checks import SEED
 from course_lib.workbook.progress import Record
 
 

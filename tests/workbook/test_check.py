@@ -3,6 +3,8 @@
 import json
 import multiprocessing
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -10,7 +12,9 @@ import torch
 
 from course_lib.checking import call
 from course_lib.workbook import check, hint, show_progress
-from course_lib.workbook.check import CheckFailed
+from course_lib.workbook.catalogue import lessons
+from course_lib.workbook.checks import CheckFailed
+from course_lib.workbook.outline import outlines
 from course_lib.workbook.progress import Record, load, update
 
 
@@ -260,3 +264,28 @@ def test_two_notebooks_at_once_lose_nothing(home):
 def test_a_tensor_that_requires_gradients_is_fine(capsys):
     check("wanda.score", lambda w, x: torch.nn.Parameter(w).abs() * x.norm(dim=0))
     assert capsys.readouterr().out.startswith("Right")
+
+
+def test_the_outline_read_from_the_text_is_that_of_the_exercises():
+    expected = [(module.LESSON, {e.id: e.points for e in module.EXERCISES}) for module in lessons()]
+    assert [(outline.lesson, list(outline.points.items())) for outline in outlines()] == [
+        (lesson, list(points.items())) for lesson, points in expected
+    ]
+
+
+def test_progress_imports_nothing_that_takes_seconds():
+    program = "import sys; from course_lib.workbook import show_progress as show; show(); print(sys.modules.keys())"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "04 Wanda" in shown
+    assert not any(f"'{heavy}'" in shown for heavy in ("torch", "transformers", "matplotlib", "numpy"))
+
+
+def test_functions_stay_functions_whatever_was_imported_before():
+    import course_lib.workbook as workbook
+    import course_lib.workbook.checks
+    import course_lib.workbook.hints  # noqa: F401
+
+    assert callable(workbook.check)
+    assert callable(workbook.hint)
+    with pytest.raises(AttributeError, match="no attribute 'chekc'"):
+        _ = workbook.chekc

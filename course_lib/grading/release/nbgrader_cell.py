@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from course_lib.checking.judge import Verdict, judge
 from course_lib.workbook import show
 from course_lib.workbook.catalogue import find
-from course_lib.workbook.check import SEED, CheckFailed
+from course_lib.workbook.checks import SEED, CheckFailed
 from course_lib.workbook.progress import Record
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from course_lib.checking.call import Outcome, call
 from course_lib.checking.exercise import Case, Exercise
-from course_lib.workbook.check import SEED
+from course_lib.workbook.checks import SEED
 
 
 class Tensors:

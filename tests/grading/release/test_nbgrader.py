@@ -18,7 +18,7 @@ from course_lib.grading.release import nbgrader as nbgrader_tree
 from course_lib.grading.release import nbgrader_cell
 from course_lib.workbook import masters
 from course_lib.workbook.catalogue import find
-from course_lib.workbook.check import CheckFailed
+from course_lib.workbook.checks import CheckFailed
 
 LESSON = "00_start_here"
 QUIET = Console(quiet=True)
