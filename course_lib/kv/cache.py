@@ -6,82 +6,19 @@ A registered attention function and a cache layer are all there is; no class of 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from torch import Tensor
-from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.masking_utils import AttentionMaskInterface
 
-from course_lib.kv.layer import NAME, Arrival, EvictingLayer, attending
+from course_lib.kv.layers import EvictingCache, waiting
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.rotation import Rotation
-from course_lib.kv.slots import Slots
 from course_lib.kv.vectors import PLAIN, Vectors
 from course_lib.models import blocks, heads, rotary_frequencies
 
-
-class EvictingCache(Cache):
-    """The slots of all layers. Give it to `model(...)` or `model.generate(...)` as `past_key_values`."""
-
-    layer = EvictingLayer
-
-    def __init__(
-        self, model: PreTrainedModel, policy: EvictionPolicy, rolling: Rotation | None, vectors: Vectors = PLAIN
-    ):
-        super().__init__(layers=[self.layer(self, index) for index in range(len(blocks(model)))])
-        self.policy, self.rolling, self.vectors, self.active = policy, rolling, vectors, True
-        self.config = model.config
-        self.n_evicted = 0  # slots, all layers together
-        self.planned = not policy.plans
-
-    def arrival(self, layer: EvictingLayer, keys: Tensor, padding: Tensor | None, rotation: Tensor | None) -> Arrival:
-        """The new tokens, worked out by the first layer for all."""
-        if layer.index == 0:
-            self._arrival = Arrival.of(layer.slots.n_seen, keys.shape[2], padding, rotation)
-        return self._arrival
-
-    def shrink(self, index: int) -> None:
-        """A layer has attended. A policy with a plan waits for the last one of the first pass."""
-        if not self.planned and index < len(self.layers) - 1:
-            return
-        changed = [self.layers[index]]
-        if not self.planned:
-            changed, self.planned = self.layers, True
-            for layer, slots in zip(self.layers, self.policy.plan(self.slots), strict=True):
-                layer.slots = slots
-        for layer in changed:
-            before, layer.slots = layer.slots.n, self.policy.shrink(layer.slots, layer.index)
-            self.n_evicted += before - layer.slots.n
-
-    def reset(self) -> None:
-        """As at the start, for another text."""
-        super().reset()
-        self.planned = not self.policy.plans
-
-    @property
-    def slots(self) -> list[Slots]:
-        """Those of each layer; empty before the first forward pass."""
-        return [layer.slots for layer in self.layers if layer.slots is not None]
-
-    @property
-    def stores(self) -> list[Slots]:
-        """All that is in memory."""
-        return self.slots
-
-    @property
-    def bytes_held(self) -> int:
-        """Keys and values of the tokens that are kept."""
-        return sum(each.bytes_of_vectors for each in self.stores)
-
-    @property
-    def bytes_allocated(self) -> int:
-        """All storage: also slots ahead, FREE ones, positions and what the policy remembers."""
-        tensors = [tensor for each in self.stores for tensor in (*each.storage.values(), *each.per_head.values())]
-        return sum(tensor.nbytes for tensor in tensors)
-
-    @property
-    def bytes_of_all(self) -> int:
-        """Keys and values of every token seen, as a cache that forgets nothing would hold."""
-        return sum(int(each.n_seen.sum()) * each.shape[1] * each.bytes_unpacked for each in self.slots)
+NAME = "course_evicting"
 
 
 @contextmanager
@@ -132,3 +69,48 @@ def check_model(model: PreTrainedModel) -> None:
     kinds = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention"}
     if kinds or getattr(model.config, "sliding_window", None):
         raise ValueError(f"got a model whose layers have windows of their own ({kinds or 'sliding_window'}).")
+
+
+@contextmanager
+def attending(model: PreTrainedModel, cache: EvictingCache) -> Iterator[None]:
+    """Let a model read through such layers; on exit it is as before and the cache is of no more use."""
+    AttentionInterface.register(NAME, _attention)
+    AttentionMaskInterface.register(NAME, padding_mask)
+    before = model.config._attn_implementation
+    model.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        cache.active = False
+        model.set_attn_implementation(before)
+
+
+def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
+    """The mask as it was given, 1 for tokens and 0 for padding: causality follows from positions."""
+    return attention_mask
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    position_ids: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in each layer; (B, heads, Q, D) in, (B, Q, heads, D) out."""
+    layer = waiting.get()
+    waiting.set(None)
+    if layer is None or layer.cache.config is not module.config:
+        raise ValueError(
+            "got a forward pass without the cache of this model's evicting(...); expected past_key_values=cache, no "
+            "copy of it."
+        )
+    if attention_mask is not None and attention_mask.ndim != 2:
+        raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    output = layer.take_and_attend(query, key, value, attention_mask, position_ids, scaling)
+    layer.n_passed += query.shape[2]  # not before: a pass that is refused has not come
+    return output.transpose(1, 2), None

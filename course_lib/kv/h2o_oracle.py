@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface
 
-from course_lib.kv.cache import check_model
-from course_lib.kv.layer import padding_mask
+from course_lib.kv.cache import check_model, padding_mask
 
 NAME = "course_h2o_oracle"
 

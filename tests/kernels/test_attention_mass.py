@@ -6,7 +6,7 @@ import pytest
 import torch
 from kernel_device import on_device
 
-from course_lib.kv.attention import attend
+from course_lib.kv.attend import attend
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.slots import FREE, Slots
 from kernels import attention_mass

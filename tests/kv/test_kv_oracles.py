@@ -100,7 +100,7 @@ def test_h2o_after_a_prompt_has_the_column_sums_of_full_attention():
     weights = eager_attention(model)
     for size in (2**21, 600):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("course_lib.kv.attention.CHUNK", size)
+            patch.setattr("course_lib.kv.attend.CHUNK", size)
             with evicting(model, H2O(budget=1.0)) as cache:
                 model(IDS, past_key_values=cache, use_cache=True)
         for slots, layer in zip(cache.slots, weights, strict=True):
@@ -115,7 +115,7 @@ def test_padding_is_hidden_from_every_chunk_of_a_prompt(monkeypatch):
     mask[1, :8] = 0
     with evicting(model, H2O(budget=1.0)) as alone:
         model(IDS[:, 8:], past_key_values=alone, use_cache=True)
-    monkeypatch.setattr("course_lib.kv.attention.CHUNK", 600)
+    monkeypatch.setattr("course_lib.kv.attend.CHUNK", 600)
     with evicting(model, H2O(budget=1.0)) as padded:
         model(IDS.expand(2, -1), attention_mask=mask, past_key_values=padded, use_cache=True)
     for one, both in zip(alone.slots, padded.slots, strict=True):

@@ -33,7 +33,7 @@ def test_after_a_prompt_it_keeps_what_the_last_rows_ask_for(recent, kernel, chun
     model.set_attn_implementation("eager")
     with torch.no_grad():
         layers = model(IDS, output_attentions=True).attentions
-    monkeypatch.setattr("course_lib.kv.attention.CHUNK", chunk)
+    monkeypatch.setattr("course_lib.kv.attend.CHUNK", chunk)
     with evicting(model, policy) as cache:
         run(model, cache, IDS, range(60))
     for slots, weights in zip(cache.slots, layers, strict=True):

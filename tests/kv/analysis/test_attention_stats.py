@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.kv import attention
+from course_lib.kv import attend
 from course_lib.kv.analysis.attention_statistics import KINDS, AttentionStatistics, attention_statistics, kinds_of
 from course_lib.kv.analysis.power_law import PowerLaw
 from course_lib.models import blocks, tiny_model, weight_of
@@ -18,12 +18,12 @@ def both():
     for block in blocks(model):
         for name in ("self_attn.q_proj", "self_attn.k_proj"):
             weight_of(block.get_submodule(name)).mul_(14)
-    before = attention.CHUNK
-    attention.CHUNK = 6 * 41 * 9  # nine queries at a time
+    before = attend.CHUNK
+    attend.CHUNK = 6 * 41 * 9  # nine queries at a time
     try:
         found = attention_statistics(model, IDS, near=5)
     finally:
-        attention.CHUNK = before
+        attend.CHUNK = before
     model.set_attn_implementation("eager")
     with torch.no_grad():
         weights = torch.stack(model(IDS[None], output_attentions=True).attentions)[:, 0]

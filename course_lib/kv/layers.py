@@ -1,33 +1,29 @@
-"""One layer of the cache, and the attention function through which a model reads it.
+"""A cache of slots, layer by layer, as transformers knows caches.
 
-transformers asks the layer to take new keys and values, and next, in the same forward pass, calls the attention
-function, which gives the layer everything else: the queries, which tokens are padding, and where RoPE turned them.
+transformers asks a layer to take new keys and values, and next, in the same forward pass, calls the attention function
+(cache.py), which gives the layer everything else: the queries, which tokens are padding, and where RoPE turned them.
 
 Dimension key: B sequences, H key-value heads, Q new tokens, D size of a head.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
-from transformers.cache_utils import CacheLayerMixin
-from transformers.masking_utils import AttentionMaskInterface
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, CacheLayerMixin
 
-from course_lib.kv.attention import attend
+from course_lib.kv.attend import attend
+from course_lib.kv.policy import EvictionPolicy
+from course_lib.kv.rotation import Rotation
 from course_lib.kv.slots import Slots
-from course_lib.kv.vectors import FREE, PLAIN
+from course_lib.kv.vectors import FREE, PLAIN, Vectors
+from course_lib.models import blocks
 
-if TYPE_CHECKING:
-    from course_lib.kv.cache import EvictingCache
-
-NAME = "course_evicting"
-_current: ContextVar["EvictingLayer | None"] = ContextVar(
+waiting: ContextVar["EvictingLayer | None"] = ContextVar(
     "the layer that has taken keys and not yet attended", default=None
 )
 
@@ -100,10 +96,10 @@ class EvictingLayer(CacheLayerMixin):
                 f"got keys of {tuple(key_states.shape[:2])} sequences and heads in a cache of {self.slots.shape}; a "
                 "cache is for one batch of one model. Call cache.reset() before another batch."
             )
-        if self.index and _current.get() is not None:
-            _current.set(None)
+        if self.index and waiting.get() is not None:
+            waiting.set(None)
             raise ValueError("got a cache in another model than that of its evicting(...), or in a copy of it.")
-        _current.set(self)
+        waiting.set(self)
         return key_states, value_states
 
     def take_and_attend(
@@ -153,46 +149,66 @@ class EvictingLayer(CacheLayerMixin):
             self.slots = self.slots.select(indices.to(self.slots.n_seen.device))
 
 
-@contextmanager
-def attending(model: PreTrainedModel, cache: "EvictingCache") -> Iterator[None]:
-    """Let a model read through such layers; on exit it is as before and the cache is of no more use."""
-    AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, padding_mask)
-    before = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
-    try:
-        yield
-    finally:
-        cache.active = False
-        model.set_attn_implementation(before)
+class EvictingCache(Cache):
+    """The slots of all layers. Give it to `model(...)` or `model.generate(...)` as `past_key_values`."""
 
+    layer = EvictingLayer
 
-def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
-    """The mask as it was given, 1 for tokens and 0 for padding: causality follows from positions."""
-    return attention_mask
+    def __init__(
+        self, model: PreTrainedModel, policy: EvictionPolicy, rolling: Rotation | None, vectors: Vectors = PLAIN
+    ):
+        super().__init__(layers=[self.layer(self, index) for index in range(len(blocks(model)))])
+        self.policy, self.rolling, self.vectors, self.active = policy, rolling, vectors, True
+        self.config = model.config
+        self.n_evicted = 0  # slots, all layers together
+        self.planned = not policy.plans
 
+    def arrival(self, layer: EvictingLayer, keys: Tensor, padding: Tensor | None, rotation: Tensor | None) -> Arrival:
+        """The new tokens, worked out by the first layer for all."""
+        if layer.index == 0:
+            self._arrival = Arrival.of(layer.slots.n_seen, keys.shape[2], padding, rotation)
+        return self._arrival
 
-def _attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    position_ids: Tensor | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """What transformers calls in each layer; (B, heads, Q, D) in, (B, Q, heads, D) out."""
-    layer = _current.get()
-    _current.set(None)
-    if layer is None or layer.cache.config is not module.config:
-        raise ValueError(
-            "got a forward pass without the cache of this model's evicting(...); expected past_key_values=cache, no "
-            "copy of it."
-        )
-    if attention_mask is not None and attention_mask.ndim != 2:
-        raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    output = layer.take_and_attend(query, key, value, attention_mask, position_ids, scaling)
-    layer.n_passed += query.shape[2]  # not before: a pass that is refused has not come
-    return output.transpose(1, 2), None
+    def shrink(self, index: int) -> None:
+        """A layer has attended. A policy with a plan waits for the last one of the first pass."""
+        if not self.planned and index < len(self.layers) - 1:
+            return
+        changed = [self.layers[index]]
+        if not self.planned:
+            changed, self.planned = self.layers, True
+            for layer, slots in zip(self.layers, self.policy.plan(self.slots), strict=True):
+                layer.slots = slots
+        for layer in changed:
+            before, layer.slots = layer.slots.n, self.policy.shrink(layer.slots, layer.index)
+            self.n_evicted += before - layer.slots.n
+
+    def reset(self) -> None:
+        """As at the start, for another text."""
+        super().reset()
+        self.planned = not self.policy.plans
+
+    @property
+    def slots(self) -> list[Slots]:
+        """Those of each layer; empty before the first forward pass."""
+        return [layer.slots for layer in self.layers if layer.slots is not None]
+
+    @property
+    def stores(self) -> list[Slots]:
+        """All that is in memory."""
+        return self.slots
+
+    @property
+    def bytes_held(self) -> int:
+        """Keys and values of the tokens that are kept."""
+        return sum(each.bytes_of_vectors for each in self.stores)
+
+    @property
+    def bytes_allocated(self) -> int:
+        """All storage: also slots ahead, FREE ones, positions and what the policy remembers."""
+        tensors = [tensor for each in self.stores for tensor in (*each.storage.values(), *each.per_head.values())]
+        return sum(tensor.nbytes for tensor in tensors)
+
+    @property
+    def bytes_of_all(self) -> int:
+        """Keys and values of every token seen, as a cache that forgets nothing would hold."""
+        return sum(int(each.n_seen.sum()) * each.shape[1] * each.bytes_unpacked for each in self.slots)
