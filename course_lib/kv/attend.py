@@ -3,10 +3,11 @@
 The weights of a whole prompt are never in memory at once: Q × N numbers a head would be 150 MB for 2048 tokens of the
 default model, a layer.
 
-Dimension key: B sequences, H key-value heads, G query heads to each, Q queries (q of them in a chunk), N slots,
-D size of a head.
+Dimension key: B sequences, H key-value heads, G query heads to each, Q queries (q of them in a chunk), N slots (n of
+them for a chunk to read), D size of a head.
 """
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 
 import torch
@@ -16,12 +17,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib.kv.policy import EvictionPolicy, Observed
 from course_lib.kv.rotation import Rotation
-from course_lib.kv.slots import FREE, Slots
+from course_lib.kv.slots import Slots
+from course_lib.kv.vectors import FREE
 
 CHUNK = 2**21  # attention weights in memory at once
 
 
-def attend(
+def attend_(
     query: Float[Tensor, "B heads Q D"],
     slots: Slots,
     position: Int[Tensor, "B Q"],
@@ -29,25 +31,39 @@ def attend(
     policy: EvictionPolicy,
     rolling: Rotation | None = None,
     fresh: tuple[Float[Tensor, "B H Q D"], Float[Tensor, "B H Q D"]] | None = None,
-) -> tuple[Float[Tensor, "B heads Q D"], Slots]:
-    """What the queries read, and the slots with what the policy remembers of it.
+) -> Float[Tensor, "B heads Q D"]:
+    """What the queries read; what the policy remembers of their attention is written into the slots.
 
     Args:
         position: of the queries, counted as in Slots; FREE for padding, whose output means nothing.
-        rolling: turn the keys to their places among the slots first.
+        rolling: turn the keys to their places among the slots, RollingSlots, first.
         fresh: keys and values of the new tokens, which are the last slots, where stored ones differ.
     """
     query = query.unflatten(1, (slots.shape[1], -1))  # (B, H, G, Q, D): neighbouring query heads share their keys
-    keys, values = slots.keys, slots.values
-    if fresh:
-        before = slots.n - fresh[0].shape[2]
-        keys = torch.cat([keys[:, :, :before], fresh[0]], dim=2)
-        values = torch.cat([values[:, :, :before], fresh[1]], dim=2)
-    with rolling.turning(keys, slots) if rolling else nullcontext():
-        return _attend(query, keys, values, slots, position, scaling, policy)
+    keys, values = _with_fresh(slots, fresh) if fresh else (slots.keys, slots.values)  # (B, H, N, D)
+    n_queries = query.shape[3]
+    n_observed = min(policy.n_observed(n_queries), n_queries)
+    with rolling.turning_(keys, slots) if rolling else nullcontext():
+        if n_observed == n_queries:
+            output = _observed_(query, keys, values, slots, position, scaling, policy)
+        else:  # torch's fused attention, and once more the queries whose weights are wanted
+            output = _fused(query, keys, values, slots, position, scaling)
+            if n_observed:
+                query, position = query[:, :, :, -n_observed:], position[:, -n_observed:]
+                _observed_(query, keys, values, slots, position, scaling, policy)
+    return output.flatten(1, 2)
 
 
-def _attend(
+def _with_fresh(
+    slots: Slots, fresh: tuple[Float[Tensor, "B H Q D"], Float[Tensor, "B H Q D"]]
+) -> tuple[Float[Tensor, "B H N D"], Float[Tensor, "B H N D"]]:
+    """Keys and values, those of the newest tokens as they came."""
+    n_before = slots.n - fresh[0].shape[2]
+    stored = slots.keys, slots.values
+    return tuple(torch.cat([old[:, :, :n_before], new], dim=2) for old, new in zip(stored, fresh, strict=True))
+
+
+def _observed_(
     query: Float[Tensor, "B H G Q D"],
     keys: Float[Tensor, "B H N D"],
     values: Float[Tensor, "B H N D"],
@@ -55,21 +71,53 @@ def _attend(
     position: Int[Tensor, "B Q"],
     scaling: float,
     policy: EvictionPolicy,
-) -> tuple[Float[Tensor, "B heads Q D"], Slots]:
-    """All weights explicit where all are wanted; else torch's fused attention, and once more those that are."""
-    n_queries = query.shape[3]
-    n_observed = min(policy.observed(n_queries), n_queries)
-    if n_observed == n_queries:
-        output, slots = _observed(query, keys, values, slots, position, scaling, policy)
-        return output.flatten(1, 2), slots
-    output = _unobserved(query, keys, values, slots, position, scaling)
-    if n_observed:
-        last = query[:, :, :, -n_observed:], keys, values, slots, position[:, -n_observed:]
-        _, slots = _observed(*last, scaling, policy)
-    return output.flatten(1, 2), slots
+) -> Float[Tensor, "B H G Q D"]:
+    """o_i = Σ_j A_ij v_j with explicit weights, some queries at a time, which are shown to the policy."""
+    outputs = []
+    for readable, seen in _rows(query, keys, slots, position, scaling):
+        weights = seen.weights.flatten(0, 1).flatten(1, 2)  # (B·H, G·q, n)
+        output = torch.bmm(weights.to(values.dtype), values[:, :, : readable.n].flatten(0, 1))  # (B·H, G·q, D)
+        outputs.append(output.view(*seen.weights.shape[:4], -1))  # (B, H, G, q, D)
+        slots.remember_(policy.remember(readable, seen))
+    return torch.cat(outputs, dim=3) if len(outputs) > 1 else outputs[0]
 
 
-def _unobserved(
+def _rows(
+    query: Float[Tensor, "B H G Q D"],
+    keys: Float[Tensor, "B H N D"],
+    slots: Slots,
+    position: Int[Tensor, "B Q"],
+    scaling: float,
+) -> Iterator[tuple[Slots, Observed]]:
+    """A_ij = exp(l_ij) / Σ_k exp(l_ik) with l = scaling · q kᵀ: for a chunk of queries, and the slots it may read."""
+    last = slots.n_seen - 1
+    is_first_pass = query.shape[3] == slots.n  # in the order of the text: slots behind a chunk's last query are later
+    for start, end in _chunks(query, slots.n):
+        readable = slots.first(end if is_first_pass else slots.n)
+        chunk, at = query[:, :, :, start:end], position[:, start:end]  # (B, H, G, q, D), (B, q)
+        logits = _logits(chunk * scaling, keys[:, :, : readable.n])  # (B·H, G·q, n)
+        if query.shape[3] > 1 or slots.has_free:  # a chunk of one query has later keys too
+            # In the first pass the slots before a chunk are earlier tokens, which need no mask, or FREE.
+            _hide_later_(logits, readable, at, start if is_first_pass and not slots.has_free else 0)
+        weights = logits.softmax(dim=-1, dtype=torch.float32).view(*chunk.shape[:4], readable.n)  # (B, H, G, q, n)
+        if slots.has_free:
+            weights = weights * (at != FREE)[:, None, None, :, None]  # padding gives nothing
+        yield readable, Observed(weights, at, last, is_first=start == 0)
+
+
+def _logits(query: Float[Tensor, "B H G q D"], keys: Float[Tensor, "B H n D"]) -> Float[Tensor, "BH Gq n"]:
+    """q kᵀ, the queries of a group as rows of one matrix: a batch of three axes is the fastest product."""
+    return torch.bmm(query.flatten(0, 1).flatten(1, 2), keys.flatten(0, 1).transpose(1, 2))
+
+
+def _hide_later_(logits: Float[Tensor, "BH Gq n"], slots: Slots, position: Int[Tensor, "B q"], start: int) -> None:
+    """−∞ where a slot from `start` on holds a later token than the query's."""
+    hidden = ~visible(slots, position)[..., start:].flatten(0, 1)  # (B·H, q, n − start)
+    by_query = logits.unflatten(1, (-1, position.shape[1]))  # (B·H, G, q, n)
+    by_query[..., start:].masked_fill_(hidden[:, None], float("-inf"))
+
+
+def _fused(
     query: Float[Tensor, "B H G Q D"],
     keys: Float[Tensor, "B H N D"],
     values: Float[Tensor, "B H N D"],
@@ -82,47 +130,16 @@ def _unobserved(
     if n_queries == 1 and not slots.has_free:  # one token: the group stands in for the queries
         return scaled_dot_product_attention(query[:, :, :, 0], keys, values, scale=scaling)[:, :, :, None]
     if n_queries == slots.n and not slots.has_free:  # the first pass, in the order of the text
-        flat = scaled_dot_product_attention(
-            query.flatten(1, 2), keys, values, is_causal=True, scale=scaling, enable_gqa=True
-        )
-        return flat.view_as(query)
+        heads = query.flatten(1, 2)  # (B, heads, Q, D)
+        output = scaled_dot_product_attention(heads, keys, values, is_causal=True, scale=scaling, enable_gqa=True)
+        return output.view_as(query)
     outputs = []
     for start, end in _chunks(query, slots.n):
+        rows = query[:, :, :, start:end].flatten(2, 3)  # (B, H, G·q, D)
         allowed = visible(slots, position[:, start:end])[:, :, None].expand(-1, -1, query.shape[2], -1, -1)
-        read = scaled_dot_product_attention(
-            query[:, :, :, start:end].flatten(2, 3), keys, values, attn_mask=allowed.flatten(2, 3), scale=scaling
-        )
-        outputs.append(read.unflatten(2, (-1, end - start)))
+        output = scaled_dot_product_attention(rows, keys, values, attn_mask=allowed.flatten(2, 3), scale=scaling)
+        outputs.append(output.unflatten(2, (-1, end - start)))  # (B, H, G, q, D)
     return torch.cat(outputs, dim=3)
-
-
-def _observed(
-    query: Float[Tensor, "B H G Q D"],
-    keys: Float[Tensor, "B H N D"],
-    values: Float[Tensor, "B H N D"],
-    slots: Slots,
-    position: Int[Tensor, "B Q"],
-    scaling: float,
-    policy: EvictionPolicy,
-) -> tuple[Float[Tensor, "B H G Q D"], Slots]:
-    """The weights of some queries at a time are shown to the policy. In the first pass later keys are left out."""
-    outputs, first_pass, last = [], query.shape[3] == slots.n, slots.n_seen - 1
-    every_key, every_value = keys.flatten(0, 1), values.flatten(0, 1)  # (B·H, N, D), for the fastest product
-    for start, end in _chunks(query, slots.n):
-        n = end if first_pass else slots.n
-        some, at, asked = slots.first(n), position[:, start:end], query[:, :, :, start:end] * scaling
-        logits = torch.bmm(asked.flatten(0, 1).flatten(1, 2), every_key[:, :n].transpose(1, 2))  # (B·H, G·q, n)
-        if query.shape[3] > 1 or slots.has_free:  # a chunk of one query has later keys too
-            later = start if first_pass and not slots.has_free else 0  # slots before it are read by the whole chunk
-            hidden = ~visible(some, at)[..., later:].flatten(0, 1)[:, None]
-            logits.unflatten(1, (-1, end - start))[..., later:].masked_fill_(hidden, float("-inf"))
-        weights = logits.softmax(dim=-1, dtype=torch.float32)
-        if slots.has_free:
-            weights = weights * (at != FREE).repeat_interleave(keys.shape[1], 0).repeat(1, query.shape[2])[..., None]
-        outputs.append(torch.bmm(weights.to(keys.dtype), every_value[:, :n]).view_as(asked))
-        seen = Observed(weights.view(*asked.shape[:4], n), at, last, start == 0)
-        slots = slots.remembering(policy.remember(some, seen))
-    return torch.cat(outputs, dim=3) if len(outputs) > 1 else outputs[0], slots
 
 
 def visible(slots: Slots, position: Int[Tensor, "B Q"]) -> Bool[Tensor, "B H Q N"]:
@@ -131,6 +148,7 @@ def visible(slots: Slots, position: Int[Tensor, "B Q"]) -> Bool[Tensor, "B H Q N
 
 
 def _chunks(query: Float[Tensor, "B H G Q D"], n: int) -> list[tuple[int, int]]:
+    """First and last query of each chunk, of which the weights over n slots fit into CHUNK numbers."""
     n_queries = query.shape[3]
     size = max(1, CHUNK // (query.shape[:3].numel() * n))
     return [(start, min(start + size, n_queries)) for start in range(0, n_queries, size)]

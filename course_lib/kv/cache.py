@@ -1,4 +1,4 @@
-"""`with evicting(model, policy) as cache:` — the model attends over slots, and what the policy lets go is gone.
+"""`with evicting(model, policy) as cache:` — the model attends over slots, and what the policy evicts is gone.
 
 A registered attention function and a cache layer are all there is; no class of the model is touched.
 """
@@ -15,7 +15,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from course_lib.kv.layers import EvictingCache, waiting
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.rotation import Rotation
-from course_lib.kv.vectors import PLAIN, Vectors
+from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
 from course_lib.models import blocks, heads, rotary_frequencies
 
 NAME = "course_evicting"
@@ -23,13 +23,13 @@ NAME = "course_evicting"
 
 @contextmanager
 def evicting(
-    model: PreTrainedModel, policy: EvictionPolicy, positions: str = "original", vectors: Vectors = PLAIN
+    model: PreTrainedModel, policy: EvictionPolicy, positions: str = "original", vectors: VectorFormat = FULL_PRECISION
 ) -> Iterator[EvictingCache]:
     """Let a model attend through a fresh cache under `policy`; on exit the model is as before. For evaluation.
 
     Args:
         positions: "original", as in the text, or "rolling", counted in slots (StreamingLLM): needs RoPE.
-        vectors: how keys and values are stored: as they come, or Quantized(bits=4).
+        vectors: how keys and values are stored: in full precision, or Quantized(bits=4).
 
     Raises:
         ValueError: for settings that this model cannot have, or a model that is inside such a block already.
@@ -49,10 +49,10 @@ def _rolling(model: PreTrainedModel, positions: str) -> Rotation | None:
     return Rotation(rotary_frequencies(model)) if positions == "rolling" else None
 
 
-def _check(model: PreTrainedModel, policy: object, vectors: object = PLAIN) -> None:
+def _check(model: PreTrainedModel, policy: object, vectors: object = FULL_PRECISION) -> None:
     if not isinstance(policy, EvictionPolicy):
         raise ValueError(f"got policy {policy!r}; expected an EvictionPolicy, such as StreamingLLM(budget=256).")
-    if not isinstance(vectors, Vectors):
+    if not isinstance(vectors, VectorFormat):
         raise ValueError(f"got vectors {vectors!r}; expected how they are stored, such as Quantized(bits=4).")
     check_model(model)
     n_layers, n_heads = len(blocks(model)), heads(model).n_key_value
@@ -111,6 +111,6 @@ def _attention(
     if attention_mask is not None and attention_mask.ndim != 2:
         raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    output = layer.take_and_attend(query, key, value, attention_mask, position_ids, scaling)
+    output = layer.cache.forward_(layer, query, key, value, attention_mask, position_ids, scaling)
     layer.n_passed += query.shape[2]  # not before: a pass that is refused has not come
     return output.transpose(1, 2), None

@@ -1,73 +1,30 @@
 """A cache of slots, layer by layer, as transformers knows caches.
 
 transformers asks a layer to take new keys and values, and next, in the same forward pass, calls the attention function
-(cache.py), which gives the layer everything else: the queries, which tokens are padding, and where RoPE turned them.
+(cache.py), which gives the cache everything else: the queries, which tokens are padding, and where RoPE turned them.
 
-Dimension key: B sequences, H key-value heads, Q new tokens, D size of a head.
+Dimension key: B sequences, H key-value heads, Q new tokens, T tokens so far, D size of a head.
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from course_lib.kv.attend import attend
+from course_lib.kv.attend import attend_
 from course_lib.kv.policy import EvictionPolicy
-from course_lib.kv.rotation import Rotation
-from course_lib.kv.slots import Slots
-from course_lib.kv.vectors import FREE, PLAIN, Vectors
+from course_lib.kv.rotation import RollingSlots, Rotation
+from course_lib.kv.slots import NewTokens, Slots
+from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
 from course_lib.models import blocks
 
 waiting: ContextVar["EvictingLayer | None"] = ContextVar(
     "the layer that has taken keys and not yet attended", default=None
 )
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """The new tokens of a forward pass: the same for all layers. Fields as in `Slots.added`."""
-
-    position: Int[Tensor, "B Q"]
-    rotation: Int[Tensor, "B Q"]
-    n_seen: Int[Tensor, "B"]
-    has_free: bool
-
-    @staticmethod
-    def of(
-        n_seen: Int[Tensor, "B"], n_new: int, padding: Tensor | None, rotation: Int[Tensor, "b Q"] | None
-    ) -> "Arrival":
-        """`padding`: 1 for text and 0 for padding, of all tokens so far.
-
-        Raises:
-            ValueError: a mask that changes its mind about earlier tokens, or padding that is not on the left.
-        """
-        if padding is not None and not torch.equal(padding[:, :-n_new].bool().sum(dim=1), n_seen):
-            raise ValueError(
-                f"got an attention mask of shape {tuple(padding.shape)} that does not say of earlier tokens what it "
-                "said before; expected a column for each token so far. Tokens leave by the policy, not by the mask."
-            )
-        valid = None if padding is None else padding[:, -n_new:].bool()
-        if valid is None or bool(valid.all()):
-            position = n_seen[:, None] + torch.arange(n_new, device=n_seen.device)
-            after, has_free = n_seen + n_new, False
-        else:
-            count = n_seen[:, None] + valid.cumsum(dim=1)
-            if bool((~valid & (count > 0)).any()):
-                raise ValueError(
-                    'got padding behind a token; expected it on the left: tokenizer.padding_side = "left".'
-                )
-            position = torch.where(valid, count - 1, FREE)
-            after, has_free = n_seen + valid.sum(dim=1), True
-        rotation = position if rotation is None else rotation.expand(len(n_seen), -1)
-        return Arrival(position, rotation, after, has_free)
-
-    def added_to(self, slots: Slots, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"]) -> Slots:
-        return slots.added(keys, values, self.position, self.rotation, self.n_seen, self.has_free)
 
 
 class EvictingLayer(CacheLayerMixin):
@@ -80,11 +37,12 @@ class EvictingLayer(CacheLayerMixin):
         self.n_passed = 0  # tokens that came, padding included
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.slots = Slots.empty(key_states, self.cache.vectors, rolling=self.cache.rolling is not None)
+        kind = RollingSlots if self.cache.rolling else Slots
+        self.slots = kind.empty(key_states, self.cache.vectors)
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Takes keys and values (B, H, Q, D); `take_and_attend` makes slots of them."""
+        """Takes keys and values (B, H, Q, D); `EvictingCache.forward_` makes slots of them."""
         if not self.cache.active:
             raise ValueError(
                 "got an evicting cache after its `with` block; expected it inside. Make another with evicting(...)."
@@ -101,23 +59,6 @@ class EvictingLayer(CacheLayerMixin):
             raise ValueError("got a cache in another model than that of its evicting(...), or in a copy of it.")
         waiting.set(self)
         return key_states, value_states
-
-    def take_and_attend(
-        self,
-        query: Float[Tensor, "B heads Q D"],
-        keys: Float[Tensor, "B H Q D"],
-        values: Float[Tensor, "B H Q D"],
-        padding: Tensor | None,
-        rotation: Int[Tensor, "b Q"] | None,
-        scaling: float,
-    ) -> Float[Tensor, "B heads Q D"]:
-        """New slots, what the queries read of all of them, and the eviction after it."""
-        new = self.cache.arrival(self, keys, padding, rotation)
-        slots = new.added_to(self.slots, keys, values)
-        fresh = (keys, values) if self.cache.vectors is not PLAIN else None
-        output, self.slots = attend(query, slots, new.position, scaling, self.cache.policy, self.cache.rolling, fresh)
-        self.cache.shrink(self.index)
-        return output
 
     def get_seq_length(self) -> int:
         return self.n_passed
@@ -142,7 +83,7 @@ class EvictingLayer(CacheLayerMixin):
     def batch_repeat_interleave(self, repeats: int) -> None:
         if self.slots is not None:
             rows = torch.arange(len(self.slots.n_seen), device=self.slots.n_seen.device)
-            self.slots = self.slots.select(rows.repeat_interleave(repeats))
+            self.batch_select_indices(rows.repeat_interleave(repeats))
 
     def batch_select_indices(self, indices: Tensor) -> None:
         if self.slots is not None:
@@ -155,37 +96,62 @@ class EvictingCache(Cache):
     layer = EvictingLayer
 
     def __init__(
-        self, model: PreTrainedModel, policy: EvictionPolicy, rolling: Rotation | None, vectors: Vectors = PLAIN
+        self,
+        model: PreTrainedModel,
+        policy: EvictionPolicy,
+        rolling: Rotation | None,
+        vectors: VectorFormat = FULL_PRECISION,
     ):
         super().__init__(layers=[self.layer(self, index) for index in range(len(blocks(model)))])
         self.policy, self.rolling, self.vectors, self.active = policy, rolling, vectors, True
         self.config = model.config
         self.n_evicted = 0  # slots, all layers together
-        self.planned = not policy.plans
+        self.is_allocated = not policy.allocates_layers
 
-    def arrival(self, layer: EvictingLayer, keys: Tensor, padding: Tensor | None, rotation: Tensor | None) -> Arrival:
-        """The new tokens, worked out by the first layer for all."""
+    def forward_(
+        self,
+        layer: EvictingLayer,
+        query: Float[Tensor, "B heads Q D"],
+        keys: Float[Tensor, "B H Q D"],
+        values: Float[Tensor, "B H Q D"],
+        padding: Tensor | None,
+        rotation: Int[Tensor, "_ Q"] | None,
+        scaling: float,
+    ) -> Float[Tensor, "B heads Q D"]:
+        """The way of new tokens through one layer: they are appended, attend, are observed, and the lowest leave."""
+        new = self._new_tokens(layer, keys.shape[2], padding, rotation)
+        layer.slots.append_(keys, values, new)
+        fresh = None if self.vectors is FULL_PRECISION else (keys, values)  # are read before they are rounded
+        output = attend_(query, layer.slots, new.position, scaling, self.policy, self.rolling, fresh)
+        self._evict_(layer)
+        return output
+
+    def _new_tokens(
+        self, layer: EvictingLayer, n_new: int, padding: Tensor | None, rotation: Int[Tensor, "_ Q"] | None
+    ) -> NewTokens:
+        """Worked out by the first layer for all."""
         if layer.index == 0:
-            self._arrival = Arrival.of(layer.slots.n_seen, keys.shape[2], padding, rotation)
-        return self._arrival
+            n_seen = layer.slots.n_seen
+            self._new = NewTokens.of(_valid(padding, n_seen, n_new), rotation, n_seen)
+        return self._new
 
-    def shrink(self, index: int) -> None:
-        """A layer has attended. A policy with a plan waits for the last one of the first pass."""
-        if not self.planned and index < len(self.layers) - 1:
-            return
-        changed = [self.layers[index]]
-        if not self.planned:
-            changed, self.planned = self.layers, True
-            for layer, slots in zip(self.layers, self.policy.plan(self.slots), strict=True):
-                layer.slots = slots
-        for layer in changed:
-            before, layer.slots = layer.slots.n, self.policy.shrink(layer.slots, layer.index)
-            self.n_evicted += before - layer.slots.n
+    def _evict_(self, layer: EvictingLayer) -> None:
+        """The lowest of the layer leave; where slots are yet to be allocated, those of all, after the last layer."""
+        due = [layer]
+        if not self.is_allocated:
+            if layer is not self.layers[-1]:
+                return
+            self.policy.allocate_(self.slots)
+            due, self.is_allocated = self.layers, True
+        for layer in due:
+            n_before = layer.slots.n
+            self.policy.shrink(layer.slots, layer.index)
+            self.n_evicted += n_before - layer.slots.n
 
     def reset(self) -> None:
         """As at the start, for another text."""
         super().reset()
-        self.planned = not self.policy.plans
+        self.is_allocated = not self.policy.allocates_layers
 
     @property
     def slots(self) -> list[Slots]:
@@ -200,15 +166,33 @@ class EvictingCache(Cache):
     @property
     def bytes_held(self) -> int:
         """Keys and values of the tokens that are kept."""
-        return sum(each.bytes_of_vectors for each in self.stores)
+        return sum(slots.bytes_held for slots in self.stores)
 
     @property
     def bytes_allocated(self) -> int:
         """All storage: also slots ahead, FREE ones, positions and what the policy remembers."""
-        tensors = [tensor for each in self.stores for tensor in (*each.storage.values(), *each.per_head.values())]
-        return sum(tensor.nbytes for tensor in tensors)
+        return sum(slots.bytes_allocated for slots in self.stores)
 
     @property
     def bytes_of_all(self) -> int:
         """Keys and values of every token seen, as a cache that forgets nothing would hold."""
-        return sum(int(each.n_seen.sum()) * each.shape[1] * each.bytes_unpacked for each in self.slots)
+        return sum(int(slots.n_seen.sum()) * slots.shape[1] * slots.bytes_unpacked for slots in self.slots)
+
+
+def _valid(padding: Tensor | None, n_seen: Int[Tensor, "B"], n_new: int) -> Bool[Tensor, "B Q"]:
+    """Which of the new tokens are no padding. The mask (B, T) has 1 for text and 0 for padding.
+
+    Raises:
+        ValueError: a mask that changes its mind about earlier tokens, or padding that is not on the left.
+    """
+    if padding is None:
+        return torch.ones(len(n_seen), n_new, dtype=torch.bool, device=n_seen.device)
+    if not torch.equal(padding[:, :-n_new].bool().sum(dim=1), n_seen):
+        raise ValueError(
+            f"got an attention mask of shape {tuple(padding.shape)} that does not say of earlier tokens what it "
+            "said before; expected a column for each token so far. Tokens leave by the policy, not by the mask."
+        )
+    valid = padding[:, -n_new:].bool()
+    if bool((~valid & (n_seen[:, None] + valid.cumsum(dim=1) > 0)).any()):
+        raise ValueError('got padding behind a token; expected it on the left: tokenizer.padding_side = "left".')
+    return valid

@@ -10,28 +10,32 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from course_lib.kv.slots import Slots, pick
+from course_lib.kv.slots import Slots
+from course_lib.kv.vectors import pick
 
 
 @dataclass(frozen=True)
-class Leaving:
-    """Copies of the keys and values that leave, the worst first; not `there` where a head loses fewer than others."""
+class Evicted:
+    """Copies of the keys and values that leave, the worst first; not `valid` where a head loses fewer than others."""
 
     keys: Float[Tensor, "B H E D"]
     values: Float[Tensor, "B H E D"]
-    there: Bool[Tensor, "B H E"]
+    valid: Bool[Tensor, "B H E"]
     index: Int[Tensor, "B H E"]  # where they were
 
     @staticmethod
-    def of(slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> "Leaving":
-        """Those that `slots.keep_best(score, sizes)` lets go: to be called first, and `below` next."""
-        index, there = slots.lowest(score, sizes)
-        return Leaving(pick(slots.keys, index), pick(slots.values, index), there, index)
+    def of(slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> "Evicted":
+        """Those that `slots.keep_best_(score, sizes)` evicts: to be called first, and `below` next."""
+        score = score.masked_fill(~slots.occupied, float("inf"))
+        n_evicted = (slots.occupied.sum(dim=2) - sizes).clamp(min=0)  # (B, H)
+        index = score.topk(int(n_evicted.max()), dim=2, largest=False).indices  # (B, H, E)
+        valid = torch.arange(index.shape[2], device=index.device) < n_evicted[..., None]
+        return Evicted(pick(slots.keys, index), pick(slots.values, index), valid, index)
 
     def below(self, score: Float[Tensor, "B H N"]) -> Float[Tensor, "B H N"]:
-        """The score with these below all others: of equal ones `keep_best` might choose others, lost or doubled."""
-        leave = torch.zeros_like(score, dtype=torch.bool).scatter(2, self.index, self.there)
-        return score.masked_fill(leave, -torch.inf)
+        """The score with these below all others: of equal ones `keep_best_` might choose others, lost or doubled."""
+        leaves = torch.zeros_like(score, dtype=torch.bool).scatter(2, self.index, self.valid)
+        return score.masked_fill(leaves, -torch.inf)
 
 
 def cosines(left: Float[Tensor, "B H E D"], right: Float[Tensor, "B H N D"]) -> Float[Tensor, "B H E N"]:
@@ -39,9 +43,9 @@ def cosines(left: Float[Tensor, "B H E D"], right: Float[Tensor, "B H N D"]) -> 
     return normalize(left.float(), dim=3) @ normalize(right.float(), dim=3).transpose(2, 3)
 
 
-def merge(
+def merge_(
     slots: Slots,
-    leaving: Leaving,
+    evicted: Evicted,
     target: Int[Tensor, "B H E"],
     weight: Float[Tensor, "B H E"],
     own: Float[Tensor, "B H N"],
@@ -52,11 +56,22 @@ def merge(
     """
     if not bool((weight > 0).any()):
         return slots
-    total = own.scatter_add(2, target, weight)
-    found = {}
-    for name, stay, leave in (("keys", slots.keys, leaving.keys), ("values", slots.values, leaving.values)):
-        spread = target[..., None].expand_as(leave)
-        summed = (stay.float() * own[..., None]).scatter_add(2, spread, leave.float() * weight[..., None])
-        merged = torch.where((total > own)[..., None], summed / total[..., None], stay.float())
-        found[name] = pick(merged, target).to(stay.dtype)
-    return slots.written(target, found["keys"], found["values"])
+    total = own.scatter_add(2, target, weight)  # own_c + Σ w_e, (B, H, N)
+    keys = _weighted_means(slots.keys, evicted.keys, target, weight, own, total)
+    values = _weighted_means(slots.values, evicted.values, target, weight, own, total)
+    return slots.overwrite_(target, pick(keys, target), pick(values, target))
+
+
+def _weighted_means(
+    stay: Float[Tensor, "B H N D"],
+    leave: Float[Tensor, "B H E D"],
+    target: Int[Tensor, "B H E"],
+    weight: Float[Tensor, "B H E"],
+    own: Float[Tensor, "B H N"],
+    total: Float[Tensor, "B H N"],
+) -> Float[Tensor, "B H N D"]:
+    """Of each vector that stays and those that go to it; the same where none does."""
+    index = target[..., None].expand_as(leave)  # (B, H, E, D)
+    # own_c x_c + Σ_{e → c} w_e x_e
+    summed = (stay.float() * own[..., None]).scatter_add(2, index, leave.float() * weight[..., None])
+    return torch.where((total > own)[..., None], summed / total[..., None], stay.float()).to(stay.dtype)

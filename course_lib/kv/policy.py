@@ -54,8 +54,8 @@ class EvictionPolicy(ABC):
     by_layer: tuple[float, ...] = ()
     by_head: tuple[float, ...] = ()
 
-    plans: ClassVar[bool] = False  # whether `plan` divides the budget over the layers; nothing leaves before
-    steady: ClassVar[bool] = True  # whether every head is full from the budget's first token on
+    allocates_layers: ClassVar[bool] = False  # whether `allocate_` divides the budget; nothing leaves before
+    always_full: ClassVar[bool] = True  # whether every head holds its budget as soon as that many tokens have come
 
     def __post_init__(self) -> None:
         _check_budget(self.budget)
@@ -65,7 +65,7 @@ class EvictionPolicy(ABC):
             raise ValueError(f"got dropped {self.dropped!r}; expected a share of the budget from 0.0 to below 1.0.")
         for name in ("by_layer", "by_head"):
             factors = getattr(self, name)
-            if not isinstance(factors, tuple) or not all(_is_number(each) and 0 < each < inf for each in factors):
+            if not isinstance(factors, tuple) or not all(_is_number(factor) and 0 < factor < inf for factor in factors):
                 raise ValueError(f"got {name} {factors!r}; expected a tuple of positive factors on the budget.")
         if isinstance(self.budget, int):
             least = int(self.budget * min(self.by_layer, default=1) * min(self.by_head, default=1))
@@ -84,7 +84,7 @@ class EvictionPolicy(ABC):
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         """How much each slot is worth; the lowest leave. Sinks, recent tokens and FREE slots are seen to elsewhere."""
 
-    def observed(self, n_queries: int) -> int:
+    def n_observed(self, n_queries: int) -> int:
         """Of how many of the newest queries of a pass `remember` wants the attention weights; they cost time."""
         return 0
 
@@ -92,40 +92,40 @@ class EvictionPolicy(ABC):
         """New memory of each slot after a chunk of the queries that are observed."""
         return {}
 
-    def plan(self, layers: list[Slots]) -> list[Slots]:
-        """The slots of all layers after the first pass, with a note of what each may keep."""
+    def allocate_(self, layers: list[Slots]) -> list[Slots]:
+        """Note in the slots of all layers, after the first pass, what each may keep."""
         return layers
 
     def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
-        """The slots that each head may keep."""
+        """How many slots each head may keep."""
         n_sequences, n_heads = slots.shape
         if isinstance(self.budget, int):
-            return _fixed(self, layer, n_heads).to(slots.n_seen.device).expand(n_sequences, -1)
-        return self._whole(self.budget * slots.n_seen[:, None], layer, n_heads)
+            return _fixed_sizes(self, layer, n_heads).to(slots.n_seen.device).expand(n_sequences, -1)
+        return self._sizes_of(self.budget * slots.n_seen[:, None], layer, n_heads)
 
-    def _whole(self, slots: int | Float[Tensor, "B 1"], layer: int, n_heads: int) -> Int[Tensor, "..."]:
-        """Budgets in slots, times the factors of layer and heads, as whole numbers."""
-        factors = torch.tensor(self.by_head or (1.0,) * n_heads, dtype=torch.float64)
+    def _sizes_of(self, budget: int | Float[Tensor, "B 1"], layer: int, n_heads: int) -> Int[Tensor, "..."]:
+        """A budget in slots, times the factors of layer and heads, rounded down."""
+        factors = torch.tensor(self.by_head or (1.0,) * n_heads, dtype=torch.float64)  # (H,)
         if self.by_layer:
             factors = factors * self.by_layer[layer]
-        whole = slots * (factors if isinstance(slots, int) else factors.to(slots.device))
-        return (whole + 1e-9).long().clamp(min=max(1, self.sinks + self.recent))  # 0.1 x 30 is 3, whatever binary says
+        sizes = budget * (factors if isinstance(budget, int) else factors.to(budget.device))  # (H,) or (B, H)
+        return (sizes + 1e-9).long().clamp(min=max(1, self.sinks + self.recent))  # 0.1 x 30 is 3, whatever binary says
 
     def shrink(self, slots: Slots, layer: int) -> Slots:
-        """What remains after a forward pass."""
+        """The slots after a forward pass: the same ones, in place, less what has to leave."""
         if self.keeps_all:
             return slots
         sizes = self.sizes(slots, layer)
         if slots.n <= int(sizes.min()):
             return slots
-        return self.let_go(slots, self.protected(slots), self._after(slots, sizes))
+        return self.evict_(slots, self.protected(slots), self._after_dropping(slots, sizes))
 
-    def _after(self, slots: Slots, sizes: Int[Tensor, "B H"]) -> Int[Tensor, "B H"]:
+    def _after_dropping(self, slots: Slots, sizes: Int[Tensor, "B H"]) -> Int[Tensor, "B H"]:
         """What heads with too many keep, when they lose more than they have to."""
         if not self.dropped:
             return sizes
-        after = (sizes - (self.dropped * sizes + 1e-9).long()).clamp(min=max(1, self.sinks + self.recent))
-        return torch.where(slots.taken.sum(dim=2) > sizes, after, sizes)
+        fewer = (sizes - (self.dropped * sizes + 1e-9).long()).clamp(min=max(1, self.sinks + self.recent))
+        return torch.where(slots.occupied.sum(dim=2) > sizes, fewer, sizes)
 
     def protected(self, slots: Slots) -> Float[Tensor, "B H N"]:
         """The score, infinite for sinks and recent tokens."""
@@ -134,15 +134,15 @@ class EvictionPolicy(ABC):
             score = score.masked_fill(slots.position >= slots.n_seen[:, None, None] - self.recent, float("inf"))
         return score.masked_fill(slots.position < self.sinks, float("inf")) if self.sinks else score
 
-    def let_go(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
-        """The best `sizes[b, h]` slots. Policies that merge add here to them what the others held."""
-        return slots.keep_best(score, sizes)
+    def evict_(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
+        """The best `sizes[b, h]` slots stay. Policies that merge add here to them what the others held."""
+        return slots.keep_best_(score, sizes)
 
 
 @lru_cache(maxsize=4096)
-def _fixed(policy: EvictionPolicy, layer: int, n_heads: int) -> Int[Tensor, "H"]:
+def _fixed_sizes(policy: EvictionPolicy, layer: int, n_heads: int) -> Int[Tensor, "H"]:
     """Sizes that never change are worked out once."""
-    return policy._whole(policy.budget, layer, n_heads)
+    return policy._sizes_of(policy.budget, layer, n_heads)
 
 
 def _check_budget(budget: int | float) -> None:

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.kv.vectors import Vectors
+from course_lib.kv.vectors import VectorFormat
 
 
 @dataclass(frozen=True)
-class Quantized(Vectors):
+class Quantized(VectorFormat):
     """x ≈ low + code · step in each group of neighbouring dimensions, low its minimum, step = (max − min)/(2^bits − 1).
 
     The newest tokens stay as they are until others have come: they are read most. A pass over new tokens reads those as
@@ -39,7 +39,8 @@ class Quantized(Vectors):
                 raise ValueError(f"got {name} {value!r}; expected a whole number, {least} or more.")
 
     def pack(self, name: str, vectors: Float[Tensor, "B H E D"]) -> dict[str, Tensor]:
-        groups = vectors.float().unflatten(3, (-1, self._group(vectors.shape[3])))
+        # low = min x, step = (max x − min x) / (2^bits − 1), code = round((x − low) / step), for each group
+        groups = vectors.float().unflatten(3, (-1, self._group(vectors.shape[3])))  # (B, H, E, g, D / g)
         low, high = groups.amin(dim=4).half(), groups.amax(dim=4)
         step = ((high - low.float()) / (2**self.bits - 1)).clamp(min=torch.finfo(torch.float16).tiny).half()
         if not bool((low.isfinite() & step.isfinite()).all()):

@@ -8,15 +8,14 @@ Dimension key: B sequences, H key-value heads, G query heads to each, N slots, Q
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from transformers import PreTrainedModel
 
-from course_lib.kv.attend import attend
+from course_lib.kv.attend import attend_
 from course_lib.kv.cache import attending, check_model
 from course_lib.kv.layers import EvictingCache, EvictingLayer
 from course_lib.kv.policy import EvictionPolicy, Observed
@@ -51,7 +50,7 @@ class Recycled(EvictionPolicy):
         if self.similarity is not None and not -1 <= self.similarity <= 1:
             raise ValueError(f"got similarity {self.similarity!r}; expected a cosine from -1 to 1.")
 
-    def observed(self, n_queries: int) -> int:
+    def n_observed(self, n_queries: int) -> int:
         return 1
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
@@ -60,73 +59,74 @@ class Recycled(EvictionPolicy):
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         return slots.memory("newest")
 
-    def is_due(self, n_steps: int, query: Tensor, asked: Tensor) -> bool:
+    def is_due(self, n_steps: int, query: Tensor, last_query: Tensor) -> bool:
         """Whether the n-th step after a full one should be full again; queries (B, heads, 1, D), now and then."""
         if self.similarity is None:
             return self.every is not None and n_steps >= self.every
         if n_steps % self.check:
             return False
-        return bool((cosine_similarity(query.float(), asked.float(), dim=3).mean(dim=(1, 2)) < self.similarity).any())
+        cosine = cosine_similarity(query.float(), last_query.float(), dim=3).mean(dim=(1, 2))  # (B,)
+        return bool((cosine < self.similarity).any())
 
 
 class RecyclingLayer(EvictingLayer):
     """`slots` is the working set; `everything` is what a full step reads."""
 
     everything: Slots | None = None
-    asked: Tensor | None = None  # the query of the last full step
+    last_query: Tensor | None = None  # of the last full step
     n_steps = n_full = 0  # steps since then; full steps in all
 
-    def take_and_attend(
-        self,
-        query: Float[Tensor, "B heads Q D"],
-        keys: Float[Tensor, "B H Q D"],
-        values: Float[Tensor, "B H Q D"],
-        padding: Tensor | None,
-        rotation: Int[Tensor, "b Q"] | None,
-        scaling: float,
-    ) -> Float[Tensor, "B heads Q D"]:
-        """A full step for a prompt or when one is due; otherwise the working set alone."""
-        policy, new = self.cache.policy, self.cache.arrival(self, keys, padding, rotation)
-        before = self.slots if self.everything is None else self.everything
-        self.everything = new.added_to(before, keys, values)
-        self.n_steps += 1
-        if keys.shape[2] > 1 or self.asked is None or policy.is_due(self.n_steps, query, self.asked):
-            output, self.everything = attend(query, self.everything, new.position, scaling, policy)
-            self.slots, self.asked = self._chosen(), query[:, :, -1:].clone()
-            self.n_steps, self.n_full = 0, self.n_full + 1
-            return output
-        working = new.added_to(self.slots, keys, values)
-        output, working = attend(query, working, new.position, scaling, policy)
-        self.slots = policy.shrink(working, self.index)
-        return output
-
-    def _chosen(self) -> Slots:
-        """A copy of the slots that the newest query attended to most."""
-        n = min(int(self.cache.policy.sizes(self.everything, self.index).max()), self.everything.n)
-        score = self.cache.policy.protected(self.everything).masked_fill(~self.everything.taken, float("-inf"))
-        chosen = self.everything.picked(score.topk(n, dim=2).indices)
-        return replace(chosen, has_free=bool((~chosen.taken).any()))
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        super().lazy_initialization(key_states, value_states)
+        self.everything = self.slots
 
     def reset(self) -> None:
         super().reset()
-        self.everything, self.asked, self.n_steps, self.n_full = None, None, 0, 0
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        if self.slots is not None:
-            rows = torch.arange(len(self.slots.n_seen), device=self.slots.n_seen.device)
-            self.batch_select_indices(rows.repeat_interleave(repeats))
+        self.everything, self.last_query, self.n_steps, self.n_full = None, None, 0, 0
 
     def batch_select_indices(self, indices: Tensor) -> None:
         super().batch_select_indices(indices)
-        if self.everything is not None:
-            indices = indices.to(self.asked.device)
-            self.everything, self.asked = self.everything.select(indices), self.asked.index_select(0, indices)
+        if self.last_query is not None:
+            indices = indices.to(self.last_query.device)
+            self.everything, self.last_query = self.everything.select(indices), self.last_query.index_select(0, indices)
 
 
 class RecyclingCache(EvictingCache):
     """`slots` are the working sets, `stores` also everything else: more memory than a plain cache, less of it read."""
 
     layer = RecyclingLayer
+
+    def forward_(
+        self,
+        layer: RecyclingLayer,
+        query: Float[Tensor, "B heads Q D"],
+        keys: Float[Tensor, "B H Q D"],
+        values: Float[Tensor, "B H Q D"],
+        padding: Tensor | None,
+        rotation: Int[Tensor, "_ Q"] | None,
+        scaling: float,
+    ) -> Float[Tensor, "B heads Q D"]:
+        """A full step for a prompt or when one is due; otherwise the working set alone, one in and one out."""
+        new = self._new_tokens(layer, keys.shape[2], padding, rotation)
+        layer.everything.append_(keys, values, new)
+        layer.n_steps += 1
+        is_first = layer.last_query is None
+        if is_first or keys.shape[2] > 1 or self.policy.is_due(layer.n_steps, query, layer.last_query):
+            output = attend_(query, layer.everything, new.position, scaling, self.policy)
+            layer.slots, layer.last_query = self._most_attended(layer), query[:, :, -1:].clone()
+            layer.n_steps, layer.n_full = 0, layer.n_full + 1
+            return output
+        layer.slots.append_(keys, values, new)
+        output = attend_(query, layer.slots, new.position, scaling, self.policy)
+        self.policy.shrink(layer.slots, layer.index)
+        return output
+
+    def _most_attended(self, layer: RecyclingLayer) -> Slots:
+        """A copy of the slots that the newest query attended to most."""
+        slots = layer.everything
+        n = min(int(self.policy.sizes(slots, layer.index).max()), slots.n)
+        score = self.policy.protected(slots).masked_fill(~slots.occupied, float("-inf"))
+        return slots.take(score.topk(n, dim=2).indices)
 
     @property
     def stores(self) -> list[Slots]:

@@ -1,22 +1,83 @@
-"""How keys and values lie in slots: as they are, here; in 4 or 8 bits, in quantized.py.
+"""How tensors lie in slots: columns that move together, keys and values in full precision. quantized.py: in few bits.
 
-Dimension key: B sequences, H key-value heads, N slots, E some tokens of each head, R newest tokens, D size of a head.
+As in torch, a method whose name ends in _ writes in place; all others only read.
+
+Dimension key: B sequences, H key-value heads, N slots, C slots there is room for, E some slots or tokens of each head,
+R newest tokens, D size of a head.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 FREE = torch.iinfo(torch.int32).max  # position of a slot that holds no token: after every query, so nobody reads it
+VECTORS = ("keys", "values")
 
 
-class Vectors(ABC):
+class Columns(dict[str, Tensor]):
+    """What is stored of each slot, by name: (B, H, C) or (B, H, C, …), of which the first n slots are in use."""
+
+    @property
+    def n_allocated(self) -> int:
+        return self["position"].shape[2]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.values())
+
+    def take(self, index: Int[Tensor, "B H E"]) -> "Columns":
+        """A copy of some slots."""
+        return Columns({name: pick(tensor, index) for name, tensor in self.items()})
+
+    def select(self, index: Int[Tensor, "K"]) -> "Columns":
+        """A copy of some sequences."""
+        return Columns({name: tensor.index_select(0, index) for name, tensor in self.items()})
+
+    def grow_(self, n: int, n_allocated: int) -> None:
+        """Room for more slots; the first n are copied."""
+        for name, tensor in self.items():
+            self[name] = tensor.new_empty(*tensor.shape[:2], n_allocated, *tensor.shape[3:])
+            self[name][:, :, :n] = tensor[:, :, :n]
+
+    def append_(self, new: dict[str, Tensor], n: int, n_new: int) -> None:
+        """New slots behind the first n; zeros in columns that nothing is known of."""
+        for name, tensor in self.items():
+            slots = tensor.narrow(2, n, n_new)
+            slots.copy_(new[name]) if name in new else slots.zero_()
+
+    def put_(self, index: Int[Tensor, "B H E"], new: dict[str, Tensor]) -> None:
+        """Other content of some slots in some columns."""
+        for name, tensor in new.items():
+            self[name].scatter_(2, _like(index, tensor), tensor)
+
+    def move_(self, source: Int[Tensor, "B H E"], target: Int[Tensor, "B H E"]) -> None:
+        """Slots are overwritten by others."""
+        for tensor in self.values():
+            tensor.scatter_(2, _like(target, tensor), pick(tensor, source))
+
+    def move_one_(self, source: int, target: Int[Tensor, "B H 1"]) -> None:
+        """One slot of each head is overwritten by the same other: a narrow copy costs less than to gather."""
+        for tensor in self.values():
+            tensor.scatter_(2, _like(target, tensor), tensor.narrow(2, source, 1).clone())
+
+
+def pick(tensor: Tensor, index: Int[Tensor, "B H E"]) -> Tensor:
+    """What a tensor (B, H, N) or (B, H, N, D) holds in these slots."""
+    return tensor.gather(2, _like(index, tensor))
+
+
+def _like(index: Int[Tensor, "B H E"], tensor: Tensor) -> Tensor:
+    """The index for a gather along the slots, of a tensor with or without a last axis."""
+    return index if tensor.ndim == 3 else index[..., None].expand(*index.shape, tensor.shape[3])
+
+
+class VectorFormat(ABC):
     """A slot is whole in itself: its parts, named "keys…" or "values…", move and leave together."""
 
-    residual: int = 0  # that many newest tokens lie in a ring, as they are
+    residual: int = 0  # that many newest tokens lie in a RecentRing, in full precision
 
     @abstractmethod
     def pack(self, name: str, vectors: Float[Tensor, "B H E D"]) -> dict[str, Tensor]:
@@ -27,8 +88,8 @@ class Vectors(ABC):
         """The vectors of the first n slots."""
 
 
-class Plain(Vectors):
-    """As they come."""
+class FullPrecision(VectorFormat):
+    """As the model computes them."""
 
     def pack(self, name: str, vectors: Float[Tensor, "B H E D"]) -> dict[str, Tensor]:
         return {name: vectors}
@@ -37,28 +98,51 @@ class Plain(Vectors):
         return storage[name][:, :, :n]
 
 
-PLAIN = Plain()
+FULL_PRECISION = FullPrecision()
 
 
-@dataclass(frozen=True)
-class Newest:
-    """Which of some tokens are among the newest of their sequences, and where those lie in a ring (B, H, R, D)."""
+@dataclass
+class RecentRing:
+    """Keys and values of the R newest tokens in full precision. The token at position p lies in place p mod R."""
 
-    there: Bool[Tensor, "B H E"]
-    place: Int[Tensor, "B H E"]
+    vectors: dict[str, Float[Tensor, "B H R D"]]  # "keys" and "values"
 
     @staticmethod
-    def of(position: Int[Tensor, "B H E"], n_seen: Int[Tensor, "B"], residual: int) -> "Newest":
-        there = (position != FREE) & (position >= n_seen[:, None, None] - residual)
-        return Newest(there, position.long() % residual)
+    def empty(like: Float[Tensor, "B H _ D"], residual: int) -> "RecentRing":
+        n_sequences, n_heads, _, size = like.shape
+        return RecentRing({name: like.new_zeros(n_sequences, n_heads, residual, size) for name in VECTORS})
 
-    def write(self, ring: Float[Tensor, "B H R D"], vectors: Float[Tensor, "B H E D"]) -> None:
-        """The newest among these vectors, to their places."""
-        sequence, head, token = self.there.nonzero(as_tuple=True)
-        ring[sequence, head, self.place[sequence, head, token]] = vectors[sequence, head, token]
+    @property
+    def nbytes(self) -> int:
+        return sum(ring.nbytes for ring in self.vectors.values())
 
-    def over(self, vectors: Float[Tensor, "B H E D"], ring: Float[Tensor, "B H R D"]) -> Float[Tensor, "B H E D"]:
-        """These vectors, the newest among them from the ring. Writes into `vectors`."""
-        sequence, head, token = self.there.nonzero(as_tuple=True)
-        vectors[sequence, head, token] = ring[sequence, head, self.place[sequence, head, token]]
+    def write_(
+        self,
+        keys: Float[Tensor, "B H E D"],
+        values: Float[Tensor, "B H E D"],
+        position: Int[Tensor, "B H E"],
+        n_seen: Int[Tensor, "B"],
+    ) -> None:
+        """The newest of these tokens, to their places."""
+        sequence, head, token, place = self._recent(position, n_seen)
+        for name, vectors in zip(VECTORS, (keys, values), strict=True):
+            self.vectors[name][sequence, head, place] = vectors[sequence, head, token]
+
+    def restore_(
+        self, name: str, vectors: Float[Tensor, "B H E D"], position: Int[Tensor, "B H E"], n_seen: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B H E D"]:
+        """The newest among `vectors` are overwritten by what they were before they were rounded."""
+        sequence, head, token, place = self._recent(position, n_seen)
+        vectors[sequence, head, token] = self.vectors[name][sequence, head, place]
         return vectors
+
+    def select(self, index: Int[Tensor, "K"]) -> "RecentRing":
+        """Other sequences of the batch."""
+        return RecentRing({name: ring.index_select(0, index) for name, ring in self.vectors.items()})
+
+    def _recent(self, position: Int[Tensor, "B H E"], n_seen: Int[Tensor, "B"]) -> tuple[Tensor, ...]:
+        """Sequence, head, index and place in the ring of each of these tokens that is among the newest."""
+        residual = self.vectors["keys"].shape[2]
+        is_recent = (position != FREE) & (position >= n_seen[:, None, None] - residual)
+        sequence, head, token = is_recent.nonzero(as_tuple=True)
+        return sequence, head, token, position[sequence, head, token].long() % residual

@@ -61,4 +61,4 @@ def run(model, cache, ids, tokens, mask=None):
 
 def kept_by(slots, row=0):
     """The positions that each head holds, in order."""
-    return [sorted(head[taken].tolist()) for head, taken in zip(slots.position[row], slots.taken[row], strict=True)]
+    return [sorted(head[taken].tolist()) for head, taken in zip(slots.position[row], slots.occupied[row], strict=True)]

@@ -6,9 +6,10 @@ import pytest
 import torch
 from kernel_device import on_device
 
-from course_lib.kv.attend import attend
+from course_lib.kv.attend import attend_
 from course_lib.kv.policies.h2o import H2O
-from course_lib.kv.slots import FREE, Slots
+from course_lib.kv.slots import NewTokens, Slots
+from course_lib.kv.vectors import FREE
 from kernels import attention_mass
 from kernels.attention_mass import bytes_moved, example, log_sum_exp
 
@@ -132,10 +133,10 @@ def test_is_what_h2o_adds_up_over_a_prompt(generator):
     valid = torch.ones(2, 33, dtype=torch.bool)
     valid[1, :5] = False
     position = torch.where(valid, valid.cumsum(dim=1) - 1, FREE)
-    slots = Slots.empty(keys).append(keys, keys, valid, position)
-    _, after = attend(query, slots, position, 0.35, H2O())
+    slots = Slots.empty(keys).append_(keys, keys, NewTokens.of(valid))
+    attend_(query, slots, position, 0.35, H2O())
     lse = log_sum_exp(query, keys, position, slots.position, 0.35)
-    torch.testing.assert_close(launch(query, keys, lse, position, slots.position, 0.35), after.memory("mass"))
+    torch.testing.assert_close(launch(query, keys, lse, position, slots.position, 0.35), slots.memory("mass"))
 
 
 def test_the_reference_needs_no_more_memory_than_its_chunks(generator, monkeypatch):

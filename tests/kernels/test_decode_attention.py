@@ -6,10 +6,11 @@ import pytest
 import torch
 from kernel_device import on_device
 
-from course_lib.kv.attend import attend
+from course_lib.kv.attend import attend_
 from course_lib.kv.policies.h2o import H2O
-from course_lib.kv.rotation import Rotation
-from course_lib.kv.slots import FREE, Slots
+from course_lib.kv.rotation import RollingSlots, Rotation
+from course_lib.kv.slots import NewTokens
+from course_lib.kv.vectors import FREE
 from kernels import decode_attention
 from kernels.decode_attention import bytes_moved, example
 
@@ -42,9 +43,10 @@ def cache(generator, n_tokens=90):
     valid = torch.ones(2, n_tokens, dtype=torch.bool)
     valid[1, :30] = False
     rotation = torch.where(valid, valid.cumsum(dim=1) - 1, 1)
-    slots = Slots.empty(keys, rolling=True).append(keys[:, :, :-1], values[:, :, :-1], valid[:, :-1], rotation[:, :-1])
-    slots = slots.keep_best(torch.rand(2, 2, n_tokens - 1, generator=generator), torch.tensor([[70, 40], [70, 40]]))
-    slots = slots.append(keys[:, :, -1:], values[:, :, -1:], valid[:, -1:], rotation[:, -1:])
+    slots = RollingSlots.empty(keys)
+    slots.append_(keys[:, :, :-1], values[:, :, :-1], NewTokens.of(valid[:, :-1], rotation[:, :-1]))
+    slots.keep_best_(torch.rand(2, 2, n_tokens - 1, generator=generator), torch.tensor([[70, 40], [70, 40]]))
+    slots.append_(keys[:, :, -1:], values[:, :, -1:], NewTokens.of(valid[:, -1:], rotation[:, -1:], slots.n_seen))
     assert slots.has_free
     assert slots.storage["keys"].shape[2] > slots.n  # so that keys is a view of something larger
     return slots, rotation[:, -1].contiguous()
@@ -55,16 +57,16 @@ def test_equals_the_librarys_attention(rolling, generator):
     slots, position = cache(generator)
     query = torch.randn(2, 6, 1, 8, generator=generator)
     rotation = Rotation(torch.tensor([1.0, 0.3, 0.05, 0.001]))
-    expected, after = attend(query, slots, position[:, None], 0.35, H2O(), rotation if rolling else None)
+    expected = attend_(query, slots, position[:, None], 0.35, H2O(), rotation if rolling else None)
     turned, asks = (), query[:, :, 0]
     if rolling:  # here every key goes to its place and the query to its own; the library keeps the query where it is
         place = slots.position.argsort(dim=2).argsort(dim=2)
         turned = ((place - slots.rotation).contiguous(), rotation.frequencies)
-        by = (slots.taken.sum(dim=2) - 1 - position[:, None]).repeat_interleave(3, 1)
+        by = (slots.occupied.sum(dim=2) - 1 - position[:, None]).repeat_interleave(3, 1)
         asks = rotation.turn(asks, by)
     read = launch(asks, slots.keys, slots.values, position, slots.position, 0.35, *turned)
     torch.testing.assert_close(read.output, expected[:, :, 0])
-    torch.testing.assert_close(read.mass, after.memory("mass"))
+    torch.testing.assert_close(read.mass, slots.memory("mass"))
 
 
 def test_turning_far_is_as_exact_as_float32_angles(generator):

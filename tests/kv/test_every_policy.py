@@ -11,13 +11,12 @@ from course_lib import discover
 from course_lib.kv import policies
 from course_lib.kv.cache import evicting
 from course_lib.kv.policy import EvictionPolicy
-from course_lib.kv.slots import pick
-from course_lib.kv.vectors import FREE
+from course_lib.kv.vectors import FREE, pick
 from course_lib.models import tiny_model
 
 POLICIES = discover.subclasses(policies, EvictionPolicy)
 SHRINKING = [policy for policy in POLICIES if policy.__name__ != "Full"]
-STEADY = [policy for policy in SHRINKING if policy.steady]
+STEADY = [policy for policy in SHRINKING if policy.always_full]
 IDS = torch.randint(3, 97, (3, 40), generator=torch.Generator().manual_seed(0))
 names = {"ids": lambda policy: policy.__name__}
 
@@ -93,8 +92,8 @@ def test_the_budget_holds_after_every_pass_and_the_newest_stay(policy, chunk):
         for start in range(0, 40, chunk):
             logits_of(model, cache, IDS[:, start : start + chunk], chunk)
             seen = min(start + chunk, 40)
-            held = [int(slots.taken.sum()) for slots in cache.slots]
-            if policy.steady:
+            held = [int(slots.occupied.sum()) for slots in cache.slots]
+            if policy.always_full:
                 assert held == [3 * 2 * min(seen, 12)] * 2
             elif chunk > 1:
                 assert sum(held) <= 2 * 3 * 2 * min(seen, 12)
@@ -103,7 +102,7 @@ def test_the_budget_holds_after_every_pass_and_the_newest_stay(policy, chunk):
                 assert (kept[:, :, 1:] > kept[:, :, :-1]).logical_or(kept[:, :, 1:] == FREE).all()  # nobody twice
                 for token in (*range(max(0, seen - 4), seen), *range(min(settings.sinks, seen))):
                     assert (kept == token).any(dim=2).all()
-    if policy.steady:
+    if policy.always_full:
         assert cache.n_evicted == 2 * (40 - 12)
         assert cache.bytes_held == 2 * 2 * 3 * 12 * 2 * 8 * 4
     assert cache.n_evicted or chunk == 1
@@ -132,7 +131,7 @@ def test_a_share_of_the_budget_may_leave_at_once(policy):
 @pytest.mark.parametrize("chunk", [1, 6, 40])
 @pytest.mark.parametrize("policy", POLICIES, **names)
 def test_padding_on_the_left_changes_nothing(policy, chunk, positions):
-    if policy.plans and chunk < 40:
+    if policy.allocates_layers and chunk < 40:
         pytest.skip("it plans on the first pass, which must hold a prompt and not its padding alone")
     model = tiny_model()
     n_padding = (0, 3, 11)
@@ -176,7 +175,7 @@ def test_budgets_by_layer_and_head(policy):
     settings = policy(budget=12, sinks=2, recent=2, by_layer=(0.5, 1.5), by_head=(1.0, 0.75))
     with evicting(model, settings) as cache:
         logits_of(model, cache, IDS, 8)
-    assert [slots.taken.sum(dim=2).tolist() for slots in cache.slots] == [[[6, 4]] * 3, [[18, 13]] * 3]
+    assert [slots.occupied.sum(dim=2).tolist() for slots in cache.slots] == [[[6, 4]] * 3, [[18, 13]] * 3]
     assert cache.bytes_held == 3 * (6 + 4 + 18 + 13) * 2 * 8 * 4
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.kv.history import PARTS, check_window, recent_sum
-from course_lib.kv.slots import Slots
+from course_lib.kv.slots import NewTokens, Slots
 from course_lib.kv.vectors import FREE
 
 
@@ -24,14 +24,14 @@ def test_the_sum_is_over_the_eighths_of_the_window(window, chunks, n_padding, se
     received = torch.rand(2, 1, n_tokens, 3, generator=generator)
     slots = Slots.empty(torch.zeros(2, 1, 0, 2))
     vectors, valid = torch.zeros(2, 1, 3, 2), torch.ones(2, 3, dtype=torch.bool)
-    slots = slots.append(vectors, vectors.clone(), valid, torch.arange(3).expand(2, -1))
+    slots = slots.append_(vectors, vectors.clone(), NewTokens.of(valid))
     start = 0
     for chunk in chunks:
         end = start + chunk
         position = torch.stack([torch.arange(start, end), torch.arange(start, end) - n_padding])
         position = torch.where(position < 0, FREE, position)
         new = received[:, :, start:end]
-        slots = slots.remembering({"lately": recent_sum(slots, "lately", new, position, window)})
+        slots = slots.remember_({"lately": recent_sum(slots, "lately", new, position, window)})
         start = end
         for row, first in enumerate((0, min(n_padding, end))):
             since = ((end - 1 - first) // size - 7) * size  # the eighth under way and the seven before it
@@ -46,12 +46,10 @@ def test_the_sum_is_over_the_eighths_of_the_window(window, chunks, n_padding, se
 def test_a_sum_by_hand():
     """A window of 16: each part two queries, 1 each. After 17 the first part, queries 0 and 1, is overwritten by 16."""
     vectors = torch.zeros(1, 1, 1, 2)
-    slots = Slots.empty(vectors).append(
-        vectors, vectors.clone(), torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, 1, dtype=torch.int64)
-    )
+    slots = Slots.empty(vectors).append_(vectors, vectors.clone(), NewTokens.of(torch.ones(1, 1, dtype=torch.bool)))
     for i in range(17):
         new = recent_sum(slots, "lately", torch.ones(1, 1, 1, 1), torch.tensor([[i]]), 16)
-        slots = slots.remembering({"lately": new})
+        slots = slots.remember_({"lately": new})
     assert slots.memory("lately", PARTS).tolist() == [[[[1, 2, 2, 2, 2, 2, 2, 2]]]]
 
 

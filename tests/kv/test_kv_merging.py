@@ -7,10 +7,10 @@ import torch
 from kv_naive import FirstLayer, kept_by, passes_of, run, sharp_model
 
 from course_lib.kv.cache import evicting
-from course_lib.kv.merging import Leaving, merge
+from course_lib.kv.merging import Evicted, merge_
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
-from course_lib.kv.slots import Slots
+from course_lib.kv.slots import NewTokens, Slots
 
 IDS = torch.randint(3, 97, (2, 40), generator=torch.Generator().manual_seed(2))
 
@@ -149,21 +149,21 @@ def made(mass):
     """Slots (sequences, 1, tokens) with these scores."""
     keys = torch.zeros(len(mass), 1, len(mass[0]), 2)
     valid = torch.ones(len(mass), len(mass[0]), dtype=torch.bool)
-    slots = Slots.empty(keys).append(keys, keys, valid, valid.cumsum(dim=1) - 1)
-    return slots.remembering({"mass": torch.tensor(mass)[:, None]})
+    slots = Slots.empty(keys).append_(keys, keys, NewTokens.of(valid))
+    return slots.remember_({"mass": torch.tensor(mass)[:, None]})
 
 
 def test_d2o_divides_the_budget_over_layers_and_spares_some():
     """Scaled scores 0 … 1: (0, 1, 1, 0) has variance 1/4, (0, 0, 0, 1) 3/16, so the second layer gets e^(1/16) more."""
     layers = [made([[2.0, 4.0, 4.0, 2.0]]), made([[0.0, 0.0, 0.0, 9.0]])]
     policy = D2O(budget=100, sinks=0, recent=0, spared=())
-    found = [float(slots.per_head["share"]) for slots in policy.plan(layers)]
+    found = [float(slots.per_head["share"]) for slots in policy.allocate_(layers)]
     assert found == pytest.approx([2 / (1 + math.exp(1 / 16)), 2 / (1 + math.exp(-1 / 16))], rel=1e-6)
     layers = [made(torch.rand(3, 40, generator=torch.Generator().manual_seed(seed)).tolist()) for seed in range(6)]
     policy = D2O(budget=20, sinks=0, recent=0, spared=())
-    held = torch.stack([policy.sizes(slots, 0) for slots in policy.plan(layers)]).sum(dim=0)
+    held = torch.stack([policy.sizes(slots, 0) for slots in policy.allocate_(layers)]).sum(dim=0)
     assert ((held > 6 * 20 - 6) & (held <= 6 * 20)).all()  # each layer's share is rounded down
-    spared = D2O(budget=20, sinks=0, recent=0, spared=(0, -1, 17)).plan(layers)
+    spared = D2O(budget=20, sinks=0, recent=0, spared=(0, -1, 17)).allocate_(layers)
     sizes = [policy.sizes(slots, 0)[:, 0].tolist() for slots in spared]
     assert sizes[0] == sizes[-1] == [40, 40, 40]
     assert all(15 < size < 25 for layer in sizes[1:-1] for size in layer)
@@ -173,16 +173,16 @@ def one_head(keys, values=None, counts=None):
     keys = torch.tensor(keys)[None, None]
     values = keys if values is None else torch.tensor(values)[None, None]
     valid = torch.ones(1, keys.shape[2], dtype=torch.bool)
-    slots = Slots.empty(keys).append(keys, values, valid, valid.cumsum(dim=1) - 1)
-    return slots if counts is None else slots.remembering({"absorbed": torch.tensor(counts)[None, None] - 1})
+    slots = Slots.empty(keys).append_(keys, values, NewTokens.of(valid))
+    return slots if counts is None else slots.remember_({"absorbed": torch.tensor(counts)[None, None] - 1})
 
 
 def test_merging_equal_vectors_leaves_them_as_they_are():
     """Weights that sum to 1 keep norms: five times (3, 4) is (3, 4), whatever the weights."""
     slots = one_head([[3.0, 4.0]] * 6)
-    leaving = Leaving.of(slots, torch.arange(6.0)[None, None], torch.tensor([[1]]))
-    kept = merge(
-        slots.keep_best(torch.arange(6.0)[None, None], torch.tensor([[1]])),
+    leaving = Evicted.of(slots, torch.arange(6.0)[None, None], torch.tensor([[1]]))
+    kept = merge_(
+        slots.keep_best_(torch.arange(6.0)[None, None], torch.tensor([[1]])),
         leaving,
         torch.zeros(1, 1, 5, dtype=torch.int64),
         torch.tensor([[[0.3, 1.7, 0.0, 2.5, 2.7]]]),
@@ -196,7 +196,7 @@ def test_d2o_by_hand():
     """(0, 2) leaves; (0, 4) has cosine 1, so both have weight e, and the mean is (0, 3). (8, 1) is left alone."""
     slots = one_head([[0.0, 2.0], [0.0, 4.0], [8.0, 1.0]], [[6.0, 0.0], [0.0, 2.0], [5.0, 5.0]])
     policy = D2O(budget=2, sinks=0, recent=0, spared=())
-    kept = policy.let_go(slots, torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[2]]))
+    kept = policy.evict_(slots, torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[2]]))
     order = kept.position[0, 0].argsort()
     torch.testing.assert_close(kept.keys[0, 0, order], torch.tensor([[0.0, 3.0], [8.0, 1.0]]))
     torch.testing.assert_close(kept.values[0, 0, order], torch.tensor([[3.0, 1.0], [5.0, 5.0]]))
@@ -258,7 +258,7 @@ def test_ems_holds_what_the_loop_holds_after_every_pass(sizes, threshold, merged
 
 
 def gone(slots, score, n, **settings):
-    return EMS(budget=n, recent=0, window=8, **settings).let_go(slots, torch.tensor([[score]]), torch.tensor([[n]]))
+    return EMS(budget=n, recent=0, window=8, **settings).evict_(slots, torch.tensor([[score]]), torch.tensor([[n]]))
 
 
 def test_ems_by_hand_and_no_token_is_lost_from_the_counts():
@@ -302,8 +302,8 @@ def test_slots_without_a_token_take_in_nobody(policy):
     found = []
     for first, sizes in ((0, [[4, 2]]), (1, [[2]])):
         mine, valid = keys[:, first:], torch.ones(1, 8, dtype=torch.bool)
-        slots = Slots.empty(mine).append(mine, mine.flip(3), valid, torch.arange(8)[None])
-        kept = policy.let_go(slots, score[:, first:], torch.tensor(sizes))
+        slots = Slots.empty(mine).append_(mine, mine.flip(3), NewTokens.of(valid))
+        kept = policy.evict_(slots, score[:, first:], torch.tensor(sizes))
         found.append((kept_by(kept)[-1], kept.keys[0, -1, kept.position[0, -1].argsort()[:2]]))
     assert found[0][0] == found[1][0]
     torch.testing.assert_close(found[0][1], found[1][1])
@@ -319,13 +319,13 @@ def test_who_leaves_is_who_does_not_stay_also_when_scores_are_equal():
         score = torch.randint(0, 3, (2, 2, n_tokens), generator=generator).float()
         keys = torch.zeros(2, 2, n_tokens, 2)
         valid = torch.arange(n_tokens) >= n_padding[:, None]
-        slots = Slots.empty(keys).append(keys, keys, valid, torch.arange(n_tokens).expand(2, -1))
+        slots = Slots.empty(keys).append_(keys, keys, NewTokens.of(valid))
         before = slots.position.clone()
-        leaving = Leaving.of(slots, score, sizes)
-        kept = slots.keep_best(leaving.below(score), sizes)
+        leaving = Evicted.of(slots, score, sizes)
+        kept = slots.keep_best_(leaving.below(score), sizes)
         for row in range(2):
             for head, stay in enumerate(kept_by(kept, row)):
-                left = before[row, head, leaving.index[row, head][leaving.there[row, head]]].tolist()
+                left = before[row, head, leaving.index[row, head][leaving.valid[row, head]]].tolist()
                 assert sorted(left + stay) == list(range(n_tokens - int(n_padding[row])))
 
 

@@ -1,5 +1,7 @@
 """The cache against naive loops that compute everything anew at every step."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from kv_naive import sharp_model
@@ -9,7 +11,7 @@ from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.tova import TOVA
 from course_lib.kv.policies.window import Window
-from course_lib.kv.slots import Slots
+from course_lib.kv.slots import NewTokens, Slots
 from course_lib.models import blocks, tiny_model
 
 IDS = torch.randint(3, 97, (1, 24), generator=torch.Generator().manual_seed(1))
@@ -173,14 +175,14 @@ def test_far_beyond_the_trained_length_rolling_positions_are_as_good_as_at_the_s
 def test_a_hand_made_head():
     """Two queries, two tokens: the first token collects 1 + 0.25, the second 0.75; with one slot the second leaves."""
     keys = torch.zeros(1, 1, 2, 2)
-    slots = Slots.empty(keys).append(keys, keys, torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]]))
+    slots = Slots.empty(keys).append_(keys, keys, NewTokens.of(torch.ones(1, 2, dtype=torch.bool)))
     policy = H2O(budget=1, recent=0)
     from course_lib.kv.policy import Observed
 
     weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]]).view(1, 1, 1, 2, 2)
-    slots = slots.remembering(policy.remember(slots, Observed(weights, torch.tensor([[0, 1]]), torch.tensor([1]))))
+    slots = slots.remember_(policy.remember(slots, Observed(weights, torch.tensor([[0, 1]]), torch.tensor([1]))))
     assert slots.memory("mass").tolist() == [[[1.25, 0.75]]]
-    assert policy.shrink(slots, 0).position.tolist() == [[[0]]]
+    assert policy.shrink(deepcopy(slots), 0).position.tolist() == [[[0]]]
     by_mean = H2O(budget=1, recent=0, normalised=True)
     assert by_mean.score(slots).tolist() == [[[0.625, 0.75]]]
     assert by_mean.shrink(slots, 0).position.tolist() == [[[1]]]

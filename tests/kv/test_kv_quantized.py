@@ -12,8 +12,8 @@ from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.window import Window
 from course_lib.kv.quantized import Quantized
-from course_lib.kv.slots import Slots
-from course_lib.kv.vectors import Vectors
+from course_lib.kv.slots import NewTokens, Slots
+from course_lib.kv.vectors import VectorFormat
 from course_lib.models import tiny_model
 
 IDS = torch.randint(3, 97, (2, 30), generator=torch.Generator().manual_seed(4))
@@ -113,7 +113,7 @@ def test_half_precision_comes_back_as_half_precision():
 
 
 @dataclass(frozen=True)
-class RoundTripped(Vectors):
+class RoundTripped(VectorFormat):
     """What Quantized would read back, stored as it is: the oracle for packing, moving, leaving and merging."""
 
     of: Quantized
@@ -201,8 +201,8 @@ def test_a_slot_that_takes_in_others_is_packed_anew():
     policy = D2O(budget=2, sinks=0, recent=0, spared=())
     for residual in (0, 2):
         valid = torch.ones(1, 3, dtype=torch.bool)
-        slots = Slots.empty(keys, Quantized(residual=residual)).append(keys, keys + 1, valid, torch.arange(3)[None])
-        kept = policy.let_go(slots, torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[2]]))
+        slots = Slots.empty(keys, Quantized(residual=residual)).append_(keys, keys + 1, NewTokens.of(valid))
+        kept = policy.evict_(slots, torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[2]]))
         order = kept.position[0, 0].argsort()
         expected = torch.tensor([[0.0, 6.0, 0.0, 22.5], [9.0, -1.0, 5.0, 0.0]])
         for found, true in ((kept.keys, expected), (kept.values, expected + 1)):

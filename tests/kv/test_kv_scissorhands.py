@@ -1,5 +1,7 @@
 """Scissorhands against a loop over every query and token, and a head counted by hand."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from kv_naive import FirstLayer, kept_by, passes_of, run, sharp_model
@@ -7,7 +9,7 @@ from kv_naive import FirstLayer, kept_by, passes_of, run, sharp_model
 from course_lib.kv.cache import evicting
 from course_lib.kv.policies.scissorhands import Scissorhands, rising
 from course_lib.kv.policy import Observed
-from course_lib.kv.slots import Slots
+from course_lib.kv.slots import NewTokens, Slots
 from course_lib.models import tiny_model
 
 IDS = torch.randint(3, 97, (1, 60), generator=torch.Generator().manual_seed(1))
@@ -63,7 +65,7 @@ def test_other_shares_and_sinks(dropped, sinks):
 def five_tokens(*rows_of_heads):
     """A key-value head of two query heads, after five queries with these weights."""
     keys = torch.zeros(1, 1, 5, 2)
-    slots = Slots.empty(keys).append(keys, keys, torch.ones(1, 5, dtype=torch.bool), torch.arange(5)[None])
+    slots = Slots.empty(keys).append_(keys, keys, NewTokens.of(torch.ones(1, 5, dtype=torch.bool)))
     weights = torch.tensor(rows_of_heads).view(1, 1, 2, 5, 5)
     return slots, Observed(weights, torch.arange(5)[None], torch.tensor([4]))
 
@@ -78,17 +80,17 @@ def test_a_hand_made_head():
     (.2 is not below 1/5). Of four slots two are dropped at once: tokens 4, recent, and 1 stay."""
     slots, seen = five_tokens(FIRST, OTHER)
     policy = Scissorhands(budget=4, recent=1, window=8)
-    slots = slots.remembering(policy.remember(slots, seen))
+    slots = slots.remember_(policy.remember(slots, seen))
     assert slots.memory("low", 8).sum(dim=3).tolist() == [[[4, 0, 1, 2, 0]]]
     assert slots.memory("low", 8)[0, 0, 0].tolist() == [0, 1, 1, 1, 1, 0, 0, 0]  # an eighth of 8 is one query
-    assert kept_by(policy.shrink(slots, 0)) == [[1, 4]]
+    assert kept_by(policy.shrink(deepcopy(slots), 0)) == [[1, 4]]
     assert kept_by(Scissorhands(budget=4, recent=1, window=8, dropped=0.25).shrink(slots, 0)) == [[1, 2, 4]]
 
 
 def test_of_equal_counts_the_oldest_leaves():
     slots, _ = five_tokens(FIRST, OTHER)
     policy = Scissorhands(budget=4, recent=1, window=8)
-    slots = slots.remembering({"low": torch.ones(1, 1, 5, 8)})
+    slots = slots.remember_({"low": torch.ones(1, 1, 5, 8)})
     assert kept_by(policy.shrink(slots, 0)) == [[3, 4]]
 
 

@@ -5,7 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.kv.slots import FREE, Slots
+from course_lib.kv.rotation import RollingSlots
+from course_lib.kv.slots import NewTokens
+from course_lib.kv.vectors import FREE
 
 
 def slots_of(n_sequences, n_heads, n_tokens, padding=None):
@@ -14,12 +16,12 @@ def slots_of(n_sequences, n_heads, n_tokens, padding=None):
     keys = (name + torch.arange(n_tokens))[..., None].float().repeat(1, 1, 1, 2)
     valid = torch.ones(n_sequences, n_tokens, dtype=torch.bool) if padding is None else padding
     rotation = torch.arange(n_tokens).expand(n_sequences, -1)
-    return Slots.empty(keys, rolling=True).append(keys, -keys, valid, rotation)
+    return RollingSlots.empty(keys).append_(keys, -keys, NewTokens.of(valid, rotation))
 
 
 def test_the_lowest_leaves_and_the_last_takes_its_place():
-    slots = slots_of(1, 1, 4).remembering({"mass": torch.tensor([[[5.0, 1.0, 3.0, 4.0]]])})
-    kept = slots.keep_best(slots.memory("mass"), torch.tensor([[3]]))
+    slots = slots_of(1, 1, 4).remember_({"mass": torch.tensor([[[5.0, 1.0, 3.0, 4.0]]])})
+    kept = slots.keep_best_(slots.memory("mass"), torch.tensor([[3]]))
     assert kept.n == 3
     assert kept.position.tolist() == [[[0, 3, 2]]]  # slot 1 was the lowest
     assert kept.keys[0, 0, :, 0].tolist() == [0, 3, 2]
@@ -32,28 +34,28 @@ def test_the_lowest_leaves_and_the_last_takes_its_place():
 def test_each_head_keeps_its_own_and_a_smaller_one_has_free_slots():
     slots = slots_of(1, 2, 3)
     score = torch.tensor([[[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]])
-    kept = slots.keep_best(score, torch.tensor([[2, 1]]))
+    kept = slots.keep_best_(score, torch.tensor([[2, 1]]))
     assert sorted(kept.position[0, 0].tolist()) == [1, 2]
     assert sorted(kept.position[0, 1].tolist()) == [0, FREE]
     assert kept.has_free
-    assert kept.taken.sum(dim=2).tolist() == [[2, 1]]
+    assert kept.occupied.sum(dim=2).tolist() == [[2, 1]]
 
 
 def test_padding_leaves_first():
     padding = torch.tensor([[False, False, True, True], [True, True, True, True]])
     slots = slots_of(2, 1, 4, padding)
     assert slots.n_seen.tolist() == [2, 4]
-    kept = slots.keep_best(torch.tensor([[[9.0, 9.0, 1.0, 2.0]], [[1.0, 2.0, 3.0, 4.0]]]), torch.tensor([[2], [2]]))
+    kept = slots.keep_best_(torch.tensor([[[9.0, 9.0, 1.0, 2.0]], [[1.0, 2.0, 3.0, 4.0]]]), torch.tensor([[2], [2]]))
     assert [sorted(row[0].tolist()) for row in kept.position] == [[0, 1], [2, 3]]
     assert kept.keys[0, 0, :, 0].sort().values.tolist() == [2, 3]
     assert not kept.has_free
 
 
 def test_a_token_that_comes_has_no_memory_even_where_one_left():
-    slots = slots_of(1, 1, 3).remembering({"mass": torch.tensor([[[1.0, 2.0, 3.0]]])})
-    slots = slots.keep_best(slots.memory("mass"), torch.tensor([[2]]))
+    slots = slots_of(1, 1, 3).remember_({"mass": torch.tensor([[[1.0, 2.0, 3.0]]])})
+    slots = slots.keep_best_(slots.memory("mass"), torch.tensor([[2]]))
     key = torch.full((1, 1, 1, 2), 7.0)
-    slots = slots.append(key, key, torch.ones(1, 1, dtype=torch.bool), torch.tensor([[3]]))
+    slots = slots.append_(key, key, NewTokens.of(torch.ones(1, 1, dtype=torch.bool), n_seen=slots.n_seen))
     assert slots.position[0, 0].tolist() == [2, 1, 3]
     assert slots.memory("mass")[0, 0].tolist() == [3, 2, 0]
 
@@ -69,17 +71,17 @@ def test_what_stays_is_what_sorting_says_and_is_whole(n_sequences, n_heads, n_to
     valid = torch.arange(n_tokens) >= torch.tensor(n_padding)[:, None]
     score = torch.randperm(n_sequences * n_heads * n_tokens, generator=torch.Generator().manual_seed(seed))
     score = score.view(n_sequences, n_heads, n_tokens).float()
-    kept = slots_of(n_sequences, n_heads, n_tokens, valid).keep_best(score, sizes)
+    kept = slots_of(n_sequences, n_heads, n_tokens, valid).keep_best_(score, sizes)
     for b in range(n_sequences):
         for h in range(n_heads):
             mine = [(score[b, h, j].item(), j) for j in range(n_padding[b], n_tokens)]
             expected = sorted(j for _, j in sorted(mine, reverse=True)[: int(sizes[b, h])])
-            taken = kept.taken[b, h]
+            taken = kept.occupied[b, h]
             name = 100 * b + 10 * h
             assert sorted((kept.keys[b, h, taken, 0] - name).int().tolist()) == expected
             assert sorted((kept.position[b, h, taken] + n_padding[b]).tolist()) == expected
             torch.testing.assert_close(kept.values[b, h, taken], -kept.keys[b, h, taken])
-    assert kept.has_free == bool((~kept.taken).any())
+    assert kept.has_free == bool((~kept.occupied).any())
 
 
 def test_other_sequences_take_everything_with_them():
@@ -94,6 +96,6 @@ def test_storage_grows_without_losing_anything(n_steps):
     slots = slots_of(1, 1, 3)
     for step in range(n_steps):
         key = torch.full((1, 1, 1, 2), 3.0 + step)
-        slots = slots.append(key, -key, torch.ones(1, 1, dtype=torch.bool), torch.tensor([[3 + step]]))
+        slots = slots.append_(key, -key, NewTokens.of(torch.ones(1, 1, dtype=torch.bool), n_seen=slots.n_seen))
     assert slots.keys[0, 0, :, 0].tolist() == list(range(3 + n_steps))
     assert slots.position[0, 0].tolist() == list(range(3 + n_steps))

@@ -39,7 +39,7 @@ class Watch(Full):
     half: int = 512
     near: int = 16
 
-    def observed(self, n_queries: int) -> int:
+    def n_observed(self, n_queries: int) -> int:
         return ALL
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H T ..."]]:

@@ -17,7 +17,7 @@ from course_lib.data.needles import Sample
 from course_lib.kv.analysis.retrieval import BATCH, Answer, Retrieval, ask, read
 from course_lib.kv.cache import EvictingCache, evicting
 from course_lib.kv.policy import EvictionPolicy
-from course_lib.kv.vectors import PLAIN, Vectors
+from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
 
 CHUNK = 16  # tokens of a continuation read in one pass
 
@@ -55,7 +55,7 @@ def continuation_losses(
     n_prompt: int,
     policies: Sequence[EvictionPolicy],
     positions: str = "original",
-    vectors: Vectors = PLAIN,
+    vectors: VectorFormat = FULL_PRECISION,
 ) -> list[tuple[Compressed, Float[Tensor, "N"]]]:
     """Mean loss of what follows each compressed prompt, in nats a token, for each of policies that
     remember the same.

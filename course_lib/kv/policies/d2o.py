@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.kv.merging import Leaving, cosines, merge
+from course_lib.kv.merging import Evicted, cosines, merge_
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.slots import Slots
 
@@ -27,44 +27,44 @@ class D2O(H2O):
     sinks: int = 4
     spared: tuple[int, ...] = (0, 1, -1)
     smoothing: float = 0.5
-    plans: ClassVar[bool] = True
-    steady: ClassVar[bool] = False
+    allocates_layers: ClassVar[bool] = True
+    always_full: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"got smoothing {self.smoothing!r}; expected the share of the old τ, 0.0 to below 1.0.")
 
-    def plan(self, layers: list[Slots]) -> list[Slots]:
-        variance = torch.stack([_variance(slots) for slots in layers])  # (layers, B)
-        share = len(layers) * torch.softmax(-variance, dim=0)
-        share[[layer for layer in self.spared if -len(layers) <= layer < len(layers)]] = float("inf")
-        return [slots.noting(share=s[:, None].expand(slots.shape)) for slots, s in zip(layers, share, strict=True)]
+    def allocate_(self, layers: list[Slots]) -> list[Slots]:
+        shares = len(layers) * torch.softmax(-torch.stack([_variance(slots) for slots in layers]), dim=0)  # (L, B)
+        shares[[layer for layer in self.spared if -len(layers) <= layer < len(layers)]] = float("inf")
+        for slots, share in zip(layers, shares, strict=True):
+            slots.per_head["share"] = share[:, None].expand(slots.shape)  # (B, H)
+        return layers
 
     def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
-        share = slots.per_head["share"].double()
-        whole = (super().sizes(slots, layer) * share).clamp(min=max(1, self.sinks + self.recent))
-        return torch.minimum(whole, slots.n_seen[:, None].double()).long()
+        sizes = super().sizes(slots, layer) * slots.per_head["share"].double()
+        return sizes.clamp(min=max(1, self.sinks + self.recent)).minimum(slots.n_seen[:, None].double()).long()
 
-    def let_go(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
-        leaving = Leaving.of(slots, score, sizes)
-        kept = slots.keep_best(leaving.below(score), sizes)
-        alike, target = cosines(leaving.keys, kept.keys).masked_fill(~kept.taken[:, :, None], -2).max(dim=3)
-        n_left = leaving.there.sum(dim=2)
-        mean = torch.where(leaving.there, alike, 0).sum(dim=2) / n_left.clamp(min=1)
-        old = kept.per_head.get("threshold", torch.full_like(mean, torch.nan))  # until a head loses its first
+    def evict_(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
+        evicted = Evicted.of(slots, score, sizes)
+        slots.keep_best_(evicted.below(score), sizes)
+        # u and the slot it belongs to, (B, H, E), of all cosines (B, H, E, N)
+        nearest, target = cosines(evicted.keys, slots.keys).masked_fill(~slots.occupied[:, :, None], -2).max(dim=3)
+        n_evicted = evicted.valid.sum(dim=2)
+        mean = torch.where(evicted.valid, nearest, 0).sum(dim=2) / n_evicted.clamp(min=1)
+        old = slots.per_head.get("threshold", torch.full_like(mean, torch.nan))  # until a head loses its first
         new = torch.where(old.isnan(), mean, self.smoothing * old + (1 - self.smoothing) * mean)
-        threshold = torch.where(n_left > 0, new, old)
-        merged = leaving.there & (alike >= threshold[..., None])
-        kept = merge(kept, leaving, target, alike.exp() * merged, torch.full_like(kept.memory("mass"), torch.e))
-        return kept.noting(threshold=threshold)
+        slots.per_head["threshold"] = threshold = torch.where(n_evicted > 0, new, old)
+        weight = nearest.exp() * (evicted.valid & (nearest >= threshold[..., None]))
+        return merge_(slots, evicted, target, weight, own=torch.full_like(slots.memory("mass"), torch.e))
 
 
 def _variance(slots: Slots) -> Float[Tensor, "B"]:
-    """Of the scores of each head's tokens, scaled to 0 … 1; the mean over heads."""
-    mass, taken = slots.memory("mass"), slots.taken
-    low = mass.masked_fill(~taken, float("inf")).amin(dim=2, keepdim=True)
-    high = mass.masked_fill(~taken, float("-inf")).amax(dim=2, keepdim=True)
-    scaled = torch.where(taken, (mass - low) / (high - low).clamp(min=1e-9), 0)
-    n = taken.sum(dim=2).clamp(min=1)
+    """E(s²) − E(s)² of the scores of each head's tokens, scaled to 0 … 1; the mean over heads."""
+    mass, occupied = slots.memory("mass"), slots.occupied
+    low = mass.masked_fill(~occupied, float("inf")).amin(dim=2, keepdim=True)
+    high = mass.masked_fill(~occupied, float("-inf")).amax(dim=2, keepdim=True)
+    scaled = torch.where(occupied, (mass - low) / (high - low).clamp(min=1e-9), 0)
+    n = occupied.sum(dim=2).clamp(min=1)
     return (scaled.square().sum(dim=2) / n - (scaled.sum(dim=2) / n).square()).mean(dim=1)

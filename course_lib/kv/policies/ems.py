@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.kv.history import PARTS, check_window, recent_sum
-from course_lib.kv.merging import Leaving, cosines, merge
+from course_lib.kv.merging import Evicted, cosines, merge_
 from course_lib.kv.policy import ALL, EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
 
@@ -37,7 +37,7 @@ class EMS(EvictionPolicy):
                 "to below 1.0, and a factor on the budget of 0.0 or more."
             )
 
-    def observed(self, n_queries: int) -> int:
+    def n_observed(self, n_queries: int) -> int:
         return ALL
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N ..."]]:
@@ -46,21 +46,21 @@ class EMS(EvictionPolicy):
         return {"global": slots.memory("global") + received.sum(dim=2), "local": local}
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
-        taken = slots.taken
-        shares = [slots.memory("global") * taken, slots.memory("local", PARTS).sum(dim=3) * taken]
-        return sum(each / each.sum(dim=2, keepdim=True).clamp(min=1e-9) for each in shares)
+        received = slots.memory("global"), slots.memory("local", PARTS).sum(dim=3)
+        sums = [attention * slots.occupied for attention in received]  # g and l
+        return sum(part / part.sum(dim=2, keepdim=True).clamp(min=1e-9) for part in sums)
 
-    def let_go(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
-        leaving = Leaving.of(slots, score, sizes)
+    def evict_(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
+        evicted = Evicted.of(slots, score, sizes)
         count = slots.memory("absorbed") + 1  # of how many tokens a slot is the mean
-        weight = count.gather(2, leaving.index)
-        kept = slots.remembering({"absorbed": count - 1}).keep_best(leaving.below(score), sizes)
-        keys, values = cosines(leaving.keys, kept.keys), cosines(leaving.values, kept.values)
-        alike = torch.where((keys > 0) & (values > 0) & kept.taken[:, :, None], keys * values, 0)
-        best, target = alike.max(dim=3)
-        n_left = leaving.there.sum(dim=2, keepdim=True)
-        better = n_left - 1 - torch.arange(best.shape[2], device=best.device)  # as many of them are worth more
-        weight = weight * (leaving.there & (best > self.threshold) & (better < self.merged * sizes[..., None]))
-        own = kept.memory("absorbed") + 1
-        kept = merge(kept, leaving, target, weight, own)
-        return kept.remembering({"absorbed": own.scatter_add(2, target, weight) - 1})
+        weight = count.gather(2, evicted.index)
+        slots.remember_({"absorbed": count - 1}).keep_best_(evicted.below(score), sizes)
+        keys, values = cosines(evicted.keys, slots.keys), cosines(evicted.values, slots.values)  # (B, H, E, N)
+        similarity = torch.where((keys > 0) & (values > 0) & slots.occupied[:, :, None], keys * values, 0)
+        best, target = similarity.max(dim=3)  # (B, H, E)
+        n_evicted = evicted.valid.sum(dim=2, keepdim=True)
+        n_better = n_evicted - 1 - torch.arange(best.shape[2], device=best.device)  # the worst come first
+        weight = weight * (evicted.valid & (best > self.threshold) & (n_better < self.merged * sizes[..., None]))
+        own = slots.memory("absorbed") + 1
+        merge_(slots, evicted, target, weight, own)
+        return slots.remember_({"absorbed": own.scatter_add(2, target, weight) - 1})

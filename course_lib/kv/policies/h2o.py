@@ -24,7 +24,7 @@ class H2O(EvictionPolicy):
     recent: int = 32
     normalised: bool = False
 
-    def observed(self, n_queries: int) -> int:
+    def n_observed(self, n_queries: int) -> int:
         return ALL
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
@@ -34,4 +34,4 @@ class H2O(EvictionPolicy):
         if not self.normalised:
             return slots.memory("mass")
         n_observers = slots.n_seen[:, None, None] - slots.position
-        return slots.memory("mass") / torch.where(slots.taken, n_observers, 1)
+        return slots.memory("mass") / torch.where(slots.occupied, n_observers, 1)

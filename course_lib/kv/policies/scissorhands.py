@@ -26,19 +26,19 @@ class Scissorhands(EvictionPolicy):
     recent: int = 10
     window: int = 400
     dropped: float = 0.5
-    steady: ClassVar[bool] = False
+    always_full: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_window(self.window)
 
-    def observed(self, n_queries: int) -> int:
+    def n_observed(self, n_queries: int) -> int:
         return self.window
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N K"]]:
         n_read = (seen.position + 1)[:, None, :, None]  # 1/t is what each of t tokens would get if all were equal
-        could = slots.position[:, :, None] < n_read
-        low = could & (seen.weights.mean(dim=2) * n_read < 1)
+        visible = slots.position[:, :, None] < n_read
+        low = visible & (seen.weights.mean(dim=2) * n_read < 1)
         return {"low": recent_sum(slots, "low", low.float(), seen.position, self.window)}
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:

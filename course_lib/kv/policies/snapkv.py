@@ -26,7 +26,7 @@ class SnapKV(EvictionPolicy):
 
     recent: int = 64
     kernel: int = 5
-    steady: ClassVar[bool] = False
+    always_full: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -36,7 +36,7 @@ class SnapKV(EvictionPolicy):
                 "observation window of 1 or more."
             )
 
-    def observed(self, n_queries: int) -> int:
+    def n_observed(self, n_queries: int) -> int:
         return self.recent if n_queries > 1 else 0
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
@@ -46,8 +46,8 @@ class SnapKV(EvictionPolicy):
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         before = slots.position <= slots.n_seen[:, None, None] - 1 - self.recent
         in_order = slots.position.argsort(dim=2)
-        asked = (slots.memory("window") * before).gather(2, in_order)
-        pooled = avg_pool1d(asked.flatten(0, 1), self.kernel, stride=1, padding=self.kernel // 2).view_as(asked)
+        received = (slots.memory("window") * before).gather(2, in_order)
+        pooled = avg_pool1d(received.flatten(0, 1), self.kernel, stride=1, padding=self.kernel // 2).view_as(received)
         return torch.empty_like(pooled).scatter_(2, in_order, pooled)
 
     def shrink(self, slots: Slots, layer: int) -> Slots:

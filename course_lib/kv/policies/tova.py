@@ -18,7 +18,7 @@ class TOVA(EvictionPolicy):
 
     recent: int = 1
 
-    def observed(self, n_queries: int) -> int:
+    def n_observed(self, n_queries: int) -> int:
         return 1
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:

@@ -18,7 +18,7 @@ from course_lib.kv.merging import cosines
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.slots import Slots
-from course_lib.kv.vectors import PLAIN, Vectors
+from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
 
 
 @torch.no_grad()
@@ -27,7 +27,7 @@ def race(
     ids: Int[Tensor, "T"],
     policies: Mapping[str, EvictionPolicy],
     chunk: int = 16,
-    vectors: Vectors = PLAIN,
+    vectors: VectorFormat = FULL_PRECISION,
 ) -> dict[str, StreamingPerplexity]:
     """One text under several policies. Nothing counts before the smallest cache is full."""
     skip = min((policy.budget for policy in policies.values() if isinstance(policy.budget, int)), default=0)
@@ -43,7 +43,7 @@ def slots_by_layer(model: PreTrainedModel, ids: Int[Tensor, "T"], policy: Evicti
     """Slots of a head in each layer after a prompt, the mean over heads."""
     with evicting(model, policy) as cache:
         model.base_model(ids[None].to(model.device), past_key_values=cache, use_cache=True)
-        return [round(slots.taken.sum(dim=2).float().mean().item()) for slots in cache.slots]
+        return [round(slots.occupied.sum(dim=2).float().mean().item()) for slots in cache.slots]
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from course_lib.kv.cache import evicting
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.window import Window
 from course_lib.kv.quantized import Quantized
-from course_lib.kv.vectors import PLAIN
+from course_lib.kv.vectors import FULL_PRECISION
 from course_lib.lessons.kv.claims import settings
 from course_lib.models import blocks, tiny_model, weight_of
 
@@ -46,7 +46,7 @@ def losses_of(model, ids, policy, positions, vectors):
 
 @pytest.mark.parametrize(
     ("name", "vectors"),
-    [(name, PLAIN) for name in settings.names()] + [("Scissorhands", Quantized(group=8, residual=4))],
+    [(name, FULL_PRECISION) for name in settings.names()] + [("Scissorhands", Quantized(group=8, residual=4))],
     ids=[*settings.names(), "Scissorhands in 4 bits"],
 )
 def test_a_shared_prompt_is_as_good_as_one_of_its_own(model, name, vectors):

@@ -10,7 +10,7 @@ from course_lib.kv.policies.full import Full
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.recycled import Recycled, recycling
-from course_lib.kv.vectors import PLAIN
+from course_lib.kv.vectors import FULL_PRECISION
 from course_lib.lessons.kv.claims import settings
 from course_lib.lessons.kv.claims.model import error_of, loaded, texts
 from course_lib.measure.experiment import Tables
@@ -35,7 +35,7 @@ def continuation(
     """Perplexity of what follows a compressed prompt; losses prompt by prompt, to be compared pair by pair."""
     windows = texts(n, length + n_after, seed)
     policies, budgets = policies_of(name, length, shares)
-    vectors = PLAIN if bits == 32 else Quantized(bits=bits)
+    vectors = FULL_PRECISION if bits == 32 else Quantized(bits=bits)
     found = continuation_losses(loaded()[0], windows, length, policies, settings.positions(name), vectors)
     rows = []
     for budget, (held, losses) in zip(budgets, found, strict=True):
