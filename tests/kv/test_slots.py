@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.kv.quantized import Quantized
 from course_lib.kv.rotation import RollingSlots
-from course_lib.kv.slots import NewTokens
+from course_lib.kv.slots import NewTokens, Slots
 from course_lib.kv.vectors import FREE
 
 
@@ -99,3 +100,23 @@ def test_storage_grows_without_losing_anything(n_steps):
         slots = slots.append_(key, -key, NewTokens.of(torch.ones(1, 1, dtype=torch.bool), n_seen=slots.n_seen))
     assert slots.keys[0, 0, :, 0].tolist() == list(range(3 + n_steps))
     assert slots.position[0, 0].tolist() == list(range(3 + n_steps))
+
+
+def test_methods_with_an_underscore_write_in_place_and_copies_are_on_their_own():
+    """What happens to the slots afterwards does not reach a copy, its notes or its newest vectors."""
+    keys, valid = torch.arange(8.0).view(1, 1, 4, 2), torch.ones(1, 4, dtype=torch.bool)
+    slots = Slots.empty(keys, Quantized(residual=4, group=2)).append_(keys, -keys, NewTokens.of(valid))
+    slots.per_head["share"] = torch.ones(1, 1)
+    everything = torch.arange(4)[None, None]
+    copies = [slots.take(everything), slots.select(torch.tensor([0]))]
+    slots.per_head["share"] = torch.zeros(1, 1)
+    assert slots.remember_({"mass": torch.ones(1, 1, 4)}) is slots
+    assert slots.overwrite_(everything, keys + 9, keys + 9) is slots
+    assert slots.keep_best_(torch.tensor([[[1.0, 2.0, 3.0, 4.0]]]), torch.tensor([[3]])) is slots
+    assert slots.position.tolist() == [[[3, 1, 2]]]
+    assert slots.keys[0, 0, 0].tolist() == [15, 16]
+    for copy in copies:
+        assert copy.position.tolist() == [[[0, 1, 2, 3]]]
+        assert torch.equal(copy.keys, keys)
+        assert copy.per_head["share"].tolist() == [[1]]
+        assert "mass" not in copy.storage
