@@ -18,7 +18,7 @@ from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.wanda import figures as plots
 from course_lib.lessons.wanda import measured as wanda_results, tables
-from course_lib.pruning.base import Gram
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.pruning.input_statistics import input_gram, input_norms

@@ -71,7 +71,7 @@ import torch
 from course_lib.data.corpora import windows
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import load_model, tiny_model
-from course_lib.pruning.base import Gram
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
 from course_lib.pruning.methods.sparse_swaps import SparseSwaps

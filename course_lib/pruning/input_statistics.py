@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models import blocks, input_groups, linears
-from course_lib.pruning.base import Gram
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.sequential import PruneReport, advance, collect, first_inputs
 
 

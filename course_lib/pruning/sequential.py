@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from course_lib.models import blocks, input_groups, linears, weight_of
 from course_lib.pruning import offload
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan, Scores
-from course_lib.pruning.base import Gram, LayerPruner, Needs
+from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.block_inputs import Batch, advance, first_inputs, n_bytes
 from course_lib.pruning.checks import PruningError, check_ready
+from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.pruning.report import PruneReport
 from course_lib.sparsity.patterns import sparsity_of
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner, Needs
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.quantization.grid import Quantization, check_quantization
 from course_lib.sparsity.patterns import Pattern, Unstructured

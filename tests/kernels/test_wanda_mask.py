@@ -4,7 +4,7 @@ import pytest
 import torch
 from kernel_device import on_device
 
-from course_lib.pruning.base import Gram
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.sparsity.patterns import NofM
 from kernels import wanda_mask

@@ -6,7 +6,8 @@ import torch
 from course_lib import discover
 from course_lib.models import blocks, linears, tiny_model, weight_of
 from course_lib.pruning import methods
-from course_lib.pruning.base import Gram, LayerPruner
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import NofM, Unstructured, sparsity_of

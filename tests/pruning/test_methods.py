@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.pruning.base import Gram
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.sparsity.patterns import NofM, Unstructured

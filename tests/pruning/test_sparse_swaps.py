@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from course_lib.pruning.base import Gram
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods import sparse_swaps as module
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.sparse_swaps import SparseSwaps, swap_rows

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.pruning.base import Gram
 from course_lib.pruning.layerwise.block_masks import Tournament, keep_in_block
 from course_lib.pruning.layerwise.cholesky import factorise
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.layerwise.solver import solve
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda

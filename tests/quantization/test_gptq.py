@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.models import blocks, linears, tiny_model, weight_of
-from course_lib.pruning.base import Gram
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model

@@ -15,8 +15,8 @@ from course_lib.lessons.sparsegpt.measure import (
     settled_until,
 )
 from course_lib.models import blocks, linears, load_model, weight_of
-from course_lib.pruning.base import Gram
 from course_lib.pruning.input_statistics import input_grams
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
 from course_lib.pruning.methods.sparsegpt import SparseGPT

@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.models import linears, weight_of
-from course_lib.pruning.base import Gram, LayerPruner
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.layerwise.solver import Solution
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 

@@ -5,7 +5,8 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner, Needs
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.layerwise.gram import Gram, Needs
 
 
 class Magnitude(LayerPruner):

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner, check_class, check_layer
+from course_lib.pruning.base import LayerPruner, check_class
+from course_lib.pruning.layerwise.gram import Gram, check_layer
 from course_lib.pruning.methods.wanda import Wanda
 
 STEPS = 200  # of conjugate gradients; a layer of a language model takes 50 to 100

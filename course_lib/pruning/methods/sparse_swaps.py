@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner, check_class, check_layer
+from course_lib.pruning.base import LayerPruner, check_class
+from course_lib.pruning.layerwise.gram import Gram, check_layer
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.sparsity.patterns import NofM, Unstructured
 from course_lib.sparsity.ranking import check_positive

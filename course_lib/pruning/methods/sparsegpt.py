@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner, check_layer
+from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.layerwise.block_masks import check_blockwise
+from course_lib.pruning.layerwise.gram import Gram, check_layer
 from course_lib.pruning.layerwise.solver import Solution, solve
 from course_lib.quantization.grid import Quantization, check_quantization
 from course_lib.sparsity.patterns import Pattern, Unstructured

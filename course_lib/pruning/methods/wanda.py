@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.pruning.base import Gram, LayerPruner, Needs, check_layer
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.layerwise.gram import Gram, Needs, check_layer
 from course_lib.sparsity.patterns import Pattern
 from course_lib.sparsity.ranking import check_sparsity, n_pruned
 

@@ -12,8 +12,8 @@ from course_lib.lessons.sparsegpt.measure import (
     settled_until,
 )
 from course_lib.models import blocks, tiny_model
-from course_lib.pruning.base import Gram
 from course_lib.pruning.input_statistics import input_grams
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda

@@ -304,7 +304,7 @@ def test_a_pruned_row_is_the_least_squares_fit_of_the_weights_it_keeps(generator
 
 
 def test_obd_of_a_row_is_wanda_within_it(generator):
-    from course_lib.pruning.base import Gram
+    from course_lib.pruning.layerwise.gram import Gram
     from course_lib.pruning.methods.wanda import Wanda
     from course_lib.sparsity.patterns import Unstructured
 

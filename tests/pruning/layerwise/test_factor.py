@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course_lib.pruning.base import Gram
 from course_lib.pruning.layerwise.cholesky import factorise
+from course_lib.pruning.layerwise.gram import Gram
 
 
 def gram_of(inputs):
