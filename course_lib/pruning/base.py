@@ -31,7 +31,11 @@ def check_class(name: str, value: object) -> None:
 
 @dataclass
 class LayerPruner(ABC):
-    """Prunes one weight matrix at a time from its values and its inputs. A method is a subclass with a `score`."""
+    """Prunes one weight matrix at a time from its values and its inputs. A method is a subclass with a `_score`.
+
+    `score`, `keep` and `prune` check what they are given, once. What a subclass writes relies on that: `_score`;
+    `_prune` where it also updates the weights that stay; `_keep` where the mask is another pruner's, or made from it.
+    """
 
     pattern: Pattern = field(default_factory=Unstructured)
     needs: ClassVar[Needs] = "matrix"
@@ -39,20 +43,35 @@ class LayerPruner(ABC):
     def __post_init__(self) -> None:
         check_pattern(self.pattern)
 
-    @abstractmethod
-    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        """How much each weight is worth; the highest stay. Only comparisons within a group of the pattern count."""
-
     def prepare(self, inputs: Gram) -> None:
         """Work that layers of one input share, done once and kept in the Gram, such as a factorisation."""
         return
 
+    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        """How much each weight is worth; the highest stay. Only comparisons within a group of the pattern count.
+
+        Raises:
+            ValueError: where weight and inputs are no pair, or hold what is not finite. So do `keep` and `prune`.
+        """
+        check_layer(weight, inputs, self.needs)
+        return self._score(weight, inputs)
+
     def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
         """Which weights stay."""
         check_layer(weight, inputs, self.needs)
-        return self.pattern.keep(self.score(weight, inputs))
+        return self._keep(weight, inputs)
 
     def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        """The weight with zeros where the pattern drops it. Methods that also update the kept weights override this."""
-        keep = self.keep(weight, inputs)  # first, since it looks at what it was given
-        return weight.masked_fill(~keep, 0)
+        """The weight with zeros where the pattern drops it, and those that stay as the method leaves them."""
+        check_layer(weight, inputs, self.needs)
+        return self._prune(weight, inputs)
+
+    @abstractmethod
+    def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        """The score, for a layer already checked."""
+
+    def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        return self.pattern.keep(self._score(weight, inputs))
+
+    def _prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return weight.masked_fill(~self._keep(weight, inputs), 0)

@@ -41,9 +41,9 @@ class RoundToNearest(LayerPruner):
         super().__post_init__()
         check_quantization(self.quantization)
 
-    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+    def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         return weight.abs().float()
 
-    def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        pruned = super().prune(weight, inputs)
+    def _prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        pruned = super()._prune(weight, inputs)
         return self.quantization.grid(weight).round(pruned)

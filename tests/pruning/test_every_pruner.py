@@ -1,5 +1,7 @@
 """Conformance: every LayerPruner placed in course_lib/pruning/methods must behave like one. Discovered, no list."""
 
+import sys
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from course_lib import discover
 from course_lib.models import blocks, linears, tiny_model, weight_of
 from course_lib.pruning import methods
 from course_lib.pruning.base import LayerPruner
-from course_lib.pruning.layerwise.gram import Gram
+from course_lib.pruning.layerwise.gram import Gram, check_layer
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import NofM, Unstructured, sparsity_of
@@ -32,6 +34,38 @@ def gram_for(method, inputs):
     gram = Gram(inputs.shape[1], method.needs)
     gram.add(inputs)
     return gram
+
+
+def with_checks_counted(monkeypatch):
+    """Every name of check_layer in the library, so that no file's own import escapes; the weights it looked at."""
+    checked = []
+
+    def counting(weight, inputs, needs):
+        checked.append(weight)
+        check_layer(weight, inputs, needs)
+
+    for module in [module for name, module in sys.modules.items() if name.startswith("course_lib.")]:
+        if hasattr(module, "check_layer"):
+            monkeypatch.setattr(module, "check_layer", counting)
+    return checked
+
+
+@pytest.mark.parametrize("step", ["score", "keep", "prune"])
+def test_a_layer_is_checked_once_whatever_is_asked_of_it(method, step, generator, monkeypatch):
+    weight, inputs = example(generator)
+    gram, checked = gram_for(method, inputs), with_checks_counted(monkeypatch)
+    getattr(method(NofM(2, 4)), step)(weight, gram)
+    assert len(checked) == 1
+
+
+def test_a_whole_model_has_each_layer_checked_once(method, monkeypatch):
+    model, checked = tiny_model(), with_checks_counted(monkeypatch)
+    prune_model(model, method(NofM(2, 4)), torch.arange(60).reshape(3, 20), progress=False)
+    assert len(checked) == 14
+
+
+def test_a_method_leaves_what_is_public_to_the_base(method):
+    assert not {"score", "keep", "prune"} & vars(method).keys()
 
 
 def test_methods_are_discovered():

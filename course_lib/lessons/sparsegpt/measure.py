@@ -45,11 +45,11 @@ class WithoutUpdates(LayerPruner):
 
     chooser: type[LayerPruner] = SparseGPT
 
-    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        return self.chooser(self.pattern).score(weight, inputs)
+    def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return self.chooser(self.pattern)._score(weight, inputs)
 
-    def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
-        return self.chooser(self.pattern).keep(weight, inputs)
+    def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        return self.chooser(self.pattern)._keep(weight, inputs)
 
 
 def relative_error(weight: Float[Tensor, "O I"], pruned: Float[Tensor, "O I"], inputs: Gram) -> float:

@@ -17,5 +17,5 @@ class Magnitude(LayerPruner):
 
     needs: ClassVar[Needs] = "nothing"
 
-    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+    def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         return weight.abs().float()

@@ -44,14 +44,14 @@ class Refit(LayerPruner):
         inputs.factor(self.damping)
         self.chooser(self.pattern).prepare(inputs)
 
-    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        return self.chooser(self.pattern).score(weight, inputs)
+    def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return self.chooser(self.pattern)._score(weight, inputs)
 
-    def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
-        return self.chooser(self.pattern).keep(weight, inputs)
+    def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        return self.chooser(self.pattern)._keep(weight, inputs)
 
-    def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        return refit(weight, self.keep(weight, inputs), inputs, self.damping)
+    def _prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return _refit(weight, self._keep(weight, inputs), inputs, self.damping)
 
 
 def refit(
@@ -59,6 +59,12 @@ def refit(
 ) -> Float[Tensor, "O I"]:
     """The best weights on a mask. Weights that are zero already stay zero."""
     check_layer(weight, inputs, "matrix")
+    return _refit(weight, keep, inputs, damping)
+
+
+def _refit(
+    weight: Float[Tensor, "O I"], keep: Bool[Tensor, "O I"], inputs: Gram, damping: float
+) -> Float[Tensor, "O I"]:
     factor = inputs.factor(damping)
     dtype = torch.promote_types(weight.dtype, torch.float32)
     dense, matrix = weight.detach().to(dtype), inputs.matrix.to(dtype, copy=True)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from course_lib.pruning.base import LayerPruner, check_class
-from course_lib.pruning.layerwise.gram import Gram, check_layer
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.sparsity.patterns import NofM, Unstructured
 from course_lib.sparsity.ranking import check_positive
@@ -58,13 +58,12 @@ class SparseSwaps(LayerPruner):
     def prepare(self, inputs: Gram) -> None:
         self.start(self.pattern).prepare(inputs)
 
-    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+    def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         """The score of the mask that is started from."""
-        return self.start(self.pattern).score(weight, inputs)
+        return self.start(self.pattern)._score(weight, inputs)
 
-    def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
-        check_layer(weight, inputs, self.needs)
-        start = self.start(self.pattern).keep(weight, inputs)
+    def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        start = self.start(self.pattern)._keep(weight, inputs)
         group = self.pattern.m if isinstance(self.pattern, NofM) else None
         return swap_rows(weight, start, inputs.matrix, self.sweeps, group, self.shortlist)
 

@@ -44,21 +44,23 @@ class SparseGPT(LayerPruner):
     def prepare(self, inputs: Gram) -> None:
         inputs.factor(self.damping)
 
-    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+    def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         """The scores before any update, as they would be with one block of all columns."""
-        check_layer(weight, inputs, self.needs)
         factor = inputs.factor(self.damping)
         return (weight.float() / factor.diagonal).square().masked_fill(factor.dead, 0)
 
     def solve(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Solution:
         """Weight, mask and losses."""
         check_layer(weight, inputs, self.needs)
+        return self._solve(weight, inputs)
+
+    def _solve(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Solution:
         self.pattern.keep(weight.new_zeros(1, weight.shape[1]))  # refuses a width that n of m does not divide
         grid = None if self.quantization is None else self.quantization.grid(weight)
         return solve(weight, inputs.factor(self.damping), self.pattern, self.block_size, grid)
 
-    def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
-        return self.solve(weight, inputs).keep
+    def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        return self._solve(weight, inputs).keep
 
-    def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        return self.solve(weight, inputs).weight.to(weight.dtype)
+    def _prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        return self._solve(weight, inputs).weight.to(weight.dtype)

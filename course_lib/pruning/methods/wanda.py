@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.pruning.base import LayerPruner
-from course_lib.pruning.layerwise.gram import Gram, Needs, check_layer
+from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.sparsity.patterns import Pattern
 from course_lib.sparsity.ranking import check_sparsity, n_pruned
 
@@ -22,8 +22,7 @@ class Wanda(LayerPruner):
 
     needs: ClassVar[Needs] = "diagonal"
 
-    def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        check_layer(weight, inputs, self.needs)
+    def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         return weight.abs().float() * inputs.diagonal.sqrt()
 
 
