@@ -278,6 +278,7 @@ BAD = {
     "whole rows": (lambda: SparseGPT(Rows(0.5)), r"Rows\(sparsity=0.5\), which needs.*expected Unstructured or NofM"),
     "tiles": (lambda: SparseGPT(Block()), r"Refit\(pattern\)"),
     "alpha": (lambda: SparseGPT(CumulativeRows()), "expected Unstructured or NofM"),
+    "a class": (lambda: SparseGPT(quantization=Quantization), "got quantization <class.*expected an instance such as"),
     "width": (lambda: SparseGPT(NofM(2, 4)).prune(torch.ones(2, 6), gram_of(torch.eye(6))), "6 inputs has no 2:4"),
     "no tokens": (lambda: SparseGPT().prune(torch.ones(2, 4), Gram(4)), "without any calibration token"),
     "diagonal": (lambda: SparseGPT().prune(torch.ones(2, 4), Gram(4, "diagonal")), "matrix|token"),

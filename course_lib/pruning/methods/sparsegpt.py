@@ -8,8 +8,7 @@ from torch import Tensor
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.layerwise.block_masks import check_blockwise
 from course_lib.pruning.layerwise.gram import Gram, check_layer
-from course_lib.pruning.layerwise.solver import Solution, solve
-from course_lib.quantization.grid import Quantization, check_quantization
+from course_lib.pruning.layerwise.solver import Rounding, Solution, solve
 from course_lib.sparsity.patterns import Pattern, Unstructured
 from course_lib.sparsity.ranking import check_positive
 
@@ -32,14 +31,15 @@ class SparseGPT(LayerPruner):
     pattern: Pattern = field(default_factory=lambda: Unstructured(0.5, per="layer"))
     block_size: int = 128
     damping: float = 0.01
-    quantization: Quantization | None = None
+    quantization: Rounding | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive("block_size", self.block_size)
         check_blockwise(self.pattern, self.block_size)
-        if self.quantization is not None:
-            check_quantization(self.quantization)
+        instance = isinstance(self.quantization, Rounding) and not isinstance(self.quantization, type)
+        if not (self.quantization is None or instance):
+            raise ValueError(f"got quantization {self.quantization!r}; expected an instance such as Quantization(4).")
 
     def prepare(self, inputs: Gram) -> None:
         inputs.factor(self.damping)
