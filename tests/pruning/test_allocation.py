@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.models import blocks, linears, tiny_model, weight_of
-from course_lib.pruning.allocation.base import OWL, OneRanking, Uniform, outlier_ratio, owl_sparsities
+from course_lib.pruning.allocation.base import Uniform
 from course_lib.pruning.allocation.exact_counts import n_steps
-from course_lib.pruning.allocation.ranks import EdgeFinder
+from course_lib.pruning.allocation_one_ranking import GlobalThreshold, OneRanking
+from course_lib.pruning.allocation_owl import OWL, outlier_ratio, owl_sparsities
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.pruning.sequential import prune_model
@@ -160,29 +161,29 @@ def test_two_looks_find_what_a_whole_ranking_finds(layers, levels, sparsity):
     scores = {str(i): torch.tensor([values]) for i, values in enumerate(layers)}
     if levels:  # many ties
         scores = {name: score.round() for name, score in scores.items()}
-    finder = EdgeFinder(sparsity)
-    for look in (finder.look_coarsely, finder.look_closely):
+    threshold = GlobalThreshold(sparsity)
+    for look in (threshold.look_coarsely, threshold.look_closely):
         for name, score in scores.items():
             look(name, score)
-    assert finder.n_leaving() == {name: (~keep).sum().item() for name, keep in keep_across(scores, sparsity).items()}
+    assert threshold.n_leaving() == {name: (~keep).sum().item() for name, keep in keep_across(scores, sparsity).items()}
 
 
 def test_zero_is_one_number_whatever_its_sign():
-    finder, scores = EdgeFinder(0.25), {"a": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([[-0.0, 1.0]])}
-    for look in (finder.look_coarsely, finder.look_closely):
+    threshold, scores = GlobalThreshold(0.25), {"a": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([[-0.0, 1.0]])}
+    for look in (threshold.look_coarsely, threshold.look_closely):
         for name, score in scores.items():
             look(name, score)
-    assert finder.n_leaving() == {"a": 1, "b": 0}  # a tie, which leaves in order
+    assert threshold.n_leaving() == {"a": 1, "b": 0}  # a tie, which leaves in order
 
 
 def test_two_looks_at_large_layers_and_infinite_scores(generator):
     scores = {str(i): torch.randn(1100, 1000, generator=generator) * 10**i for i in range(2)}
     scores["1"][0, :3] = torch.tensor([torch.inf, -torch.inf, 1e-40])
-    finder = EdgeFinder(0.6)
-    for look in (finder.look_coarsely, finder.look_closely):
+    threshold = GlobalThreshold(0.6)
+    for look in (threshold.look_coarsely, threshold.look_closely):
         for name, score in scores.items():
             look(name, score)
-    assert finder.n_leaving() == {name: (~keep).sum().item() for name, keep in keep_across(scores, 0.6).items()}
+    assert threshold.n_leaving() == {name: (~keep).sum().item() for name, keep in keep_across(scores, 0.6).items()}
 
 
 def test_uniform_is_the_default_and_leaves_the_pattern_alone():
