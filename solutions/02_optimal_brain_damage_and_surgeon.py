@@ -16,12 +16,11 @@ import torch
 
 from course_lib.data import corpora
 from course_lib.pruning.classic.obd import obd_diagonal
-from course_lib.pruning.classic.hessians import full_hessian, outer_product_hessian, residual_part
-from course_lib.pruning.classic.derivatives import error_gradient, output_gradients
+from course_lib.pruning.classic.derivatives import error_gradient, full_hessian, outer_product_hessian
+from course_lib.pruning.classic.derivatives import output_gradients, residual_part
 from course_lib.pruning.classic.obs import inverse_by_recursion, inverse_directly
-from course_lib.pruning.classic.monks import DECAY, NETWORKS, monks
 from course_lib.pruning.classic.network import convolution
-from course_lib.pruning.classic.problems import XOR_NETWORK, xor
+from course_lib.pruning.classic.problems import DECAY, NETWORKS, XOR_NETWORK, monks, xor
 from course_lib.pruning.classic.quadratic import quadratic
 from course_lib.pruning.classic.rows import output_error, prune_row, row_surfaces
 from course_lib.lessons.classic.cost import cost

@@ -1,6 +1,6 @@
 """What second-order pruning costs as networks grow: numbers to store and operations to spend.
 
-Dimension key: d weights, n gradients (patterns times outputs).
+Dimension key: d weights, n gradients (samples times outputs).
 """
 
 from dataclasses import dataclass

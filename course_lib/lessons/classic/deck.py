@@ -7,11 +7,10 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.classic import figures, measured
 from course_lib.pruning.classic.deletion import State, deletions, whole
-from course_lib.pruning.classic.hessians import full_hessian, outer_product_hessian
-from course_lib.pruning.classic.monks import DECAY, NETWORKS, monks
-from course_lib.pruning.classic.network import DTYPE, Network, Patterns
+from course_lib.pruning.classic.derivatives import full_hessian, outer_product_hessian
+from course_lib.pruning.classic.network import DTYPE, Network, Samples
 from course_lib.pruning.classic.obd import obd_diagonal
-from course_lib.pruning.classic.problems import XOR_NETWORK, xor
+from course_lib.pruning.classic.problems import DECAY, NETWORKS, XOR_NETWORK, monks, xor
 from course_lib.pruning.classic.quadratic import quadratic
 from course_lib.pruning.classic.stopping import accurate, last_good
 from course_lib.pruning.classic.surfaces import brain_surgeon
@@ -48,18 +47,18 @@ def correlations() -> Figure:
     return figures.correlations(outer_product_hessian(state.network, state.theta, xor()), XOR_NAMES)
 
 
-def deep_network() -> tuple[State, Patterns]:
+def deep_network() -> tuple[State, Samples]:
     """Two hidden layers, trained to imitate another network of the same kind."""
     generator, network = torch.Generator().manual_seed(0), Network((8, 6, 6, 2), hidden="tanh")
     inputs = torch.randn(200, 8, generator=generator, dtype=DTYPE)
-    patterns = Patterns(inputs, network(network.start(generator, 2.0), inputs))
-    return levenberg_marquardt(whole(network, network.start(generator)), patterns, 1e-4, 50), patterns
+    samples = Samples(inputs, network(network.start(generator, 2.0), inputs))
+    return levenberg_marquardt(whole(network, network.start(generator)), samples, 1e-4, 50), samples
 
 
 def diagonals() -> Figure:
-    state, patterns = deep_network()
-    exact = full_hessian(state.network, state.theta, patterns).diagonal()
-    found = obd_diagonal(state.network, state.theta, patterns)
+    state, samples = deep_network()
+    exact = full_hessian(state.network, state.theta, samples).diagonal()
+    found = obd_diagonal(state.network, state.theta, samples)
     layers = {"layer 1": slice(0, 54), "layer 2": slice(54, 96), "layer 3": slice(96, 110)}
     return figures.diagonals(exact, found, layers)
 

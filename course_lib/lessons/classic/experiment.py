@@ -13,11 +13,10 @@ from course_lib.data import corpora
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.pruning.classic.deletion import State, cheapest, delete, deletions, whole
-from course_lib.pruning.classic.hessians import full_hessian
-from course_lib.pruning.classic.monks import DECAY, NETWORKS, monks
-from course_lib.pruning.classic.network import Network, Patterns, convolution
+from course_lib.pruning.classic.derivatives import full_hessian
+from course_lib.pruning.classic.network import Network, Samples, convolution
 from course_lib.pruning.classic.obd import obd_diagonal
-from course_lib.pruning.classic.problems import DIGITS_NETWORK, XOR_NETWORK, digits, xor
+from course_lib.pruning.classic.problems import DECAY, DIGITS_NETWORK, NETWORKS, XOR_NETWORK, digits, monks, xor
 from course_lib.pruning.classic.quadratic import choices, quadratic
 from course_lib.pruning.classic.rows import output_error, prune_row, row_surfaces
 from course_lib.pruning.classic.surfaces import METHODS, Method, brain_surgeon
@@ -91,10 +90,10 @@ def recursion(seed: int) -> Tables:
     for name, network in networks.items():
         inputs = torch.randn(200, 8, generator=generator, dtype=torch.float64)
         teacher = network.start(generator, 2.0)
-        patterns = Patterns(inputs, network(teacher, inputs))
-        state = levenberg_marquardt(whole(network, network.start(generator)), patterns, 1e-4, 50)
-        exact = full_hessian(network, state.theta, patterns).diagonal()
-        found = obd_diagonal(network, state.theta, patterns)
+        samples = Samples(inputs, network(teacher, inputs))
+        state = levenberg_marquardt(whole(network, network.start(generator)), samples, 1e-4, 50)
+        exact = full_hessian(network, state.theta, samples).diagonal()
+        found = obd_diagonal(network, state.theta, samples)
         for index, members in enumerate(layer_members(network)):
             gap = (found[members] - exact[members]).norm() / exact[members].norm()
             made.append({"network": name, "layer": index + 1, "relative_error": gap.item()})
@@ -110,36 +109,36 @@ def layer_members(network: Network) -> list[list[int]]:
 
 def exclusive_or(sizes: Sizes, decay: float, seed: int) -> Tables:
     """Of the networks that solve XOR: how many still do after one deletion, by who chooses and who moves."""
-    patterns, generator = xor(), torch.Generator().manual_seed(seed)
+    samples, generator = xor(), torch.Generator().manual_seed(seed)
     starts = [XOR_NETWORK.start(generator, START) for _ in range(sizes.xor_starts)]
-    trained = [levenberg_marquardt(whole(XOR_NETWORK, start), patterns, decay, 300) for start in starts]
-    good = [state for state in trained if state.accuracy(patterns) == 1.0]
+    trained = [levenberg_marquardt(whole(XOR_NETWORK, start), samples, decay, 300) for start in starts]
+    good = [state for state in trained if state.accuracy(samples) == 1.0]
     made = []
     for name in METHODS:
-        right = [after_one_deletion(state, name, patterns) for state in good]
+        right = [after_one_deletion(state, name, samples) for state in good]
         plain, updated = (sum(each[index] for each in right) for index in (0, 1))
         numbers = {"n_nets": len(good), "right": updated if name == "OBS" else plain, "right_with_update": updated}
         made.append({"method": name, "decay": decay, "n_starts": len(starts)} | numbers | {"right_without": plain})
-    possible = [possible_deletions(state, patterns) for state in good]
+    possible = [possible_deletions(state, samples) for state in good]
     label = {"decay": decay, "n_nets": len(good)}
     counts = {"some_plain": sum(p > 0 for p, _ in possible), "some_updated": sum(u > 0 for _, u in possible)}
     return {"xor": made, "xor_possible": [label | counts]}
 
 
-def after_one_deletion(state: State, name: str, patterns: Patterns) -> tuple[bool, bool]:
+def after_one_deletion(state: State, name: str, samples: Samples) -> tuple[bool, bool]:
     """Whether XOR is still right without the weight that a method chooses: alone, and with OBS's update."""
-    q = cheapest(state, METHODS[name](state.network, state.theta, state.keep, patterns))
-    surfaces = (METHODS[each](state.network, state.theta, state.keep, patterns) for each in ("magnitude", "OBS"))
-    plain, updated = (delete(state, surface, q).accuracy(patterns) == 1.0 for surface in surfaces)
+    q = cheapest(state, METHODS[name](state.network, state.theta, state.keep, samples))
+    surfaces = (METHODS[each](state.network, state.theta, state.keep, samples) for each in ("magnitude", "OBS"))
+    plain, updated = (delete(state, surface, q).accuracy(samples) == 1.0 for surface in surfaces)
     return plain, updated
 
 
-def possible_deletions(state: State, patterns: Patterns) -> tuple[int, int]:
+def possible_deletions(state: State, samples: Samples) -> tuple[int, int]:
     """How many of the nine weights can leave without harm: alone, and with OBS's update."""
     counts = []
     for name in ("magnitude", "OBS"):
-        surface = METHODS[name](state.network, state.theta, state.keep, patterns)
-        counts.append(sum(delete(state, surface, q).accuracy(patterns) == 1.0 for q in range(len(state.theta))))
+        surface = METHODS[name](state.network, state.theta, state.keep, samples)
+        counts.append(sum(delete(state, surface, q).accuracy(samples) == 1.0 for q in range(len(state.theta))))
     return counts[0], counts[1]
 
 
@@ -151,7 +150,7 @@ def monk(problem: int, index: int, seed: int) -> Tables:
     made, curves = [], []
     for name, method in monk_methods(problem).items():
         for refitted in (False, True):
-            refit = partial(levenberg_marquardt, patterns=training, decay=DECAY[problem], steps=60)
+            refit = partial(levenberg_marquardt, samples=training, decay=DECAY[problem], steps=60)
             curve = list(curve_of(deletions(dense, training, method, refit if refitted else None), training, test))
             label = {"problem": problem, "seed": index, "method": name, "refit": refitted}
             made.append(label | summary(curve, PUBLISHED[problem]))
@@ -166,7 +165,7 @@ def monk_methods(problem: int) -> dict[str, Method]:
     return METHODS | with_decay | {"OBS, alpha 1e-8": brain_surgeon}
 
 
-def curve_of(states: Iterator[State], training: Patterns, test: Patterns) -> Iterator[Point]:
+def curve_of(states: Iterator[State], training: Samples, test: Samples) -> Iterator[Point]:
     """Weights left and accuracies, round by round."""
     for state in states:
         yield {"n_left": state.n_left, "train": state.accuracy(training), "test": state.accuracy(test)}
@@ -201,7 +200,7 @@ def handwriting(sizes: Sizes, name: str, index: int, seed: int) -> Tables:
     """The digits' network pruned to little: as it is then, retrained once, and retrained after every round."""
     generator = torch.Generator().manual_seed(1000 * seed + index)
     training, test = digits(generator, sizes.digits_training)
-    retrain = partial(quasi_newton, patterns=training, decay=1e-4, steps=sizes.retraining_steps)
+    retrain = partial(quasi_newton, samples=training, decay=1e-4, steps=sizes.retraining_steps)
     network = DIGITS_NETWORK
     dense = retrain(whole(network, network.start(generator)), steps=2 * sizes.retraining_steps)
     method = partial(brain_surgeon, alpha=1e-4) if name == "OBS" else METHODS[name]

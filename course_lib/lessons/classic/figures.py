@@ -10,8 +10,8 @@ from torch import Tensor
 
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
 from course_lib.pruning.classic.deletion import State
-from course_lib.pruning.classic.monks import input_names
 from course_lib.pruning.classic.network import DTYPE
+from course_lib.pruning.classic.problems import input_names
 from course_lib.pruning.classic.quadratic import Choice, Quadratic, choices
 
 LIGHT = "#8d99ae"

@@ -1,6 +1,6 @@
 """Deleting weights of small networks one after the other: the state, one deletion, and the loop.
 
-Dimension key: P patterns, d free weights.
+Dimension key: P samples, d free weights.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.pruning.classic.network import Network, Patterns, accuracy, error
+from course_lib.pruning.classic.network import Network, Samples, accuracy, error
 from course_lib.pruning.classic.surfaces import Method, Surface
 
 
@@ -27,11 +27,11 @@ class State:
     def n_left(self) -> int:
         return int(self.keep.sum())
 
-    def error(self, patterns: Patterns) -> float:
-        return error(self.network, self.theta, patterns).item()
+    def error(self, samples: Samples) -> float:
+        return error(self.network, self.theta, samples).item()
 
-    def accuracy(self, patterns: Patterns) -> float:
-        return accuracy(self.network, self.theta, patterns)
+    def accuracy(self, samples: Samples) -> float:
+        return accuracy(self.network, self.theta, samples)
 
 
 def whole(network: Network, theta: Float[Tensor, "d"]) -> State:
@@ -65,7 +65,7 @@ def delete(state: State, surface: Surface, q: int) -> State:
 
 def deletions(
     state: State,
-    patterns: Patterns,
+    samples: Samples,
     method: Method,
     refit: Callable[[State], State] | None = None,
     per_round: int = 1,
@@ -80,7 +80,7 @@ def deletions(
         raise ValueError(f"per_round={per_round}: expected at least 1 deletion in a round")
     yield state
     while state.n_left > 1:
-        surface = method(state.network, state.theta, state.keep, patterns)
+        surface = method(state.network, state.theta, state.keep, samples)
         for _ in range(min(per_round, state.n_left - 1)):
             q = cheapest(state, surface)
             state = delete(state, surface, q)

@@ -1,42 +1,64 @@
-"""Gradients of what a small network says, and of its error, for all patterns at once by hand-written backpropagation.
+"""Derivatives of a small network: gradients of its outputs and of its error, and Hessians, exact and without residuals.
 
-Dimension key: P patterns, I inputs, O outputs, d free weights; in a layer J inputs (1 more for the bias), K outputs.
+Gradients are taken for all samples at once by hand-written backpropagation.
+
+Dimension key: P samples, I inputs, O outputs, d free weights; in a layer J inputs (1 more for the bias), K outputs.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.pruning.classic.activations import activation
-from course_lib.pruning.classic.network import Network, Patterns
+from course_lib.pruning.classic.network import Network, Samples, activation, error
 
 
-def with_bias(said: Float[Tensor, "P J"]) -> Float[Tensor, "P J1"]:
-    """What a layer reads: the units below, and the unit that always says 1."""
-    return torch.cat([said, said.new_ones(len(said), 1)], dim=1)
+def with_bias(units: Float[Tensor, "P J"]) -> Float[Tensor, "P J1"]:
+    """What a layer reads: the units below, and the unit that is always 1."""
+    return torch.cat([units, units.new_ones(len(units), 1)], dim=1)
 
 
 def output_gradients(
     network: Network, theta: Float[Tensor, "d"], inputs: Float[Tensor, "P I"]
 ) -> Float[Tensor, "P O d"]:
     """X of OBS: the gradient of every OUTPUT (not of the error) with respect to the weights, for every pattern."""
-    said, layers = network.activities(theta, inputs), network.layers(theta)
-    slope = activation(network.output).first(said[-1])
+    units, layers = network.activities(theta, inputs), network.layers(theta)
+    slope = activation(network.output).first(units[-1])
     back = torch.diag_embed(slope)  # (P, O, K): how output o moves with the input of unit k; here k is an output
     parts = []
     for index in range(len(layers) - 1, -1, -1):
-        parts.append((back[..., None] * with_bias(said[index])[:, None, None, :]).flatten(2))
+        parts.append((back[..., None] * with_bias(units[index])[:, None, None, :]).flatten(2))
         if index:
-            back = (back @ layers[index][:, :-1]) * activation(network.hidden).first(said[index])[:, None, :]
+            back = (back @ layers[index][:, :-1]) * activation(network.hidden).first(units[index])[:, None, :]
     return network.collect(torch.cat(parts[::-1], dim=2))
 
 
-def residuals(network: Network, theta: Float[Tensor, "d"], patterns: Patterns) -> Float[Tensor, "P O"]:
+def residuals(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "P O"]:
     """o − t, for every pattern and output."""
-    return network(theta, patterns.inputs) - patterns.targets
+    return network(theta, samples.inputs) - samples.targets
 
 
-def error_gradient(network: Network, theta: Float[Tensor, "d"], patterns: Patterns) -> Float[Tensor, "d"]:
+def error_gradient(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d"]:
     """∂E/∂w of the error 1/(2P) Σ ‖t − o‖². At a trained minimum it vanishes."""
-    slopes = output_gradients(network, theta, patterns.inputs)
-    return torch.einsum("po,pod->d", residuals(network, theta, patterns), slopes) / len(slopes)
+    slopes = output_gradients(network, theta, samples.inputs)
+    return torch.einsum("po,pod->d", residuals(network, theta, samples), slopes) / len(slopes)
+
+
+def full_hessian(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d d"]:
+    """∂²E/∂w∂w', exact, by differentiating twice."""
+    return torch.func.hessian(lambda weights: error(network, weights, samples))(theta)
+
+
+def outer_product_hessian(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d d"]:
+    """H = 1/P Σ X Xᵀ over samples and outputs (Hassibi and Stork 1992; elsewhere called Gauss-Newton).
+
+    The exact Hessian has a second part, 1/P Σ (o − t) ∂²o/∂w∂w', which vanishes where the network fits its targets.
+    """
+    slopes = output_gradients(network, theta, samples.inputs)
+    rows = slopes.flatten(0, 1)
+    return rows.T @ rows / len(slopes)
+
+
+def residual_part(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> float:
+    """How much of the exact Hessian the outer product misses: ‖H − H_outer‖ / ‖H‖, in Frobenius norm."""
+    exact = full_hessian(network, theta, samples)
+    return ((exact - outer_product_hessian(network, theta, samples)).norm() / exact.norm()).item()

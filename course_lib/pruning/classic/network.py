@@ -2,10 +2,11 @@
 
 A bias is a weight from a unit that always says 1, as in the papers: it counts, and it can be deleted.
 
-Dimension key: P patterns, I inputs, O outputs, d free weights, c connections; in a layer J inputs (1 more for the
-bias), K outputs.
+Dimension key: P samples (the papers call them patterns), I inputs, O outputs, d free weights, c connections; in a layer
+J inputs (1 more for the bias), K outputs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,13 +14,34 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.pruning.classic.activations import activation
-
 DTYPE = torch.float64
 
 
 @dataclass(frozen=True)
-class Patterns:
+class Activation:
+    """f(a) and its derivatives; the derivatives take the VALUE f(a), from which all of them can be had."""
+
+    value: Callable[[Tensor], Tensor]
+    first: Callable[[Tensor], Tensor]
+    second: Callable[[Tensor], Tensor]
+
+
+ACTIVATIONS = {
+    "sigmoid": Activation(torch.sigmoid, lambda f: f * (1 - f), lambda f: f * (1 - f) * (1 - 2 * f)),
+    "tanh": Activation(torch.tanh, lambda f: 1 - f * f, lambda f: -2 * f * (1 - f * f)),
+    "identity": Activation(lambda a: a, torch.ones_like, torch.zeros_like),
+}
+
+
+def activation(name: str) -> Activation:
+    """The function of that name, or a ValueError that lists them."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"got activation {name!r}; expected one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+@dataclass(frozen=True)
+class Samples:
     """What a network learns from, or is tested on."""
 
     inputs: Float[Tensor, "P I"]
@@ -71,8 +93,8 @@ class Network:
         parts = [
             scale * torch.randn(k, j + 1, generator=generator, dtype=DTYPE) / j**0.5 for j, k in pairwise(self.sizes)
         ]
-        drawn = torch.cat([part.flatten() for part in parts])
-        return drawn if self.share is None else drawn[[self.share.index(i) for i in range(self.n_weights)]]
+        theta = torch.cat([part.flatten() for part in parts])
+        return theta if self.share is None else theta[[self.share.index(i) for i in range(self.n_weights)]]
 
     def layers(self, theta: Float[Tensor, "d"]) -> list[Float[Tensor, "K J"]]:
         """The weight matrix of each layer, its biases in the last column."""
@@ -94,31 +116,31 @@ class Network:
         return total.index_add(-1, index, per_connection)[..., :-1]
 
     def activities(self, theta: Float[Tensor, "d"], inputs: Float[Tensor, "P I"]) -> list[Float[Tensor, "P J"]]:
-        """What every layer of units says: the inputs first, the outputs last."""
+        """The values of every layer of units: the inputs first, the outputs last."""
         if inputs.shape[1] != self.sizes[0]:
             raise ValueError(f"got patterns of {inputs.shape[1]} inputs; expected {self.sizes[0]}")
-        said = [inputs]
+        units = [inputs]
         for index, weight in enumerate(layers := self.layers(theta)):
             name = self.output if index == len(layers) - 1 else self.hidden
-            said.append(activation(name).value(said[-1] @ weight[:, :-1].T + weight[:, -1]))
-        return said
+            units.append(activation(name).value(units[-1] @ weight[:, :-1].T + weight[:, -1]))
+        return units
 
     def __call__(self, theta: Float[Tensor, "d"], inputs: Float[Tensor, "P I"]) -> Float[Tensor, "P O"]:
         return self.activities(theta, inputs)[-1]
 
 
-def error(network: Network, theta: Float[Tensor, "d"], patterns: Patterns) -> Float[Tensor, ""]:
-    """E = 1/(2P) Σ ‖t − o‖², summed over outputs, averaged over patterns (the error of Hassibi and Stork)."""
-    return 0.5 * (network(theta, patterns.inputs) - patterns.targets).square().sum(1).mean()
+def error(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, ""]:
+    """E = 1/(2P) Σ ‖t − o‖², summed over outputs, averaged over samples (the error of Hassibi and Stork)."""
+    return 0.5 * (network(theta, samples.inputs) - samples.targets).square().sum(1).mean()
 
 
-def accuracy(network: Network, theta: Float[Tensor, "d"], patterns: Patterns) -> float:
-    """The share of patterns classified rightly: the largest output, or above one half where there is one."""
-    said = network(theta, patterns.inputs)
-    if said.shape[1] == 1:
-        right = (said > 0.5) == (patterns.targets > 0.5)
+def accuracy(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> float:
+    """The share of samples classified rightly: the largest output, or above one half where there is one."""
+    outputs = network(theta, samples.inputs)
+    if outputs.shape[1] == 1:
+        right = (outputs > 0.5) == (samples.targets > 0.5)
     else:
-        right = said.argmax(1) == patterns.targets.argmax(1)
+        right = outputs.argmax(1) == samples.targets.argmax(1)
     return right.double().mean().item()
 
 

@@ -2,22 +2,21 @@
 
 The diagonal of the Hessian in one backward pass, at the cost of a gradient.
 
-Dimension key: P patterns, d free weights; in a layer J inputs (1 more for the bias), K outputs.
+Dimension key: P samples, d free weights; in a layer J inputs (1 more for the bias), K outputs.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.pruning.classic.activations import activation
 from course_lib.pruning.classic.derivatives import residuals, with_bias
-from course_lib.pruning.classic.network import Network, Patterns
+from course_lib.pruning.classic.network import Network, Samples, activation
 
 
 def obd_diagonal(
-    network: Network, theta: Float[Tensor, "d"], patterns: Patterns, curvature: bool = True
+    network: Network, theta: Float[Tensor, "d"], samples: Samples, curvature: bool = True
 ) -> Float[Tensor, "d"]:
-    """h_kk for every free weight, averaged over patterns (LeCun and others 1989).
+    """h_kk for every free weight, averaged over samples (LeCun and others 1989).
 
     At the outputs  ∂²E/∂a² = f'² + (o − t) f''  (E here is half of the paper's, which has a 2 before both terms),
     below them      ∂²E/∂a_i² = f'(a_i)² Σ_l w_li² ∂²E/∂a_l² + f''(a_i) ∂E/∂x_i,
@@ -30,17 +29,17 @@ def obd_diagonal(
     Args:
         curvature: with the f'' terms. Without them (the Levenberg-Marquardt form) no entry is negative.
     """
-    said, layers = network.activities(theta, patterns.inputs), network.layers(theta)
-    top, gap, on = activation(network.output), residuals(network, theta, patterns), float(curvature)
-    first = gap * top.first(said[-1])  # ∂E/∂a
-    second = top.first(said[-1]).square() + on * gap * top.second(said[-1])  # ∂²E/∂a²
+    units, layers = network.activities(theta, samples.inputs), network.layers(theta)
+    top, gap, on = activation(network.output), residuals(network, theta, samples), float(curvature)
+    first = gap * top.first(units[-1])  # ∂E/∂a
+    second = top.first(units[-1]).square() + on * gap * top.second(units[-1])  # ∂²E/∂a²
     parts = []
     for index in range(len(layers) - 1, -1, -1):
-        parts.append((second.T @ with_bias(said[index]).square()).flatten() / len(gap))
+        parts.append((second.T @ with_bias(units[index]).square()).flatten() / len(gap))
         if index:
             weight, below = layers[index][:, :-1], activation(network.hidden)
             to_unit = first @ weight  # ∂E/∂x
-            bend = on * below.second(said[index]) * to_unit
-            second = below.first(said[index]).square() * (second @ weight.square()) + bend
-            first = below.first(said[index]) * to_unit
+            bend = on * below.second(units[index]) * to_unit
+            second = below.first(units[index]).square() * (second @ weight.square()) + bend
+            first = below.first(units[index]) * to_unit
     return network.collect(torch.cat(parts[::-1]))

@@ -2,7 +2,7 @@
 
 The inverse of the outer-product Hessian, without inverting anything: one rank-one correction for each gradient.
 
-Dimension key: P patterns, n gradients (patterns times outputs), d weights.
+Dimension key: P samples, n gradients (samples times outputs), d weights.
 """
 
 import torch

@@ -35,7 +35,7 @@ def quadratic(minimum: tuple[float, float], degrees: float = 0.0) -> Quadratic:
     return Quadratic(hessian, torch.tensor(minimum, dtype=DTYPE))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Choice:
     """What a method deletes, what it thinks that costs, where the weights end, and what it does cost."""
 
@@ -53,10 +53,18 @@ def choices(surface: Quadratic) -> list[Choice]:
         "OBD": Diagonal(surface.hessian.diagonal()),
         "OBS": Inverse(inverse_of(surface.hessian)),
     }
-    made = []
+    chosen = []
     for name, view in views.items():
         saliency = view.saliency(surface.minimum)
         q = int(saliency.argmin())
         weight = surface.minimum + view.change(surface.minimum, q)
-        made.append(Choice(name, q, saliency[q].item(), weight, surface.error(weight).item()))
-    return made
+        chosen.append(
+            Choice(
+                method=name,
+                deletes=q,
+                predicted=saliency[q].item(),
+                weight=weight,
+                cost=surface.error(weight).item(),
+            )
+        )
+    return chosen

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 
 from course_lib.pruning.classic.deletion import State
-from course_lib.pruning.classic.network import Patterns
+from course_lib.pruning.classic.network import Samples
 
 Rule = Callable[[State], bool]
 
 
-def accurate(patterns: Patterns, at_least: float) -> Rule:
-    """The network classifies as many patterns as before. Ask training patterns: the test set is for the verdict."""
-    return lambda state: state.accuracy(patterns) >= at_least - 1e-12
+def accurate(samples: Samples, at_least: float) -> Rule:
+    """The network classifies as many samples as before. Ask training samples: the test set is for the verdict."""
+    return lambda state: state.accuracy(samples) >= at_least - 1e-12
 
 
 def cheap(limit: float) -> Rule:
@@ -23,9 +23,9 @@ def cheap(limit: float) -> Rule:
     return lambda state: state.saliency <= limit
 
 
-def precise(patterns: Patterns, at_most: float) -> Rule:
+def precise(samples: Samples, at_most: float) -> Rule:
     """The error stays below a bound, whatever the saliencies promised."""
-    return lambda state: state.error(patterns) <= at_most
+    return lambda state: state.error(samples) <= at_most
 
 
 def at_least_left(n: int) -> Rule:
@@ -35,13 +35,13 @@ def at_least_left(n: int) -> Rule:
 
 def last_good(states: Iterable[State], good: Rule) -> State:
     """The state before the first that is not good enough."""
-    found = deque(takewhile(good, states), maxlen=1)
-    if not found:
+    newest = deque(takewhile(good, states), maxlen=1)
+    if not newest:
         raise ValueError(
             "the network is not good enough before the first deletion; expected a trained network that meets the rule: "
             "train it longer, start from another seed, or ask for less"
         )
-    return found[0]
+    return newest[0]
 
 
 def down_to(states: Iterable[State], n: int) -> State:

@@ -2,7 +2,7 @@
 
 Three methods, one formula: OBS with H = I is magnitude pruning, with a diagonal H it is OBD.
 
-Dimension key: P patterns, d free weights.
+Dimension key: P samples, d free weights.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.pruning.classic.derivatives import output_gradients
-from course_lib.pruning.classic.network import Network, Patterns
+from course_lib.pruning.classic.network import Network, Samples
 from course_lib.pruning.classic.obd import obd_diagonal
 from course_lib.pruning.classic.obs import embed, inverse_directly
 
@@ -60,27 +60,27 @@ class Inverse:
 
 
 Surface = Diagonal | Inverse
-Method = Callable[[Network, Float[Tensor, "d"], Bool[Tensor, "d"], Patterns], Surface]
+Method = Callable[[Network, Float[Tensor, "d"], Bool[Tensor, "d"], Samples], Surface]
 
 
-def magnitude(network: Network, theta: Tensor, keep: Tensor, patterns: Patterns) -> Diagonal:
+def magnitude(network: Network, theta: Tensor, keep: Tensor, samples: Samples) -> Diagonal:
     """Han, Pool, Tran and Dally 2015: the smallest weight leaves. It is what OBD does when all curvatures are equal."""
     return Diagonal(torch.ones_like(theta))
 
 
-def brain_damage(network: Network, theta: Tensor, keep: Tensor, patterns: Patterns) -> Diagonal:
+def brain_damage(network: Network, theta: Tensor, keep: Tensor, samples: Samples) -> Diagonal:
     """OBD, with the diagonal in the Levenberg-Marquardt form, which has no negative entries."""
-    return Diagonal(obd_diagonal(network, theta, patterns, curvature=False))
+    return Diagonal(obd_diagonal(network, theta, samples, curvature=False))
 
 
-def brain_surgeon(network: Network, theta: Tensor, keep: Tensor, patterns: Patterns, alpha: float = 1e-8) -> Inverse:
+def brain_surgeon(network: Network, theta: Tensor, keep: Tensor, samples: Samples, alpha: float = 1e-8) -> Inverse:
     """OBS, with the inverse of the outer-product Hessian of the weights that stay.
 
     Args:
         alpha: added to the diagonal. For a network trained with weight decay the decay itself is the honest choice: it
             is what the objective adds to H. Smaller values let weights run far along flat directions.
     """
-    slopes = output_gradients(network, theta, patterns.inputs)[..., keep]
+    slopes = output_gradients(network, theta, samples.inputs)[..., keep]
     return Inverse(embed(inverse_directly(slopes.flatten(0, 1), len(slopes), alpha), keep))
 
 

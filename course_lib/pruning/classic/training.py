@@ -1,6 +1,6 @@
 """Training small networks to a minimum, where second-order pruning starts: Levenberg-Marquardt, and L-BFGS.
 
-Dimension key: P patterns, d free weights.
+Dimension key: P samples, d free weights.
 """
 
 from dataclasses import replace
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from course_lib.pruning.classic.deletion import State, whole
 from course_lib.pruning.classic.derivatives import output_gradients, residuals
-from course_lib.pruning.classic.network import Network, Patterns, accuracy, error
+from course_lib.pruning.classic.network import Network, Samples, accuracy, error
 
 
 def levenberg_marquardt(
-    state: State, patterns: Patterns, decay: float = 1e-4, steps: int = 100, tolerance: float = 1e-9
+    state: State, samples: Samples, decay: float = 1e-4, steps: int = 100, tolerance: float = 1e-9
 ) -> State:
     """Minimises E + ½ decay ‖w‖² over the weights that stay (Levenberg 1944, Marquardt 1963).
 
@@ -25,15 +25,15 @@ def levenberg_marquardt(
     if decay < 0 or steps < 0:
         raise ValueError(f"decay={decay}, steps={steps}: expected neither to be negative")
     theta, keep, mu = state.theta.clone(), state.keep, 1e-2
-    now = objective(state.network, theta, patterns, decay)
+    now = objective(state.network, theta, samples, decay)
     for _ in range(steps):
-        hessian, gradient = normal_equations(state.network, theta, keep, patterns, decay)
+        hessian, gradient = normal_equations(state.network, theta, keep, samples, decay)
         before = now
         while mu < 1e8:
             damped = hessian + mu * torch.eye(len(hessian), dtype=hessian.dtype)
             step = torch.zeros_like(theta)
             step[keep] = torch.linalg.solve(damped, -gradient)
-            after = objective(state.network, theta + step, patterns, decay)
+            after = objective(state.network, theta + step, samples, decay)
             if after < now:
                 theta, now, mu = theta + step, after, max(mu / 5, 1e-12)
                 break
@@ -43,24 +43,24 @@ def levenberg_marquardt(
     return replace(state, theta=theta)
 
 
-def objective(network: Network, theta: Float[Tensor, "d"], patterns: Patterns, decay: float) -> float:
+def objective(network: Network, theta: Float[Tensor, "d"], samples: Samples, decay: float) -> float:
     """E + ½ decay ‖w‖²."""
-    return (error(network, theta, patterns) + 0.5 * decay * theta.square().sum()).item()
+    return (error(network, theta, samples) + 0.5 * decay * theta.square().sum()).item()
 
 
 def normal_equations(
-    network: Network, theta: Float[Tensor, "d"], keep: Bool[Tensor, "d"], patterns: Patterns, decay: float
+    network: Network, theta: Float[Tensor, "d"], keep: Bool[Tensor, "d"], samples: Samples, decay: float
 ) -> tuple[Float[Tensor, "k k"], Float[Tensor, "k"]]:
     """Outer-product Hessian and gradient of the objective, over the weights that stay."""
-    slopes = output_gradients(network, theta, patterns.inputs)[..., keep]
+    slopes = output_gradients(network, theta, samples.inputs)[..., keep]
     rows = slopes.flatten(0, 1)
-    gap = residuals(network, theta, patterns).flatten()
+    gap = residuals(network, theta, samples).flatten()
     hessian = rows.T @ rows / len(slopes)
     hessian.diagonal().add_(decay)
     return hessian, gap @ rows / len(slopes) + decay * theta[keep]
 
 
-def quasi_newton(state: State, patterns: Patterns, decay: float = 1e-4, steps: int = 200) -> State:
+def quasi_newton(state: State, samples: Samples, decay: float = 1e-4, steps: int = 200) -> State:
     """The same objective by L-BFGS, for networks whose Hessian is too large to solve with at every step."""
     theta, keep = state.theta.clone().requires_grad_(), state.keep
     optimiser = torch.optim.LBFGS([theta], max_iter=steps, history_size=20, line_search_fn="strong_wolfe")
@@ -68,7 +68,7 @@ def quasi_newton(state: State, patterns: Patterns, decay: float = 1e-4, steps: i
     def closure() -> Tensor:
         optimiser.zero_grad()
         kept = theta * keep
-        value = error(state.network, kept, patterns) + 0.5 * decay * kept.square().sum()
+        value = error(state.network, kept, samples) + 0.5 * decay * kept.square().sum()
         value.backward()
         return value
 
@@ -78,17 +78,17 @@ def quasi_newton(state: State, patterns: Patterns, decay: float = 1e-4, steps: i
 
 def solved(
     network: Network,
-    patterns: Patterns,
+    samples: Samples,
     generator: torch.Generator,
     good: float = 1.0,
     decay: float = 1e-4,
     steps: int = 300,
     tries: int = 200,
 ) -> State:
-    """Trains from random starts until one classifies the share `good` of the patterns. Deterministic by generator."""
+    """Trains from random starts until one classifies the share `good` of the samples. Deterministic by generator."""
     for _ in range(tries):
-        state = levenberg_marquardt(whole(network, network.start(generator)), patterns, decay, steps)
-        if accuracy(network, state.theta, patterns) >= good:
+        state = levenberg_marquardt(whole(network, network.start(generator)), samples, decay, steps)
+        if accuracy(network, state.theta, samples) >= good:
             return state
     raise ValueError(
         f"none of {tries} random starts of {network.sizes} classified {100 * good:.1f} % of the patterns rightly; "

@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.lessons.classic import experiment
 from course_lib.lessons.common.tables import load_measured
-from course_lib.pruning.classic.monks import NETWORKS
+from course_lib.pruning.classic.problems import NETWORKS
 
 
 def test_every_step_has_a_name_of_its_own():

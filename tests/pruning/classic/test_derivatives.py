@@ -5,16 +5,29 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.pruning.classic.activations import ACTIVATIONS, activation
-from course_lib.pruning.classic.derivatives import error_gradient, output_gradients
-from course_lib.pruning.classic.hessians import full_hessian, outer_product_hessian, residual_part
-from course_lib.pruning.classic.network import DTYPE, Network, Patterns, accuracy, convolution, error
+from course_lib.pruning.classic.derivatives import (
+    error_gradient,
+    full_hessian,
+    outer_product_hessian,
+    output_gradients,
+    residual_part,
+)
+from course_lib.pruning.classic.network import (
+    ACTIVATIONS,
+    DTYPE,
+    Network,
+    Samples,
+    accuracy,
+    activation,
+    convolution,
+    error,
+)
 from course_lib.pruning.classic.obd import obd_diagonal
 
 
 def random_patterns(network, n, generator):
     inputs = torch.randn(n, network.sizes[0], generator=generator, dtype=DTYPE)
-    return Patterns(inputs, torch.rand(n, network.sizes[-1], generator=generator, dtype=DTYPE))
+    return Samples(inputs, torch.rand(n, network.sizes[-1], generator=generator, dtype=DTYPE))
 
 
 def vector(*values):
@@ -33,7 +46,7 @@ def test_activation_derivatives(name):
 def test_a_linear_unit_by_hand():
     # o = 2·1 + 3·(−1) + 0.5 = −0.5, t = 1: E = ½ 1.5² = 1.125; X = (1, −1, 1); H = X Xᵀ
     network = Network((2, 1), output="identity")
-    patterns, theta = Patterns(vector(1.0, -1.0)[None], vector(1.0)[None]), vector(2.0, 3.0, 0.5)
+    patterns, theta = Samples(vector(1.0, -1.0)[None], vector(1.0)[None]), vector(2.0, 3.0, 0.5)
     x = vector(1.0, -1.0, 1.0)
     assert error(network, theta, patterns).item() == pytest.approx(1.125)
     torch.testing.assert_close(output_gradients(network, theta, patterns.inputs)[0, 0], x)
@@ -46,14 +59,14 @@ def test_obd_by_hand_through_one_hidden_unit():
     # identity output, tanh hidden: x = 1, w = 0 so a = 0, f = 0, f' = 1, f'' = 0; v = 3, b = 0; t = 2
     # top: ∂²E/∂a² = 1; hidden: f'² v² · 1 = 9; weights: w 9·1, its bias 9, v 1·0² = 0, b 1
     network = Network((1, 1, 1), hidden="tanh", output="identity")
-    patterns, theta = Patterns(vector(1.0)[None], vector(2.0)[None]), vector(0.0, 0.0, 3.0, 0.0)
+    patterns, theta = Samples(vector(1.0)[None], vector(2.0)[None]), vector(0.0, 0.0, 3.0, 0.0)
     torch.testing.assert_close(obd_diagonal(network, theta, patterns), vector(9.0, 9.0, 0.0, 1.0))
 
 
 def test_the_bend_of_the_units_by_hand():
     # One sigmoid unit at a = ln 3: f = 3/4, f' = 3/16, f'' = −3/32; t = 1/4, gap 1/2: h = 9/256 − 3/64 = −3/256
     network, at = Network((1, 1)), torch.log(torch.tensor(3.0, dtype=DTYPE)).item()
-    patterns, theta = Patterns(vector(1.0)[None], vector(0.25)[None]), vector(at, 0.0)
+    patterns, theta = Samples(vector(1.0)[None], vector(0.25)[None]), vector(at, 0.0)
     torch.testing.assert_close(obd_diagonal(network, theta, patterns), vector(-3 / 256, -3 / 256))
     torch.testing.assert_close(obd_diagonal(network, theta, patterns, curvature=False), vector(9 / 256, 9 / 256))
 
@@ -103,7 +116,7 @@ def test_the_levenberg_marquardt_form_is_the_outer_product_diagonal_of_one_hidde
 def test_the_outer_product_is_the_hessian_where_the_network_fits(generator):
     network = Network((3, 4, 2))
     theta, patterns = network.start(generator), random_patterns(network, 9, generator)
-    fitting = Patterns(patterns.inputs, network(theta, patterns.inputs))
+    fitting = Samples(patterns.inputs, network(theta, patterns.inputs))
     assert residual_part(network, theta, fitting) < 1e-12 < residual_part(network, theta, patterns)
 
 
@@ -133,10 +146,10 @@ def test_the_convolution_is_one(generator):
 
 def test_accuracy_of_one_and_of_many_outputs():
     one = Network((1, 1), output="identity")
-    patterns = Patterns(vector(0.0, 1.0, 2.0)[:, None], vector(0.0, 0.0, 1.0)[:, None])
+    patterns = Samples(vector(0.0, 1.0, 2.0)[:, None], vector(0.0, 0.0, 1.0)[:, None])
     assert accuracy(one, vector(1.0, 0.0), patterns) == pytest.approx(2 / 3)
     two = Network((1, 2), output="identity")
-    patterns = Patterns(vector(1.0, -1.0)[:, None], torch.eye(2, dtype=DTYPE))
+    patterns = Samples(vector(1.0, -1.0)[:, None], torch.eye(2, dtype=DTYPE))
     assert accuracy(two, vector(1.0, 0.0, -1.0, 0.0), patterns) == 1.0
 
 
@@ -155,6 +168,6 @@ def test_bad_networks_and_patterns_are_refused(generator):
     with pytest.raises(ValueError, match="expected 2"):
         network(torch.zeros(3, dtype=DTYPE), torch.zeros(1, 5, dtype=DTYPE))
     with pytest.raises(ValueError, match="NaN"):
-        Patterns(torch.full((1, 2), torch.nan), torch.zeros(1, 1))
+        Samples(torch.full((1, 2), torch.nan), torch.zeros(1, 1))
     with pytest.raises(ValueError, match="as many of both"):
-        Patterns(torch.zeros(2, 2), torch.zeros(1, 1))
+        Samples(torch.zeros(2, 2), torch.zeros(1, 1))

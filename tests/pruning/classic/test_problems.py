@@ -3,17 +3,18 @@
 import pytest
 import torch
 
-from course_lib.pruning.classic.monks import (
+from course_lib.pruning.classic.problems import (
     FLIPPED,
     NETWORKS,
     TRAINING_ROWS,
+    digits,
     input_names,
     labels,
     monks,
     one_hot,
     robots,
+    xor,
 )
-from course_lib.pruning.classic.problems import digits, xor
 
 
 def test_networks_have_the_published_numbers_of_weights():

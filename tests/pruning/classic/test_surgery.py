@@ -12,8 +12,8 @@ from course_lib.lessons.classic.cost import cost
 from course_lib.pruning.classic import obs as inverse
 from course_lib.pruning.classic import stopping
 from course_lib.pruning.classic.deletion import cheapest, delete, deletions, whole
-from course_lib.pruning.classic.hessians import outer_product_hessian
-from course_lib.pruning.classic.network import DTYPE, Network, Patterns
+from course_lib.pruning.classic.derivatives import outer_product_hessian
+from course_lib.pruning.classic.network import DTYPE, Network, Samples
 from course_lib.pruning.classic.problems import XOR_NETWORK, xor
 from course_lib.pruning.classic.quadratic import choices, quadratic
 from course_lib.pruning.classic.rows import output_error, prune_row, row_surfaces
@@ -194,7 +194,7 @@ def test_obs_on_a_linear_unit_finds_the_least_squares_of_what_is_left(generator)
     """The error is quadratic there, so one deletion with the update is as good as fitting anew."""
     network = Network((4, 1), output="identity")
     inputs = torch.randn(30, 4, generator=generator, dtype=DTYPE)
-    patterns = Patterns(inputs, torch.randn(30, 1, generator=generator, dtype=DTYPE))
+    patterns = Samples(inputs, torch.randn(30, 1, generator=generator, dtype=DTYPE))
     trained = levenberg_marquardt(whole(network, network.start(generator)), patterns, decay=0.0)
     for state in deletions(trained, patterns, brain_surgeon):
         refitted = levenberg_marquardt(state, patterns, decay=0.0)
@@ -235,7 +235,7 @@ def test_targets(trained):
 def test_training_ends_at_a_minimum_and_leaves_deleted_weights_alone(generator):
     network = Network((3, 4, 2))
     inputs = torch.randn(12, 3, generator=generator, dtype=DTYPE)
-    patterns = Patterns(inputs, torch.rand(12, 2, generator=generator, dtype=DTYPE))
+    patterns = Samples(inputs, torch.rand(12, 2, generator=generator, dtype=DTYPE))
     start = whole(network, network.start(generator))
     start = delete(start, Diagonal(torch.ones(26, dtype=DTYPE)), 5)
     for train in (levenberg_marquardt, quasi_newton):
@@ -254,7 +254,7 @@ def _slope(state, patterns):
 def test_normal_equations_are_those_of_the_objective(generator):
     network, keep = Network((2, 3, 1)), torch.arange(13) != 4
     inputs = torch.randn(9, 2, generator=generator, dtype=DTYPE)
-    patterns, theta = Patterns(inputs, torch.rand(9, 1, generator=generator, dtype=DTYPE)), network.start(generator)
+    patterns, theta = Samples(inputs, torch.rand(9, 1, generator=generator, dtype=DTYPE)), network.start(generator)
     hessian, gradient = normal_equations(network, theta, keep, patterns, 1e-3)
     slope = torch.func.grad(lambda each: _objective(network, each, patterns))(theta)
     torch.testing.assert_close(gradient, slope[keep])
@@ -268,7 +268,7 @@ def _objective(network, theta, patterns):
 
 
 def test_a_network_that_cannot_learn_says_so():
-    impossible = Patterns(torch.zeros(2, 2, dtype=DTYPE), vector(0.0, 1.0)[:, None])
+    impossible = Samples(torch.zeros(2, 2, dtype=DTYPE), vector(0.0, 1.0)[:, None])
     with pytest.raises(ValueError, match="none of 3 random starts"):
         solved(XOR_NETWORK, impossible, torch.Generator().manual_seed(0), steps=3, tries=3)
     with pytest.raises(ValueError, match="expected neither to be negative"):
