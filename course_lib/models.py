@@ -3,7 +3,7 @@
 Dimension key: O outputs of a linear layer, I its inputs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,10 +103,10 @@ def blocks(model: nn.Module) -> nn.ModuleList:
         ValueError: when no block list is found, naming the paths tried.
     """
     for path in dict.fromkeys(a.blocks for a in ARCHITECTURES):
-        found = _part(model, path)
-        if isinstance(found, nn.ModuleList) and len(found):
-            architecture(found[0])
-            return found
+        part = _part(model, path)
+        if isinstance(part, nn.ModuleList) and len(part):
+            architecture(part[0])
+            return part
     tried = ", ".join(dict.fromkeys(a.blocks for a in ARCHITECTURES))
     raise ValueError(
         f"got a {type(model).__name__} without a list of blocks at {tried}. "
@@ -122,6 +122,51 @@ def input_groups(block: nn.Module) -> tuple[tuple[str, ...], ...]:
 def linears(block: nn.Module) -> dict[str, nn.Module]:
     """The block's weight matrices by name, in the order of the forward pass; norms and biases are not among them."""
     return {name: block.get_submodule(name) for group in input_groups(block) for name in group}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Layer:
+    """A weight matrix of a model, and where it stands."""
+
+    name: str  # such as "blocks.3.mlp.up_proj", whatever the family calls its blocks
+    part: str  # its name in the block, such as "mlp.up_proj"
+    module: nn.Module
+    block: nn.Module
+    group: tuple[str, ...]  # names of the layers that read the same input, in the order of the forward pass
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first of those that read the same input."""
+        return self.name == self.group[0]
+
+    @property
+    def block_name(self) -> str:
+        return self.name.removesuffix(f".{self.part}")
+
+
+def layers_of(model: nn.Module) -> list[Layer]:
+    """Every weight matrix of every block, in the order of the forward pass. List them once, and hand the list on.
+
+    Raises:
+        ValueError: for a model of no known family.
+    """
+    layers = []
+    for index, block in enumerate(blocks(model)):
+        for parts in input_groups(block):
+            group = tuple(f"blocks.{index}.{part}" for part in parts)
+            layers += [
+                Layer(name=name, part=part, module=block.get_submodule(part), block=block, group=group)
+                for name, part in zip(group, parts, strict=True)
+            ]
+    return layers
+
+
+def by_block(layers: Iterable[Layer]) -> dict[nn.Module, list[Layer]]:
+    """The layers of each block, blocks in order."""
+    layers_in: dict[nn.Module, list[Layer]] = {}
+    for layer in layers:
+        layers_in.setdefault(layer.block, []).append(layer)
+    return layers_in
 
 
 def weight_of(linear: nn.Module) -> Float[Tensor, "O I"]:
@@ -167,7 +212,7 @@ def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
     Raises:
         ValueError: for a model without RoPE, or one whose angles depend on the length or cover part of a head only.
     """
-    module = next((each for each in model.modules() if hasattr(each, "inv_freq")), None)
+    module = next((part for part in model.modules() if hasattr(part, "inv_freq")), None)
     if module is None:
         raise ValueError(f"got a {type(model).__name__}, which has no rotary position embedding; this needs RoPE.")
     kind, frequencies = getattr(module, "rope_type", "default"), module.inv_freq.float()

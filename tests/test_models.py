@@ -60,6 +60,33 @@ def test_linears_of_a_group_read_the_same_input_and_weights_map_inputs_to_output
         torch.testing.assert_close(inputs @ models.weight_of(module).T + bias, output, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("architecture", ["llama", "opt", "gpt2"])
+def test_layers_are_the_linears_of_all_blocks_in_order_with_those_that_read_the_same_input(architecture):
+    model = models.tiny_model(architecture=architecture)
+    layers = models.layers_of(model)
+    assert [(layer.block, layer.part, layer.module) for layer in layers] == [
+        (block, part, module) for block in models.blocks(model) for part, module in models.linears(block).items()
+    ]
+    assert len({layer.name for layer in layers}) == len(layers)
+    assert all(layer.name == f"{layer.block_name}.{layer.part}" for layer in layers)
+    first, last = layers[0], layers[-1]
+    assert (first.block_name, last.block_name) == ("blocks.0", "blocks.1")
+    groups = [layer.group for layer in layers if layer.is_first]
+    assert [tuple(name.split(".", 2)[2] for name in group) for group in groups] == [
+        group for block in models.blocks(model) for group in models.input_groups(block)
+    ]
+    assert [name for group in groups for name in group] == [layer.name for layer in layers]
+    assert all(layer.name in layer.group for layer in layers)
+
+
+def test_layers_by_block():
+    model = models.tiny_model()
+    layers = models.layers_of(model)
+    layers_in = models.by_block(layers)
+    assert list(layers_in) == list(models.blocks(model))
+    assert [layer for inside in layers_in.values() for layer in inside] == layers
+
+
 def test_input_groups_of_llama_share_by_hand():
     block = models.blocks(models.tiny_model())[0]
     assert models.input_groups(block) == (

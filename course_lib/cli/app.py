@@ -151,7 +151,18 @@ def prune(
     """
     from course_lib.cli import prune as command
 
-    code = command.run(model, out, method, pattern, samples, length, seed, allocation, evaluate, device_map)
+    code = command.run(
+        model,
+        out,
+        method=method,
+        pattern=pattern,
+        samples=samples,
+        length=length,
+        seed=seed,
+        allocation=allocation,
+        evaluation=evaluate,
+        device_map=device_map,
+    )
     raise typer.Exit(code)
 
 

@@ -24,7 +24,7 @@ from course_lib.pruning.allocation_owl import OWL
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.checks import PruningError
 from course_lib.pruning.report import PruneReport
-from course_lib.pruning.stream.reader import open_source
+from course_lib.pruning.stream.reader import Source, open_source
 from course_lib.pruning.stream.resume import refuse_foreign
 from course_lib.pruning.stream.run import prune_checkpoint
 from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
@@ -40,23 +40,27 @@ def method_named(name: str) -> type[LayerPruner]:
     Raises:
         ValueError: listing the methods that exist.
     """
-    found = {c.__name__.lower(): c for c in discover.subclasses(methods, LayerPruner)}
-    if name.lower() not in found:
-        raise ValueError(f"got method {name!r}; expected one of {', '.join(found)}.")
-    return found[name.lower()]
+    pruners = {kind.__name__.lower(): kind for kind in discover.subclasses(methods, LayerPruner)}
+    if name.lower() not in pruners:
+        raise ValueError(f"got method {name!r}; expected one of {', '.join(pruners)}.")
+    return pruners[name.lower()]
 
 
-def pattern_named(text: str, usual: Pattern = Unstructured()) -> Pattern:  # noqa: B008, frozen
+def pattern_named(text: str, usual: Pattern | None = None) -> Pattern:
     """ "0.5" is that sparsity of the method's usual pattern; "2:4" keeps 2 of every 4 inputs.
+
+    Without a usual pattern, or where that has no sparsity to set, it is Unstructured.
 
     Raises:
         ValueError: for anything else.
     """
     try:
-        match = re.fullmatch(r"(\d+):(\d+)", text)
-        varies = "sparsity" in {field.name for field in fields(usual)}
-        other = replace(usual, sparsity=float(text)) if not match and varies else None
-        return other or (NofM(int(match[1]), int(match[2])) if match else Unstructured(float(text)))
+        if kept := re.fullmatch(r"(\d+):(\d+)", text):
+            return NofM(n=int(kept[1]), m=int(kept[2]))
+        sparsity = float(text)
+        if usual is not None and "sparsity" in {field.name for field in fields(usual)}:
+            return replace(usual, sparsity=sparsity)
+        return Unstructured(sparsity)
     except ValueError as error:
         raise ValueError(
             f"got pattern {text!r} ({error}); expected a sparsity such as 0.5, or kept N:M such as 2:4."
@@ -97,6 +101,7 @@ def folder_of(model: str) -> Path:
 def run(
     model: str,
     out: Path,
+    *,
     method: str,
     pattern: str,
     samples: int,
@@ -111,13 +116,12 @@ def run(
     kind = method_named(method)
     pruner, shares = kind(pattern_named(pattern, kind().pattern)), allocation_named(allocation)
     refuse_foreign(out)
-    source = folder_of(model)
-    open_source(source)  # what is no checkpoint is not blamed on its tokenizer
-    tokenizer = _tokenizer(source)
+    source = open_source(folder_of(model))  # before the tokenizer, which is not to blame for what is no checkpoint
+    tokenizer = _tokenizer(source.folder)
     calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
     try:
         if device_map is not None:
-            report = placement.prune_dispatched(source, out, pruner, calibration, shares, device_map)
+            report = placement.prune_dispatched(source.folder, out, pruner, calibration, shares, device_map)
         else:
             device = "cuda" if torch.cuda.is_available() else "cpu"
             report = prune_checkpoint(source, out, pruner, calibration, shares, seed, device)
@@ -130,7 +134,9 @@ def run(
     _add_rows(table, report)
     if evaluation or (evaluation is None and _fits(source)):
         held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
-        table.add_row("perplexity, held-out Wikipedia", *(_perplexity(place, held_out) for place in (source, out)))
+        table.add_row(
+            "perplexity, held-out Wikipedia", *(_perplexity(folder, held_out) for folder in (source.folder, out))
+        )
     console.print(table)
     for layer, note in report.notes.items():
         console.print(f"{layer}: {note}", markup=False)
@@ -138,24 +144,24 @@ def run(
     return 0
 
 
-def _tokenizer(source: Path) -> PreTrainedTokenizerBase:
+def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     try:
-        return AutoTokenizer.from_pretrained(source)
+        return AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{source} has no tokenizer that loads ({' '.join(str(error).split())}); expected its files beside the "
+            f"{folder} has no tokenizer that loads ({' '.join(str(error).split())}); expected its files beside the "
             "weights. Save them there with tokenizer.save_pretrained."
         ) from error
 
 
-def _fits(source: Path) -> bool:
+def _fits(source: Source) -> bool:
     """Whether the whole model, in float32, takes less than half of the free memory."""
-    n_weights = sum(place.n_bytes // place.dtype.itemsize for place in open_source(source).keys.values())
+    n_weights = sum(place.n_bytes // place.dtype.itemsize for place in source.keys.values())
     return 4 * n_weights < psutil.virtual_memory().available / 2
 
 
-def _perplexity(place: Path, held_out: torch.Tensor) -> str:
-    return f"{perplexity(load_model(str(place))[0], held_out).value:.2f}"
+def _perplexity(folder: Path, held_out: torch.Tensor) -> str:
+    return f"{perplexity(load_model(str(folder))[0], held_out).value:.2f}"
 
 
 def _add_rows(table: Table, report: PruneReport) -> None:

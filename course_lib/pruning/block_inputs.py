@@ -4,7 +4,7 @@ Dimension key: B windows in a batch, T tokens in a window, D hidden size.
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,16 +36,24 @@ class _ReachedTheEnd(Exception):
     """Stops a forward pass once every block has been called."""
 
 
-def first_inputs(model: nn.Module, calibration: Int[Tensor, "n T"]) -> list[Batch]:
-    """What the first block is called with, batch by batch. Only the embedding is computed."""
-    return list(iterate_first_inputs(model, calibration))
+def first_inputs(
+    model: nn.Module, calibration: Int[Tensor, "n T"], model_blocks: Sequence[nn.Module] | None = None
+) -> list[Batch]:
+    """What the first block is called with, batch by batch. Only the embedding is computed.
+
+    Args:
+        model_blocks: the blocks of the model where they are known already.
+    """
+    return list(iterate_first_inputs(model, calibration, model_blocks or list(blocks(model))))
 
 
-def iterate_first_inputs(model: nn.Module, calibration: Int[Tensor, "n T"]) -> Iterator[Batch]:
+def iterate_first_inputs(
+    model: nn.Module, calibration: Int[Tensor, "n T"], model_blocks: Sequence[nn.Module]
+) -> Iterator[Batch]:
     """The same, one batch at a time."""
     earlier: dict[nn.Module, dict[str, Any]] = {}
     for ids in calibration.split(max(1, BATCH_TOKENS // calibration.shape[1])):
-        with _recorded_calls(model) as calls:
+        with _recorded_calls(model_blocks) as calls:
             model(ids.to(_device(model)), use_cache=False)
         known: dict[int, Any] = {}  # blocks mostly share the very same objects
         arguments = {}
@@ -73,10 +81,9 @@ def n_bytes(batches: list[Batch]) -> int:
 
 
 @contextmanager
-def _recorded_calls(model: nn.Module):
-    """Inside, the blocks of the model record what they are called with, compute nothing, and the last one stops."""
+def _recorded_calls(model_blocks: Sequence[nn.Module]):
+    """Inside, the blocks of a model record what they are called with, compute nothing, and the last one stops."""
     calls: dict[nn.Module, tuple[Tensor, dict[str, Any]]] = {}
-    model_blocks = list(blocks(model))
     own = [block.__dict__.get("forward") for block in model_blocks]  # accelerate puts one there
 
     def record(block: nn.Module, signature: inspect.Signature):

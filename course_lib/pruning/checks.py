@@ -1,18 +1,16 @@
 """What must hold before a weight is touched, and what is said when pruning stops halfway."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.models import blocks, linears, weight_of
+from course_lib.models import Layer, layers_of, weight_of
 from course_lib.pruning import offload
-from course_lib.pruning.allocation.base import UNIFORM, Allocation
+from course_lib.pruning.allocation.base import Allocation
 from course_lib.pruning.base import LayerPruner, check_pattern
 from course_lib.sparsity.patterns import Pattern
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-
-
 HALF_PRUNED = "The model is half pruned: load it again before going on."
 
 
@@ -27,41 +25,38 @@ class PruningError(RuntimeError):
         )
 
 
-def check_ready(model: nn.Module, pruner: LayerPruner, calibration: Tensor, allocation: Allocation = UNIFORM) -> None:
-    """Raises ValueError, with what was got, what is expected and what to do, unless pruning can run."""
-    check_model(model)
-    check_method(pruner, allocation)
-    check_calibration(model, calibration)
-    layers = {
-        f"blocks.{index}.{name}": module
-        for index, block in enumerate(blocks(model))
-        for name, module in linears(block).items()
-    }
-    for name, module in layers.items():
-        offload.check_place(name, module)
-        if (weight := offload.read(module)).is_meta:
-            raise ValueError(f"got {name} on the meta device, without data; load the weights before pruning.")
-        check_finite(name, weight)
-    inside = {id(module.weight) for module in layers.values()}
-    for name, parameter in model.named_parameters():
-        if not parameter.is_meta and id(parameter) not in inside:
-            check_finite(name, parameter)
-    check_fit(pruner.pattern, {name: tuple(weight_of(module).shape) for name, module in layers.items()})
-
-
-def check_model(model: object) -> None:
-    """A causal language model of a known family, in floating point."""
+def checked_layers(model: object) -> list[Layer]:
+    """The layers of a causal language model of a known family, in floating point. Raises ValueError for any other."""
     if not isinstance(model, PreTrainedModel) or not hasattr(model.config, "vocab_size"):
         raise ValueError(
             f"got a {type(model).__name__}; expected a causal language model of transformers, as load_model() gives it."
         )
-    blocks(model)
-    kinds = {weight_of(module).dtype for block in blocks(model) for module in linears(block).values()}
+    layers = layers_of(model)
+    kinds = {weight_of(layer.module).dtype for layer in layers}
     if strange := [str(kind) for kind in kinds if kind not in FLOATS]:
         raise ValueError(
             f"got weights in {', '.join(strange)}; expected float32, bfloat16 or float16. "
             "Load the model unquantised, with dtype=torch.float32."
         )
+    return layers
+
+
+def check_ready(
+    model: PreTrainedModel, layers: list[Layer], pruner: LayerPruner, calibration: Tensor, allocation: Allocation
+) -> None:
+    """Raises ValueError, with what was got, what is expected and what to do, unless pruning can run."""
+    check_method(pruner, allocation)
+    check_calibration(model, calibration)
+    for layer in layers:
+        offload.check_place(layer.name, layer.module)
+        if (weight := offload.read(layer.module)).is_meta:
+            raise ValueError(f"got {layer.name} on the meta device, without data; load the weights before pruning.")
+        check_finite(layer.name, weight)
+    inside = {id(layer.module.weight) for layer in layers}
+    for name, parameter in model.named_parameters():
+        if not parameter.is_meta and id(parameter) not in inside:
+            check_finite(name, parameter)
+    check_fit(pruner.pattern, layers)
 
 
 def check_method(pruner: object, allocation: object) -> None:
@@ -82,13 +77,15 @@ def check_finite(name: str, weight: Tensor) -> None:
         )
 
 
-def check_fit(pattern: Pattern, shapes: dict[str, tuple[int, ...]]) -> None:
+def check_fit(pattern: Pattern, layers: list[Layer]) -> None:
     """The pattern divides every layer; one of each shape is tried."""
-    for shape in dict.fromkeys(shapes.values()):
+    first_of: dict[tuple[int, ...], str] = {}
+    for layer in layers:
+        first_of.setdefault(tuple(weight_of(layer.module).shape), layer.name)
+    for shape, name in first_of.items():
         try:
             pattern.keep(torch.zeros(shape))
         except ValueError as error:
-            name = next(name for name in shapes if shapes[name] == shape)
             raise ValueError(f"the pattern {pattern} does not fit {name} of shape {shape}: {error}") from error
 
 

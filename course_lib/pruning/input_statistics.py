@@ -6,7 +6,7 @@ Dimension key: I inputs of a linear layer, T tokens in a window.
 import torch
 from torch import Tensor, nn
 
-from course_lib.models import blocks, input_groups, linears
+from course_lib.models import by_block, layers_of
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.sequential import PruneReport, advance, collect, first_inputs
 
@@ -17,12 +17,13 @@ def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:
 
     Names are such as "blocks.3.mlp.down_proj"; `calibration` holds token ids (n, T).
     """
-    batches, report, found = first_inputs(model, calibration), PruneReport(calibration.numel()), {}
-    for index, block in enumerate(blocks(model)):
-        grams = collect(block, batches, "diagonal", report)
-        found |= {f"blocks.{index}.{group[0]}": grams[group[0]].diagonal.sqrt() for group in input_groups(block)}
+    layers_in, report, norms = by_block(layers_of(model)), PruneReport(calibration.numel()), {}
+    batches = first_inputs(model, calibration, list(layers_in))
+    for block, layers in layers_in.items():
+        grams = collect(layers, batches, "diagonal", report)
+        norms |= {layer.name: grams[layer.name].diagonal.sqrt() for layer in layers if layer.is_first}
         advance(block, batches)
-    return found
+    return norms
 
 
 def input_gram(model: nn.Module, calibration: Tensor, index: int, layer: str) -> Gram:
@@ -31,23 +32,26 @@ def input_gram(model: nn.Module, calibration: Tensor, index: int, layer: str) ->
     Raises:
         ValueError: when the model has no such block or the block no such layer.
     """
-    layers = linears(blocks(model)[0])
-    if layer not in layers:
-        raise ValueError(f"got layer {layer!r}; expected one of {', '.join(layers)}.")
+    parts = [inside.part for inside in next(iter(by_block(layers_of(model)).values()))]
+    if layer not in parts:
+        raise ValueError(f"got layer {layer!r}; expected one of {', '.join(parts)}.")
     return input_grams(model, calibration, index)[layer]
 
 
 @torch.inference_mode()
 def input_grams(model: nn.Module, calibration: Tensor, index: int) -> dict[str, Gram]:
-    """The Gram matrices of the inputs of all layers of one block of the dense model, by the layer's name.
+    """The Gram matrices of the inputs of all layers of one block of the dense model, by the layer's name in the block.
 
     Raises:
         ValueError: when the model has no such block.
     """
-    n_blocks = len(blocks(model))
-    if not 0 <= index < n_blocks:
-        raise ValueError(f"got block {index}; expected 0 to {n_blocks - 1}.")
-    batches = first_inputs(model, calibration)
-    for block in blocks(model)[:index]:
+    layers_in = by_block(layers_of(model))
+    model_blocks = list(layers_in)
+    if not 0 <= index < len(model_blocks):
+        raise ValueError(f"got block {index}; expected 0 to {len(model_blocks) - 1}.")
+    batches = first_inputs(model, calibration, model_blocks)
+    for block in model_blocks[:index]:
         advance(block, batches)
-    return collect(blocks(model)[index], batches, "matrix", PruneReport(calibration.numel()))
+    layers = layers_in[model_blocks[index]]
+    grams = collect(layers, batches, "matrix", PruneReport(calibration.numel()))
+    return {layer.part: grams[layer.name] for layer in layers}

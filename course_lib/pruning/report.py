@@ -27,6 +27,10 @@ class PruneReport:
     n_weights: int = 0
     reached: str = ""  # the block or layer being worked on
 
+    def __post_init__(self) -> None:
+        self._clocks: list[str] = []  # the phases begun and not ended, of which only the last one runs
+        self._counted_until = 0.0
+
     @property
     def total_sparsity(self) -> float:
         """Zeros over all pruned layers, each weight counting the same."""
@@ -34,9 +38,20 @@ class PruneReport:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - start
+        """The seconds in here count for this phase alone: the clock of a phase around it stops meanwhile."""
+        self._count()
+        self._clocks.append(phase)
+        try:
+            yield
+        finally:
+            self._count()
+            self._clocks.pop()
+
+    def _count(self) -> None:
+        now = time.perf_counter()
+        if self._clocks:
+            self.seconds[self._clocks[-1]] += now - self._counted_until
+        self._counted_until = now
 
     def held(self, what: str, n_bytes: int) -> None:
         """So much is held now; the most is remembered."""

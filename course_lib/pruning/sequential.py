@@ -13,17 +13,18 @@ of the MLP's hidden neurons, is by far the largest, and the peak comes when it i
 
 import copy
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import torch
 from rich.progress import track
 from torch import Tensor, nn
 
-from course_lib.models import blocks, input_groups, linears, weight_of
+from course_lib.models import Layer, by_block, weight_of
 from course_lib.pruning import offload
-from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan, Scores
+from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scores
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.block_inputs import Batch, advance, first_inputs, n_bytes
-from course_lib.pruning.checks import PruningError, check_ready
+from course_lib.pruning.checks import PruningError, check_ready, checked_layers
 from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.pruning.report import PruneReport
 from course_lib.sparsity.patterns import sparsity_of
@@ -49,15 +50,20 @@ def prune_model(
         ValueError: before any weight is changed, when the model, pattern or calibration cannot work together.
         PruningError: when something fails in the middle; it says which layer it reached. No hook is left behind.
     """
-    check_ready(model, pruner, calibration, allocation)
-    report, model_blocks = PruneReport(calibration.numel()), blocks(model)
-    shares = allocation.sparsities(pruner, _scan(model, calibration, report))
-    batches = _start(model, calibration, pruner.needs, report)
-    for index, block in enumerate(track(model_blocks, "pruning", disable=not progress, transient=True)):
-        last = index + 1 == len(model_blocks)
+    layers = checked_layers(model)
+    check_ready(model, layers, pruner, calibration, allocation)
+    report, layers_in = PruneReport(calibration.numel()), by_block(layers)
+    start = partial(_start, model, list(layers_in), calibration, report)
+
+    def scan(scorer: LayerPruner) -> Iterator[Scores]:
+        return scan_blocks(layers_in.values(), start(scorer.needs), scorer, report)
+
+    shares = allocation.sparsities(pruner, scan)
+    batches = start(pruner.needs)
+    for block, block_layers in track(layers_in.items(), "pruning", disable=not progress, transient=True):
         try:
-            prune_block(f"blocks.{index}", block, pruners(pruner, allocation, shares, index, block), batches, report)
-            if not last:  # nobody reads what the last block gives
+            prune_block(block_layers, pruners(pruner, allocation, shares, block_layers), batches, report)
+            if block_layers[-1] is not layers[-1]:  # nobody reads what the last block gives
                 with report.timed("forward"):
                     advance(block, batches)
         except Exception as error:
@@ -66,96 +72,90 @@ def prune_model(
 
 
 def prune_block(
-    name: str, block: nn.Module, pruner_of: dict[str, LayerPruner], batches: list[Batch], report: PruneReport
+    layers: list[Layer], pruner_of: dict[str, LayerPruner], batches: list[Batch], report: PruneReport
 ) -> None:
-    """Prune the linears of one block; it changes whole or not at all."""
-    report.reached = name
+    """Prune the layers of one block; it changes whole or not at all. Pruners are given by the layer's name."""
+    report.reached = layers[0].block_name
     report.held("activations", n_bytes(batches))
-    grams = collect(block, batches, next(iter(pruner_of.values())).needs, report)
-    modules, pruned = linears(block), {}
-    for group in input_groups(block):
-        report.reached = f"{name}.{group[0]}"
-        with report.timed("factorise"):
-            pruner_of[group[0]].prepare(grams[group[0]])
-        _hold(grams, report)
-        for layer in group:
-            report.reached = f"{name}.{layer}"
-            gram = grams.pop(layer)  # the last layer of the group lets it go
-            with report.timed("solve"):
-                pruned[layer] = pruner_of[layer].prune(offload.read(modules[layer]), gram)
-            if notes := getattr(gram, "notes", ()):
-                report.notes[report.reached] = "; ".join(notes)
-        del gram
-    for layer, weight in pruned.items():
-        offload.put(modules[layer], weight)
-        report.sparsity[f"{name}.{layer}"] = sparsity_of(weight)
+    grams = collect(layers, batches, pruner_of[layers[0].name].needs, report)
+    pruned = {}
+    for layer in layers:
+        report.reached = layer.name
+        if layer.is_first:
+            with report.timed("factorise"):
+                pruner_of[layer.name].prepare(grams[layer.name])
+            _hold(grams, report)
+        gram = grams.pop(layer.name)
+        with report.timed("solve"):
+            pruned[layer.name] = pruner_of[layer.name].prune(offload.read(layer.module), gram)
+        if notes := getattr(gram, "notes", ()):
+            report.notes[layer.name] = "; ".join(notes)
+        del gram  # the last layer of a group lets it go
+    for layer in layers:
+        weight = pruned[layer.name]
+        offload.put(layer.module, weight)
+        report.sparsity[layer.name] = sparsity_of(weight)
         report.n_weights += weight.numel()
         report.n_zero += weight.numel() - int(torch.count_nonzero(weight))
 
 
 def pruners(
-    pruner: LayerPruner, allocation: Allocation, shares: dict[str, float], index: int, block: nn.Module
+    pruner: LayerPruner, allocation: Allocation, shares: dict[str, float], layers: list[Layer]
 ) -> dict[str, LayerPruner]:
-    """The pruner of each layer of a block: the same, but for the sparsity that the allocation gives the layer."""
-    found = dict.fromkeys(linears(block), pruner)
-    for layer in found:
-        if (share := shares.get(f"blocks.{index}.{layer}")) is not None:
-            found[layer] = copy.copy(pruner)
-            found[layer].pattern = allocation.pattern(pruner.pattern, share)
-    return found
+    """The pruner of each layer by name: the same, but for the sparsity that the allocation gives the layer."""
+    pruner_of = dict.fromkeys((layer.name for layer in layers), pruner)
+    for name in pruner_of:
+        if (share := shares.get(name)) is not None:
+            pruner_of[name] = copy.copy(pruner)
+            pruner_of[name].pattern = allocation.pattern(pruner.pattern, share)
+    return pruner_of
 
 
-def collect(block: nn.Module, batches: list[Batch], needs: Needs, report: PruneReport) -> dict[str, Gram]:
-    """One forward pass of a block over all batches; the Gram of each linear's input, one object per shared input."""
-    grams, handles, gram_seconds = {}, [], report.seconds["gram"]
-    modules = linears(block)
-    for group in input_groups(block):
-        first = modules[group[0]]
-        gram = Gram(weight_of(first).shape[1], needs, offload.device_of(first))
-        grams |= dict.fromkeys(group, gram)
-        handles.append(modules[group[0]].register_forward_pre_hook(_adder(gram, report)))
-    before = report.seconds["forward"]
+def collect(layers: list[Layer], batches: list[Batch], needs: Needs, report: PruneReport) -> dict[str, Gram]:
+    """One forward pass of a block over all batches; the Gram of each layer's input by the layer's name.
+
+    Layers that read the same input have the same Gram.
+    """
+    grams, handles = {}, []
     try:
+        for layer in layers:
+            if layer.is_first:
+                gram = Gram(weight_of(layer.module).shape[1], needs, offload.device_of(layer.module))
+                grams |= dict.fromkeys(layer.group, gram)
+                handles.append(layer.module.register_forward_pre_hook(_adder(gram, report)))
         with report.timed("forward"):
             for batch in batches:
-                batch.through(block)
+                batch.through(layers[0].block)
     finally:
         for handle in handles:
             handle.remove()
-    report.seconds["forward"] = max(before, report.seconds["forward"] - (report.seconds["gram"] - gram_seconds))
     _hold(grams, report)
     return grams
 
 
 def scan_blocks(
-    model_blocks: Iterable[nn.Module], batches: list[Batch], scorer: LayerPruner, report: PruneReport
+    model_blocks: Iterable[list[Layer]], batches: list[Batch], scorer: LayerPruner, report: PruneReport
 ) -> Iterator[Scores]:
     """The scores of each block's layers in the dense model, which stays as it is."""
-    for index, block in enumerate(model_blocks):
-        grams = collect(block, batches, scorer.needs, report)
-        layers = linears(block).items()
-        yield {f"blocks.{index}.{layer}": scorer.score(offload.read(module), grams[layer]) for layer, module in layers}
+    for layers in model_blocks:
+        grams = collect(layers, batches, scorer.needs, report)
+        yield {layer.name: scorer.score(offload.read(layer.module), grams[layer.name]) for layer in layers}
         del grams
         with report.timed("forward"):
-            advance(block, batches)
+            advance(layers[0].block, batches)
 
 
-def _scan(model: nn.Module, calibration: Tensor, report: PruneReport) -> Scan:
-    def scan(scorer: LayerPruner) -> Iterator[Scores]:
-        return scan_blocks(blocks(model), _start(model, calibration, scorer.needs, report), scorer, report)
-
-    return scan
-
-
-def _start(model: nn.Module, calibration: Tensor, needs: Needs, report: PruneReport) -> list[Batch]:
+def _start(
+    model: nn.Module, model_blocks: list[nn.Module], calibration: Tensor, report: PruneReport, needs: Needs
+) -> list[Batch]:
     """A method that reads no inputs needs no forward pass."""
     with report.timed("forward"):
-        return [] if needs == "nothing" else first_inputs(model, calibration)
+        return [] if needs == "nothing" else first_inputs(model, calibration, model_blocks)
 
 
 def _adder(gram: Gram, report: PruneReport):
     def add(_, args):
-        with report.timed("gram"):
+        with report.timed("gram"):  # within "forward", whose clock stops meanwhile
             gram.add(args[0])
 
     return add

@@ -7,8 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.models import blocks, input_groups, linears, tiny_model, weight_of
+from course_lib.models import blocks, by_block, input_groups, layers_of, linears, tiny_model, weight_of
 from course_lib.pruning import block_inputs, sequential
+from course_lib.pruning.allocation.base import Uniform
+from course_lib.pruning.allocation_one_ranking import OneRanking
+from course_lib.pruning.allocation_owl import OWL
 from course_lib.pruning.checks import PruningError
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda
@@ -58,12 +61,30 @@ def test_batches_of_any_size_prune_alike(monkeypatch):
     ).float().mean() > 0.999  # sums in another order may turn a near tie
 
 
+@pytest.mark.parametrize(
+    ("method", "allocation"), [(Wanda, Uniform()), (Wanda, OWL()), (Magnitude, OneRanking())], ids=str
+)
+def test_the_blocks_are_looked_up_once_and_handed_on(method, allocation, monkeypatch):
+    model, calls = tiny_model(), []
+
+    def counting(model):
+        calls.append(model)
+        return blocks(model)
+
+    for module in [module for name, module in sys.modules.items() if name.startswith("course_lib.")]:
+        if getattr(module, "blocks", None) is blocks:
+            monkeypatch.setattr(module, "blocks", counting)
+    prune_model(model, method(), WINDOWS, False, allocation)
+    assert calls == [model]
+
+
 def test_one_gram_per_shared_input():
     model = tiny_model()
     report = sequential.PruneReport(0)
     batches = sequential.first_inputs(model, WINDOWS)
-    block = blocks(model)[0]
-    grams = sequential.collect(block, batches, "diagonal", report)
+    block, layers = next(iter(by_block(layers_of(model)).items()))
+    grams = sequential.collect(layers, batches, "diagonal", report)
+    assert list(grams) == [f"blocks.0.{name}" for name in linears(block)]
     assert len({id(g) for g in grams.values()}) == len(input_groups(block)) == 4
     assert all(g.n_tokens == WINDOWS.numel() for g in grams.values())
 

@@ -23,7 +23,7 @@ from course_lib.lessons.common.benchmarks import curve_perplexity, model_rows
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.sparsegpt.measure import relative_error
 from course_lib.measure.experiment import Experiment, Step, Tables
-from course_lib.models import blocks, input_groups, linears, load_model, weight_of
+from course_lib.models import blocks, by_block, layers_of, linears, load_model, weight_of
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.block_inputs import advance, first_inputs
@@ -232,10 +232,10 @@ def layer_errors(sizes: Sizes, pattern: str, seed: int) -> Tables:
     ids = windows("wikipedia", sizes.error_windows, sizes.shared.length, tokenizer, seed=seed)
     batches, rows = first_inputs(model, ids), []
     within = Unstructured(0.5) if pattern == "50%" else pattern_of("sparsegpt", pattern)
-    for index, block in enumerate(blocks(model)):
-        grams, modules = collect(block, batches, "matrix", PruneReport(ids.numel())), linears(block)
-        for layer in (name for group in input_groups(block) for name in group):
-            weight, gram = weight_of(modules[layer]), grams.pop(layer)
+    for block, layers in by_block(layers_of(model)).items():
+        grams = collect(layers, batches, "matrix", PruneReport(ids.numel()))
+        for layer in layers:
+            weight, gram = weight_of(layer.module), grams.pop(layer.name)
             solved = SparseGPT(within).prune(weight, gram)
             found = {
                 "magnitude": Magnitude(within).prune(weight, gram),
@@ -243,7 +243,7 @@ def layer_errors(sizes: Sizes, pattern: str, seed: int) -> Tables:
                 "sparsegpt": solved,
                 "refit": refit(weight, solved != 0, gram),
             }
-            label = {"pattern": pattern, "layer": f"blocks.{index}.{layer}"}
+            label = {"pattern": pattern, "layer": layer.name}
             rows.append(label | {method: relative_error(weight, each, gram) for method, each in found.items()})
         advance(block, batches)
     return {"layer_errors": rows}

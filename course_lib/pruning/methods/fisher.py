@@ -22,7 +22,7 @@ from rich.progress import track
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from course_lib.models import blocks, linears, weight_of
+from course_lib.models import layers_of, weight_of
 from course_lib.sparsity.patterns import Pattern, sparsity_of
 
 
@@ -70,14 +70,14 @@ def collect_gradients(model: nn.Module, windows: Int[Tensor, "N T"], progress: b
             f"got windows of shape {tuple(windows.shape)}; expected at least one window of at least two tokens. "
             "Use corpora.windows('wikipedia', 10, 64, ...)."
         )
-    modules = {f"blocks.{i}.{name}": m for i, block in enumerate(blocks(model)) for name, m in linears(block).items()}
-    found = {name: Gradients(*(_zeros(module) for _ in range(2))) for name, module in modules.items()}
+    modules = {layer.name: layer.module for layer in layers_of(model)}
+    gradients = {name: Gradients(_zeros(module), _zeros(module)) for name, module in modules.items()}
     device = next(model.parameters()).device
-    with _watching(model, modules, found, len(windows)), torch.enable_grad():
+    with _watching(model, modules, gradients, len(windows)), torch.enable_grad():
         for ids in track(windows.to(device), "gradients", disable=not progress, transient=True):
             logits = model(ids[None], use_cache=False).logits[0, :-1]
             cross_entropy(logits.float(), ids[1:]).backward()
-    return found
+    return gradients
 
 
 def prune_by_gradients(
@@ -94,14 +94,11 @@ def prune_by_gradients(
     """
     _check(element)  # before the long part
     gradients = collect_gradients(model, windows, progress)
-    layers = {f"blocks.{i}.{name}": m for i, block in enumerate(blocks(model)) for name, m in linears(block).items()}
-    keeps = {
-        name: pattern.keep(element_score(weight_of(module), gradients[name], element))
-        for name, module in layers.items()
-    }
-    for name, module in layers.items():
-        weight_of(module).masked_fill_(~keeps[name], 0)
-    return {name: sparsity_of(weight_of(module)) for name, module in layers.items()}
+    weights = {layer.name: weight_of(layer.module) for layer in layers_of(model)}
+    keeps = {name: pattern.keep(element_score(weight, gradients[name], element)) for name, weight in weights.items()}
+    for name, weight in weights.items():
+        weight.masked_fill_(~keeps[name], 0)
+    return {name: sparsity_of(weight) for name, weight in weights.items()}
 
 
 def _check(element: str) -> None:
@@ -115,7 +112,7 @@ def _zeros(module: nn.Module) -> Float[Tensor, "O I"]:
 
 @contextmanager
 def _watching(
-    model: nn.Module, modules: dict[str, nn.Module], found: dict[str, Gradients], n_windows: int
+    model: nn.Module, modules: dict[str, nn.Module], gradients: dict[str, Gradients], n_windows: int
 ) -> Iterator[None]:
     """Gradients of these modules' weights alone, each added up and let go as soon as it is there."""
     before = {p: (p.requires_grad, p.grad) for p in model.parameters()}
@@ -126,7 +123,7 @@ def _watching(
             parameter.grad = None
         for name, module in modules.items():
             module.weight.requires_grad_(True)
-            adder = _adder(module, found[name], n_windows)
+            adder = _adder(module, gradients[name], n_windows)
             handles.append(module.weight.register_post_accumulate_grad_hook(adder))
         yield
     finally:
@@ -141,6 +138,7 @@ def _adder(module: nn.Module, gradients: Gradients, n_windows: int) -> Callable[
     transposed = weight_of(module).stride() != module.weight.stride()  # GPT-2 stores (inputs, outputs)
 
     def add(parameter: nn.Parameter) -> None:
+        # mean += g / N,  fisher += g² / N
         gradient = (parameter.grad.T if transposed else parameter.grad).float()
         gradients.mean.add_(gradient, alpha=1 / n_windows)
         gradients.fisher.addcmul_(gradient, gradient, value=1 / n_windows)

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import torch
 from rich.progress import track
-from torch import Tensor, nn
+from torch import Tensor
 
-from course_lib.models import linears
+from course_lib.models import Layer
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan, Scores
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.block_inputs import advance, iterate_first_inputs
-from course_lib.pruning.checks import PruningError, check_calibration, check_fit, check_method, check_model
+from course_lib.pruning.checks import PruningError, check_calibration, check_fit, check_method
 from course_lib.pruning.report import PHASES, PruneReport
 from course_lib.pruning.sequential import prune_block, pruners, scan_blocks
 from course_lib.pruning.stream.hidden_states import HiddenFiles, StoredBatch
-from course_lib.pruning.stream.reader import open_source
+from course_lib.pruning.stream.reader import Source
 from course_lib.pruning.stream.resume import Work, opened, settings_of
 from course_lib.pruning.stream.skeleton import Skeleton
 from course_lib.pruning.stream.writer import Output
@@ -34,7 +34,7 @@ GO_ON = "What is finished is kept: give the same command again to go on from the
 
 @torch.inference_mode()
 def prune_checkpoint(
-    source: Path,
+    source: Source,
     out: Path,
     pruner: LayerPruner,
     calibration: Tensor,
@@ -43,12 +43,13 @@ def prune_checkpoint(
     device: torch.device | str = "cpu",
     progress: bool = True,
 ) -> PruneReport:
-    """Prune the checkpoint in the folder `source` into the folder `out`, which from_pretrained loads.
+    """Prune a checkpoint into the folder `out`, which from_pretrained loads.
 
     Weights keep the types they are stored in. On the CPU the blocks run in float32, as load_model loads them; on a GPU
     in the type of the checkpoint.
 
     Args:
+        source: the checkpoint, as `open_source(folder)` gives it.
         calibration: token ids (n, T), one window a row, as `corpora.windows` gives them.
         seed: that of the calibration, to tell a run that is resumed from another one; the tokens are compared too.
 
@@ -57,7 +58,7 @@ def prune_checkpoint(
         PruningError: it stopped in the middle; what is finished is kept, and the same call goes on from there.
     """
     device = torch.device(device)
-    skeleton = Skeleton(open_source(source), device, torch.float32 if device.type == "cpu" else None)
+    skeleton = Skeleton(source, device, torch.float32 if device.type == "cpu" else None)
     _check(skeleton, pruner, calibration, allocation)
     report = PruneReport(calibration.numel(), seconds=dict.fromkeys((*PHASES, "read", "write"), 0.0))
     with opened(
@@ -100,17 +101,16 @@ class _Run:
             self._prune_block(index, files, batches)
 
     def _prune_block(self, index: int, files: HiddenFiles, batches: list[StoredBatch]) -> None:
-        name, report = f"blocks.{index}", self.report
-        report.reached = name
-        with self._block(index) as block:
-            chosen = pruners(self.pruner, self.allocation, self.work.shares, index, block)
-            prune_block(name, block, chosen, batches, report)
+        report = self.report
+        report.reached = f"blocks.{index}"
+        with self._block(index) as layers:
+            prune_block(layers, pruners(self.pruner, self.allocation, self.work.shares, layers), batches, report)
             report.held("activations", files.held(batches) if batches else 0)
             with report.timed("write"):
                 self.output.write_block(index)
             if index + 1 < self.n_blocks:
                 with report.timed("forward"):
-                    advance(block, batches)
+                    advance(layers[0].block, batches)
         self.work.n_finished = index + 1
         self.work.save()
         files.step(index + 1)
@@ -124,17 +124,18 @@ class _Run:
         self.work.complete = True
 
     @contextmanager
-    def _block(self, index: int) -> Iterator[nn.Module]:
+    def _block(self, index: int) -> Iterator[list[Layer]]:
+        """The layers of a block, which has its weights inside; reading them is timed, what is done with them not."""
         with ExitStack() as stack:
             with self.report.timed("read"):
-                block = stack.enter_context(self.skeleton.block(index))
-            yield block
+                stack.enter_context(self.skeleton.block(index))
+            yield self.skeleton.layers[index]
 
     def _start(self, files: HiddenFiles, pruner: LayerPruner) -> list[StoredBatch]:
         if pruner.needs == "nothing":
             return []
         with self.report.timed("forward"), self.skeleton.embedded() as model:
-            return files.take(iterate_first_inputs(model, self.calibration), keep=files.at > 0)
+            return files.take(iterate_first_inputs(model, self.calibration, self.skeleton.blocks), keep=files.at > 0)
 
     def _scan(self) -> Scan:
         """Scores of the dense model; hidden states go from file to file here too."""
@@ -146,20 +147,14 @@ class _Run:
 
         return scan
 
-    def _each_block(self, files: HiddenFiles) -> Iterator[nn.Module]:
+    def _each_block(self, files: HiddenFiles) -> Iterator[list[Layer]]:
         for index in range(self.n_blocks):
             files.step(index)
-            with self._block(index) as block:
-                yield block
+            with self._block(index) as layers:
+                yield layers
 
 
 def _check(skeleton: Skeleton, pruner: LayerPruner, calibration: Tensor, allocation: Allocation) -> None:
-    check_model(skeleton.model)
     check_method(pruner, allocation)
     check_calibration(skeleton.model, calibration)
-    shapes = {}
-    for index, block in enumerate(skeleton.blocks):
-        for layer, module in linears(block).items():
-            rows, columns = module.weight.shape if isinstance(module, nn.Linear) else module.weight.T.shape
-            shapes[f"blocks.{index}.{layer}"] = (rows, columns)
-    check_fit(pruner.pattern, shapes)
+    check_fit(pruner.pattern, [layer for layers in skeleton.layers for layer in layers])

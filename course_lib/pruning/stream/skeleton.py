@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from course_lib.models import blocks
-from course_lib.pruning.checks import FLOATS, check_finite
+from course_lib.models import by_block
+from course_lib.pruning.checks import FLOATS, check_finite, checked_layers
 from course_lib.pruning.stream.reader import Source
 
 
@@ -19,9 +19,10 @@ class Skeleton:
     def __init__(self, source: Source, device: torch.device, dtype: torch.dtype | None = None):
         self.source, self.device, self.dtype = source, device, dtype
         self.model = _empty_model(source.folder, device)
-        self.blocks = list(blocks(self.model))
-        path = next(name for name, module in self.model.named_modules() if module is blocks(self.model))
-        self._prefixes = [f"{path}.{index}." for index in range(len(self.blocks))]
+        layers_in = by_block(checked_layers(self.model))
+        self.blocks, self.layers = list(layers_in), list(layers_in.values())
+        names = {module: name for name, module in self.model.named_modules()}
+        self._prefixes = [f"{names[block]}." for block in self.blocks]
         self._key_of = self._match()
         self._embedding = self._names_before_the_blocks()
 
@@ -78,7 +79,7 @@ class Skeleton:
 
     def _match(self) -> dict[str, str]:
         """Key in the checkpoint by name of the weight; some checkpoints leave the model's prefix out."""
-        found, prefix = {}, f"{self.model.base_model_prefix}."
+        key_of, prefix = {}, f"{self.model.base_model_prefix}."
         tied: dict[int, list[str]] = {}
         for name, parameter in self.model.named_parameters(remove_duplicate=False):
             tied.setdefault(id(parameter), []).append(name)
@@ -100,8 +101,8 @@ class Skeleton:
                     f"{place.path}: {key} is {place.dtype}; expected float32, bfloat16 or float16. "
                     "Give the checkpoint that is not quantised."
                 )
-            found[name] = key
-        return found
+            key_of[name] = key
+        return key_of
 
 
 def _empty_model(folder: Path, device: torch.device) -> PreTrainedModel:

@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-from course_lib.models import linears
 from course_lib.pruning.stream.reader import INDEX
 from course_lib.pruning.stream.safetensors_io import Place, whole, write
 from course_lib.pruning.stream.skeleton import Skeleton
@@ -24,9 +23,9 @@ class Output:
         """All that the checkpoint has of a block, whose weights are in memory: its linears as they are now."""
         names = self.skeleton.names_of(index)
         tensors: dict[str, Place | Tensor] = {key: self.places[key] for key in self.inside[index]}
-        for layer, module in linears(self.skeleton.blocks[index]).items():
-            key = names[f"{layer}.weight"]
-            tensors[key] = module.weight.to(self.places[key].dtype)
+        for layer in self.skeleton.layers[index]:
+            key = names[f"{layer.part}.weight"]
+            tensors[key] = layer.module.weight.to(self.places[key].dtype)
         write(self._shard(index), tensors)
 
     def write_outside(self) -> None:
@@ -34,11 +33,11 @@ class Output:
         for number, keys in enumerate(self.outside, start=len(self.inside)):
             write(self._shard(number), {key: self.places[key] for key in keys})
 
-    def write_rest(self, told: dict[str, Any]) -> None:
+    def write_rest(self, settings: dict[str, Any]) -> None:
         """Configuration and tokenizer, what was done, and last the index, without which nothing loads."""
         for path in self.skeleton.source.others():
             self._write_text(path.name, path.read_bytes())
-        self._write_text("pruning.json", (json.dumps(told, indent=1) + "\n").encode())
+        self._write_text("pruning.json", (json.dumps(settings, indent=1) + "\n").encode())
         shards = enumerate([*self.inside, *self.outside])
         weights = {key: self._shard(number).name for number, keys in shards for key in keys}
         index = {"metadata": {"total_size": self.skeleton.source.n_bytes}, "weight_map": weights}

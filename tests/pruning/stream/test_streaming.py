@@ -25,6 +25,7 @@ from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
 from course_lib.pruning.stream import run as stream
 from course_lib.pruning.stream import safetensors_io
+from course_lib.pruning.stream.reader import open_source
 from course_lib.pruning.stream.run import prune_checkpoint
 from course_lib.sparsity.patterns import NofM, Unstructured
 
@@ -39,9 +40,8 @@ def saved(folder, architecture="llama", dtype=torch.float32, shards="50MB"):
 
 
 def streamed(tmp_path, pruner=None, allocation=Uniform(), windows=WINDOWS):  # noqa: B008, frozen
-    return prune_checkpoint(
-        tmp_path / "in", tmp_path / "out", pruner or Wanda(), windows, allocation, 0, progress=False
-    )
+    source = open_source(tmp_path / "in")
+    return prune_checkpoint(source, tmp_path / "out", pruner or Wanda(), windows, allocation, 0, progress=False)
 
 
 def same_weights(model, folder, dtype=torch.float32):
@@ -161,6 +161,7 @@ torch.set_num_threads(1)
 from course_lib.pruning.allocation_owl import OWL
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.stream.run import prune_checkpoint
+from course_lib.pruning.stream.reader import open_source
 from course_lib.sparsity.patterns import Unstructured
 folder = Path(sys.argv[1])
 windows = torch.arange(120).reshape(5, 24) % 97
@@ -177,7 +178,7 @@ def in_a_child(out, die_at):
         os.fsync = deadly
         try:
             pruner = Wanda(Unstructured(0.5, per="layer"))
-            prune_checkpoint(folder / "in", out, pruner, windows, OWL(2.0), 0, progress=False)
+            prune_checkpoint(open_source(folder / "in"), out, pruner, windows, OWL(2.0), 0, progress=False)
         except BaseException as error:
             print(repr(error), flush=True)
             os._exit(3)
@@ -382,11 +383,12 @@ def test_a_checkpoint_that_cannot_be_pruned_is_refused_and_nothing_is_left_behin
 
 def test_a_place_where_no_folder_can_be_is_refused_in_words(tmp_path):
     saved(tmp_path / "in")
+    source = open_source(tmp_path / "in")
     (tmp_path / "file").write_text("mine")
     with pytest.raises(
         ValueError, match=r"file/a/out lies below .*file, which is a file; .* Give a new folder elsewhe"
     ):
-        stream.prune_checkpoint(tmp_path / "in", tmp_path / "file" / "a" / "out", Wanda(), WINDOWS, progress=False)
+        prune_checkpoint(source, tmp_path / "file" / "a" / "out", Wanda(), WINDOWS, progress=False)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -394,7 +396,7 @@ def test_a_place_where_no_folder_can_be_is_refused_in_words(tmp_path):
 def test_a_folder_that_the_system_refuses_is_refused_in_words(tmp_path):
     saved(tmp_path / "in")
     with pytest.raises(ValueError, match=r"/proc/nothing/unfinished cannot be made \(No such file.* Give a new folder"):
-        stream.prune_checkpoint(tmp_path / "in", Path("/proc/nothing"), Wanda(), WINDOWS, progress=False)
+        prune_checkpoint(open_source(tmp_path / "in"), Path("/proc/nothing"), Wanda(), WINDOWS, progress=False)
 
 
 def test_a_shard_that_lacks_is_named(tmp_path):
@@ -432,7 +434,7 @@ def test_a_folder_with_anything_in_it_stays_as_it_is(tmp_path):
 
 def test_a_block_holds_weights_only_while_it_is_used(tmp_path):
     saved(tmp_path / "in")
-    skeleton = stream.Skeleton(stream.open_source(tmp_path / "in"), torch.device("cpu"))
+    skeleton = stream.Skeleton(open_source(tmp_path / "in"), torch.device("cpu"))
     assert all(p.is_meta for p in skeleton.model.parameters())
     with skeleton.block(1) as block:
         assert block is blocks(skeleton.model)[1]
@@ -452,6 +454,7 @@ torch.set_num_threads(1)
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
 from course_lib.pruning.stream.run import prune_checkpoint
+from course_lib.pruning.stream.reader import open_source
 from course_lib.models import tiny_model
 source, out, room = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 windows = torch.arange(256).reshape(2, 128) % 97
@@ -460,7 +463,7 @@ status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text
 limit = 1024 * int(status["VmData"].split()[0]) + room
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-report = prune_checkpoint(source, out, Wanda(), windows, progress=False)
+report = prune_checkpoint(open_source(source), out, Wanda(), windows, progress=False)
 grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 total = sum(path.stat().st_size for path in source.glob("*.safetensors"))
 try:
