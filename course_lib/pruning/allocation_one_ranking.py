@@ -18,7 +18,7 @@ from torch import Tensor
 from course_lib.pruning.allocation.base import Allocation, Scan, check_layer_score
 from course_lib.pruning.base import LayerPruner
 from course_lib.sparsity.patterns import Pattern, Unstructured
-from course_lib.sparsity.ranking import check_sparsity, n_pruned
+from course_lib.sparsity.ranking import n_pruned
 
 HALF = 1 << 16
 
@@ -60,9 +60,6 @@ class GlobalThreshold:
     sizes: dict[str, int] = field(default_factory=dict)
     coarse: dict[str, tuple[numpy.ndarray, numpy.ndarray]] = field(default_factory=dict)  # marks present, their counts
     fine: dict[str, numpy.ndarray] = field(default_factory=dict)  # (65536,) within the mark where the cut falls
-
-    def __post_init__(self) -> None:
-        check_sparsity(self.sparsity)
 
     def look_coarsely(self, layer: str, score: Float[Tensor, "O I"]) -> None:
         """The first look: how many scores of the layer share each upper half."""

@@ -18,7 +18,7 @@ PLANES = {2: (2,), 3: (2, 1), 4: (4,), 8: (8,)}  # widths, the lowest bits first
 SCALE_BYTES = 2  # scales are stored as float16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Packed:
     """A dense matrix of codes with its grid. Scales are float16 and zeros are codes, so decoding uses those values."""
 
@@ -35,7 +35,14 @@ class Packed:
         stored = stored_grid(grid)
         planes = pack_codes(stored.codes(weight), grid.bits)
         zero = grid.zero.clamp(0, 2**grid.bits - 1).to(torch.uint8)
-        return cls(planes, stored.scale.half(), zero, grid.bits, grid.group, tuple(weight.shape))
+        return cls(
+            planes=planes,
+            scale=stored.scale.half(),
+            zero=zero,
+            bits=grid.bits,
+            group=grid.group,
+            shape=tuple(weight.shape),
+        )
 
     def decode(self) -> Float[Tensor, "O I"]:
         """The float32 matrix that the codes stand for."""

@@ -67,12 +67,13 @@ def _refit(
 ) -> Float[Tensor, "O I"]:
     factor = inputs.factor(damping)
     dtype = torch.promote_types(weight.dtype, torch.float32)
+    # H = XᵀX + damping · mean(diag XᵀX) · 1, and 1 on the diagonal of an input that is always zero
     dense, matrix = weight.detach().to(dtype), inputs.matrix.to(dtype, copy=True)
     matrix.diagonal().add_(factor.dead.to(dtype) + factor.damping * float(matrix.diagonal().mean()))
     keep = keep & (dense != 0) & ~factor.dead
-    fitted, left = _by_gradients(dense, keep, matrix)
-    if len(left):
-        fitted[left] = _by_factors(dense[left], keep[left], matrix)
+    fitted, unfinished = _by_gradients(dense, keep, matrix)
+    if len(unfinished):
+        fitted[unfinished] = _by_factors(dense[unfinished], keep[unfinished], matrix)
     return fitted.masked_fill_(~keep, 0).to(weight.dtype)
 
 
@@ -82,25 +83,29 @@ def _by_gradients(
     """Conjugate gradients for all rows at once, preconditioned with the diagonal; and the rows that are not done.
 
     A step is one product with H. Cholesky factors cost five times as much, since each row has a system of its own.
+    Below, P = 1/diag(H) on the kept columns S of a row and 0 elsewhere, and all products with H are cut to S.
     """
     inside, tiny = keep.to(dense.dtype), torch.finfo(dense.dtype).tiny
     tolerance = torch.finfo(dense.dtype).eps ** (4 / 3)  # of the squared residual: 2e-5 of its length in float32
-    scale = inside / matrix.diagonal()
+    preconditioner = inside / matrix.diagonal()
     fitted = dense * inside
+    # r = (w − x) H,  d = P r,  ρ = ⟨r, P r⟩: one row's x, r, d and ρ to each row
     residual = ((dense - fitted) @ matrix).mul_(inside)
-    direction = residual * scale
-    size = first = (residual * direction).sum(1, keepdim=True)
+    direction = residual * preconditioner
+    squared = squared_at_first = (residual * direction).sum(1, keepdim=True)  # (O, 1)
     for _ in range(STEPS):
-        if bool((size <= tolerance * first).all()):
+        if bool((squared <= tolerance * squared_at_first).all()):
             break
-        along = (direction @ matrix).mul_(inside)
-        step = size / (direction * along).sum(1, keepdim=True).clamp(min=tiny)
+        # α = ρ / ⟨d, d H⟩,  x += α d,  r −= α d H
+        product = (direction @ matrix).mul_(inside)
+        step = squared / (direction * product).sum(1, keepdim=True).clamp(min=tiny)
         fitted.addcmul_(step, direction)
-        residual.addcmul_(step, along, value=-1)
-        along = torch.mul(residual, scale, out=along)
-        before, size = size, (residual * along).sum(1, keepdim=True)
-        direction = along.addcmul_(size / before.clamp(min=tiny), direction)
-    return fitted, (size > tolerance * first)[:, 0].nonzero()[:, 0]
+        residual.addcmul_(step, product, value=-1)
+        # ρ' = ⟨r, P r⟩,  d = P r + ρ'/ρ · d
+        scaled = torch.mul(residual, preconditioner, out=product)
+        before, squared = squared, (residual * scaled).sum(1, keepdim=True)
+        direction = scaled.addcmul_(squared / before.clamp(min=tiny), direction)
+    return fitted, (squared > tolerance * squared_at_first)[:, 0].nonzero()[:, 0]
 
 
 def _by_factors(
@@ -108,9 +113,10 @@ def _by_factors(
 ) -> Float[Tensor, "O I"]:
     """The normal equations of each row by a Cholesky factor of its own, rows of about equal counts together."""
     fitted = dense * keep
-    owed = (dense - fitted) @ matrix
+    # w'_S = w_S + x with H_SS x = H_SD w_D
+    right = (dense - fitted) @ matrix
     for rows, columns, real in _systems(keep):
-        correction = _solve(matrix, columns, real, owed[rows[:, None], columns])
+        correction = _solve(matrix, columns, real, right[rows[:, None], columns])  # (R, K)
         fitted[rows[:, None], columns] += correction  # a padded place adds zero
     return fitted
 
@@ -135,7 +141,7 @@ def _solve(
     matrix: Float[Tensor, "I I"], columns: Int64[Tensor, "R K"], real: Bool[Tensor, "R K"], right: Float[Tensor, "R K"]
 ) -> Float[Tensor, "R K"]:
     """H_SS x = right for every row; padded places are equations x = 0. Falls back on float64."""
-    system = matrix[columns[:, :, None], columns[:, None, :]]
+    system = matrix[columns[:, :, None], columns[:, None, :]]  # (R, K, K): H_SS of each row
     system *= real[:, :, None] & real[:, None, :]
     system.diagonal(dim1=1, dim2=2).add_(~real)
     right = (right * real)[:, :, None]

@@ -80,6 +80,7 @@ def swap_rows(
     dtype = torch.promote_types(weight.dtype, torch.float32)
     result, gram = keep.clone(), gram.to(dtype)
     rows, weight, keep = torch.arange(len(keep), device=keep.device), weight.detach().to(dtype), keep.clone()
+    # c = r G and the error r G rᵀ, for the dropped weights r of each row
     dropped = weight.masked_fill(keep, 0)
     pull = dropped @ gram
     error = (dropped * pull).sum(1)
@@ -92,10 +93,11 @@ def swap_rows(
             change, leaves, returns = change[better], leaves[better], returns[better]
         if not len(rows):
             break
-        each = torch.arange(len(rows), device=rows.device)
-        pull += weight[each, leaves][:, None] * gram[leaves]
-        pull -= weight[each, returns][:, None] * gram[returns]
-        keep[each, leaves], keep[each, returns] = False, True
+        # r gains w_p and loses w_q, so c += w_p G_p − w_q G_q                     (A, I) += (A, 1) * (A, I)
+        row = torch.arange(len(rows), device=rows.device)
+        pull += weight[row, leaves][:, None] * gram[leaves]
+        pull -= weight[row, returns][:, None] * gram[returns]
+        keep[row, leaves], keep[row, returns] = False, True
         error = error + change
     result[rows] = keep
     return result
@@ -110,6 +112,7 @@ def _best_swaps(
     shortlist: int | None,
 ) -> Swap:
     """The best swap of each row; its change is +inf where the row has nothing to exchange."""
+    # out_p = w_p² G_pp + 2 w_p c_p where p is kept, back_q = w_q² G_qq − 2 w_q c_q where q is dropped
     alone, linear = weight.square() * gram.diagonal(), 2 * weight * pull
     out = (alone + linear).masked_fill(~keep, torch.inf)
     back = (alone - linear).masked_fill(keep, torch.inf)
@@ -127,8 +130,9 @@ def _chunks(entries: int, *tensors: Tensor):
 
 def _anywhere(out: Tensor, back: Tensor, weight: Tensor, gram: Tensor, size: int) -> Swap:
     """All pairs of the `size` weights cheapest to drop and the `size` that gain most by returning."""
-    cost, leaves = out.topk(size, dim=1, largest=False)
+    cost, leaves = out.topk(size, dim=1, largest=False)  # (A, K)
     gain, returns = back.topk(size, dim=1, largest=False)
+    # change_pq = out_p + back_q − 2 w_p w_q G_pq                                    (A, K, K)
     change = gram[leaves[:, :, None], returns[:, None, :]]
     change *= -2 * weight.gather(1, leaves)[:, :, None]
     change *= weight.gather(1, returns)[:, None, :]
@@ -143,6 +147,7 @@ def _in_groups(out: Tensor, back: Tensor, weight: Tensor, gram: Tensor, m: int) 
     """All pairs of every group of m columns."""
     out, back, weight = (x.unflatten(1, (-1, m)) for x in (out, back, weight))
     blocks = torch.stack([gram[i : i + m, i : i + m] for i in range(0, len(gram), m)])
+    # change_pq = out_p + back_q − 2 w_p w_q G_pq, (A, I / m, m, m)
     change = -2 * blocks * weight[..., :, None] * weight[..., None, :] + out[..., :, None] + back[..., None, :]
     best, place = change.flatten(1).min(1)
     first = place // m**2 * m

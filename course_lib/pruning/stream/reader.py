@@ -75,12 +75,12 @@ def open_source(folder: Path) -> Source:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # of the text's encoding too
         raise ValueError(f"{path} is no valid JSON ({error}); fetch or copy it again.") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} holds a {type(found).__name__}; expected names and values. Fetch or copy it again.")
-    return found
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds a {type(content).__name__}; expected names and values. Fetch or copy it again.")
+    return content
 
 
 def _read_header(path: Path) -> dict[str, Place]:

@@ -25,7 +25,7 @@ from course_lib.pruning.stream.safetensors_io import whole
 FOLDER = "unfinished"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Work:
     """The unfinished run in a folder."""
 
@@ -99,7 +99,7 @@ def opened(out: Path, settings: dict[str, Any], report: PruneReport) -> Iterator
     folder, is_new = out / FOLDER, not out.exists()
     begun = (folder / "state.json").is_file()
     make_folder(folder)
-    work = Work(out, settings, report)
+    work = Work(out=out, settings=settings, report=report)
     try:
         with FileLock(folder / "lock", timeout=0):
             if begun:
@@ -133,4 +133,4 @@ def _resumed(out: Path, settings: dict[str, Any]) -> Work:
                 f"{out} holds a run begun with {key} {earlier.get(key)}, this one has {settings.get(key)}. "
                 "Finish it with the settings that it was begun with, or give a new folder."
             )
-    return Work(out, earlier, report, state["n_finished"], state["shares"])
+    return Work(out=out, settings=earlier, report=report, n_finished=state["n_finished"], shares=state["shares"])

@@ -23,7 +23,7 @@ TYPES |= {"BOOL": torch.bool}
 NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a tensor lies in a file."""
 
@@ -56,10 +56,10 @@ def places(path: Path) -> dict[str, Place]:
         if not 2 <= length <= size - 8:
             raise ValueError(f"{path} is no safetensors file, or is cut short; fetch or copy it again.")
         header = _header(path, file.read(length))
-    found = {name: _place(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"}
-    if found and (end := max(place.start + place.n_bytes for place in found.values())) != size:
+    tensors = {name: _place(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"}
+    if tensors and (end := max(place.start + place.n_bytes for place in tensors.values())) != size:
         raise ValueError(f"{path} has {size:,} bytes, its header says {end:,}; fetch or copy it again.")
-    return found
+    return tensors
 
 
 def _header(path: Path, text: bytes) -> dict[str, Any]:
@@ -76,7 +76,13 @@ def _place(path: Path, name: str, entry: dict[str, Any], offset: int) -> Place:
             "Give the checkpoint that is not quantised."
         )
     start, end = entry["data_offsets"]
-    return Place(path, TYPES[entry["dtype"]], tuple(entry["shape"]), offset + start, end - start)
+    return Place(
+        path=path,
+        dtype=TYPES[entry["dtype"]],
+        shape=tuple(entry["shape"]),
+        start=offset + start,
+        n_bytes=end - start,
+    )
 
 
 def write(path: Path, tensors: dict[str, Place | Tensor]) -> None:
