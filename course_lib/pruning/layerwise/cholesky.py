@@ -51,6 +51,7 @@ def factorise(matrix: Float[Tensor, "I I"], damping: float) -> Factor:
     used = damping
     for _ in range(ATTEMPTS):
         for dtype in dict.fromkeys((matrix.dtype, torch.float64)):
+            # H = XᵀX + used · mean(diag XᵀX) · 1, and 1 on the diagonal of a dead input
             damped = matrix.to(dtype, copy=True)
             damped.diagonal().add_(dead.to(dtype) + used * mean)
             upper = _inverse_factor(damped)
@@ -71,12 +72,14 @@ def _inverse_factor(matrix: Float[Tensor, "I I"]) -> Float[Tensor, "I I"] | None
     With the order of the inputs reversed, Cholesky gives matrix = R Rᵀ with R upper triangular, and U = R⁻¹. That is a
     third of the work of inverting first and factorising the inverse, and it never squares the condition number.
     """
+    # reversed matrix = L Lᵀ, and R is L reversed
     lower, failed = torch.linalg.cholesky_ex(matrix.flip(0, 1))
     root = lower.flip(0, 1)
     # The part of an input that those right of it do not explain must stand above the noise of the sums.
     unexplained = root.diagonal().square() / matrix.diagonal()
     if failed or not bool((unexplained > len(matrix) * torch.finfo(matrix.dtype).eps).all()):
         return None
+    # R U = 1
     identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     return torch.linalg.solve_triangular(root, identity, upper=True)
 
