@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         return NO_GPU
     settings["limit"] = _take_device(report, outcome)
     tests, benches = _parts(asked)
-    for part, found in _side_by_side(tests, settings, end):
+    for part, found in _side_by_side(tests, settings, time.monotonic() + TEST_SECONDS):
         print(*report.add(part, found), sep="\n", flush=True)
     for i, part in enumerate(benches):
         share = (end - time.monotonic()) / (len(benches) - i)
@@ -98,8 +99,12 @@ def _stems(folder: Path, sign: str) -> list[str]:
 
 def _side_by_side(parts: list[Part], settings: dict[str, Any], end: float) -> Iterable[tuple[Part, Outcome]]:
     """As they end. Compiling is the processor's work, so half of its cores are given to it; times come later, alone."""
-    with ThreadPoolExecutor(max(1, min(len(parts), (os.cpu_count() or 2) // 2))) as pool:
-        under_way = {pool.submit(run, part, settings): part for part in parts}
+
+    def within(part: Part) -> Outcome:  # one that has to wait for its turn has less time
+        return run(replace(part, seconds=min(part.seconds, end - time.monotonic())), settings)
+
+    with ThreadPoolExecutor(max(4, (os.cpu_count() or 2) // 2)) as pool:
+        under_way = {pool.submit(within, part): part for part in parts}
         for future in as_completed(under_way):
             yield under_way[future], future.result()
 

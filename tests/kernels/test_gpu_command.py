@@ -194,6 +194,15 @@ def test_nine_minutes_are_enough_whatever_hangs():
     assert parts.BENCH_SECONDS == 20
 
 
+def test_all_tests_end_together_however_many_wait_for_a_turn(monkeypatch):
+    given = []
+    monkeypatch.setattr(command, "run", lambda part, settings: (given.append(part.seconds), time.sleep(0.05)))
+    parts = [process.Part("tests", str(i), 240, 90, {}) for i in range(40)]
+    assert len(list(command._side_by_side(parts, {}, time.monotonic() + 100))) == len(parts)
+    assert all(seconds <= 100 for seconds in given)
+    assert min(given) < max(given)
+
+
 def test_a_part_that_never_starts_is_told_once(tmp_path):
     part = process.Part("bench", "no_such_module", 60, 60, {})
     outcome = process.run(part, {"rehearse": True, "limit": {}})
