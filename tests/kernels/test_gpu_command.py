@@ -15,6 +15,7 @@ from kernels import runtime
 from kernels.gpu import __main__ as command
 from kernels.gpu import parts, process, report
 
+pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="the command itself decides which parts are interpreted")
 ROOT = Path(__file__).parents[2]
 NEEDED = ("torch", "triton", "numpy", "pytest")
 MADE_UP_TESTS = """
@@ -111,7 +112,7 @@ def test_without_a_gpu_one_line_says_so(in_a_bare_machine, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.skipif(runtime.triton is None or runtime.INTERPRETED, reason="interprets kernels itself")
+@pytest.mark.skipif(runtime.triton is None, reason="there is no triton to rehearse with")
 def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch, capsys):
     """The tests of a kernel beside made-up tests and a made-up bench: whatever those do, the others are run."""
     (tmp_path / "test_made_up.py").write_text(MADE_UP_TESTS)
