@@ -19,8 +19,8 @@ from course_lib.models import DEFAULT_MODEL, load_model
 from course_lib.pruning import device_map as placement
 from course_lib.pruning import methods
 from course_lib.pruning.allocation.base import Allocation, Uniform
-from course_lib.pruning.allocation_one_ranking import OneRanking
-from course_lib.pruning.allocation_owl import OWL
+from course_lib.pruning.allocation.one_ranking import OneRanking
+from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.checks import PruningError
 from course_lib.pruning.report import PruneReport

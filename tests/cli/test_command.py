@@ -8,7 +8,7 @@ import torch
 from course_lib.cli import prune as command
 from course_lib.data import corpora
 from course_lib.models import blocks, linears, load_model, tiny_model, weight_of
-from course_lib.pruning.allocation_owl import OWL
+from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.stream import reader

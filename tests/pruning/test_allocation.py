@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from course_lib.models import blocks, linears, tiny_model, weight_of
 from course_lib.pruning.allocation.base import Uniform
 from course_lib.pruning.allocation.exact_counts import n_steps
-from course_lib.pruning.allocation_one_ranking import GlobalThreshold, OneRanking
-from course_lib.pruning.allocation_owl import OWL, outlier_ratio, owl_sparsities
+from course_lib.pruning.allocation.one_ranking import GlobalThreshold, OneRanking
+from course_lib.pruning.allocation.owl import OWL, outlier_ratio, owl_sparsities
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.pruning.sequential import prune_model

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from course_lib.models import tiny_model
 from course_lib.pruning import device_map
-from course_lib.pruning.allocation_owl import OWL
+from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.device_map import prune_dispatched
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model

@@ -10,8 +10,8 @@ from torch import nn
 from course_lib.models import blocks, by_block, input_groups, layers_of, linears, tiny_model, weight_of
 from course_lib.pruning import block_inputs, sequential
 from course_lib.pruning.allocation.base import Uniform
-from course_lib.pruning.allocation_one_ranking import OneRanking
-from course_lib.pruning.allocation_owl import OWL
+from course_lib.pruning.allocation.one_ranking import OneRanking
+from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.checks import PruningError
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda

@@ -16,8 +16,8 @@ from course_lib import discover
 from course_lib.models import blocks, load_model, tiny_model
 from course_lib.pruning import methods
 from course_lib.pruning.allocation.base import Uniform
-from course_lib.pruning.allocation_one_ranking import OneRanking
-from course_lib.pruning.allocation_owl import OWL
+from course_lib.pruning.allocation.one_ranking import OneRanking
+from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.checks import PruningError
 from course_lib.pruning.methods.magnitude import Magnitude
@@ -158,7 +158,7 @@ import hashlib, os, shutil, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from course_lib.pruning.allocation_owl import OWL
+from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.stream.run import prune_checkpoint
 from course_lib.pruning.stream.reader import open_source
