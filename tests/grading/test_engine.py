@@ -29,7 +29,7 @@ def answered(monkeypatch):
     """Grade ada, with answers made from the tasks that the sandbox was given."""
 
     def grade(plan, answer, submission=ADA, content=b"{}"):
-        monkeypatch.setattr(engine.sandbox, "run", lambda *job: [answer(task) for task in job[1]])
+        monkeypatch.setattr(engine.session, "run", lambda *job: [answer(task) for task in job[1]])
         return engine.grade_content(submission, content, plan)
 
     return grade
