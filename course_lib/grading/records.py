@@ -14,7 +14,7 @@ State = Literal["right", "partly", "wrong", "not attempted", "not found", "faile
 class Limits:
     """What one process that runs a student's function may use."""
 
-    seconds: float = 60.0  # wall clock of one exercise; one call is stopped after course_lib.checking.call.LIMIT
+    seconds: float = 60.0  # of one exercise, not waiting for a processor; of one call: checking.call.LIMIT
     start_seconds: float = 120.0  # until the sandbox has imported torch, on a busy machine
     memory_bytes: int = 4 * 2**30
     processes: int = 64  # threads count

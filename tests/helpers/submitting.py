@@ -1,10 +1,6 @@
 """Submissions made for tests, and the sandbox that runs them."""
 
-import importlib.util
 import json
-import os
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -43,14 +39,3 @@ def n_right(answer: Answer) -> int:
     """How many of the cases a grader outside would count."""
     pairs = zip(answer.outcomes, CASES, strict=False)
     return sum(not o.error and close(o.value, arguments[0] * 2) is None for o, arguments in pairs)
-
-
-def attacks() -> dict[str, ModuleType]:
-    """The corpus: what each file of attacks/ holds."""
-    found = {}
-    for path in sorted((Path(__file__).parent / "attacks").glob("*.py")):
-        spec = importlib.util.spec_from_file_location(f"attack_{path.stem}", path)
-        found[path.stem] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found[path.stem])
-    machine = os.uname().machine
-    return {name: each for name, each in found.items() if machine in getattr(each, "MACHINE", machine)}

@@ -6,9 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal, get_args
 
 from course_lib.grading.records import Limits
 
+# For all submissions, one after another; for one; for one with a bubblewrap before 0.8. The first that works is taken.
+Mode = Literal["shared", "single", "single, old"]
 LIBRARY = Path(__file__).parents[2]
 ROOT = LIBRARY.parent
 HOW_TO_GET_IT = (
@@ -24,7 +27,12 @@ _NEEDED = """
 import importlib.util, sys
 missing = [name for name in ("course_lib", "numpy", "safetensors", "torch")
            if not importlib.util.find_spec(name)]
-sys.exit(f"MISSING {', '.join(missing)}" if missing else 0)
+if missing:
+    sys.exit(f"MISSING {', '.join(missing)}")
+"""
+_NEEDED_TO_SHARE = """
+from course_lib.grading import namespaces
+sys.exit(not namespaces.possible() and "no namespaces in it")
 """
 # One thread, as the processes of a class share the machine; the same hashes each time, so that a regrade is the same.
 ENVIRONMENT = {
@@ -52,24 +60,21 @@ def python() -> list[str]:
     return [os.path.abspath(sys.executable), "-s", "-P", "-B"]
 
 
-def command(limits: Limits, old: bool = False) -> list[str]:
-    """Everything in front of the program to run. The kernel's memory killer is pointed at the sandbox first of all.
-
-    Args:
-        old: do without what came with bubblewrap 0.8.
-    """
+def command(limits: Limits, mode: Mode = "shared") -> list[str]:
+    """Everything in front of the program to run. The kernel's memory killer is pointed at the sandbox first of all."""
     first = ["/bin/sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$0" "$@"', program() or "bwrap"]
     spaces = ["user", "ipc", "pid", "net", "uts", "cgroup-try"]
     options = [f"--unshare-{space}" for space in spaces] + ["--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
     options += ["--as-pid-1", "--die-with-parent", "--new-session", "--hostname", "sandbox"]
-    # First, so that a project under /tmp is seen in it.
-    options += [*([] if old else ["--disable-userns", "--size", str(limits.file_bytes)]), "--tmpfs", "/tmp"]
+    options += ["--disable-userns", "--size", str(limits.file_bytes)] if mode == "single" else []
+    options += ["--tmpfs", "/tmp"]  # first, so that a project under /tmp is seen in it
     for folder in shown():
         options += ["--ro-bind", folder, folder]
     for folder in hidden(shown()):
         options += ["--tmpfs", folder, "--remount-ro", folder]
-    options += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    return [*first, *options, "--remount-ro", "/", "--chdir", "/tmp", "--"]
+    # In a shared one every job needs /proc to make its namespaces, and then makes it read-only for itself.
+    options += ["--proc", "/proc", *([] if mode == "shared" else ["--remount-ro", "/proc"])]
+    return [*first, *options, "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
 
 
 def program() -> str | None:
@@ -102,31 +107,41 @@ def hidden(folders: list[str]) -> list[str]:
 
 
 @functools.cache
-def variant() -> tuple[bool, str]:
-    """Whether the options of older versions must do, and why no sandbox starts at all; empty when one does."""
+def variant() -> tuple[Mode, str]:
+    """How sandboxes are started here, and why none starts at all; empty when one does."""
     if sys.platform != "linux" or program() is None:
         reason = f"bubblewrap is not there. {HOW_TO_GET_IT}" if sys.platform == "linux" else "bubblewrap needs Linux."
-        return False, f"{reason} The students' code is not run without it."
-    said = ""
-    for old in (False, True):
-        line = [*command(Limits(), old), *python(), "-c", _NEEDED]
-        try:
-            done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, errors="replace", timeout=60)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            done = subprocess.CompletedProcess(line, 1, "", str(error)[:200])
-        if done.returncode == 0:
-            return old, ""
-        if "MISSING " in done.stderr:
-            return False, (
-                f"Inside the sandbox Python does not find {done.stderr.rpartition('MISSING ')[2].strip()}. Install the "
+        return "single", f"{reason} The students' code is not run without it."
+    complaint = ""
+    for mode in get_args(Mode):
+        if mode == "shared" and any(folder.startswith("/tmp/") for folder in shown()):
+            continue  # what lies there would be covered by every job's own /tmp
+        complaint = _complaint(mode)
+        if not complaint:
+            return mode, ""
+        if "MISSING " in complaint:
+            return mode, (
+                f"Inside the sandbox Python does not find {complaint.rpartition('MISSING ')[2].strip()}. Install the "
                 "course and its packages in a virtual environment, as `make setup` does: a home is not shown."
             )
-        said = said or done.stderr.strip().rpartition("\n")[2] or f"it ended with code {done.returncode}"
-    return False, (
-        f"{version()} is there but no sandbox starts ({said[:300]}). It needs the right to make namespaces: in a "
+    return "single", (
+        f"{version()} is there but no sandbox starts ({complaint[:300]}). It needs the right to make namespaces: in a "
         "container allow it (docker run --privileged is the simplest), on Ubuntu 24.04 or later give bwrap an AppArmor "
         "profile that has `userns`."
     )
+
+
+def _complaint(mode: Mode) -> str:
+    """Why no sandbox of that mode starts, or what it lacks; empty when it is as it should be."""
+    text = _NEEDED + (_NEEDED_TO_SHARE if mode == "shared" else "")
+    line = [*command(Limits(), mode), *python(), "-c", text]
+    try:
+        done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, errors="replace", timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)[:200]
+    if done.returncode == 0:
+        return ""
+    return done.stderr.strip().rpartition("\n")[2] or f"it ended with code {done.returncode}"
 
 
 def version() -> str:

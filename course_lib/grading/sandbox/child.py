@@ -23,6 +23,7 @@ from course_lib.grading.sandbox import frames, seccomp, wire
 from course_lib.grading.sandbox.limits import own_memory
 
 LIBRARY = Path(__file__).parents[2]
+_STANDARD_LIBRARY = os.path.dirname(os.__file__)
 TEXT = 2000  # characters of one message; a traceback may have five times as many
 _READS = ("open", "import", "os.listdir", "os.scandir", "glob.glob")
 _BELONGS_TO_THE_GRADER = re.compile(
@@ -181,7 +182,9 @@ def _watcher(channel: Channel) -> Callable:
 
 
 def _from_outside(frame: types.FrameType | None) -> bool:
-    """Whether the library itself is not the one that asks."""
-    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+    """Whether the library itself is not the one that asks, be it by way of Python's own modules."""
+    while frame is not None and not frame.f_code.co_filename.startswith(str(LIBRARY)):
+        if not frame.f_code.co_filename.startswith(("<frozen importlib", f"{_STANDARD_LIBRARY}{os.sep}")):
+            return True
         frame = frame.f_back
-    return frame is None or not frame.f_code.co_filename.startswith(str(LIBRARY))
+    return frame is None

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib.checking import call
 from course_lib.grading.records import Limits
 
 FILES = 10_000  # in the sandbox's /tmp: an empty file costs the kernel about a kilobyte
@@ -37,10 +38,14 @@ def alone() -> bool:
 
 
 def others(session: int, proc: Path = Path("/proc")) -> list[list[str]]:
-    """What /proc/N/stat says after the name, with N in front: of all other processes, or of those of a session."""
-    found = []
+    """What /proc/N/stat says after the name, with N in front: of all other processes, or of those of a session.
+
+    In a sandbox for many submissions /proc is that of the sandbox: its first process is not of this submission, and
+    numbers there are not those that this process knows itself and others by.
+    """
+    found, aside = [], {"1", _own_number()} if alone() else {_own_number()}
     for name in os.listdir(proc) if proc.exists() else ():
-        if name.isdecimal() and int(name) != os.getpid():
+        if name.isdecimal() and name not in aside:
             try:
                 fields = (proc / name / "stat").read_text().rpartition(")")[2].split()
             except OSError:  # it has just ended
@@ -48,6 +53,19 @@ def others(session: int, proc: Path = Path("/proc")) -> list[list[str]]:
             if alone() or int(fields[3]) == session:
                 found.append([name, *fields])
     return found
+
+
+def _own_number() -> str:
+    """What this process is called in /proc."""
+    return os.readlink("/proc/self") if os.path.lexists("/proc/self") else str(os.getpid())
+
+
+def starved(session: int) -> float:
+    """Seconds in which the process of an exercise could have run, had others not had the processors.
+
+    Of those that it started nothing counts: they could let each other wait.
+    """
+    return min((call.starved(fields[0]) for fields in others(session) if fields[2] == _own_number()), default=0.0)
 
 
 def broken(session: int, limits: Limits) -> str:
@@ -105,12 +123,12 @@ def _reap() -> None:
 
 
 def _empty(folder: str, kept: set[str]) -> bool:
-    for entry in [entry for entry in os.scandir(folder) if entry.name not in kept]:
-        try:
+    try:
+        for entry in [entry for entry in os.scandir(folder) if entry.name not in kept]:
             shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
-        except (OSError, RecursionError):
-            return False
-    return set(os.listdir(folder)) == kept
+        return set(os.listdir(folder)) == kept
+    except (OSError, RecursionError):  # it may be closed to everybody
+        return False
 
 
 def own_memory() -> tuple[int, int, int]:

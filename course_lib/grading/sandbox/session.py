@@ -1,22 +1,19 @@
 """Run a submission's functions where they can do no harm, and bring back what they say they returned.
 
-Outside of the sandbox: starts it, hands the job in, reads messages of bounded size, and ends it.
+Outside of the sandbox: hands the job in and reads messages of bounded size. What is started for it is in started.py.
 """
 
 import json
 import os
-import select
 import selectors
-import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import astuple
 from typing import IO, Literal
 
 import numpy
 import torch
 
+from course_lib.checking.call import AT_MOST
+from course_lib.grading import started
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 from course_lib.grading.records import Answer, Limits, Task
 from course_lib.grading.sandbox import bubblewrap, frames, wire
@@ -26,7 +23,6 @@ from course_lib.grading.sandbox.claims import Claims
 GRACE = 20.0  # seconds beyond a limit until the warden itself is given up
 STARTS = 3  # attempts to start a sandbox, on a machine that may be short of memory for a moment
 LOOK = 0.5
-TEXT = 4000  # bytes of what a sandbox complains about
 
 
 def unavailable() -> str | None:
@@ -52,44 +48,13 @@ def run(notebook: bytes, tasks: list[Task], limits: Limits, kind: Literal["bwrap
     failures = 0
     while len(answers) < len(tasks):  # a sandbox that ended early is followed by another for the rest
         session = _Session(notebook, tasks[len(answers) :], limits)
-        with _started(limits, kind) as process:
-            session.attend(process)
+        with started.job(limits, kind) as pipes:
+            session.attend(pipes)
         answers += session.answers()
         failures = 0 if session.answers() else failures + 1
         if failures == STARTS:
             raise ValueError(f"the sandbox does not start: {session.said() or 'it does not say why'}")
     return answers
-
-
-@contextmanager
-def _started(limits: Limits, kind: str) -> Iterator[subprocess.Popen]:
-    """The warden's process, and its end with all that it started."""
-    warden = [*bubblewrap.python(), "-m", "course_lib.grading.sandbox.warden"]
-    environment, pipes = bubblewrap.ENVIRONMENT, dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with tempfile.TemporaryDirectory(prefix="course-") as home:
-        if kind == "bwrap":
-            warden = bubblewrap.command(limits, bubblewrap.variant()[0]) + warden
-        else:
-            environment = environment | {"HOME": home}
-        process = subprocess.Popen(warden, env=environment, cwd=home, start_new_session=True, **pipes)
-        try:
-            yield process
-        finally:
-            _end(process, kind)
-
-
-def _end(process: subprocess.Popen, kind: str) -> None:
-    """With bubblewrap goes the first process of the namespace, and with that all others."""
-    process.stdin.close()  # the warden's sign to end what it runs, where nothing else would
-    if kind == "none":
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)
-    process.kill()
-    process.wait()
-    while select.select([process.stdout], [], [], GRACE)[0] and os.read(process.stdout.fileno(), 2**16):
-        pass  # its end is that of the last process that could write to it
-    process.stdout.close()
-    process.stderr.close()
 
 
 class _Session:
@@ -107,19 +72,19 @@ class _Session:
         self.running: Claims | None = None
         self.errors, self.why = b"", "warden"
 
-    def attend(self, process: subprocess.Popen) -> None:
+    def attend(self, pipes: started.Pipes) -> None:
         """Until every task is answered, the sandbox ends, or it has been silent for too long."""
         with selectors.DefaultSelector() as selector:
-            for pipe, events in ((process.stdin, 2), (process.stdout, 1), (process.stderr, 1)):
+            for pipe, events in ((pipes.stdin, 2), (pipes.stdout, 1), (pipes.stderr, 1)):
                 os.set_blocking(pipe.fileno(), False)
                 selector.register(pipe, events)
             while len(self.finished) < len(self.tasks):
                 ready = [key.fileobj for key, _ in selector.select(LOOK)]
-                if process.stdin in ready and not self._feed(process.stdin):
-                    selector.unregister(process.stdin)
-                if process.stderr in ready and not self._listen(process.stderr):
-                    selector.unregister(process.stderr)
-                if process.stdout in ready and not self._read(process.stdout):
+                if pipes.stdin in ready and not self._feed(pipes.stdin):
+                    selector.unregister(pipes.stdin)
+                if pipes.stderr in ready and not self._listen(pipes.stderr):
+                    selector.unregister(pipes.stderr)
+                if pipes.stdout in ready and not self._read(pipes.stdout):
                     return
                 if self.clock.tick() > self.patience:
                     self.why = "silence"
@@ -135,7 +100,7 @@ class _Session:
 
     def _listen(self, pipe: IO[bytes]) -> bool:
         data = os.read(pipe.fileno(), 2**16)
-        self.errors = (self.errors + data)[:TEXT]
+        self.errors = (self.errors + data)[: started.TEXT]
         return bool(data)
 
     def _read(self, pipe: IO[bytes]) -> bool:
@@ -152,7 +117,7 @@ class _Session:
         if kind == frames.READY or kind == frames.STARTED:
             if kind == frames.STARTED:
                 self.running = Claims(self.tasks[len(self.finished)], self.limits)
-            self.clock, self.patience = watch.Stopwatch(), self.limits.seconds + GRACE
+            self.clock, self.patience = watch.Stopwatch(), AT_MOST * self.limits.seconds + GRACE
         elif self.running is None:
             raise ValueError("got an answer before its exercise was started.")
         elif kind == frames.ENDED:

@@ -9,6 +9,7 @@ import os
 import select
 import time
 
+from course_lib.checking.call import AT_MOST
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import child, frames, wire
 from course_lib.grading.sandbox import limits as watch
@@ -111,7 +112,8 @@ class _Round:
         return ("memory" if code == OUT_OF_MEMORY else "exit"), code
 
     def _broken(self) -> str:
-        if self.clock.tick() > self.limits.seconds:
+        over = self.clock.tick() - self.limits.seconds
+        if over > 0 and over > min(watch.starved(self.process), (AT_MOST - 1) * self.limits.seconds):
             return "time"
         now = time.monotonic()
         if now - self.looked < LOOK:

@@ -3,35 +3,36 @@
 Attacks that cannot disturb each other share a notebook. After each, the same sandbox is given an honest function.
 """
 
-import dataclasses
 import os
 import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 import psutil
 import pytest
-from submitting import RIGHT, SMALL, ask, attacks, missing, n_right, needs_sandbox, notebook
+from attack import Attack
+from attacks import escapes, forging, leftovers, loops, memory, returned
+from submitting import RIGHT, SMALL, ask, missing, n_right, needs_sandbox, notebook
 
 from course_lib.checking.compare import close, short
+from course_lib.grading import started
 from course_lib.grading.records import Answer
-from course_lib.grading.sandbox import session
+from course_lib.grading.sandbox import bubblewrap, session
 
-ALL = attacks()
-LIMITS = {"quick": SMALL, "endless": dataclasses.replace(SMALL, seconds=3.0)}
+TABLES = (escapes, forging, leftovers, loops, memory, returned)
+EVERY = {name: attack for table in TABLES for name, attack in table.ATTACKS.items()}
+ALL = {
+    name: EVERY[name] for name in sorted(EVERY) if os.uname().machine in (EVERY[name].machines or os.uname().machine)
+}
+MODES = {mode for mode in ("shared", "single") if not missing and not bubblewrap._complaint(mode)}
+WITH_MODES = [pytest.param(mode, name, id=f"{mode}-{name}") for name in ALL for mode in ALL[name].modes]
 
-
-PORT = 45123  # in attacks/reaches_the_network.py
+PORT = 45123  # in reaches_the_network
 TOGETHER = 16  # attacks in one notebook
-
-
-def group(name: str) -> tuple[str, int]:
-    """The limits under which an attack is run, and the notebook it is in."""
-    kind = getattr(ALL[name], "GROUP", "quick")
-    return kind, [other for other in ALL if getattr(ALL[other], "GROUP", "quick") == kind].index(name) // TOGETHER
 
 
 @contextmanager
@@ -47,58 +48,138 @@ def listening() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def sandboxes(mode: bubblewrap.Mode) -> Iterator[None]:
+    """All sandboxes that are started meanwhile are of this kind."""
+    if mode not in MODES:
+        pytest.skip(f"no {mode} sandbox starts here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bubblewrap, "variant", lambda: (mode, ""))
+        yield
+
+
 @cache
-def answers(chosen: tuple[str, int]) -> dict[str, Answer]:
-    """Every attack of a group in one notebook, and the honest function after each."""
-    names = [name for name in ALL if group(name) == chosen]
+def notebooks(mode: str) -> list[list[str]]:
+    """The attacks of each notebook: some of the same limits."""
+    names = sorted((name for name in ALL if mode in ALL[name].modes), key=lambda name: (ALL[name].limits.seconds, name))
+    together = [list(group) for _, group in groupby(names, key=lambda name: ALL[name].limits)]
+    return [group[at : at + TOGETHER] for group in together for at in range(0, len(group), TOGETHER)]
+
+
+@cache
+def answers(mode: bubblewrap.Mode, at: int) -> dict[str, Answer]:
+    """Every attack of a notebook, and the honest function after each."""
+    names = notebooks(mode)[at]
     # The check says which helpers of the same name are meant, as in a student's notebook.
-    cells = [re.sub(r"\battack\b", name, ALL[name].CELL) + f'\ncheck("attack.{name}", {name})\n' for name in names]
+    cells = [re.sub(r"\battack\b", name, ALL[name].cell) + f'\ncheck("attack.{name}", {name})\n' for name in names]
     tasks = [task for name in names for task in (ask(f"attack.{name}", name), ask(f"after.{name}", "right"))]
-    with listening():
-        found = session.run(notebook(*cells, RIGHT), tasks, LIMITS[chosen[0]])
-    return {answer.exercise: answer for answer in found}
+    with listening(), sandboxes(mode):
+        every = session.run(notebook(*cells, RIGHT), tasks, ALL[names[0]].limits)
+    return {answer.exercise: answer for answer in every}
 
 
 def test_where_everything_is_checked_the_sandbox_is_there():
     assert missing is None or not os.environ.get("CI"), missing
 
 
-def test_there_are_attacks():
-    assert len(ALL) > 60
+def test_there_are_attacks_and_each_has_a_name_of_its_own():
+    assert len(EVERY) == sum(len(table.ATTACKS) for table in TABLES) > 75
+
+
+@pytest.mark.parametrize(
+    "mistaken",
+    [
+        {"resaon": "crashed"},
+        {},
+        {"status": None, "reason": None},
+        {"status": "kiled"},
+        {"reason": "crashed ("},
+        {"value": 0.0, "modes": ("twice",)},
+        {"value": 0.0, "modes": ()},
+        {"value": 0.0, "machines": "x86_64"},
+        {"value": 0.0, "later": "def later(x): pass"},
+        {"value": 0.0, "cell": "def atack(x): pass"},
+    ],
+    ids=str,
+)
+def test_a_field_that_does_not_exist_or_an_attack_that_asserts_nothing_is_refused(mistaken):
+    right = {"says": "Does something.", "cell": "def attack(x):\n    return 0.0\n", "value": 0.0}
+    Attack(**right)
+    del right["value"]
+    with pytest.raises((TypeError, ValueError, re.error)):
+        Attack(**right | mistaken)
 
 
 @needs_sandbox
-@pytest.mark.parametrize("name", ALL)
-def test_an_attack_earns_nothing_and_the_next_exercise_is_graded(name):
-    attack, answer = ALL[name], answers(group(name))[f"attack.{name}"]
-    said = f"{answer.status}: {answer.reason} {[o.error or short(o.value) for o in answer.outcomes]} {answer.notes}"
-    assert n_right(answer) == getattr(attack, "RIGHT", 0), said
-    assert answer.status == (getattr(attack, "STATUS", "ran") or answer.status), said
-    assert re.search(getattr(attack, "REASON", ""), answer.reason), said
-    assert re.search(getattr(attack, "OUTCOME", ""), said), said
-    if answer.status != "ran":
-        assert re.fullmatch(r"[A-Z].{20,}[.?]", answer.reason, re.DOTALL), "a sentence for the student"
-    if hasattr(attack, "ERROR"):
-        assert re.search(attack.ERROR, answer.outcomes[0].error or ""), said
-    if hasattr(attack, "VALUE"):
-        assert [close(o.value, attack.VALUE) for o in answer.outcomes] == [None, None], said
-    if hasattr(attack, "MOST"):
-        assert all(float(outcome.value) <= attack.MOST for outcome in answer.outcomes), said
-    if hasattr(attack, "TOUCHED"):
-        assert any(attack.TOUCHED in name for name in answer.touched), answer.touched
-    if hasattr(attack, "N_OUTCOMES"):
-        assert len(answer.outcomes) == attack.N_OUTCOMES
-    assert getattr(attack, "NOT_NOTED", "nothing") not in answer.notes
-    after = answers(group(name))[f"after.{name}"]
+@pytest.mark.parametrize(("mode", "name"), WITH_MODES)
+def test_an_attack_earns_nothing_and_the_next_exercise_is_graded(mode, name):
+    at = next(at for at, names in enumerate(notebooks(mode)) if name in names)
+    assert_fails(ALL[name], answers(mode, at)[f"attack.{name}"])
+    after = answers(mode, at)[f"after.{name}"]
     assert (after.status, n_right(after)) == ("ran", 2), f"{after.status}: {after.reason}"
 
 
+def assert_fails(attack: Attack, answer: Answer) -> None:
+    """An answer is as its attack says."""
+    told = f"{answer.status}: {answer.reason} {[o.error or short(o.value) for o in answer.outcomes]} {answer.notes}"
+    assert n_right(answer) == (attack.n_right or 0), told
+    assert answer.status == (attack.status or answer.status), told
+    assert re.search(attack.reason or "", answer.reason), told
+    assert re.search(attack.outcome or "", told), told
+    if answer.status != "ran":
+        assert re.fullmatch(r"[A-Z].{20,}[.?]", answer.reason, re.DOTALL), "a sentence for the student"
+    if attack.error is not None:
+        assert re.search(attack.error, answer.outcomes[0].error or ""), told
+    if attack.value is not None:
+        assert [close(o.value, attack.value) for o in answer.outcomes] == [None, None], told
+    if attack.most is not None:
+        assert answer.outcomes, told
+        assert all(float(outcome.value) <= attack.most for outcome in answer.outcomes), told
+    if attack.touched is not None:
+        assert any(attack.touched in name for name in answer.touched), answer.touched
+    if attack.n_outcomes is not None:
+        assert len(answer.outcomes) == attack.n_outcomes
+    assert attack.not_noted is None or attack.not_noted not in answer.notes
+
+
 @needs_sandbox
-def test_the_machine_and_the_next_submission_are_unharmed():
+@pytest.mark.parametrize(
+    ("mode", "name"), [each for each in WITH_MODES if ALL[each.values[1]].later], ids=lambda value: value
+)
+def test_the_next_submission_finds_nothing_of_it(mode, name):
+    attack = ALL[name]
+    with sandboxes(mode):
+        (answer,) = session.run(notebook(attack.cell), [ask("x.attack", "attack")], attack.limits)
+        assert_fails(attack, answer)
+        servers = [server.process.pid for server in started._waiting]
+        (later,) = session.run(notebook(attack.later), [ask("x.later", "later")], SMALL)
+        assert [server.process.pid for server in started._waiting] == servers, "the next one had another sandbox"
+    assert servers or mode == "single"
+    told = f"{later.status}: {later.reason} {[o.error or short(o.value) for o in later.outcomes]} {later.notes}"
+    assert [close(o.value, attack.later_value) for o in later.outcomes] == [None, None], told
+
+
+@needs_sandbox
+def test_what_is_left_in_memory_would_be_found():
+    """In its own notebook, that is."""
+    attack = ALL["leaves_itself_in_memory"]
+    (answer,) = session.run(notebook(attack.cell, attack.later), [ask("x.later", "later")], SMALL)
+    assert "left-behind-in-the-notebook" in answer.outcomes[0].value
+
+
+@needs_sandbox
+@pytest.mark.parametrize("mode", ["shared", "single"])
+def test_the_machine_and_the_next_submission_are_unharmed(mode):
     before = {path: path.stat().st_mtime_ns for path in Path(session.__file__).parents[1].rglob("*.py")}
-    for name in ALL:
-        answers(group(name))
+    devices = {path: os.stat(path)[:7] for path in ("/dev/null", "/dev/full", "/dev/zero", "/dev/tty")}
+    for at in range(len(notebooks(mode))):
+        answers(mode, at)
+    for server in started._waiting:
+        assert len(psutil.Process(server.process.pid).children(recursive=True)) == 1, "itself, and nothing that it ran"
+    with sandboxes(mode):
+        (after,) = session.run(notebook(RIGHT), [ask("x.right", "right")], SMALL)
+    assert (after.status, n_right(after), after.notes) == ("ran", 2, ())
+    started.close()
     assert psutil.Process().children(recursive=True) == []
     assert {path: path.stat().st_mtime_ns for path in before if path.exists()} == before
-    (after,) = session.run(notebook(RIGHT), [ask("x.right", "right")], SMALL)
-    assert (after.status, n_right(after), after.notes) == ("ran", 2, ())
+    assert {path: os.stat(path)[:7] for path in devices} == devices

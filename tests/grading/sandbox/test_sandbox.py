@@ -14,9 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from submitting import RIGHT, SMALL, ask, n_right, needs_sandbox, notebook
-
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES
+from submitting import RIGHT, SMALL, ask, missing, n_right, needs_sandbox, notebook
+
+from course_lib.grading import started
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import bubblewrap, frames, session
 
@@ -157,7 +158,7 @@ def test_what_is_no_notebook_is_not_loaded(content):
 
 def test_a_notebook_beyond_all_measure_is_not_even_handed_in(monkeypatch):
     monkeypatch.setattr(session, "unavailable", lambda: None)
-    monkeypatch.setattr(session, "_started", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(started, "job", lambda *_: pytest.fail("started"))
     (answer,) = session.run(bytes(NOTEBOOK_BYTES + 1), [ask("x.right", "right")], SMALL)
     assert answer.status == "not loaded"
     assert "32 MiB" in answer.reason
@@ -218,10 +219,86 @@ def test_when_the_grader_is_gone_nothing_of_it_goes_on(tmp_path, ending):
     inside = psutil.Process(grader.pid)
     assert eventually(lambda: waiting(inside), 300)
     processes = inside.children(recursive=True)
-    assert len(processes) == 3  # bubblewrap, the warden, the exercise
+    mode = bubblewrap.variant()[0]
+    assert len(processes) == 3 + (mode == "shared")  # bubblewrap, the server, the warden, the exercise
     grader.send_signal(ending)
     grader.wait()
     assert eventually(lambda: not any(process.is_running() for process in processes))
+
+
+def right() -> int:
+    """Grade an honest submission; the process of the sandbox that then waits, 0 when none does."""
+    (answer,) = session.run(notebook(RIGHT), [ask("x.right", "right")], SMALL)
+    assert (answer.status, n_right(answer)) == ("ran", 2), answer.reason
+    return next((server.process.pid for server in started._waiting), 0)
+
+
+@pytest.fixture
+def shared():
+    """Sandboxes that take job after job, none of which has begun to wait."""
+    if missing or bubblewrap.variant()[0] != "shared":
+        pytest.skip("every submission has a sandbox here")
+    started.close()
+    yield
+    started.close()
+
+
+@pytest.mark.usefixtures("shared")
+def test_one_sandbox_takes_one_submission_after_another_and_is_replaced_when_it_is_gone():
+    first = right()
+    assert right() == first != 0
+    psutil.Process(first).kill()
+    assert eventually(lambda: started._waiting[0].process.poll() is not None)
+    second = right()
+    assert second not in (0, first)
+    threads = [threading.Thread(target=right) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()  # with it ends the sandbox that it started
+    assert right()
+    assert right()
+    (waiting_pid,) = {server.process.pid for server in started._waiting if server.process.poll() is None}
+    started.close()
+    assert not psutil.pid_exists(waiting_pid)
+
+
+@pytest.mark.usefixtures("shared")
+def test_when_the_server_is_gone_the_exercise_fails_and_another_one_runs_the_rest():
+    tasks, answers = [ask("x.1", "right"), ask("x.waits", "waits"), ask("x.2", "right")], []
+    limits = dataclasses.replace(SMALL, seconds=600.0)
+    thread = threading.Thread(target=lambda: answers.extend(session.run(notebook(WAITING), tasks, limits)))
+    thread.start()
+    assert eventually(lambda: waiting(psutil.Process()), 300)
+    waiting(psutil.Process()).parent().parent().kill()
+    thread.join()
+    assert [(answer.status, n_right(answer)) for answer in answers] == [("ran", 2), ("killed", 0), ("ran", 2)]
+    assert "The sandbox ended" in answers[1].reason
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_server_that_does_not_say_that_its_job_is_gone_is_not_used_again(monkeypatch):
+    first = right()
+    monkeypatch.setattr(started, "GONE", b"something else")
+    assert right() == 0
+    assert not psutil.pid_exists(first)
+
+
+@needs_sandbox
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("why", ["no namespaces within namespaces", "the project lies under /tmp"])
+def test_where_submissions_cannot_share_a_sandbox_each_has_its_own(monkeypatch, why):
+    started.close()
+    if "namespaces" in why:
+        monkeypatch.setattr(bubblewrap, "_NEEDED_TO_SHARE", "sys.exit('no namespaces')")
+    else:
+        there = bubblewrap.shown()
+        monkeypatch.setattr(bubblewrap, "shown", lambda: [*there, "/tmp/project"])
+        monkeypatch.setattr(bubblewrap, "_complaint", lambda mode: "")
+    assert bubblewrap.variant() == ("single", "")
+    monkeypatch.undo()
+    monkeypatch.setattr(bubblewrap, "variant", lambda: ("single", ""))
+    assert right() == 0
 
 
 def test_on_ones_own_machine_it_works_without_a_sandbox():
@@ -231,15 +308,17 @@ def test_on_ones_own_machine_it_works_without_a_sandbox():
     assert [answer.status for answer in answers] == ["ran", "killed", "killed", "ran"]
     assert [n_right(answer) for answer in answers] == [2, 0, 0, 2]
     assert ["stopped after 3" in answers[1].reason, "exit code 7" in answers[2].reason] == [True, True]
+    started.close()
     assert psutil.Process().children(recursive=True) == []
 
 
 @pytest.fixture
 def fresh():
     """Whether bubblewrap works is looked at once; these tests change the answer."""
-    bubblewrap.variant.cache_clear()
+    variant = bubblewrap.variant
+    variant.cache_clear()
     yield
-    bubblewrap.variant.cache_clear()
+    variant.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh")
@@ -283,39 +362,51 @@ def test_the_library_is_found_however_it_was_installed(monkeypatch):
 
 @needs_sandbox
 @pytest.mark.usefixtures("fresh")
-def test_an_old_bubblewrap_does_too_and_its_tmp_is_measured(monkeypatch, tmp_path):
+@pytest.mark.parametrize("mode", ["shared", "single, old"])
+def test_an_old_bubblewrap_does_too_and_its_tmp_is_measured(monkeypatch, tmp_path, mode):
+    started.close()
+    if mode != "shared":
+        monkeypatch.setattr(bubblewrap, "_NEEDED_TO_SHARE", "sys.exit('no namespaces')")
     real = bubblewrap.program()
     pretend(
         monkeypatch,
         tmp_path,
         f'case "$*" in *--size*|*--disable-userns*) echo Unknown option >&2; exit 1;; esac\nexec {real} "$@"',
     )
-    assert bubblewrap.variant() == (True, "")
+    assert bubblewrap.variant() == (mode, "")
     writes = "def writes(x):\n    for n in range(1000):\n        open(f'/tmp/{n}', 'w').write('x' * 2**20)"
     answers = session.run(notebook(RIGHT, writes), [ask("x.writes", "writes"), ask("x.right", "right")], SMALL)
-    assert (answers[0].status, n_right(answers[1])) == ("killed", 2)
-    assert "files" in answers[0].reason
+    assert n_right(answers[1]) == 2
+    if mode == "shared":  # the size of a submission's own /tmp is set there
+        assert "No space left" in answers[0].outcomes[0].error
+    else:
+        assert answers[0].status == "killed"
+        assert "files" in answers[0].reason
+    started.close()
 
 
 @pytest.mark.parametrize("text", ["exit 1", "sleep 100", "echo nonsense; sleep 100", "head -c 20000000 /dev/zero"])
 def test_a_sandbox_that_never_gets_ready_is_the_machines_problem_not_the_students(monkeypatch, text):
     monkeypatch.setattr(bubblewrap, "python", lambda: ["/bin/sh", "-c", f"echo broken >&2; {text}"])
     monkeypatch.setattr(session, "GRACE", 0.1)
+    monkeypatch.setattr(started, "GRACE", 0.1)
     with pytest.raises(ValueError, match="the sandbox does not start: broken"):
         session.run(notebook(RIGHT), [ask("x.right", "right")], dataclasses.replace(SMALL, start_seconds=0.5), "none")
 
 
 def test_a_warden_that_falls_silent_is_given_up(monkeypatch):
-    started = frames.pack(frames.READY) + frames.pack(frames.STARTED)
-    octal = "".join(f"\\{byte:03o}" for byte in started)
+    messages = frames.pack(frames.READY) + frames.pack(frames.STARTED)
+    octal = "".join(f"\\{byte:03o}" for byte in messages)
     monkeypatch.setattr(bubblewrap, "python", lambda: ["/bin/sh", "-c", f"printf '{octal}'; sleep 100"])
     monkeypatch.setattr(session, "GRACE", 0.1)
-    (answer,) = session.run(notebook(RIGHT), [ask("x.1", "right")], dataclasses.replace(SMALL, seconds=0.4), "none")
+    monkeypatch.setattr(started, "GRACE", 0.1)
+    (answer,) = session.run(notebook(RIGHT), [ask("x.1", "right")], dataclasses.replace(SMALL, seconds=0.04), "none")
     assert answer.status == "killed"
     assert "did not answer any more" in answer.reason
 
 
-def test_what_is_shown_is_python_and_the_library_but_no_answers_and_nobodys_home():
+@pytest.mark.parametrize("mode", ["shared", "single", "single, old"])
+def test_what_is_shown_is_python_and_the_library_but_no_answers_and_nobodys_home(mode):
     shown = bubblewrap.shown()
     covered = bubblewrap.hidden(shown)
     library = str(bubblewrap.LIBRARY)
@@ -325,7 +416,8 @@ def test_what_is_shown_is_python_and_the_library_but_no_answers_and_nobodys_home
     assert not any(
         Path(folder).is_relative_to(bubblewrap.ROOT / name) for folder in shown for name in ("tests", "build")
     )
-    line = bubblewrap.command(Limits())
+    line = bubblewrap.command(Limits(), mode)
+    assert ("--disable-userns" in line) == (mode == "single")
     for option in ("--die-with-parent", "--new-session", "--as-pid-1", "--unshare-net", "--unshare-user"):
         assert option in line
     assert not {"--bind", "--dev-bind", "--share-net", "--cap-add"} & set(line)

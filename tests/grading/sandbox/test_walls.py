@@ -1,13 +1,16 @@
 """The walls of the sandbox one by one: the filter of system calls, the watch over processes, the reading of claims."""
 
+import math
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 from submitting import CASES, SMALL, ask
 
+from course_lib.checking import call
 from course_lib.checking.call import Outcome
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import claims, frames, seccomp, supervise, wire
@@ -100,6 +103,70 @@ def test_a_clock_that_nobody_looked_at_adds_a_second_at_most(monkeypatch):
     monkeypatch.setattr(watch.time, "monotonic", lambda: next(now))
     clock = watch.Stopwatch()
     assert [clock.tick() for _ in range(4)] == [0.0, 0.5, 1.5, 1.75]
+
+
+BUSY = 7_000_000_000  # nanoseconds, as the kernel counts them
+
+
+def test_seconds_without_a_processor_are_read_where_the_kernel_tells_them(tmp_path):
+    for name, text in (("told", f"123 {BUSY} 4\n"), ("strange", "many\n"), ("empty", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "schedstat").write_text(text)
+    assert [call.starved(name, tmp_path) for name in ("told", "strange", "empty", "missing")] == [7.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is needed")
+def test_the_process_of_an_exercise_is_told_from_those_that_it_started(session, monkeypatch):
+    monkeypatch.setattr(call, "starved", lambda process: {str(session): 7.0}.get(process, 0.0))
+    assert watch.starved(session) == 7.0
+    assert watch.starved(os.getpid()) == 0.0
+
+
+class Clock:
+    """Three seconds later whenever somebody looks, of which a process had no processor for `busy`."""
+
+    def __init__(self, busy: float):
+        self.now, self.busy, self.looks = 0.0, busy, 0
+
+    def tick(self) -> float:
+        self.now, self.looks = self.now + 3.0, self.looks + 1
+        return self.now
+
+    def starved(self, _: int) -> float:
+        return self.busy * self.looks
+
+
+@pytest.mark.parametrize(("busy", "looks"), [(0.0, 4), (1.5, 7), (3.0, 34)])
+def test_an_exercise_is_not_stopped_for_the_time_in_which_a_busy_machine_did_not_run_it(monkeypatch, busy, looks):
+    """10 seconds: after 12 on a machine of its own; 21 where half of them are taken; and 100 in any case."""
+    clock, (pipe, _) = Clock(busy), os.pipe()
+    monkeypatch.setattr(watch, "starved", clock.starved)
+    monkeypatch.setattr(watch, "broken", lambda *_: "")
+    attended = supervise._Round(0, 1, pipe, 0, Task("x.1", "right", CASES), Limits(seconds=10.0))
+    attended.clock = clock
+    while not attended._broken():
+        pass
+    assert clock.looks == looks
+
+
+@pytest.mark.parametrize(("busy", "least"), [(0.0, 0.0), (0.3, 0.3), (math.inf, 1.0)])
+def test_a_call_is_not_stopped_for_the_time_in_which_a_busy_machine_did_not_run_it(monkeypatch, busy, least):
+    begun, told = time.monotonic(), iter([0.0])
+    monkeypatch.setattr(call, "starved", lambda: next(told, busy))
+    monkeypatch.setattr(call.signal, "setitimer", quick(call.signal.setitimer))
+    with pytest.raises(call.DidNotFinish), call.limited(0.1):
+        never_end()
+    assert time.monotonic() - begun >= least
+
+
+def never_end():
+    while True:
+        pass
+
+
+def quick(setitimer):
+    """Alarms that ring again after a hundredth of a second."""
+    return lambda which, seconds, again=0.0: setitimer(which, seconds, again and 0.01)
 
 
 def test_only_the_first_process_of_a_namespace_kills_all_others(session, monkeypatch):
