@@ -195,7 +195,19 @@ def grade(
     from course_lib.grading import run
 
     request = run.Request(
-        submissions, out, lesson, jobs, seed, resume, sandbox, pattern, roster, scheduler, canvas, moodle, known_by
+        submissions,
+        out,
+        lesson,
+        jobs=jobs,
+        seed=seed,
+        resume=resume,
+        kind=sandbox,
+        pattern=pattern,
+        roster=roster,
+        scheduler=scheduler,
+        canvas=canvas,
+        moodle=moodle,
+        known_by=known_by,
     )
     raise typer.Exit(run.run(request, Console()))
 

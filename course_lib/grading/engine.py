@@ -109,8 +109,18 @@ def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
         exercise_result(exercise, *drawn[exercise.id], answer)
         for exercise, answer in zip(exercises_of(plan), answers, strict=True)
     )
+    return _result(submission, plan, results, submission.problem)
+
+
+def _result(submission: Submission, plan: Plan, rows: tuple[ExerciseResult, ...], problem: str) -> Result:
     return Result(
-        submission.student, plan.lesson, submission.origin, plan.seed, results, submission.problem, submission.notes
+        submission.student,
+        plan.lesson,
+        submission.origin,
+        plan.seed,
+        rows,
+        problem=problem,
+        notes=submission.notes,
     )
 
 
@@ -120,7 +130,7 @@ def unreadable(submission: Submission, plan: Plan, problem: str) -> Result:
         ExerciseResult(exercise.id, exercise.title, 0.0, float(exercise.points), "no submission", problem[:TEXT])
         for exercise in exercises_of(plan)
     )
-    return Result(submission.student, plan.lesson, submission.origin, plan.seed, rows, problem[:TEXT], submission.notes)
+    return _result(submission, plan, rows, problem[:TEXT])
 
 
 def failed(submission: Submission, plan: Plan, error: Exception) -> Result:
@@ -137,7 +147,7 @@ def draw(exercise: Exercise, student: str, seed: int) -> tuple[list[Case], list[
 def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], answer: Answer) -> ExerciseResult:
     """One row: points for every case that is right, and in words why not more."""
     cases = visible + extra
-    said = {
+    claimed = {
         "notes": tuple(note[:TEXT] for note in answer.notes[:20]),
         "seconds": round(answer.seconds, 2),
         "touched": tuple(each[:200] for each in answer.touched[:20]),
@@ -145,33 +155,32 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
         "uses": tuple(each[:200] for each in answer.uses[:20]),
         "only_calls": answer.only_calls,
     }
-    row, of = (exercise.id, exercise.title), float(exercise.points)
+    row = {"exercise": exercise.id, "title": exercise.title, "of": float(exercise.points), **claimed}
     if answer.status in ("not found", "not loaded"):
         state: State = "not found" if answer.status == "not found" else "failed"
-        return ExerciseResult(*row, 0.0, of, state, answer.reason[:TEXT], **said)
+        return ExerciseResult(**row, points=0.0, state=state, reason=answer.reason[:TEXT])
     try:
         with limited(COMPARISON_SECONDS):
             verdict = judge.verdict(exercise, cases, list(answer.outcomes[: len(cases)]))
     except (Exception, DidNotFinish) as error:
         reason = f"What the function returned could not be compared: {type(error).__name__}."
-        return ExerciseResult(*row, 0.0, of, "failed", reason, **said)
+        return ExerciseResult(**row, points=0.0, state="failed", reason=reason)
     if verdict.state == "not attempted":
-        return ExerciseResult(*row, 0.0, of, "not attempted", "The cell is as it was given.", **said)
+        untouched = "The cell is as it was given."
+        return ExerciseResult(**row, points=0.0, state="not attempted", reason=untouched)
     points = round(exercise.points * verdict.n_right / len(cases), 2)
     state = _state(answer, verdict.n_right, len(cases))
     wrong = state not in ("right", "not attempted")
     return ExerciseResult(
-        *row,
-        points,
-        of,
-        state,
-        answer.reason[:TEXT] or _reason(verdict, len(visible), len(cases)),
-        verdict.mistake.name if verdict.mistake else "",
-        verdict.mistake.explanation if verdict.mistake else "",
-        exercise.hints[0] if wrong else "",
-        tuple(_case_results(cases, len(visible), verdict.differences, answer.reason[:TEXT])),
-        verdict.trace[-2 * TEXT :],
-        **said,
+        **row,
+        points=points,
+        state=state,
+        reason=answer.reason[:TEXT] or _reason(verdict, len(visible), len(cases)),
+        mistake=verdict.mistake.name if verdict.mistake else "",
+        explanation=verdict.mistake.explanation if verdict.mistake else "",
+        hint=exercise.hints[0] if wrong else "",
+        cases=tuple(_case_results(cases, len(visible), verdict.differences, answer.reason[:TEXT])),
+        trace=verdict.trace[-2 * TEXT :],
     )
 
 
@@ -185,14 +194,14 @@ def _state(answer: Answer, n_right: int, n_cases: int) -> State:
 
 def _case_results(cases: list[Case], n_visible: int, differences: tuple, reason: str) -> list[CaseResult]:
     """One entry a case. Of hidden ones a student learns the name and whether it was right, not what was expected."""
-    found = []
+    results = []
     for index, case in enumerate(cases):
         missing = reason or "it was not run, because an earlier case did not finish"
         difference = differences[index] if index < len(differences) else missing
         if difference and index >= n_visible:
             difference = "wrong"
-        found.append(CaseResult(case.name, index >= n_visible, difference[:TEXT] if difference else None))
-    return found
+        results.append(CaseResult(case.name, index >= n_visible, difference[:TEXT] if difference else None))
+    return results
 
 
 def _reason(verdict: judge.Verdict, n_visible: int, n_cases: int) -> str:

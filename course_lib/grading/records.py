@@ -1,7 +1,7 @@
 """What the parts of the grader hand to each other."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from course_lib.checking.call import Outcome
@@ -48,6 +48,7 @@ class Answer:
     status: Status
     outcomes: tuple[Outcome, ...] = ()
     reason: str = ""
+    _: KW_ONLY
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     touched: tuple[str, ...] = ()
@@ -75,6 +76,7 @@ class ExerciseResult:
     of: float
     state: State
     reason: str = ""
+    _: KW_ONLY
     mistake: str = ""
     explanation: str = ""
     hint: str = ""
@@ -97,6 +99,7 @@ class Result:
     origin: str
     seed: int
     exercises: tuple[ExerciseResult, ...]
+    _: KW_ONLY
     problem: str = ""  # why nothing could be graded
     notes: tuple[str, ...] = field(default=())
 

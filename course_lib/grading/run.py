@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -34,6 +34,7 @@ class Request:
     folder: Path
     out: Path
     lesson: str | None = None
+    _: KW_ONLY
     jobs: int | None = None
     seed: int = 0
     resume: bool = False

@@ -34,7 +34,7 @@ from pathlib import Path
 from rich.console import Console
 from course_lib.grading.run import Request, run
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
-sys.exit(run(Request(Path(sys.argv[1]), Path(sys.argv[2]), "00", 2), Console()))
+sys.exit(run(Request(Path(sys.argv[1]), Path(sys.argv[2]), "00", jobs=2), Console()))
 """
 
 

@@ -45,4 +45,4 @@ def hostile_result(text: str, problem: str = "") -> Result:
         )
         for state in ("right", "partly", "wrong", "not attempted", "not found", "failed", "no submission")
     )
-    return Result(text, text, text, 0, rows, problem, (text,) * 30)
+    return Result(text, text, text, 0, rows, problem=problem, notes=(text,) * 30)

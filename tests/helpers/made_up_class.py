@@ -83,12 +83,12 @@ def exercise_result(exercise, skill: float, draw: random.Random) -> ExerciseResu
         of,
         "partly" if n_right else "wrong",
         f"wrong on a hidden case: {first.name}" if first.hidden else f"{first.name}: {first.difference}",
-        mistake.name if mistake else "",
-        mistake.explanation if mistake else "",
-        exercise.hints[0],
-        cases,
-        TRACE if draw.random() < 0.4 else "",
-        ("The function is defined in two cells; the later one was graded.",) if draw.random() < 0.1 else (),
+        mistake=mistake.name if mistake else "",
+        explanation=mistake.explanation if mistake else "",
+        hint=exercise.hints[0],
+        cases=cases,
+        trace=TRACE if draw.random() < 0.4 else "",
+        notes=("The function is defined in two cells; the later one was graded.",) if draw.random() < 0.1 else (),
         touched=("open solutions/04_wanda.py",) if draw.random() < 0.005 else (),
         **common,
     )
@@ -104,7 +104,7 @@ def made_up_result(index: int, draw: random.Random) -> Result:
     elif index % 67 == 66:
         reason = "SyntaxError in cell 7: '(' was never closed <script>alert(1)</script>"
         rows = tuple(ExerciseResult(e.id, e.title, 0.0, float(e.points), "failed", reason) for e in EXERCISES)
-    return Result(student, LESSON, f"class/{student[:40]}/04_wanda.ipynb", 7, rows, problem)
+    return Result(student, LESSON, f"class/{student[:40]}/04_wanda.ipynb", 7, rows, problem=problem)
 
 
 def made_up_class(n: int, seed: int = 0) -> list[Result]:

@@ -120,6 +120,7 @@ def lesson_of(*names: str, loosely: bool = False) -> str:
 
 def lesson_folder(name: str) -> str:
     """The lesson that a folder is for, where its name says nothing else: 04_wanda, lesson 04. A number may be an id."""
-    named = name.replace("_", "").isdigit() is False and _NUMBERED.fullmatch(name) is not None
+    is_id = name.replace("_", "").isdigit()
+    named = not is_id and _NUMBERED.fullmatch(name) is not None
     whole = any(_like(stem).fullmatch(name) for stem in stems())
     return lesson_of(name, loosely=True) if named or whole else ""

@@ -14,7 +14,7 @@ from course_lib.grading.notebook.statements import SIMPLE, TRIES, Statement, is_
 _AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run where they stand
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Item:
     """A statement of the top level that may be run, if it is needed.
 
@@ -80,17 +80,17 @@ def item(node: ast.stmt, source: str, statement: Statement, position: int, numbe
     submodule = isinstance(node, ast.Import) and "." in node.names[0].name and not node.names[0].asname
     certain = isinstance(node, SIMPLE) and not isinstance(node, ast.AugAssign) and not submodule
     return Item(
-        node,
-        position,
-        number,
-        statement,
-        frozenset(binds),
-        frozenset(binds if certain else ()),
-        frozenset(changes),
-        frozenset(eager),
-        frozenset(late),
-        (node.module or ".") if star else "",
-        is_stub(node),
+        node=node,
+        position=position,
+        number=number,
+        statement=statement,
+        binds=frozenset(binds),
+        replaces=frozenset(binds if certain else ()),
+        changes=frozenset(changes),
+        eager=frozenset(eager),
+        late=frozenset(late),
+        star=(node.module or ".") if star else "",
+        stub=is_stub(node),
     )
 
 

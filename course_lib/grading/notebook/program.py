@@ -11,7 +11,7 @@ from course_lib.grading.notebook.answers import Answers, Check, broken_answer, c
 from course_lib.grading.notebook.bindings import Item, item, items
 from course_lib.grading.notebook.cells import LONGEST_CELL, Cell, read
 from course_lib.grading.notebook.magics import parse
-from course_lib.grading.notebook.slices import KERNEL, Slicer
+from course_lib.grading.notebook.slices import KERNEL, Question, Slicer
 from course_lib.grading.notebook.statements import FUTURE, Statement
 
 __all__ = ["Notebook", "Program", "Statement", "load"]
@@ -83,7 +83,7 @@ class Notebook:
             raise LookupError(notes.nothing(self.cells, exercise, function))
         moments = [check.moment for check in self.checks if check.exercise == exercise]
         moment = max([at for at in moments if at > choice.item.position], default=float(len(self.items)))
-        part = self._slicer.needs(choice.item, choice.name, moment)
+        part = self._slicer.needs(Question(choice.item, choice.name, moment))
         kernel = tuple(KERNEL[name] for name in sorted(part.missing & KERNEL.keys()))
         part.missing -= KERNEL.keys()
         return Program(

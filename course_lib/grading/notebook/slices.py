@@ -23,6 +23,15 @@ KERNEL = {
 }
 
 
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a notebook: a function as one item binds it, called at one moment."""
+
+    chosen: Item
+    function: str
+    moment: float
+
+
 @dataclass
 class Slice:
     """The items that a function needs in the order in which they run, and the names that nothing defines."""
@@ -48,17 +57,15 @@ class Slicer:
                 self.places.setdefault(name, []).append(item.position)
         self.stars = [item.position for item in items if item.star]
 
-    def needs(self, chosen: Item, function: str, moment: float) -> Slice:
-        """All that `function` as bound by `chosen` needs when it is called at `moment`, chosen included.
+    def needs(self, question: Question) -> Slice:
+        """All that the function needs when it is called at that moment, itself included.
 
         Raises:
             ValueError: when following the names would not end in a sensible time.
         """
-        self.chosen, self.function, self.moment = chosen, function, moment
-        self.unchecked = moment >= len(self.items)
         wanted: dict[float, set[int]] = {}  # moment -> positions of what is read then
-        found, seen, steps = Slice(), set(), 0
-        queue: list[tuple[int, float]] = [(place, moment) for place in self._halves()]
+        missing, seen, steps = set(), set(), 0
+        queue: list[tuple[int, float]] = [(place, question.moment) for place in self._halves(question)]
         while queue:
             place, when = queue.pop()
             item = self.items[place]
@@ -68,26 +75,28 @@ class Slicer:
             for name, at in [*((n, float(place)) for n in at_once), *((n, when) for n in item.late)]:
                 if (name, at) not in seen:
                     seen.add((name, at))
-                    places = self.bindings(name, at)
+                    places = self.bindings(question, name, at)
                     steps += 1 + len(places)
                     queue += [(each, at) for each in places]
                     wanted.setdefault(at, set()).update(places)
                     if not places and not hasattr(builtins, name) and not name.startswith("__"):
-                        found.missing.add(name)
+                        missing.add(name)
             if steps > MOST_STEPS:
-                raise ValueError(f"{function} hangs together with too much of the notebook to follow it.")
-        found.items = self._ordered(wanted)
-        taken = {item.statement.source for item in found.items}
-        found.later = {name for name, at in seen if at == moment and self._changes_later(name, taken)}
-        return found
+                raise ValueError(f"{question.function} hangs together with too much of the notebook to follow it.")
+        ordered = self._ordered(question, wanted)
+        taken = {item.statement.source for item in ordered}
+        read = {name for name, at in seen if at == question.moment}
+        later = {name for name in read if self._changes_later(name, question.moment, taken)}
+        return Slice(ordered, missing, later)
 
-    def bindings(self, name: str, moment: float) -> list[int]:
+    def bindings(self, question: Question, name: str, moment: float) -> list[int]:
         """Where a name gets the value that it has at a moment, changes in place included."""
-        if name == self.function and moment == self.moment:
-            return [self.chosen.position]
+        if name == question.function and moment == question.moment:
+            return [question.chosen.position]
         places = self.places.get(name, [])
-        if self.unchecked and moment == self.moment:
-            moment = self._own_cell(name, places) or moment
+        unchecked = question.moment >= len(self.items)
+        if unchecked and moment == question.moment:
+            moment = self._own_cell(question.chosen.number, name, places) or moment
         stars = self.stars[: bisect.bisect_left(self.stars, moment)]
         before = places[: bisect.bisect_left(places, moment)]
         if not any(self._real(name, place) for place in before):
@@ -98,9 +107,8 @@ class Slicer:
         last = next((i for i in reversed(before) if name in self.items[i].replaces), -1)
         return [place for place in before if place >= last] + [star for star in stars if star > last]
 
-    def _own_cell(self, name: str, places: list[int]) -> float | None:
+    def _own_cell(self, number: int, name: str, places: list[int]) -> float | None:
         """Without a check, a helper beside the function is the function's, whatever has its name further down."""
-        number = self.chosen.number
         return next((p + 0.5 for p in reversed(places) if self.items[p].number == number and self._real(name, p)), None)
 
     def _real(self, name: str, place: int) -> bool:
@@ -110,21 +118,21 @@ class Slicer:
         real = [place for place in places if not self.items[place].stub]
         return real if any(name in self.items[place].binds for place in real) else places
 
-    def _halves(self) -> list[int]:
+    def _halves(self, question: Question) -> list[int]:
         """The function, what is set on it before the moment, and what stands in for it if an `if` does not bind it."""
-        first = self.chosen.position
-        between = [self.items[place] for place in self.places[self.function] if first < place < self.moment]
-        changes = [i.position for i in between if self.function in i.changes and self.function not in i.binds]
-        before = [] if self.function in self.chosen.replaces else self.bindings(self.function, float(first))
+        function, first = question.function, question.chosen.position
+        between = [self.items[place] for place in self.places[function] if first < place < question.moment]
+        changes = [i.position for i in between if function in i.changes and function not in i.binds]
+        before = [] if function in question.chosen.replaces else self.bindings(question, function, float(first))
         return [*before, first, *changes]
 
-    def _changes_later(self, name: str, taken: set[str]) -> bool:
+    def _changes_later(self, name: str, moment: float, taken: set[str]) -> bool:
         """Whether a name is defined once more after the moment, in other words."""
-        later = [self.items[place] for place in self.places.get(name, []) if place > self.moment]
+        later = [self.items[place] for place in self.places.get(name, []) if place > moment]
         defined = [i for i in later if isinstance(i.node, (ast.FunctionDef, ast.ClassDef)) and not i.stub]
         return any(item.statement.source not in taken for item in defined)
 
-    def _ordered(self, wanted: dict[float, set[int]]) -> list[Item]:
+    def _ordered(self, question: Question, wanted: dict[float, set[int]]) -> list[Item]:
         """In the notebook's order, but what something reads comes before it; the function keeps its own name."""
         order: list[int] = []
         state: dict[int, bool] = {}
@@ -139,7 +147,7 @@ class Slicer:
                 stack += [
                     (each, False) for each in sorted(wanted.get(float(place), ()), reverse=True) if each not in state
                 ]
-        after = order[order.index(self.chosen.position) + 1 :]
-        if any(self.function in self.items[place].binds for place in after):
-            order.append(self.chosen.position)
+        after = order[order.index(question.chosen.position) + 1 :]
+        if any(question.function in self.items[place].binds for place in after):
+            order.append(question.chosen.position)
         return [self.items[place] for place in order]

@@ -59,12 +59,12 @@ class Claims:
             status,
             tuple(self.outcomes),
             reason,
-            (*notes, *self.notes)[:MOST],
-            seconds,
-            tuple(self.touched[:MOST]),
-            code,
-            uses,
-            only_calls,
+            notes=(*notes, *self.notes)[:MOST],
+            seconds=seconds,
+            touched=tuple(self.touched[:MOST]),
+            code=code,
+            uses=uses,
+            only_calls=only_calls,
         )
 
 

@@ -77,16 +77,23 @@ class _Round:
         os.set_blocking(pipe, False)
 
     def attend(self) -> tuple[str, int]:
-        """How it ended: "done", "channel", "time", "memory", "processes", "files", ("exit", code), ("signal", n)."""
+        """How it ended, and a number: of an exit's code or a signal, else 0.
+
+        "done", "channel", "time", "memory", "processes", "files", "exit" or "signal".
+        """
         while True:
-            ready = select.select([self.source] + [self.pipe] * self.open, [], [], LOOK)[0]
+            waited_for = [self.source, self.pipe] if self.open else [self.source]
+            ready = select.select(waited_for, [], [], LOOK)[0]
             if self.source in ready:  # the outside is gone
                 watch.rest_is_gone(self.process, set())
                 raise SystemExit("The job was given up.")
-            status = os.waitpid(self.process, os.WNOHANG)
-            how = self._forward() or (self._ended(status[1]) if status[0] else "") or self._broken()
-            if how:
-                return how if isinstance(how, tuple) else (how, 0)
+            ended, status = os.waitpid(self.process, os.WNOHANG)
+            if how := self._forward():  # first, for what it had sent before it ended
+                return how, 0
+            if ended:
+                return self._ended(status)
+            if how := self._broken():
+                return how, 0
 
     def _forward(self) -> str:
         """Pass on what has come; after the end of the process, that is all there is."""

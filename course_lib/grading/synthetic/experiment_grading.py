@@ -42,7 +42,7 @@ def whole_class(sizes: Sizes, seed: int) -> Tables:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         truths = classroom.make(folder, sizes.lesson, sizes.n_students, seed, grading_seed=seed)
-        request = run.Request(folder / classroom.SUBMISSIONS, folder / "out", sizes.lesson, sizes.jobs, seed)
+        request = run.Request(folder / classroom.SUBMISSIONS, folder / "out", sizes.lesson, jobs=sizes.jobs, seed=seed)
         start = time.perf_counter()
         code = run.run(request, Console(file=io.StringIO()))
         seconds = time.perf_counter() - start

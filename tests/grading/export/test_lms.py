@@ -18,9 +18,11 @@ RUNS = re.compile(r"[\s'\"]*[=+\-@＝＋－＠\t]")
 
 def student(name, points=1.5, state="partly", problem="", mistake=""):
     cases = (CaseResult("by hand", False, None), CaseResult("37 × 96", False, "got 1, expected 2"))
-    row = ExerciseResult("wanda.score", "The score", points, 2.0, state, "why", mistake, cases=cases, seconds=0.25)
+    row = ExerciseResult(
+        "wanda.score", "The score", points, 2.0, state, "why", mistake=mistake, cases=cases, seconds=0.25
+    )
     other = ExerciseResult("wanda.n_of_m", "N of M", 3.0, 3.0, "right", cases=cases[:1], seconds=1.0)
-    return Result(name, "04 Wanda", "class/x.ipynb", 7, (row, other), problem)
+    return Result(name, "04 Wanda", "class/x.ipynb", 7, (row, other), problem=problem)
 
 
 def read(text):

@@ -28,11 +28,23 @@ RIGHT = tuple(CaseResult(name, name == "ties", None) for name in ("by hand", "dr
 
 
 def result(*exercises: ExerciseResult, problem: str = "") -> Result:
-    return Result("ada@example.org", "04 Wanda", "submission/04_wanda.ipynb", 3, exercises, problem, ("2 notebooks",))
+    notes = ("2 notebooks",)
+    return Result(
+        "ada@example.org", "04 Wanda", "submission/04_wanda.ipynb", 3, exercises, problem=problem, notes=notes
+    )
 
 
 PARTLY = ExerciseResult(
-    "wanda.score", "The score", 1.0, 3.0, "partly", "drawn: first different", "squared", "No root.", "Look.", CASES
+    "wanda.score",
+    "The score",
+    1.0,
+    3.0,
+    "partly",
+    "drawn: first different",
+    mistake="squared",
+    explanation="No root.",
+    hint="Look.",
+    cases=CASES,
 )
 
 

@@ -55,7 +55,7 @@ def seen(class_):
 
 
 def student(name, *rows, problem=""):
-    return Result(name, "04 Wanda", f"class/{name}.ipynb", 7, rows, problem)
+    return Result(name, "04 Wanda", f"class/{name}.ipynb", 7, rows, problem=problem)
 
 
 def row(state="right", points=2.0, **fields):
