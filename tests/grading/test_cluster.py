@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import dask
 import distributed
@@ -60,26 +60,39 @@ def two_workers():
 
 
 @pytest.fixture(scope="module")
-def local():
-    with two_workers() as made:
-        yield made
+def clusters():
+    """Those of this file, which end together; the last one is in use."""
+    with ExitStack() as stack:
+        yield stack, []
 
 
 @pytest.fixture
-def to_be_killed():
-    """A cluster of the test's own: on a busy machine nobody knows when a dead worker is replaced."""
-    with limited(300.0), two_workers() as made:  # a cluster that loses both for good waits for ever
-        yield made
+def local(clusters):
+    """One with both of its workers, also after a test that has killed some; a new one where they stay away."""
+    stack, begun = clusters
+    if not begun or not both_are_there(begun[-1]):
+        begun.append(stack.enter_context(two_workers()))
+    with limited(300.0):  # a cluster that loses both for good waits for ever
+        yield begun[-1]
+
+
+def both_are_there(cluster):
+    with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+        try:
+            client.wait_for_workers(2, timeout=60)
+        except TimeoutError:
+            return False
+    return True
 
 
 def run(local, submissions, plan=PLAN):
     return cluster.grade_all(submissions, plan, local.scheduler_address)
 
 
-def test_a_worker_killed_in_mid_run_costs_nobody_a_row(to_be_killed, tmp_path, monkeypatch):
+def test_a_worker_killed_in_mid_run_costs_nobody_a_row(local, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "grade", graded)
     sent = submissions(tmp_path, 12)
-    found = run(to_be_killed, sent)
+    found = run(local, sent)
     pairs = [next(found) for _ in range(3)]
     psutil.Process(int(pairs[0][1].notes[0])).kill()
     pairs += found
@@ -89,9 +102,9 @@ def test_a_worker_killed_in_mid_run_costs_nobody_a_row(to_be_killed, tmp_path, m
         assert result.notes[1] == f"notebook of {submission.student}"
 
 
-def test_one_that_kills_its_workers_has_rows_that_say_so_and_nobody_beside_it(to_be_killed, tmp_path, monkeypatch):
+def test_one_that_kills_its_workers_has_rows_that_say_so_and_nobody_beside_it(local, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "grade", ends_the_worker_at_s1)
-    pairs = list(run(to_be_killed, submissions(tmp_path, 4)))
+    pairs = list(run(local, submissions(tmp_path, 4)))
     assert sorted(submission.student for submission, _ in pairs) == ["s0", "s1", "s2", "s3"]
     problems = {result.student: result.problem for _, result in pairs}
     assert "ended several workers" in problems.pop("s1")
