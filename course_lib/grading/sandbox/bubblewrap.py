@@ -31,7 +31,7 @@ if missing:
     sys.exit(f"MISSING {', '.join(missing)}")
 """
 _NEEDED_TO_SHARE = """
-from course_lib.grading import namespaces
+from course_lib.grading.sandbox import namespaces
 sys.exit(not namespaces.possible() and "no namespaces in it")
 """
 # One thread, as the processes of a class share the machine; the same hashes each time, so that a regrade is the same.

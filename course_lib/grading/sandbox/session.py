@@ -13,10 +13,9 @@ import numpy
 import torch
 
 from course_lib.checking.call import AT_MOST
-from course_lib.grading import started
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 from course_lib.grading.records import Answer, Limits, Task
-from course_lib.grading.sandbox import bubblewrap, frames, wire
+from course_lib.grading.sandbox import bubblewrap, frames, started, wire
 from course_lib.grading.sandbox import limits as watch
 from course_lib.grading.sandbox.claims import Claims
 

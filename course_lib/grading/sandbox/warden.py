@@ -33,7 +33,6 @@ def _work(source: int, out: int) -> None:
 
 def _wait_for_jobs(control: socket.socket) -> None:
     """A warden for each job, one after another; the giver is told when nothing is left of one."""
-    from course_lib.grading.sandbox import seccomp as syscalls
     from course_lib.grading.sandbox import supervise as rounds  # noqa: F401, for those that are forked
 
     seccomp.hide(True)
@@ -52,7 +51,7 @@ def _wait_for_jobs(control: socket.socket) -> None:
 
 def _attend(file_bytes: int, source: int, out: int, errors: int) -> NoReturn:
     """The process of one job. It has nothing of the server's but memory."""
-    from course_lib.grading import namespaces
+    from course_lib.grading.sandbox import namespaces
 
     try:
         for standard in (0, 1, 2):

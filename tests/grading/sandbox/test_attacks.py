@@ -19,9 +19,8 @@ from attacks import escapes, forging, leftovers, loops, memory, returned
 from submitting import RIGHT, SMALL, ask, missing, n_right, needs_sandbox, notebook
 
 from course_lib.checking.compare import close, short
-from course_lib.grading import started
 from course_lib.grading.records import Answer
-from course_lib.grading.sandbox import bubblewrap, session
+from course_lib.grading.sandbox import bubblewrap, session, started
 
 TABLES = (escapes, forging, leftovers, loops, memory, returned)
 EVERY = {name: attack for table in TABLES for name, attack in table.ATTACKS.items()}

@@ -14,12 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 from submitting import RIGHT, SMALL, ask, missing, n_right, needs_sandbox, notebook
 
-from course_lib.grading import started
+from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 from course_lib.grading.records import Limits, Task
-from course_lib.grading.sandbox import bubblewrap, frames, session
+from course_lib.grading.sandbox import bubblewrap, frames, session, started
 
 HERE = Path(__file__).parent
 

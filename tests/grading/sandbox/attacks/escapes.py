@@ -214,16 +214,17 @@ import os
 
 def attack(x):
     found = []
-    for name in ("course_lib.lessons.wanda.exercises", "course_lib.grading.hidden_cases.wanda", "course_lib.lessons.patterns.exercises"):
+    for name in ("lessons.wanda.exercises", "lessons.patterns.exercises", "lessons.kv", "grading.hidden_cases.wanda"):
         try:
-            importlib.import_module(name)
+            importlib.import_module(f"course_lib.{name}")
             found.append(name)
         except ImportError:
             pass
     import course_lib
 
     library = os.path.dirname(course_lib.__file__)
-    for name in ("exercises", "grading/hidden", "results", "../solutions", "../tests", "../notebooks", "../.git"):
+    places = ["lessons", "lessons/wanda", "lessons/wanda/exercises", "grading/hidden_cases", "grading/synthetic"]
+    for name in (*places, "../solutions", "../tests", "../notebooks", "../.git"):
         try:
             found += os.listdir(os.path.join(library, name))
         except OSError:
@@ -232,7 +233,7 @@ def attack(x):
 """,
         status="ran",
         value=(),
-        touched="course_lib/exercises",
+        touched="course_lib/lessons",
     ),
     "starves_its_guards": Attack(
         says="Limits, priority and processors of the warden, set by the process it watches.",
@@ -300,7 +301,7 @@ def attack(x):
     places = [course_lib.__file__, torch.__file__, os.__file__, sys.executable, "/usr/bin/new", "/etc/passwd", "/new",
               "/dev/shm/new", "/dev/new", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname",
               "/proc/sys/vm/drop_caches", "/proc/sysrq-trigger", "/proc/self/oom_score_adj", "/proc/1/oom_score_adj",
-              "/proc/self/uid_map", "/sys/kernel/mm", os.path.join(os.path.dirname(course_lib.__file__), "exercises/x")]
+              "/proc/self/uid_map", "/sys/kernel/mm", os.path.join(os.path.dirname(course_lib.__file__), "lessons/x")]
     written = []
     for place in places:
         try:
