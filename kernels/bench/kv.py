@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from course_lib.kv.cache import EvictingCache, evicting
+from course_lib.kv.cache import evicting
+from course_lib.kv.layers import EvictingCache
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.snapkv import SnapKV

@@ -15,7 +15,8 @@ from transformers import PreTrainedModel
 
 from course_lib.data.needles import Sample
 from course_lib.kv.analysis.retrieval import BATCH, Answer, Retrieval, ask, read
-from course_lib.kv.cache import EvictingCache, evicting
+from course_lib.kv.cache import evicting
+from course_lib.kv.layers import EvictingCache
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
 

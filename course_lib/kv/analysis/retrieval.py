@@ -16,7 +16,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.data.needles import Sample
-from course_lib.kv.cache import EvictingCache, evicting
+from course_lib.kv.cache import evicting
+from course_lib.kv.layers import EvictingCache
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policy import EvictionPolicy
 

@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.kv.cache import EvictingCache, evicting
+from course_lib.kv.cache import evicting
+from course_lib.kv.layers import EvictingCache
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.measure.machine import synchronise
 
