@@ -225,6 +225,11 @@ def test_without_a_check_a_helper_beside_the_function_is_its_own():
     assert called(made, 3, 4) == 12
 
 
+def test_with_a_check_below_the_last_helper_above_it_counts_wherever_that_stands():
+    made = program(HELPER.replace("*", "-") + "\n" + USES, HELPER, CHECK)
+    assert called(made, 3, 4) == 12
+
+
 def test_after_all_statements_the_name_is_bound_to_the_chosen_definition():
     """A stub further down, or a wrapper that is no function, does not take the name away."""
     right = "def wanda_score(w, x):\n    return w * x * CALLS[0]"
