@@ -5,13 +5,11 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on a hub
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-from jaxtyping import install_import_hook
+import pytest
+import shape_annotations
+import torch
 
-_hook = install_import_hook(["course_lib"], "beartype.beartype")
-_hook.__enter__()
-
-import pytest  # noqa: E402
-import torch  # noqa: E402
+shape_annotations.enforce("course_lib")
 
 
 @pytest.fixture
