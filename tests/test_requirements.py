@@ -5,7 +5,6 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
-import pytest
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
@@ -17,12 +16,17 @@ def test_there_are_pins():
     assert {"torch", "transformers", "jupyterlab", "nbval"} <= set(PINS)
 
 
-@pytest.mark.parametrize("name", PINS)
-def test_the_oldest_python_of_the_project_can_install_it(name):
+def python_asked_for(name):
+    """What a package says of the Pythons it runs on; "" where it says nothing, or is another system's."""
+    try:
+        return metadata(name).get("Requires-Python") or ""
+    except PackageNotFoundError:
+        return ""
+
+
+def test_the_oldest_python_of_the_project_can_install_them():
     """Debian 12 has 3.11.2: a package that asks for 3.11.5 would stop `make lab` there."""
     oldest = PROJECT["requires-python"].removeprefix(">=") + ".0"
-    try:
-        asked = metadata(name).get("Requires-Python")  # some say nothing
-    except PackageNotFoundError:
-        pytest.skip("not installed here: another system's")
-    assert SpecifierSet(asked or "").contains(oldest)
+    asked = {name: python_asked_for(name) for name in PINS}
+    assert sum(map(bool, asked.values())) > len(PINS) / 2, "most packages say which Pythons they run on"
+    assert {name: said for name, said in asked.items() if not SpecifierSet(said).contains(oldest)} == {}
