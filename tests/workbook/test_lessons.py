@@ -2,7 +2,9 @@
 
 import re
 
+import nbformat
 import pytest
+from masters_to_check import bound, is_check, is_exercise, read, to_check, what_binds
 
 from course_lib.workbook import build, masters
 from course_lib.workbook.catalogue import find, lessons
@@ -61,3 +63,40 @@ def test_text_has_no_exclamation_marks_and_no_emoji(master):
             prose = re.sub(r"`[^`]*`|\$[^$]*\$|!\[", "", cell.source)
             assert "!" not in prose, cell.source[:80]
             assert not re.search("[\U0001f300-\U0001faff☀-➿]", prose), cell.source[:80]
+
+
+def test_outside_the_exercises_a_masters_cells_are_those_of_the_students_notebook(master):
+    """So a master need not run them again: under nbval the students' notebooks run whole."""
+    mine = masters.with_solutions(master).cells
+    theirs = nbformat.read(masters.ROOT / "notebooks" / f"{master.stem}.ipynb", as_version=4).cells
+    assert [(cell.id, cell.cell_type) for cell in mine] == [(cell.id, cell.cell_type) for cell in theirs]
+    differing = [one.id for one, other in zip(mine, theirs, strict=True) if one.source != other.source]
+    assert differing == [cell.id for cell in mine if is_exercise(cell)]
+
+
+def test_no_cell_outside_the_exercises_uses_an_answer(master):
+    """Else it would run differently under a master, and the students' notebook would not show that it runs."""
+    cells = [cell for cell in masters.with_solutions(master).cells if cell.cell_type == "code"]
+    answers = set().union(*(bound(cell.source) for cell in cells if is_exercise(cell)))
+    others = [cell for cell in cells if not (is_exercise(cell) or is_check(cell))]
+    assert {cell.id: used for cell in others if (used := answers & read(cell.source))} == {}
+
+
+def test_every_exercise_and_check_of_a_master_runs_and_nothing_is_measured_for_it(master):
+    whole, reduced = masters.with_solutions(master), to_check(masters.with_solutions(master))
+    kept = [(cell.id, cell.source) for cell in whole.cells if is_exercise(cell) or is_check(cell)]
+    assert [(cell.id, cell.source) for cell in reduced.cells if is_exercise(cell) or is_check(cell)] == kept
+    module = next(m for m in lessons() if m.LESSON[:2] == master.stem[:2])
+    assert len(kept) == 2 * len(module.EXERCISES)
+    others = [cell.source for cell in reduced.cells if not (is_exercise(cell) or is_check(cell))]
+    assert all(line.startswith(("import ", "from ")) for source in others for line in source.splitlines())
+
+
+def test_of_a_cell_stays_what_binds_a_needed_name():
+    source = (
+        "%matplotlib inline\nimport torch\nfrom a import b as c, d\nx = c(1)\ny = d(2)\n\ndef f(x):\n    return x + y"
+    )
+    assert what_binds(source, {"torch"}) == "import torch"
+    assert what_binds(source, {"x"}) == "from a import b as c, d\nx = c(1)"
+    assert what_binds(source, {"f"}) == "from a import b as c, d\ny = d(2)\ndef f(x):\n    return x + y"
+    assert what_binds(source, {"z"}) == ""
