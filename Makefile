@@ -22,7 +22,7 @@ NBVAL = OMP_NUM_THREADS=1 COURSE_HOME=$(CURDIR)/build/home $(BIN)/python -m pyte
 
 .PHONY: help lab setup slides clean
 # BEGIN INSTRUCTORS
-.PHONY: test lint build nbval gpu
+.PHONY: test check lint build nbval gpu
 # END INSTRUCTORS
 .DEFAULT_GOAL := help
 
@@ -38,6 +38,9 @@ test: setup lint ## Set everything up, then lint, all tests, and every notebook
 	$(PYTEST)
 	TRITON_INTERPRET=1 $(PYTEST) tests/kernels
 	$(MAKE) nbval
+
+check: lint ## Check what changed against `main`, in minutes: lint, layout, and its tests
+	OMP_NUM_THREADS=1 $(BIN)/python tests/helpers/what_changed.py -n $(JOBS) --dist worksteal
 # END INSTRUCTORS
 
 setup: $(STAMP) ## Make the virtual environment, fetch and verify the model and the texts

@@ -1,0 +1,106 @@
+"""`make check` runs the tests of what changed: found by imports, nearest first, and it says what it left out."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import what_changed
+
+FILES = {
+    "course_lib/__init__.py": "",
+    "course_lib/ground.py": "SIZE = 3",
+    "course_lib/middle.py": "def lazily():\n    from course_lib.ground import SIZE\n    return SIZE",
+    "course_lib/methods/__init__.py": "",
+    "course_lib/methods/wanda.py": "",
+    "course_lib/table.json": "{}",
+    "course_lib/reader.py": "NAME = 'table.json'",
+    "tests/helpers/twins.py": "import course_lib.middle",
+    "tests/test_ground.py": "from course_lib.ground import SIZE",
+    "tests/test_middle.py": "from course_lib import middle",
+    "tests/kv/test_far.py": "import twins",
+    "tests/test_methods.py": "from course_lib import methods",
+    "tests/test_wanda.py": "from course_lib.methods.wanda import Wanda",
+    "tests/test_reader.py": "from course_lib.reader import NAME",
+    "tests/test_lessons.py": "",
+    "tests/test_layout.py": "",
+    "solutions/04_wanda.py": "",
+}
+
+
+@pytest.fixture
+def git(tmp_path):
+    def git(*arguments):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        command = ["git", *identity, *arguments]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+
+    return git
+
+
+@pytest.fixture
+def root(tmp_path, git):
+    """A project of few files, of one commit on main."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    return tmp_path
+
+
+def chosen(root, *changed):
+    return what_changed.choose(what_changed.distances(what_changed.importers(root), changed), root)
+
+
+def test_tests_are_found_by_imports_nearest_first(root):
+    names, late, far = chosen(root, "course_lib/ground.py")
+    assert names == ["tests/test_layout.py", "tests/test_ground.py", "tests/test_middle.py", "tests/kv/test_far.py"]
+    assert late == []
+    assert far == ["tests/test_lessons.py", "tests/test_methods.py", "tests/test_reader.py", "tests/test_wanda.py"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ("course_lib/methods/wanda.py", {"test_wanda.py", "test_methods.py"}),  # discovered in its folder
+        ("course_lib/methods/new.py", set()),  # nobody knows it yet
+        ("course_lib/table.json", {"test_reader.py"}),  # mentioned by its name
+        ("solutions/04_wanda.py", {"test_lessons.py"}),
+        ("tests/test_middle.py", {"test_middle.py"}),
+        ("course_lib/__init__.py", set()),
+    ],
+)
+def test_what_a_change_reaches(root, changed, expected):
+    names, *_ = chosen(root, changed)
+    assert {Path(name).name for name in names} == expected | {"test_layout.py"}
+
+
+def test_what_does_not_fit_the_time_is_said(root, monkeypatch):
+    monkeypatch.setattr(what_changed, "SECONDS", {"test_middle.py": 500, "test_ground.py": 150, "test_far.py": 40})
+    names, late, _ = chosen(root, "course_lib/ground.py")
+    assert names == ["tests/test_layout.py", "tests/test_ground.py", "tests/kv/test_far.py"]
+    assert late == ["tests/test_middle.py"]
+
+
+def test_it_compares_with_where_the_branch_left_main(root, git):
+    first = git("rev-parse", "HEAD")
+    (root / "course_lib" / "ground.py").write_text("SIZE = 4")
+    assert what_changed.compared_with(root)[0] == first
+    assert "the last commit" in what_changed.compared_with(root)[1]
+    git("commit", "-qam", "second")
+    assert what_changed.compared_with(root)[0] == first
+    assert "the commit before the last" in what_changed.compared_with(root)[1]
+    git("checkout", "-qb", "branch", first)
+    (root / "course_lib" / "middle.py").unlink()
+    git("commit", "-qam", "third")
+    (root / "tests" / "test_new.py").touch()
+    base, said = what_changed.compared_with(root)
+    assert (base, "where this branch left it" in said) == (first, True)
+    assert what_changed.changed_files(root, base) == ["course_lib/middle.py", "tests/test_new.py"]
+
+
+def test_the_project_has_the_files_that_it_names():
+    names = {path.name for path in (what_changed.ROOT / "tests").rglob("test_*.py")}
+    assert set(what_changed.BY_FOLDER.values()) | set(what_changed.SECONDS) | {"test_style.py"} <= names
+    assert all((what_changed.ROOT / name).exists() for name in what_changed.EVERYTHING)
