@@ -82,7 +82,7 @@ def test_right_answers_written_differently_pass(exercise):
         for seed in SEEDS
         if (verdict := judge(exercise, variant.function, seed)).state != "right"
     ]
-    assert refused == []
+    assert not refused, "\n".join(refused)
 
 
 def test_named_mistakes_are_rejected_and_recognised(exercise):
@@ -93,7 +93,7 @@ def test_named_mistakes_are_rejected_and_recognised(exercise):
         for seed in SEEDS
         if (why := not_recognised(mistake, judge(exercise, function, seed)))
     ]
-    assert missed == []
+    assert not missed, "\n".join(missed)
 
 
 def not_recognised(mistake, verdict):
