@@ -4,13 +4,18 @@ import base64
 import html
 import io
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from thin_model import write_thin_model
 
+from course_lib import models
 from course_lib.data.assets.cache import asset_path
 from course_lib.lessons.common import style
+from course_lib.models import DEFAULT_MODEL
+from course_lib.sparsity import speed
 from course_lib.workbook.decks import chromium, markdown
 from course_lib.workbook.decks import page as slides
 
@@ -220,9 +225,37 @@ def test_every_deck_of_the_course_reads_without_drawing(monkeypatch):
             markdown.section(slide, path.parent)
 
 
+# How many blocks a deck's figures name; others look at all there are.
+N_BLOCKS = {"01": 16, "03": 16, "07": 13}
+
+
+@pytest.fixture
+def measured_in_small(path, tmp_path_factory, monkeypatch):
+    """The figures of decks measure a model that takes a moment, and no timing takes longer than it must.
+
+    Whether a slide is too full and whether a title is cut does not depend on what was measured: the text and the sizes
+    of the figures do not, and a number is about as wide as any other.
+    """
+
+    def forget():
+        holders = [module for name, module in sys.modules.items() if name.startswith("course_lib.")]
+        for part in [part for each in holders if hasattr(each, "load_model") for part in vars(each).values()]:
+            if hasattr(part, "cache_clear"):
+                part.cache_clear()
+
+    thin_model = write_thin_model(tmp_path_factory.mktemp("thin-model"), N_BLOCKS.get(path.stem[:2], 4))
+    real = models.asset_path
+    monkeypatch.setattr(models, "asset_path", lambda name: thin_model if name == DEFAULT_MODEL else real(name))
+    monkeypatch.setattr(speed, "race", lambda contestants, seconds, race=speed.race: race(contestants, 0.0))
+    forget()
+    yield
+    forget()
+
+
 @pytest.mark.real
 @needs_chromium
 @pytest.mark.parametrize("path", slides.decks(), ids=lambda path: path.stem)
+@pytest.mark.usefixtures("measured_in_small")
 def test_every_slide_of_the_course_fits_and_no_title_is_cut(path, tmp_path, monkeypatch):
     figures, save = [], markdown._saved
     monkeypatch.setattr(
@@ -230,6 +263,7 @@ def test_every_slide_of_the_course_fits_and_no_title_is_cut(path, tmp_path, monk
     )
     page = tmp_path / f"{path.stem}.html"
     page.write_text(slides.as_html(path), encoding="utf-8")
+    assert len(figures) >= path.read_text(encoding="utf-8").count(f"({markdown.FIGURE}") > 0
     assert chromium.overflowing(chromium.find(), page) == {}
     for figure in figures:
         for axes in figure.axes:
