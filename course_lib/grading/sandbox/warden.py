@@ -1,4 +1,4 @@
-"""Inside the sandbox: where it starts, as `python -m course_lib.grading.sandbox.warden`; the work is in rounds.py.
+"""Inside the sandbox: where it starts, as `python -m course_lib.grading.sandbox.warden`; the work is in supervise.py.
 
 With `shared` it imports what submissions need and waits. For each of them it forks a warden into namespaces of its own
 (namespaces.py). It never reads a notebook or an answer itself: what the next one inherits is as it was at the start.
@@ -33,7 +33,7 @@ def _work(source: int, out: int) -> None:
 
 def _wait_for_jobs(control: socket.socket) -> None:
     """A warden for each job, one after another; the giver is told when nothing is left of one."""
-    from course_lib.grading.sandbox import supervise as rounds  # noqa: F401, for those that are forked
+    from course_lib.grading.sandbox import seccomp, supervise  # noqa: F401, the second for those that are forked
 
     seccomp.hide(True)
     gc.freeze()  # so that their collections touch no memory that is shared

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, rows
 
 METHODS = ("magnitude", "OBD", "OBS")
 PUBLISHED = {1: 14, 2: 15, 3: 4}  # as read off reductions of 76, 62 and 90 %; the abstract gives these unnumbered

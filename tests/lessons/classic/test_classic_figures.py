@@ -2,7 +2,6 @@
 
 import copy
 
-import pytest
 import torch
 
 from course_lib.lessons.classic import figures
@@ -26,7 +25,7 @@ def made_up():
         "command": "course reproduce classic",
         "seed": 0,
         "started": "2026-01-02T03:04:05",
-        "machine": {"cpu": "a processor", "torch": "2.13"},
+        "machine": {"cpu": "a processor", "cores": 2, "torch": "2.13"},
         "sizes": {"xor_starts": 20, "monks_seeds": 2, "digits_seeds": 1},
         "tables": {
             "recursion": [
@@ -205,8 +204,3 @@ def test_verdicts_turn_with_the_data():
     assert monks[4].endswith("not as good")
     assert "-90 points of sparsity: not at this scale." in classic_tables.digits_verdict(measured)
     assert classic_tables.rows_verdict(measured).endswith("not at this scale.")
-
-
-@pytest.mark.parametrize(("holds", "partly", "word"), [(True, False, "holds"), (False, True, "holds partly")])
-def test_words(holds, partly, word):
-    assert classic_tables.verdict(holds, partly) == word

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from course_lib.data.benchmarks import WANDA_TASKS
+from course_lib.lessons.common.benchmarks import mean_accuracy
 from course_lib.lessons.common.tables import load_measured, load_published
 from course_lib.lessons.wanda import experiment
 from course_lib.sparsity.patterns import NofM, Unstructured
@@ -14,7 +15,7 @@ def test_the_mean_is_over_the_seven_tasks_of_the_paper():
         {"task": task, "accuracy": 0.1 * i, "chance": 0.5, "standard_error": 0.07} for i, task in enumerate(WANDA_TASKS)
     ]
     rows.append({"task": "sciq", "accuracy": 1.0, "chance": 0.25, "standard_error": 9.0})
-    mean = experiment.mean_accuracy(rows)
+    mean = mean_accuracy(rows)
     assert mean["accuracy"] == pytest.approx(0.3)
     assert mean["chance"] == 0.5
     assert mean["standard_error"] == pytest.approx(0.07 * math.sqrt(7) / 7)

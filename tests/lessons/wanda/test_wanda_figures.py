@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from course_lib.lessons.common import masks
 from course_lib.lessons.wanda import figures, tables
 from course_lib.lessons.wanda import measured as wanda_results
 
@@ -167,5 +168,5 @@ def test_obs_scores_meet_wanda_where_inputs_are_uncorrelated(generator):
 @pytest.mark.parametrize("group", [None, 4])
 def test_mask_picture_counts(group):
     got, expected = torch.zeros(3, 8, dtype=torch.bool), torch.ones(3, 8)
-    figure = figures.compare_masks(got, expected, group)
+    figure = masks.compare_masks(got, expected, group)
     assert [a.get_title(loc="left") for a in figure.axes] == ["yours: 0 of 24 stay", "expected: 24 of 24 stay"]

@@ -1,0 +1,45 @@
+"""What every lesson prints alike: rows, where they come from, and the three words of a verdict."""
+
+import pytest
+
+from course_lib.lessons.common.tables import load_measured, load_published, origin, rows, verdict
+
+RESULT = {
+    "command": "course reproduce tiny",
+    "seed": 3,
+    "started": "2026-01-02T03:04:05+00:00",
+    "machine": {"cpu": "a processor", "cores": 2, "torch": "2.13"},
+    "tables": {"t": [{"name": "a", "n": 1}, {"name": "a", "n": 2}, {"name": "b", "n": 1}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "of", "word"),
+    [
+        (3, 3, "holds"),
+        (2, 3, "holds partly"),
+        (0, 3, "not at this scale"),
+        (True, 1, "holds"),
+        (0, 0, "not at this scale"),
+    ],
+)
+def test_the_words_of_a_verdict(held, of, word):
+    assert verdict(held, of) == word
+
+
+def test_rows_have_every_wanted_value_and_may_be_asked_of_the_tables_alone():
+    assert rows(RESULT, "t", name="a") == [{"name": "a", "n": 1}, {"name": "a", "n": 2}]
+    assert rows(RESULT, "t", name="a", n=1) == rows(RESULT["tables"], "t", name="a", n=1) == [{"name": "a", "n": 1}]
+
+
+def test_numbers_say_where_they_come_from():
+    said = "`course reproduce tiny`, seed 3, 2026-01-02, a processor (2 cores), torch 2.13\nthree rows"
+    assert origin(RESULT, "three rows") == said
+
+
+def test_results_are_found_by_their_lesson():
+    assert load_measured("wanda")["experiment"] == "wanda"
+    assert load_measured("sinks", "backcopy")["experiment"] == "backcopy"
+    assert load_published("kv")["published"]
+    with pytest.raises(ValueError, match="nothing/measured.json, which is not there"):
+        load_measured("nothing")
