@@ -2,7 +2,7 @@
 
 Dimension key: O outputs (rows), I inputs (columns), G groups of columns in a row, _ bytes of a row in one plane.
 
-Codes of 2 or 4 bits fill bytes as in sparsity/packing.py; 3 bits are stored as their low two and their high one.
+Codes of 2 or 4 bits fill bytes as in sparsity/bitpacking.py; 3 bits are stored as their low two and their high one.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The figures of lesson 02 that read results/classic.json, the measurement made by `course reproduce classic`."""
+"""The figures of lesson 02 that read measured.json, the measurement made by `course reproduce classic`."""
 
 from statistics import median
 from typing import Any

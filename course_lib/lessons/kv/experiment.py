@@ -2,7 +2,7 @@
 
 Claims of StreamingLLM (https://arxiv.org/abs/2309.17453), H2O (https://arxiv.org/abs/2306.14048), Scissorhands
 (https://arxiv.org/abs/2305.17118) and recycled attention (https://arxiv.org/abs/2411.05787) at the scale of a laptop.
-Every policy of course_lib/kv/policies takes part. What is measured is in course_lib/kv_claims.
+Every policy of course_lib/kv/policies takes part. What is measured is in claims/.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The figures of lesson 07 that read results/kv.json, the measurement made by `course reproduce kv`."""
+"""The figures of lesson 07 that read measured.json, the measurement made by `course reproduce kv`."""
 
 from typing import Any
 

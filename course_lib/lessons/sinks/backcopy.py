@@ -1,4 +1,4 @@
-"""Figures and verdict of results/backcopy.json: a head that is idle most of the time, and where it puts its attention.
+"""Figures and verdict of backcopy.json: a head that is idle most of the time, and where it puts its attention.
 
 Made by `course reproduce backcopy`.
 """

@@ -1,4 +1,4 @@
-"""The figures and verdicts of lesson 08 that read results/kv.json, the measurement made by `course reproduce kv`."""
+"""The figures and verdicts of lesson 08 that read the measured.json of lesson 07, made by `course reproduce kv`."""
 
 from typing import Any
 

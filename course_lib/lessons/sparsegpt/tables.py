@@ -1,4 +1,4 @@
-"""The printed tables and better of lesson 03, from results/sparsegpt.json and the published rows beside it."""
+"""The printed tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
 
 from course_lib.lessons.common.benchmarks import amounts, has_signal
 from course_lib.lessons.common.tables import load_measured, load_published, origin, rows, verdict

@@ -1,4 +1,4 @@
-"""The figures of lesson 04 that read results/wanda.json, the measurement made by `course reproduce wanda`."""
+"""The figures of lesson 04 that read measured.json, the measurement made by `course reproduce wanda`."""
 
 from typing import Any
 

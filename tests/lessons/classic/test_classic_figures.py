@@ -16,7 +16,7 @@ METHODS = ("magnitude", "OBD", "OBS")
 
 
 def made_up():
-    """A measurement of made-up numbers, in the shape of results/classic.json."""
+    """A measurement of made-up numbers, in the shape of lessons/classic/measured.json."""
     left = {("magnitude", False): 28, ("OBD", False): 26, ("OBS", False): 12}
     left |= {("magnitude", True): 11, ("OBD", True): 14, ("OBS", True): 12}
     left |= {("OBS, alpha 1e-8", False): 20, ("OBS, alpha 1e-8", True): 17}

@@ -7,7 +7,7 @@ from course_lib.lessons.sinks import backcopy as plots
 
 
 def made_up(lost=0.8):
-    """Two seeds of made-up numbers in the shape of results/backcopy.json; `lost` by a learnable sink without it."""
+    """Two seeds of made-up numbers in the shape of backcopy.json; `lost` by a learnable sink without it."""
     attention, streaming, emergence, widths = [], [], [], []
     for variant in plots.VARIANTS:
         for seed in (0, 1):

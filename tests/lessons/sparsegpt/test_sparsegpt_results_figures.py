@@ -12,7 +12,7 @@ ERROR = {"standard_error": 1.0, "n_tokens": 100}
 
 
 def made_up():
-    """Tables of made-up numbers, in the shape of results/sparsegpt.json joined with results/wanda.json."""
+    """Tables of made-up numbers, in the shape of those of lessons 03 and 04 joined."""
     patterns, sparsities = ("50%", "4:8", "2:4"), (0.3, 0.5, 0.7)
     dense = {"method": "dense", "pattern": "dense", "corpus": "wikipedia", "perplexity": 20.0} | ERROR
     task = {"chance": 0.25, "standard_error": 0.05, "n": 100, "normalised": 0.3}

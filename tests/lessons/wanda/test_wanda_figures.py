@@ -9,7 +9,7 @@ from course_lib.lessons.wanda import measured as wanda_results
 
 
 def made_up():
-    """A measurement of made-up numbers, in the shape of results/wanda.json."""
+    """A measurement of made-up numbers, in the shape of lessons/wanda/measured.json."""
     label = [("dense", "dense")] + [(m, p) for p in ("50%", "4:8", "2:4") for m in ("magnitude", "wanda")]
     cost = {"dense": 10.0, "magnitude 50%": 90.0, "wanda 50%": 20.0, "magnitude 4:8": 80.0, "wanda 4:8": 30.0}
     cost |= {"magnitude 2:4": 95.0, "wanda 2:4": 40.0}
