@@ -2,6 +2,6 @@
 
 A kernel's file holds `reference` (what it computes), `bytes_moved` (the least it must move, hence its bound), the
 kernel, `launch` (checks its arguments, then runs kernel or reference), `example` and `CASES` (what the tests try). To
-add one, write the file, a slow loop of the same name in tests/kernels/kernel_twins.py, and a bench in kernels/bench/:
+add one, write the file, a slow loop of the same name in tests/helpers/kernel_twins.py, and a bench in kernels/bench/:
 all three are found by their names. The kernels are for inference: they have no gradient.
 """

@@ -4,7 +4,9 @@ Every import counts: inside functions and under TYPE_CHECKING too.
 """
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,10 @@ FLOOR = {name: floor for floor, names in enumerate(ORDER) for name in names.spli
 SUBJECTS = [name for name, floor in FLOOR.items() if floor < FLOOR["lessons"]]
 MOST_ENTRIES, MOST_FILES, MOST_FOLDERS = 15, 8, 15
 Graph = dict[str, set[str]]
+LESSON_OF = {  # by the number of the lesson
+    re.search(r'LESSON = "(\d\d)', path.read_text(encoding="utf-8"))[1]: path.parents[1].name
+    for path in (ROOT / "course_lib" / "lessons").glob("*/exercises/__init__.py")
+}
 
 
 def module_of(path: Path) -> str:
@@ -133,8 +139,13 @@ def test_no_folder_is_too_full():
     files = [name for name in entries(root) if (root / name).is_file()]
     assert len(files) <= MOST_FILES, files
     assert len(entries(root)) - len(files) <= MOST_FOLDERS, entries(root)
+    bases = (*root.iterdir(), ROOT / "kernels")
     inside = [
-        folder for base in (root, ROOT / "kernels") for folder in base.rglob("*/") if "__pycache__" not in str(folder)
+        folder
+        for base in bases
+        if base.is_dir()
+        for folder in (base, *base.rglob("*/"))
+        if "__pycache__" not in str(folder)
     ]
     full = {
         str(folder.relative_to(ROOT)): len(entries(folder)) for folder in inside if len(entries(folder)) > MOST_ENTRIES
@@ -157,23 +168,36 @@ def test_a_lesson_imports_no_other_lesson():
 @pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("*.py")), ids=lambda path: path.stem)
 def test_a_master_imports_its_own_lesson_alone(path):
     lessons = {name.split(".")[2] for name in imports_of(path.read_text(encoding="utf-8")) if ".lessons." in name}
-    assert len(lessons - {"common"}) <= 1, lessons
+    assert lessons <= {"common", LESSON_OF[path.name[:2]]}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "slides").glob("*.md")), ids=lambda path: path.stem)
+def test_a_deck_shows_figures_of_its_own_lesson_alone(path):
+    lessons = set(re.findall(r"figure:(\w+)\.", path.read_text(encoding="utf-8")))
+    assert lessons <= {"common", LESSON_OF[path.name[:2]]}
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_nothing_below_the_lessons_knows_a_lesson_or_a_figure(subject):
     knows = ("course_lib.lessons", "course_lib.workbook", "matplotlib.pyplot")
+    knows += () if subject == "checking" else ("course_lib.checking", "matplotlib")
     for name, path in FILES.items():
         if house_of(name) == subject:
             wrong = [each for each in imports_of(path.read_text(encoding="utf-8")) if each.startswith(knows)]
             assert wrong == [], name
 
 
-def test_every_folder_says_in_one_sentence_what_is_in_it():
+def test_every_folder_says_what_is_in_it():
     for name, path in FILES.items():
         if path.name == "__init__.py":
             docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
             assert docstring, f"{name} says nothing about itself"
+
+
+def test_no_two_test_files_have_one_name():
+    """They are imported by their names alone."""
+    names = sorted(path.stem for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py")
+    assert [name for name, following in pairwise(names) if name == following] == []
 
 
 @pytest.mark.parametrize(

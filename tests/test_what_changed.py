@@ -17,7 +17,7 @@ FILES = {
     "tests/helpers/twins.py": "import course_lib.middle",
     "tests/test_ground.py": "from course_lib.ground import SIZE",
     "tests/test_middle.py": "from course_lib import middle",
-    "tests/kv/test_far.py": "import twins",
+    "tests/kv/test_far.py": "from twins import slow",
     "tests/test_methods.py": "from course_lib import methods",
     "tests/test_wanda.py": "from course_lib.methods.wanda import Wanda",
     "tests/test_reader.py": "from course_lib.reader import NAME",
@@ -104,3 +104,12 @@ def test_the_project_has_the_files_that_it_names():
     names = {path.name for path in (what_changed.ROOT / "tests").rglob("test_*.py")}
     assert set(what_changed.BY_FOLDER.values()) | set(what_changed.SECONDS) | {"test_style.py"} <= names
     assert all((what_changed.ROOT / name).exists() for name in what_changed.EVERYTHING)
+    assert all((what_changed.ROOT / name).exists() for name in what_changed.FOUND_BY.values())
+
+
+def test_what_is_found_by_its_place_has_the_tests_of_who_looks_there():
+    users = what_changed.importers(what_changed.ROOT)
+    assert "course_lib/workbook/catalogue.py" in users["course_lib/lessons/kv/exercises/slots.py"]
+    assert "course_lib/workbook/decks/markdown.py" in users["course_lib/lessons/kv/deck.py"]
+    assert "course_lib/cli/reproduce.py" in users["course_lib/lessons/sinks/experiment_backcopy.py"]
+    assert "tests/grading/sandbox/test_sandbox.py" in users["tests/helpers/submitting.py"]

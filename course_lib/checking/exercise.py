@@ -51,7 +51,7 @@ class Exercise:
     """One step for the student to write.
 
     Args:
-        id: lesson file and name, such as "wanda.score".
+        id: the folder of its lesson and its file there, such as "wanda.score".
         difficulty: 1 (one line) to 5 (needs an idea of one's own).
         cases: hand-made cases first, then ones drawn from the generator.
         agree: (got, expected, case) -> None when they agree, else a sentence on where they first differ. The case is

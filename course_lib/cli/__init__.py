@@ -1,1 +1,1 @@
-"""The `course` command: one file a command; what a command does beyond printing and exit codes lies elsewhere."""
+"""The `course` command: app.py lists what there is; a command that belongs to no other folder has a file here."""

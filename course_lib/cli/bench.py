@@ -54,7 +54,8 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
             console.print(bench.summary(result["tables"]["sides"]), markup=False)
         console.print(f"Written to {path}.\n")
     console.print(
-        "A sparse side pays only where its row says 'wins'. To keep a result, move its JSON to kernels/bench/results/."
+        "A sparse side pays only where its row says 'wins'. To keep a result, move its JSON to "
+        "kernels/bench/results/, as cpu_NAME.json."
     )
     return 1 if n_wrong else 0
 

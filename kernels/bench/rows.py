@@ -1,6 +1,5 @@
 """The rows of a bench: one side of one contest, checked, timed, and set beside its bound and its anchor."""
 
-import json
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +14,6 @@ RESULTS = Path(__file__).with_name("results")  # measurements that are kept, one
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong index or mask is off by about 1
 REPETITIONS = (5, 30)  # at least, at most
 SECONDS = 8.0  # for one contest, unless the fewest repetitions take longer
-
-
-def kept(name: str) -> dict[str, Any]:
-    """A measurement that is kept, such as cpu_kv."""
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def measure(

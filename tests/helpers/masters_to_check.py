@@ -1,6 +1,6 @@
 """The masters as notebooks of exercises and checks alone: `python tests/helpers/masters_to_check.py FOLDER`.
 
-All other cells are those of the students' notebooks (tests/test_lessons.py compares them), which run whole.
+All other cells are those of the students' notebooks (tests/workbook/test_lessons.py compares them), which run whole.
 """
 
 import ast

@@ -7,6 +7,7 @@ mention its name. Options are handed on to pytest; `--list` shows what would run
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -37,6 +38,13 @@ def main(options: list[str]) -> int:
     if "--list" in options:
         return 0
     return subprocess.run([sys.executable, "-m", "pytest", *options, *chosen], cwd=ROOT, check=False).returncode
+
+
+FOUND_BY = {  # what is found by its place, and who looks there
+    r"course_lib/lessons/\w+/exercises/": "course_lib/workbook/catalogue.py",
+    r"course_lib/lessons/\w+/\w+\.py": "course_lib/workbook/decks/markdown.py",
+    r"course_lib/(lessons/\w+|grading/synthetic)/experiment\w*\.py": "course_lib/cli/reproduce.py",
+}
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -71,12 +79,17 @@ def importers(root: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in paths}
     for name, source in sources.items():
         for module in imports(source):
-            target = file_of(module, sources) or beside.get(module)
+            target = file_of(module, sources)
+            if not target and name.startswith("tests/"):  # by stem, or a name out of it
+                target = next((beside[part] for part in reversed(module.split(".")) if part in beside), None)
             if target and target != name:
                 found[target].add(name)
         folder = f"{Path(name).parent}/__init__.py"
         if folder in found and folder != name:
             found[name].add(folder)
+        for place, finder in FOUND_BY.items():
+            if re.match(place, name) and finder in found:
+                found[name].add(finder)
     for name in set(paths) - set(sources):
         found[name] = {user for user, source in sources.items() if Path(name).name in source}
     return found

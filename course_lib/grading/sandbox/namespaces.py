@@ -32,7 +32,8 @@ def possible() -> bool:
     if process == 0:
         try:
             enter(2**20)
-            os.write(theirs, b"entered")
+            if seccomp.forbid():
+                os.write(theirs, b"entered")
         finally:
             os._exit(0)
     os.close(theirs)

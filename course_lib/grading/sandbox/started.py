@@ -10,6 +10,7 @@ import select
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ class Server:
     """
 
     def __init__(self, errors: int) -> None:
+        self.thread = threading.current_thread()  # with it the kernel ends the sandbox
         self.control, theirs = socket.socketpair()
         line = [*bubblewrap.command(Limits(), "shared"), *bubblewrap.python(), *_WARDEN, "shared"]
         pipes = {"stdin": theirs, "stdout": subprocess.DEVNULL, "stderr": errors}
@@ -96,9 +98,9 @@ class Server:
 
     def is_free(self) -> bool:
         """Whether it says in time that nothing is left of its job."""
-        ready = select.select([self.control], [], [], GRACE)[0]
+        self.control.settimeout(GRACE)
         with suppress(OSError):
-            return bool(ready) and self.control.recv(len(GONE)) == GONE
+            return self.control.recv(len(GONE)) == GONE
         return False
 
     def end(self) -> None:
@@ -108,16 +110,22 @@ class Server:
 
 
 _waiting: list[Server] = []  # as many as jobs ran at the same time; they end with this process
+_lock = threading.Lock()
 
 
 @contextmanager
 def _in_shared(limits: Limits) -> Iterator[Pipes]:
     (source, stdin), (stdout, out), (stderr, errors) = os.pipe(), os.pipe(), os.pipe()
     pipes, free = Pipes(os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0)), False
-    server = _taken() or Server(errors)
-    server.give(limits, [source, out, errors])
-    for theirs in (source, out, errors):
-        os.close(theirs)
+    try:
+        server = _taken() or Server(errors)
+        server.give(limits, [source, out, errors])
+    except BaseException:
+        pipes.close()
+        raise
+    finally:
+        for theirs in (source, out, errors):
+            os.close(theirs)
     try:
         yield pipes
         pipes.stdin.close()  # the warden's sign to end what it runs
@@ -128,13 +136,15 @@ def _in_shared(limits: Limits) -> Iterator[Pipes]:
 
 
 def _taken() -> Server | None:
-    """One that waits for a job. Some may have ended: the kernel ends a sandbox with the thread that started it."""
-    while _waiting:
-        server = _waiting.pop()
-        if server.process.poll() is None:
-            return server
-        server.end()
-    return None
+    """One that waits for a job, of this thread: the kernel ends a sandbox with the thread that started it."""
+    with _lock:
+        for ended in [server for server in _waiting if server.process.poll() is not None]:
+            _waiting.remove(ended)
+            ended.end()
+        own = [server for server in _waiting if server.thread is threading.current_thread()]
+        if own:
+            _waiting.remove(own[-1])
+        return own[-1] if own else None
 
 
 @atexit.register

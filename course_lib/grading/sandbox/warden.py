@@ -45,7 +45,8 @@ def _wait_for_jobs(control: socket.socket) -> None:
             _attend(int.from_bytes(file_bytes, "big"), *pipes)
         for pipe in pipes:
             os.close(pipe)
-        _wait_for_children()
+        if not _children_ended_well():
+            return  # one was killed: the giver starts another sandbox
         control.send(GONE)
 
 
@@ -64,13 +65,14 @@ def _attend(file_bytes: int, source: int, out: int, errors: int) -> NoReturn:
         os._exit(0)
 
 
-def _wait_for_children() -> None:
-    """Until there are none. A process namespace has ended with its first process: the kernel has killed the others."""
+def _children_ended_well() -> bool:
+    """Waits until there are none. A process namespace ends with its first process: the kernel has killed the others."""
+    well = True
     try:
         while True:
-            os.wait()
+            well &= os.wait()[1] == 0
     except ChildProcessError:
-        pass
+        return well
 
 
 if __name__ == "__main__":

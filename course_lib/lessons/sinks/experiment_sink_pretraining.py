@@ -1,7 +1,7 @@
 """Language models trained from nothing with and without a sink, and what a streaming cache does to each.
 
 The table of StreamingLLM (Xiao and others, 2023, https://arxiv.org/abs/2309.17453, section 3.3) at the scale of a
-laptop. Training writes the weights into course_lib/attention/weights; everything else is measured on what was written.
+laptop. Training writes the weights into attention/small_models/weights; everything else is measured on those files.
 Shorter trainings at several rates tell when a sink forms (Gu and others, 2024, https://arxiv.org/abs/2410.10781, ask
 that of larger models); their weights are not kept.
 """

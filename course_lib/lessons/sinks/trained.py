@@ -1,4 +1,4 @@
-"""Lesson 08 on models trained with a sink: verdicts from results/sink_pretraining.json, and figures for the deck."""
+"""Lesson 08 on models trained with a sink: verdicts from sink_pretraining.json, and figures for the deck."""
 
 from statistics import fmean
 from typing import Any

@@ -1,4 +1,4 @@
-"""The figures of results/sink_pretraining.json: small models trained with and without a sink, and streamed.
+"""The figures of sink_pretraining.json: small models trained with and without a sink, and streamed.
 
 Made by `course reproduce sink_pretraining`.
 """

@@ -3,8 +3,6 @@
 On the path of the parts of `make gpu` only, and last, so that the package itself is taken where there is one.
 """
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 
@@ -20,9 +18,6 @@ def __getattr__(name: str) -> type[_Annotation]:
     return _Annotation
 
 
-def jaxtyped(typechecker: Any) -> Callable[[Any], Any]:
-    return lambda function: function
-
-
-def install_import_hook(modules: list[str], typechecker: str) -> nullcontext:
-    return nullcontext()
+def jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
+    """Both ways in which it is called: on a function, and to make a decorator."""
+    return function or (lambda function: function)

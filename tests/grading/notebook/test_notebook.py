@@ -12,7 +12,7 @@ from written_notebooks import BOOM, CHECK, RIGHT, STUB, answer, called, cell, no
 from course_lib.grading.notebook.cells import LARGEST, LONGEST_CELL, MOST_CELLS
 from course_lib.grading.notebook.program import load
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WRONG = RIGHT.replace("weight * inputs", "weight + inputs")
 RENAMED = RIGHT.replace("wanda_score", "my_score")
 

@@ -61,7 +61,9 @@ def test_what_students_need_is_there_and_nothing_else(copy):
     files = {"LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock"}
     assert top == files | {"course_lib", "kernels", "notebooks", "slides"}
     assert {f"notebooks/{path.stem}.ipynb" for path in masters.masters()} <= names.keys()
-    assert not [name for name in names if re.search(r"grading|hidden/|solution|test_|\.git|\.ci|\.png", name)]
+    assert not [
+        name for name in names if re.search(r"grading|hidden_cases|kernels/gpu|solution|test_|\.git|\.ci|\.png", name)
+    ]
 
 
 def test_no_file_speaks_of_the_grader(copy):

@@ -20,7 +20,7 @@ from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import bubblewrap, frames, session, started
 
-HERE = Path(__file__).parent
+HELPERS = Path(__file__).parents[2] / "helpers"
 
 
 def eventually(happens, seconds: float = 60.0) -> bool:
@@ -208,15 +208,16 @@ def test_when_the_grader_is_gone_nothing_of_it_goes_on(tmp_path, ending):
     (tmp_path / "grade.py").write_text(
         textwrap.dedent(f"""
         import sys
-        sys.path.insert(0, {str(HERE)!r})
+        sys.path.insert(0, {str(HELPERS)!r})
         from submitting import *
         import dataclasses
-        sandbox.run(notebook({WAITING!r}), [ask("x.waits", "waits")], dataclasses.replace(SMALL, seconds=600.0))
+        session.run(notebook({WAITING!r}), [ask("x.waits", "waits")], dataclasses.replace(SMALL, seconds=600.0))
         """)
     )
     grader = subprocess.Popen([sys.executable, str(tmp_path / "grade.py")], stderr=subprocess.DEVNULL)
     inside = psutil.Process(grader.pid)
-    assert eventually(lambda: waiting(inside), 300)
+    assert eventually(lambda: grader.poll() is not None or waiting(inside), 300)
+    assert grader.poll() is None, "the grader ended before its exercise began"
     processes = inside.children(recursive=True)
     mode = bubblewrap.variant()[0]
     assert len(processes) == 3 + (mode == "shared")  # bubblewrap, the server, the warden, the exercise
@@ -411,7 +412,7 @@ def test_what_is_shown_is_python_and_the_library_but_no_answers_and_nobodys_home
     library = str(bubblewrap.LIBRARY)
     assert "/" not in shown
     assert not {"/home", "/etc", "/var", "/run", "/tmp", str(Path.home()), str(bubblewrap.ROOT)} & set(shown)
-    assert {f"{library}/{name}" for name in ("exercises", "grading/hidden", "results")} <= set(covered)
+    assert {f"{library}/{name}" for name in ("lessons", "grading/hidden_cases", "grading/synthetic")} <= set(covered)
     assert not any(
         Path(folder).is_relative_to(bubblewrap.ROOT / name) for folder in shown for name in ("tests", "build")
     )

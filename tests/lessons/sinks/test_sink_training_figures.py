@@ -11,7 +11,7 @@ LOST = {"vanilla": 0.1, "zero sink": 0.0, "learnable sink": math.log(2)}
 
 
 def made_up():
-    """A measurement of made-up numbers, in the shape of results/sink_pretraining.json."""
+    """A measurement of made-up numbers, in the shape of lessons/sinks/sink_pretraining.json."""
     streaming, recomputed, attention, emergence = [], [], [], []
     for variant in plots.VARIANTS:
         for sinks in (0, 1, 2, 4):
