@@ -114,8 +114,6 @@ def variant() -> tuple[Mode, str]:
         return "single", f"{reason} The students' code is not run without it."
     complaint = ""
     for mode in get_args(Mode):
-        if mode == "shared" and any(folder.startswith("/tmp/") for folder in shown()):
-            continue  # what lies there would be covered by every job's own /tmp
         complaint = _complaint(mode)
         if not complaint:
             return mode, ""
@@ -133,6 +131,8 @@ def variant() -> tuple[Mode, str]:
 
 def _complaint(mode: Mode) -> str:
     """Why no sandbox of that mode starts, or what it lacks; empty when it is as it should be."""
+    if mode == "shared" and any(folder.startswith("/tmp/") for folder in shown()):
+        return "the course or its Python lies under /tmp, which the /tmp of every job would cover"
     text = _NEEDED + (_NEEDED_TO_SHARE if mode == "shared" else "")
     line = [*command(Limits(), mode), *python(), "-c", text]
     try:
