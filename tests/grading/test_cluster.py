@@ -166,7 +166,7 @@ def test_a_worker_that_joins_late_and_cannot_grade_stops_the_run(local, tmp_path
 
 def test_a_process_knows_whether_it_can_grade(monkeypatch):
     cluster.unfit.cache_clear()
-    monkeypatch.setattr(cluster.sandbox, "unavailable", lambda: "no bubblewrap")
+    monkeypatch.setattr(cluster.session, "unavailable", lambda: "no bubblewrap")
     assert "another version" in cluster.unfit("bwrap", "something else")
     assert cluster.unfit("bwrap", cluster.fingerprint()) == "no bubblewrap"
     assert cluster.unfit("none", cluster.fingerprint()) == ""
