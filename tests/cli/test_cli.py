@@ -52,8 +52,9 @@ def test_a_mistake_is_one_line_and_exit_code_1(arguments, said):
     assert "Traceback" not in result.stderr
 
 
-def test_help_is_quick_because_nothing_heavy_is_imported():
+@pytest.mark.parametrize("module", ["course_lib.cli.app", "course_lib.measure.result_files"])
+def test_help_and_results_are_quick_because_nothing_heavy_is_imported(module):
     heavy = "('torch', 'transformers', 'matplotlib')"
-    program = f"import sys, course_lib.cli.app; print([m for m in {heavy} if m in sys.modules])"
+    program = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
