@@ -16,6 +16,7 @@ from kernels.bench import rows as bench_rows
 from kernels.bench import table as bench_table
 from kernels.bench.contest import Clock, Contest, Place, Side, race
 
+pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 LIMIT = Device("a machine", 2e9, 1e9, "made up")
 ROW_KEYS = {
     *("contest", "shape", "side", "anchor", "right", "relative_error", "bytes", "flops", "bound_seconds"),
