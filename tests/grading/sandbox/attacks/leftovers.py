@@ -241,7 +241,8 @@ def attack(x):
 import os
 
 def later(x):
-    return tuple(os.listdir("/tmp")), os.getcwd()
+    course = os.environ["PYTHONPATH"].split("/")  # it may lie under /tmp itself
+    return tuple(name for name in os.listdir("/tmp") if name not in course), os.getcwd()
 """,
         later_value=((), "/tmp"),
     ),
