@@ -173,7 +173,7 @@ def example(
         slot_position[torch.rand(slot_position.shape, **where) < 0.3] = FREE
         position[-1, : n_queries // 3] = FREE
     lse = log_sum_exp(query, keys, position, slot_position, 2 * size**-0.5)
-    return *(each.to(device) for each in (query, keys, lse, position, slot_position)), 2 * size**-0.5
+    return *(tensor.to(device) for tensor in (query, keys, lse, position, slot_position)), 2 * size**-0.5
 
 
 def _chunks(

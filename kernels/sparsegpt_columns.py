@@ -99,7 +99,7 @@ def columns_kernel(
     stays = tl.zeros([BLOCK_O, BLOCK_W], tl.int32)
     if keep is not None:
         stays = tl.load(keep + offset, mask=inside, other=0).to(tl.int32)
-    made = tl.zeros([BLOCK_O, BLOCK_W], tl.float32)
+    block_errors = tl.zeros([BLOCK_O, BLOCK_W], tl.float32)
     seen_nan = tl.zeros([BLOCK_O, BLOCK_W], tl.int32)
     price = tl.load(upper + column * (W + 1), mask=column < W, other=1.0)[None, :]
     for start in range(0, W, M):
@@ -119,11 +119,11 @@ def columns_kernel(
             owed = tl.load(upper + i * W + column, mask=(column > i) & (column < W), other=0.0)
             leaving = tl.sum(tl.where(present & (stays == 0), w, 0.0), 1)
             error = tl.div_rn(leaving, tl.load(upper + i * (W + 1)))
-            made = tl.where(present, error[:, None], made)
+            block_errors = tl.where(present, error[:, None], block_errors)
             w -= error[:, None] * owed[None, :]
     w = tl.where(stays > 0, w, 0.0)
     tl.store(pruned + offset, w.to(pruned.dtype.element_ty), mask=inside)
-    tl.store(errors + offset, made.to(errors.dtype.element_ty), mask=inside)
+    tl.store(errors + offset, block_errors.to(errors.dtype.element_ty), mask=inside)
     if tl.max(tl.max(seen_nan, 1), 0) > 0:
         tl.store(has_nan, 1)
 

@@ -102,14 +102,14 @@ def log_sum_exp(
     keys = keys.repeat_interleave(n_heads // keys.shape[1], dim=1)
     scale = query.shape[3] ** -0.5 if scale is None else scale
     size = max(1, CHUNK // (query.shape[0] * n_heads * n_keys))
-    found = []
+    chunks = []
     for start in range(0, n_queries, size):
         logits = (query[:, :, start : start + size] * scale) @ keys.transpose(2, 3)
         if is_causal:
             later = torch.ones(logits.shape[2:], dtype=torch.bool, device=logits.device).triu(start + 1)
             logits = logits.masked_fill(later, -math.inf)
-        found.append(logits.to(torch.promote_types(logits.dtype, torch.float32)).logsumexp(dim=-1))
-    return torch.cat(found, dim=2)
+        chunks.append(logits.to(torch.promote_types(logits.dtype, torch.float32)).logsumexp(dim=-1))
+    return torch.cat(chunks, dim=2)
 
 
 def _a_head(sink: Sink, shape: torch.Size, what: str, like: Tensor) -> Tensor:

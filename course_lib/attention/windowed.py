@@ -101,16 +101,16 @@ def first_token(model: PreTrainedModel, ids: Int[Tensor, "B T"], start: int = 64
 
 def _collected(model: PreTrainedModel, ids: Int[Tensor, "B T"], look: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """What `look` sees in the logits and values of each layer, (L, ...)."""
-    found: list[Tensor] = []
+    by_layer: list[Tensor] = []
 
     def read(layer: int, logits: Tensor, values: Tensor) -> Tensor:
         logits = logits.masked_fill(~band(logits.shape[-1], None, 0).to(logits.device), -math.inf)
-        found.append(look(logits, values).float().cpu())
+        by_layer.append(look(logits, values).float().cpu())
         return logits.softmax(dim=-1) @ values
 
     with _reading(model, read):
         model(ids.to(model.device), use_cache=False)
-    return torch.stack(found)
+    return torch.stack(by_layer)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class Verdict:
     @property
     def difference(self) -> str:
         """What is wrong with the first case that went wrong."""
-        return next((each for each in self.differences if each), "")
+        return next((complaint for complaint in self.differences if complaint), "")
 
 
 def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) -> str | None:
@@ -60,7 +60,7 @@ def _did(exercise: Exercise, cases: list[Case], outcomes: list[Outcome], functio
     if all(mine.error for mine in outcomes):
         return False
     theirs = _outcomes(function, cases)
-    return all(_same(exercise, *each) for each in zip(cases, outcomes, theirs, strict=True))
+    return all(_same(exercise, *compared) for compared in zip(cases, outcomes, theirs, strict=True))
 
 
 def _outcomes(function: Callable | Recorded, cases: list[Case]) -> Iterable[Outcome]:
@@ -98,7 +98,7 @@ def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> V
         return Verdict(exercise, "not attempted" if outcomes else "wrong", 0, len(cases))
     n_cases, cases = len(cases), cases[: len(outcomes)]
     expected = _expected(exercise, cases)
-    differences = tuple(difference(exercise, *each) for each in zip(cases, outcomes, expected, strict=True))
+    differences = tuple(difference(exercise, *compared) for compared in zip(cases, outcomes, expected, strict=True))
     n_right = sum(d is None for d in differences)
     if n_right == n_cases:
         return Verdict(exercise, "right", n_right, n_right, cases[0], outcomes[0].value, expected[0], differences)

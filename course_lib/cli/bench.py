@@ -76,13 +76,13 @@ def roofline(place: Place) -> Device:
 
 
 def _benches(names: list[str] | None) -> dict[str, ModuleType]:
-    found = {m.__name__.split(".")[-1]: m for m in discover.modules(kernels.bench) if hasattr(m, "contests")}
-    unknown = [name for name in names or () if name not in found]
+    benches = {m.__name__.split(".")[-1]: m for m in discover.modules(kernels.bench) if hasattr(m, "contests")}
+    unknown = [name for name in names or () if name not in benches]
     if unknown:
         raise ValueError(
-            f"no bench called {', '.join(unknown)}: expected one of {', '.join(found)}; or name none for all"
+            f"no bench called {', '.join(unknown)}: expected one of {', '.join(benches)}; or name none for all"
         )
-    return {name: bench for name, bench in found.items() if not names or name in names}
+    return {name: bench for name, bench in benches.items() if not names or name in names}
 
 
 def _place(quick: bool) -> Place:

@@ -31,10 +31,10 @@ class Row:
 
 
 def check_python() -> Row:
-    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.prefix == sys.base_prefix:
-        return Row("Python", "warning", f"{found}, outside a virtual environment", "Use `make lab`, which makes one.")
-    return Row("Python", "ok", found)
+        return Row("Python", "warning", f"{python}, outside a virtual environment", "Use `make lab`, which makes one.")
+    return Row("Python", "ok", python)
 
 
 def check_torch() -> Row:
@@ -44,14 +44,14 @@ def check_torch() -> Row:
 def check_threads() -> Row:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = torch.get_num_threads()
-    found = f"{threads} threads, {cores} cores"
+    counts = f"{threads} threads, {cores} cores"
     if 2 * threads < cores and threads < 4:
-        return Row("threads", "warning", found, "Unset OMP_NUM_THREADS; torch then uses every physical core.")
+        return Row("threads", "warning", counts, "Unset OMP_NUM_THREADS; torch then uses every physical core.")
     if threads > cores:
         return Row(
-            "threads", "warning", found, f"Set OMP_NUM_THREADS={cores}; more threads than cores slow torch down."
+            "threads", "warning", counts, f"Set OMP_NUM_THREADS={cores}; more threads than cores slow torch down."
         )
-    return Row("threads", "ok", found)
+    return Row("threads", "ok", counts)
 
 
 def check_gpu() -> Row:
@@ -75,8 +75,8 @@ def check_kernelspec() -> Row:
     from jupyter_client.kernelspec import KernelSpecManager
 
     program = KernelSpecManager().get_kernel_spec("python3").argv[0]
-    found = shutil.which(program) if program not in ("python", "python3") else sys.executable
-    if found is None or Path(found).absolute() != Path(sys.executable).absolute():
+    executable = shutil.which(program) if program not in ("python", "python3") else sys.executable
+    if executable is None or Path(executable).absolute() != Path(sys.executable).absolute():
         remedy = "Another environment's kernel is found first; remove it with `jupyter kernelspec uninstall python3`."
         return Row("kernelspec", "error", f"python3 starts {program}, not {sys.executable}", remedy)
     return Row("kernelspec", "ok", "python3 starts this environment")
@@ -112,11 +112,11 @@ def check_disk() -> Row:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    found = f"{free / 1e9:.0f} GB free in {folder}"
+    space = f"{free / 1e9:.0f} GB free in {folder}"
     if free < FREE_BYTES:
         remedy = f"Make room ({FREE_BYTES / 1e9:.0f} GB), or set COURSE_CACHE to a folder on a larger disk."
-        return Row("disk", "warning", found, remedy)
-    return Row("disk", "ok", found)
+        return Row("disk", "warning", space, remedy)
+    return Row("disk", "ok", space)
 
 
 def check_model() -> Row:
@@ -125,18 +125,18 @@ def check_model() -> Row:
 
     with quiet_transformers():
         model, tokenizer = load_model(device="cpu")
-    found = f"tokenizer round trip and loss {verify_model(model, tokenizer):.4f} as recorded"
+    proof = f"tokenizer round trip and loss {verify_model(model, tokenizer):.4f} as recorded"
     decode, prefill = 1 / decode_seconds(model, steps=4), 128 / prefill_seconds(model, 128, repeats=1)
-    return Row("model", "ok", f"{found}; prefill {prefill:.0f} tokens/s, decode {decode:.1f} tokens/s on the CPU")
+    return Row("model", "ok", f"{proof}; prefill {prefill:.0f} tokens/s, decode {decode:.1f} tokens/s on the CPU")
 
 
 def check_speed() -> Row:
     device = measure_device()
-    found = (
+    speeds = (
         f"{device.flops_per_second / 1e9:.0f} GFLOP/s (float32 matmul), {device.bytes_per_second / 1e9:.1f} GB/s read"
     )
     copied = copy_bytes_per_second(torch.device("cpu"))
-    return Row("speed", "ok", f"{found}, {copied / 1e9:.1f} GB/s copy (read + written)")
+    return Row("speed", "ok", f"{speeds}, {copied / 1e9:.1f} GB/s copy (read + written)")
 
 
 CHECKS: tuple[tuple[str, Callable[[], Row], str], ...] = (

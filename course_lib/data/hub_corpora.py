@@ -34,17 +34,17 @@ def c4_windows(
     """
     part, file = C4_FILES[split]
     documents = from_hub("c4", "allenai/c4", part, data_files={part: file})
-    found = []
+    windows = []
     for index in torch.randperm(len(documents), generator=generator).tolist():
         tokens = torch.tensor(tokenizer(documents[index], add_special_tokens=False, verbose=False).input_ids)
         if len(tokens) > length:
             start = int(torch.randint(len(tokens) - length, (1,), generator=generator))
-            found.append(tokens[start : start + length])
-        if len(found) == n:
-            return torch.stack(found)
+            windows.append(tokens[start : start + length])
+        if len(windows) == n:
+            return torch.stack(windows)
     raise ValueError(
-        f"got n={n}, length={length}; the {split} file of 'c4' has {len(found)} documents longer than {length} tokens. "
-        "Ask for fewer or shorter windows."
+        f"got n={n}, length={length}; the {split} file of 'c4' has {len(windows)} documents longer than {length} "
+        "tokens. Ask for fewer or shorter windows."
     )
 
 

@@ -57,8 +57,8 @@ class Needle:
         """One for each sentence, all different; words of one token that the filler does not hold."""
         n = len(self.sentences)
         if self.digits:
-            drawn = torch.randint(10, (n, self.digits), generator=seed)
-            return ["".join(map(str, row)) for row in drawn.tolist()]
+            digits = torch.randint(10, (n, self.digits), generator=seed)
+            return ["".join(map(str, row)) for row in digits.tolist()]
         tokens = {word: _ids(tokenizer, " " + word) for word in WORDS}
         words = [word for word, ids in tokens.items() if len(ids) == 1 and ids[0] not in filler]
         return [" " + words[i] for i in torch.randperm(len(words), generator=seed)[:n].tolist()]

@@ -96,8 +96,8 @@ def unfit(kind: str, course: str) -> str:
 def fingerprint() -> str:
     """A digest of the code that decides about points."""
     files = sorted(path for folder in DECIDES for path in (COURSE / folder).rglob("*.py"))
-    said = [(str(path.relative_to(COURSE)), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+    digests = [(str(path.relative_to(COURSE)), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+    return hashlib.sha256(repr(digests).encode()).hexdigest()[:16]
 
 
 def _distributed() -> ModuleType:
@@ -128,11 +128,11 @@ def _check_workers(client: Any, plan: engine.Plan) -> None:
         raise ValueError(
             f"the cluster has no workers after {WORKER_SECONDS} seconds; start some with `dask worker ADDRESS`."
         ) from None
-    said = client.run(unfit, plan.kind, fingerprint(), on_error="return")
-    problems = [f"{worker}: {_problem(answer)}" for worker, answer in sorted(said.items()) if answer]
+    answers = client.run(unfit, plan.kind, fingerprint(), on_error="return")
+    problems = [f"{worker}: {_problem(answer)}" for worker, answer in sorted(answers.items()) if answer]
     if problems:
         more = f"; and {len(problems) - 3} more workers" if len(problems) > 3 else ""
-        raise ValueError(f"{len(problems)} of {len(said)} workers cannot grade. {'; '.join(problems[:3])}{more}.")
+        raise ValueError(f"{len(problems)} of {len(answers)} workers cannot grade. {'; '.join(problems[:3])}{more}.")
 
 
 def _problem(answer: str | BaseException) -> str:

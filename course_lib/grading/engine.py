@@ -99,14 +99,14 @@ def grade(submission: Submission, plan: Plan) -> Result:
 
 def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
     """As `grade`, with the notebook already read: on a cluster the files are elsewhere."""
-    drawn = {exercise.id: draw(exercise, submission.student, plan.seed) for exercise in exercises_of(plan)}
+    inputs = {exercise.id: draw(exercise, submission.student, plan.seed) for exercise in exercises_of(plan)}
     tasks = [
         Task(name, plan.functions[name], tuple(case.arguments for case in visible + extra))
-        for name, (visible, extra) in drawn.items()
+        for name, (visible, extra) in inputs.items()
     ]
     answers = session.run(content, tasks, plan.limits, plan.kind)
     results = tuple(
-        exercise_result(exercise, *drawn[exercise.id], answer)
+        exercise_result(exercise, *inputs[exercise.id], answer)
         for exercise, answer in zip(exercises_of(plan), answers, strict=True)
     )
     return _result(submission, plan, results, submission.problem)
@@ -150,9 +150,9 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
     claimed = {
         "notes": tuple(note[:TEXT] for note in answer.notes[:20]),
         "seconds": round(answer.seconds, 2),
-        "touched": tuple(each[:200] for each in answer.touched[:20]),
+        "touched": tuple(name[:200] for name in answer.touched[:20]),
         "code": answer.code[: 10 * TEXT],
-        "uses": tuple(each[:200] for each in answer.uses[:20]),
+        "uses": tuple(name[:200] for name in answer.uses[:20]),
         "only_calls": answer.only_calls,
     }
     row = {"exercise": exercise.id, "title": exercise.title, "of": float(exercise.points), **claimed}
@@ -208,7 +208,7 @@ def _reason(verdict: judge.Verdict, n_visible: int, n_cases: int) -> str:
     """Why an answer did not earn everything, in a sentence without the expected values of hidden cases."""
     if verdict.n_right == n_cases:
         return ""
-    first = next((i for i, each in enumerate(verdict.differences) if each), None)
+    first = next((i for i, difference in enumerate(verdict.differences) if difference), None)
     if first is None:
         return "Not every case was run."
     where = verdict.case.name if verdict.case else ""

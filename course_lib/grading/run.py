@@ -56,11 +56,11 @@ def run(request: Request, console: Console) -> int:
     if request.kind not in ("bwrap", "none"):
         raise ValueError(f"got sandbox {request.kind!r}; expected bwrap or none.")
     _check_columns(request)
-    found = find(request.folder, request.pattern, _roster(request.roster))
-    if not found:
+    candidates = find(request.folder, request.pattern, _roster(request.roster))
+    if not candidates:
         raise ValueError(f"got no submissions in {request.folder}; expected notebooks, folders of them, or zips.")
-    plan = engine.plan(request.lesson or _lesson(found), request.seed, request.kind)
-    submissions = newest(found, plan.stem)
+    plan = engine.plan(request.lesson or _lesson(candidates), request.seed, request.kind)
+    submissions = newest(candidates, plan.stem)
     if request.kind == "bwrap" and (problem := session.unavailable()) and not request.scheduler:
         raise ValueError(problem)
     _check_out(request)
@@ -107,17 +107,17 @@ def _check_columns(request: Request) -> None:
         raise ValueError(f"got --known-by {request.known_by!r} alone; expected --canvas or --moodle beside it.")
     if request.canvas is not None:
         lms.canvas_csv([], request.canvas)
-    for asked, columns in ((request.canvas, get_args(lms.CanvasId)), (request.moodle, get_args(lms.MoodleId))):
-        if asked and request.known_by and request.known_by not in columns:
+    for heading, columns in ((request.canvas, get_args(lms.CanvasId)), (request.moodle, get_args(lms.MoodleId))):
+        if heading and request.known_by and request.known_by not in columns:
             raise ValueError(f"got --known-by {request.known_by!r}; expected one of {', '.join(columns)}.")
 
 
-def _lesson(found: list[Submission]) -> str:
+def _lesson(submissions: list[Submission]) -> str:
     """The one lesson that the files' names tell."""
-    named = sorted({lesson for each in found if (lesson := getattr(each, "lesson", ""))})
+    named = sorted({lesson for submission in submissions if (lesson := getattr(submission, "lesson", ""))})
     if len(named) != 1:
-        said = f"of lessons {', '.join(named)}" if named else "whose names do not tell the lesson"
-        raise ValueError(f"got notebooks {said}; say which one to grade, such as --lesson 04.")
+        which = f"of lessons {', '.join(named)}" if named else "whose names do not tell the lesson"
+        raise ValueError(f"got notebooks {which}; say which one to grade, such as --lesson 04.")
     return named[0]
 
 

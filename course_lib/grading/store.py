@@ -21,13 +21,13 @@ def from_json(stored: dict[str, Any]) -> Result:
     Raises:
         TypeError, KeyError: when it is something else.
     """
-    exercises = tuple(_exercise(**each) for each in stored["exercises"])
+    exercises = tuple(_exercise(**fields) for fields in stored["exercises"])
     return Result(**stored | {"exercises": exercises, "notes": tuple(stored["notes"])})
 
 
 def _exercise(**fields: Any) -> ExerciseResult:
     lists = {name: tuple(fields[name]) for name in ("notes", "touched", "uses")}
-    return ExerciseResult(**fields | lists | {"cases": tuple(CaseResult(**each) for each in fields["cases"])})
+    return ExerciseResult(**fields | lists | {"cases": tuple(CaseResult(**case) for case in fields["cases"])})
 
 
 def path_of(out: Path, student: str) -> Path:

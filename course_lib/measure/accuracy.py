@@ -41,18 +41,18 @@ def choice_accuracy(
 
 @torch.no_grad()
 def answer(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: list[Question], progress: bool = True
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, items: list[Question], progress: bool = True
 ) -> Accuracy:
     """Accuracy on given questions."""
-    if not asked:
+    if not items:
         raise ValueError("got no questions; expected at least one.")
     check_scorable(model)
-    scores = iter(score_requests(model, tokenizer, [c for question in asked for c in question.choices], progress))
-    right = torch.tensor([is_right(question, [next(scores) for _ in question.choices]) for question in asked])
+    scores = iter(score_requests(model, tokenizer, [c for question in items for c in question.choices], progress))
+    right = torch.tensor([is_right(question, [next(scores) for _ in question.choices]) for question in items])
     value, normalised = right.double().mean(dim=0).tolist()
-    chance = sum(question.chance for question in asked) / len(asked)
-    error = math.sqrt(value * (1 - value) / (len(asked) - 1)) if len(asked) > 1 else math.nan
-    return Accuracy(value, normalised, chance, error, len(asked))
+    chance = sum(question.chance for question in items) / len(items)
+    error = math.sqrt(value * (1 - value) / (len(items) - 1)) if len(items) > 1 else math.nan
+    return Accuracy(value, normalised, chance, error, len(items))
 
 
 def is_right(question: Question, scores: list[Score]) -> tuple[bool, bool]:

@@ -25,15 +25,15 @@ def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
     return chosen(names, sorted((root / "solutions").glob("[0-9][0-9]_*.py")))
 
 
-def chosen(names: list[str] | None, found: list[Path]) -> list[Path]:
+def chosen(names: list[str] | None, files: list[Path]) -> list[Path]:
     """Those of the lessons' files that are asked for, as above."""
     if not names:
-        return found
+        return files
     matching = {}
     for name in names:
-        match = [p for p in found if name and (name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2])]
+        match = [p for p in files if name and (name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2])]
         if not match:
-            raise ValueError(f"got lesson {name!r}; expected one of {', '.join(p.stem for p in found)}, or its number.")
+            raise ValueError(f"got lesson {name!r}; expected one of {', '.join(p.stem for p in files)}, or its number.")
         matching[match[0]] = None
     return list(matching)
 
@@ -113,8 +113,8 @@ def _metadata(cell: NotebookNode) -> dict:
 
 def fingerprint(notebook: NotebookNode) -> str:
     """A digest of what the cells say; running a notebook does not change it, writing in it does."""
-    said = [[cell.cell_type, cell.source] for cell in notebook.cells]
-    return hashlib.sha256(repr(said).encode()).hexdigest()
+    contents = [[cell.cell_type, cell.source] for cell in notebook.cells]
+    return hashlib.sha256(repr(contents).encode()).hexdigest()
 
 
 def as_text(notebook: NotebookNode) -> str:

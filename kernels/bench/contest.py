@@ -27,8 +27,8 @@ class Place:
 
     def randn(self, *shape: int) -> Tensor:
         """Drawn where the generator is: on the CPU, every machine multiplies the same numbers; on a GPU, sooner."""
-        drawn = torch.randn(*shape, generator=self.generator, device=self.generator.device)
-        return drawn.to(self.device, self.dtype)
+        numbers = torch.randn(*shape, generator=self.generator, device=self.generator.device)
+        return numbers.to(self.device, self.dtype)
 
     def rand(self, *shape: int) -> Tensor:
         """Likewise, between 0 and 1 and in float32."""
@@ -92,14 +92,14 @@ class Clock:
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
     """Inside, memory that torch hands out uninitialised holds NaN, or the largest integer."""
-    asked, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    enabled, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)  # which fills it; what cannot be deterministic warns
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             yield
     finally:
-        torch.use_deterministic_algorithms(asked, warn_only=warns)
+        torch.use_deterministic_algorithms(enabled, warn_only=warns)
 
 
 def relative_error(got: Tensor, expected: Tensor) -> float:

@@ -42,7 +42,7 @@ def contests(place: Place) -> Iterator[Contest]:
 
 def summary(rows: list[dict[str, Any]]) -> str:
     """The median of the ratios over the matrices of the block, pattern by pattern."""
-    said = []
+    medians = []
     for name in PATTERNS:
         ratios = [
             row["times_anchor"]
@@ -50,8 +50,8 @@ def summary(rows: list[dict[str, Any]]) -> str:
             if row["side"] == "solver" and row["repetitions"] and row["contest"].endswith(name)
         ]
         if ratios:
-            said.append(f"{statistics.median(ratios):.2f}x at {name}")
-    return f"Median over the matrices of a block: 'solver' runs at {', '.join(said)} of the speed of 'plain loop'."
+            medians.append(f"{statistics.median(ratios):.2f}x at {name}")
+    return f"Median over the matrices of a block: 'solver' runs at {', '.join(medians)} of the speed of 'plain loop'."
 
 
 def _gram(place: Place, columns: int) -> Tensor:

@@ -29,18 +29,18 @@ def show(console: Console, name: str, result: dict[str, Any]) -> None:
 
 def sentences(rows: list[dict[str, Any]], absent: dict[str, str]) -> list[str]:
     """Where a side loses, where nothing is decided, what is wrong, and what could not run."""
-    said = []
+    lines = []
     for word, claim in (("loses", "slower than"), ("even", "within the spread of")):
-        found: dict[tuple[str, str], list[str]] = {}
+        by_pair: dict[tuple[str, str], list[str]] = {}
         for row in rows:
             if verdict(row) == word:
                 where = f"{row['contest']} ({row['times_anchor']:.2f}x)"
-                found.setdefault((row["side"], row["anchor"]), []).append(where)
-        said += [f"'{side}' is {claim} '{anchor}' at: {'; '.join(at)}." for (side, anchor), at in found.items()]
+                by_pair.setdefault((row["side"], row["anchor"]), []).append(where)
+        lines += [f"'{side}' is {claim} '{anchor}' at: {'; '.join(at)}." for (side, anchor), at in by_pair.items()]
     for row in rows:
         if verdict(row) == "wrong":
-            said.append(f"WRONG: '{row['side']}' at {row['contest']}, relative error {row['relative_error']:.1e}.")
-    return said + [f"Absent: {side}: {why}" for side, why in absent.items()]
+            lines.append(f"WRONG: '{row['side']}' at {row['contest']}, relative error {row['relative_error']:.1e}.")
+    return lines + [f"Absent: {side}: {why}" for side, why in absent.items()]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -25,18 +25,18 @@ REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    asked = _arguments(arguments)
+    options = _arguments(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no part outlives this
-    end, settings = time.monotonic() + SECONDS, {"rehearse": asked.rehearse}
-    report = Report(Path(asked.out) / "gpu.json", " ".join(["python3 -m kernels.gpu", *(arguments or sys.argv[1:])]))
+    end, settings = time.monotonic() + SECONDS, {"rehearse": options.rehearse}
+    report = Report(Path(options.out) / "gpu.json", " ".join(["python3 -m kernels.gpu", *(arguments or sys.argv[1:])]))
     outcome = run(Part("device", "device", DEVICE_SECONDS, DEVICE_SECONDS, {}), settings)
     if (why := _absent(outcome)) is not None:
         print(f"make gpu needs a GPU: {why}. Nothing was run.")
         return NO_GPU
     settings["limit"] = _take_device(report, outcome)
-    tests, benches = _parts(asked)
-    for part, found in _side_by_side(tests, settings, time.monotonic() + TEST_SECONDS):
-        print(*report.add(part, found), sep="\n", flush=True)
+    tests, benches = _parts(options)
+    for part, test_outcome in _side_by_side(tests, settings, time.monotonic() + TEST_SECONDS):
+        print(*report.add(part, test_outcome), sep="\n", flush=True)
     for i, part in enumerate(benches):
         share = (end - time.monotonic()) / (len(benches) - i)
         part = Part("bench", part, min(BENCH_SECONDS, share), min(BENCH_STEP_SECONDS, share), {})
@@ -83,13 +83,13 @@ def _take_device(report: Report, outcome: Outcome) -> dict[str, Any]:
     return {"name": device["name"], "source": "measured in this run: largest product, copy"} | best
 
 
-def _parts(asked: argparse.Namespace) -> tuple[list[Part], list[str]]:
+def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
     """A kernel is a file with a launcher, a bench one with contests: whoever adds one adds it here too."""
-    kernels = asked.tests if asked.tests is not None else _stems(ROOT / "kernels", "def launch(")
-    benches = asked.benches
+    kernels = options.tests if options.tests is not None else _stems(ROOT / "kernels", "def launch(")
+    benches = options.benches
     if benches is None:
         benches = [f"kernels.bench.{stem}" for stem in _stems(ROOT / "kernels" / "bench", "def contests(")]
-    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (REHEARSED if asked.rehearse else {})
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (REHEARSED if options.rehearse else {})
     return [Part("tests", name, TEST_SECONDS, TEST_STEP_SECONDS, environment) for name in kernels], benches
 
 

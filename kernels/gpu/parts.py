@@ -95,9 +95,9 @@ def tests(name: str, records: Records, settings: dict[str, Any]) -> None:
 
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             if report.when == "call" or not report.passed:
-                said = [] if report.passed else report.longreprtext.strip().splitlines()[-12:]
+                last_lines = [] if report.passed else report.longreprtext.strip().splitlines()[-12:]
                 values = {"name": report.nodeid, "outcome": report.outcome, "seconds": round(report.duration, 3)}
-                records.write("test", **values, message="\n".join(said))
+                records.write("test", **values, message="\n".join(last_lines))
 
         def pytest_runtest_logfinish(self) -> None:
             _end_if_broken(records)

@@ -56,11 +56,11 @@ def run(part: Part, settings: dict[str, Any]) -> Outcome:
         for _ in range(STARTS):
             n_before = len(read(records))
             ended = _start(part, settings, records, printed, begin + part.seconds)
-            found = read(records)
-            if found and found[-1]["record"] == "end":
+            written = read(records)
+            if written and written[-1]["record"] == "end":
                 break
             words = printed.read_text(errors="replace")[-LAST_WORDS:].strip()
-            steps = [record["name"] for record in found[n_before:] if record["record"] == "begin"]
+            steps = [record["name"] for record in written[n_before:] if record["record"] == "begin"]
             broken[steps[-1] if steps else "start"] = f"{ended}. {words}"
             if not steps or time.monotonic() > begin + part.seconds:
                 break

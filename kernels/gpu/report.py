@@ -23,24 +23,24 @@ def environment(device: Any) -> dict[str, Any]:
 
     from kernels import runtime
 
-    found = {"name": platform.processor() or platform.machine(), "kernels": runtime.mode(), "driver": None}
+    machine = {"name": platform.processor() or platform.machine(), "kernels": runtime.mode(), "driver": None}
     if device.type == "cuda":
         card = torch.cuda.get_device_properties(device)
-        found |= {"name": card.name, "driver": _driver(), "cuda": torch.version.cuda}
-        found |= {"capability": f"{card.major}.{card.minor}", "multiprocessors": card.multi_processor_count}
-        found |= {"memory_bytes": card.total_memory, "cache_bytes": getattr(card, "L2_cache_size", None)}
+        machine |= {"name": card.name, "driver": _driver(), "cuda": torch.version.cuda}
+        machine |= {"capability": f"{card.major}.{card.minor}", "multiprocessors": card.multi_processor_count}
+        machine |= {"memory_bytes": card.total_memory, "cache_bytes": getattr(card, "L2_cache_size", None)}
     versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__}
-    return found | versions | {"triton": getattr(runtime.triton, "__version__", None), "cores": os.cpu_count()}
+    return machine | versions | {"triton": getattr(runtime.triton, "__version__", None), "cores": os.cpu_count()}
 
 
 def _driver() -> str | None:
     """As nvidia-smi says it; torch does not know."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+        output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return said.strip().splitlines()[0] if said.strip() else None
+    return output.strip().splitlines()[0] if output.strip() else None
 
 
 class Report:
@@ -63,16 +63,16 @@ class Report:
     def add(self, part: Part, outcome: Outcome) -> list[str]:
         """Takes a part in, writes, and says what it found."""
         label = part.name.split(".")[-1] if part.kind == "bench" else Path(part.name).stem
-        found, lines = (_tests if part.kind == "tests" else _bench)(outcome)
-        found["status"] = found.get("status") or (
-            "broken" if outcome.broken else "wrong" if found["wrong"] else "right"
+        entry, lines = (_tests if part.kind == "tests" else _bench)(outcome)
+        entry["status"] = entry.get("status") or (
+            "broken" if outcome.broken else "wrong" if entry["wrong"] else "right"
         )
-        self.content["wrong"] += [f"{part.kind} {label}: {what}" for what in found["wrong"]]
+        self.content["wrong"] += [f"{part.kind} {label}: {what}" for what in entry["wrong"]]
         self.content["wrong"] += [f"{part.kind} {label}: {step}: {how}" for step, how in outcome.broken.items()]
-        self.content["tests" if part.kind == "tests" else "benches"][label] = found
+        self.content["tests" if part.kind == "tests" else "benches"][label] = entry
         self.write()
         ended = [f"  ENDED at {step}: {how.splitlines()[0]}" for step, how in outcome.broken.items()]
-        return [f"{part.kind} {label}: {found['status']}, {lines[0]} ({outcome.seconds:.0f} s)", *lines[1:], *ended]
+        return [f"{part.kind} {label}: {entry['status']}, {lines[0]} ({outcome.seconds:.0f} s)", *lines[1:], *ended]
 
 
 def _tests(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
@@ -81,13 +81,13 @@ def _tests(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
     count = Counter(test["outcome"] for test in ran)
     by_type = {kind: Counter(test["outcome"] for test in ran if kind in _types(test["name"])) for kind in TYPES}
     failed = [test for test in ran if test["outcome"] == "failed"]
-    found = {"passed": count["passed"], "failed": count["failed"], "skipped": count["skipped"], "by_type": by_type}
-    found |= {"seconds": outcome.seconds, "failures": failed, "broken": outcome.broken}
-    found["wrong"] = [test["name"].split("::")[-1] for test in failed]
+    entry = {"passed": count["passed"], "failed": count["failed"], "skipped": count["skipped"], "by_type": by_type}
+    entry |= {"seconds": outcome.seconds, "failures": failed, "broken": outcome.broken}
+    entry["wrong"] = [test["name"].split("::")[-1] for test in failed]
     if not count["passed"] and not failed and not outcome.broken:
-        found["wrong"] = ["no test ran"]
+        entry["wrong"] = ["no test ran"]
     lines = [f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped"]
-    return found, lines + [f"  FAILED {test['name'].split('::')[-1]}: {_last(test['message'])}" for test in failed]
+    return entry, lines + [f"  FAILED {test['name'].split('::')[-1]}: {_last(test['message'])}" for test in failed]
 
 
 def _types(name: str) -> set[str]:
@@ -97,36 +97,36 @@ def _types(name: str) -> set[str]:
 
 def _bench(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
     """The rows of `course bench`, and the errors on other numbers."""
-    found: dict[str, Any] = {"seconds": outcome.seconds, "broken": outcome.broken, "rows": [], "absent": {}}
-    found |= {"refused": {}, "wrong": [], "other_numbers": {}, "stopped": None}
+    entry: dict[str, Any] = {"seconds": outcome.seconds, "broken": outcome.broken, "rows": [], "absent": {}}
+    entry |= {"refused": {}, "wrong": [], "other_numbers": {}, "stopped": None}
     for record in outcome.records:
-        _take(found, record)
-    if found.get("status") == "absent":
-        return found, [found["message"]]
-    n_contests = len({row["contest"] for row in found["rows"]})
-    lines = [f"{n_contests} contests{', ' + found['stopped'] if found['stopped'] else ''}"]
-    lines += [_line(row) for row in found["rows"]]
-    lines += [f"  absent: {side}: {why}" for side, why in found["absent"].items()]
-    return found, lines + [f"  FAILED {side}: {_last(why)}" for side, why in found["refused"].items()]
+        _take(entry, record)
+    if entry.get("status") == "absent":
+        return entry, [entry["message"]]
+    n_contests = len({row["contest"] for row in entry["rows"]})
+    lines = [f"{n_contests} contests{', ' + entry['stopped'] if entry['stopped'] else ''}"]
+    lines += [_line(row) for row in entry["rows"]]
+    lines += [f"  absent: {side}: {why}" for side, why in entry["absent"].items()]
+    return entry, lines + [f"  FAILED {side}: {_last(why)}" for side, why in entry["refused"].items()]
 
 
-def _take(found: dict[str, Any], record: Record) -> None:
+def _take(entry: dict[str, Any], record: Record) -> None:
     kind, name = record["record"], record.get("name")
     if kind == "absent":
-        found |= {"status": "absent", "message": record["message"]}
+        entry |= {"status": "absent", "message": record["message"]}
     elif kind == "settings":
-        found |= {"dtype": record["dtype"], "tolerance": record["tolerance"], "seeds": record["seeds"]}
+        entry |= {"dtype": record["dtype"], "tolerance": record["tolerance"], "seeds": record["seeds"]}
     elif kind == "contest":
-        found["rows"] += record["rows"]
-        found["absent"] |= {f"{name}: {side}": why for side, why in record["absent"].items()}
-        found["refused"] |= {f"{name}: {side}": why for side, why in record["refused"].items()}
-        found["wrong"] += [f"{name}: {row['side']}" for row in record["rows"] if not row["right"]]
-        found["wrong"] += [f"{name}: {side}: {why}" for side, why in record["refused"].items()]
+        entry["rows"] += record["rows"]
+        entry["absent"] |= {f"{name}: {side}": why for side, why in record["absent"].items()}
+        entry["refused"] |= {f"{name}: {side}": why for side, why in record["refused"].items()}
+        entry["wrong"] += [f"{name}: {row['side']}" for row in record["rows"] if not row["right"]]
+        entry["wrong"] += [f"{name}: {side}: {why}" for side, why in record["refused"].items()]
     elif kind == "checked":
-        found["other_numbers"][name] = {side: error for side, (error, _) in record["errors"].items()}
-        found["wrong"] += [f"{name}, other numbers: {s}" for s, (_, right) in record["errors"].items() if not right]
+        entry["other_numbers"][name] = {side: error for side, (error, _) in record["errors"].items()}
+        entry["wrong"] += [f"{name}, other numbers: {s}" for s, (_, right) in record["errors"].items() if not right]
     elif kind in ("stopped", "memory"):
-        found |= {"stopped": record["message"]} if kind == "stopped" else {"peak_bytes": record["peak_bytes"]}
+        entry |= {"stopped": record["message"]} if kind == "stopped" else {"peak_bytes": record["peak_bytes"]}
 
 
 def _line(row: dict[str, Any]) -> str:

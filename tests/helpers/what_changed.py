@@ -18,7 +18,7 @@ ALWAYS = ("test_layout.py", "test_style.py")
 # Found by their place alone: nothing mentions them by name.
 BY_FOLDER = {"solutions": "test_lessons.py", "notebooks": "test_lessons.py", "slides": "test_slides.py"}
 EVERYTHING = ("pyproject.toml", "requirements.lock", "tests/conftest.py", "tests/helpers/shape_annotations.py")
-# CPU seconds of test files that take more than five, measured one by one; a file that is not listed takes OTHERS.
+# CPU seconds, about, of test files that take more than five; a file that is not listed takes OTHERS.
 SECONDS = json.loads(Path(__file__).with_name("seconds.json").read_text(encoding="utf-8"))
 OTHERS = 3
 BUDGET = 200  # CPU seconds, which two cores spend in under two minutes; the rest of three is for start and lint

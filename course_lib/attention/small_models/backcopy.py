@@ -47,11 +47,11 @@ class Language:
     def draw(self, n_sequences: int, length: int, generator: torch.Generator) -> Int[Tensor, "B T"]:
         """Sequences that begin with any letter but a trigger, which would have nothing before it to copy."""
         first = (~self.triggers).float().expand(n_sequences, -1)
-        drawn = [torch.multinomial(first, 1, generator=generator)[:, 0]]
-        while len(drawn) < length:
-            new = torch.multinomial(self.following[drawn[-1]], 1, generator=generator)[:, 0]
-            drawn.append(torch.where(self.triggers[drawn[-1]], drawn[-2], new) if len(drawn) > 1 else new)
-        return torch.stack(drawn, dim=1)
+        letters = [torch.multinomial(first, 1, generator=generator)[:, 0]]
+        while len(letters) < length:
+            new = torch.multinomial(self.following[letters[-1]], 1, generator=generator)[:, 0]
+            letters.append(torch.where(self.triggers[letters[-1]], letters[-2], new) if len(letters) > 1 else new)
+        return torch.stack(letters, dim=1)
 
     def read(self, ids: Int[Tensor, "T"]) -> str:
         return "".join(self.letters[index] for index in ids.tolist())

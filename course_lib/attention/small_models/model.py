@@ -61,7 +61,7 @@ class Attention(nn.Module):
         n_slots, n_new = keys.shape[2], x.shape[1]
         read_from = [turn(query, n_slots), turn(keys, n_slots), values]
         if self.zero_sink:  # a key and a value of zeros, which RoPE leaves alone; a query too, for torch's is_causal
-            read_from = [pad(each, (0, 0, 1, 0)) for each in read_from]
+            read_from = [pad(tensor, (0, 0, 1, 0)) for tensor in read_from]
         read = scaled_dot_product_attention(*read_from, is_causal=n_new > 1)[:, :, -n_new:]
         return self.out(read.transpose(1, 2).flatten(2)), (keys, values)
 

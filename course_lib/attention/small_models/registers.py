@@ -32,8 +32,8 @@ class Digits:
 
 def digits(seed: int) -> Digits:
     """Pixels from −1 to 1, in random order."""
-    found = load_digits()
-    images, labels = torch.from_numpy(found.images).float()[:, None] / 8 - 1, torch.from_numpy(found.target).long()
+    dataset = load_digits()
+    images, labels = torch.from_numpy(dataset.images).float()[:, None] / 8 - 1, torch.from_numpy(dataset.target).long()
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
     train, test = order[: 3 * len(order) // 4], order[3 * len(order) // 4 :]
     return Digits(images[train], labels[train], images[test], labels[test])

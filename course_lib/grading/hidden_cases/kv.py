@@ -79,8 +79,8 @@ def _deferred(generator: torch.Generator) -> list[Case]:
         before = torch.randn(4, n_words, generator=generator)
         after = torch.randn(n, n_words, generator=generator)
         before[-1, held_back[n_prefix]] = 8.0 * (2 * leak - 1)
-        told = [*[prefix] * (n_prefix - 1), *right]
-        for place, is_right in enumerate(told):
+        verdicts = [*[prefix] * (n_prefix - 1), *right]
+        for place, is_right in enumerate(verdicts):
             after[place, held_back[place + 1]] = 8.0 * (2 * is_right - 1)
         return before, after, held_back, n_prefix
 

@@ -12,8 +12,8 @@ def _sparsity(generator: torch.Generator) -> list[Case]:
     """All but one hold numbers that are next to zero, and are not."""
 
     def faint(size: float, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        drawn = (0.1 + torch.rand(*shape, generator=generator, dtype=dtype)) * size
-        return drawn * torch.randint(-1, 2, shape, generator=generator)  # a third of it zero, a third negative
+        numbers = (0.1 + torch.rand(*shape, generator=generator, dtype=dtype)) * size
+        return numbers * torch.randint(-1, 2, shape, generator=generator)  # a third of it zero, a third negative
 
     whole = torch.randint(-2, 3, (9, 4), generator=generator).float()
     return [

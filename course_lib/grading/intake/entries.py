@@ -64,9 +64,9 @@ def walk(folder: Path) -> list[Entry]:
     raise ValueError(f"got {folder}; expected a folder of submissions, a zip, or a notebook.")
 
 
-def _limited(found: Iterator[Entry], folder: Path) -> list[Entry]:
+def _limited(incoming: Iterator[Entry], folder: Path) -> list[Entry]:
     entries = []
-    for entry in found:
+    for entry in incoming:
         entries.append(entry)
         if len(entries) > MOST_FILES:
             raise ValueError(f"got more than {MOST_FILES} files in {folder}; expected the submissions of one class.")
@@ -76,13 +76,13 @@ def _limited(found: Iterator[Entry], folder: Path) -> list[Entry]:
 def _folder(folder: Path, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
     """The folder's entries. A folder that looks like a notebook, cannot be read, or is too deep, has a problem."""
     try:
-        found = sorted(os.scandir(folder), key=lambda each: each.name)
+        children = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         yield Entry(parts, "folder", folder, problem=f"the folder cannot be read ({error.strerror}).")
         return
-    for each in found:
-        if not IGNORED.fullmatch(each.name):
-            yield from _entry(Path(each.path), (*parts, each.name), depth)
+    for child in children:
+        if not IGNORED.fullmatch(child.name):
+            yield from _entry(Path(child.path), (*parts, child.name), depth)
 
 
 def _entry(path: Path, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
@@ -131,19 +131,19 @@ def _zip(entry: Entry) -> Iterator[Entry]:
         return
     yield entry
     left = LARGEST_INNER_SUM
-    for each in members:
-        names = tuple(name for name in each.shown.split("/") if name not in ("", "."))
+    for member in members:
+        names = tuple(name for name in member.shown.split("/") if name not in ("", "."))
         if not names or any(IGNORED.fullmatch(name) and name != ".." for name in names):
             continue
-        kind, problem = _kind(names[-1]), each.problem
-        if kind == "notebook" and each.size > NOTEBOOK_BYTES:
+        kind, problem = _kind(names[-1]), member.problem
+        if kind == "notebook" and member.size > NOTEBOOK_BYTES:
             problem = problem or str(too_large(NOTEBOOK_BYTES))
-        made = Entry((*entry.parts, *names), kind, entry.path, entry.outer, each.name, each.stamp, problem)
+        inner_entry = Entry((*entry.parts, *names), kind, entry.path, entry.outer, member.name, member.stamp, problem)
         if kind == "zip" and not problem:
-            left -= each.size
-            yield from _inner(made, left)
+            left -= member.size
+            yield from _inner(inner_entry, left)
         else:
-            yield made
+            yield inner_entry
 
 
 def _inner(entry: Entry, left: int) -> Iterator[Entry]:

@@ -13,17 +13,17 @@ def submitters(text: str) -> dict[str, list[tuple[str, ...]]]:
     group: list[dict[str, str]] = []
     inside = False
     for line in text.splitlines():
-        if found := re.fullmatch(r"([\w.-]{1,80}):\s*", line):
-            group, inside = folders.setdefault(found[1], []), False
+        if heading := re.fullmatch(r"([\w.-]{1,80}):\s*", line):
+            group, inside = folders.setdefault(heading[1], []), False
         elif re.match(r"  ?:?\w", line):
             inside = re.match(r"  :?submitters:", line) is not None
-        elif inside and (found := re.fullmatch(r"(  - |    ):?(name|sid|email): (.{1,300})", line)):
-            if found[1] == "  - " or not group:
+        elif inside and (field := re.fullmatch(r"(  - |    ):?(name|sid|email): (.{1,300})", line)):
+            if field[1] == "  - " or not group:
                 group.append({})
-            group[-1][found[2]] = _plain(found[3].strip())
+            group[-1][field[2]] = _plain(field[3].strip())
     order = ("email", "sid", "name")
     return {
-        folder: [ids for each in group if (ids := tuple(each[key] for key in order if each.get(key)))]
+        folder: [ids for student in group if (ids := tuple(student[key] for key in order if student.get(key)))]
         for folder, group in folders.items()
     }
 

@@ -41,11 +41,11 @@ def by_layout(entries: list[Entry]) -> list[Group]:
         first, folder = below[0][1], is_folder(below)
         if first.kind == "other" and not folder and not first.problem and not _is_mishap(name):
             continue
-        found = [Owner(ids[0], ids[1:]) for ids in known.get(name, ())] or [owner(name, folder=folder)]
-        for each in found if name != METADATA else ():
-            group = groups.setdefault(each.student, Group(each, origin=first.where))
+        owners = [Owner(ids[0], ids[1:]) for ids in known.get(name, ())] or [owner(name, folder=folder)]
+        for whose in owners if name != METADATA else ():
+            group = groups.setdefault(whose.student, Group(whose, origin=first.where))
             for rest, entry in below:
-                _add(group, each, rest, entry, lessons.get(id(entry), ""))
+                _add(group, whose, rest, entry, lessons.get(id(entry), ""))
     for name in known.keys() - inner.keys():
         for ids in known[name]:
             groups.setdefault(ids[0], Group(Owner(ids[0], ids[1:]), origin=f"{name} in {METADATA}"))
@@ -58,8 +58,8 @@ def _add(group: Group, whose: Owner, rest: tuple[str, ...], entry: Entry, lesson
         group.others.append(entry)
         return
     inside = [name for name in reversed((whose.rest, *rest[1:])) if name]
-    said = lesson_of(*inside, loosely=True) or lesson_of(rest[0]) or lesson
-    group.notebooks.append(Notebook(entry, said, whose.attempt))
+    named_lesson = lesson_of(*inside, loosely=True) or lesson_of(rest[0]) or lesson
+    group.notebooks.append(Notebook(entry, named_lesson, whose.attempt))
 
 
 def _is_mishap(name: str) -> bool:

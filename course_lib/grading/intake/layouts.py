@@ -52,8 +52,8 @@ class Owner:
 def owner(name: str, *, folder: bool) -> Owner:
     """Whose the outermost name is."""
     name = name[:LONGEST_NAME]
-    if found := _of_a_system(name, folder):
-        return found
+    if system_owner := _of_a_system(name, folder):
+        return system_owner
     bare = without_marks(name, folder=folder)
     student = bare
     for stem in stems():
@@ -63,19 +63,19 @@ def owner(name: str, *, folder: bool) -> Owner:
 
 def special(name: str, *, folder: bool) -> bool:
     """Whether a course system made a name."""
-    made = _GRADESCOPE.fullmatch(name) if folder else name == METADATA
-    return bool(made or _of_a_system(name[:LONGEST_NAME], folder))
+    of_gradescope = _GRADESCOPE.fullmatch(name) if folder else name == METADATA
+    return bool(of_gradescope or _of_a_system(name[:LONGEST_NAME], folder))
 
 
 def _of_a_system(name: str, folder: bool) -> Owner | None:
-    if found := _MOODLE.fullmatch(name):
-        return Owner(f"{found['name']}_{found['user']}", (found["name"], found["user"]), found["rest"] or "")
-    if folder or not (found := _CANVAS.fullmatch(name)) or (found["name"] or "x").replace("_", "").isdigit():
+    if moodle := _MOODLE.fullmatch(name):
+        return Owner(f"{moodle['name']}_{moodle['user']}", (moodle["name"], moodle["user"]), moodle["rest"] or "")
+    if folder or not (canvas := _CANVAS.fullmatch(name)) or (canvas["name"] or "x").replace("_", "").isdigit():
         return None
-    rest, attempt = f"{found['rest'] or ''}{found['suffix'] or ''}", int(found["attempt"] or 0)
-    if found["anon"]:
-        return Owner(f"anon_{found['anon']}", (found["anon"],), rest, attempt)
-    return Owner(f"{found['name']}_{found['user']}", (found["user"], found["name"]), rest, attempt)
+    rest, attempt = f"{canvas['rest'] or ''}{canvas['suffix'] or ''}", int(canvas["attempt"] or 0)
+    if canvas["anon"]:
+        return Owner(f"anon_{canvas['anon']}", (canvas["anon"],), rest, attempt)
+    return Owner(f"{canvas['name']}_{canvas['user']}", (canvas["user"], canvas["name"]), rest, attempt)
 
 
 def without_marks(name: str, *, folder: bool = False) -> str:
@@ -89,8 +89,8 @@ def without_marks(name: str, *, folder: bool = False) -> str:
 @cache
 def stems() -> tuple[str, ...]:
     """The lessons as their files are called, such as 04_wanda."""
-    found = {path.stem for folder in ("solutions", "notebooks") for path in (ROOT / folder).glob("[0-9][0-9]_*.*")}
-    return tuple(sorted(stem for stem in found if re.fullmatch(r"\d\d_\w+", stem)))
+    names = {path.stem for folder in ("solutions", "notebooks") for path in (ROOT / folder).glob("[0-9][0-9]_*.*")}
+    return tuple(sorted(stem for stem in names if re.fullmatch(r"\d\d_\w+", stem)))
 
 
 @cache
@@ -108,13 +108,13 @@ def lesson_of(*names: str, loosely: bool = False) -> str:
     """
     for name in names:
         bare = without_marks(name[:LONGEST_NAME])
-        found = [stem for stem in stems() if _like(stem).search(bare)]
-        if loosely and not found:
+        lessons = [stem for stem in stems() if _like(stem).search(bare)]
+        if loosely and not lessons:
             number = _NUMBERED.fullmatch(bare)
-            found = [stem for stem in stems() if _like(stem[3:]).search(bare)]
-            found = found or [stem for stem in stems() if number and int(stem[:2]) == int(number["number"])]
-        if len(found) == 1:
-            return found[0]
+            lessons = [stem for stem in stems() if _like(stem[3:]).search(bare)]
+            lessons = lessons or [stem for stem in stems() if number and int(stem[:2]) == int(number["number"])]
+        if len(lessons) == 1:
+            return lessons[0]
     return ""
 
 

@@ -19,30 +19,31 @@ def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
     expression = compiled(pattern)
     groups: dict[str, Group] = {}
     missed: dict[str, list[Entry]] = {}
-    for entry in (each for each in entries if each.parts):
-        found = expression.search(entry.where[:LONGEST_PATH]) if entry.kind != "folder" else None
-        if found is None or not found["student"]:
+    for entry in (candidate for candidate in entries if candidate.parts):
+        match = expression.search(entry.where[:LONGEST_PATH]) if entry.kind != "folder" else None
+        if match is None or not match["student"]:
             missed.setdefault(entry.parts[0], []).append(entry)
             continue
-        group = groups.setdefault(found["student"], Group(Owner(found["student"]), origin=entry.where))
+        group = groups.setdefault(match["student"], Group(Owner(match["student"]), origin=entry.where))
         if entry.kind == "notebook":
-            names = (found.groupdict().get("lesson") or "", *reversed(entry.parts))
+            names = (match.groupdict().get("lesson") or "", *reversed(entry.parts))
             group.notebooks.append(Notebook(entry, lesson_of(*names, loosely=True)))
         else:
             group.others.append(entry)
     # Nobody is lost because of a pattern that fits most: what it has nothing to say of is a student with a problem.
-    fitted = {each.parts[0] for group in groups.values() for each in _all(group)}
+    fitted = {placed.parts[0] for group in groups.values() for placed in _all(group)}
     for name, unfit in missed.items():
-        if name not in fitted and any(each.kind != "other" or each.problem for each in unfit):
+        if name not in fitted and any(stray.kind != "other" or stray.problem for stray in unfit):
             odd = [
-                replace(each, kind="other", problem=each.problem or f"it does not fit {pattern!r}.") for each in unfit
+                replace(stray, kind="other", problem=stray.problem or f"it does not fit {pattern!r}.")
+                for stray in unfit
             ]
             groups.setdefault(name, Group(Owner(name), others=odd, origin=name))
     return list(groups.values())
 
 
 def _all(group: Group) -> list[Entry]:
-    return [*group.others, *(each.entry for each in group.notebooks)]
+    return [*group.others, *(notebook.entry for notebook in group.notebooks)]
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

@@ -49,10 +49,10 @@ def find(folder: Path, pattern: str | None = None, roster: list[str] | None = No
     if problem := next((entry.problem for entry in entries if not entry.parts), ""):
         raise ValueError(f"got {folder}: {problem}")
     groups = by_layout(entries) if pattern is None else by_pattern(entries, pattern)
-    found = [each for name, group in _named(groups, roster or []) for each in _candidates(name, group)]
+    candidates = [candidate for name, group in _named(groups, roster or []) for candidate in _candidates(name, group)]
     if roster is not None:
-        found = _against(found, roster)
-    return sorted(found, key=lambda each: (each.student.casefold(), each.student, each.origin))
+        candidates = _against(candidates, roster)
+    return sorted(candidates, key=lambda candidate: (candidate.student.casefold(), candidate.student, candidate.origin))
 
 
 def newest(submissions: list[Submission], stem: str) -> list[Submission]:
@@ -63,22 +63,22 @@ def newest(submissions: list[Submission], stem: str) -> list[Submission]:
     students: dict[str, list[Submission]] = {}
     for submission in submissions:
         students.setdefault(submission.student, []).append(submission)
-    return [_one(each, stem) for each in students.values()]
+    return [_one(mine, stem) for mine in students.values()]
 
 
 def _one(mine: list[Submission], stem: str) -> Submission:
     lessons = [
-        (getattr(each, "lesson", "") or lesson_of(each.origin), each) for each in mine if each.path or each.problem
+        (getattr(work, "lesson", "") or lesson_of(work.origin), work) for work in mine if work.path or work.problem
     ]
-    said = [each for lesson, each in lessons if lesson == stem]
-    fits = said or [each for lesson, each in lessons if not lesson]
+    of_lesson = [work for lesson, work in lessons if lesson == stem]
+    fits = of_lesson or [work for lesson, work in lessons if not lesson]
     if not fits:
         others = ", ".join(sorted({lesson for lesson, _ in lessons}))
         problem = f"there is no notebook of {stem}, only of {others}." if others else "there is no notebook."
         return Submission(mine[0].student, mine[0].origin, problem=problem, notes=mine[0].notes)
     chosen = max(fits, key=_age)
     if len(fits) > 1 and chosen.path is not None:
-        which = "the newest was taken" if len({_age(each)[1:3] for each in fits}) > 1 else "one of them was taken"
+        which = "the newest was taken" if len({_age(fit)[1:3] for fit in fits}) > 1 else "one of them was taken"
         note = f"{len(fits)} notebooks, {which}: {chosen.origin}"
         chosen = replace(chosen, notes=(*chosen.notes, note))
     return chosen
@@ -95,7 +95,7 @@ def _candidates(student: str, group: Group) -> list[Submission]:
     problems = [f"{shown(entry)}: {entry.problem}" for entry in group.others if entry.problem]
     notes = (*group.notes, *problems[:MOST_NOTES])
     if group.notebooks:
-        return [_candidate(student, each, notes) for each in group.notebooks]
+        return [_candidate(student, notebook, notes) for notebook in group.notebooks]
     if problems:
         more = f" ({len(problems) - 1} more like this)" if len(problems) > 1 else ""
         problem = f"no notebook could be taken from {problems[0]}{more}"
@@ -125,13 +125,13 @@ def shown(entry: Entry) -> str:
 
 def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
     """Every group with the id under which it is graded, which no other has: the roster's where it knows the student."""
-    listed = {clean(each).casefold(): clean(each) for each in roster}
-    aliases = Counter(key for group in groups for key in {clean(each).casefold() for each in group.owner.also})
+    listed = {clean(student).casefold(): clean(student) for student in roster}
+    aliases = Counter(key for group in groups for key in {clean(alias).casefold() for alias in group.owner.also})
     taken: set[str] = set()
     named = []
     for group in sorted(groups, key=lambda each: (clean(each.owner.student) != each.owner.student, each.owner.student)):
         name = clean(group.owner.student)
-        keys = [name.casefold(), *(key for each in group.owner.also if aliases[key := clean(each).casefold()] == 1)]
+        keys = [name.casefold(), *(key for alias in group.owner.also if aliases[key := clean(alias).casefold()] == 1)]
         name = next((listed[key] for key in keys if key in listed), name)
         number, unique = 1, name
         while unique.casefold() in taken:
@@ -144,13 +144,13 @@ def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
     return named
 
 
-def _against(found: list[Submission], roster: list[str]) -> list[Submission]:
+def _against(submissions: list[Submission], roster: list[str]) -> list[Submission]:
     """The same, with a note on everyone who is not on the roster, and an entry for everyone who is missing."""
-    listed = dict.fromkeys(clean(each) for each in roster)
+    listed = dict.fromkeys(clean(name) for name in roster)
     noted = [
-        each if each.student in listed else replace(each, notes=(*each.notes, "this id is not on the roster"))
-        for each in found
+        work if work.student in listed else replace(work, notes=(*work.notes, "this id is not on the roster"))
+        for work in submissions
     ]
-    there = {each.student for each in found}
-    missing = [Candidate(each, "the roster", problem="nothing was handed in.") for each in listed if each not in there]
+    there = {work.student for work in submissions}
+    missing = [Candidate(name, "the roster", problem="nothing was handed in.") for name in listed if name not in there]
     return [*noted, *missing]

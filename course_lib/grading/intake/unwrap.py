@@ -41,29 +41,29 @@ def _is_export(name: str, below: Level) -> bool:
     if layouts.special(name, folder=is_folder(below)):
         return False
     inner = children(_inside(below))
-    return any(layouts.special(each, folder=is_folder(inner[each])) for each in inner)
+    return any(layouts.special(child, folder=is_folder(inner[child])) for child in inner)
 
 
 def _is_around(below: Level, depth: int = DEEPEST) -> bool:
     """Whether the only folder or zip there is holds a class rather than one student's work."""
     inner = children(_inside(below))
-    holders = {name: each for name, each in inner.items() if is_folder(each) or is_zip(each)}
-    if any(_is_submitted(*each) or layouts.special(each[0], folder=is_folder(each[1])) for each in inner.items()):
+    holders = {name: content for name, content in inner.items() if is_folder(content) or is_zip(content)}
+    if any(_is_submitted(*pair) or layouts.special(pair[0], folder=is_folder(pair[1])) for pair in inner.items()):
         return True
-    flat = [name for name, each in inner.items() if name not in holders and each[0][1].kind == "notebook"]
+    flat = [name for name, content in inner.items() if name not in holders and content[0][1].kind == "notebook"]
     if flat:  # several names other than those of lessons
-        return len({each for name in flat if not lesson_of(each := owner(name, folder=False).student)}) > 1
+        return len({student for name in flat if not lesson_of(student := owner(name, folder=False).student)}) > 1
     students = [name for name in holders if not layouts.lesson_folder(name)]
     deeper = holders.values() if depth and (len(holders) == 1 or not students) else ()
-    return len(students) > 1 or any(_is_around(each, depth - 1) for each in deeper)
+    return len(students) > 1 or any(_is_around(holder, depth - 1) for holder in deeper)
 
 
 def children(level: Level) -> dict[str, Level]:
-    found: dict[str, Level] = {}
+    by_name: dict[str, Level] = {}
     for rest, entry in level:
         if rest:
-            found.setdefault(rest[0], []).append((rest, entry))
-    return found
+            by_name.setdefault(rest[0], []).append((rest, entry))
+    return by_name
 
 
 def is_folder(below: Level) -> bool:

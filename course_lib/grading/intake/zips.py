@@ -60,7 +60,7 @@ def members(path: Path, outer: str = "") -> list[Member]:
         Refused: when it is no zip, or not one that a student hands in.
     """
     with _opened(path, outer) as archive:
-        found: dict[str, Member] = {}
+        by_name: dict[str, Member] = {}
         infos = archive.infolist()
         if len(infos) > MOST_MEMBERS:
             raise Refused(f"the zip holds {len(infos)} files; expected at most {MOST_MEMBERS}.")
@@ -69,9 +69,9 @@ def members(path: Path, outer: str = "") -> list[Member]:
             raise Refused(f"the zip unpacks to {unpacked >> 20} MiB, which is no submission.")
         for info in infos:
             if not info.is_dir():
-                twice = info.filename in found
-                found[info.filename] = _member(info, "it is in the zip twice." if twice else "")
-        return list(found.values())
+                twice = info.filename in by_name
+                by_name[info.filename] = _member(info, "it is in the zip twice." if twice else "")
+        return list(by_name.values())
 
 
 def read(path: Path, outer: str = "", member: str = "", *, limit: int) -> bytes:
@@ -104,8 +104,8 @@ def _opened(path: Path, outer: str) -> Iterator[zipfile.ZipFile]:
     except Refused:
         raise
     except _BROKEN as error:
-        said = str(error)[:100] or type(error).__name__
-        raise Refused(f"the zip is damaged or none ({said}); pack it again.") from None
+        reason = str(error)[:100] or type(error).__name__
+        raise Refused(f"the zip is damaged or none ({reason}); pack it again.") from None
 
 
 def _info(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:

@@ -51,8 +51,8 @@ def _last(function: ast.expr) -> str:
 class Answers:
     """Everything that may answer an exercise in one notebook."""
 
-    def __init__(self, cells: list[Cell], items: list[Item], found: list[Check]):
-        self.cells, self.items, self.checks = cells, items, found
+    def __init__(self, cells: list[Cell], items: list[Item], check_calls: list[Check]):
+        self.cells, self.items, self.checks = cells, items, check_calls
         self.callables = Callables(items)
 
     def choose(self, exercise: str, function: str) -> Choice | None:
@@ -84,10 +84,13 @@ class Answers:
             if any(function in item.binds for item in own):
                 yield function  # what stands beside it, or beside its stub, is there to help
                 continue
-            made = [item for item in own if not isinstance(item.node, (ast.Import, ast.ImportFrom))]
+            definitions = [item for item in own if not isinstance(item.node, (ast.Import, ast.ImportFrom))]
             helpers = {name for item in own for name in (item.eager | item.late) - item.binds} | taken
             placed = [
-                name for item in reversed(made) for name in sorted(item.binds) if self.callables.is_function(name, item)
+                name
+                for item in reversed(definitions)
+                for name in sorted(item.binds)
+                if self.callables.is_function(name, item)
             ]
             yield from (name for name in placed if name not in helpers)
 

@@ -48,14 +48,14 @@ def items(whole: ast.stmt, lines: list[str], cell: Statement, number: int, start
         cell: a statement to take the cell from, and whether annotations are left alone in it.
         number: of the cell.
     """
-    found = []
+    runnable = []
     for node in split(whole):
         source = source_of(whole, lines) if node is whole else ast.unparse(node)
-        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
         statement = replace(cell, source=cell.source + source, line=first - bool(cell.source))
         with contextlib.suppress(SyntaxError):  # such as await outside of a function, which only a kernel runs
-            found.append(item(node, source, statement, start + len(found), number))
-    return found
+            runnable.append(item(node, source, statement, start + len(runnable), number))
+    return runnable
 
 
 def item(node: ast.stmt, source: str, statement: Statement, position: int, number: int) -> Item:
@@ -110,8 +110,8 @@ def _reads(table: symtable.SymbolTable, eager: set[str], late: set[str], called:
 
 def _targets(node: ast.stmt) -> Iterator[ast.expr]:
     """The single targets of an assignment, in compound statements too."""
-    for each in ast.walk(node) if isinstance(node, (ast.If, *TRIES)) else [node]:
-        whole = each.targets if isinstance(each, ast.Assign) else [getattr(each, "target", None)]
+    for inner in ast.walk(node) if isinstance(node, (ast.If, *TRIES)) else [node]:
+        whole = inner.targets if isinstance(inner, ast.Assign) else [getattr(inner, "target", None)]
         stored = (part for target in whole if target for part in ast.walk(target))
         yield from (part for part in stored if isinstance(getattr(part, "ctx", None), ast.Store))
 

@@ -47,14 +47,14 @@ class Callables:
     def _makes_callable(self, call: ast.Call, target: str, depth: int) -> bool:
         """`partial(f, 2)`, `no_grad()(f)` around itself or another, `Scorer()`, `make_score(2)` with a def inside."""
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if any(isinstance(each, ast.Name) and each.id == target for each in given):
+        if any(isinstance(argument, ast.Name) and argument.id == target for argument in given):
             return True
-        if any(self._is_callable(each, target, depth + 1) for each in given):
+        if any(self._is_callable(argument, target, depth + 1) for argument in given):
             return True
-        made = [i.node for i in self.bound.get(getattr(call.func, "id", ""), ()) if call.func.id != target]
+        definitions = [i.node for i in self.bound.get(getattr(call.func, "id", ""), ()) if call.func.id != target]
         return any(
             isinstance(inner, _NESTED) and (not isinstance(node, ast.ClassDef) or inner.name == "__call__")
-            for node in made
+            for node in definitions
             if isinstance(node, (ast.FunctionDef, ast.ClassDef))
             for inner in (node.body if isinstance(node, ast.ClassDef) else ast.walk(node))
             if inner is not node and isinstance(inner, _NESTED)
@@ -80,9 +80,9 @@ def _only_assigned(name: str, node: ast.stmt) -> bool:
     if not isinstance(node, (ast.If, ast.Try)):
         return False
     inner = list(ast.walk(node))
-    named = {getattr(each, "name", None) for each in inner if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
-    imported = {(a.asname or a.name).split(".")[0] for each in inner for a in getattr(each, "names", []) if _is(a)}
-    values = [each.value for each in inner if isinstance(each, ast.Assign) and name in _plain_targets(each)]
+    named = {getattr(part, "name", None) for part in inner if isinstance(part, (ast.FunctionDef, ast.ClassDef))}
+    imported = {(a.asname or a.name).split(".")[0] for part in inner for a in getattr(part, "names", []) if _is(a)}
+    values = [part.value for part in inner if isinstance(part, ast.Assign) and name in _plain_targets(part)]
     return name not in named | imported and not any(isinstance(value, ast.Lambda) for value in values)
 
 

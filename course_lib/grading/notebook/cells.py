@@ -43,15 +43,15 @@ def read(content: bytes) -> list[Cell]:
             f"got a notebook of {len(content) >> 20} MiB; clear its outputs, {LARGEST >> 20} MiB are taken."
         )
     whole = _parsed(content)
-    found = whole.get("cells") if isinstance(whole, dict) else None
-    if found is None and isinstance(whole, dict) and isinstance(whole.get("worksheets"), list):  # nbformat 3
+    listed = whole.get("cells") if isinstance(whole, dict) else None
+    if listed is None and isinstance(whole, dict) and isinstance(whole.get("worksheets"), list):  # nbformat 3
         sheets = [sheet for sheet in whole["worksheets"] if isinstance(sheet, dict)]
-        found = [cell for sheet in sheets if isinstance(sheet.get("cells"), list) for cell in sheet["cells"]]
-    if not isinstance(found, list):
+        listed = [cell for sheet in sheets if isinstance(sheet.get("cells"), list) for cell in sheet["cells"]]
+    if not isinstance(listed, list):
         raise ValueError("got JSON that is no notebook: it has no list of cells; hand in the .ipynb file itself.")
-    if len(found) > MOST_CELLS:
-        raise ValueError(f"got a notebook of {len(found)} cells; expected at most {MOST_CELLS}.")
-    cells = [_cell(number, each) for number, each in enumerate(found, 1) if isinstance(each, dict)]
+    if len(listed) > MOST_CELLS:
+        raise ValueError(f"got a notebook of {len(listed)} cells; expected at most {MOST_CELLS}.")
+    cells = [_cell(number, raw) for number, raw in enumerate(listed, 1) if isinstance(raw, dict)]
     if (code := sum(len(cell.text) for cell in cells if cell.kind == "code")) > MOST_CODE:
         raise ValueError(f"got {code} characters of code; expected at most {MOST_CODE}: is data pasted into a cell?")
     return cells

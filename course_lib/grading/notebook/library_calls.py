@@ -37,27 +37,27 @@ def uses(items: list[Item]) -> tuple[str, ...]:
     known = origins(item.node for item in items)
     stars = [item.star for item in items if _OURS.fullmatch(item.star)]
     bound = {name for item in items for name in item.binds}
-    found: dict[str, None] = {}
+    used: dict[str, None] = {}
     for item in items:
         if not isinstance(item.node, IMPORTS):
             locals_ = origins([item.node])
             free = item.eager | item.late | locals_.keys()
             loose = {name: f"{star}.{name}" for star in stars for name in free - bound - known.keys()}
             names = {name: full for name, full in (known | loose | locals_).items() if name in free}
-            found |= dict.fromkeys(_named(item.node, names))
-    return tuple(sorted(name[:LONGEST] for name in found if not _HARMLESS.fullmatch(name)))[:MOST]
+            used |= dict.fromkeys(_named(item.node, names))
+    return tuple(sorted(name[:LONGEST] for name in used if not _HARMLESS.fullmatch(name)))[:MOST]
 
 
 def _named(node: ast.AST, names: dict[str, str]) -> Iterator[str]:
     """Dotted names of course_lib in a statement, the longest of each chain, and those in calls as text."""
-    inner = {id(each.value) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-    for each in ast.walk(node):
-        if isinstance(each, (ast.Name, ast.Attribute)) and id(each) not in inner:
-            full = _full(each, names)
+    inner = {id(attribute.value) for attribute in ast.walk(node) if isinstance(attribute, ast.Attribute)}
+    for part in ast.walk(node):
+        if isinstance(part, (ast.Name, ast.Attribute)) and id(part) not in inner:
+            full = _full(part, names)
             if _OURS.fullmatch(full) and "." in full:
                 yield full
-        elif isinstance(each, ast.Call):  # importlib.import_module("course_lib.pruning")
-            text = [a.value for a in each.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        elif isinstance(part, ast.Call):  # importlib.import_module("course_lib.pruning")
+            text = [a.value for a in part.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             yield from (value for value in text if _OURS.fullmatch(value))
 
 
@@ -94,24 +94,24 @@ def _passes_on(node: ast.stmt, ours: set[str]) -> bool:
         return False
     else:
         body = [node]
-    if not all(isinstance(each, _PASSIVE) for statement in body for each in ast.walk(statement)):
+    if not all(isinstance(part, _PASSIVE) for statement in body for part in ast.walk(statement)):
         return False
     called = False
     for statement in body:
-        calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
-        if not all(_root(_called(each)) in local for each in calls):
+        calls = [call for call in ast.walk(statement) if isinstance(call, ast.Call)]
+        if not all(_root(_called(call)) in local for call in calls):
             return False
         value = getattr(statement, "value", None)
         called |= bool(calls) or (not isinstance(node, DEFS) and value is not None and _root(value) in local)
         if isinstance(statement, ast.Assign) and calls:  # what course_lib gave may be called too
-            local = local | {each.id for target in statement.targets for each in ast.walk(target) if _is_name(each)}
+            local = local | {name.id for target in statement.targets for name in ast.walk(target) if _is_name(name)}
     return called
 
 
 def _called(call: ast.Call) -> ast.expr:
     """What a call calls; of `partial(f, 2)` that is f."""
-    made = call.args and (getattr(call.func, "attr", None) or getattr(call.func, "id", "")) == "partial"
-    return call.args[0] if made else call.func
+    is_partial = call.args and (getattr(call.func, "attr", None) or getattr(call.func, "id", "")) == "partial"
+    return call.args[0] if is_partial else call.func
 
 
 def _is_name(node: ast.AST) -> bool:

@@ -75,11 +75,11 @@ def _blank(lines: list[str], number: int | None) -> bool:
     at = min(number or 1, len(lines)) - 1
     while at > 0 and lines[at - 1].rstrip().endswith("\\"):  # the error may be said of a continued line
         at -= 1
-    said = lines[at].strip()
-    if not (_MAGIC.match(said) or said.endswith("?")):
+    line = lines[at].strip()
+    if not (_MAGIC.match(line) or line.endswith("?")):
         return False
-    if said.startswith(_TIMED):
-        lines[at] = _margin(lines[at]) + said[len(_TIMED) :].lstrip()
+    if line.startswith(_TIMED):
+        lines[at] = _margin(lines[at]) + line[len(_TIMED) :].lstrip()
         return True
     margin = _margin(lines[at])
     while at < len(lines):

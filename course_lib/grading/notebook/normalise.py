@@ -32,15 +32,15 @@ def code(items: list[Item], chosen: Item) -> str:
 
 def origins(nodes: Iterable[ast.AST]) -> dict[str, str]:
     """What names stand for that are imported anywhere in the nodes: np for numpy, Gram for its full name."""
-    found = {}
+    full_names = {}
     for node in (inner for outer in nodes for inner in ast.walk(outer) if isinstance(inner, IMPORTS)):
         for alias in node.names:
             if isinstance(node, ast.ImportFrom):
-                found[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
+                full_names[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
             else:
                 first = alias.name.split(".")[0]
-                found[alias.asname or first] = alias.name if alias.asname else first
-    return found
+                full_names[alias.asname or first] = alias.name if alias.asname else first
+    return full_names
 
 
 def _is_import(item: Item) -> bool:
@@ -58,7 +58,7 @@ def _reached(bare: dict[Item, ast.stmt], chosen: Item) -> Iterator[Item]:
         item = queue.popleft()
         named = [node.id for node in ast.walk(bare[item]) if isinstance(node, ast.Name)]
         yield item
-        for other in [each for name in named for each in bound.pop(name, ())]:
+        for other in [needed for name in named for needed in bound.pop(name, ())]:
             if other not in seen:
                 seen.add(other)
                 queue.append(other)
@@ -71,7 +71,7 @@ class _Bare(ast.NodeTransformer):
         super().generic_visit(node)
         for name in ("body", "orelse", "finalbody"):
             if isinstance(statements := getattr(node, name, None), list):
-                kept = [each for each in statements if not self._does_nothing(each)]
+                kept = [statement for statement in statements if not self._does_nothing(statement)]
                 setattr(node, name, kept or ([ast.Pass()] if name == "body" else []))
         for name in ("returns", "annotation"):
             if hasattr(node, name):

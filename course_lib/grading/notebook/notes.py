@@ -31,20 +31,22 @@ def notes(
     elif name != function:
         notes.append(f"The function is called {name} here ({where}), not {function}; it was graded.")
     if choice.others:
-        cells = ", ".join(str(number) for number in sorted({each.number for each in choice.others}))
+        cells = ", ".join(str(number) for number in sorted({other.number for other in choice.others}))
         notes.append(f"{name} is defined more than once (also in cell {cells}); the last one, in {where}, was graded.")
     if isinstance(choice.item.node, ast.AsyncFunctionDef):
         notes.append(f"{name} is an async function: a call gives a coroutine, not a value.")
-    own = {bound for each in part.items for bound in each.binds} - {name}
+    own = {bound for item in part.items for bound in item.binds} - {name}
     notes += [
-        f"{each} is defined again further down; what stood there at the check was taken."
-        for each in sorted(part.later & own)
+        f"{rebound} is defined again further down; what stood there at the check was taken."
+        for rebound in sorted(part.later & own)
     ]
-    for each in sorted((own | part.missing) & left_out.keys()):
-        cells = ", ".join(str(number) for number in sorted(left_out[each]))
-        notes.append(f"{each} is also set outside of definitions and assignments (cell {cells}); grading skips that.")
+    for skipped in sorted((own | part.missing) & left_out.keys()):
+        cells = ", ".join(str(number) for number in sorted(left_out[skipped]))
+        notes.append(
+            f"{skipped} is also set outside of definitions and assignments (cell {cells}); grading skips that."
+        )
     unknown = sorted(part.missing - left_out.keys())
-    notes += [f"{each} is used, but nothing in the notebook defines it." for each in unknown]
+    notes += [f"{missing} is used, but nothing in the notebook defines it." for missing in unknown]
     if unknown and broken:
         notes += [f"{cell.name} does not parse: {why}; what it defines is missing." for cell, why in broken]
     return tuple(note[:LONGEST] for note in notes[:MOST])
@@ -62,10 +64,10 @@ def nothing(cells: list[Cell], exercise: str, function: str) -> str:
 
 def touches(node: ast.stmt) -> set[str]:
     """Names that a statement which is not run would bind or change."""
-    found = []
-    for each in ast.walk(node):
-        if isinstance(getattr(each, "ctx", None), ast.Store):
-            found.append(each)
-        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _UPDATES:
-            found.append(each.func)
-    return {name for each in found if (name := root(each))}
+    targets = []
+    for inner in ast.walk(node):
+        if isinstance(getattr(inner, "ctx", None), ast.Store):
+            targets.append(inner)
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _UPDATES:
+            targets.append(inner.func)
+    return {name for target in targets if (name := root(target))}

@@ -87,7 +87,7 @@ class Notebook:
         kernel = tuple(KERNEL[name] for name in sorted(part.missing & KERNEL.keys()))
         part.missing -= KERNEL.keys()
         return Program(
-            (*kernel, *(each.statement for each in part.items)),
+            (*kernel, *(needed.statement for needed in part.items)),
             choice.name,
             notes.notes(choice, function, part, self.left_out, self.broken),
             *_signals(part.items, choice.item),

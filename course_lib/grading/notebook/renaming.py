@@ -52,7 +52,7 @@ class Rename(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         """Keywords of the student's own helpers are the names of their parameters."""
         helper = self.helpers.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        own = {each.arg for each in ast.walk(helper.args) if isinstance(each, ast.arg)} if helper else set()
+        own = {argument.arg for argument in ast.walk(helper.args) if isinstance(argument, ast.arg)} if helper else set()
         self.generic_visit(node)
         for keyword in node.keywords:
             if (id(helper), keyword.arg) in self.numbers or keyword.arg in own:
@@ -82,7 +82,7 @@ class Rename(ast.NodeVisitor):
             self.visit_FunctionDef(inner, method=True) if isinstance(inner, DEFS) else self.visit(inner)
 
     def _comprehension(self, node: ast.AST) -> None:
-        self.scopes.append((id(node), {name for each in node.generators for name in _stored(each.target)}))
+        self.scopes.append((id(node), {name for clause in node.generators for name in _stored(clause.target)}))
         self.generic_visit(node)
         self.scopes.pop()
 
@@ -90,13 +90,13 @@ class Rename(ast.NodeVisitor):
 
 
 def _arguments(arguments: ast.arguments) -> list[ast.arg]:
-    rest = [each for each in (arguments.vararg, arguments.kwarg) if each]
+    rest = [starred for starred in (arguments.vararg, arguments.kwarg) if starred]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest]
 
 
 def _bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
     """The local names of a function."""
-    bound, elsewhere = {each.arg for each in _arguments(function.args)}, set()
+    bound, elsewhere = {argument.arg for argument in _arguments(function.args)}, set()
     queue = list(function.body) if isinstance(function.body, list) else [function.body]
     while queue:
         node = queue.pop()

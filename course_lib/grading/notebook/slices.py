@@ -77,7 +77,7 @@ class Slicer:
                     seen.add((name, at))
                     places = self.bindings(question, name, at)
                     steps += 1 + len(places)
-                    queue += [(each, at) for each in places]
+                    queue += [(binding, at) for binding in places]
                     wanted.setdefault(at, set()).update(places)
                     if not places and not hasattr(builtins, name) and not name.startswith("__"):
                         missing.add(name)
@@ -145,7 +145,9 @@ class Slicer:
                 state[place] = True
                 stack.append((place, True))
                 stack += [
-                    (each, False) for each in sorted(wanted.get(float(place), ()), reverse=True) if each not in state
+                    (needed, False)
+                    for needed in sorted(wanted.get(float(place), ()), reverse=True)
+                    if needed not in state
                 ]
         after = order[order.index(question.chosen.position) + 1 :]
         if any(question.function in self.items[place].binds for place in after):

@@ -36,7 +36,7 @@ class Statement:
 def source_of(node: ast.stmt, lines: list[str]) -> str:
     """The text of a statement, decorators included, without what shares its lines."""
     if getattr(node, "decorator_list", []):
-        first, column = min(each.lineno for each in node.decorator_list), 0
+        first, column = min(decorator.lineno for decorator in node.decorator_list), 0
     else:
         first, column = node.lineno, node.col_offset
     part = lines[first - 1 : node.end_lineno]
@@ -56,7 +56,7 @@ def split(node: ast.stmt) -> list[ast.stmt]:
     if isinstance(node, (*SIMPLE, *([ast.TypeAlias] if hasattr(ast, "TypeAlias") else []))):
         return [node]
     if isinstance(node, ast.With):  # not entered, for that may be an experiment; nor is what is measured in it
-        return [part for each in node.body for part in split(each) if isinstance(part, (*_DEFINITIONS, *_IMPORTS))]
+        return [part for inner in node.body for part in split(inner) if isinstance(part, (*_DEFINITIONS, *_IMPORTS))]
     if isinstance(node, (ast.If, *TRIES)) and (kept := pruned(node)) is not None:
         return [kept]
     return []
@@ -68,11 +68,11 @@ def pruned(node: ast.stmt) -> ast.stmt | None:
     copy = type(node)(**dict(ast.iter_fields(node)))
     for name in ("body", "orelse", "finalbody"):
         if statements := getattr(node, name, []):
-            left = [part for each in statements for part in split(each)]
+            left = [part for statement in statements for part in split(statement)]
             holds |= bool(left)
             setattr(copy, name, left or ([ast.Pass()] if name == "body" else []))
     if handlers := getattr(node, "handlers", []):
-        left = [[part for each in handler.body for part in split(each)] for handler in handlers]
+        left = [[part for statement in handler.body for part in split(statement)] for handler in handlers]
         holds |= any(left)
         copy.handlers = [
             ast.ExceptHandler(handler.type, handler.name, body or [ast.Pass()])
@@ -85,9 +85,9 @@ def is_stub(node: ast.AST) -> bool:
     """Whether a definition is what the student was given: it raises NotImplementedError and returns nothing."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
-    if any(isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)) for each in ast.walk(node)):
+    if any(isinstance(inner, (ast.Return, ast.Yield, ast.YieldFrom)) for inner in ast.walk(node)):
         return False
-    return any(isinstance(each, ast.Raise) and _says_not_implemented(each.exc) for each in node.body)
+    return any(isinstance(statement, ast.Raise) and _says_not_implemented(statement.exc) for statement in node.body)
 
 
 def _says_not_implemented(raised: ast.expr | None) -> bool:

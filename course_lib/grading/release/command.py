@@ -52,11 +52,11 @@ def student_zip(out: Path, names: list[str] | None, console: Console, root: Path
     """
     chosen = choose(names and [FIRST, *names], root)
     files = student_files(chosen, root)
-    found = [leak for leak in leaks.leaks(files, masters.masters(None, root)) if leak.line not in leaks.ALLOWED]
-    if found:
+    leaked = [leak for leak in leaks.leaks(files, masters.masters(None, root)) if leak.line not in leaks.ALLOWED]
+    if leaked:
         raise ValueError(
-            f"{found[0].file} contains {found[0].line!r}, a line of a solution ({len(found)} in all). Write one of the "
-            "two differently; where it must stand in both, give the reason in course_lib/grading/release/leaks.py."
+            f"{leaked[0].file} contains {leaked[0].line!r}, a line of a solution ({len(leaked)} in all). Write one of "
+            "the two differently; where it must stand in both, give the reason in course_lib/grading/release/leaks.py."
         )
     write_zip(out, {f"{FOLDER}/{name}": content for name, content in files.items()})
     size = out.stat().st_size / 1e6

@@ -86,13 +86,13 @@ def shared_with_answers(sources: list[str], common: str = "") -> set[str]:
 
 def needs(expressions: list[ast.AST], definitions: Definitions) -> set[str]:
     """The names of a file's definitions that some expressions use, directly or through others."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(expressions)
     while waiting:
         used = {node.id for node in ast.walk(waiting.pop()) if isinstance(node, ast.Name)} & definitions.keys()
-        waiting += [definitions[name] for name in used - found]
-        found |= used
-    return found
+        waiting += [definitions[name] for name in used - reached]
+        reached |= used
+    return reached
 
 
 def _definitions(tree: ast.Module) -> Definitions:
@@ -121,16 +121,16 @@ def _is_of_common(node: ast.stmt) -> bool:
 
 def _exercise(tree: ast.Module, where: str) -> tuple[str, ast.Call]:
     """The one exercise of a file, and its name there."""
-    found = [
+    exercises = [
         (node.targets[0].id, node.value)
         for node in tree.body
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
         and getattr(node.value.func, "id", "") == "Exercise"
     ]
-    if len(found) != 1:
-        raise ValueError(f'{where}: got {len(found)} exercises; expected one, as NAME = Exercise(id="...", ...).')
-    ((name, exercise),) = found
+    if len(exercises) != 1:
+        raise ValueError(f'{where}: got {len(exercises)} exercises; expected one, as NAME = Exercise(id="...", ...).')
+    ((name, exercise),) = exercises
     if not isinstance(_keywords(exercise, ("id",)).get("id"), ast.Constant):
         raise ValueError(f'{where}, line {exercise.lineno}: expected Exercise(id="...", ...) with the id as it is.')
     return name, exercise

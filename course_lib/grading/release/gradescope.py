@@ -54,10 +54,10 @@ def read_plan(content: str) -> engine.Plan:
 
 def submission(folder: Path, student: str, stem: str) -> Submission:
     """The notebook of that lesson among the files that were handed in, whatever they are called."""
-    found = [replace(each, student=student) for each in find(folder)] if folder.is_dir() else []
-    if not found:
+    candidates = [replace(candidate, student=student) for candidate in find(folder)] if folder.is_dir() else []
+    if not candidates:
         return Submission(student, str(folder), problem="nothing was handed in.")
-    return newest(found, stem)[0]
+    return newest(candidates, stem)[0]
 
 
 def student_of(metadata: Path) -> str:
@@ -77,22 +77,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sandbox", choices=("bwrap", "none"), default="bwrap")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hidden-cases", choices=VISIBILITIES, default="after_published")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     problem = session.unavailable()
-    if asked.look or (problem and asked.sandbox == "bwrap"):
+    if options.look or (problem and options.sandbox == "bwrap"):
         # No score is better than zero for what is not the student's fault; Gradescope shows this to the instructor.
         print(problem or "A sandbox starts here.")
-        return 0 if asked.look else 1
+        return 0 if options.look else 1
     start = time.perf_counter()
-    plan = replace(read_plan((base / "source" / PLAN).read_text()), seed=asked.seed, kind=asked.sandbox)
+    plan = replace(read_plan((base / "source" / PLAN).read_text()), seed=options.seed, kind=options.sandbox)
     handed_in = submission(base / "submission", student_of(base / "submission_metadata.json"), plan.stem)
     try:
         result = engine.grade(handed_in, plan)
     except ValueError as error:  # a sandbox that started a moment ago and does not now
         print(error)
         return 1
-    warning = UNGUARDED if asked.sandbox == "none" else ""
-    shown = results(result, asked.hidden_cases, time.perf_counter() - start, warning)
+    warning = UNGUARDED if options.sandbox == "none" else ""
+    shown = results(result, options.hidden_cases, time.perf_counter() - start, warning)
     write_whole(base / "results" / "results.json", json.dumps(shown, indent=1))
     print(f"{result.points:g} of {result.of:g} points. {warning}")
     return 0

@@ -55,8 +55,8 @@ def one_thread() -> Iterator[None]:
 
 def _stored(exercise: Exercise, tensors: Tensors, seed: int) -> dict[str, Any]:
     cases = exercise.cases(torch.Generator().manual_seed(seed))
-    told = ("id", "title", "difficulty", "minutes", "points", "hints")
-    return {name: getattr(exercise, name) for name in told} | {
+    fields = ("id", "title", "difficulty", "minutes", "points", "hints")
+    return {name: getattr(exercise, name) for name in fields} | {
         "seed": seed,
         "cases": [[case.name, encode(case.arguments, tensors)] for case in cases],
         "reference": _outcomes(exercise.reference, cases, tensors),

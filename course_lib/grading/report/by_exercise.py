@@ -41,11 +41,11 @@ def exercises(results: Sequence[Result]) -> str:
         *(Column(group.capitalize(), "number") for group in GROUPS),
         Column("Points on average", "number"),
     )
-    made = table("How each exercise went", columns, [_exercise(row) for row in rows], "No exercise was graded.")
+    markup = table("How each exercise went", columns, [_exercise(row) for row in rows], "No exercise was graded.")
     if not rows:
-        return made
+        return markup
     key = charts.legend([(MARKS[group], group) for group in GROUPS])
-    return f"<figure><figcaption>{_finding(rows)}</figcaption>{key}{made}</figure>"
+    return f"<figure><figcaption>{_finding(rows)}</figcaption>{key}{markup}</figure>"
 
 
 def _finding(rows: list[ExerciseTally]) -> str:
@@ -85,13 +85,13 @@ def mistakes(results: Sequence[Result]) -> str:
     most = max((len(row.students) for row in rows), default=0)
     empty = "No wrong answer was recognised as a mistake with a name."
     cells = [_mistake(row, most) for row in rows]
-    made = table("Mistakes with a name", columns, cells[:MOST_SHOWN], empty)
+    common = table("Mistakes with a name", columns, cells[:MOST_SHOWN], empty)
     if not rows:
-        return made
+        return common
     rest = table("Rarer mistakes", columns, cells[MOST_SHOWN:], "")
     rarer = counted(len(rows) - MOST_SHOWN, "rarer mistake")
     more = f"<details><summary>{rarer}</summary>{rest}</details>" if len(rows) > MOST_SHOWN else ""
-    return f"<figure><figcaption>{_named(results, rows)}</figcaption>{made}{more}</figure>"
+    return f"<figure><figcaption>{_named(results, rows)}</figcaption>{common}{more}</figure>"
 
 
 def _named(results: Sequence[Result], rows: list[MistakeTally]) -> str:
@@ -103,10 +103,10 @@ def _named(results: Sequence[Result], rows: list[MistakeTally]) -> str:
     ]
     known = sum(bool(row.mistake) for row in wrong)
     top = rows[0]
-    said = f"“{escape(top.name, NAME)}” is the most common, in {counted(len(top.students), 'submission')}"
+    finding = f"“{escape(top.name, NAME)}” is the most common, in {counted(len(top.students), 'submission')}"
     if not wrong:
-        return said
-    return f"{said}; {percent(known / len(wrong))} of the {counted(len(wrong), 'wrong answer')} have a name"
+        return finding
+    return f"{finding}; {percent(known / len(wrong))} of the {counted(len(wrong), 'wrong answer')} have a name"
 
 
 def _mistake(row: MistakeTally, most: int) -> list[Cell]:

@@ -32,20 +32,20 @@ def problems(results: Sequence[Result]) -> str:
     parts += [f"in {counted(len(silent), 'submission')} nothing ran"] * bool(silent)
     parts += [f"{ended} did not run"] * bool(single)
     finding = "; ".join(parts)
-    said = f'<p class="finding">{finding[0].upper()}{finding[1:]}</p>'
+    summary = f'<p class="finding">{finding[0].upper()}{finding[1:]}</p>'
     rest = _problems(single, Column("Exercise"), "Single exercises that did not run")
     folded = f"<details><summary>{ended} that did not run</summary>{rest}</details>" if single else ""
-    return f"{said}{_problems([*lost, *silent], Column('What', 'tag'), 'Problems')}{folded}"
+    return f"{summary}{_problems([*lost, *silent], Column('What', 'tag'), 'Problems')}{folded}"
 
 
-def _problems(found: list[tuple[Result, str, str]], what: Column, title: str) -> str:
+def _problems(entries: list[tuple[Result, str, str]], what: Column, title: str) -> str:
     columns = (Column("Student", "name"), what, Column("Why"), Column("Where it came from"))
     rows = [
         [Cell(link(result.student)), Cell(escape(name, NAME)), Cell(sentence(reason)), Cell(_path(result.origin))]
-        for result, name, reason in found[:MOST_ROWS]
+        for result, name, reason in entries[:MOST_ROWS]
     ]
     shown = table(title, columns, rows, "Every submission was read, and in each something ran.")
-    return f"{shown}{more(len(found), 'grades.csv has them all')}"
+    return f"{shown}{more(len(entries), 'grades.csv has them all')}"
 
 
 def _path(origin: str) -> str:
@@ -71,7 +71,7 @@ def time(results: Sequence[Result], facts: Facts) -> str:
     ran = f"half of the submissions ran for {duration(middle)} or less, the slowest for {_ran(graded[0])}"
     ran = ran if len(graded) > 1 else f"the functions ran for {_ran(graded[0])}"
     took = f"Grading {counted(facts.n_graded, 'submission')} took {duration(facts.seconds)}"
-    said = f'<p class="finding">{took}; {ran}</p>'
+    summary = f'<p class="finding">{took}; {ran}</p>'
     columns = (Column("Exercise", "name"), Column("Half take at most", "number"), Column("The slowest", "number"))
     rows = [
         [Cell(escape(row.title, NAME)), *(Cell(duration(seconds), seconds) for seconds in row.seconds)]
@@ -80,7 +80,7 @@ def time(results: Sequence[Result], facts: Facts) -> str:
     slowest = [[Cell(link(result.student)), _seconds(result)] for result in graded[:SLOWEST]]
     people = (Column("Slowest submissions", "name"), Column("Ran", "number"))
     return (
-        f'{said}<div class="two">{table("Slowest exercises", columns, rows, "")}'
+        f'{summary}<div class="two">{table("Slowest exercises", columns, rows, "")}'
         f"{table('Slowest submissions', people, slowest, '')}</div>"
     )
 
@@ -111,8 +111,8 @@ def students(results: Sequence[Result]) -> str:
         for result in sorted(results, key=lambda result: result.student.casefold())
     ]
     key = "".join(f'<li><i class="mark {MARKS[group]}"></i>{group}</li>' for group in tally.GROUPS)
-    made = table("All students", columns, rows, "There are no submissions.")
-    return f'<ul class="legend">{key}</ul>{made}' if rows else made
+    markup = table("All students", columns, rows, "There are no submissions.")
+    return f'<ul class="legend">{key}</ul>{markup}' if rows else markup
 
 
 def _n_right(result: Result) -> int:
@@ -122,6 +122,6 @@ def _n_right(result: Result) -> int:
 def _marks(result: Result) -> str:
     """One mark an exercise, in the order of the exercises."""
     groups = [tally.group_of(row) for row in result.exercises]
-    said = ", ".join(f"{n} {group}" for group, n in Counter(groups).items())
+    counts = ", ".join(f"{n} {group}" for group, n in Counter(groups).items())
     marks = "".join(f'<i class="mark {MARKS[group]}"></i>' for group in groups)
-    return f'<span class="strip" role="img" aria-label="{said}">{marks}</span>'
+    return f'<span class="strip" role="img" aria-label="{counts}">{marks}</span>'

@@ -55,7 +55,7 @@ def histogram(totals: Sequence[float | int], of: float | int, middle: float) -> 
 def _histogram(totals: Sequence[float | int], of: float | int, middle: float, width: int, kind: str) -> str:
     heights, top, floor = bars(totals, of), 34, 190
     pitch = width / len(heights)
-    drawn = [_bar(index, n, pitch, (floor - top) * n / max(*heights, 1), floor) for index, n in enumerate(heights)]
+    shapes = [_bar(index, n, pitch, (floor - top) * n / max(*heights, 1), floor) for index, n in enumerate(heights)]
     per_tick = next((step for step in (1, 2, 5, 10) if step * pitch >= 28), len(heights))
     ticks = [
         f'<text x="{index * pitch:.1f}" y="{floor + 18}">{number(min(index * bar_width(of), of))}</text>'
@@ -67,14 +67,14 @@ def _histogram(totals: Sequence[float | int], of: float | int, middle: float, wi
         f'<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="8" y2="{floor}"/>'
         f'<text class="median {side}" x="{x + (-6 if side == "end" else 6):.1f}" y="18">median {number(middle)}</text>'
     )
-    said = ", ".join(
+    description = ", ".join(
         f"{number(i * bar_width(of))} to {number(min((i + 1) * bar_width(of), of))}: {n}"
         for i, n in enumerate(heights)
         if n
     )
     return (
         f'<svg class="histogram {kind}" viewBox="0 0 {width} {floor + 40}" role="img" '
-        f'aria-label="Submissions by points. {said}">{"".join(drawn)}'
+        f'aria-label="Submissions by points. {description}">{"".join(shapes)}'
         f'<line class="axis" x1="0" x2="{width}" y1="{floor}" y2="{floor}"/>{"".join(ticks)}'
         f'<text x="{width / 2:g}" y="{floor + 36}">points, of {number(of)}</text>{line}</svg>'
     )
@@ -98,13 +98,13 @@ def mark(kind: str) -> str:
 def stacked(parts: Sequence[tuple[str, int]]) -> str:
     """One bar that shows how a whole is made up: (class, number) from left to right."""
     whole = sum(n for _, n in parts) or 1
-    drawn, left = [], 0.0
+    shapes, left = [], 0.0
     for kind, n in parts:
         if n:
             share = 100 * n / whole
-            drawn.append(f'<rect class="{kind}" x="{left:.2f}%" width="{share:.2f}%" height="100%"/>')
+            shapes.append(f'<rect class="{kind}" x="{left:.2f}%" width="{share:.2f}%" height="100%"/>')
             left += share
-    return f'<svg class="stack" aria-hidden="true" focusable="false">{"".join(drawn)}</svg>'
+    return f'<svg class="stack" aria-hidden="true" focusable="false">{"".join(shapes)}</svg>'
 
 
 def length(n: int, most: int) -> str:
@@ -119,15 +119,15 @@ def length(n: int, most: int) -> str:
 def progress(parts: Sequence[tuple[float | int, float | int]], label: str) -> str:
     """Points, exercise by exercise: a segment is as wide as its points, and filled as far as they were earned."""
     whole = sum(of for _, of in parts) or 1.0
-    drawn, left = [], 0.0
+    shapes, left = [], 0.0
     for points, of in parts:
         width = 100 * of / whole
         filled = width * min(max(points / of, 0.0), 1.0) if of else 0.0
-        drawn.append(f'<rect class="empty" x="{left:.2f}%" width="{width:.2f}%" height="100%"/>')
-        drawn.append(f'<rect class="bar" x="{left:.2f}%" width="{filled:.2f}%" height="100%"/>')
+        shapes.append(f'<rect class="empty" x="{left:.2f}%" width="{width:.2f}%" height="100%"/>')
+        shapes.append(f'<rect class="bar" x="{left:.2f}%" width="{filled:.2f}%" height="100%"/>')
         left += width
-        drawn.append(f'<line class="gap" x1="{left:.2f}%" x2="{left:.2f}%" y1="0" y2="100%"/>')
-    return f'<svg class="progress" role="img" aria-label="{escape(label)}">{"".join(drawn[:-1])}</svg>'
+        shapes.append(f'<line class="gap" x1="{left:.2f}%" x2="{left:.2f}%" y1="0" y2="100%"/>')
+    return f'<svg class="progress" role="img" aria-label="{escape(label)}">{"".join(shapes[:-1])}</svg>'
 
 
 def legend(parts: Sequence[tuple[str, str]]) -> str:

@@ -18,11 +18,11 @@ def html(result: Result) -> str:
     who = f"<h1><bdi>{escape(result.student, NAME)}</bdi></h1>"
     head = f'<header><p class="kicker">{escape(result.lesson, NAME)}</p>{who}{_total(result)}</header>'
     if result.problem:
-        said = box("happened", "Nothing could be graded", f"<p>{sentence(result.problem)}</p>")
-        body = f"{head}<main>{said}{notes(result.notes)}</main>"
+        message = box("happened", "Nothing could be graded", f"<p>{sentence(result.problem)}</p>")
+        body = f"{head}<main>{message}{notes(result.notes)}</main>"
     elif _all_alike(result):
-        said = happened(rows[0]) + next_step(rows[0]) + trace(rows[0])
-        body = f"{head}<main>{notes(result.notes)}{said}</main>{_contents(rows, '{}')}{FOOT}"
+        message = happened(rows[0]) + next_step(rows[0]) + trace(rows[0])
+        body = f"{head}<main>{notes(result.notes)}{message}</main>{_contents(rows, '{}')}{FOOT}"
     else:
         sections = "\n".join(section(row, index) for index, row in enumerate(rows))
         contents = _contents(rows, '<a href="#e{1}">{0}</a>')
@@ -41,8 +41,8 @@ def _all_alike(result: Result) -> bool:
 
 def _total(result: Result) -> str:
     bar = charts.progress([(row.points, row.of) for row in result.exercises[:MOST_EXERCISES]], _summary(result))
-    said = points_of(result.points, result.of).partition(" ")
-    shown = f'<p class="total"><b>{said[0]}</b> <span>{said[2]}</span></p>'
+    points = points_of(result.points, result.of).partition(" ")
+    shown = f'<p class="total"><b>{points[0]}</b> <span>{points[2]}</span></p>'
     return f'{shown}{bar}<p class="lead">{escape(_summary(result))}</p>'
 
 
@@ -54,10 +54,10 @@ def _summary(result: Result) -> str:
     if n_right == len(result.exercises):
         return f"All {n_right} exercises are right." if n_right > 1 else "The exercise is right."
     of, are = counted(len(result.exercises), "exercise"), "is" if n_right < 2 else "are"
-    said = f"{n_right or 'None'} of {of} {are} right."
+    opening = f"{n_right or 'None'} of {of} {are} right."
     most = max(result.exercises, key=lambda row: (row.of - row.points, bool(row.mistake)))
     gain = number(most.of - most.points)
-    return f"{said} Most is to be gained in “{clean(most.title, NAME)}”: {gain} point{'s' * (gain != '1')}."
+    return f"{opening} Most is to be gained in “{clean(most.title, NAME)}”: {gain} point{'s' * (gain != '1')}."
 
 
 def _contents(rows: tuple[ExerciseResult, ...], link: str) -> str:

@@ -56,8 +56,8 @@ def _cases(cases: tuple[CaseResult, ...]) -> str:
         for case in cases[:MOST_CASES]
         for kind, word in [("right", "right") if case.difference is None else ("wrong", "not right")]
     )
-    said = f'<p class="small">{n_right} of {counted(len(cases), "case")} right</p>'
-    return f'{said}<ul class="cases">{items}</ul>'
+    summary = f'<p class="small">{n_right} of {counted(len(cases), "case")} right</p>'
+    return f'{summary}<ul class="cases">{items}</ul>'
 
 
 def _first_wrong(row: ExerciseResult) -> CaseResult | None:
@@ -69,17 +69,17 @@ def happened(row: ExerciseResult) -> str:
     if row.state == "right":
         return ""
     shown = next((case for case in row.cases if case.difference is not None and not case.hidden), None)
-    said = []
+    paragraphs = []
     if shown:
         difference = escape(shown.difference or "")
-        said.append(f'<p><span class="case">{escape(shown.name, NAME)}:</span> {difference}</p>')
+        paragraphs.append(f'<p><span class="case">{escape(shown.name, NAME)}:</span> {difference}</p>')
     elif n_hidden := sum(case.difference is not None for case in row.cases):
         which = "A hidden one is not: its name says" if n_hidden == 1 else "Hidden ones are not: their names say"
         looks = "it looks" if n_hidden == 1 else "they look"
-        said.append(f"<p>All cases of the notebook are right. {which} what {looks} at.</p>")
+        paragraphs.append(f"<p>All cases of the notebook are right. {which} what {looks} at.</p>")
     if row.reason and not (row.cases and _repeats(row)):
-        said.append(f"<p>{sentence(row.reason)}</p>")
-    return box("happened", "What happened", "".join(said)) if said and row.state != "not attempted" else ""
+        paragraphs.append(f"<p>{sentence(row.reason)}</p>")
+    return box("happened", "What happened", "".join(paragraphs)) if paragraphs and row.state != "not attempted" else ""
 
 
 def _repeats(row: ExerciseResult) -> bool:
@@ -101,8 +101,8 @@ def _mistake(row: ExerciseResult) -> str:
 
 def next_step(row: ExerciseResult) -> str:
     """What to do: the next hint, and what is to be done about this state."""
-    said = [part for part in (STATES[row.state][2], row.hint) if part and row.state != "right"]
-    return box("next", "What to do", "".join(f"<p>{escape(part)}</p>" for part in said)) if said else ""
+    advice = [part for part in (STATES[row.state][2], row.hint) if part and row.state != "right"]
+    return box("next", "What to do", "".join(f"<p>{escape(part)}</p>" for part in advice)) if advice else ""
 
 
 def trace(row: ExerciseResult) -> str:
@@ -116,12 +116,12 @@ def trace(row: ExerciseResult) -> str:
     )
 
 
-def notes(said: tuple[str, ...]) -> str:
+def notes(remarks: tuple[str, ...]) -> str:
     """What the student should know besides, such as which of two definitions was graded."""
-    if not said:
+    if not remarks:
         return ""
-    items = "".join(f"<li>{escape(note)}</li>" for note in said[:MOST_NOTES])
-    left = f"<li>and {len(said) - MOST_NOTES:,} more</li>" if len(said) > MOST_NOTES else ""
+    items = "".join(f"<li>{escape(note)}</li>" for note in remarks[:MOST_NOTES])
+    left = f"<li>and {len(remarks) - MOST_NOTES:,} more</li>" if len(remarks) > MOST_NOTES else ""
     return f'<ul class="notes">{items}{left}</ul>'
 
 

@@ -21,7 +21,7 @@ SECTIONS = (
 
 def html(results: Sequence[Result], facts: Facts) -> str:
     """The whole page. Links to the students' pages expect them in feedback/ beside it."""
-    made = {
+    contents = {
         "points": _points(results),
         "exercises": by_exercise.exercises(results),
         "mistakes": by_exercise.mistakes(results),
@@ -31,7 +31,7 @@ def html(results: Sequence[Result], facts: Facts) -> str:
         "students": by_student.students(results),
     }
     sections = "\n".join(
-        f'<section id="{key}" aria-labelledby="h-{key}"><h2 id="h-{key}">{title}</h2>\n{made[key]}</section>'
+        f'<section id="{key}" aria-labelledby="h-{key}"><h2 id="h-{key}">{title}</h2>\n{contents[key]}</section>'
         for key, title in SECTIONS
     )
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in SECTIONS)
@@ -44,8 +44,8 @@ def html(results: Sequence[Result], facts: Facts) -> str:
 
 def _head(results: Sequence[Result], facts: Facts) -> str:
     graded = tally.graded(results)
-    earned, of = sum(each.points for each in graded), sum(each.of for each in graded)
-    middle = tally.middle([each.points for each in graded])
+    earned, of = sum(result.points for result in graded), sum(result.of for result in graded)
+    middle = tally.middle([result.points for result in graded])
     silent = sum(map(tally.nothing_ran, results))
     tiles = (
         ("Submissions", f"{len(results):,}"),
@@ -62,7 +62,7 @@ def _head(results: Sequence[Result], facts: Facts) -> str:
 
 
 def _most(graded: Sequence[Result]) -> float:
-    return float(max((each.of for each in graded), default=0.0))
+    return float(max((result.of for result in graded), default=0.0))
 
 
 def _lead(results: Sequence[Result]) -> str:
@@ -74,19 +74,19 @@ def _lead(results: Sequence[Result]) -> str:
     if lost.points >= lost.of:
         return "Every exercise of every graded submission is right."
     earned = points_of(lost.points, lost.of)
-    said = f"Most points are lost in “{escape(lost.title, NAME)}”, where the average is {earned}."
+    lead = f"Most points are lost in “{escape(lost.title, NAME)}”, where the average is {earned}."
     if mistakes:
         name, title = escape(mistakes[0].name, NAME), escape(mistakes[0].title, NAME)
-        made = counted(len(mistakes[0].students), "submission makes it", "submissions make it")
-        said += f" The most common mistake with a name is “{name}” in “{title}”: {made}."
-    return said
+        count = counted(len(mistakes[0].students), "submission makes it", "submissions make it")
+        lead += f" The most common mistake with a name is “{name}” in “{title}”: {count}."
+    return lead
 
 
 def _points(results: Sequence[Result]) -> str:
     graded = tally.graded(results)
     if not graded:
         return '<p class="note">No submission was graded.</p>'
-    totals, of = [each.points for each in graded], _most(graded)
+    totals, of = [result.points for result in graded], _most(graded)
     left = len(results) - len(graded)
     note = f'<p class="note">Not shown: {counted(left, "submission")} without a grade.</p>' if left else ""
     chart = charts.histogram(totals, of, tally.middle(totals))
@@ -98,12 +98,12 @@ def _finding(totals: list[float | int], of: float) -> str:
         return f"The one graded submission has {points_of(totals[0], of)}"
     full, nothing = sum(total >= of for total in totals), sum(total == 0 for total in totals)
     extremes = [f"{full:,} have all"] * bool(full) + [f"{nothing:,} have none"] * bool(nothing)
-    said = f"Half of the class has at least {points_of(tally.middle(totals), of)}"
-    return "; ".join([said, ", ".join(extremes)]) if extremes else said
+    finding = f"Half of the class has at least {points_of(tally.middle(totals), of)}"
+    return "; ".join([finding, ", ".join(extremes)]) if extremes else finding
 
 
 def _foot(facts: Facts) -> str:
     """What one needs to do this again."""
     known = {"started": facts.started, "seed": str(facts.seed), "sandbox": facts.sandbox, **facts.versions}
-    said = " · ".join(f"{escape(name, NAME)} {escape(value, NAME)}" for name, value in known.items())
-    return f"<footer><p>{said}</p></footer>"
+    details = " · ".join(f"{escape(name, NAME)} {escape(value, NAME)}" for name, value in known.items())
+    return f"<footer><p>{details}</p></footer>"

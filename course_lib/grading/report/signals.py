@@ -13,27 +13,27 @@ from course_lib.grading.report.tables import Cell, Column, table
 
 def signals(results: Sequence[Result]) -> str:
     """What a human may want to look at."""
-    found = similar_code.shared(results)
+    pieces = similar_code.shared(results)
     note = (
         '<p class="note">These are reasons to look, not verdicts: none of them has changed a grade, and each can have '
         "an innocent cause.</p>"
     )
     touched = _signals(similar_code.touched(results), "Attempts to open what belongs to the grader", "What was touched")
     calls = _signals(similar_code.only_calls(results), "Functions that only call course_lib", "What is called")
-    return f"{note}<h3>The same code</h3>{_same(found, similar_code.pairs(found))}{touched}{calls}"
+    return f"{note}<h3>The same code</h3>{_same(pieces, similar_code.pairs(pieces))}{touched}{calls}"
 
 
-def _same(found: list[Shared], pairs: list[Pair]) -> str:
+def _same(pieces: list[Shared], pairs: list[Pair]) -> str:
     """Pairs with several exercises in common say most; below them every telling piece of code."""
     several = [pair for pair in pairs if len(pair.exercises) > 1]
-    telling = [each for each in found if each.telling]
-    said = (
+    telling = [piece for piece in pieces if piece.telling]
+    summary = (
         f"<p>Pieces of code that are at least {similar_code.LONG_ENOUGH} tokens long and shared by few: "
         f"{len(telling):,}. Pairs of submissions that share several of them: {len(several):,}. Names, comments and "
         f"formatting do not count. Shared too, but short or by many, which says nothing: "
-        f"{len(found) - len(telling):,}.</p>"
+        f"{len(pieces) - len(telling):,}.</p>"
     )
-    return f"{said}{_pairs(several) if several else ''}{_pieces(telling) if telling else ''}"
+    return f"{summary}{_pairs(several) if several else ''}{_pieces(telling) if telling else ''}"
 
 
 def _pairs(several: list[Pair]) -> str:
@@ -64,20 +64,20 @@ def _pieces(telling: list[Shared]) -> str:
     )
     rows = [
         [
-            Cell(escape(each.title, NAME)),
-            Cell("right" if each.right else "not right"),
-            Cell(f"{each.tokens:,}", each.tokens),
-            Cell(names(each.students)),
+            Cell(escape(piece.title, NAME)),
+            Cell("right" if piece.right else "not right"),
+            Cell(f"{piece.tokens:,}", piece.tokens),
+            Cell(names(piece.students)),
         ]
-        for each in telling[:MOST_ROWS]
+        for piece in telling[:MOST_ROWS]
     ]
     return table("Code that few share", columns, rows, "") + more(len(telling))
 
 
-def _signals(found: list[Signal], title: str, what: str) -> str:
+def _signals(flagged: list[Signal], title: str, what: str) -> str:
     columns = (Column("Student", "name"), Column("Exercise"), Column(what))
     rows = [
-        [Cell(link(each.student)), Cell(escape(each.title, NAME)), Cell(escape(", ".join(each.seen)))]
-        for each in found[:MOST_ROWS]
+        [Cell(link(signal.student)), Cell(escape(signal.title, NAME)), Cell(escape(", ".join(signal.seen)))]
+        for signal in flagged[:MOST_ROWS]
     ]
-    return f"<h3>{title}</h3>{table(title, columns, rows, 'None.')}{more(len(found))}"
+    return f"<h3>{title}</h3>{table(title, columns, rows, 'None.')}{more(len(flagged))}"

@@ -68,7 +68,7 @@ def shared(results: Sequence[Result]) -> list[Shared]:
                 groups.setdefault((row.exercise, row.code), []).append(
                     (result.student, row.title, row.state == "right")
                 )
-    found = [
+    pieces = [
         Shared(
             exercise,
             members[0][1],
@@ -80,26 +80,26 @@ def shared(results: Sequence[Result]) -> list[Shared]:
         for (exercise, code), members in groups.items()
         if len({student for student, _, _ in members}) > 1
     ]
-    return sorted(found, key=lambda each: (-each.tokens, each.exercise, each.students))
+    return sorted(pieces, key=lambda piece: (-piece.tokens, piece.exercise, piece.students))
 
 
-def pairs(found: Sequence[Shared]) -> list[Pair]:
+def pairs(pieces: Sequence[Shared]) -> list[Pair]:
     """Pairs of submissions by the number of exercises in which they share telling code, most first."""
     common: dict[tuple[str, str], list[Shared]] = {}
-    for each in found:
-        if each.telling:
-            for first, second in combinations(sorted(set(each.students)), 2):
-                common.setdefault((first, second), []).append(each)
-    made = [
+    for piece in pieces:
+        if piece.telling:
+            for first, second in combinations(sorted(set(piece.students)), 2):
+                common.setdefault((first, second), []).append(piece)
+    paired = [
         Pair(
             students,
-            tuple(each.title for each in mine),
-            sum(not each.right for each in mine),
-            sum(each.tokens for each in mine),
+            tuple(twin.title for twin in mine),
+            sum(not twin.right for twin in mine),
+            sum(twin.tokens for twin in mine),
         )
         for students, mine in common.items()
     ]
-    return sorted(made, key=lambda each: (-len(each.exercises), -each.wrong, -each.tokens, each.students))
+    return sorted(paired, key=lambda pair: (-len(pair.exercises), -pair.wrong, -pair.tokens, pair.students))
 
 
 def only_calls(results: Sequence[Result]) -> list[Signal]:

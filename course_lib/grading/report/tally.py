@@ -117,13 +117,13 @@ def _exercise(rows: list[ExerciseResult]) -> ExerciseTally:
 
 def mistakes(results: Sequence[Result]) -> list[MistakeTally]:
     """Every named mistake that was made, the most common first."""
-    found: dict[tuple[str, str], list[tuple[str, ExerciseResult]]] = {}
+    occurrences: dict[tuple[str, str], list[tuple[str, ExerciseResult]]] = {}
     for result in graded(results):
         for row in result.exercises:
             if row.mistake:
-                found.setdefault((row.exercise, row.mistake), []).append((result.student, row))
+                occurrences.setdefault((row.exercise, row.mistake), []).append((result.student, row))
     tallies = [
-        MistakeTally(exercise, made[0][1].title, name, made[0][1].explanation, tuple(student for student, _ in made))
-        for (exercise, name), made in found.items()
+        MistakeTally(exercise, pairs[0][1].title, name, pairs[0][1].explanation, tuple(student for student, _ in pairs))
+        for (exercise, name), pairs in occurrences.items()
     ]
-    return sorted(tallies, key=lambda each: (-len(each.students), each.exercise, each.name))
+    return sorted(tallies, key=lambda tally: (-len(tally.students), tally.exercise, tally.name))

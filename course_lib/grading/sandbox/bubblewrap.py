@@ -95,7 +95,7 @@ def shown() -> list[str]:
 
 def _of_python(prefix: str) -> list[str]:
     """Where an installation of Python lies; one in the project's folder, or around a home, does not show the rest."""
-    if any(each.is_relative_to(os.path.realpath(prefix)) for each in (ROOT.resolve(), Path.home().resolve())):
+    if any(folder.is_relative_to(os.path.realpath(prefix)) for folder in (ROOT.resolve(), Path.home().resolve())):
         return [os.path.join(prefix, name) for name in ("bin", "lib", "lib64", "pyvenv.cfg")]
     return [prefix]
 
@@ -103,7 +103,7 @@ def _of_python(prefix: str) -> list[str]:
 def hidden(folders: list[str]) -> list[str]:
     """What is covered because it lies in a folder that is shown."""
     wanted = {base / name for base in (ROOT, ROOT.resolve()) for name in _HIDDEN}
-    return sorted(str(each) for each in wanted if each.is_dir() and any(each.is_relative_to(f) for f in folders))
+    return sorted(str(path) for path in wanted if path.is_dir() and any(path.is_relative_to(f) for f in folders))
 
 
 @functools.cache

@@ -29,8 +29,8 @@ class Claims:
         try:
             self._take(kind, wire.loads(content, wire.Bounds(n_bytes=self.limits.result_bytes + 2**20)))
         except Exception as error:  # it may be anything
-            said = str(error)[:200].rstrip(".")
-            self.spoilt = f"What the process of this exercise sent back could not be read ({said})."
+            reason = str(error)[:200].rstrip(".")
+            self.spoilt = f"What the process of this exercise sent back could not be read ({reason})."
 
     def _take(self, kind: bytes, value: Any) -> None:
         if kind == frames.PROGRAM and not self.known:  # sent before the student's code runs, and never again
@@ -70,7 +70,7 @@ class Claims:
 
 def _program(value: Any) -> tuple:
     notes, code, uses, only_calls = value
-    notes, uses = (tuple(_text((each,)) for each in names)[:MOST] for names in (notes, uses))
+    notes, uses = (tuple(_text((name,)) for name in names)[:MOST] for names in (notes, uses))
     return notes, _text((code,), 20 * TEXT), uses, only_calls is True
 
 
@@ -89,7 +89,7 @@ def _text(values: tuple, most: int = TEXT) -> str:
 
 def ended(how: str, number: int, limits: Limits) -> str:
     """Why a process did not come to its end, in a sentence for the student."""
-    said = {
+    sentences = {
         "time": f"It was stopped after {limits.seconds:g} seconds: does every loop end?",
         "memory": f"It was stopped because it took more than {_size(limits.memory_bytes)} of memory.",
         "processes": f"It was stopped because it had more than {limits.processes} threads or processes.",
@@ -101,7 +101,7 @@ def ended(how: str, number: int, limits: Limits) -> str:
         "warden": "The sandbox ended while this exercise ran, so what it returned is not known.",
         "silence": f"The sandbox did not answer any more, {limits.seconds:g} seconds after this exercise was started.",
     }
-    return said.get(how, said["warden"])
+    return sentences.get(how, sentences["warden"])
 
 
 def _crash(number: int) -> str:

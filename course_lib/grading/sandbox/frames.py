@@ -36,17 +36,17 @@ class Reader:
             ValueError: when they are no messages, or more than allowed.
         """
         self.rest += data
-        found = []
+        messages = []
         while len(self.rest) >= _HEAD.size:
             kind, task, length = _HEAD.unpack_from(self.rest)
             self._allow(kind, length)
             if len(self.rest) < _HEAD.size + length:
                 break
-            found.append((kind, task, bytes(self.rest[_HEAD.size : _HEAD.size + length])))
+            messages.append((kind, task, bytes(self.rest[_HEAD.size : _HEAD.size + length])))
             del self.rest[: _HEAD.size + length]
             self.n_bytes -= length
             self.n_messages -= 1
-        return found
+        return messages
 
     def _allow(self, kind: bytes, length: int) -> None:
         if kind not in self.kinds:

@@ -43,7 +43,7 @@ def others(session: int, proc: Path = Path("/proc")) -> list[list[str]]:
     In a sandbox for many submissions /proc is that of the sandbox: its first process is not of this submission, and
     numbers there are not those that this process knows itself and others by.
     """
-    found, aside = [], {"1", _own_number()} if alone() else {_own_number()}
+    processes, aside = [], {"1", _own_number()} if alone() else {_own_number()}
     for name in os.listdir(proc) if proc.exists() else ():
         if name.isdecimal() and name not in aside:
             try:
@@ -51,8 +51,8 @@ def others(session: int, proc: Path = Path("/proc")) -> list[list[str]]:
             except OSError:  # it has just ended
                 continue
             if alone() or int(fields[3]) == session:
-                found.append([name, *fields])
-    return found
+                processes.append([name, *fields])
+    return processes
 
 
 def _own_number() -> str:

@@ -48,16 +48,16 @@ def known(module: ModuleType, functions: dict[str, str]) -> dict[str, list[Known
     """
     common = Path(module.__file__).with_name("common.py")
     shared = common.read_text(encoding="utf-8") if common.exists() else ""
-    found = {}
+    ways = {}
     for exercise in module.EXERCISES:
         tree = ast.parse(f"{shared}\n{file_of(exercise).read_text(encoding='utf-8')}")  # as if it were one file
         tops, usual = _top_level(tree), functions[exercise.id]
         call = next(node for node in ast.walk(tree) if getattr(getattr(node, "func", None), "id", "") == "Exercise")
-        found[exercise.id] = [
+        ways[exercise.id] = [
             Known(exercise.id, label, mistake, *_written(written, usual, tops), function)
             for label, mistake, written, function in _listed(call, exercise)
         ]
-    return found
+    return ways
 
 
 def _listed(node: ast.Call, exercise: Exercise) -> Iterator[tuple[str, str, ast.expr, Callable]]:
@@ -68,8 +68,8 @@ def _listed(node: ast.Call, exercise: Exercise) -> Iterator[tuple[str, str, ast.
     for call, mistake in zip(_argument(node, "mistakes").elts, exercise.mistakes, strict=True):
         also = _argument(call, "also", 3)
         written = [_argument(call, "function", 2), *(also.elts if also else ())]
-        for each, function in zip(written, mistake.functions, strict=True):
-            yield mistake.name, mistake.name, each, function
+        for form, function in zip(written, mistake.functions, strict=True):
+            yield mistake.name, mistake.name, form, function
 
 
 def _argument(call: ast.Call, name: str, position: int = 99) -> ast.expr | None:
@@ -81,43 +81,46 @@ def _argument(call: ast.Call, name: str, position: int = 99) -> ast.expr | None:
 def _written(node: ast.expr, usual: str, tops: dict[str, ast.stmt]) -> tuple[ast.FunctionDef, tuple[str, ...]]:
     """A lambda, or the name of a helper, as a `def` of the usual name; and the statements that it needs."""
     if isinstance(node, ast.Lambda):
-        made = ast.FunctionDef(usual, node.args, [ast.Return(node.body)], [], None, None)
+        definition = ast.FunctionDef(usual, node.args, [ast.Return(node.body)], [], None, None)
     elif isinstance(node, ast.Name) and isinstance(tops.get(node.id), ast.FunctionDef):
-        made = copy.deepcopy(tops[node.id])
-        made.name = usual
+        definition = copy.deepcopy(tops[node.id])
+        definition.name = usual
     else:  # a function of another library, by its name
-        made = ast.parse(f"def {usual}(*arguments): return {ast.unparse(node)}(*arguments)").body[0]
-    made = ast.fix_missing_locations(made)
-    return made, _needed(made, tops)
+        definition = ast.parse(f"def {usual}(*arguments): return {ast.unparse(node)}(*arguments)").body[0]
+    definition = ast.fix_missing_locations(definition)
+    return definition, _needed(definition, tops)
 
 
 def _needed(node: ast.AST, tops: dict[str, ast.stmt]) -> tuple[str, ...]:
     """What of the top level a definition uses, and what that uses: imports first, then in the order of the file."""
-    found: dict[str, ast.stmt] = {}
+    needed: dict[str, ast.stmt] = {}
     waiting = [node]
     while waiting:
-        names = {each.id for each in ast.walk(waiting.pop()) if isinstance(each, ast.Name)} & tops.keys()
-        fresh = names - found.keys()
-        found |= {name: tops[name] for name in fresh}
+        names = {inner.id for inner in ast.walk(waiting.pop()) if isinstance(inner, ast.Name)} & tops.keys()
+        fresh = names - needed.keys()
+        needed |= {name: tops[name] for name in fresh}
         waiting += [tops[name] for name in fresh]
-    ordered = sorted(found.values(), key=lambda each: (not isinstance(each, ast.Import | ast.ImportFrom), each.lineno))
-    return tuple(dict.fromkeys(ast.unparse(each) for each in ordered))
+    ordered = sorted(
+        needed.values(),
+        key=lambda statement: (not isinstance(statement, ast.Import | ast.ImportFrom), statement.lineno),
+    )
+    return tuple(dict.fromkeys(ast.unparse(statement) for statement in ordered))
 
 
 def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
     """The statement that makes each name of the file: an import of that name alone, a `def`, an assignment."""
-    found = {}
+    definitions = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
-            found[node.name] = node
+            definitions[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            found[node.targets[0].id] = node
+            definitions[node.targets[0].id] = node
         elif isinstance(node, ast.Import | ast.ImportFrom) and not _of_common(node):
             for alias in node.names:
                 alone = copy.copy(node)
                 alone.names = [alias]
-                found[alias.asname or alias.name.split(".")[0]] = alone
-    return found
+                definitions[alias.asname or alias.name.split(".")[0]] = alone
+    return definitions
 
 
 def _of_common(node: ast.Import | ast.ImportFrom) -> bool:
@@ -156,8 +159,8 @@ def as_lambda(answer: Known) -> str:
     if len(body) > 1 or not isinstance(body[0], ast.Return):
         return answer.text
     arguments = copy.deepcopy(answer.node.args)
-    for each in arguments.args:
-        each.annotation = None  # a lambda has no place for them
+    for argument in arguments.args:
+        argument.annotation = None  # a lambda has no place for them
     return f"{answer.node.name} = {ast.unparse(ast.Lambda(arguments, body[0].value))}"
 
 
@@ -197,11 +200,11 @@ plt.show()
 
 def fits(shown: list, arguments: tuple) -> bool:
     """Whether arguments have sizes, and numbers in the range, of one of the cases that were shown."""
-    sizes = [tuple(getattr(each, "shape", ())) for each in arguments]
-    numbers = [float(each) for each in arguments if not hasattr(each, "shape")]
+    sizes = [tuple(getattr(argument, "shape", ())) for argument in arguments]
+    numbers = [float(argument) for argument in arguments if not hasattr(argument, "shape")]
     for seen, lowest, highest in shown:
         inside = all(low <= number <= high for low, number, high in zip(lowest, numbers, highest, strict=True))
-        if [tuple(each) for each in seen] == sizes and inside:
+        if [tuple(shape) for shape in seen] == sizes and inside:
             return True
     return False
 
@@ -233,8 +236,8 @@ def _shown(exercise: Exercise, seeds: int = 20) -> list[tuple]:
     ranges: dict[tuple, tuple[list[float], list[float]]] = {}
     for seed in range(seeds):
         for case in exercise.cases(torch.Generator().manual_seed(seed)):
-            sizes = tuple(tuple(getattr(each, "shape", ())) for each in case.arguments)
-            numbers = [float(each) for each in case.arguments if not hasattr(each, "shape")]
+            sizes = tuple(tuple(getattr(argument, "shape", ())) for argument in case.arguments)
+            numbers = [float(argument) for argument in case.arguments if not hasattr(argument, "shape")]
             low, high = ranges.get(sizes, (numbers, numbers))
             ranges[sizes] = list(map(min, low, numbers)), list(map(max, high, numbers))
     return [(list(sizes), low, high) for sizes, (low, high) in ranges.items()]

@@ -45,7 +45,7 @@ class Truth:
 
     @property
     def points(self) -> float:
-        return round(sum(each.points for each in self.exercises), 2)
+        return round(sum(exercise.points for exercise in self.exercises), 2)
 
 
 def make(
@@ -71,7 +71,7 @@ def make(
         students[_name(number, rng)] = (kind, hand_in(desk, rng))
     LAYOUTS[layout](folder / SUBMISSIONS, {student: work for student, (_, work) in students.items()}, desk.stem)
     truths = [truth(desk.exercises, student, kind, work, grading_seed) for student, (kind, work) in students.items()]
-    text = json.dumps([asdict(each) for each in truths], indent=1, ensure_ascii=False)
+    text = json.dumps([asdict(grades) for grades in truths], indent=1, ensure_ascii=False)
     (folder / TRUTH).write_text(text + "\n", encoding="utf-8")
     return truths
 
@@ -94,11 +94,11 @@ def _alone(master: Path) -> Desk:
 def _plan(desk: Desk, n_students: int) -> list[tuple[str, Kind]]:
     """Who is in the class: every kind, then every mistake, then people of all sorts."""
     n_mistakes = max(len([way for way in ways if way.mistake]) for ways in desk.known.values())
-    found = list(KINDS.items())
-    found += [("mistakes", partial(mistaken, number=number)) for number in range(n_mistakes)]
-    while len(found) < n_students:
-        found += [(kind, KINDS[kind]) for kind in ("mixture", "right, in many styles", "mixture", "half done")]
-    return found[:n_students]
+    people = list(KINDS.items())
+    people += [("mistakes", partial(mistaken, number=number)) for number in range(n_mistakes)]
+    while len(people) < n_students:
+        people += [(kind, KINDS[kind]) for kind in ("mixture", "right, in many styles", "mixture", "half done")]
+    return people[:n_students]
 
 
 def _name(number: int, rng: random.Random) -> str:
@@ -107,7 +107,9 @@ def _name(number: int, rng: random.Random) -> str:
 
 def truth(exercises: tuple[Exercise, ...], student: str, kind: str, work: Work, seed: int) -> Truth:
     """What a student deserves."""
-    return Truth(student, kind, tuple(deserved(each, student, work.does[each.id], seed) for each in exercises))
+    return Truth(
+        student, kind, tuple(deserved(exercise, student, work.does[exercise.id], seed) for exercise in exercises)
+    )
 
 
 def deserved(exercise: Exercise, student: str, does: Does, seed: int) -> Deserved:
@@ -120,29 +122,31 @@ def deserved(exercise: Exercise, student: str, does: Does, seed: int) -> Deserve
         outcomes.append(call(does, case.arguments))
         if outcomes[-1].endless:
             break
-    found = verdict(exercise, cases, outcomes)
-    state = "partly" if found.state == "wrong" and found.n_right else found.state
-    points = round(exercise.points * found.n_right / len(cases), 2)
-    return Deserved(exercise.id, state, points, found.mistake.name if found.mistake else "")
+    judged = verdict(exercise, cases, outcomes)
+    state = "partly" if judged.state == "wrong" and judged.n_right else judged.state
+    points = round(exercise.points * judged.n_right / len(cases), 2)
+    return Deserved(exercise.id, state, points, judged.mistake.name if judged.mistake else "")
 
 
 def differences(truths: list[Truth], results: list[Result]) -> list[str]:
     """Where grades are not what was deserved, in words; rows that are missing or too many included."""
     graded = [result.student for result in results]
-    found = [f"{name} has {graded.count(name)} results" for name in sorted(set(graded)) if graded.count(name) > 1]
-    found += [f"{name} is not in the class" for name in sorted(set(graded) - {each.student for each in truths})]
+    deviations = [f"{name} has {graded.count(name)} results" for name in sorted(set(graded)) if graded.count(name) > 1]
+    deviations += [
+        f"{name} is not in the class" for name in sorted(set(graded) - {member.student for member in truths})
+    ]
     by_student = {result.student: result for result in results}
-    for each in truths:
-        result = by_student.get(each.student)
-        found += [f"{each.student} ({each.kind}): {said}" for said in _differences(each, result)]
-    return found
+    for due in truths:
+        result = by_student.get(due.student)
+        deviations += [f"{due.student} ({due.kind}): {difference}" for difference in _differences(due, result)]
+    return deviations
 
 
 def _differences(truth: Truth, result: Result | None) -> list[str]:
     if result is None:
         return ["no rows"]
     graded = tuple(Deserved(e.exercise, e.state, e.points, e.mistake) for e in result.exercises)
-    if [each.exercise for each in graded] != [each.exercise for each in truth.exercises]:
-        return [f"rows for {', '.join(each.exercise for each in graded)}"]
+    if [row.exercise for row in graded] != [row.exercise for row in truth.exercises]:
+        return [f"rows for {', '.join(row.exercise for row in graded)}"]
     pairs = zip(graded, truth.exercises, strict=True)
     return [f"got {got}, deserved {due}" for got, due in pairs if got != due]

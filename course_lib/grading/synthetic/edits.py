@@ -66,8 +66,8 @@ def renamed(notebook: Notebook, rng: random.Random) -> None:
     for exercise, cell in answer_cells(notebook).items():
         check = check_cell(notebook, exercise)
         usual = _checked(check)
-        for each in (cell, check):
-            _rename(each, usual, f"my_{usual}")
+        for edited in (cell, check):
+            _rename(edited, usual, f"my_{usual}")
 
 
 def renamed_in_the_def_alone(notebook: Notebook, rng: random.Random) -> None:

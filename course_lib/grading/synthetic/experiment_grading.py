@@ -49,12 +49,12 @@ def whole_class(sizes: Sizes, seed: int) -> Tables:
         if code:
             raise KeyboardInterrupt
         stored = json.loads((folder / "out" / "grades.json").read_text(encoding="utf-8"))
-    results = [store.from_json(each) for each in stored["results"]]
+    results = [store.from_json(record) for record in stored["results"]]
     speed = {"submissions": len(truths), "jobs": sizes.jobs, "seconds": round(seconds, 1)}
     return {
         "speed": [speed | {"a_minute": round(60 * len(truths) / seconds, 1)}],
         "agreement": agreement(truths, results),
-        "differences": [{"said": each} for each in classroom.differences(truths, results)],
+        "differences": [{"said": difference} for difference in classroom.differences(truths, results)],
     }
 
 
@@ -67,7 +67,7 @@ def agreement(truths: list[Truth], results: list[Result]) -> list[dict[str, str 
         right = not classroom.differences([truth], mine)
         kinds["all"].append(right)
         kinds.setdefault(truth.kind, []).append(right)
-    return [{"kind": kind, "submissions": len(each), "equal": sum(each)} for kind, each in kinds.items()]
+    return [{"kind": kind, "submissions": len(outcomes), "equal": sum(outcomes)} for kind, outcomes in kinds.items()]
 
 
 def phases(sizes: Sizes, seed: int) -> Tables:
@@ -78,22 +78,28 @@ def phases(sizes: Sizes, seed: int) -> Tables:
         truths = classroom.make(folder, sizes.lesson, sizes.n_phases, seed, grading_seed=seed)
         kinds = {truth.student: truth.kind for truth in truths}
         submissions = newest(find(folder / classroom.SUBMISSIONS), plan.stem)
-        return {"phases": [{"kind": kinds[each.student]} | phases_of(each, plan) for each in submissions if each.path]}
+        return {
+            "phases": [
+                {"kind": kinds[submission.student]} | phases_of(submission, plan)
+                for submission in submissions
+                if submission.path
+            ]
+        }
 
 
 def phases_of(submission: Submission, plan: engine.Plan) -> dict[str, float]:
     """As engine.grade, with a look at the clock in between."""
     times, content = [time.perf_counter()], submission.read()
     exercises = engine.exercises_of(plan)
-    drawn = [engine.draw(exercise, submission.student, plan.seed) for exercise in exercises]
+    inputs = [engine.draw(exercise, submission.student, plan.seed) for exercise in exercises]
     tasks = [
         Task(exercise.id, plan.functions[exercise.id], tuple(case.arguments for case in visible + unseen))
-        for exercise, (visible, unseen) in zip(exercises, drawn, strict=True)
+        for exercise, (visible, unseen) in zip(exercises, inputs, strict=True)
     ]
     times.append(time.perf_counter())
     answers = session.run(content, tasks, plan.limits, plan.kind)
     times.append(time.perf_counter())
-    for exercise, cases, answer in zip(exercises, drawn, answers, strict=True):
+    for exercise, cases, answer in zip(exercises, inputs, answers, strict=True):
         engine.exercise_result(exercise, *cases, answer)
     times.append(time.perf_counter())
     functions = sum(answer.seconds for answer in answers)

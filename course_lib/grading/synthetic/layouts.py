@@ -45,12 +45,12 @@ def moodle(folder: Path, students: Packed, stem: str) -> None:
 
 def gradescope(folder: Path, students: Packed, stem: str) -> None:
     """Numbered folders, and a file that says whose they are."""
-    said = []
+    metadata = []
     for number, (student, work) in enumerate(students.items()):
         name = f"submission_{300_000 + number}"
         _store(folder / name, _files(work, stem))
-        said += [f"{name}:", "  :submitters:", f"  - :name: {student.title()}", f"    :sid: {student}", ""]
-    (folder / "submission_metadata.yml").write_text("---\n" + "\n".join(said), encoding="utf-8")
+        metadata += [f"{name}:", "  :submitters:", f"  - :name: {student.title()}", f"    :sid: {student}", ""]
+    (folder / "submission_metadata.yml").write_text("---\n" + "\n".join(metadata), encoding="utf-8")
 
 
 LAYOUTS: dict[str, Callable[[Path, Packed, str], None]] = {

@@ -24,8 +24,8 @@ def as_bytes(notebook: Notebook) -> bytes:
 
 def code(text: str, rng: random.Random) -> dict[str, Any]:
     """A code cell that a student added."""
-    made = {"cell_type": "code", "execution_count": None, "id": f"{rng.getrandbits(32):08x}"}
-    return made | {"metadata": {}, "outputs": [], "source": lines(text)}
+    cell = {"cell_type": "code", "execution_count": None, "id": f"{rng.getrandbits(32):08x}"}
+    return cell | {"metadata": {}, "outputs": [], "source": lines(text)}
 
 
 def lines(text: str) -> list[str]:
@@ -50,7 +50,7 @@ def is_code(cell: dict[str, Any]) -> bool:
 
 
 def place(notebook: Notebook, cell: dict[str, Any]) -> int:
-    return next(i for i, each in enumerate(notebook["cells"]) if each is cell)
+    return next(i for i, candidate in enumerate(notebook["cells"]) if candidate is cell)
 
 
 def fill(

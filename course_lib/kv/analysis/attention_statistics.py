@@ -58,7 +58,7 @@ class Watch(Full):
             weights * early,
             weights * ~early,
         )
-        sums = torch.stack([each.sum(dim=3).float() for each in counted], dim=4).transpose(2, 3)  # (B, H, T, G, K)
+        sums = torch.stack([term.sum(dim=3).float() for term in counted], dim=4).transpose(2, 3)  # (B, H, T, G, K)
         return {"sums": slots.memory("sums", *sums.shape[3:]) + sums}
 
 
@@ -99,12 +99,12 @@ class AttentionStatistics:
         """
         mass, near = self.sums["mass"].sum(dim=1), self.sums["near"].sum(dim=1)
         total, far = mass.sum(dim=1), mass - near
-        found = {"first token": mass[:, 0] / total, "near": near[:, 1:].sum(dim=1) / total}
+        shares = {"first token": mass[:, 0] / total, "near": near[:, 1:].sum(dim=1) / total}
         for kind in KINDS[2:]:
-            of_kind = torch.tensor([each == kind for each in kinds])
+            of_kind = torch.tensor([token_kind == kind for token_kind in kinds])
             of_kind[0] = False
-            found[kind] = far[:, of_kind].sum(dim=1) / total
-        return found
+            shares[kind] = far[:, of_kind].sum(dim=1) / total
+        return shares
 
     def persistence(self, by: str = "any") -> "Persistence":
         """Of the tokens of the first half that are pivotal in the second, the share that was pivotal in the first.

@@ -66,7 +66,7 @@ def continuation_losses(
     prompt, after = windows[:, :n_prompt].to(model.device), windows[:, n_prompt:].to(model.device)
     with evicting(model, replace(policies[0], budget=1.0), positions, vectors) as cache:
         read(model, prompt, cache)
-        return [(each, _losses(model, after, cache)) for each in compressions(cache, policies)]
+        return [(compressed, _losses(model, after, cache)) for compressed in compressions(cache, policies)]
 
 
 def _losses(model: PreTrainedModel, after: Int[Tensor, "N C"], cache: EvictingCache) -> Float[Tensor, "N"]:
@@ -81,17 +81,17 @@ def _losses(model: PreTrainedModel, after: Int[Tensor, "N C"], cache: EvictingCa
 @torch.no_grad()
 def retrieve_each(
     model: PreTrainedModel,
-    asked: Sequence[Sample],
+    samples: Sequence[Sample],
     policies: Sequence[EvictionPolicy],
     positions: str = "original",
 ) -> list[Retrieval]:
     """What `retrieve` finds under each of policies that remember the same, with every prompt read only once."""
-    found: list[list[Answer]] = [[] for _ in policies]
+    by_policy: list[list[Answer]] = [[] for _ in policies]
     with evicting(model, replace(policies[0], budget=1.0), positions) as cache:
-        for start in range(0, len(asked), BATCH):
-            batch = asked[start : start + BATCH]
+        for start in range(0, len(samples), BATCH):
+            batch = samples[start : start + BATCH]
             cache.reset()
             logits = read(model, torch.stack([sample.prompt for sample in batch]), cache)
-            for answers, _ in zip(found, compressions(cache, policies), strict=True):
+            for answers, _ in zip(by_policy, compressions(cache, policies), strict=True):
                 answers += ask(model, batch, cache, logits)[-1]
-    return [Retrieval(tuple(answers)) for answers in found]
+    return [Retrieval(tuple(answers)) for answers in by_policy]

@@ -74,40 +74,40 @@ def wilson(n_right: int, n: int, z: float = 1.96) -> tuple[float, float]:
 
 @torch.no_grad()
 def retrieve(
-    model: PreTrainedModel, asked: Sequence[Sample], policy: EvictionPolicy, positions: str = "original"
+    model: PreTrainedModel, samples: Sequence[Sample], policy: EvictionPolicy, positions: str = "original"
 ) -> Retrieval:
     """Answers to the last question of each sample, under a policy. The prompt is read in one pass, then evicted from.
 
     For Full() the answers are those of the model itself: below `GATE` the task is not usable.
     """
     with evicting(model, policy, positions) as cache:
-        return retrieve_through(model, asked, cache)[-1]
+        return retrieve_through(model, samples, cache)[-1]
 
 
-def usable(model: PreTrainedModel, asked: Sequence[Sample]) -> bool:
+def usable(model: PreTrainedModel, samples: Sequence[Sample]) -> bool:
     """Whether the whole cache solves the task."""
-    return retrieve(model, asked, Full()).exact >= GATE
+    return retrieve(model, samples, Full()).exact >= GATE
 
 
 @torch.no_grad()
 def retrieve_through(
-    model: PreTrainedModel, asked: Sequence[Sample], cache: EvictingCache, chunk: int | None = None
+    model: PreTrainedModel, samples: Sequence[Sample], cache: EvictingCache, chunk: int | None = None
 ) -> list[Retrieval]:
     """Answers to each question in turn, through a cache that is open already; it is reset before each batch.
 
     Args:
         chunk: tokens of a question read in one pass; all when None.
     """
-    if not asked:
+    if not samples:
         raise ValueError("got no samples; expected at least one.")
-    found: list[list[Answer]] = [[] for _ in asked[0].questions]
-    for start in range(0, len(asked), BATCH):
-        batch = asked[start : start + BATCH]
+    by_question: list[list[Answer]] = [[] for _ in samples[0].questions]
+    for start in range(0, len(samples), BATCH):
+        batch = samples[start : start + BATCH]
         cache.reset()
         logits = read(model, torch.stack([sample.prompt for sample in batch]), cache)
-        for answers, more in zip(found, ask(model, batch, cache, logits, chunk), strict=True):
+        for answers, more in zip(by_question, ask(model, batch, cache, logits, chunk), strict=True):
             answers += more
-    return [Retrieval(tuple(answers)) for answers in found]
+    return [Retrieval(tuple(answers)) for answers in by_question]
 
 
 def ask(
@@ -121,20 +121,20 @@ def ask(
 
     Wrong answers stay in the text, as in life.
     """
-    found = []
+    by_question = []
     for i in range(len(batch[0].questions)):
         question = torch.stack([sample.questions[i] for sample in batch])
         right = torch.stack([sample.answers[i] for sample in batch])
         if i:
-            question = torch.cat([said[-1][:, None].cpu(), question], dim=1)
+            question = torch.cat([generated[-1][:, None].cpu(), question], dim=1)
         for some in question.split(chunk or max(1, question.shape[1]), dim=1) if question.shape[1] else ():
             logits = read(model, some, cache)
-        said = [logits.argmax(dim=-1)]
+        generated = [logits.argmax(dim=-1)]
         for _ in range(right.shape[1] - 1):
-            said.append(read(model, said[-1][:, None], cache).argmax(dim=-1))
-        n_right = (torch.stack(said, dim=1).cpu() == right).long().cumprod(dim=1).sum(dim=1).tolist()
-        found.append([Answer(s.depths[i], n, right.shape[1]) for s, n in zip(batch, n_right, strict=True)])
-    return found
+            generated.append(read(model, generated[-1][:, None], cache).argmax(dim=-1))
+        n_right = (torch.stack(generated, dim=1).cpu() == right).long().cumprod(dim=1).sum(dim=1).tolist()
+        by_question.append([Answer(s.depths[i], n, right.shape[1]) for s, n in zip(batch, n_right, strict=True)])
+    return by_question
 
 
 def read(model: PreTrainedModel, ids: Int[Tensor, "S L"], cache: EvictingCache) -> Float[Tensor, "S V"]:

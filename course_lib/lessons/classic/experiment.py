@@ -56,29 +56,29 @@ QUICK = Sizes(6, (1e-5,), 1, 1, 500, 200, 20, 2, 2, 1, 64)
 
 def steps(sizes: Sizes) -> list[Step]:
     """Small things first."""
-    found = [Step("two weights", two_weights), Step("the diagonal", recursion)]
-    found += [Step(f"xor, decay {decay:g}", partial(exclusive_or, sizes, decay)) for decay in sizes.xor_decays]
-    found += [
+    plan = [Step("two weights", two_weights), Step("the diagonal", recursion)]
+    plan += [Step(f"xor, decay {decay:g}", partial(exclusive_or, sizes, decay)) for decay in sizes.xor_decays]
+    plan += [
         Step(f"monks {problem}, seed {index}", partial(monk, problem, index))
         for problem in NETWORKS
         for index in range(sizes.monks_seeds)
     ]
-    found += [
+    plan += [
         Step(f"digits {name}, seed {index}", partial(handwriting, sizes, name, index))
         for index in range(sizes.digits_seeds)
         for name in METHODS
     ]
-    return found + [Step(f"rows of {layer}", partial(rows_of_a_layer, sizes, layer)) for layer in LAYERS]
+    return plan + [Step(f"rows of {layer}", partial(rows_of_a_layer, sizes, layer)) for layer in LAYERS]
 
 
 def two_weights(seed: int) -> Tables:
     """What each method deletes on a quadratic of two weights, what it expects to pay, and what it pays."""
-    made = []
+    table_rows = []
     for name, (minimum, degrees) in SURFACES.items():
         for choice in choices(quadratic(minimum, degrees)):
             numbers = {"deletes": choice.deletes + 1, "predicted": choice.predicted, "cost": choice.cost}
-            made.append({"surface": name, "method": choice.method} | numbers | {"weight": choice.weight.tolist()})
-    return {"two_weights": made}
+            table_rows.append({"surface": name, "method": choice.method} | numbers | {"weight": choice.weight.tolist()})
+    return {"two_weights": table_rows}
 
 
 def recursion(seed: int) -> Tables:
@@ -86,18 +86,18 @@ def recursion(seed: int) -> Tables:
     generator = torch.Generator().manual_seed(seed)
     networks = {f"{d} hidden layers": Network((8, *[6] * d, 2), hidden="tanh") for d in (1, 2, 3)}
     networks["convolution"] = convolution(8, 3, 2)
-    made = []
+    table_rows = []
     for name, network in networks.items():
         inputs = torch.randn(200, 8, generator=generator, dtype=torch.float64)
         teacher = network.start(generator, 2.0)
         samples = Samples(inputs, network(teacher, inputs))
         state = levenberg_marquardt(whole(network, network.start(generator)), samples, 1e-4, 50)
         exact = full_hessian(network, state.theta, samples).diagonal()
-        found = obd_diagonal(network, state.theta, samples)
+        approximate = obd_diagonal(network, state.theta, samples)
         for index, members in enumerate(layer_members(network)):
-            gap = (found[members] - exact[members]).norm() / exact[members].norm()
-            made.append({"network": name, "layer": index + 1, "relative_error": gap.item()})
-    return {"recursion": made}
+            gap = (approximate[members] - exact[members]).norm() / exact[members].norm()
+            table_rows.append({"network": name, "layer": index + 1, "relative_error": gap.item()})
+    return {"recursion": table_rows}
 
 
 def layer_members(network: Network) -> list[list[int]]:
@@ -113,22 +113,24 @@ def exclusive_or(sizes: Sizes, decay: float, seed: int) -> Tables:
     starts = [XOR_NETWORK.start(generator, START) for _ in range(sizes.xor_starts)]
     trained = [levenberg_marquardt(whole(XOR_NETWORK, start), samples, decay, 300) for start in starts]
     good = [state for state in trained if state.accuracy(samples) == 1.0]
-    made = []
+    table_rows = []
     for name in METHODS:
         right = [after_one_deletion(state, name, samples) for state in good]
-        plain, updated = (sum(each[index] for each in right) for index in (0, 1))
+        plain, updated = (sum(correct[index] for correct in right) for index in (0, 1))
         numbers = {"n_nets": len(good), "right": updated if name == "OBS" else plain, "right_with_update": updated}
-        made.append({"method": name, "decay": decay, "n_starts": len(starts)} | numbers | {"right_without": plain})
+        table_rows.append(
+            {"method": name, "decay": decay, "n_starts": len(starts)} | numbers | {"right_without": plain}
+        )
     possible = [possible_deletions(state, samples) for state in good]
     label = {"decay": decay, "n_nets": len(good)}
     counts = {"some_plain": sum(p > 0 for p, _ in possible), "some_updated": sum(u > 0 for _, u in possible)}
-    return {"xor": made, "xor_possible": [label | counts]}
+    return {"xor": table_rows, "xor_possible": [label | counts]}
 
 
 def after_one_deletion(state: State, name: str, samples: Samples) -> tuple[bool, bool]:
     """Whether XOR is still right without the weight that a method chooses: alone, and with OBS's update."""
     q = cheapest(state, METHODS[name](state.network, state.theta, state.keep, samples))
-    surfaces = (METHODS[each](state.network, state.theta, state.keep, samples) for each in ("magnitude", "OBS"))
+    surfaces = (METHODS[method](state.network, state.theta, state.keep, samples) for method in ("magnitude", "OBS"))
     plain, updated = (delete(state, surface, q).accuracy(samples) == 1.0 for surface in surfaces)
     return plain, updated
 
@@ -147,16 +149,16 @@ def monk(problem: int, index: int, seed: int) -> Tables:
     training, test = monks(problem)
     generator = torch.Generator().manual_seed(1000 * seed + index)
     dense = solved(NETWORKS[problem], training, generator, SOLVED[problem], DECAY[problem])
-    made, curves = [], []
+    table_rows, curves = [], []
     for name, method in monk_methods(problem).items():
         for refitted in (False, True):
             refit = partial(levenberg_marquardt, samples=training, decay=DECAY[problem], steps=60)
             curve = list(curve_of(deletions(dense, training, method, refit if refitted else None), training, test))
             label = {"problem": problem, "seed": index, "method": name, "refit": refitted}
-            made.append(label | summary(curve, PUBLISHED[problem]))
+            table_rows.append(label | summary(curve, PUBLISHED[problem]))
             if index == 0:
                 curves.append(label | {key: [point[key] for point in curve] for key in curve[0]})
-    return {"monks": made, "monks_curves": curves}
+    return {"monks": table_rows, "monks_curves": curves}
 
 
 def monk_methods(problem: int) -> dict[str, Method]:
@@ -206,7 +208,7 @@ def handwriting(sizes: Sizes, name: str, index: int, seed: int) -> Tables:
     method = partial(brain_surgeon, alpha=1e-4) if name == "OBS" else METHODS[name]
     once = deletions(dense, training, method, per_round=sizes.digits_per_round)
     often = deletions(dense, training, method, retrain, per_round=sizes.digits_per_round)
-    made = []
+    table_rows = []
     for state, refitted in zip(once, often, strict=True):
         accuracies = {
             "pruned": state.accuracy(test),
@@ -214,8 +216,8 @@ def handwriting(sizes: Sizes, name: str, index: int, seed: int) -> Tables:
             "retrained_each_round": refitted.accuracy(test),
         }
         sparsity = 1 - state.n_left / network.n_weights
-        made.append({"method": name, "seed": index, "n_left": state.n_left, "sparsity": sparsity} | accuracies)
-    return {"digits": made}
+        table_rows.append({"method": name, "seed": index, "n_left": state.n_left, "sparsity": sparsity} | accuracies)
+    return {"digits": table_rows}
 
 
 def rows_of_a_layer(sizes: Sizes, layer: str, seed: int) -> Tables:
@@ -230,14 +232,14 @@ def rows_of_a_layer(sizes: Sizes, layer: str, seed: int) -> Tables:
     weight = weight_of(linears(blocks(model)[15])[layer])
     chosen = torch.randperm(len(weight), generator=torch.Generator().manual_seed(seed))[: sizes.layer_rows]
     surfaces, n_leaving = row_surfaces(gram.matrix, gram.n_tokens), weight.shape[1] // 2
-    made = []
+    table_rows = []
     for row in chosen.tolist():
         for name, surface in surfaces.items():
             pruned = prune_row(weight[row], surface, n_leaving)
-            errors = [output_error(each.matrix, weight[row], pruned) for each in (gram, held_out)]
+            errors = [output_error(text_gram.matrix, weight[row], pruned) for text_gram in (gram, held_out)]
             label = {"layer": layer, "row": row, "method": name, "n_inputs": weight.shape[1], "n_leaving": n_leaving}
-            made.append(label | dict(zip(("calibration", "held_out"), errors, strict=True)))
-    return {"rows": made}
+            table_rows.append(label | dict(zip(("calibration", "held_out"), errors, strict=True)))
+    return {"rows": table_rows}
 
 
 EXPERIMENT = Experiment("Brain damage and brain surgeon on small networks", Sizes(), QUICK, steps)

@@ -19,23 +19,23 @@ LIGHT = "#8d99ae"
 
 def quadratics(surfaces: dict[str, Quadratic]) -> Figure:
     """Contours of the error around the trained weights, and where each method's deletion ends."""
-    drawn, axes = figure(len(surfaces), width=4.3, height=4.2)
+    fig, axes = figure(len(surfaces), width=4.3, height=4.2)
     ends = (-0.2, 0.5), (-0.62, 0.2)
-    x, y = torch.meshgrid(*(torch.linspace(*each, 121, dtype=DTYPE) for each in ends), indexing="xy")
-    for each, (name, surface) in zip(axes, surfaces.items(), strict=True):
+    x, y = torch.meshgrid(*(torch.linspace(*limits, 121, dtype=DTYPE) for limits in ends), indexing="xy")
+    for panel, (name, surface) in zip(axes, surfaces.items(), strict=True):
         error = surface.error(torch.stack([x, y], dim=-1))
-        each.contour(x, y, error, levels=[0.005, 0.02, 0.045, 0.08, 0.125, 0.18], colors=LIGHT, linewidths=0.8)
-        each.axhline(0, color="black", linewidth=0.8)
-        each.axvline(0, color="black", linewidth=0.8)
-        each.grid(visible=False)
-        each.plot(*surface.minimum.tolist(), marker="*", markersize=13, color="black", linestyle="")
-        made = choices(surface)
-        for index, choice in enumerate(made):
-            draw_choice(each, surface, choice, index)
-        each.set_aspect("equal")
-        each.legend(frameon=True, framealpha=1, edgecolor="none", fontsize=9, loc="upper right")
-        label(each, f"{name}:\n{said_of(made)}", "weight 1", "weight 2")
-    return drawn
+        panel.contour(x, y, error, levels=[0.005, 0.02, 0.045, 0.08, 0.125, 0.18], colors=LIGHT, linewidths=0.8)
+        panel.axhline(0, color="black", linewidth=0.8)
+        panel.axvline(0, color="black", linewidth=0.8)
+        panel.grid(visible=False)
+        panel.plot(*surface.minimum.tolist(), marker="*", markersize=13, color="black", linestyle="")
+        deletions = choices(surface)
+        for index, choice in enumerate(deletions):
+            draw_choice(panel, surface, choice, index)
+        panel.set_aspect("equal")
+        panel.legend(frameon=True, framealpha=1, edgecolor="none", fontsize=9, loc="upper right")
+        label(panel, f"{name}:\n{said_of(deletions)}", "weight 1", "weight 2")
+    return fig
 
 
 def draw_choice(axes, surface: Quadratic, choice: Choice, index: int) -> None:
@@ -55,11 +55,11 @@ def draw_choice(axes, surface: Quadratic, choice: Choice, index: int) -> None:
     )
 
 
-def said_of(made: list[Choice]) -> str:
+def said_of(deletions: list[Choice]) -> str:
     """Who pays how much, in a few words."""
-    costs = {choice.method: choice.cost for choice in made}
+    costs = {choice.method: choice.cost for choice in deletions}
     if max(costs.values()) - min(costs.values()) < 1e-9:
-        return f"all three delete weight {made[0].deletes + 1}"
+        return f"all three delete weight {deletions[0].deletes + 1}"
     best = min(costs.values())
     winners = [name for name, cost in costs.items() if cost < best + 1e-9]
     worst = max(costs.values())
@@ -68,7 +68,7 @@ def said_of(made: list[Choice]) -> str:
 
 def correlations(hessian: Tensor, names: list[str]) -> Figure:
     """A Hessian scaled to a unit diagonal: what OBD keeps is the diagonal, what it forgets is the rest."""
-    drawn, (axes,) = figure(width=5.4, height=4.4)
+    fig, (axes,) = figure(width=5.4, height=4.4)
     scale = hessian.diagonal().clamp(min=1e-300).sqrt()
     shown = (hessian / scale / scale[:, None]).abs()
     axes.imshow(shown, cmap="Greys", vmin=0, vmax=1)
@@ -83,18 +83,18 @@ def correlations(hessian: Tensor, names: list[str]) -> Figure:
     strong = int((off.max(dim=1).values > 0.5).sum())
     title = f"{strong} of {len(names)} weights are coupled to another\nby more than one half"
     label(axes, title, "weight", "weight, |h_ij| / √(h_ii h_jj)")
-    return drawn
+    return fig
 
 
-def diagonals(exact: Tensor, found: Tensor, layers: dict[str, slice]) -> Figure:
+def diagonals(exact: Tensor, approximate: Tensor, layers: dict[str, slice]) -> Figure:
     """LeCun's recursion against the exact diagonal, each layer of weights with its own marker."""
-    drawn, (axes,) = figure(width=5.6, height=4.2)
+    fig, (axes,) = figure(width=5.6, height=4.2)
     errors = {}
     for index, (name, members) in enumerate(layers.items()):
         look = line_style(index) | {"linestyle": ""}
-        axes.plot(exact[members], found[members], label=name, markersize=5, alpha=0.8, **look)
-        errors[name] = ((found[members] - exact[members]).norm() / exact[members].norm()).item()
-    ends = [min(exact.min(), found.min()).item(), max(exact.max(), found.max()).item()]
+        axes.plot(exact[members], approximate[members], label=name, markersize=5, alpha=0.8, **look)
+        errors[name] = ((approximate[members] - exact[members]).norm() / exact[members].norm()).item()
+    ends = [min(exact.min(), approximate.min()).item(), max(exact.max(), approximate.max()).item()]
     axes.plot(ends, ends, color=LIGHT, linewidth=1, zorder=0)
     if ends[0] > 0:
         log_scale(axes, "x"), log_scale(axes, "y")
@@ -103,21 +103,21 @@ def diagonals(exact: Tensor, found: Tensor, layers: dict[str, slice]) -> Figure:
     off = ", ".join(f"{100 * error:.0f} % off in {name}" for name, error in errors.items() if error >= 1e-9)
     title = f"Exact in {' and '.join(exact_in)}" + (f";\n{off}" if off else "")
     label(axes, title, "second derivative, exact", "by LeCun's recursion")
-    return drawn
+    return fig
 
 
 def surviving(state: State, dense: State) -> Figure:
     """A MONK's network before and after surgery: lines for the weights that stay, thicker for larger ones."""
-    drawn, axes = figure(2, width=5.0, height=4.0)
-    for each, shown, name in zip(axes, (dense, state), ("trained", "pruned"), strict=True):
-        draw_network(each, shown)
-        each.set_title(f"{name}: {shown.n_left} weights", loc="left", fontsize=11)
+    fig, axes = figure(2, width=5.0, height=4.0)
+    for panel, shown, name in zip(axes, (dense, state), ("trained", "pruned"), strict=True):
+        draw_network(panel, shown)
+        panel.set_title(f"{name}: {shown.n_left} weights", loc="left", fontsize=11)
     first = state.network.layers(state.theta)[0][:, :-1]
     read = [input_names()[i] for i in first.abs().sum(0).nonzero().flatten().tolist()]
     axes[0].annotate("solid: positive, dashed: negative, ring: bias", (0.5, 0), xycoords="axes fraction", fontsize=8)
     several = f"{', '.join(read)}" if len(read) <= 6 else f"{len(read)} of 17 inputs"
     axes[1].set_title(f"pruned: {state.n_left} weights,\nreads {several}", loc="left", fontsize=11)
-    return drawn
+    return fig
 
 
 def draw_network(axes, state: State) -> None:
@@ -147,7 +147,7 @@ def draw_network(axes, state: State) -> None:
 
 def bytes_of_inverses(sizes: dict[str, int], memory: int, bytes_per_number: int = 4) -> Figure:
     """The bytes of an inverse Hessian by what it covers, against the memory of a machine."""
-    drawn, (axes,) = figure(width=7.2, height=3.0)
+    fig, (axes,) = figure(width=7.2, height=3.0)
     names = list(sizes)[::-1]
     values = [bytes_per_number * sizes[name] ** 2 for name in names]
     axes.barh([f"{name}\n{sizes[name]:,} weights" for name in names], values, color=COLOURS[0], height=0.6)
@@ -160,9 +160,9 @@ def bytes_of_inverses(sizes: dict[str, int], memory: int, bytes_per_number: int 
         axes.annotate(f" {in_words(value)}", (value, index), va="center", fontsize=9)
     axes.margins(x=0.25)
     fits = [name for name, size in sizes.items() if bytes_per_number * size**2 < memory]
-    said = max(fits, key=sizes.__getitem__) if fits else "none of these"
-    label(axes, f"The largest inverse Hessian that {memory / 1e9:,.0f} GB hold: {said}", "size (log scale)")
-    return drawn
+    largest = max(fits, key=sizes.__getitem__) if fits else "none of these"
+    label(axes, f"The largest inverse Hessian that {memory / 1e9:,.0f} GB hold: {largest}", "size (log scale)")
+    return fig
 
 
 def in_words(n_bytes: int | float) -> str:

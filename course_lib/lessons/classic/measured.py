@@ -19,49 +19,49 @@ def results() -> dict[str, Any]:
 
 def xor_bars(measured: dict[str, Any], decay: float = 1e-5) -> Figure:
     """How often XOR survives the deletion of one weight, by who chose it and whether the others moved."""
-    drawn, (axes,) = figure(width=6.8)
-    found = {row["method"]: row for row in rows(measured, "xor", decay=decay)}
+    fig, (axes,) = figure(width=6.8)
+    by_method = {row["method"]: row for row in rows(measured, "xor", decay=decay)}
     kinds = {"right_without": "nothing else moves", "right_with_update": "the others move (OBS's update)"}
     for index, (key, name) in enumerate(kinds.items()):
         places = [i + 0.38 * (index - 0.5) for i in range(len(METHODS))]
-        heights = [100 * found[m][key] / found[m]["n_nets"] for m in METHODS]
+        heights = [100 * by_method[m][key] / by_method[m]["n_nets"] for m in METHODS]
         bars = axes.bar(places, heights, 0.36, color=COLOURS[index], hatch=("", "//")[index], label=name)
-        counts = [f"{found[m][key]} of {found[m]['n_nets']}" for m in METHODS]
+        counts = [f"{by_method[m][key]} of {by_method[m]['n_nets']}" for m in METHODS]
         axes.bar_label(bars, counts, fontsize=9, padding=2)
     axes.set_xticks(range(len(METHODS)), [f"chosen by {m}" for m in METHODS])
     axes.set_ylim(0, 138)
     axes.set_yticks(range(0, 101, 25))
     axes.legend(frameon=False, ncols=2, loc="upper left")
-    said = ", ".join(f"{m} {found[m]['right']}" for m in METHODS)
-    label(axes, f"Of {found['OBS']['n_nets']} networks still right: {said}", "", "XOR still right (%)")
-    return drawn
+    right_counts = ", ".join(f"{m} {by_method[m]['right']}" for m in METHODS)
+    label(axes, f"Of {by_method['OBS']['n_nets']} networks still right: {right_counts}", "", "XOR still right (%)")
+    return fig
 
 
 def monks_counts(measured: dict[str, Any]) -> Figure:
     """The weights left when the training accuracy would fall, one dot a network; medians as bars."""
-    drawn, axes = figure(3, width=3.9, height=3.9)
-    for each, (problem, published) in zip(axes, PUBLISHED.items(), strict=True):
+    fig, axes = figure(3, width=3.9, height=3.9)
+    for panel, (problem, published) in zip(axes, PUBLISHED.items(), strict=True):
         for place, (method, refit) in enumerate((m, r) for r in (False, True) for m in METHODS):
             counts = [r["n_left"] for r in rows(measured, "monks", problem=problem, method=method, refit=refit)]
             spread = [place + 0.5 * (i / max(len(counts) - 1, 1) - 0.5) for i in range(len(counts))]
             colour = COLOURS[METHODS.index(method)]
-            each.scatter(spread, counts, s=16, color=colour, marker=MARKERS[METHODS.index(method)])
-            each.hlines(median(counts), place - 0.38, place + 0.38, color="black", linewidth=1.5, zorder=1)
+            panel.scatter(spread, counts, s=16, color=colour, marker=MARKERS[METHODS.index(method)])
+            panel.hlines(median(counts), place - 0.38, place + 0.38, color="black", linewidth=1.5, zorder=1)
             look = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top", "fontsize": 9}
-            each.annotate(f"{median(counts):g}", (place, 0.99), **look)
-        each.axhline(published, color=COLOURS[4], linestyle=":", linewidth=1.5)
-        each.axvline(2.5, color="black", linewidth=0.6)
-        each.set_xticks(range(6), [*METHODS, *METHODS], rotation=60, fontsize=9)
-        each.set_ylim(0, 1.2 * max(r["n_left"] for r in rows(measured, "monks", problem=problem)))
+            panel.annotate(f"{median(counts):g}", (place, 0.99), **look)
+        panel.axhline(published, color=COLOURS[4], linestyle=":", linewidth=1.5)
+        panel.axvline(2.5, color="black", linewidth=0.6)
+        panel.set_xticks(range(6), [*METHODS, *METHODS], rotation=60, fontsize=9)
+        panel.set_ylim(0, 1.2 * max(r["n_left"] for r in rows(measured, "monks", problem=problem)))
         best = {r: median_left(measured, problem, "OBS", r) for r in (False, True)}
         size = {1: 58, 2: 39, 3: 39}[problem]
         label(
-            each,
+            panel,
             f"MONK's problem {problem}, median: of {size} weights\nOBS leaves {best[False]:g}, refitted {best[True]:g}",
         )
-        each.set_xlabel("nothing retrained  |  refitted each time")
+        panel.set_xlabel("nothing retrained  |  refitted each time")
     axes[0].set_ylabel("weights left\n(bar, number: median; dotted: published)")
-    return drawn
+    return fig
 
 
 def median_left(measured: dict[str, Any], problem: int, method: str, refit: bool) -> float:
@@ -71,7 +71,7 @@ def median_left(measured: dict[str, Any], problem: int, method: str, refit: bool
 
 def monks_curve(measured: dict[str, Any], problem: int = 1) -> Figure:
     """Accuracy on all 432 robots over the weights left, without retraining, for the first network."""
-    drawn, (axes,) = figure(width=6.8)
+    fig, (axes,) = figure(width=6.8)
     reach = {}
     for index, method in enumerate(METHODS):
         (curve,) = rows(measured, "monks_curves", problem=problem, method=method, refit=False)
@@ -82,33 +82,33 @@ def monks_curve(measured: dict[str, Any], problem: int = 1) -> Figure:
     axes.axvline(PUBLISHED[problem], color=COLOURS[4], linestyle=":")
     axes.annotate(" published", (PUBLISHED[problem], 101), fontsize=9, ha="left")
     axes.legend(frameon=False)
-    said = ", ".join(f"{method} {n}" for method, n in reach.items())
-    label(axes, f"MONK's problem {problem}, unchanged down to: {said}", "weights left", "right of all 432 robots (%)")
-    return drawn
+    left = ", ".join(f"{method} {n}" for method, n in reach.items())
+    label(axes, f"MONK's problem {problem}, unchanged down to: {left}", "weights left", "right of all 432 robots (%)")
+    return fig
 
 
 def digits_by_sparsity(measured: dict[str, Any], key: str) -> dict[str, dict[float, float]]:
     """Mean accuracy over the networks, by method and sparsity."""
-    found: dict[str, dict[float, list[float]]] = {method: {} for method in METHODS}
+    curves: dict[str, dict[float, list[float]]] = {method: {} for method in METHODS}
     for row in rows(measured, "digits"):
-        found[row["method"]].setdefault(row["sparsity"], []).append(row[key])
-    return {method: {s: sum(a) / len(a) for s, a in sorted(each.items())} for method, each in found.items()}
+        curves[row["method"]].setdefault(row["sparsity"], []).append(row[key])
+    return {method: {s: sum(a) / len(a) for s, a in sorted(curve.items())} for method, curve in curves.items()}
 
 
 def digits_curves(measured: dict[str, Any]) -> Figure:
     """Accuracy on unseen digits over sparsity: as pruned, and retrained."""
-    drawn, axes = figure(2, width=5.4, height=4.0)
+    fig, axes = figure(2, width=5.4, height=4.0)
     panels = {"pruned": "Nothing retrained", "retrained": "Retrained once at the end"}
-    for each, (key, name) in zip(axes, panels.items(), strict=True):
+    for panel, (key, name) in zip(axes, panels.items(), strict=True):
         curves = digits_by_sparsity(measured, key)
         for index, (method, curve) in enumerate(curves.items()):
             axis = [100 * s for s in curve]
-            each.plot(axis, [100 * a for a in curve.values()], label=method, markersize=4, **line_style(index))
-        each.set_ylim(0, 103)
-        each.legend(frameon=False, loc="lower left")
+            panel.plot(axis, [100 * a for a in curve.values()], label=method, markersize=4, **line_style(index))
+        panel.set_ylim(0, 103)
+        panel.legend(frameon=False, loc="lower left")
         reach = ", ".join(f"{method} {100 * reached(curve):.0f} %" for method, curve in curves.items())
-        label(each, f"{name}: within a point of dense up to\n{reach}", "sparsity (%)", "right of unseen digits (%)")
-    return drawn
+        label(panel, f"{name}: within a point of dense up to\n{reach}", "sparsity (%)", "right of unseen digits (%)")
+    return fig
 
 
 def reached(curve: dict[float, float], loss: float = 0.01) -> float:
@@ -123,7 +123,7 @@ def reached(curve: dict[float, float], loss: float = 0.01) -> float:
 
 def dense_pruned_retrained(measured: dict[str, Any], sparsity: float = 0.85) -> Figure:
     """Dense, pruned, retrained, at the measured sparsity that is nearest to the one asked for."""
-    drawn, (axes,) = figure(width=6.8)
+    fig, (axes,) = figure(width=6.8)
     curves = {key: digits_by_sparsity(measured, key) for key in ("pruned", "retrained", "retrained_each_round")}
     near = min(curves["pruned"]["OBS"], key=lambda s: abs(s - sparsity))
     names = {"pruned": "pruned", "retrained": "retrained once", "retrained_each_round": "retrained every round"}
@@ -139,14 +139,14 @@ def dense_pruned_retrained(measured: dict[str, Any], sparsity: float = 0.85) -> 
     axes.set_yticks(range(0, 101, 25))
     axes.legend(frameon=False, ncols=2, loc="upper left", fontsize=9)
     lost = {m: dense - 100 * curves["pruned"][m][near] for m in METHODS}
-    said = ", ".join(f"{m} {points:.0f}" for m, points in lost.items())
-    label(axes, f"{100 * near:.0f} % gone, points lost before retraining: {said}", "", "right (%)")
-    return drawn
+    points_lost = ", ".join(f"{m} {points:.0f}" for m, points in lost.items())
+    label(axes, f"{100 * near:.0f} % gone, points lost before retraining: {points_lost}", "", "right (%)")
+    return fig
 
 
 def row_errors(measured: dict[str, Any]) -> Figure:
     """Error of single outputs of the default model with half of their weights gone, on text nobody has seen."""
-    drawn, (axes,) = figure(width=6.8)
+    fig, (axes,) = figure(width=6.8)
     layers = list(dict.fromkeys(row["layer"] for row in rows(measured, "rows")))
     for place, layer in enumerate(layers):
         for index, method in enumerate(METHODS):
@@ -162,7 +162,7 @@ def row_errors(measured: dict[str, Any]) -> Figure:
     share = row_ratio(measured)
     title = f"Half of a row gone: OBS's error is {min(share):.0f} to {max(share):.0f} % of OBD's"
     label(axes, title, "", "squared error of the output (%)")
-    return drawn
+    return fig
 
 
 def row_ratio(measured: dict[str, Any]) -> list[float]:

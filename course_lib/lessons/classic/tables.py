@@ -24,8 +24,8 @@ def recursion_table(measured: dict[str, Any]) -> str:
     deepest = max(row["layer"] for row in rows(measured, "recursion"))
     lines = [f"{'relative error (%) in layer':<29}" + "".join(f"{i:>8}" for i in range(1, deepest + 1))]
     for network in networks:
-        found = {row["layer"]: row["relative_error"] for row in rows(measured, "recursion", network=network)}
-        cells = "".join(f"{'exact' if error < 1e-9 else f'{100 * error:.0f}':>8}" for error in found.values())
+        errors = {row["layer"]: row["relative_error"] for row in rows(measured, "recursion", network=network)}
+        cells = "".join(f"{'exact' if error < 1e-9 else f'{100 * error:.0f}':>8}" for error in errors.values())
         lines.append(f"{network.replace('1 hidden layers', '1 hidden layer'):<29}{cells}")
     return "\n".join(lines)
 
@@ -36,9 +36,9 @@ def xor_table(measured: dict[str, Any]) -> str:
         f"{'decay':>7}{'networks':>10}" + "".join(f"{m:>11}" for m in METHODS) + f"{'some plain deletion works':>28}"
     ]
     for decay in dict.fromkeys(row["decay"] for row in rows(measured, "xor")):
-        found = {row["method"]: row for row in rows(measured, "xor", decay=decay)}
+        by_method = {row["method"]: row for row in rows(measured, "xor", decay=decay)}
         (possible,) = rows(measured, "xor_possible", decay=decay)
-        cells = "".join(f"{found[m]['right']:>11}" for m in METHODS)
+        cells = "".join(f"{by_method[m]['right']:>11}" for m in METHODS)
         lines.append(f"{decay:>7.0e}{possible['n_nets']:>10}{cells}{possible['some_plain']:>28}")
     return "\n".join(lines)
 
@@ -48,15 +48,15 @@ def xor_verdict(measured: dict[str, Any]) -> str:
 
     The abstract says the second. A choice is correct where OBS's update mends the deletion of that weight.
     """
-    found = rows(measured, "xor")
-    n = sum(r["n_nets"] for r in found if r["method"] == "OBS")
+    xor_rows = rows(measured, "xor")
+    n = sum(r["n_nets"] for r in xor_rows if r["method"] == "OBS")
     lines = []
     for claim, key in (("leaves XOR right", "right"), ("chooses a correct weight", "right_with_update")):
-        total = {m: sum(r[key] for r in found if r["method"] == m) for m in METHODS}
+        total = {m: sum(r[key] for r in xor_rows if r["method"] == m) for m in METHODS}
         only = total["OBS"] == n and max(total["magnitude"], total["OBD"]) < n
         best = total["OBS"] == max(total.values())
-        said = ", ".join(f"{m} {count} of {n}" for m, count in total.items())
-        lines.append(f"Claim: only OBS {claim} in every case. {said}: {verdict(only + best, 2)}.")
+        listing = ", ".join(f"{m} {count} of {n}" for m, count in total.items())
+        lines.append(f"Claim: only OBS {claim} in every case. {listing}: {verdict(only + best, 2)}.")
     return "\n".join(lines)
 
 
@@ -68,8 +68,8 @@ def monks_table(measured: dict[str, Any]) -> str:
     for method, refit in kinds:
         cells = ""
         for problem in PUBLISHED:
-            found = rows(measured, "monks", problem=problem, method=method, refit=refit)
-            left, test = [r["n_left"] for r in found], [100 * r["test"] for r in found]
+            runs = rows(measured, "monks", problem=problem, method=method, refit=refit)
+            left, test = [r["n_left"] for r in runs], [100 * r["test"] for r in runs]
             cells += f"{f'{median(left):g} ({min(left)}–{max(left)})':>18}{f'{min(test):.1f}–{max(test):.1f}':>14}"
         lines.append(f"{method + (' + refit' if refit else ''):<24}{cells}")
     return "\n".join(lines)
@@ -97,16 +97,16 @@ def monks_verdict(measured: dict[str, Any]) -> str:
         median_left(measured, p, "OBS", False) - min(median_left(measured, p, m, False) for m in ("magnitude", "OBD"))
         for p in PUBLISHED
     ]
-    said = ", ".join(f"{gap:+g}" for gap in ahead)
+    listed_ahead = ", ".join(f"{gap:+g}" for gap in ahead)
     lines.append(
-        f"Claim: without retraining OBS leaves fewer weights than both others. {said} weights (median): "
+        f"Claim: without retraining OBS leaves fewer weights than both others. {listed_ahead} weights (median): "
         f"{verdict(sum(gap < 0 for gap in ahead), len(ahead))}"
     )
     gaps = [median_left(measured, p, "magnitude", True) - median_left(measured, p, "OBS", False) for p in PUBLISHED]
     same = max(abs(gap) for gap in gaps) <= 2
-    said = ", ".join(f"{gap:+g}" for gap in gaps)
+    listed_gaps = ", ".join(f"{gap:+g}" for gap in gaps)
     lines.append(
-        f"magnitude with refitting against OBS without: {said} weights (median): "
+        f"magnitude with refitting against OBS without: {listed_gaps} weights (median): "
         f"{'about as good' if same else 'not as good' if max(gaps) > 2 else 'better in places'}"
     )
     return "\n".join(lines)
@@ -137,6 +137,6 @@ def digits_verdict(measured: dict[str, Any]) -> str:
 def rows_verdict(measured: dict[str, Any]) -> str:
     """OBS against OBD on single outputs of the language model."""
     ratios = row_ratio(measured)
-    said = ", ".join(f"{ratio:.0f} %" for ratio in ratios)
+    percentages = ", ".join(f"{ratio:.0f} %" for ratio in ratios)
     word = verdict(sum(ratio < 100 for ratio in ratios), len(ratios))
-    return f"OBS's error in per cent of OBD's, median of each layer, unseen text: {said}: {word}."
+    return f"OBS's error in per cent of OBD's, median of each layer, unseen text: {percentages}: {word}."

@@ -19,26 +19,26 @@ def results() -> dict[str, Any]:
 
 def _contests(measured: dict[str, Any], name: str) -> dict[tuple[int, ...], list[Row]]:
     """The rows of the contests whose names match, by shape: sequences and tokens."""
-    found: dict[tuple[int, ...], list[Row]] = {}
+    by_shape: dict[tuple[int, ...], list[Row]] = {}
     for row in measured["tables"]["sides"]:
         if re.fullmatch(name, row["contest"]):
-            found.setdefault(tuple(row["shape"]), []).append(row)
-    return found
+            by_shape.setdefault(tuple(row["shape"]), []).append(row)
+    return by_shape
 
 
 def steps(measured: dict[str, Any] | None = None) -> Figure:
     """How many times as fast as transformers' cache each cache decodes, for one sequence and for several."""
-    found = _contests(measured or results(), r"\d+ steps of \d+ at \d+ tokens")
-    drawn, axes = figure(len(found), width=5.0, height=4.2)
-    for each, ((n_sequences, n_tokens), rows) in zip(axes, found.items(), strict=True):
+    by_shape = _contests(measured or results(), r"\d+ steps of \d+ at \d+ tokens")
+    fig, axes = figure(len(by_shape), width=5.0, height=4.2)
+    for panel, ((n_sequences, n_tokens), rows) in zip(axes, by_shape.items(), strict=True):
         others = [row for row in reversed(rows) if row["side"] != row["anchor"]]
-        _bars(each, others)
-        each.set_yticks(range(len(others)), [row["side"] for row in others], fontsize=8)
-        each.tick_params(axis="y", labelleft=each is axes[0])
+        _bars(panel, others)
+        panel.set_yticks(range(len(others)), [row["side"] for row in others], fontsize=8)
+        panel.tick_params(axis="y", labelleft=panel is axes[0])
         best = max((row for row in others if "20 %" in row["side"] and not _stock(row)), key=_times)
         title = f"{n_sequences} × {n_tokens} tokens: with 20 % at best {_times(best):.2f} times,\n{best['side']}"
-        label(each, title, "times as fast as transformers' cache")
-    return drawn
+        label(panel, title, "times as fast as transformers' cache")
+    return fig
 
 
 def _bars(axes: Axes, rows: list[Row]) -> None:
@@ -63,32 +63,32 @@ def _times(row: Row) -> float:
 
 def streams(measured: dict[str, Any] | None = None) -> Figure:
     """Seconds for each token of a stream over the size of the window: a step, or the window computed anew."""
-    found = _contests(measured or results(), "a token of a stream")
-    drawn, (axes,) = figure(width=6.4)
+    by_shape = _contests(measured or results(), "a token of a stream")
+    fig, (axes,) = figure(width=6.4)
     sides: dict[str, list[float]] = {}
-    for rows in found.values():
+    for rows in by_shape.values():
         for row in rows:
             sides.setdefault(row["side"], []).append(row["median_seconds"])
-    windows = [shape[1] for shape in found]
+    windows = [shape[1] for shape in by_shape]
     for index, (name, seconds) in enumerate(sides.items()):
         axes.plot(windows, seconds, label=name, **line_style(index))
     log_scale(log_scale(axes, "x"), "y")
     axes.set_xticks(windows, [str(window) for window in windows])
     axes.legend(frameon=False)
-    times = [rows[-1]["times_anchor"] for rows in found.values()]
+    times = [rows[-1]["times_anchor"] for rows in by_shape.values()]
     title = f"A step is {times[0]:.1f} times as fast at {windows[0]} slots, {times[-1]:.1f} times at {windows[-1]}"
     label(axes, title, "slots (log scale)", "seconds a token (log scale)")
-    return drawn
+    return fig
 
 
 def prompts(measured: dict[str, Any] | None = None) -> str:
     """How much longer a prompt takes, beside transformers' cache."""
-    found = _contests(measured or results(), "a prompt")
-    names = [row["side"] for row in next(iter(found.values()))]
-    lines = [f"{'seconds for a prompt of':<26}" + "".join(f"{shape[1]:>16}" for shape in found)]
+    by_shape = _contests(measured or results(), "a prompt")
+    names = [row["side"] for row in next(iter(by_shape.values()))]
+    lines = [f"{'seconds for a prompt of':<26}" + "".join(f"{shape[1]:>16}" for shape in by_shape)]
     for name in names:
         cells = []
-        for rows in found.values():
+        for rows in by_shape.values():
             (row,) = [row for row in rows if row["side"] == name]
             cells.append(f"{row['median_seconds']:.2f} ({1 / row['times_anchor']:.2f} x)")
         lines.append(f"{name:<26}" + "".join(f"{cell:>16}" for cell in cells))

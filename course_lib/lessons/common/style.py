@@ -26,11 +26,11 @@ def figure(n_columns: int = 1, n_rows: int = 1, width: float = 6.4, height: floa
 
     Width and height are those of one axes, in inches. Returns the figure and its axes, row by row.
     """
-    made = HouseFigure(figsize=(width * n_columns, height * n_rows), layout="constrained")
-    axes = made.subplots(n_rows, n_columns, squeeze=False).flatten().tolist()
-    for each in axes:
-        style(each)
-    return made, axes
+    fig = HouseFigure(figsize=(width * n_columns, height * n_rows), layout="constrained")
+    axes = fig.subplots(n_rows, n_columns, squeeze=False).flatten().tolist()
+    for panel in axes:
+        style(panel)
+    return fig, axes
 
 
 def style(axes: Axes) -> Axes:
@@ -62,5 +62,5 @@ def log_scale(axes: Axes, which: str) -> Axes:
 
 def line_style(index: int) -> dict:
     """Colour, marker and dash of the index-th line."""
-    each = {"color": COLOURS, "marker": MARKERS, "linestyle": DASHES}
-    return {name: values[index % len(values)] for name, values in each.items()}
+    cycles = {"color": COLOURS, "marker": MARKERS, "linestyle": DASHES}
+    return {name: values[index % len(values)] for name, values in cycles.items()}

@@ -40,15 +40,15 @@ def _three(budget: int) -> dict[str, EvictionPolicy]:
 
 
 def streams(layer: int = 12, head: int = 1) -> Figure:
-    found = {name: live.watch(*_model(), _text()[:160], policy) for name, policy in _three(32).items()}
-    kept = {name: history.kept[:, layer, head] for name, history in found.items()}
-    return figures.streams(kept, found["H2O"].n_read, f"layer {layer}, head {head}")
+    histories = {name: live.watch(*_model(), _text()[:160], policy) for name, policy in _three(32).items()}
+    kept = {name: history.kept[:, layer, head] for name, history in histories.items()}
+    return figures.streams(kept, histories["H2O"].n_read, f"layer {layer}, head {head}")
 
 
 @lru_cache(maxsize=1)
 def _race() -> dict[str, Tensor]:
-    found = race(_model()[0], _text(), {"full": Full()} | _three(BUDGET))
-    return {name: each.losses for name, each in found.items()}
+    by_policy = race(_model()[0], _text(), {"full": Full()} | _three(BUDGET))
+    return {name: stream.losses for name, stream in by_policy.items()}
 
 
 def window() -> Figure:
@@ -75,11 +75,11 @@ def who_receives() -> Figure:
 
 def answers() -> Figure:
     model, tokenizer = _model()
-    asked = samples("word", 10, 112, tokenizer, seed=0)
+    haystacks = samples("word", 10, 112, tokenizer, seed=0)
     three = _three(SLOTS)
-    early = {name: retrieve(model, [each.naive() for each in asked], three[name]) for name in ("window", "H2O")}
+    early = {name: retrieve(model, [sample.naive() for sample in haystacks], three[name]) for name in ("window", "H2O")}
     late = {
-        name: retrieve(model, asked, policy)
+        name: retrieve(model, haystacks, policy)
         for name, policy in ({"full": Full()} | three | {"SnapKV": SnapKV(SLOTS, recent=8)}).items()
     }
     protocols = {"asked in the prompt": early, "asked after the eviction": late}
@@ -89,8 +89,8 @@ def answers() -> Figure:
 
 
 def persistence() -> Figure:
-    found = _statistics().persistence("any")
-    return figures.persistence(found.ratio, found.early)
+    persisting = _statistics().persistence("any")
+    return figures.persistence(persisting.ratio, persisting.early)
 
 
 def sizes_by_layer() -> Figure:

@@ -65,46 +65,46 @@ QUICK = Sizes(
 
 def steps(sizes: Sizes) -> list[Step]:
     """All the work, in pieces of a few minutes at most. The streams whose time is measured come first."""
-    found = []
+    plan = []
     for name in (*streams.FIRST, streams.EVERYTHING):
         measure = partial(streams.sinks, name, sizes.stream, sizes.compared, sizes.budget, sizes.chunk)
-        found.append(Step(f"stream: {name}", measure))
+        plan.append(Step(f"stream: {name}", measure))
     for size in sizes.chunks:
         measure = partial(streams.chunk, size, sizes.chunk_tokens, sizes.budget)
-        found.append(Step(f"stream: {size} tokens in a pass", measure))
+        plan.append(Step(f"stream: {size} tokens in a pass", measure))
     for gap in sizes.gaps:
         for positions in ("original", "rolling"):
             measure = partial(streams.gap, positions, gap, sizes.gap_tokens, sizes.budget, sizes.chunk)
-            found.append(Step(f"gap: {gap}, {positions} positions", measure))
+            plan.append(Step(f"gap: {gap}, {positions} positions", measure))
     for name in ("Full", *settings.names(), "StreamingH2O"):
         measure = partial(streams.policy, name, sizes.policy_tokens, sizes.budget, sizes.policy_chunk)
-        found.append(Step(f"stream: {name}", measure))
+        plan.append(Step(f"stream: {name}", measure))
     for start in attention.STARTS:
         measure = partial(attention.attention, start, sizes.attention_windows, sizes.attention_length)
-        found.append(Step(f"attention: first token {start}", measure))
-    return found + prompts(sizes)
+        plan.append(Step(f"attention: first token {start}", measure))
+    return plan + prompts(sizes)
 
 
 def prompts(sizes: Sizes) -> list[Step]:
     """What is compressed after it has been read."""
-    found, lengths = [], (sizes.prompts, sizes.prompt, sizes.after)
+    plan, lengths = [], (sizes.prompts, sizes.prompt, sizes.after)
     for name in ("Full", *settings.names()):
-        found.append(Step(f"continuation: {name}", partial(answers.continuation, name, sizes.shares, *lengths)))
+        plan.append(Step(f"continuation: {name}", partial(answers.continuation, name, sizes.shares, *lengths)))
     for bits in sizes.bits:
         for name in ("Full", "StreamingLLM", "Scissorhands"):
             measure = partial(answers.continuation, name, (sizes.share,), *lengths, bits=bits)
-            found.append(Step(f"continuation: {name}, {bits} bits", measure))
+            plan.append(Step(f"continuation: {name}, {bits} bits", measure))
     for task in [task for task, needle in TASKS.items() if len(needle.sentences) == 1]:
         for name in ("Full", *settings.names()):
             measure = partial(answers.retrieval, task, name, sizes.needle_shares, sizes.needles, sizes.haystack)
-            found.append(Step(f"needle: {task}, {name}", measure))
+            plan.append(Step(f"needle: {task}, {name}", measure))
     for name in ("Window", "StreamingLLM"):
         measure = partial(answers.leak, name, sizes.needle_shares, sizes.needles, sizes.haystack)
-        found.append(Step(f"needle asked for too early: {name}", measure))
+        plan.append(Step(f"needle asked for too early: {name}", measure))
     for name in ("Full", "StreamingLLM", "H2O", "SnapKV", *answers.RECYCLED):
         measure = partial(answers.second_needle, name, sizes.share, sizes.needles, sizes.haystack)
-        found.append(Step(f"second needle: {name}", measure))
-    return found
+        plan.append(Step(f"second needle: {name}", measure))
+    return plan
 
 
 EXPERIMENT = Experiment("The key-value cache of the default model", Sizes(), QUICK, steps)

@@ -17,23 +17,23 @@ GREYS = ("#16324f", "#c8553d", "#2a9d8f", "#e9b44c", "#8d99ae", "#d9dde3")
 
 def streams(kept: Mapping[str, Tensor], n_read: Sequence[int], where: str) -> Figure:
     """Who is in the cache while a text streams by: (S, T) for each policy. Dark is kept, light grey has left."""
-    drawn, axes = figure(len(kept), width=3.5, height=3.6)
-    for each, (name, rows) in zip(axes, kept.items(), strict=True):
+    fig, axes = figure(len(kept), width=3.5, height=3.6)
+    for panel, (name, rows) in zip(axes, kept.items(), strict=True):
         seen = torch.arange(rows.shape[1]) < torch.tensor(n_read)[:, None]
         shade = torch.where(rows, 1.0, torch.where(seen, 0.18, 0.0))
         extent = (0, rows.shape[1], n_read[-1], 0)
-        each.imshow(shade, cmap="Greys", vmin=0, vmax=1.1, aspect="auto", interpolation="nearest", extent=extent)
-        each.grid(visible=False)
+        panel.imshow(shade, cmap="Greys", vmin=0, vmax=1.1, aspect="auto", interpolation="nearest", extent=extent)
+        panel.grid(visible=False)
         stays = rows[-1].nonzero().flatten()
         old = int((stays < n_read[-1] - len(stays)).sum())
-        label(each, f"{name}: {old} of {len(stays)} tokens\nthat stay are not the newest", "token of the text")
+        label(panel, f"{name}: {old} of {len(stays)} tokens\nthat stay are not the newest", "token of the text")
     axes[0].set_ylabel(f"tokens read ({where})")
-    return drawn
+    return fig
 
 
 def excess(losses: Mapping[str, Tensor], full: Tensor, budget: int, block: int = 32) -> Figure:
     """By block of tokens, how many times the perplexity of the full cache each policy has, for (P,) losses in nats."""
-    drawn, (axes,) = figure(width=7.4)
+    fig, (axes,) = figure(width=7.4)
     after = {}
     for index, (name, mine) in enumerate(losses.items()):
         difference = mine - full
@@ -47,15 +47,15 @@ def excess(losses: Mapping[str, Tensor], full: Tensor, budget: int, block: int =
     axes.axhline(1, color=COLOURS[4], linewidth=0.8)
     log_scale(axes, "y")
     axes.legend(frameon=False, fontsize=9, loc="upper right")
-    said = ", ".join(f"{name} {value:.2f}" for name, value in after.items())
-    title = f"Once {budget} slots are full, times the perplexity of the full cache:\n{said}"
+    listing = ", ".join(f"{name} {value:.2f}" for name, value in after.items())
+    title = f"Once {budget} slots are full, times the perplexity of the full cache:\n{listing}"
     label(axes, title, "tokens read", f"ratio, mean of {block} tokens (log scale)")
-    return drawn
+    return fig
 
 
 def mass_by_rank(mass: Tensor, layers: Sequence[int]) -> Figure:
     """Share of all attention by rank of the token that receives it, (L, T), for some layers."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     ordered = mass.sort(dim=1, descending=True).values
     for index, layer in enumerate(layers):
         look = line_style(index) | {"marker": ""}
@@ -68,12 +68,12 @@ def mass_by_rank(mass: Tensor, layers: Sequence[int]) -> Figure:
     few = 100 * ordered[:, :n].sum(dim=1)
     title = f"5 % of the tokens receive {few.min():.0f} to {few.max():.0f} % of all attention, by layer"
     label(axes, title, "rank of the token (log scale)", "share of all attention (%, log scale)")
-    return drawn
+    return fig
 
 
 def who_receives(by_kind: Mapping[str, Tensor]) -> Figure:
     """Share of all attention by kind of token over depth, (L,) each, stacked."""
-    drawn, (axes,) = figure(width=7.4)
+    fig, (axes,) = figure(width=7.4)
     below = torch.zeros(len(next(iter(by_kind.values()))))
     for index, (kind, share) in enumerate(by_kind.items()):
         kind = "neighbours" if kind == "near" else kind
@@ -84,29 +84,29 @@ def who_receives(by_kind: Mapping[str, Tensor]) -> Figure:
     axes.set_ylim(0, 118)
     axes.set_yticks(range(0, 101, 20))
     axes.legend(frameon=False, fontsize=8, ncols=6, loc="upper center")
-    said = ", ".join(f"{kind} {100 * share.mean():.0f} %" for kind, share in by_kind.items() if share.mean() >= 0.02)
-    label(axes, f"Mean over the layers: {said}", "layer", "share of all attention (%)")
-    return drawn
+    shares = ", ".join(f"{kind} {100 * share.mean():.0f} %" for kind, share in by_kind.items() if share.mean() >= 0.02)
+    label(axes, f"Mean over the layers: {shares}", "layer", "share of all attention (%)")
+    return fig
 
 
-def answers(found: Mapping[str, Mapping[str, tuple[float, tuple[float, float]]]]) -> Figure:
+def answers(protocols: Mapping[str, Mapping[str, tuple[float, tuple[float, float]]]]) -> Figure:
     """Share of right answers with 95 % intervals, by protocol and policy. The first leaks, and may have fewer."""
-    drawn, (axes,) = figure(width=7.2)
-    names = list(max(found.values(), key=len))
-    for index, (protocol, rows) in enumerate(found.items()):
+    fig, (axes,) = figure(width=7.2)
+    names = list(max(protocols.values(), key=len))
+    for index, (protocol, rows) in enumerate(protocols.items()):
         here = [i for i, name in enumerate(names) if name in rows]
         share, (low, high) = [100 * rows[names[i]][0] for i in here], _errors([rows[names[i]] for i in here])
         look = {"color": COLOURS[index], "hatch": HATCHES[index], "label": protocol, "capsize": 3}
-        axes.bar([i + 0.36 * (index - (len(found) - 1) / 2) for i in here], share, 0.34, yerr=[low, high], **look)
+        axes.bar([i + 0.36 * (index - (len(protocols) - 1) / 2) for i in here], share, 0.34, yerr=[low, high], **look)
     axes.set_xticks(range(len(names)), names, fontsize=10 if len(names) < 6 else 8)
     axes.set_ylim(0, 128)
     axes.set_yticks(range(0, 101, 20))
     axes.legend(frameon=False, fontsize=9, ncols=2, loc="upper left")
-    (first, told), *fair = found.items()
-    more = [told[name][0] - rows[name][0] for _, rows in fair for name in rows if name in told]
+    (first, leaked), *fair = protocols.items()
+    more = [leaked[name][0] - rows[name][0] for _, rows in fair for name in rows if name in leaked]
     title = f"{first.capitalize()}: up to {100 * max(more, default=0.0):.0f} points more than the cache knows"
     label(axes, title, "", "right answers (%)")
-    return drawn
+    return fig
 
 
 def _errors(rows: Sequence[tuple[float, tuple[float, float]]]) -> tuple[list[float], list[float]]:
@@ -117,7 +117,7 @@ def _errors(rows: Sequence[tuple[float, tuple[float, float]]]) -> tuple[list[flo
 
 def persistence(ratio: Tensor, chance: Tensor) -> Figure:
     """Of the tokens that matter later, the share that mattered before, over depth, beside what chance would give."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     axes.plot(100 * ratio, markersize=4, label="mattered before", **line_style(0))
     axes.plot(100 * chance, markersize=4, label="by chance", **line_style(1))
     axes.axhline(95, color=COLOURS[4], linestyle=":", label="95 %, the paper's mark")
@@ -126,30 +126,30 @@ def persistence(ratio: Tensor, chance: Tensor) -> Figure:
     above = int((ratio > 0.95).sum())
     title = f"Above 95 % in {above} of {len(ratio)} layers; chance alone gives {100 * chance.mean():.0f} % on average"
     label(axes, title, "layer", "share of the tokens that matter later (%)")
-    return drawn
+    return fig
 
 
 def nearest(cosines: Mapping[str, Tensor]) -> Figure:
     """Of tokens that leave, the cosine with the nearest that stays: median over depth, (L, tokens) each."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     for index, (name, values) in enumerate(cosines.items()):
         axes.plot(values.median(dim=1).values, markersize=4, label=name, **line_style(index))
         low, high = values.quantile(0.1, dim=1), values.quantile(0.9, dim=1)
         axes.fill_between(range(len(values)), low, high, color=COLOURS[index], alpha=0.15, linewidth=0)
     axes.set_ylim(0, 1.05)
     axes.legend(frameon=False, fontsize=9, loc="lower left")
-    said = ", ".join(f"{name} {values.median():.2f}" for name, values in cosines.items())
-    label(axes, f"Nearest that stays, median cosine: {said}", "layer", "cosine (median, 10 to 90 % shaded)")
-    return drawn
+    medians = ", ".join(f"{name} {values.median():.2f}" for name, values in cosines.items())
+    label(axes, f"Nearest that stays, median cosine: {medians}", "layer", "cosine (median, 10 to 90 % shaded)")
+    return fig
 
 
 def sizes_by_layer(sizes: Mapping[str, Sequence[int]]) -> Figure:
     """Slots of each layer under several ways to divide a budget."""
-    drawn, (axes,) = figure(width=7.2, height=3.0)
+    fig, (axes,) = figure(width=7.2, height=3.0)
     for index, (name, slots) in enumerate(sizes.items()):
         axes.plot(slots, markersize=4, label=f"{name}, {sum(slots)} in all", **line_style(index))
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=9)
-    said = ", ".join(f"{name} {min(slots)} to {max(slots)}" for name, slots in sizes.items() if len(set(slots)) > 1)
-    label(axes, f"Slots by layer: {said}", "layer", "slots of each head")
-    return drawn
+    ranges = ", ".join(f"{name} {min(slots)} to {max(slots)}" for name, slots in sizes.items() if len(set(slots)) > 1)
+    label(axes, f"Slots by layer: {ranges}", "layer", "slots of each head")
+    return fig

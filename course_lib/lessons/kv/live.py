@@ -81,8 +81,8 @@ def as_html(history: History, layer: int, head: int, moment: int) -> str:
         f'<span style="{KEPT if stays else GONE}">{_visible(word)}</span>'
         for word, stays in zip(history.words[:n_read], kept.tolist(), strict=False)
     ]
-    said = f"{n_read} tokens read, {int(kept.sum())} in the cache of layer {layer}, key-value head {head}"
-    return f'<div style="{TEXT}"><b>{said}</b>\n{"".join(spans)}</div>'
+    caption = f"{n_read} tokens read, {int(kept.sum())} in the cache of layer {layer}, key-value head {head}"
+    return f'<div style="{TEXT}"><b>{caption}</b>\n{"".join(spans)}</div>'
 
 
 def _visible(word: str) -> str:

@@ -31,11 +31,11 @@ def race(
 ) -> dict[str, StreamingPerplexity]:
     """One text under several policies. Nothing counts before the smallest cache is full."""
     skip = min((policy.budget for policy in policies.values() if isinstance(policy.budget, int)), default=0)
-    found = {}
+    streams = {}
     for name, policy in policies.items():
         with evicting(model, policy, vectors=vectors) as cache:
-            found[name] = stream_through(model, ids, cache, chunk, skip)
-    return found
+            streams[name] = stream_through(model, ids, cache, chunk, skip)
+    return streams
 
 
 @torch.no_grad()
@@ -49,15 +49,15 @@ def slots_by_layer(model: PreTrainedModel, ids: Int[Tensor, "T"], policy: Evicti
 @torch.no_grad()
 def nearest_that_stays(model: PreTrainedModel, ids: Int[Tensor, "T"], budget: int) -> dict[str, Float[Tensor, "L E"]]:
     """Of a prompt under H2O: the cosine of each key, and value, that leaves with the most similar one that stays."""
-    found: dict[str, list[Tensor]] = {"keys": [], "values": []}
+    similarities: dict[str, list[Tensor]] = {"keys": [], "values": []}
     policy = H2O(budget=budget, recent=budget // 2)
     with evicting(model, replace(policy, budget=1.0)) as cache:
         model.base_model(ids[None].to(model.device), past_key_values=cache, use_cache=True)
         for index, whole in enumerate(cache.slots):
             kept = policy.shrink(deepcopy(whole), index)
             for name, values in _similarities(whole, kept).items():
-                found[name].append(values.cpu())
-    return {name: torch.stack(layers) for name, layers in found.items()}
+                similarities[name].append(values.cpu())
+    return {name: torch.stack(layers) for name, layers in similarities.items()}
 
 
 def _similarities(whole: Slots, kept: Slots) -> dict[str, Float[Tensor, "E"]]:

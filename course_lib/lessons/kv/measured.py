@@ -22,8 +22,8 @@ def results() -> Measured:
 
 def _names(measured: Measured, table: str) -> list[str]:
     """The policies of a table: those of CURVES first, in that order."""
-    found = {row["policy"] for row in measured["tables"][table]} - {FULL}
-    return [*(n for n in CURVES if n in found), *sorted(found - set(CURVES))]
+    policies = {row["policy"] for row in measured["tables"][table]} - {FULL}
+    return [*(n for n in CURVES if n in policies), *sorted(policies - set(CURVES))]
 
 
 def _look(index: int) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def _look(index: int) -> dict[str, Any]:
 def compressed(measured: Measured | None = None) -> Figure:
     """Perplexity of what follows a compressed prompt, over the share of it that is kept."""
     measured = measured or results()
-    drawn, (axes,) = figure(width=7.6, height=4.2)
+    fig, (axes,) = figure(width=7.6, height=4.2)
     (full,) = rows(measured, "compressed", policy=FULL)
     for index, name in enumerate(_names(measured, "compressed")):
         points = sorted(rows(measured, "compressed", policy=name), key=lambda row: row["budget"])
@@ -49,20 +49,22 @@ def compressed(measured: Measured | None = None) -> Figure:
     times = best["perplexity"] / full["perplexity"]
     title = f"With {100 * least:.0f} % of the prompt, {best['policy']} is best: {times:.2f} times the full cache"
     label(axes, title, "kept of the prompt (%)", "perplexity after it (log scale)")
-    return drawn
+    return fig
 
 
 def by_depth(measured: Measured | None = None, task: str = "word", share: float = 0.2) -> Figure:
     """Right answers by policy and by where in the prompt the needle was, at the budget nearest to a share."""
     measured = measured or results()
     names = [FULL, *_names(measured, "retrieval_depths")]
-    found = rows(measured, "retrieval_depths", task=task)
-    depths = sorted({row["depth"] for row in found})
-    budget = min((row["budget"] for row in found if row["policy"] != FULL), key=lambda each: abs(each - share))
+    depth_rows = rows(measured, "retrieval_depths", task=task)
+    depths = sorted({row["depth"] for row in depth_rows})
+    budget = min((row["budget"] for row in depth_rows if row["policy"] != FULL), key=lambda kept: abs(kept - share))
     right = {
-        (row["policy"], row["depth"]): row["exact"] for row in found if row["policy"] == FULL or row["budget"] == budget
+        (row["policy"], row["depth"]): row["exact"]
+        for row in depth_rows
+        if row["policy"] == FULL or row["budget"] == budget
     }
-    drawn, (axes,) = figure(width=7.2, height=0.42 * len(names) + 1.3)
+    fig, (axes,) = figure(width=7.2, height=0.42 * len(names) + 1.3)
     table = torch.tensor([[right[name, depth] for depth in depths] for name in names])
     axes.imshow(table, cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
     axes.grid(visible=False)
@@ -77,7 +79,7 @@ def by_depth(measured: Measured | None = None, task: str = "word", share: float 
     forget = [name for name in names[1:] if right[name, depths[middle]] < right[name, depths[-1]]]
     title = f"{100 * budget:.0f} % kept: {len(forget)} of {len(names) - 1} know less of the middle than of the end"
     label(axes, title, "depth of the needle (right answers in %)")
-    return drawn
+    return fig
 
 
 def answers(measured: Measured | None = None) -> Figure:
@@ -86,12 +88,12 @@ def answers(measured: Measured | None = None) -> Figure:
     leaked = measured["tables"]["leak"]
     names = {(row["policy"], row["budget"]): f"{row['policy']}\n{100 * row['budget']:.0f} %" for row in leaked}
     fair = {key: rows(measured, "retrieval", task="word", policy=key[0], budget=key[1])[0] for key in names}
-    told = {(row["policy"], row["budget"]): row for row in leaked}
-    protocols = {"asked in the prompt": told, "asked after the eviction": fair}
+    early = {(row["policy"], row["budget"]): row for row in leaked}
+    protocols = {"asked in the prompt": early, "asked after the eviction": fair}
     return figures.answers(
         {
-            protocol: {names[key]: (row["exact"], (row["low"], row["high"])) for key, row in found.items()}
-            for protocol, found in protocols.items()
+            protocol: {names[key]: (row["exact"], (row["low"], row["high"])) for key, row in cells.items()}
+            for protocol, cells in protocols.items()
         }
     )
 
@@ -99,9 +101,9 @@ def answers(measured: Measured | None = None) -> Figure:
 def second_needle(measured: Measured | None = None) -> Figure:
     """Two questions one after the other: the second asks for what the first did not."""
     measured = measured or results()
-    found = measured["tables"]["second_needle"]
-    names = list(dict.fromkeys(row["policy"] for row in found))
-    drawn, (axes,) = figure(width=7.6, height=3.4)
+    table_rows = measured["tables"]["second_needle"]
+    names = list(dict.fromkeys(row["policy"] for row in table_rows))
+    fig, (axes,) = figure(width=7.6, height=3.4)
     for index, question in enumerate((1, 2)):
         these = [rows(measured, "second_needle", policy=name, question=question)[0] for name in names]
         places = [i + 0.38 * (index - 0.5) for i in range(len(names))]
@@ -117,14 +119,14 @@ def second_needle(measured: Measured | None = None) -> Figure:
     axes.set_yticks(range(0, 101, 20))
     axes.legend(frameon=False, ncols=2, loc="upper left")
     second = {name: rows(measured, "second_needle", policy=name, question=2)[0]["exact"] for name in names}
-    said = ", ".join(f"{name} {100 * share:.0f} %" for name, share in second.items() if name in (FULL, "H2O"))
+    listing = ", ".join(f"{name} {100 * share:.0f} %" for name, share in second.items() if name in (FULL, "H2O"))
     recycled = max((share for name, share in second.items() if name.startswith("recycled")), default=0.0)
-    label(axes, f"The second question: {said}, recycled up to {100 * recycled:.0f} %", "", "right answers (%)")
-    return drawn
+    label(axes, f"The second question: {listing}, recycled up to {100 * recycled:.0f} %", "", "right answers (%)")
+    return fig
 
 
 def persistence(measured: Measured | None = None, start: str = "text") -> Figure:
     """Scissorhands' persistence ratio over depth, beside chance."""
-    found = rows(measured or results(), "attention", start=start)
-    ratio, chance = (torch.tensor([row[key] for row in found]) for key in ("persistence_any", "pivotal_any"))
+    layers = rows(measured or results(), "attention", start=start)
+    ratio, chance = (torch.tensor([row[key] for row in layers]) for key in ("persistence_any", "pivotal_any"))
     return figures.persistence(ratio, chance)

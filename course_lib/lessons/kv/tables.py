@@ -22,8 +22,8 @@ def provenance(measured: Measured | None = None) -> str:
 
 def attention_verdicts(measured: Measured | None = None, start: str = "text") -> str:
     """Over 95 % of the weights negligible; few tokens carry most, like a power of the rank; importance persists."""
-    found = rows(measured or results(), "attention", start=start)
-    n, column = len(found), {key: torch.tensor([row[key] for row in found], dtype=torch.float64) for key in _COLUMNS}
+    layers = rows(measured or results(), "attention", start=start)
+    n, column = len(layers), {key: torch.tensor([row[key] for row in layers], dtype=torch.float64) for key in _COLUMNS}
     sparse = int((column["sparsity"] > SPARSE).sum())
     power = int((column["r_squared"] > column["exponential_r_squared"]).sum())
     persistent = int((column["persistence_any"] > PERSISTENT).sum())
@@ -112,13 +112,13 @@ def retrieval_table(measured: Measured | None = None) -> str:
 
 
 def _of_task(measured: Measured, task: str) -> list[str]:
-    found = [row for row in rows(measured, "retrieval", task=task) if row["policy"] != FULL]
-    budgets = sorted({row["budget"] for row in found})
+    table_rows = [row for row in rows(measured, "retrieval", task=task) if row["policy"] != FULL]
+    budgets = sorted({row["budget"] for row in table_rows})
     lines = [f"{'':<14}" + "".join(f"{100 * budget:>12.0f} % kept" for budget in budgets)]
-    for name in dict.fromkeys(row["policy"] for row in found):
+    for name in dict.fromkeys(row["policy"] for row in table_rows):
         cells = (rows(measured, "retrieval", task=task, policy=name, budget=budget)[0] for budget in budgets)
-        said = (f"{100 * c['exact']:.0f} ({100 * c['low']:.0f} to {100 * c['high']:.0f})" for c in cells)
-        lines.append(f"{name:<14}" + "".join(f"{cell:>19}" for cell in said))
+        intervals = (f"{100 * c['exact']:.0f} ({100 * c['low']:.0f} to {100 * c['high']:.0f})" for c in cells)
+        lines.append(f"{name:<14}" + "".join(f"{cell:>19}" for cell in intervals))
     return lines
 
 

@@ -26,8 +26,8 @@ QUICK = Sizes(2, 32, (0.5,))
 
 def steps(sizes: Sizes) -> list[Step]:
     """The dense model once, then each pattern at each sparsity."""
-    found = [Step("dense", partial(row, sizes, "dense", 0.0))]
-    return found + [
+    plan = [Step("dense", partial(row, sizes, "dense", 0.0))]
+    return plan + [
         Step(f"{name} at {sparsity:.0%}", partial(row, sizes, name, sparsity))
         for sparsity in sizes.sparsities
         for name in one_of_each(sparsity)
@@ -40,19 +40,19 @@ def row(sizes: Sizes, pattern: str, sparsity: float, seed: int) -> Tables:
     ids = windows("wikipedia", sizes.evaluation, sizes.length, tokenizer, "evaluation", seed)
     chosen = Unstructured(0.0) if pattern == "dense" else one_of_each(sparsity)[pattern]
     with pruned_by_magnitude(model, chosen):
-        found = perplexity(model, ids, progress=False)
-    numbers = {"perplexity": found.value, "standard_error": found.standard_error, "n_tokens": found.n_tokens}
+        estimate = perplexity(model, ids, progress=False)
+    numbers = {"perplexity": estimate.value, "standard_error": estimate.standard_error, "n_tokens": estimate.n_tokens}
     return {"perplexity": [{"pattern": pattern, "sparsity": sparsity} | numbers]}
 
 
 def measured() -> dict[float, dict[str, Perplexity]]:
     """The committed result, by sparsity and pattern, the dense model among the patterns of each sparsity."""
-    found: dict[float, dict[str, Perplexity]] = {}
-    for each in load_measured("patterns")["tables"]["perplexity"]:
-        value = Perplexity(each["perplexity"], each["standard_error"], each["n_tokens"])
-        found.setdefault(each["sparsity"], {})[each["pattern"]] = value
-    dense = found.pop(0.0)
-    return {sparsity: dense | by_pattern for sparsity, by_pattern in found.items()}
+    perplexities: dict[float, dict[str, Perplexity]] = {}
+    for record in load_measured("patterns")["tables"]["perplexity"]:
+        value = Perplexity(record["perplexity"], record["standard_error"], record["n_tokens"])
+        perplexities.setdefault(record["sparsity"], {})[record["pattern"]] = value
+    dense = perplexities.pop(0.0)
+    return {sparsity: dense | by_pattern for sparsity, by_pattern in perplexities.items()}
 
 
 EXPERIMENT = Experiment("Magnitude pruning by pattern", Sizes(), QUICK, steps)

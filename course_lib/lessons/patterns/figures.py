@@ -31,23 +31,23 @@ def show_matrix(axes: Axes, weight: Tensor, title: str) -> Axes:
 
 def masks(weight: Tensor, patterns: Mapping[str, Pattern], first: int = 0, size: int = 48) -> Figure:
     """What each pattern leaves of a size x size part of a matrix, and of the squares of the whole matrix."""
-    drawn, axes = figure(3, -(-len(patterns) // 3), width=3.2, height=3.3)
+    fig, axes = figure(3, -(-len(patterns) // 3), width=3.2, height=3.3)
     shares = {name: square_kept(weight, pattern) for name, pattern in patterns.items()}
-    for each, (name, pattern) in zip(axes, patterns.items(), strict=False):
+    for panel, (name, pattern) in zip(axes, patterns.items(), strict=False):
         left = (weight * pattern.keep(weight.square()))[first : first + size, first : first + size]
-        show_matrix(each, left, f"{name}: {shares[name]:.0%} of the squares")
-        each.set_xlabel("input")
-        each.set_ylabel("output")
+        show_matrix(panel, left, f"{name}: {shares[name]:.0%} of the squares")
+        panel.set_xlabel("input")
+        panel.set_ylabel("output")
     most, least = max(shares, key=shares.get), min(shares, key=shares.get)
-    drawn.suptitle(
+    fig.suptitle(
         f"With as many zeros, {most} keeps {shares[most]:.0%} of the squared weights and {least} {shares[least]:.0%}"
     )
-    return drawn
+    return fig
 
 
 def square_kept_curves(weight: Tensor) -> Figure:
     """The share of the squared weights that stays, by pattern, over sparsity."""
-    drawn, (axes,) = figure()
+    fig, (axes,) = figure()
     grid = [i / 20 for i in range(20)]
     kinds = {
         "unstructured": [(s, Unstructured(s)) for s in grid],
@@ -64,19 +64,19 @@ def square_kept_curves(weight: Tensor) -> Figure:
     free, regular = square_kept(weight, Unstructured(0.5)), square_kept(weight, NofM(2, 4))
     title = f"The better half of the weights holds {free:.0%} of the squares, 2:4 {regular:.0%}"
     label(axes, title, "sparsity (fraction of weights removed)", "sum of squares that stays")
-    return drawn
+    return fig
 
 
-def perplexities(found: Mapping[float, Mapping[str, Perplexity]], vocabulary: int) -> Figure:
+def perplexities(by_sparsity: Mapping[float, Mapping[str, Perplexity]], vocabulary: int) -> Figure:
     """Perplexity after magnitude pruning by sparsity and pattern ("dense" among them), with two standard errors."""
-    drawn, (axes,) = figure(width=7.6, height=3.0 + 0.7 * len(found))
-    dense = next(iter(found.values()))["dense"].value
-    kinds = [{name: p for name, p in by_pattern.items() if name != "dense"} for by_pattern in found.values()]
-    for index, (sparsity, by_pattern) in enumerate(zip(found, kinds, strict=True)):
+    fig, (axes,) = figure(width=7.6, height=3.0 + 0.7 * len(by_sparsity))
+    dense = next(iter(by_sparsity.values()))["dense"].value
+    kinds = [{name: p for name, p in by_pattern.items() if name != "dense"} for by_pattern in by_sparsity.values()]
+    for index, (sparsity, by_pattern) in enumerate(zip(by_sparsity, kinds, strict=True)):
         look = line_style(index) | {"linestyle": "none", "capsize": 3}
         values = [p.value for p in by_pattern.values()]
         errors = [(min(2 * p.standard_error, 0.99 * p.value), 2 * p.standard_error) for p in by_pattern.values()]
-        spots = [row + 0.1 * (2 * index - len(found) + 1) for row in range(len(values))]
+        spots = [row + 0.1 * (2 * index - len(by_sparsity) + 1) for row in range(len(values))]
         axes.errorbar(values, spots, xerr=list(zip(*errors, strict=True)), label=f"{sparsity:.0%} out", **look)
         for value, spot in zip(values, spots, strict=True):
             beside = {"xytext": (0, -13 if index else 5), "textcoords": "offset points", "ha": "center", "fontsize": 8}
@@ -89,9 +89,11 @@ def perplexities(found: Mapping[float, Mapping[str, Perplexity]], vocabulary: in
     axes.set_yticks(range(len(kinds[0])), [" / ".join(dict.fromkeys(names)) for names in zip(*kinds, strict=True)])
     axes.legend(frameon=False, loc="upper right")
     label(
-        axes, _damage(dense, dict(zip(found, kinds, strict=True))), "perplexity (log scale; bars: two standard errors)"
+        axes,
+        _damage(dense, dict(zip(by_sparsity, kinds, strict=True))),
+        "perplexity (log scale; bars: two standard errors)",
     )
-    return drawn
+    return fig
 
 
 def _damage(dense: float, kinds: Mapping[float, Mapping[str, Perplexity]]) -> str:
@@ -115,7 +117,7 @@ def _rounded(value: int | float) -> str:
 
 def groups(shares: Tensor) -> Figure:
     """How many weights of each group of m an unstructured mask keeps, beside what chance would give."""
-    drawn, (axes,) = figure(height=3.0)
+    fig, (axes,) = figure(height=3.0)
     m = len(shares) - 1
     chance = [math.comb(m, k) / 2**m for k in range(m + 1)]
     places = torch.arange(m + 1)
@@ -126,16 +128,16 @@ def groups(shares: Tensor) -> Figure:
         f"{shares[m // 2 + 1 :].sum():.0%} of the groups keep more than {m // 2} of {m}: they do not fit {m // 2}:{m}"
     )
     label(axes, title, f"weights kept in a group of {m} neighbours", "share of the groups")
-    return drawn
+    return fig
 
 
 def bytes_per_weight(weight: Tensor) -> Figure:
     """Bytes a weight in each format over density: lines from the formulas, dots from a real matrix encoded."""
-    drawn, axes = figure(2, width=4.8)
-    for each, dtype in zip(axes, (torch.float32, torch.float16), strict=True):
-        _bytes_panel(each, weight.to(dtype))
+    fig, axes = figure(2, width=4.8)
+    for panel, dtype in zip(axes, (torch.float32, torch.float16), strict=True):
+        _bytes_panel(panel, weight.to(dtype))
     axes[0].legend(frameon=False, fontsize=9)
-    return drawn
+    return fig
 
 
 def _bytes_panel(axes: Axes, weight: Tensor) -> None:
@@ -164,24 +166,24 @@ def _bytes_panel(axes: Axes, weight: Tensor) -> None:
 
 def speed(faster: Mapping[int, Mapping[str, Mapping[float, float]]]) -> Figure:
     """Dense time over sparse time against density, one panel for each number of tokens."""
-    drawn, axes = figure(len(faster), width=4.8, height=3.8)
-    for each, (n_tokens, formats) in zip(axes, faster.items(), strict=True):
+    fig, axes = figure(len(faster), width=4.8, height=3.8)
+    for panel, (n_tokens, formats) in zip(axes, faster.items(), strict=True):
         for index, (name, points) in enumerate((f, p) for f, p in formats.items() if f != "promised"):
-            each.plot(list(points), list(points.values()), label=name, **line_style(index))
+            panel.plot(list(points), list(points.values()), label=name, **line_style(index))
         promised = formats["promised"]
-        each.plot(list(promised), list(promised.values()), ":", color="#5c6773", label="bytes of dense over CSR")
-        each.axhline(1, color="black", linewidth=0.8)
-        each.set_xscale("log")
-        each.set_yscale("log")
-        each.set_xticks(list(promised), [f"{d:g}" for d in promised], minor=False)
-        each.minorticks_off()
+        panel.plot(list(promised), list(promised.values()), ":", color="#5c6773", label="bytes of dense over CSR")
+        panel.axhline(1, color="black", linewidth=0.8)
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xticks(list(promised), [f"{d:g}" for d in promised], minor=False)
+        panel.minorticks_off()
         ticks = [t for t in (0.25, 0.5, 1, 2, 4, 8, 16, 32) if t < 2 * max(max(p.values()) for p in formats.values())]
-        each.set_yticks(ticks, [f"{t:g}" for t in ticks])
+        panel.set_yticks(ticks, [f"{t:g}" for t in ticks])
         tokens = "one token" if n_tokens == 1 else f"{n_tokens} tokens"
         title = f"{tokens}: CSR is faster {_wins(formats['CSR'])}"
-        label(each, title, "density: share of the weights stored (log scale)", "times faster than dense (log scale)")
+        label(panel, title, "density: share of the weights stored (log scale)", "times faster than dense (log scale)")
     axes[0].legend(frameon=False, fontsize=9)
-    return drawn
+    return fig
 
 
 def _wins(points: Mapping[float, float]) -> str:
@@ -199,16 +201,16 @@ def _wins(points: Mapping[float, float]) -> str:
 
 def limits(rows: int, columns: int, device: Device) -> Figure:
     """The most that half of the weights can save on a GPU, by number of tokens. A calculation, not a measurement."""
-    drawn, (axes,) = figure(height=3.8)
+    fig, (axes,) = figure(height=3.8)
     tokens = [2**power for power in range(14)]
-    found = [speed_limits(rows, columns, n, device) for n in tokens]
-    for index, name in enumerate(found[0]):
+    bounds = [speed_limits(rows, columns, n, device) for n in tokens]
+    for index, name in enumerate(bounds[0]):
         look = line_style(index) | {"markersize": 4}
-        axes.plot(tokens, [limit[name] for limit in found], label=name, **look)
+        axes.plot(tokens, [limit[name] for limit in bounds], label=name, **look)
     axes.axhline(1, color="black", linewidth=0.8)
     axes.set_xscale("log", base=2)
     axes.legend(frameon=False, fontsize=9)
-    one, many = found[0], found[-1]
+    one, many = bounds[0], bounds[-1]
     title = (
         f"Half the weights, one token: at most × {one['bitmap']:.2f} by bitmap, × {one['2:4']:.2f} by 2:4;\n"
         f"{tokens[-1]} tokens: × {many['bitmap']:.2f} and × {many['2:4']:.2f}"
@@ -219,14 +221,14 @@ def limits(rows: int, columns: int, device: Device) -> Figure:
         f"tokens at once ({rows} × {columns}, float16, {device.name} by its data sheet)",
         "times faster, at most",
     )
-    return drawn
+    return fig
 
 
 def activity(
     keep: Tensor, errors: Mapping[str, Mapping[float, float]], n_tokens: int = 60, n_inputs: int = 150
 ) -> Figure:
     """Which inputs each token keeps, and the error of the output when chosen for each token or once for all."""
-    drawn, axes = figure(2, width=4.8, height=3.6)
+    fig, axes = figure(2, width=4.8, height=3.6)
     axes[0].imshow(keep[:n_tokens, :n_inputs], cmap="Greys", vmin=0, vmax=1.2, interpolation="nearest", aspect="auto")
     axes[0].grid(visible=False)
     share = keep.float().mean()
@@ -239,7 +241,7 @@ def activity(
     dynamic, static = (points[min(points, key=lambda f: abs(f - 0.25))] for points in errors.values())
     title = f"A quarter kept: error {dynamic:.2f} by token, {static:.2f} once for all"
     label(axes[1], title, "fraction of the neurons kept", "squared error of the output, relative")
-    return drawn
+    return fig
 
 
 def _shared(keep: Tensor) -> float:
@@ -267,7 +269,7 @@ def _encodings(pruned: Tensor, pattern: Pattern) -> dict[str, Encoded]:
 
 def explored(weight: Tensor, pattern: Pattern, name: str, corner: int = 64) -> Figure:
     """The explorer's picture: a corner of the pruned matrix, what stays of it, and its bytes in each format."""
-    drawn, axes = figure(2, width=4.4, height=3.9)
+    fig, axes = figure(2, width=4.4, height=3.9)
     pruned = weight * pattern.keep(weight.square())
     share = square_kept(weight, pattern)
     zeros = 1 - pruned.count_nonzero().item() / pruned.numel()
@@ -283,5 +285,5 @@ def explored(weight: Tensor, pattern: Pattern, name: str, corner: int = 64) -> F
     saved = megabytes["dense"] / megabytes[best]
     name_of_values = str(weight.dtype).removeprefix("torch.")
     label(axes[1], f"{best}: {saved:.2f} times smaller" if saved > 1 else "dense is smallest", f"MB, {name_of_values}")
-    drawn.suptitle(name, x=0.01, ha="left", fontsize=10)
-    return drawn
+    fig.suptitle(name, x=0.01, ha="left", fontsize=10)
+    return fig

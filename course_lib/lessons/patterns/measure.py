@@ -40,11 +40,11 @@ def perplexity_of_patterns(
     model: nn.Module, windows: Int[Tensor, "B N"], patterns: Mapping[str, Pattern]
 ) -> dict[str, Perplexity]:
     """Perplexity of the dense model, under "dense", and after magnitude pruning to each pattern."""
-    found = {"dense": perplexity(model, windows, progress=False)}
+    perplexities = {"dense": perplexity(model, windows, progress=False)}
     for name, pattern in patterns.items():
         with pruned_by_magnitude(model, pattern):
-            found[name] = perplexity(model, windows, progress=False)
-    return found
+            perplexities[name] = perplexity(model, windows, progress=False)
+    return perplexities
 
 
 def stored_in_each_group(keep: Bool[Tensor, "O I"], m: int = 4) -> Float[Tensor, "bins"]:

@@ -31,7 +31,7 @@ def by_density(rows: list[dict[str, Any]]) -> dict[str, Points]:
 
 def times_faster(lines: dict[str, Points], processor: str) -> Figure:
     """Dense time over sparse time against density, with the range from 10 to 90 % of the repetitions."""
-    drawn, (axes,) = figure(width=7.6, height=3.8)
+    fig, (axes,) = figure(width=7.6, height=3.8)
     for index, (name, points) in enumerate(lines.items()):
         middle = [row["times_anchor"] for row in points.values()]
         below = [m - row["times_anchor_low"] for m, row in zip(middle, points.values(), strict=True)]
@@ -42,12 +42,12 @@ def times_faster(lines: dict[str, Points], processor: str) -> Figure:
     axes.legend(frameon=False, fontsize=9, loc="upper right")
     title = "\n".join((f"One token, {processor}:", _finding(lines)))
     label(axes, title, "density: share of the weights stored (log scale)", "times faster than dense (log scale)")
-    return drawn
+    return fig
 
 
 def _finding(lines: dict[str, Points]) -> str:
     won = {name: [d for d, row in points.items() if row["times_anchor"] > 1] for name, points in lines.items()}
-    gains = [f"{name} wins up to a density of {max(found):g}" for name, found in won.items() if found]
+    gains = [f"{name} wins up to a density of {max(densities):g}" for name, densities in won.items() if densities]
     lost = [row["times_anchor"] for name, points in lines.items() if not won[name] for row in points.values()]
     if lost:
         gains.append(f"the others reach at most {max(lost):.2f} of the dense speed")

@@ -26,7 +26,7 @@ def results() -> dict[str, Any]:
 
 def attention_map(weights: Float[Tensor, "T slots"], text: str, which: str, triggers: str = "aeiou") -> Figure:
     """What each letter reads, a row a query; the slot before the text is the sink."""
-    drawn, (axes,) = figure(width=7.6, height=4.6)
+    fig, (axes,) = figure(width=7.6, height=4.6)
     axes.imshow(weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
     axes.grid(visible=False)
     n_before = weights.shape[1] - len(text)
@@ -42,27 +42,27 @@ def attention_map(weights: Float[Tensor, "T slots"], text: str, which: str, trig
     to_sink = fmean(weights[row, 0].item() for row in idle)
     title = f"{which}: after a trigger the head reads the letter before it ({100 * back:.0f} %),\n"
     label(axes, title + f"otherwise the first slot ({100 * to_sink:.0f} %)", "read", "query (bold: trigger)")
-    return drawn
+    return fig
 
 
 def costs(measured: dict[str, Any]) -> Figure:
     """What each model loses when nothing of the first slots stays in the cache, every seed a mark."""
-    drawn, (axes,) = figure(width=7.2)
-    said = []
+    fig, (axes,) = figure(width=7.2)
+    ranges = []
     for index, variant in enumerate(VARIANTS):
-        found = {n: [row["others"] for row in rows(measured, "streaming", variant=variant, sinks=n)] for n in (0, 1)}
-        for n, values in found.items():
+        by_sinks = {n: [row["others"] for row in rows(measured, "streaming", variant=variant, sinks=n)] for n in (0, 1)}
+        for n, values in by_sinks.items():
             look = {"color": COLOURS[index], "marker": MARKERS[index], "s": 34}
             place = index + 0.32 * (n - 0.5)
             axes.scatter([place] * len(values), values, facecolors="none" if n else COLOURS[index], **_edge(look))
             under = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "ha": "center"}
             axes.annotate(f"{n} kept", (place, 0), (0, -12), fontsize=8, **under)
-        said.append(f"{variant} {min(found[0]):.2f} to {max(found[0]):.2f}")
+        ranges.append(f"{variant} {min(by_sinks[0]):.2f} to {max(by_sinks[0]):.2f}")
     axes.set_xticks(range(len(VARIANTS)), VARIANTS)
     axes.tick_params(axis="x", pad=14, length=0)
     axes.axhline(0, color=COLOURS[4], linewidth=1)
-    label(axes, "Lost without the first slot, nats a letter:\n" + ", ".join(said), "", "above the least loss (nats)")
-    return drawn
+    label(axes, "Lost without the first slot, nats a letter:\n" + ", ".join(ranges), "", "above the least loss (nats)")
+    return fig
 
 
 def _edge(look: dict[str, Any]) -> dict[str, Any]:
@@ -72,15 +72,15 @@ def _edge(look: dict[str, Any]) -> dict[str, Any]:
 
 def emergence(measured: dict[str, Any]) -> Figure:
     """While the model with a learnable sink is trained: the sink's share of attention, and the length of its value."""
-    drawn, (left, right) = figure(2, width=4.8)
+    fig, (left, right) = figure(2, width=4.8)
     seeds = sorted({row["seed"] for row in rows(measured, "emergence", variant="learnable sink")})
     ends = []
     for index, seed in enumerate(seeds):
-        found = rows(measured, "emergence", variant="learnable sink", seed=seed)
-        steps, style = [row["step"] for row in found], line_style(index) | {"markersize": 3}
-        left.plot(steps, [100 * row["first_slot"] for row in found], label=f"seed {seed}", **style)
-        right.plot(steps, [row["first_value"] for row in found], **style)
-        ends.append(found[-1])
+        checkpoints = rows(measured, "emergence", variant="learnable sink", seed=seed)
+        steps, style = [row["step"] for row in checkpoints], line_style(index) | {"markersize": 3}
+        left.plot(steps, [100 * row["first_slot"] for row in checkpoints], label=f"seed {seed}", **style)
+        right.plot(steps, [row["first_value"] for row in checkpoints], **style)
+        ends.append(checkpoints[-1])
     left.legend(frameon=False, fontsize=8)
     shares, norms = ([row[key] for row in ends] for key in ("first_slot", "first_value"))
     title = f"In the end the sink gets {100 * min(shares):.0f} to {100 * max(shares):.0f} % of all attention"
@@ -89,17 +89,17 @@ def emergence(measured: dict[str, Any]) -> Figure:
     right.set_ylim(bottom=0)
     title = f"Its value: {min(norms):.2f} to {max(norms):.2f} of the others' length"
     label(right, title, "step", "norm / mean of others")
-    return drawn
+    return fig
 
 
 def verdict(measured: dict[str, Any]) -> str:
     """Where idle and busy queries look, and the claims about it, counted over seeds."""
     lines = [f"{'share of attention that reads':<34}{'a trigger':>18}{'another letter':>18}"]
     for variant in VARIANTS:
-        found = rows(measured, "attention", variant=variant)
+        runs = rows(measured, "attention", variant=variant)
         for place, name in (("first_slot", "the first slot"), ("nowhere", "no slot")):
             if place == "first_slot" or variant == "zero sink":
-                cells = [[100 * row[f"{kind}_{place}"] for row in found] for kind in ("busy", "idle")]
+                cells = [[100 * row[f"{kind}_{place}"] for row in runs] for kind in ("busy", "idle")]
                 spans = (f"{min(cell):.0f} to {max(cell):.0f} %" for cell in cells)
                 lines.append(f"{f'{variant}, {name}':<34}" + "".join(f"{span:>18}" for span in spans))
     copies = [[row["copies"] for row in rows(measured, "streaming", variant=variant, sinks=4)] for variant in VARIANTS]
@@ -111,18 +111,18 @@ def verdict(measured: dict[str, Any]) -> str:
 def widths(measured: dict[str, Any]) -> str:
     """The learnable sink by the size of the network behind the head: its share, and what it costs to lose it."""
     lines = [f"{'hidden units':<14}{'idle queries read the sink':>30}{'worse without it (nats)':>30}"]
-    found: dict[int, list[tuple[float, float]]] = {}
+    by_hidden: dict[int, list[tuple[float, float]]] = {}
     hidden = measured["sizes"]["shape"]["hidden"]
     for row in rows(measured, "attention", variant="learnable sink"):
         others = [
             rows(measured, "streaming", variant="learnable sink", seed=row["seed"], sinks=n)[0]["others"]
             for n in (0, 1)
         ]
-        found.setdefault(hidden, []).append((100 * row["idle_first_slot"], others[0] - others[1]))
+        by_hidden.setdefault(hidden, []).append((100 * row["idle_first_slot"], others[0] - others[1]))
     for row in measured["tables"]["widths"]:
         cell = (100 * row["idle_first_slot"], row["others_0"] - row["others_1"])
-        found.setdefault(row["hidden"], []).append(cell)
-    for hidden, cells in sorted(found.items()):
+        by_hidden.setdefault(row["hidden"], []).append(cell)
+    for hidden, cells in sorted(by_hidden.items()):
         shares, costs = zip(*cells, strict=True)
         spans = f"{min(shares):.0f} to {max(shares):.0f} %", f"{min(costs):+.3f} to {max(costs):+.3f}"
         lines.append(f"{hidden:<14}{spans[0]:>30}{spans[1]:>30}")
@@ -132,23 +132,23 @@ def widths(measured: dict[str, Any]) -> str:
 def _claims(measured: dict[str, Any]) -> list[str]:
     own = rows(measured, "attention", variant="learnable sink")
     idle, busy = [row["idle_first_slot"] > MOST for row in own], [row["busy_first_slot"] < LITTLE for row in own]
-    found = {
+    excess = {
         (variant, n): [row["others"] for row in rows(measured, "streaming", variant=variant, sinks=n)]
         for variant in VARIANTS
         for n in (0, 1, 4)
     }
-    needs = {v: [a - b for a, b in zip(found[v, 0], found[v, 4], strict=True)] for v in VARIANTS}
+    needs = {v: [a - b for a, b in zip(excess[v, 0], excess[v, 4], strict=True)] for v in VARIANTS}
     worse = [more > 0.01 for more in needs["learnable sink"]]
-    enough = [abs(a - b) < 0.01 for a, b in zip(found["learnable sink", 1], found["learnable sink", 4], strict=True)]
+    enough = [abs(a - b) < 0.01 for a, b in zip(excess["learnable sink", 1], excess["learnable sink", 4], strict=True)]
     spared = [more < 0.01 for variant in VARIANTS[:2] for more in needs[variant]]
-    said = (
+    claims = (
         ("idle, the head gives most of its attention to its sink", idle),
         ("busy, it gives its sink less than a tenth", busy),
         ("the model with a sink needs it, more than 0.01 nats worse without", worse),
         ("that one slot is enough", enough),
         ("models without a slot of their own lose nothing", spared),
     )
-    return [f"Claim: {claim}: {sum(held)} of {len(held)}, {words(sum(held), len(held))}" for claim, held in said]
+    return [f"Claim: {claim}: {sum(held)} of {len(held)}, {words(sum(held), len(held))}" for claim, held in claims]
 
 
 def sample(measured: dict[str, Any]) -> Figure:

@@ -62,9 +62,9 @@ def streams() -> Figure:
 def newlines() -> Figure:
     model, text, _, newline = _read()
     changed = torch.cat([torch.tensor(newline * 4), text[4:]])
-    found = streaming_perplexity(model, changed, StreamingLLM(BUDGET, sinks=4), chunk=32, skip=BUDGET).value
+    with_newlines = streaming_perplexity(model, changed, StreamingLLM(BUDGET, sinks=4), chunk=32, skip=BUDGET).value
     own = {name: losses[BUDGET:].mean().exp().item() for name, losses in _streams().items()}
-    chosen = {"newest tokens": own["newest tokens"], "4 newlines + 124": found, "4 + 124": own["4 + 124"]}
+    chosen = {"newest tokens": own["newest tokens"], "4 newlines + 124": with_newlines, "4 + 124": own["4 + 124"]}
     return figures.bars(chosen, tables.newline_finding(chosen))
 
 
@@ -79,12 +79,12 @@ def constants() -> Figure:
         "window, a logit and a value": {"constant": constant},
         "window and the first token": {"sinks": 1},
     }
-    found = {}
+    perplexities = {}
     for name, setting in settings.items():
         with windowed(model, window=BUDGET, **setting):
             logits = model(text[None], use_cache=False).logits[0, BUDGET:-1]
-        found[name] = torch.nn.functional.cross_entropy(logits, text[BUDGET + 1 :]).exp().item()
-    return figures.bars(found, tables.constant_finding(found))
+        perplexities[name] = torch.nn.functional.cross_entropy(logits, text[BUDGET + 1 :]).exp().item()
+    return figures.bars(perplexities, tables.constant_finding(perplexities))
 
 
 def places() -> Figure:
@@ -93,21 +93,21 @@ def places() -> Figure:
 
 def beyond() -> Figure:
     model, text, *_ = _read()
-    gap, found = 2 * model.config.max_position_embeddings, {}
+    gap, perplexities = 2 * model.config.max_position_embeddings, {}
     with_sinks = StreamingLLM(BUDGET, sinks=4)
     for name, policy, positions in (
         ("newest tokens", Window(BUDGET), "original"),
         ("4 + 124, original", with_sinks, "original"),
         ("4 + 124, rolling", with_sinks, "rolling"),
     ):
-        found[name] = streaming_perplexity(model, text, policy, positions, chunk=32, skip=BUDGET, gap=gap).value
-    return figures.bars(found, tables.rolling_finding(found, gap))
+        perplexities[name] = streaming_perplexity(model, text, policy, positions, chunk=32, skip=BUDGET, gap=gap).value
+    return figures.bars(perplexities, tables.rolling_finding(perplexities, gap))
 
 
 def costs() -> Figure:
     model, text, *_ = _read()
     windows = (32, 64, 128, 256)
-    flops = {name: [each / 1e9 for each in values] for name, values in counted(model, windows).items()}
+    flops = {name: [count / 1e9 for count in values] for name, values in counted(model, windows).items()}
     return figures.costs(windows, flops, race(model, text, windows))
 
 

@@ -44,10 +44,10 @@ QUICK = Sizes(
 
 def steps(sizes: Sizes) -> list[Step]:
     """Every variant from every seed; then wider networks behind the head, which could undo what it reads."""
-    found = [
+    plan = [
         Step(f"{variant}, seed {n}", partial(trained, sizes, variant, n)) for n in sizes.seeds for variant in VARIANTS
     ]
-    return found + [
+    return plan + [
         Step(f"{hidden} hidden units, seed {n}", partial(widened, sizes, hidden, n))
         for hidden in sizes.hidden
         for n in sizes.seeds
@@ -75,9 +75,9 @@ def trained(sizes: Sizes, variant: str, offset: int, seed: int) -> Tables:
     model = made(sizes, sizes.shape, spoken, variant, seed + offset, look)
     cells = []
     for sinks in sizes.caches:
-        found = excess(model, spoken, ids, sinks, sizes.window)
+        by_kind = excess(model, spoken, ids, sinks, sizes.window)
         row = label | {"sinks": sinks, "recent": sizes.window - sinks}
-        for kind, more in found.items():
+        for kind, more in by_kind.items():
             row |= {kind: more.mean().item(), f"{kind}_error": (more.std() / len(more) ** 0.5).item()}
         cells.append(row)
     looks = [label | busy_and_idle(model, spoken, ids, sizes)]
@@ -124,11 +124,11 @@ def busy_and_idle(model: SinkLM, spoken: Language, ids: Int[Tensor, "B T"], size
     ids = ids[:, : sizes.schedule.length]
     block, first = model.blocks[0], ids.shape[1] // 4
     weights = block.attention.weights(block.norm(model.embedded(ids)))[:, 0, -ids.shape[1] :][:, first:]
-    at_trigger, found = spoken.triggers[ids[:, first:]], {}
+    at_trigger, shares = spoken.triggers[ids[:, first:]], {}
     for kind, queries in (("busy", at_trigger), ("idle", ~at_trigger)):
-        found[f"{kind}_first_slot"] = weights[..., 0][queries].mean().item()
-        found[f"{kind}_nowhere"] = (1 - weights.sum(dim=2))[queries].mean().item()
-    return found
+        shares[f"{kind}_first_slot"] = weights[..., 0][queries].mean().item()
+        shares[f"{kind}_nowhere"] = (1 - weights.sum(dim=2))[queries].mean().item()
+    return shares
 
 
 EXPERIMENT = Experiment("A head that is idle most of the time", Sizes(), QUICK, steps)

@@ -80,13 +80,13 @@ QUICK = Sizes(
 
 def steps(sizes: Sizes) -> list[Step]:
     """Each variant: training, which is most of the time, and what it shows; the rates; registers."""
-    found = [Step(f"train: {variant}", partial(trained, sizes, variant)) for variant in VARIANTS]
+    plan = [Step(f"train: {variant}", partial(trained, sizes, variant)) for variant in VARIANTS]
     for variant in VARIANTS:
-        found += [Step(f"stream: {variant}, {n} sinks", partial(streamed, sizes, variant, n)) for n in sizes.caches]
-        found.append(Step(f"window read afresh: {variant}", partial(recomputed, sizes, variant)))
-        found.append(Step(f"attention: {variant}", partial(attention, sizes, variant)))
-    found += [Step(f"rate: {rate:g}", partial(at_rate, sizes, rate)) for rate in sizes.rates]
-    return found + [
+        plan += [Step(f"stream: {variant}, {n} sinks", partial(streamed, sizes, variant, n)) for n in sizes.caches]
+        plan.append(Step(f"window read afresh: {variant}", partial(recomputed, sizes, variant)))
+        plan.append(Step(f"attention: {variant}", partial(attention, sizes, variant)))
+    plan += [Step(f"rate: {rate:g}", partial(at_rate, sizes, rate)) for rate in sizes.rates]
+    return plan + [
         Step(f"registers: {n}, seed {seed}", partial(registers, sizes, n, seed))
         for seed in sizes.register_seeds
         for n in REGISTERS
@@ -168,7 +168,7 @@ def documents(sizes: Sizes) -> Int[Tensor, "N T"]:
     """The beginnings of the evaluation articles that are long enough, the first of them."""
     length = sizes.window + sizes.streamed + 2
     encoded = [running([text])[:length] for text in DOCUMENTS["wikipedia"]("evaluation")]
-    return torch.stack([each for each in encoded if len(each) == length][: sizes.documents])
+    return torch.stack([document for document in encoded if len(document) == length][: sizes.documents])
 
 
 def streamed(sizes: Sizes, variant: str, sinks: int, seed: int) -> Tables:
@@ -178,23 +178,23 @@ def streamed(sizes: Sizes, variant: str, sinks: int, seed: int) -> Tables:
 
 def kept(sizes: Sizes, model: SinkLM, sinks: int) -> dict[str, Any]:
     """A stream with so many first slots among those of the cache."""
-    found = streaming_losses(model, documents(sizes), sinks, sizes.window)
-    return {"recent": sizes.window - sinks} | summary(found[:, sizes.window + 1 :])
+    token_losses = streaming_losses(model, documents(sizes), sinks, sizes.window)
+    return {"recent": sizes.window - sinks} | summary(token_losses[:, sizes.window + 1 :])
 
 
 def recomputed(sizes: Sizes, variant: str, seed: int) -> Tables:
     """Some of the same bytes, each after as many slots as a streamed token reads, itself among them."""
     ids, n = documents(sizes), sizes.window + 1
-    found = recomputed_losses(load(variant, folder(sizes)), ids, n, n + 1, sizes.stride)
-    return {"recomputed": [{"variant": variant} | summary(found)]}
+    token_losses = recomputed_losses(load(variant, folder(sizes)), ids, n, n + 1, sizes.stride)
+    return {"recomputed": [{"variant": variant} | summary(token_losses)]}
 
 
-def summary(found: Float[Tensor, "N T"]) -> dict[str, Any]:
+def summary(token_losses: Float[Tensor, "N T"]) -> dict[str, Any]:
     """Perplexity, its standard error by document, and the documents' means, so that cells compare in pairs."""
-    means = found.double().mean(dim=1)
+    means = token_losses.double().mean(dim=1)
     value = means.mean().exp().item()
     error = value * means.std().item() / len(means) ** 0.5
-    return {"perplexity": value, "standard_error": error, "n_tokens": found.numel(), "losses": means.tolist()}
+    return {"perplexity": value, "standard_error": error, "n_tokens": token_losses.numel(), "losses": means.tolist()}
 
 
 def attention(sizes: Sizes, variant: str, seed: int) -> Tables:

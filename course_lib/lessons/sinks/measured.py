@@ -19,18 +19,20 @@ def results() -> dict[str, Any]:
 
 def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
     """Perplexity of the same tokens with so many sinks among the slots, and with everything kept."""
-    found = compared(measured or results())
-    drawn, (axes,) = figure(width=6.8, height=3.0)
-    names = list(found)[::-1]
-    axes.barh(names, [found[name] for name in names], color=COLOURS[0], height=0.6)
+    perplexities = compared(measured or results())
+    fig, (axes,) = figure(width=6.8, height=3.0)
+    names = list(perplexities)[::-1]
+    axes.barh(names, [perplexities[name] for name in names], color=COLOURS[0], height=0.6)
     for index, name in enumerate(names):
-        axes.annotate(f" {found[name]:.1f}", (found[name], index), va="center", fontsize=9)
+        axes.annotate(f" {perplexities[name]:.1f}", (perplexities[name], index), va="center", fontsize=9)
     axes.margins(x=0.15)
     (row, *_) = rows(measured or results(), "streaming", name=NAMES[0])
-    back = 100 * (found["0 sinks"] - found["1 sink"]) / (found["0 sinks"] - found[EVERYTHING])
+    back = (
+        100 * (perplexities["0 sinks"] - perplexities["1 sink"]) / (perplexities["0 sinks"] - perplexities[EVERYTHING])
+    )
     title = f"{row['budget']} slots, {row['n_compared']:,} tokens: one sink is {back:.0f} % of the way back"
     label(axes, title, "perplexity")
-    return drawn
+    return fig
 
 
 def compared(measured: dict[str, Any]) -> dict[str, float]:
@@ -43,7 +45,7 @@ def compared(measured: dict[str, Any]) -> dict[str, float]:
 def long_stream(measured: dict[str, Any] | None = None) -> Figure:
     """Perplexity along the whole stream, and the time of a token in each part of it."""
     measured = measured or results()
-    drawn, (left, right) = figure(2, width=4.8, height=3.5)
+    fig, (left, right) = figure(2, width=4.8, height=3.5)
     for index, name in enumerate(("0 sinks", "1 sink", "4 sinks")):
         (row,) = rows(measured, "streaming_curves", name=name)
         middle = [row["block"] * (i + 0.5) / 1000 for i in range(len(row["perplexity"]))]
@@ -59,7 +61,7 @@ def long_stream(measured: dict[str, Any] | None = None) -> Figure:
     left.set_ylabel(f"perplexity, {measured['tables']['streaming_curves'][0]['block']} tokens a point")
     title = f"Slowest part over fastest: {unevenness(measured):.2f} with 4 sinks"
     label(right, title, "thousand tokens read", "milliseconds a token")
-    return drawn
+    return fig
 
 
 def unevenness(measured: dict[str, Any], name: str = "4 sinks") -> float:
@@ -71,22 +73,25 @@ def unevenness(measured: dict[str, Any], name: str = "4 sinks") -> float:
 def gaps(measured: dict[str, Any] | None = None) -> Figure:
     """Perplexity with four sinks that are so many positions away, by how positions are counted."""
     measured = measured or results()
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     worst = {}
     for index, positions in enumerate(("original", "rolling")):
-        found = sorted(rows(measured, "gaps", positions=positions), key=lambda row: row["gap"])
+        points = sorted(rows(measured, "gaps", positions=positions), key=lambda row: row["gap"])
         axes.plot(
-            range(len(found)), [row["perplexity"] for row in found], label=f"{positions} positions", **line_style(index)
+            range(len(points)),
+            [row["perplexity"] for row in points],
+            label=f"{positions} positions",
+            **line_style(index),
         )
-        axes.set_xticks(range(len(found)), [f"{row['gap']:,}" for row in found])
-        worst[positions] = max(row["perplexity"] for row in found)
+        axes.set_xticks(range(len(points)), [f"{row['gap']:,}" for row in points])
+        worst[positions] = max(row["perplexity"] for row in points)
     log_scale(axes, "y")
     axes.legend(frameon=False)
     title = (
         f"At worst {worst['original']:.0f} with positions of the text, {worst['rolling']:.1f} with places in the cache"
     )
     label(axes, title, "positions between the sinks and the rest of the text", "perplexity")
-    return drawn
+    return fig
 
 
 def stream_verdict(measured: dict[str, Any] | None = None) -> str:
@@ -100,10 +105,10 @@ def stream_verdict(measured: dict[str, Any] | None = None) -> str:
     return "\n".join([*lines, *_claims(compared(measured), unevenness(measured))])
 
 
-def _claims(found: dict[str, float], uneven: float) -> list[str]:
-    window, full = found["0 sinks"], found[EVERYTHING]
-    back = (window - found["1 sink"]) / (window - full)
-    near = found["4 newlines"] - found["4 sinks"] < 0.1 * (window - found["4 sinks"])
+def _claims(perplexities: dict[str, float], uneven: float) -> list[str]:
+    window, full = perplexities["0 sinks"], perplexities[EVERYTHING]
+    back = (window - perplexities["1 sink"]) / (window - full)
+    near = perplexities["4 newlines"] - perplexities["4 sinks"] < 0.1 * (window - perplexities["4 sinks"])
     flat = f"slowest part over fastest {uneven:.2f}, {verdict(uneven < FLAT)}"
     return [
         f"Claim: without a sink the window collapses: {window / full:.1f} times, {verdict(window > 1.5 * full)}",

@@ -28,12 +28,12 @@ def race(
     """
     if len(ids) < max(windows) + tokens:
         raise ValueError(f"got {len(ids)} tokens; expected at least {max(windows) + tokens}, window and tries.")
-    found: dict[str, list[float]] = {"streaming": [], "recomputing": []}
+    timings: dict[str, list[float]] = {"streaming": [], "recomputing": []}
     for window in windows:
         seconds = _one(model, ids.to(model.device)[None], window, tokens)
-        for name, values in found.items():
+        for name, values in timings.items():
             values.append(seconds[name])
-    return found
+    return timings
 
 
 def _one(model: PreTrainedModel, ids: Int[Tensor, "1 T"], window: int, tokens: int) -> dict[str, float]:
@@ -56,7 +56,7 @@ def _one(model: PreTrainedModel, ids: Int[Tensor, "1 T"], window: int, tokens: i
 
 def counted(model: PreTrainedModel, windows: Sequence[int]) -> dict[str, list[float]]:
     """FLOPs for one more token: two a weight and token; four a layer, a number of the query and a token it reads."""
-    weights = sum(weight_of(each).numel() for block in blocks(model) for each in linears(block).values())
+    weights = sum(weight_of(linear).numel() for block in blocks(model) for linear in linears(block).values())
     pair = 4 * len(blocks(model)) * heads(model).n_query * heads(model).size
     return {
         "streaming": [2.0 * weights + pair * window for window in windows],

@@ -80,7 +80,7 @@ def race_verdict(
     """What recomputing costs beside streaming, counted and measured, and the paper's number, marked as published."""
     lines = [f"{'window':>8}{'FLOPs, counted':>16}{'seconds, measured':>19}"]
     for i, window in enumerate(windows):
-        ratios = [found["recomputing"][i] / found["streaming"][i] for found in (flops, seconds)]
+        ratios = [cost["recomputing"][i] / cost["streaming"][i] for cost in (flops, seconds)]
         lines.append(f"{window:>8}{ratios[0]:>14.1f} ×{ratios[1]:>17.1f} ×")
     published = load_published("sinks")["tables"]["speed"][0]["times"]
     lines.append(f"Recomputing over streaming. Published, not measured here: up to {published} × (GPU, larger models)")
@@ -91,5 +91,5 @@ def published_table() -> str:
     """Perplexities that the authors report, marked as published."""
     published = load_published("sinks")
     lines = [f"published, not measured here: {published['sources']['window']['what'].split(', as quoted')[0]}"]
-    found = published["tables"]["window"]
-    return "\n".join([*lines, *(f"{row['model']}, {row['cache']:<20}{row['perplexity']:>10,.2f}" for row in found)])
+    table = published["tables"]["window"]
+    return "\n".join([*lines, *(f"{row['model']}, {row['cache']:<20}{row['perplexity']:>10,.2f}" for row in table)])

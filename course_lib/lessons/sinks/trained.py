@@ -14,13 +14,13 @@ HIGH = 3.0  # medians: norms above that are called high, as in the measurement
 def pretraining_verdict(measured: dict[str, Any]) -> str:
     """The paper's three claims, each a difference against its own standard error, documents compared in pairs."""
     lines = [f"{'more perplexity than with most first slots':<46}{'none':>16}{'one':>16}"]
-    found = {}
+    costs = {}
     for variant in training.VARIANTS:
-        found[variant] = [training.cost(measured, variant, sinks) for sinks in (0, 1)]
-        lines.append(f"{variant:<46}" + "".join(f"{f'{c:+.1f} ± {e:.1f} %':>16}" for c, e in found[variant]))
-    needs = [_counts(*found[variant][0]) for variant in training.VARIANTS]
-    one = _counts(*found["vanilla"][1])
-    own = _counts(*found["learnable sink"][0]) and not _counts(*found["learnable sink"][1])  # nothing to cure else
+        costs[variant] = [training.cost(measured, variant, sinks) for sinks in (0, 1)]
+        lines.append(f"{variant:<46}" + "".join(f"{f'{c:+.1f} ± {e:.1f} %':>16}" for c, e in costs[variant]))
+    needs = [_counts(*costs[variant][0]) for variant in training.VARIANTS]
+    one = _counts(*costs["vanilla"][1])
+    own = _counts(*costs["learnable sink"][0]) and not _counts(*costs["learnable sink"][1])  # nothing to cure else
     several = verdict(sum(needs), len(needs))
     return "\n".join(
         [
@@ -42,10 +42,10 @@ def idlest(measured: dict[str, Any]) -> str:
     declined = 100 * max(row["nowhere"] for row in rows(measured, "attention", variant="zero sink"))
     taken = 100 * max(row["slots"][0] for row in rows(measured, "attention", variant="learnable sink"))
     losses = {row["variant"]: row["evaluation_loss"] for row in measured["tables"]["models"]}
-    said = ", ".join(f"{variant} {losses[variant]:.3f}" for variant in training.VARIANTS)
+    listing = ", ".join(f"{variant} {losses[variant]:.3f}" for variant in training.VARIANTS)
     return (
         f"Of one head's attention the zero sink takes up to {declined:.0f} %, the learnable sink up to {taken:.0f} %\n"
-        f"Nats a byte, nothing evicted: {said} (one training each)"
+        f"Nats a byte, nothing evicted: {listing} (one training each)"
     )
 
 
@@ -53,14 +53,14 @@ def registers_verdict(measured: dict[str, Any]) -> str:
     """Whether patches stand out without registers, and whether registers take that over."""
     highest = {}
     for n in sorted({row["registers"] for row in measured["tables"]["registers"]}):
-        found = rows(measured, "registers", registers=n)
-        layers = sorted({row["layer"] for row in found})
-        highest[n] = max(fmean(r["largest"] / r["median"] for r in found if r["layer"] == layer) for layer in layers)
+        norms = rows(measured, "registers", registers=n)
+        layers = sorted({row["layer"] for row in norms})
+        highest[n] = max(fmean(r["largest"] / r["median"] for r in norms if r["layer"] == layer) for layer in layers)
     (without, *_), with_most = highest.values(), list(highest.values())[-1]
     held = without > HIGH and with_most < without / 2
-    said = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in highest.items())
+    peaks = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in highest.items())
     claim = f"Claim: registers take over from patches: {verdict(held)}"
-    return f"Largest patch norm over the median: {said} registers\n{claim}"
+    return f"Largest patch norm over the median: {peaks} registers\n{claim}"
 
 
 def table() -> Figure:

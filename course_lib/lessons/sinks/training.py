@@ -48,7 +48,7 @@ def _dearer(losses: list[float], others: list[float]) -> tuple[float, float]:
 
 def streaming_bars(measured: dict[str, Any]) -> Figure:
     """The deck's table at small scale: perplexity by sinks in the cache, a group of bars for each model."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     caches = sorted({row["sinks"] for row in rows(measured, "streaming")})
     look = {"hatch": ("", "//", "..", "xx"), "colour": COLOURS}
     for index, sinks in enumerate(caches):
@@ -61,24 +61,24 @@ def streaming_bars(measured: dict[str, Any]) -> Figure:
     axes.set_xticks(range(len(VARIANTS)), VARIANTS)
     axes.set_ylim(0, 1.5 * max(row["perplexity"] for row in rows(measured, "streaming")))
     axes.legend(frameon=False, ncols=4, loc="upper left", title="first slots kept + newest", title_fontsize=9)
-    said = ", ".join(f"{v} {cost(measured, v, 0)[0]:+.1f} %" for v in VARIANTS)
+    increases = ", ".join(f"{v} {cost(measured, v, 0)[0]:+.1f} %" for v in VARIANTS)
     label(
         axes,
-        f"No first slot instead of {max(caches)}:\n{said}",
+        f"No first slot instead of {max(caches)}:\n{increases}",
         "",
         "perplexity of a byte\n(bar: standard error by document)",
     )
-    return drawn
+    return fig
 
 
 def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
     """Where attention goes: the first slot's share in each layer, heads as dots, their mean as a line."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     highest = {}
     for index, variant in enumerate(VARIANTS):
-        found = rows(measured, "attention", variant=variant)
-        layers = sorted({row["layer"] for row in found})
-        heads = [[100 * r["slots"][0] for r in found if r["layer"] == layer] for layer in layers]
+        head_rows = rows(measured, "attention", variant=variant)
+        layers = sorted({row["layer"] for row in head_rows})
+        heads = [[100 * r["slots"][0] for r in head_rows if r["layer"] == layer] for layer in layers]
         shift = 0.12 * (index - 1)
         for layer, shares in zip(layers, heads, strict=True):
             axes.scatter([layer + shift] * len(shares), shares, s=14, color=COLOURS[index], marker=MARKERS[index])
@@ -86,7 +86,7 @@ def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
         axes.plot([layer + shift for layer in layers], means, label=variant, **line_style(index))
         highest[variant] = max(means)
         if variant == "zero sink":
-            nowhere = [[100 * r["nowhere"] for r in found if r["layer"] == layer] for layer in layers]
+            nowhere = [[100 * r["nowhere"] for r in head_rows if r["layer"] == layer] for layer in layers]
             for layer, shares in zip(layers, nowhere, strict=True):
                 axes.scatter([layer] * len(shares), shares, s=14, color=COLOURS[3], marker=MARKERS[3])
             axes.plot(
@@ -96,15 +96,15 @@ def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
     axes.axhline(even, color=COLOURS[4], linestyle=":", label=f"a fair share, {even:.1f} %")
     axes.set_xticks(layers)
     axes.legend(frameon=False, fontsize=8)
-    said = ", ".join(f"{variant} {share / even:.1f}" for variant, share in highest.items())
-    title = f"The first slot's attention, highest layer, in fair shares:\n{said}"
+    multiples = ", ".join(f"{variant} {share / even:.1f}" for variant, share in highest.items())
+    title = f"The first slot's attention, highest layer, in fair shares:\n{multiples}"
     label(axes, title, "layer (dots: heads)", "share of attention (%)")
-    return drawn
+    return fig
 
 
 def training_curves(measured: dict[str, Any]) -> Figure:
     """The loss on text not trained on, and when attention turns to the first slot."""
-    drawn, (left, right) = figure(2, width=4.8)
+    fig, (left, right) = figure(2, width=4.8)
     last = {}
     for index, variant in enumerate(VARIANTS):
         seen = rows(measured, "emergence", variant=variant)
@@ -117,12 +117,12 @@ def training_curves(measured: dict[str, Any]) -> Figure:
     shares = [100 * max(rows(measured, "emergence", variant=v)[-1]["first_slot"]) for v in VARIANTS]
     title = "The first slot in the end: " + ", ".join(f"{x:.1f} %" for x in shares)
     label(right, title, "step", "share of attention,\nhighest layer (%)")
-    return drawn
+    return fig
 
 
 def rates(measured: dict[str, Any]) -> Figure:
     """A learnable sink at several learning rates: when it is read, and how well the model reads meanwhile."""
-    drawn, (left, right) = figure(2, width=4.8)
+    fig, (left, right) = figure(2, width=4.8)
     shares, costs = [], []
     for index, rate in enumerate(sorted({row["rate"] for row in measured["tables"]["rates"]})):
         seen = rows(measured, "rates", rate=rate)
@@ -134,19 +134,19 @@ def rates(measured: dict[str, Any]) -> Figure:
     left.legend(frameon=False)
     label(left, "The sink in the end: " + ", ".join(shares), "step", "share of attention,\nhighest layer (%)")
     label(right, "Perplexity without it: " + ", ".join(costs), "step", "nats a byte, nothing evicted")
-    return drawn
+    return fig
 
 
 def register_norms(measured: dict[str, Any]) -> Figure:
     """Norms of patch tokens of a small vision transformer, as multiples of the layer's median."""
-    drawn, (axes,) = figure(width=7.2)
-    found = measured["tables"]["registers"]
-    layers, largest = sorted({row["layer"] for row in found}), {}
-    for index, n in enumerate(sorted({row["registers"] for row in found})):
+    fig, (axes,) = figure(width=7.2)
+    norms = measured["tables"]["registers"]
+    layers, largest = sorted({row["layer"] for row in norms}), {}
+    for index, n in enumerate(sorted({row["registers"] for row in norms})):
         for key, name in (("largest", "largest"), ("q99", "99th percentile")):
             means = []
             for layer in layers:
-                ratios = [row[key] / row["median"] for row in found if (row["registers"], row["layer"]) == (n, layer)]
+                ratios = [row[key] / row["median"] for row in norms if (row["registers"], row["layer"]) == (n, layer)]
                 means.append(fmean(ratios))
             style = line_style(index) | {"linestyle": "-" if key == "largest" else ":"}
             axes.plot(layers, means, label=f"{n} registers, {name}", **style)
@@ -154,9 +154,9 @@ def register_norms(measured: dict[str, Any]) -> Figure:
     log_scale(axes, "y")
     axes.set_xticks(layers)
     axes.legend(frameon=False, fontsize=8, ncols=2)
-    said = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in largest.items())
-    label(axes, f"Largest patch norm over the median: {said} registers", "layer", "norm / median of the layer")
-    return drawn
+    peaks = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in largest.items())
+    label(axes, f"Largest patch norm over the median: {peaks} registers", "layer", "norm / median of the layer")
+    return fig
 
 
 def table(measured: dict[str, Any]) -> str:

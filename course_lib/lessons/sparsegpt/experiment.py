@@ -84,27 +84,27 @@ QUICK = Sizes(benchmarks.QUICK, (1, 1536), (64,), 16, 2, 3)
 
 def steps(sizes: Sizes) -> list[Step]:
     """All the work, in pieces of at most a quarter of an hour. Those that are timed come last."""
-    found = [
+    plan = [
         Step(f"{method} {pattern}", partial(table_row, sizes, method, pattern))
         for pattern in PATTERNS
         for method in NEW
     ]
     for sparsity in sizes.shared.sparsities:
-        found += [Step(f"sweep: {m} {sparsity:.0%}", partial(sweep_point, sizes, m, sparsity)) for m in NEW]
-    found += [Step(f"block size {size}", partial(block_point, sizes, size)) for size in sizes.block_sizes]
+        plan += [Step(f"sweep: {m} {sparsity:.0%}", partial(sweep_point, sizes, m, sparsity)) for m in NEW]
+    plan += [Step(f"block size {size}", partial(block_point, sizes, size)) for size in sizes.block_sizes]
     for n, n_samples in sizes.shared.calibration_curve:
-        found += [
+        plan += [
             Step(f"calibration: {n} windows, sample {sample}", partial(calibration_point, sizes, n, sample))
             for sample in range(n_samples)
         ]
     for method, pattern in SUCCESSORS:
-        found.append(Step(f"successor: {method} {pattern}", partial(successor, sizes, method, pattern)))
+        plan.append(Step(f"successor: {method} {pattern}", partial(successor, sizes, method, pattern)))
     for pattern in ("50%", "2:4"):
-        found += [Step(f"third: {third} {pattern}", partial(third_point, sizes, third, pattern)) for third in THIRDS]
-    found += [Step(f"layer errors: {pattern}", partial(layer_errors, sizes, pattern)) for pattern in ("50%", "2:4")]
+        plan += [Step(f"third: {third} {pattern}", partial(third_point, sizes, third, pattern)) for third in THIRDS]
+    plan += [Step(f"layer errors: {pattern}", partial(layer_errors, sizes, pattern)) for pattern in ("50%", "2:4")]
     for group in sizes.groups:
-        found += [Step(f"rounded: {name}, group {group}", partial(rounded, sizes, name, group)) for name in ROUNDED]
-    return found + [
+        plan += [Step(f"rounded: {name}, group {group}", partial(rounded, sizes, name, group)) for name in ROUNDED]
+    return plan + [
         Step(f"seconds: {method} {pattern}", partial(seconds, sizes, method, pattern))
         for pattern in ("50%", "2:4")
         for method in ("wanda", "sparsegpt")
@@ -237,14 +237,16 @@ def layer_errors(sizes: Sizes, pattern: str, seed: int) -> Tables:
         for layer in layers:
             weight, gram = weight_of(layer.module), grams.pop(layer.name)
             solved = SparseGPT(within).prune(weight, gram)
-            found = {
+            solutions = {
                 "magnitude": Magnitude(within).prune(weight, gram),
                 "wanda": Wanda(within).prune(weight, gram),
                 "sparsegpt": solved,
                 "refit": refit(weight, solved != 0, gram),
             }
             label = {"pattern": pattern, "layer": layer.name}
-            rows.append(label | {method: relative_error(weight, each, gram) for method, each in found.items()})
+            rows.append(
+                label | {method: relative_error(weight, solution, gram) for method, solution in solutions.items()}
+            )
         advance(block, batches)
     return {"layer_errors": rows}
 

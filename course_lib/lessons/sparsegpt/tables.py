@@ -33,10 +33,10 @@ def successors_table(tables: Tables | None = None) -> str:
     """At half the weights: each step beyond SparseGPT, on the windows of the curves."""
     tables = tables or committed()
     lines = [f"{'':<26}{'unstructured':>18}{'2:4':>18}"]
-    found = {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
-    found |= {(row["method"], row["pattern"]): row for row in tables["successors"]}
+    by_setting = {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
+    by_setting |= {(row["method"], row["pattern"]): row for row in tables["successors"]}
     for method, name in (NAMES | {"swaps + refit": "mask by swaps, refitted"}).items():
-        both = (found.get((method, pattern)) for pattern in ("50%", "2:4"))
+        both = (by_setting.get((method, pattern)) for pattern in ("50%", "2:4"))
         cells = (f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}" if row else "" for row in both)
         lines.append(f"{name:<26}" + "".join(f"{cell:>18}" for cell in cells))
     return "\n".join(lines)
@@ -55,8 +55,8 @@ def published_table() -> str:
     )
 
 
-def _published(found: list[dict], models: tuple[str, ...]) -> str:
-    values = {(row["model"], row["method"], row["pattern"]): row["perplexity"] for row in found}
+def _published(table_rows: list[dict], models: tuple[str, ...]) -> str:
+    values = {(row["model"], row["method"], row["pattern"]): row["perplexity"] for row in table_rows}
     kinds = [kind for kind in dict.fromkeys((m, p) for _, m, p in values) if any((x, *kind) in values for x in models)]
     lines = [f"{'':<17}" + "".join(f"{model:>13}" for model in models)]
     for method, pattern in kinds:
@@ -72,15 +72,15 @@ def rounded_table(tables: Tables | None = None) -> str:
     lines = [f"{'':<22}{'scale for':>12}{'bits a weight':>15}{'perplexity':>18}"]
     better = []
     for group in dict.fromkeys(row["group"] for row in tables["rounded"]):
-        found = {row["name"]: row for row in rows(tables, "rounded", group=group)}
-        for row in sorted(found.values(), key=lambda r: r["bits_a_weight"]):
+        by_name = {row["name"]: row for row in rows(tables, "rounded", group=group)}
+        for row in sorted(by_name.values(), key=lambda r: r["bits_a_weight"]):
             scale, value = (
                 f"{group} weights" if group else "a row",
                 f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}",
             )
             lines.append(f"{row['name']:<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
-        if {"50% + 4 bits", "3 bits"} <= set(found):
-            better.append(found["50% + 4 bits"]["perplexity"] < found["3 bits"]["perplexity"])
+        if {"50% + 4 bits", "3 bits"} <= set(by_name):
+            better.append(by_name["50% + 4 bits"]["perplexity"] < by_name["3 bits"]["perplexity"])
     word = verdict(sum(better), len(better))
     return "\n".join([*lines, f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {word}"])
 

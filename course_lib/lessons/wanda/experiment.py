@@ -31,26 +31,26 @@ GROUPS = {
 
 def steps(sizes: Sizes) -> list[Step]:
     """All the work, in pieces of at most a few minutes."""
-    found = [Step("dense", partial(table_row, sizes, "dense", "dense"))]
+    plan = [Step("dense", partial(table_row, sizes, "dense", "dense"))]
     for pattern in ("50%", "4:8", "2:4"):
-        found += [Step(f"{method} {pattern}", partial(table_row, sizes, method, pattern)) for method in METHODS]
-    found.append(Step("sweep: dense", partial(sweep_point, sizes, "dense", 0.0)))
+        plan += [Step(f"{method} {pattern}", partial(table_row, sizes, method, pattern)) for method in METHODS]
+    plan.append(Step("sweep: dense", partial(sweep_point, sizes, "dense", 0.0)))
     for sparsity in sizes.sparsities:
-        found += [Step(f"sweep: {m} {sparsity:.0%}", partial(sweep_point, sizes, m, sparsity)) for m in METHODS]
+        plan += [Step(f"sweep: {m} {sparsity:.0%}", partial(sweep_point, sizes, m, sparsity)) for m in METHODS]
     for n, n_samples in sizes.calibration_curve:
-        found += [
+        plan += [
             Step(f"calibration: {n} windows, sample {sample}", partial(calibration_point, sizes, n, sample))
             for sample in range(n_samples)
         ]
     for group in GROUPS:
-        found += [Step(f"groups: {method} {group}", partial(group_point, sizes, method, group)) for method in METHODS]
-    found.append(Step("norms", partial(feature_norms, sizes)))
-    found += [
+        plan += [Step(f"groups: {method} {group}", partial(group_point, sizes, method, group)) for method in METHODS]
+    plan.append(Step("norms", partial(feature_norms, sizes)))
+    plan += [
         Step(f"seconds: {method} {pattern}", partial(seconds, sizes, method, pattern))
         for pattern in ("50%", "2:4")
         for method in METHODS
     ]
-    return found
+    return plan
 
 
 def pattern_of(method: str, name: str) -> Pattern:

@@ -10,7 +10,7 @@ from course_lib.sparsity.patterns import Unstructured
 
 def outliers(norms: Tensor, name: str) -> Figure:
     """The norm of every input feature of one layer, on a log scale: a few stand far above the rest."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     share = (norms.square() / norms.square().sum()).sort(descending=True).values
     few = int((share.cumsum(0) < 0.5).sum()) + 1
     axes.scatter(range(len(norms)), norms, s=9, color=COLOURS[0])
@@ -19,7 +19,7 @@ def outliers(norms: Tensor, name: str) -> Figure:
     log_scale(axes, "y")
     title = f"{name}: {few} of {len(norms)} input features hold half of the squared norm"
     label(axes, title, "input feature j", "feature norm ‖X_j‖₂")
-    return drawn
+    return fig
 
 
 def loudest_against_median(norms: dict[str, Tensor]) -> Figure:
@@ -32,7 +32,7 @@ def loudest_against_median(norms: dict[str, Tensor]) -> Figure:
 
 def loudest_over_depth(ratios: dict[str, list[float]]) -> Figure:
     """The same from the ratios themselves, by kind of input, one a block."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     for index, (kind, ratio) in enumerate(ratios.items()):
         axes.plot(ratio, markersize=4, label=f"input of {kind}", **line_style(index))
     log_scale(axes, "y")
@@ -40,12 +40,12 @@ def loudest_over_depth(ratios: dict[str, list[float]]) -> Figure:
     first = next(iter(ratios.values()))
     title = f"What attention reads: the loudest feature is {min(first):.0f} to {max(first):.0f} times the median one"
     label(axes, title, "block", "loudest / median feature norm")
-    return drawn
+    return fig
 
 
 def columns_kept(weight: Tensor, norms: Tensor, sparsity: float = 0.5) -> Figure:
     """The share of each input column that magnitude and Wanda keep, against how loud the input is."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     pattern = Unstructured(sparsity)
     shares = {
         "magnitude": pattern.keep(weight.abs()).float().mean(dim=0),
@@ -61,7 +61,7 @@ def columns_kept(weight: Tensor, norms: Tensor, sparsity: float = 0.5) -> Figure
     by = " and ".join(f"{name} {share:.0f} %" for name, share in kept.items())
     title = f"Of the weights on the loudest 1 % of inputs, {by} stay"
     label(axes, title, "norm of the input feature, ‖X_j‖₂", "weights kept in its column (%)")
-    return drawn
+    return fig
 
 
 def obs_and_wanda_scores(weight: Tensor, gram: Tensor, damping: float = 0.01) -> tuple[Tensor, Tensor]:
@@ -73,7 +73,7 @@ def obs_and_wanda_scores(weight: Tensor, gram: Tensor, damping: float = 0.01) ->
 
 def obs_against_wanda(weight: Tensor, gram: Tensor, name: str) -> Figure:
     """Each weight's rank within its row under both scores, as a two-dimensional histogram."""
-    drawn, (axes,) = figure(width=5.2, height=4.2)
+    fig, (axes,) = figure(width=5.2, height=4.2)
     obs, wanda = obs_and_wanda_scores(weight, gram)
     pattern = Unstructured(0.5)
     same = 100 * (pattern.keep(obs) == pattern.keep(wanda)).float().mean().item()
@@ -84,4 +84,4 @@ def obs_against_wanda(weight: Tensor, gram: Tensor, name: str) -> Figure:
     axes.grid(visible=False)
     title = f"{name}:\nboth scores agree on {same:.0f} % of the mask at 50 %"
     label(axes, title, "rank in its row by Wanda's score (%)", "rank by SparseGPT's score (%)")
-    return drawn
+    return fig

@@ -19,7 +19,7 @@ def results() -> dict[str, Any]:
 
 def sweep(measured: dict[str, Any]) -> Figure:
     """Perplexity over sparsity."""
-    drawn, (axes,) = figure(width=6.8)
+    fig, (axes,) = figure(width=6.8)
     (dense,) = rows(measured, "sweep", method="dense")
     curves = {}
     for index, (method, name) in enumerate(NAMES.items()):
@@ -32,22 +32,22 @@ def sweep(measured: dict[str, Any]) -> Figure:
     ratio = {s: curves["magnitude"][s] / curves["wanda"][s] for s in curves["wanda"] if s >= 0.5}
     title = f"Wanda's perplexity is {min(ratio.values()):.0f} to {max(ratio.values()):.0f} times lower from 50 % on"
     label(axes, title, "sparsity of the blocks' weights (%)", "perplexity, held-out Wikipedia")
-    return drawn
+    return fig
 
 
 def pattern_bars(measured: dict[str, Any], corpus: str = "wikipedia") -> Figure:
     """Perplexity at half the weights, by pattern and method, with standard errors."""
-    drawn, (axes,) = figure(width=6.8)
+    fig, (axes,) = figure(width=6.8)
     (dense,) = rows(measured, "perplexity", method="dense", corpus=corpus)
     patterns = ("50%", "4:8", "2:4")
     for index, (method, name) in enumerate(NAMES.items()):
-        found = [rows(measured, "perplexity", method=method, pattern=p, corpus=corpus)[0] for p in patterns]
+        cells = [rows(measured, "perplexity", method=method, pattern=p, corpus=corpus)[0] for p in patterns]
         places = [i + 0.36 * (index - 0.5) for i in range(len(patterns))]
         bars = axes.bar(
             places,
-            [row["perplexity"] for row in found],
+            [row["perplexity"] for row in cells],
             width=0.34,
-            yerr=[row["standard_error"] for row in found],
+            yerr=[row["standard_error"] for row in cells],
             color=COLOURS[index],
             hatch=("", "//")[index],
             label=name,
@@ -63,23 +63,23 @@ def pattern_bars(measured: dict[str, Any], corpus: str = "wikipedia") -> Figure:
         p: rows(measured, "perplexity", method="wanda", pattern=p, corpus=corpus)[0]["perplexity"] for p in patterns
     }
     ordered = by_pattern["50%"] < by_pattern["4:8"] < by_pattern["2:4"]
-    said = (
+    finding = (
         "the tighter the pattern, the higher the perplexity" if ordered else "tighter patterns do not always cost more"
     )
-    label(axes, f"Half of the weights gone: {said}", "", "perplexity (log scale)")
-    return drawn
+    label(axes, f"Half of the weights gone: {finding}", "", "perplexity (log scale)")
+    return fig
 
 
 def calibration_curve(measured: dict[str, Any]) -> Figure:
     """Perplexity of Wanda at 50 % over the number of calibration windows; one dot a sample."""
-    drawn, (axes,) = figure(width=6.8)
-    found = sorted(rows(measured, "calibration"), key=lambda row: row["n_windows"])
-    sizes = sorted({row["n_windows"] for row in found})
+    fig, (axes,) = figure(width=6.8)
+    runs = sorted(rows(measured, "calibration"), key=lambda row: row["n_windows"])
+    sizes = sorted({row["n_windows"] for row in runs})
     means = [
-        sum(r["perplexity"] for r in found if r["n_windows"] == n) / sum(r["n_windows"] == n for r in found)
+        sum(r["perplexity"] for r in runs if r["n_windows"] == n) / sum(r["n_windows"] == n for r in runs)
         for n in sizes
     ]
-    axes.scatter([r["n_windows"] for r in found], [r["perplexity"] for r in found], color=COLOURS[1], marker="s", s=24)
+    axes.scatter([r["n_windows"] for r in runs], [r["perplexity"] for r in runs], color=COLOURS[1], marker="s", s=24)
     axes.plot(sizes, means, color=COLOURS[0])
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(n) for n in sizes])
@@ -87,12 +87,12 @@ def calibration_curve(measured: dict[str, Any]) -> Figure:
     title = f"One window of calibration text is {worse:.0f} % worse than {sizes[-1]}"
     length = measured["sizes"]["length"]
     label(axes, title, f"calibration windows of {length} tokens", "perplexity of Wanda at 50 %")
-    return drawn
+    return fig
 
 
 def group_ablation(measured: dict[str, Any]) -> Figure:
     """Perplexity at 50 % by comparison group and method."""
-    drawn, (axes,) = figure(width=6.8)
+    fig, (axes,) = figure(width=6.8)
     groups = list(dict.fromkeys(row["group"] for row in rows(measured, "groups")))
     values = {
         method: [rows(measured, "groups", method=method, group=g)[0]["perplexity"] for g in groups] for method in NAMES
@@ -108,21 +108,21 @@ def group_ablation(measured: dict[str, Any]) -> Figure:
     best = {name: groups[min(range(len(groups)), key=values[method].__getitem__)] for method, name in NAMES.items()}
     title = "Best group: " + ", ".join(f"{group} for {name}" for name, group in best.items())
     label(axes, title, "comparison group", "perplexity at 50 % (log scale)")
-    return drawn
+    return fig
 
 
 def zero_shot(measured: dict[str, Any]) -> Figure:
     """Accuracy with 95 % intervals on tasks where the dense model stands clearly above chance; the rest in grey."""
-    drawn, (axes,) = figure(width=9.5, height=4.0)
+    fig, (axes,) = figure(width=9.5, height=4.0)
     tasks = by_signal(measured)
     models = [("dense", "dense", "dense"), ("wanda", "50%", "Wanda 50 %"), ("magnitude", "50%", "magnitude 50 %")]
     for index, (method, pattern, name) in enumerate(models):
-        found = {row["task"]: row for row in rows(measured, "zero_shot", method=method, pattern=pattern)}
+        by_task = {row["task"]: row for row in rows(measured, "zero_shot", method=method, pattern=pattern)}
         look = line_style(index) | {"linestyle": ""}
         axes.errorbar(
             [i + 0.22 * (index - 1) for i in range(len(tasks))],
-            [100 * found[task]["accuracy"] for task in tasks],
-            yerr=[196 * found[task]["standard_error"] for task in tasks],
+            [100 * by_task[task]["accuracy"] for task in tasks],
+            yerr=[196 * by_task[task]["standard_error"] for task in tasks],
             capsize=2,
             label=name,
             **look,
@@ -136,7 +136,7 @@ def zero_shot(measured: dict[str, Any]) -> Figure:
     axes.legend(frameon=False, ncols=3)
     title = f"{n_signal} of {len(tasks)} tasks tell the dense model from chance (dotted); the shaded ones say nothing"
     label(axes, title, "", "accuracy (%), 95 % interval")
-    return drawn
+    return fig
 
 
 def by_signal(measured: dict[str, Any]) -> list[str]:

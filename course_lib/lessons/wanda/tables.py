@@ -16,11 +16,11 @@ def zero_shot_table(measured: dict[str, Any]) -> str:
     """Accuracy ± standard error per task and model, in per cent, with n and chance."""
     models = [("dense", "dense")] + [(method, p) for p in ("50%", "4:8", "2:4") for method in NAMES]
     names = ["dense"] + [f"{NAMES[method][:6]} {p}" for method, p in models[1:]]
-    found = {(r["task"], r["method"], r["pattern"]): r for r in rows(measured, "zero_shot")}
+    scores = {(r["task"], r["method"], r["pattern"]): r for r in rows(measured, "zero_shot")}
     lines = [f"{'task':<17}{'n':>4}{'chance':>8}" + "".join(f"{name:>13}" for name in names)]
     for task in by_signal(measured):
-        dense = found[task, "dense", "dense"]
-        cells = [found[task, *model] for model in models]
+        dense = scores[task, "dense", "dense"]
+        cells = [scores[task, *model] for model in models]
         cells = "".join(f"{100 * c['accuracy']:>8.0f} ± {100 * c['standard_error']:<2.0f}" for c in cells)
         note = "" if has_signal(dense) else "   no signal"
         lines.append(f"{task:<17}{dense['n']:>4}{100 * dense['chance']:>8.0f}{cells}{note}")
@@ -36,8 +36,8 @@ def zero_shot_verdict(measured: dict[str, Any]) -> str:
     gap = means["wanda"]["accuracy"] - means["magnitude"]["accuracy"]
     error = (means["wanda"]["standard_error"] ** 2 + means["magnitude"]["standard_error"] ** 2) ** 0.5
     speaking = [r["task"] for r in rows(measured, "zero_shot", method="dense") if has_signal(r)]
-    found = {(r["task"], r["method"]): r["accuracy"] for r in rows(measured, "zero_shot", pattern="50%")}
-    won = [task for task in speaking if found[task, "wanda"] > found[task, "magnitude"]]
+    accuracies = {(r["task"], r["method"]): r["accuracy"] for r in rows(measured, "zero_shot", pattern="50%")}
+    won = [task for task in speaking if accuracies[task, "wanda"] > accuracies[task, "magnitude"]]
     seven = verdict(gap > 2 * error)
     some = verdict(len(won), len(speaking))
     mean = f"{100 * gap:+.1f} ± {100 * error:.1f} points, {seven}"
@@ -50,13 +50,13 @@ def zero_shot_verdict(measured: dict[str, Any]) -> str:
 def published_table() -> str:
     """The paper's mean zero-shot accuracies, marked as published."""
     published = load_published("wanda")
-    found = {(r["model"], r["method"], r["pattern"]): r["accuracy"] for r in rows(published, "zero_shot_mean")}
-    models = list(dict.fromkeys(model for model, _, _ in found))
-    kinds = list(dict.fromkeys((method, pattern) for _, method, pattern in found))
+    accuracies = {(r["model"], r["method"], r["pattern"]): r["accuracy"] for r in rows(published, "zero_shot_mean")}
+    models = list(dict.fromkeys(model for model, _, _ in accuracies))
+    kinds = list(dict.fromkeys((method, pattern) for _, method, pattern in accuracies))
     lines = ["published, not measured here: mean accuracy (%) over seven tasks"]
     lines.append(f"{'':<17}" + "".join(f"{model.replace('LLaMA', 'L'):>9}" for model in models))
     for method, pattern in kinds:
-        cells = "".join(f"{100 * found[model, method, pattern]:>9.2f}" for model in models)
+        cells = "".join(f"{100 * accuracies[model, method, pattern]:>9.2f}" for model in models)
         lines.append(f"{method + ' ' + pattern.replace('dense', ''):<17}{cells}")
     return "\n".join(lines)
 

@@ -47,8 +47,8 @@ Reveal.isReady() ? measure() : Reveal.on("ready", measure);
 
 def find() -> str | None:
     """The browser's program, or None."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    return found or (MAC if Path(MAC).exists() else None)
+    program = next((path for name in NAMES if (path := shutil.which(name))), None)
+    return program or (MAC if Path(MAC).exists() else None)
 
 
 def run(program: str, *arguments: str) -> str:
@@ -64,10 +64,10 @@ def run(program: str, *arguments: str) -> str:
 def print_pdf(program: str, page: Path, pdf: Path) -> None:
     """One page of PDF for each slide."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "deck.pdf"
+        printed = Path(folder) / "deck.pdf"
         options = ("--no-pdf-header-footer", "--virtual-time-budget=20000")
-        run(program, *options, f"--print-to-pdf={made}", f"{page.resolve().as_uri()}?print-pdf")
-        shutil.move(made, pdf)
+        run(program, *options, f"--print-to-pdf={printed}", f"{page.resolve().as_uri()}?print-pdf")
+        shutil.move(printed, pdf)
 
 
 def overflowing(program: str, page: Path) -> dict[int, int]:

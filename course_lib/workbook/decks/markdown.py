@@ -63,7 +63,7 @@ def render(text: str, folder: Path) -> str:
     """Markdown to HTML in which nothing refers to anything outside."""
     parser = MarkdownIt("commonmark", {"html": True}).enable("table").use(dollarmath_plugin, allow_digits=False)
     tokens = parser.parse(text)
-    for token in [each for block in tokens for each in (block, *(block.children or ()))]:
+    for token in [part for block in tokens for part in (block, *(block.children or ()))]:
         if token.type in MATHEMATICS:
             _become_html(token, mathematics(token.content, MATHEMATICS[token.type]))
         elif token.type == "image":
@@ -105,8 +105,8 @@ def draw(name: str) -> tuple[str, bytes]:
     except (ImportError, AttributeError, ValueError) as error:
         expected = "expected figure:lesson.file.function in course_lib/lessons"
         raise ValueError(f"got figure:{name}, {expected} ({error})") from error
-    made = call()
-    figure = made if isinstance(made, Figure) else made.figure
+    plot = call()
+    figure = plot if isinstance(plot, Figure) else plot.figure
     with matplotlib.rc_context({"svg.hashsalt": name}):
         vector = _saved(figure, "svg", metadata={"Date": None})
     return ("image/svg+xml", vector) if len(vector) < LARGE_SVG else ("image/png", _saved(figure, "png", dpi=200))

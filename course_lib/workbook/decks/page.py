@@ -44,14 +44,14 @@ Reveal.initialize({{ width: 1280, height: 720, margin: 0.04, center: false, disp
 
 def decks(names: Sequence[str] | None = None, root: Path = ROOT) -> list[Path]:
     """The decks of those lesson numbers or names; all of them when None."""
-    found = sorted((root / "slides").glob("[0-9][0-9]_*.md"))
+    files = sorted((root / "slides").glob("[0-9][0-9]_*.md"))
     if names is None or not list(names):
-        return found
-    chosen = {name: [path for path in found if name in (path.stem, path.stem[:2], path.stem[3:])] for name in names}
+        return files
+    chosen = {name: [path for path in files if name in (path.stem, path.stem[:2], path.stem[3:])] for name in names}
     unknown = [name for name, paths in chosen.items() if not paths]
     if unknown:
-        raise ValueError(f"got the deck {unknown[0]!r}, expected one of {', '.join(path.stem for path in found)}")
-    return [path for path in found if any(path in paths for paths in chosen.values())]
+        raise ValueError(f"got the deck {unknown[0]!r}, expected one of {', '.join(path.stem for path in files)}")
+    return [path for path in files if any(path in paths for paths in chosen.values())]
 
 
 def as_html(deck: Path) -> str:
@@ -117,9 +117,9 @@ def _written(path: Path, text: str) -> Path:
 
 
 def _checked(program: str, page: Path, console: Console) -> bool:
-    found = chromium.overflowing(program, page)
-    for number, pixels in found.items():
+    overflows = chromium.overflowing(program, page)
+    for number, pixels in overflows.items():
         console.print(
             f"[red]error[/] slide {number} of {page.stem} is too full by {pixels} pixels; shorten or split it"
         )
-    return bool(found)
+    return bool(overflows)

@@ -13,10 +13,10 @@ def _back(weight: Tensor, second: Tensor, to_unit: Tensor, slope: Tensor, bend: 
 
 def _back_cases(generator: torch.Generator) -> list[Case]:
     def layer(n_patterns: int, above: int, below: int) -> tuple:
-        said = torch.tanh(randn(generator, n_patterns, below))
-        slope = 1 - said.square()
+        activation = torch.tanh(randn(generator, n_patterns, below))
+        slope = 1 - activation.square()
         to_unit, second = randn(generator, n_patterns, below), randn(generator, n_patterns, above)
-        return randn(generator, above, below), second, to_unit, slope, -2 * said * slope
+        return randn(generator, above, below), second, to_unit, slope, -2 * activation * slope
 
     by_hand = (vector(2.0, -1.0)[:, None], vector(3.0, 5.0)[None], *(vector(v)[None] for v in (4.0, 0.5, -0.25)))
     return [

@@ -36,14 +36,14 @@ def continuation(
     windows = texts(n, length + n_after, seed)
     policies, budgets = policies_of(name, length, shares)
     vectors = FULL_PRECISION if bits == 32 else Quantized(bits=bits)
-    found = continuation_losses(loaded()[0], windows, length, policies, settings.positions(name), vectors)
+    compressed = continuation_losses(loaded()[0], windows, length, policies, settings.positions(name), vectors)
     rows = []
-    for budget, (held, losses) in zip(budgets, found, strict=True):
+    for budget, (held, losses) in zip(budgets, compressed, strict=True):
         value = losses.mean().exp().item()
         rows.append(
             {"policy": name, "budget": budget, "slots": round(budget * length), "bits": bits}
             | {"perplexity": value, "standard_error": value * error_of(losses), "bytes": held.bytes_held // n}
-            | {"losses": [round(each, 5) for each in losses.tolist()]}
+            | {"losses": [round(loss, 5) for loss in losses.tolist()]}
         )
     return {"compressed" if bits == 32 else "quantized": rows}
 
@@ -52,13 +52,13 @@ def retrieval(task: str, name: str, shares: Sequence[float], n: int, length: int
     """Deferred answers under every budget, also by depth. The row of Full says whether it is `usable`."""
     model, tokenizer = loaded()
     policies, budgets = policies_of(name, length, shares)
-    asked = samples(task, n, length, tokenizer, seed)
-    found = retrieve_each(model, asked, policies, settings.positions(name))
+    haystacks = samples(task, n, length, tokenizer, seed)
+    outcomes = retrieve_each(model, haystacks, policies, settings.positions(name))
     rows, depths = [], []
-    for budget, each in zip(budgets, found, strict=True):
+    for budget, outcome in zip(budgets, outcomes, strict=True):
         label = {"task": task, "policy": name, "budget": budget}
-        rows.append(label | row_of(each) | gate(name, each))
-        depths += [label | {"depth": depth} | row_of(part) for depth, part in each.by_depth().items()]
+        rows.append(label | row_of(outcome) | gate(name, outcome))
+        depths += [label | {"depth": depth} | row_of(part) for depth, part in outcome.by_depth().items()]
     return {"retrieval": rows, "retrieval_depths": depths}
 
 
@@ -66,36 +66,38 @@ def leak(name: str, shares: Sequence[float], n: int, length: int, seed: int) -> 
     """The same needles asked for in the prompt: the first token of the answer does not depend on the eviction."""
     model, tokenizer = loaded()
     policies, budgets = policies_of(name, length, shares)
-    asked = [sample.naive() for sample in samples("word", n, length, tokenizer, seed)]
-    found = retrieve_each(model, asked, policies, settings.positions(name))
-    rows = [{"policy": name, "budget": budget} | row_of(each) for budget, each in zip(budgets, found, strict=True)]
+    haystacks = [sample.naive() for sample in samples("word", n, length, tokenizer, seed)]
+    outcomes = retrieve_each(model, haystacks, policies, settings.positions(name))
+    rows = [
+        {"policy": name, "budget": budget} | row_of(outcome) for budget, outcome in zip(budgets, outcomes, strict=True)
+    ]
     return {"leak": rows}
 
 
 def second_needle(name: str, share: float, n: int, length: int, seed: int) -> Tables:
     """Two needles, asked for one after the other, token by token: a pass of several is a full step when recycling."""
     model, tokenizer = loaded()
-    asked = samples("two", n, length, tokenizer, seed)
+    haystacks = samples("two", n, length, tokenizer, seed)
     slots = round(share * length)
     if name in RECYCLED:
         opened = recycling(model, Recycled(budget=slots, **RECYCLED[name]))
     else:
         opened = evicting(model, policies_of(name, length, [share])[0][0], settings.positions(name))
     with opened as cache:
-        found = retrieve_through(model, asked, cache, chunk=1)
+        outcomes = retrieve_through(model, haystacks, cache, chunk=1)
         held, full_steps = cache.bytes_held, getattr(cache, "n_full", None)
     label = {"policy": name, "budget": 1.0 if name == "Full" else share, "bytes": held}
     if full_steps:  # of the last batch; the prompt is one
         label["full_steps"] = sum(full_steps) / len(full_steps) - 1
-    rows = [label | {"question": i + 1} | row_of(each) | gate(name, each) for i, each in enumerate(found)]
+    rows = [label | {"question": i + 1} | row_of(outcome) | gate(name, outcome) for i, outcome in enumerate(outcomes)]
     return {"second_needle": rows}
 
 
-def gate(name: str, found: Retrieval) -> dict[str, bool]:
+def gate(name: str, outcome: Retrieval) -> dict[str, bool]:
     """Whether a task says anything: the whole cache must solve it."""
-    return {"usable": found.exact >= GATE} if name == "Full" else {}
+    return {"usable": outcome.exact >= GATE} if name == "Full" else {}
 
 
-def row_of(found: Retrieval) -> dict[str, float]:
-    low, high = found.interval
-    return {"exact": found.exact, "low": low, "high": high, "prefix": found.prefix, "n": len(found.answers)}
+def row_of(outcome: Retrieval) -> dict[str, float]:
+    low, high = outcome.interval
+    return {"exact": outcome.exact, "low": low, "high": high, "prefix": outcome.prefix, "n": len(outcome.answers)}

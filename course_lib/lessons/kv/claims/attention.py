@@ -22,48 +22,48 @@ def attention(start: str, n_windows: int, length: int, seed: int) -> Tables:
     read = texts(n_windows, length, seed)
     if start == "special":
         read = torch.cat([torch.full_like(read[:, :1], tokenizer.bos_token_id), read[:, :-1]], dim=1)
-    found = [attention_statistics(model, ids) for ids in read]
+    statistics = [attention_statistics(model, ids) for ids in read]
     kinds = [kinds_of(ids, tokenizer) for ids in read]
     label = {"start": start, "n_windows": n_windows, "length": length}
     return {
-        "attention": [label | row for row in _by_layer(found)],
-        "attention_kinds": _by_kind(found, kinds, label),
-        "mass_by_rank": _by_rank(found, label),
-        "heavy_tokens": _heaviest(found[0], read[0], kinds[0], start),
+        "attention": [label | row for row in _by_layer(statistics)],
+        "attention_kinds": _by_kind(statistics, kinds, label),
+        "mass_by_rank": _by_rank(statistics, label),
+        "heavy_tokens": _heaviest(statistics[0], read[0], kinds[0], start),
     }
 
 
-def _by_layer(found: list[AttentionStatistics]) -> list[dict]:
-    laws = [each.power_law() for each in found]
+def _by_layer(statistics: list[AttentionStatistics]) -> list[dict]:
+    laws = [of_window.power_law() for of_window in statistics]
     columns: dict[str, Float[Tensor, "W L"]] = {
-        "sparsity": torch.stack([each.sparsity for each in found]),
-        "first_token": torch.stack([each.mass[:, 0] for each in found]),
-        "top_5_percent": torch.stack([each.top(0.05) for each in found]),
+        "sparsity": torch.stack([of_window.sparsity for of_window in statistics]),
+        "first_token": torch.stack([of_window.mass[:, 0] for of_window in statistics]),
+        "top_5_percent": torch.stack([of_window.top(0.05) for of_window in statistics]),
     }
     for name in ("slope", "r_squared", "exponential_r_squared"):
         columns[name] = torch.tensor([[getattr(law, name) for law in window] for window in laws])
     for by in ("any", "mean"):
-        persistence = [each.persistence(by) for each in found]
-        columns[f"persistence_{by}"] = torch.stack([each.ratio for each in persistence])
-        columns[f"pivotal_{by}"] = torch.stack([each.early for each in persistence])
+        persistence = [of_window.persistence(by) for of_window in statistics]
+        columns[f"persistence_{by}"] = torch.stack([of_window.ratio for of_window in persistence])
+        columns[f"pivotal_{by}"] = torch.stack([of_window.early for of_window in persistence])
     means = {name: values.mean(dim=0).tolist() for name, values in columns.items()}
     ranks = {"first_rank": laws[0][0].first, "last_rank": laws[0][0].last}
     return [{"layer": i} | {name: values[i] for name, values in means.items()} | ranks for i in range(len(laws[0]))]
 
 
-def _by_kind(found: list[AttentionStatistics], kinds: list[list[str]], label: dict) -> list[dict]:
+def _by_kind(statistics: list[AttentionStatistics], kinds: list[list[str]], label: dict) -> list[dict]:
     """Shares of all attention by layer; the row of layer "tokens" says what share of the text is of that kind."""
-    shares = [each.by_kind(window) for each, window in zip(found, kinds, strict=True)]
-    mass = {kind: torch.stack([each[kind] for each in shares]).mean(dim=0).tolist() for kind in KINDS}
+    shares = [of_window.by_kind(window) for of_window, window in zip(statistics, kinds, strict=True)]
+    mass = {kind: torch.stack([share[kind] for share in shares]).mean(dim=0).tolist() for kind in KINDS}
     flat = [kind for window in kinds for kind in window[1:]]
     tokens = {kind: flat.count(kind) / len(flat) for kind in KINDS if kind not in ("first token", "near")}
     rows = [{"layer": i} | {kind: mass[kind][i] for kind in KINDS} for i in range(len(mass["near"]))]
     return [label | row for row in [{"layer": "tokens"} | tokens, *rows]]
 
 
-def _by_rank(found: list[AttentionStatistics], label: dict) -> list[dict]:
+def _by_rank(statistics: list[AttentionStatistics], label: dict) -> list[dict]:
     """The mass of the token that comes first, second, … in each layer, mean over windows, at some of the ranks."""
-    mass = torch.stack([each.mass.sort(dim=1, descending=True).values for each in found]).mean(dim=0)
+    mass = torch.stack([of_window.mass.sort(dim=1, descending=True).values for of_window in statistics]).mean(dim=0)
     rank = torch.logspace(0, torch.log10(torch.tensor(float(mass.shape[1]))).item(), N_RANKS).round().long().unique()
     return [
         label | {"layer": layer, "rank": rank.tolist(), "mass": [float(f"{m:.4g}") for m in row[rank - 1].tolist()]}
@@ -71,9 +71,9 @@ def _by_rank(found: list[AttentionStatistics], label: dict) -> list[dict]:
     ]
 
 
-def _heaviest(found: AttentionStatistics, ids: Int[Tensor, "T"], kinds: list[str], start: str) -> list[dict]:
+def _heaviest(statistics: AttentionStatistics, ids: Int[Tensor, "T"], kinds: list[str], start: str) -> list[dict]:
     """The tokens of the first window that receive most, over all layers."""
-    tokenizer, mass = loaded()[1], found.mass.mean(dim=0)
+    tokenizer, mass = loaded()[1], statistics.mass.mean(dim=0)
     return [
         {
             "start": start,

@@ -23,13 +23,13 @@ def with_budgets(name: str, budgets: Sequence[int]) -> list[EvictionPolicy]:
 
     Sinks, recent tokens and observation window are the usual ones, or fewer so that they fit the smallest budget.
     """
-    found, least = _classes(), min(budgets)
-    if name not in found:
-        raise ValueError(f"got policy {name!r}; expected one of {', '.join(sorted(found))}.")
-    usual = {field.name: field.default for field in fields(found[name])}
+    classes, least = _classes(), min(budgets)
+    if name not in classes:
+        raise ValueError(f"got policy {name!r}; expected one of {', '.join(sorted(classes))}.")
+    usual = {field.name: field.default for field in fields(classes[name])}
     sinks, recent = min(usual["sinks"], least // 4), min(usual["recent"], least // 2)
     return [
-        found[name](budget=budget, sinks=sinks, recent=budget // 2 if name in HALF_RECENT else recent)
+        classes[name](budget=budget, sinks=sinks, recent=budget // 2 if name in HALF_RECENT else recent)
         for budget in budgets
     ]
 
@@ -40,4 +40,4 @@ def positions(name: str) -> str:
 
 
 def _classes() -> dict[str, type[EvictionPolicy]]:
-    return {each.__name__: each for each in discover.subclasses(policies, EvictionPolicy)}
+    return {policy.__name__: policy for policy in discover.subclasses(policies, EvictionPolicy)}

@@ -23,16 +23,16 @@ def sinks(name: str, n_tokens: int, n_compared: int, budget: int, chunk: int, se
     if name == NEWLINES:
         ids[:4] = tokenizer("\n", add_special_tokens=False).input_ids[0]
     if name == EVERYTHING:
-        found = streaming_perplexity(model, ids[: n_compared + 1], Full(), chunk=4 * chunk, skip=budget)
+        stream = streaming_perplexity(model, ids[: n_compared + 1], Full(), chunk=4 * chunk, skip=budget)
     else:
         policy = StreamingLLM(budget, sinks=FIRST[name])
-        found = streaming_perplexity(model, ids, policy, "rolling", chunk, skip=budget)
+        stream = streaming_perplexity(model, ids, policy, "rolling", chunk, skip=budget)
     label = {"name": name, "budget": None if name == EVERYTHING else budget}
-    compared = found.losses[budget:n_compared].mean().exp().item()
-    curve = {"perplexity": [round(each, 2) for each in found.curve()], "block": 512}
+    compared = stream.losses[budget:n_compared].mean().exp().item()
+    curve = {"perplexity": [round(value, 2) for value in stream.curve()], "block": 512}
     return {
-        "streaming": [label | row_of(found) | {"compared": compared, "n_compared": n_compared - budget}],
-        "streaming_curves": [label | curve | {"milliseconds_per_token": milliseconds(found, N_PARTS)}],
+        "streaming": [label | row_of(stream) | {"compared": compared, "n_compared": n_compared - budget}],
+        "streaming_curves": [label | curve | {"milliseconds_per_token": milliseconds(stream, N_PARTS)}],
     }
 
 
@@ -40,36 +40,36 @@ def gap(positions: str, gap: int, n_tokens: int, budget: int, chunk: int, seed: 
     """Four sinks, as if `gap` tokens had passed since them: with original positions they are that far away."""
     ids = one_text(n_tokens, seed)
     policy = StreamingLLM(budget, sinks=4)
-    found = streaming_perplexity(loaded()[0], ids, policy, positions, chunk, skip=budget, gap=gap, gap_after=4)
-    return {"gaps": [{"positions": positions, "gap": gap, "budget": budget} | row_of(found)]}
+    stream = streaming_perplexity(loaded()[0], ids, policy, positions, chunk, skip=budget, gap=gap, gap_after=4)
+    return {"gaps": [{"positions": positions, "gap": gap, "budget": budget} | row_of(stream)]}
 
 
 def chunk(size: int, n_tokens: int, budget: int, seed: int) -> Tables:
     """What it changes to read several tokens at once."""
-    found = streaming_perplexity(loaded()[0], one_text(n_tokens, seed), StreamingLLM(budget), "rolling", size, budget)
-    return {"chunks": [{"budget": budget} | row_of(found) | {"milliseconds_per_token": milliseconds(found, 1)[0]}]}
+    stream = streaming_perplexity(loaded()[0], one_text(n_tokens, seed), StreamingLLM(budget), "rolling", size, budget)
+    return {"chunks": [{"budget": budget} | row_of(stream) | {"milliseconds_per_token": milliseconds(stream, 1)[0]}]}
 
 
 def policy(name: str, n_tokens: int, budget: int, chunk: int, seed: int) -> Tables:
     """Every policy on one text. Positions are those of its paper."""
     ids = one_text(n_tokens, seed)
-    made = Full() if name == "Full" else settings.with_budgets(name, (budget,))[0]
+    eviction_policy = Full() if name == "Full" else settings.with_budgets(name, (budget,))[0]
     positions = settings.positions(name)
-    found = streaming_perplexity(loaded()[0], ids, made, positions, chunk, skip=budget)
+    stream = streaming_perplexity(loaded()[0], ids, eviction_policy, positions, chunk, skip=budget)
     label = {"policy": name, "positions": positions, "budget": None if name == "Full" else budget}
-    return {"policies": [label | row_of(found) | {"milliseconds_per_token": milliseconds(found, 1)[0]}]}
+    return {"policies": [label | row_of(stream) | {"milliseconds_per_token": milliseconds(stream, 1)[0]}]}
 
 
-def row_of(found: StreamingPerplexity) -> dict[str, float]:
+def row_of(stream: StreamingPerplexity) -> dict[str, float]:
     return {
-        "perplexity": found.value,
-        "standard_error": found.standard_error,
-        "n_tokens": found.n_tokens,
-        "chunk": found.chunk,
-        "peak_bytes": found.peak_bytes,
-        "peak_allocated": found.peak_allocated,
+        "perplexity": stream.value,
+        "standard_error": stream.standard_error,
+        "n_tokens": stream.n_tokens,
+        "chunk": stream.chunk,
+        "peak_bytes": stream.peak_bytes,
+        "peak_allocated": stream.peak_allocated,
     }
 
 
-def milliseconds(found: StreamingPerplexity, n_parts: int) -> list[float]:
-    return [round(1000 * seconds, 2) for seconds in found.seconds_per_token(n_parts)]
+def milliseconds(stream: StreamingPerplexity, n_parts: int) -> list[float]:
+    return [round(1000 * seconds, 2) for seconds in stream.seconds_per_token(n_parts)]

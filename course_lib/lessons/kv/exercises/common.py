@@ -39,11 +39,11 @@ def as_mask(got: Any, expected: Tensor) -> tuple[Any, str | None]:
 def mask_picture(case: Case, got: Any, expected: Tensor):
     """A mask of slots: one row for each head."""
     got, expected = (torch.as_tensor(x).reshape(-1, x.shape[-1]) for x in (got, expected))
-    drawn = compare_masks(got, expected)
-    drawn.axes[0].set_ylabel("head")
-    for axes in drawn.axes:
+    fig = compare_masks(got, expected)
+    fig.axes[0].set_ylabel("head")
+    for axes in fig.axes:
         axes.set_xlabel("slot")
-    return drawn
+    return fig
 
 
 def recent_ones(position: Tensor, recent: int) -> Tensor:

@@ -121,7 +121,7 @@ GROUP_MASS = Exercise(
         Variant(
             "head by head",
             lambda w, v, h: torch.stack(
-                [(each * v[:, None, :, None]).sum(dim=(1, 2)) for each in w.chunk(h, dim=1)], dim=1
+                [(group * v[:, None, :, None]).sum(dim=(1, 2)) for group in w.chunk(h, dim=1)], dim=1
             ),
         ),
         Variant("float64", lambda w, v, h: _group_mass(w.double(), v, h)),

@@ -72,7 +72,7 @@ def _other_slots(total: Tensor, newest: Tensor, keep: Tensor, right: Tensor) -> 
             n, of = int((mine & newest[head]).sum()), int((theirs & newest[head]).sum())
             return f"head {head} keeps {n} of the {int(newest[head].sum())} newest tokens, expected {of}"
         if not torch.allclose(total[head][mine].sort().values, total[head][theirs].sort().values, rtol=1e-5, atol=1e-7):
-            worth = [float(total[head][each].sum()) for each in (mine, theirs)]
+            worth = [float(total[head][mask].sum()) for mask in (mine, theirs)]
             return f"head {head} keeps scores of {worth[0]:.4g} together, expected {worth[1]:.4g}"
     return None
 

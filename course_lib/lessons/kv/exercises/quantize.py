@@ -116,9 +116,9 @@ def _quantize_dividing_by_zero(row: Tensor, n_bits: int, group_size: int) -> Ten
 
 
 def _quantize_by_number(row: Tensor, n_bits: int, group_size: int) -> list[float]:
-    found = []
+    rounded = []
     for group in row.split(group_size):
         low, high = float(group.min()), float(group.max())
         grid = [low + (high - low) * level / (2**n_bits - 1) for level in range(2**n_bits)]
-        found += [min(grid, key=lambda level, x=float(x): abs(level - x)) for x in group]
-    return found
+        rounded += [min(grid, key=lambda level, x=float(x): abs(level - x)) for x in group]
+    return rounded

@@ -152,7 +152,7 @@ SCISSORHANDS = Exercise(
         Mistake(
             "heads counted one by one",
             "Each head was compared with 1/t by itself. Average the weights over the group first.",
-            lambda w, q, p, b, r: _fewest(sum(_low_counts(each[None], q, p) for each in w), p, r, _n_drop(p, b)),
+            lambda w, q, p, b, r: _fewest(sum(_low_counts(head[None], q, p) for head in w), p, r, _n_drop(p, b)),
         ),
         Mistake(
             "slots instead of tokens seen",

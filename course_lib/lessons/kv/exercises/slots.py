@@ -12,7 +12,7 @@ def _slots(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, value_byte
 
 
 def _slots_cases(generator: torch.Generator) -> list[Case]:
-    drawn = torch.randint(2, 9, (3, 5), generator=generator).tolist()
+    random_sizes = torch.randint(2, 9, (3, 5), generator=generator).tolist()
     return [
         Case("1050 bytes, a model small enough for fingers: 10 slots of 96", (1050, 2, 6, 3, 4, 1, 2)),
         Case("SmolLM2-135M, 8 sequences, 100 MB, float32", (100_000_000, 30, 9, 3, 64, 8, 4)),
@@ -20,7 +20,7 @@ def _slots_cases(generator: torch.Generator) -> list[Case]:
         Case("it fits exactly", (5 * 96, 2, 6, 3, 4, 1, 2)),
         *(
             Case(f"random sizes, {i + 1}", (10**6 * g + 12_345, n, (g + 1) * h, h, 16 * d, b, 2 + 2 * (i % 2)))
-            for i, (n, h, d, b, g) in enumerate(drawn)
+            for i, (n, h, d, b, g) in enumerate(random_sizes)
         ),
     ]
 

@@ -15,12 +15,12 @@ def _intensity(n_outputs: int, n_inputs: int, n_tokens: int, value_bytes: int | 
 
 
 def _intensity_cases(generator: torch.Generator) -> list[Case]:
-    drawn = torch.randint(1, 2000, (2, 3), generator=generator).tolist()
+    random_sizes = torch.randint(1, 2000, (2, 3), generator=generator).tolist()
     return [
         Case("2 × 2, one token: 8 FLOPs, 8 numbers of 4 bytes", (2, 2, 1, 4)),
         Case("one token through a layer of SmolLM2's MLP", (1536, 576, 1, 4)),
         Case("512 tokens through the same layer, two bytes a number", (1536, 576, 512, 2)),
-        *(Case("random sizes", (*sizes, width)) for sizes, width in zip(drawn, (4, 2), strict=True)),
+        *(Case("random sizes", (*sizes, width)) for sizes, width in zip(random_sizes, (4, 2), strict=True)),
     ]
 
 

@@ -8,13 +8,13 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 def _sparsity_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[0.0, 2.0, 0.0, -1.0], [3.0, 0.0, -0.0, 5.0], [1.0, 1.0, 1.0, 1.0]])
     tiny = torch.tensor([[1e-30, 0.0], [-1e-6, 1.0]])
-    drawn = torch.rand(7, 11, generator=generator)
+    uniform = torch.rand(7, 11, generator=generator)
     return [
         Case("3 × 4, four zeros, one of them negative", (by_hand,)),
         Case("numbers that are tiny but not zero", (tiny,)),
         Case("three axes", (torch.rand(2, 3, 5, generator=generator).round(),)),
         Case("nothing but zeros", (torch.zeros(4, 2),)),
-        Case("random, a third of it zero", (drawn * (drawn > 1 / 3),)),
+        Case("random, a third of it zero", (uniform * (uniform > 1 / 3),)),
     ]
 
 

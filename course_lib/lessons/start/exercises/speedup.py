@@ -6,13 +6,13 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 
 def _speedup_cases(generator: torch.Generator) -> list[Case]:
-    drawn = (0.05 + 0.9 * torch.rand(2, 3, generator=generator, dtype=torch.float64)).tolist()
+    fractions = (0.05 + 0.9 * torch.rand(2, 3, generator=generator, dtype=torch.float64)).tolist()
     return [
         Case("half of the time, twice as fast: 4/3", (0.5, 2.0)),
         Case("nothing is sped up", (0.0, 8.0)),
         Case("all of it, 4 times", (1.0, 4.0)),
         Case("80 % of the time, free", (0.8, float("inf"))),
-        *(Case("random", (share, 1 + 9 * other)) for share, other in zip(*drawn, strict=True)),
+        *(Case("random", (share, 1 + 9 * other)) for share, other in zip(*fractions, strict=True)),
     ]
 
 
