@@ -16,6 +16,11 @@ def test_there_are_pins():
     assert {"torch", "transformers", "jupyterlab", "nbval"} <= set(PINS)
 
 
+def test_nothing_that_builds_a_grammar_whenever_a_notebook_is_read():
+    """rfc3987-syntax does so as it is imported, and nbformat imports it, through jsonschema from 4.25 on."""
+    assert not {"rfc3987-syntax", "lark"} & set(PINS)
+
+
 def python_asked_for(name):
     """What a package says of the Pythons it runs on; "" where it says nothing, or is another system's."""
     try:
