@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 
 from course_lib.checking.call import Recorded
 from course_lib.checking.compare import up_to_rounding
@@ -70,4 +69,4 @@ class Exercise:
     also_right: tuple[Variant, ...]
     hints: tuple[str, ...]
     agree: Callable[[Any, Any, Case], str | None] = up_to_rounding
-    picture: Callable[[Case, Any, Any], Figure] | None = None
+    picture: Callable[[Case, Any, Any], "matplotlib.figure.Figure"] | None = None

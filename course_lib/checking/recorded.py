@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from safetensors import safe_open
 from torch import Tensor
 
@@ -24,7 +23,7 @@ SUFFIX = ".safetensors"  # beside score.py stands score.safetensors
 def recorded(
     source: str,
     agree: Callable[[Any, Any, Case], str | None] = up_to_rounding,
-    picture: Callable[[Case, Any, Any], Figure] | None = None,
+    picture: Callable[[Case, Any, Any], "matplotlib.figure.Figure"] | None = None,
 ) -> Exercise:
     """An exercise without its answers.
 
@@ -35,12 +34,12 @@ def recorded(
     with safe_open(Path(source).with_suffix(SUFFIX), framework="pt") as file:
         stored = json.loads(file.metadata()["exercise"])
         tensors = [file.get_tensor(str(i)) for i in range(len(file.keys()))]
-    told = ("id", "title", "difficulty", "minutes", "points")
+    fields = ("id", "title", "difficulty", "minutes", "points")
     return Exercise(
-        **{name: stored[name] for name in told},
+        **{name: stored[name] for name in fields},
         reference=_recorded(stored["reference"], tensors),
         cases=_cases(stored, tensors),
-        mistakes=tuple(_mistake(each, tensors) for each in stored["mistakes"]),
+        mistakes=tuple(_mistake(mistake, tensors) for mistake in stored["mistakes"]),
         also_right=(),
         hints=tuple(stored["hints"]),
         agree=agree,
@@ -61,12 +60,12 @@ def _cases(stored: dict, tensors: list[Tensor]) -> Callable[[torch.Generator], l
 
 
 def _mistake(stored: dict, tensors: list[Tensor]) -> Mistake:
-    first, *also = (_recorded(each, tensors) for each in stored["functions"])
+    first, *also = (_recorded(function, tensors) for function in stored["functions"])
     return Mistake(stored["name"], stored["explanation"], first, tuple(also))
 
 
 def _recorded(stored: list[dict], tensors: list[Tensor]) -> Recorded:
-    return Recorded(tuple(Outcome(**each | {"value": decode(each.get("value"), tensors)}) for each in stored))
+    return Recorded(tuple(Outcome(**outcome | {"value": decode(outcome.get("value"), tensors)}) for outcome in stored))
 
 
 def decode(value: Any, tensors: list[Tensor]) -> Any:

@@ -44,17 +44,38 @@ def test_progress_runs(tmp_path, monkeypatch):
         (["reproduce", "magic"], "error got"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_1(arguments, said):
+def test_a_mistake_is_one_line_and_exit_code_1(arguments, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["course", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == 1
+    printed = capsys.readouterr()
+    assert said in printed.err.replace("\n", " ")
+    assert "Traceback" not in printed.err + printed.out
+
+
+def test_a_mistake_ends_the_process_with_1_and_no_traceback():
     program = "from course_lib.cli.app import main; main()"
-    result = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
-    assert result.returncode == 1
-    assert said in result.stderr.replace("\n", " ")
-    assert "Traceback" not in result.stderr
+    result = subprocess.run([sys.executable, "-c", program, "run", "99"], capture_output=True, text=True, check=False)
+    assert (result.returncode, "Traceback" in result.stderr) == (1, False)
+    assert result.stderr.startswith("error got lesson '99'; expected one of")
 
 
-@pytest.mark.parametrize("module", ["course_lib.cli.app", "course_lib.measure.result_files"])
-def test_help_and_results_are_quick_because_nothing_heavy_is_imported(module):
-    heavy = "('torch', 'transformers', 'matplotlib')"
-    program = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"
+POOL = "import course_lib.grading.pool; assert not {'jupytext', 'nbformat'} & set(sys.modules)"
+
+
+@pytest.mark.parametrize(
+    ("program", "heavy"),
+    [
+        ("import course_lib.cli.app", ("torch", "transformers", "matplotlib", "jsonschema")),
+        ("import course_lib.measure.result_files", ("torch", "transformers", "matplotlib")),
+        # Every process that grades begins with it. Models and figures cost it five seconds.
+        ("from course_lib.workbook.catalogue import lessons; lessons()", ("transformers", "matplotlib", "datasets")),
+        # A process that grades does without what only notebooks need; the one that starts it reads the masters.
+        (f"{POOL}; import course_lib.grading.run", ("transformers", "matplotlib", "datasets", "sklearn")),
+    ],
+)
+def test_what_should_be_quick_imports_nothing_heavy(program, heavy):
+    program = f"import sys; {program}; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

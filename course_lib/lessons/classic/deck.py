@@ -58,9 +58,9 @@ def deep_network() -> tuple[State, Samples]:
 def diagonals() -> Figure:
     state, samples = deep_network()
     exact = full_hessian(state.network, state.theta, samples).diagonal()
-    found = obd_diagonal(state.network, state.theta, samples)
+    approximate = obd_diagonal(state.network, state.theta, samples)
     layers = {"layer 1": slice(0, 54), "layer 2": slice(54, 96), "layer 3": slice(96, 110)}
-    return figures.diagonals(exact, found, layers)
+    return figures.diagonals(exact, approximate, layers)
 
 
 @lru_cache(maxsize=3)
@@ -78,11 +78,6 @@ def operated(problem: int, seed: int = 0) -> tuple[State, State]:
 
 def surviving() -> Figure:
     dense, pruned = operated(3)
-    return figures.surviving(pruned, dense)
-
-
-def surviving_one() -> Figure:
-    dense, pruned = operated(1)
     return figures.surviving(pruned, dense)
 
 

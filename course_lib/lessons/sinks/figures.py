@@ -12,25 +12,9 @@ from torch import Tensor
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 
 
-def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence[int]) -> Figure:
-    """Which tokens of a text are kept, dark, in both answers; those that differ are struck through."""
-    drawn, (axes,) = figure(width=7.2, height=1.5)
-    sets = [set(torch.as_tensor(each).long().tolist()) for each in (got, expected)]
-    shown = max([n_tokens, *(token + 1 for each in sets for token in each)])
-    rows = torch.tensor([[float(token in each) for token in range(shown)] for each in sets])
-    axes.imshow(rows, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
-    for token in sets[0] ^ sets[1]:
-        axes.plot([token, token], [-0.5, 1.5], color=COLOURS[1], linewidth=1)
-    axes.grid(visible=False)
-    axes.set_yticks((0, 1), ("yours", "expected"))
-    axes.set_xlabel("token of the text")
-    axes.set_title(f"{len(sets[0] ^ sets[1])} tokens differ", loc="left", fontsize=10)
-    return drawn
-
-
 def share_over_depth(share: Tensor, even: float) -> Figure:
     """What the first token receives, (L, H): each head a dot, the layer's mean as a line, and an even share."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     layers = torch.arange(len(share))
     spread = layers[:, None] + torch.linspace(-0.2, 0.2, share.shape[1])
     axes.scatter(spread, 100 * share, s=8, color=COLOURS[4], label="a head")
@@ -44,24 +28,24 @@ def share_over_depth(share: Tensor, even: float) -> Figure:
     label(
         axes, f"From layer {half} on the first token gets {deep:.0f} % of all attention", "layer", "attention on it (%)"
     )
-    return drawn
+    return fig
 
 
 def first_words(shares: Mapping[str, Tensor]) -> Figure:
     """The share of position 0 over depth, for the same text behind different first tokens."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     for index, (name, share) in enumerate(shares.items()):
         axes.plot(100 * share, markersize=3, label=name, **line_style(index))
     axes.legend(frameon=False, fontsize=9)
     deep = [100 * share[len(share) // 2 :].mean().item() for share in shares.values()]
     title = f"Whatever stands there: {min(deep):.0f} to {max(deep):.0f} % in the deeper half of the layers"
     label(axes, title, "layer", "attention on position 0 (%)")
-    return drawn
+    return fig
 
 
 def values_over_depth(lengths: Tensor) -> Figure:
     """Length of the first token's values and of the others', (L, T)."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     first, others = lengths[:, 0], lengths[:, 8:].mean(dim=1)
     axes.plot(first, markersize=4, label="first token", **line_style(0))
     axes.plot(others, markersize=4, label="other tokens, mean", **line_style(1))
@@ -70,27 +54,27 @@ def values_over_depth(lengths: Tensor) -> Figure:
     ratio = (others[half:] / first[half:]).median().item()
     title = f"In the deeper half its values are {ratio:.1f} times shorter than others: little is read"
     label(axes, title, "layer", "length of the values, mean over heads")
-    return drawn
+    return fig
 
 
 def growth(share: Tensor) -> Figure:
     """1 / (1 − share) for (L, H): by how much all other weights grow when the first token leaves."""
-    drawn, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=7.2)
     factor = 1 / (1 - share.clamp(max=0.999))
     axes.boxplot(factor.tolist(), positions=range(len(share)), widths=0.6, showfliers=False)
     axes.set_xticks(range(0, len(share), 5), [str(i) for i in range(0, len(share), 5)])
     half = len(share) // 2
     title = f"Without it all other weights grow {factor[half:].median():.1f} times from layer {half} on (median)"
     label(axes, title, "layer", "1 / (1 − share), heads of a layer")
-    return drawn
+    return fig
 
 
 def streams(losses: Mapping[str, Tensor], budget: int, block: int = 64) -> Figure:
     """Perplexity of each block of a text while it streams, by cache."""
-    drawn, (axes,) = figure(width=7.2)
-    after = {name: each[budget:].mean().exp().item() for name, each in losses.items()}
-    for index, (name, each) in enumerate(losses.items()):
-        whole = each[: len(each) // block * block].view(-1, block).mean(dim=1).exp()
+    fig, (axes,) = figure(width=7.2)
+    after = {name: loss[budget:].mean().exp().item() for name, loss in losses.items()}
+    for index, (name, loss) in enumerate(losses.items()):
+        whole = loss[: len(loss) // block * block].view(-1, block).mean(dim=1).exp()
         middle = [block * (i + 0.5) for i in range(len(whole))]
         axes.plot(middle, whole, label=f"{name}: {after[name]:.1f}", **line_style(index))
     axes.axvline(budget, color="black", linestyle=":", linewidth=1)
@@ -100,12 +84,12 @@ def streams(losses: Mapping[str, Tensor], budget: int, block: int = 64) -> Figur
     worst, best = max(after, key=after.__getitem__), min(after, key=after.__getitem__)
     title = f"From token {budget} on: {worst} {after[worst] / after[best]:.1f} times the perplexity of {best}"
     label(axes, title, "token of the text", f"perplexity, {block} tokens a point")
-    return drawn
+    return fig
 
 
 def bars(values: Mapping[str, float], title: str) -> Figure:
     """The perplexity of each name as a bar; on a log scale where they lie far apart."""
-    drawn, (axes,) = figure(width=6.8, height=0.7 + 0.4 * len(values))
+    fig, (axes,) = figure(width=6.8, height=0.7 + 0.4 * len(values))
     names = list(values)[::-1]
     axes.barh(names, [values[name] for name in names], color=COLOURS[0], height=0.6)
     far = max(values.values()) > 8 * min(values.values())
@@ -115,49 +99,51 @@ def bars(values: Mapping[str, float], title: str) -> Figure:
         axes.annotate(f" {values[name]:.1f}", (values[name], index), va="center", fontsize=9)
     axes.margins(x=0.15)
     label(axes, title, "perplexity (log scale)" if far else "perplexity")
-    return drawn
+    return fig
 
 
 def places(position: Sequence[int], trained: int | None = None) -> Figure:
     """The tokens in a cache by their position in the text, and by their place in the cache."""
-    drawn, axes = figure(1, 2, width=7.6, height=1.1)
+    fig, axes = figure(1, 2, width=7.6, height=1.1)
     query = len(position) - 1
     rows = (("in the text", list(position)), ("in the cache", list(range(len(position)))))
     far = position[-1] - position[0]
-    for each, (name, at) in zip(axes, rows, strict=True):
-        each.scatter(at[:-1], [0] * query, marker="s", s=36, color=COLOURS[0])
-        each.scatter(at[-1:], [0], marker="D", s=36, color=COLOURS[1])
-        each.set_xlim(-1, position[-1] + 2)
-        each.set_yticks([])
-        each.spines["left"].set_visible(False)
-        label(each, f"{name}: the newest token (diamond) is {at[-1] - at[0]} away from the first", "")
+    for panel, (name, at) in zip(axes, rows, strict=True):
+        panel.scatter(at[:-1], [0] * query, marker="s", s=36, color=COLOURS[0])
+        panel.scatter(at[-1:], [0], marker="D", s=36, color=COLOURS[1])
+        panel.set_xlim(-1, position[-1] + 2)
+        panel.set_yticks([])
+        panel.spines["left"].set_visible(False)
+        label(panel, f"{name}: the newest token (diamond) is {at[-1] - at[0]} away from the first", "")
     if trained is not None and far > trained:
         axes[0].axvspan(trained, position[-1] + 2, color=COLOURS[3], alpha=0.25, linewidth=0)
     axes[1].set_xlabel("position")
-    return drawn
+    return fig
 
 
 def costs(
     windows: Sequence[int], counted: Mapping[str, Sequence[float]], seconds: Mapping[str, Sequence[float]]
 ) -> Figure:
     """FLOPs and seconds for each token over the size of the window, streaming and recomputing."""
-    drawn, axes = figure(2, width=4.6, height=3.4)
-    for each, found, unit in zip(axes, (counted, seconds), ("GFLOP a token, counted", "seconds a token"), strict=True):
-        for index, (name, values) in enumerate(found.items()):
-            each.plot(windows, values, label=name, **line_style(index))
+    fig, axes = figure(2, width=4.6, height=3.4)
+    for panel, curves, unit in zip(
+        axes, (counted, seconds), ("GFLOP a token, counted", "seconds a token"), strict=True
+    ):
+        for index, (name, values) in enumerate(curves.items()):
+            panel.plot(windows, values, label=name, **line_style(index))
         for which in "xy":
-            log_scale(each, which)
-        each.set_xticks(list(windows), [str(w) for w in windows])
-        streaming, recomputing = found.values()
+            log_scale(panel, which)
+        panel.set_xticks(list(windows), [str(w) for w in windows])
+        streaming, recomputing = curves.values()
         ratio = recomputing[-1] / streaming[-1]
-        label(each, f"{ratio:.0f} times at a window of {windows[-1]}", "tokens in the window", unit)
+        label(panel, f"{ratio:.0f} times at a window of {windows[-1]}", "tokens in the window", unit)
     axes[0].legend(frameon=False, fontsize=9)
-    return drawn
+    return fig
 
 
 def gate() -> Figure:
     """σ(lse − sink): what is left of the output."""
-    drawn, (axes,) = figure(width=6.4, height=3.0)
+    fig, (axes,) = figure(width=6.4, height=3.0)
     difference = torch.linspace(-6, 6, 121)
     axes.plot(difference, 100 * difference.sigmoid(), color=COLOURS[0], label="read from the tokens")
     axes.plot(difference, 100 * (-difference).sigmoid(), color=COLOURS[1], linestyle="--", label="lost in the sink")
@@ -165,4 +151,4 @@ def gate() -> Figure:
     axes.legend(frameon=False, fontsize=9)
     title = "A query that finds nothing above the sink reads nothing"
     label(axes, title, "log-sum-exp of the logits − sink", "of the attention (%)")
-    return drawn
+    return fig

@@ -23,18 +23,18 @@ def next_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prom
     ids = tokenizer(prompt, return_tensors="pt").input_ids.to(model.device)
     top = model(ids, logits_to_keep=1).logits[0, -1].float().softmax(-1).topk(n)
     words = [repr(tokenizer.decode(token))[1:-1] for token in top.indices]
-    drawn, (axes,) = figure()
+    fig, (axes,) = figure()
     axes.barh(range(n), 100 * top.values.cpu(), color=COLOURS[0])
     axes.set_yticks(range(n), words)
     axes.invert_yaxis()
     title = f"After “{prompt}”, “{words[0].strip()}” has {top.values[0]:.0%} of the probability"
     label(axes, title, "probability [%]", "next token")
-    return drawn
+    return fig
 
 
 def roofline(device: Device, timings: Sequence[Timing]) -> Figure:
     """FLOPs a byte against FLOP/s: the two roofs of the device, and what was measured under them."""
-    drawn, (axes,) = figure(width=7.2, height=4.2)
+    fig, (axes,) = figure(width=7.2, height=4.2)
     intensities = [t.work.intensity for t in timings]
     low, high = min(*intensities, device.ridge) / 3, max(*intensities, device.ridge) * 3
     roof = [device.bytes_per_second * low, device.flops_per_second, device.flops_per_second]
@@ -50,10 +50,10 @@ def roofline(device: Device, timings: Sequence[Timing]) -> Figure:
     axes.annotate(left, ((low * device.ridge) ** 0.5, (roof[0] * roof[1]) ** 0.5 / 1e9), **near)
     axes.annotate(right, (high, roof[1] / 1e9), **near)
     axes.legend(title="tokens at once", loc="lower right", frameon=False)
-    return _finish_roofline(drawn, axes, device, timings)
+    return _finish_roofline(fig, axes, device, timings)
 
 
-def _finish_roofline(drawn: Figure, axes: Axes, device: Device, timings: Sequence[Timing]) -> Figure:
+def _finish_roofline(fig: Figure, axes: Axes, device: Device, timings: Sequence[Timing]) -> Figure:
     slow, fast = (min(timings, key=lambda t: t.work.intensity), max(timings, key=lambda t: t.work.intensity))
     shares = [f"{100 * t.flops_per_second / device.flops_per_second:.2g} %" for t in (slow, fast)]
     count = "token" if slow.n_tokens == 1 else "tokens"
@@ -67,19 +67,19 @@ def memory(sizes: Transformer, value_bytes: int, n_tokens: int, name: str) -> Fi
     lengths = torch.linspace(0, n_tokens, 100).long().tolist()
     weights = sizes.n_weights * value_bytes
     cache = [sizes.cache_bytes(n, 1, value_bytes) for n in lengths]
-    drawn, (axes,) = figure()
+    fig, (axes,) = figure()
     axes.axhline(weights / GB, color=COLOURS[0], label="weights")
     axes.plot(lengths, [c / GB for c in cache], color=COLOURS[1], linestyle="--", label="key-value cache, one sequence")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
     title = f"A cache of {n_tokens} tokens adds {cache[-1] / weights:.0%} to the weights of {name}"
     label(axes, title, "tokens in the cache", "memory [GB]")
-    return drawn
+    return fig
 
 
 def parts(seconds: dict[str, float], n_bytes: dict[str, int]) -> Figure:
     """Where a decoding step spends its time, beside the bytes each part must read."""
-    drawn, (axes,) = figure(width=7.2, height=3.2)
+    fig, (axes,) = figure(width=7.2, height=3.2)
     names = list(seconds)
     total, total_bytes = sum(seconds.values()), sum(n_bytes.values())
     shares = {
@@ -94,21 +94,7 @@ def parts(seconds: dict[str, float], n_bytes: dict[str, int]) -> Figure:
     axes.legend(frameon=False)
     largest = max(names, key=seconds.get)
     label(axes, f"Of a step of {1000 * total:.0f} ms, {seconds[largest] / total:.0%} goes to {largest}", "share [%]")
-    return drawn
-
-
-def two_times(
-    flops: float, n_bytes: float, flops_per_second: float, bytes_per_second: float, got: object, expected: float
-) -> Figure:
-    """The arithmetic and the reading as two bars of time, your answer and the expected one as lines."""
-    drawn, (axes,) = figure(height=2.2)
-    axes.barh([0, 1], [flops / flops_per_second, n_bytes / bytes_per_second], color=COLOURS[4])
-    axes.set_yticks([0, 1], ["arithmetic", "memory"])
-    axes.axvline(expected, color=COLOURS[0], label="expected")
-    axes.axvline(float(got), color=COLOURS[1], linestyle="--", label="yours")
-    axes.legend(frameon=False)
-    label(axes, f"The step takes {expected:.3g} s, as long as the longer bar", "time [s]")
-    return drawn
+    return fig
 
 
 # The deck's figures: the same functions on what was measured when the deck was built. -----------------------------

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from course_lib.lessons.common.masks import compare_slots
 from course_lib.lessons.sinks import figures, tables
 
 
@@ -11,8 +12,8 @@ def titles(drawn):
 
 
 def test_slots_that_differ_are_counted():
-    assert titles(figures.compare_slots(9, (5, 6, 7, 8), (0, 1, 7, 8))) == ["4 tokens differ"]
-    assert titles(figures.compare_slots(9, torch.tensor([8, 7, 0, 1]), (0, 1, 7, 8))) == ["0 tokens differ"]
+    assert titles(compare_slots(9, (5, 6, 7, 8), (0, 1, 7, 8))) == ["4 tokens differ"]
+    assert titles(compare_slots(9, torch.tensor([8, 7, 0, 1]), (0, 1, 7, 8))) == ["0 tokens differ"]
 
 
 def test_shares_speak_of_the_deeper_half():

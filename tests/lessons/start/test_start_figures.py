@@ -3,6 +3,7 @@
 import pytest
 
 from course_lib.lessons.start import figures
+from course_lib.lessons.start.two_times import two_times
 from course_lib.measure.roofline import LLAMA2_7B, Device, Work
 from course_lib.measure.timing import Timing
 
@@ -38,7 +39,7 @@ def test_parts():
 
 
 def test_two_times():
-    figure = figures.two_times(2e9, 4e9, 1e11, 1e10, got=0.02, expected=0.4)
+    figure = two_times(2e9, 4e9, 1e11, 1e10, got=0.02, expected=0.4)
     assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([0.02, 0.4])
     assert "0.4 s" in title(figure)
 

@@ -3,12 +3,12 @@
 import torch
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.start.figures import two_times
+from course_lib.lessons.start.two_times import two_times
 
 
 def _step_cases(generator: torch.Generator) -> list[Case]:
-    drawn = torch.rand(2, 2, generator=generator, dtype=torch.float64).tolist()
-    memory, arithmetic = ((10**-x, 10**-x * (1.5 + 8 * y)) for x, y in drawn)  # the shorter and the longer time
+    uniform = torch.rand(2, 2, generator=generator, dtype=torch.float64).tolist()
+    memory, arithmetic = ((10**-x, 10**-x * (1.5 + 8 * y)) for x, y in uniform)  # the shorter and the longer time
     return [
         Case("memory decides: 2 GFLOP and 4 GB at 100 GFLOP/s and 10 GB/s", (2e9, 4e9, 1e11, 1e10)),
         Case("arithmetic decides: 200 GFLOP and 1 GB", (2e11, 1e9, 1e11, 1e10)),
