@@ -6,13 +6,16 @@ The two splits of a corpus never share a document.
 Dimension key: N windows, L tokens in a window, T tokens of a corpus.
 """
 
+import hashlib
 import json
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from course_lib.data.assets.cache import asset_path
 from course_lib.data.benchmarks import boolq_paragraphs
@@ -73,9 +76,29 @@ def _refuse_bad_arguments(corpus: str, n: int | None, length: int, split: str) -
         raise ValueError("got n=None with corpus 'c4'; expected a number, because each window needs its own document.")
 
 
-@lru_cache(maxsize=8)  # tokenising all articles takes a second or two; a lesson asks for windows several times
 def _tokens(text: str, tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, "T"]:
-    return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+    return _tokens_once(text, _Alike(tokenizer, _rules(tokenizer)))
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """A tokenizer, the same as any other of the same rules: each step of an experiment loads the model's again."""
+
+    tokenizer: PreTrainedTokenizerBase = field(compare=False)
+    rules: Hashable
+
+
+def _rules(tokenizer: PreTrainedTokenizerBase) -> Hashable:
+    """Vocabulary, merges and all else that makes the tokens; the object itself where it does not tell."""
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        return tokenizer
+    written = tokenizer.backend_tokenizer.to_str().encode()
+    return type(tokenizer), tokenizer.split_special_tokens, hashlib.sha256(written).digest()
+
+
+@lru_cache(maxsize=8)  # tokenising all articles takes a second or two; a lesson asks for windows several times
+def _tokens_once(text: str, alike: _Alike) -> Int[Tensor, "T"]:
+    return torch.tensor(alike.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
 
 
 def _share(documents: list[str], split: str) -> list[str]:

@@ -77,6 +77,16 @@ def test_a_change_of_text_or_tokenizer_is_seen(tokenizer, monkeypatch):
     assert not torch.equal(before, windows("wikipedia", 2, 20, tokenizer))
 
 
+def test_a_word_added_to_the_tokenizer_is_seen_and_a_tokenizer_of_the_same_rules_is_as_good(tokenizer):
+    before = windows("wikipedia", 2, 20, tokenizer)
+    misses = corpora._tokens_once.cache_info().misses
+    assert torch.equal(before, windows("wikipedia", 2, 20, letter_tokenizer()))
+    assert corpora._tokens_once.cache_info().misses == misses
+    tokenizer.add_tokens(["arti", *ascii_lowercase])
+    assert not torch.equal(before, windows("wikipedia", 2, 20, tokenizer))
+    assert torch.equal(before, windows("wikipedia", 2, 20, letter_tokenizer()))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
