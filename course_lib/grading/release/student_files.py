@@ -37,8 +37,8 @@ def tracked(root: Path) -> list[str]:
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
     except (OSError, subprocess.CalledProcessError) as error:
-        said = (getattr(error, "stderr", "") or str(error)).strip()
-        raise ValueError(f"git cannot list the files of {root} ({said}); a release needs a git checkout.") from None
+        reason = (getattr(error, "stderr", "") or str(error)).strip()
+        raise ValueError(f"git cannot list the files of {root} ({reason}); a release needs a git checkout.") from None
     return sorted(name for name in listed if name and (root / name).exists())
 
 
@@ -66,16 +66,28 @@ def _exercises_of(module: ModuleType, root: Path) -> dict[str, bytes]:
 
     index, listed = read(Path(module.__file__))
     exercises.check_index(listed, index)
-    files, shared = {index: listed.encode()}, set()
-    for exercise in module.EXERCISES:
-        name, source = read(file_of(exercise))
+    sources = [read(file_of(exercise)) for exercise in module.EXERCISES]
+    common = Path(module.__file__).with_name("common.py")
+    _refuse_shared([source for _, source in sources], read(common)[1] if common.exists() else "", index)
+    files, needed = {index: listed.encode()}, set()
+    for exercise, (name, source) in zip(module.EXERCISES, sources, strict=True):
         if exercises.exercise_id(source, name) != exercise.id:
             raise ValueError(f"{name}: expected the exercise {exercise.id}, as EXERCISES has it in this place.")
         left = exercises.without_answers(source, name)
-        shared |= exercises.from_common(left)
+        needed |= exercises.from_common(left)
         files[name] = left.encode()
         files[str(Path(name).with_suffix(SUFFIX))] = record.record(exercise)
-    if shared:
-        name, source = read(Path(module.__file__).with_name("common.py"))
-        files[name] = exercises.only(source, shared).encode()
+    if needed:
+        name, source = read(common)
+        files[name] = exercises.only(source, needed).encode()
     return files
+
+
+def _refuse_shared(sources: list[str], common: str, where: str) -> None:
+    """An answer's own helper may not go out with the comparison that uses it too."""
+    if given_away := exercises.shared_with_answers(sources, common):
+        names = ", ".join(sorted(given_away))
+        raise ValueError(
+            f"{where}: {names} would be in a student's copy, since a comparison or a picture needs it, and an answer "
+            "or a mistake uses it too. Write the comparison without it."
+        )

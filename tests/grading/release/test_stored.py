@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load
 
 from course_lib.checking.recorded import decode, recorded
-from course_lib.grading.release import exercises, strip
+from course_lib.grading.release import exercises, strip, student_files
 from course_lib.grading.release.record import Tensors, encode, record
+from course_lib.workbook import masters
 from course_lib.workbook.catalogue import exercises_of, file_of, find, lessons
 
 EXERCISE = '''"""The exercise something.first.
@@ -176,6 +177,12 @@ def test_what_is_shared_with_an_answer_is_found():
     other = other.replace("return None if equal(got, expected)", "return None if got is expected")
     assert exercises.shared_with_answers([other], COMMON) == set()
     assert exercises.shared_with_answers([EXERCISE, other], COMMON) == {"equal", "_same"}  # the one's is the other's
+
+
+def test_a_release_is_refused_that_would_give_part_of_an_answer_away(monkeypatch):
+    monkeypatch.setattr(exercises, "shared_with_answers", lambda sources, common: {"equal", "_far"})
+    with pytest.raises(ValueError, match=r"start/exercises/__init__.py: _far, equal would be in a student's copy"):
+        student_files.student_files(masters.masters(["00"]), masters.ROOT)
 
 
 @pytest.mark.parametrize("module", lessons(), ids=lambda module: module.__name__.split(".")[-2])
