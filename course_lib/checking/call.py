@@ -80,18 +80,23 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, *others)
 
 
-def call(function: Callable, arguments: tuple) -> Outcome:
-    """Call a function on copies of its arguments. Whatever it raises becomes part of the outcome."""
+def call(function: Callable, arguments: tuple, seconds: float | None = None) -> Outcome:
+    """Call a function on copies of its arguments. Whatever it raises becomes part of the outcome.
+
+    Args:
+        seconds: that it may take; LIMIT for None.
+    """
+    seconds = LIMIT if seconds is None else seconds
     try:
         arguments = copy.deepcopy(arguments)
-        with limited(LIMIT):
+        with limited(seconds):
             returned = function(*arguments)
     except NotImplementedError as error:
         return Outcome(error=f"it raised NotImplementedError: {error}", unattempted=True)
     except DidNotFinish as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-        said = f"it did not finish within {LIMIT:g} seconds: does the loop end?"
-        return Outcome(error=said, endless=True, trace="".join(["It was here:\n", *traceback.format_list(frames)]))
+        message = f"it did not finish within {seconds:g} seconds: does the loop end?"
+        return Outcome(error=message, endless=True, trace="".join(["It was here:\n", *traceback.format_list(frames)]))
     except (Exception, SystemExit) as error:
         # The first frame belongs to this file; what follows is the student's own code.
         frames = traceback.format_exception(type(error), error, error.__traceback__.tb_next)

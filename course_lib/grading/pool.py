@@ -30,7 +30,7 @@ class Worker:
 
     def __init__(self, plan: engine.Plan, grade: Grade) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
-        self.process = _CONTEXT.Process(target=_serve, args=(theirs, plan, grade, os.getpid()), daemon=True)
+        self.process = _CONTEXT.Process(target=_serve, args=(theirs, plan, grade), daemon=True)
         self.process.start()
         theirs.close()
         self.submission: Submission | None = None
@@ -74,7 +74,7 @@ def grade_all(
             if not busy:
                 return
             ready = wait([worker.connection for worker in busy])
-            for worker in [each for each in busy if each.connection in ready]:
+            for worker in [answering for answering in busy if answering.connection in ready]:
                 submission, result = worker.submission, worker.finish()
                 worker.submission = None
                 if result is None:
@@ -92,10 +92,10 @@ def grade_all(
             worker.stop()
 
 
-def _serve(connection: Connection, plan: engine.Plan, grade: Grade, parent: int) -> None:
+def _serve(connection: Connection, plan: engine.Plan, grade: Grade) -> None:
     """What a process does: grade what comes, send the result, until nothing comes any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops everything in order
-    _die_with(parent)
+    _die_with_the_parent()
     torch.set_num_threads(1)
     while True:
         try:
@@ -109,9 +109,9 @@ def _serve(connection: Connection, plan: engine.Plan, grade: Grade, parent: int)
         connection.send(result)
 
 
-def _die_with(parent: int) -> None:
-    """End when the parent ends, however it does: a kill -9 must not leave sandboxes behind. Linux only."""
+def _die_with_the_parent() -> None:
+    """End when it ends, however it does: a kill -9 must not leave sandboxes behind. Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if not multiprocessing.parent_process().is_alive():  # before that signal was asked for
             os._exit(1)

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
-from course_lib.checking.call import Outcome
+from course_lib.checking.call import LIMIT, Outcome
 
 Status = Literal["ran", "not found", "not loaded", "killed"]
 State = Literal["right", "partly", "wrong", "not attempted", "not found", "failed", "no submission"]
@@ -14,12 +14,13 @@ State = Literal["right", "partly", "wrong", "not attempted", "not found", "faile
 class Limits:
     """What one process that runs a student's function may use."""
 
-    seconds: float = 60.0  # of one exercise, not waiting for a processor; of one call: checking.call.LIMIT
+    seconds: float = 60.0  # of one exercise, not waiting for a processor
     start_seconds: float = 120.0  # until the sandbox has imported torch, on a busy machine
     memory_bytes: int = 4 * 2**30
     processes: int = 64  # threads count
     file_bytes: int = 64 * 2**20  # the sandbox's own /tmp, all in memory
     result_bytes: int = 64 * 2**20  # of one exercise
+    call_seconds: float = LIMIT  # of one call, and of one statement of the notebook
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,11 @@ class Result:
 
     @property
     def points(self) -> float:
-        return round(sum((each.points for each in self.exercises), 0.0), 2)
+        return round(sum((row.points for row in self.exercises), 0.0), 2)
 
     @property
     def of(self) -> float:
-        return sum((each.of for each in self.exercises), 0.0)
+        return sum((row.of for row in self.exercises), 0.0)
 
 
 def seed_of(seed: int, student: str, exercise: str) -> int:

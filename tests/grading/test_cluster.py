@@ -49,6 +49,14 @@ def lacks_bubblewrap(kind, course):
     return "bubblewrap is not installed" if kind == "bwrap" else ""
 
 
+@pytest.fixture(scope="module")
+def forked():
+    """Workers are forks of a process that has imported the course once: nine start here, at ten seconds each."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "course_lib.grading.cluster"])
+        yield
+
+
 @contextmanager
 def two_workers():
     """Two workers, each a process with one thread; one that dies is replaced, and a submission may kill one."""
@@ -60,7 +68,7 @@ def two_workers():
 
 
 @pytest.fixture(scope="module")
-def clusters():
+def clusters(forked):
     """Those of this file, which end together; the last one is in use."""
     with ExitStack() as stack:
         yield stack, []

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -71,12 +69,6 @@ def test_the_key_follows_whatever_decides_about_points(plan, monkeypatch):
     assert engine.plan("03", seed=3).key != plan.key
     monkeypatch.setattr(engine, "VERSION", 99)
     assert engine.plan("04", seed=3).key != plan.key
-
-
-def test_a_process_that_grades_does_not_wait_for_what_only_notebooks_need():
-    text = "import sys, course_lib.grading.pool; print({'jupytext', 'transformers', 'sklearn'} & set(sys.modules))"
-    shown = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    assert shown.stdout == "set()\n"
 
 
 def test_everyone_gets_other_inputs_and_the_same_ones_again():

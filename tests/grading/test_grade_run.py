@@ -2,6 +2,7 @@
 
 import csv
 import ctypes
+import dataclasses
 import io
 import json
 import os
@@ -67,12 +68,20 @@ def table(out, *leave_out):
 # A whole class ---------------------------------------------------------------------------------------------------
 
 
+def brief(*arguments, plan=engine.plan, **settings):
+    """A plan by which an endless call ends soon; nobody else in the class needs a second of computing."""
+    full = plan(*arguments, **settings)
+    return dataclasses.replace(full, limits=dataclasses.replace(full.limits, call_seconds=6.0))
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Every kind of student there is, graded."""
     folder = tmp_path_factory.mktemp("whole")
     truths = classroom.make(folder, "04", len(KINDS), 0)
-    code, said = grade(folder / "submissions", folder / "out", jobs=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "plan", brief)
+        code, said = grade(folder / "submissions", folder / "out", jobs=2)
     assert code == 0
     return folder / "out", truths, said
 
@@ -83,6 +92,14 @@ def test_the_grades_are_the_truth_for_everyone_exactly_once(whole):
     assert [truth.kind for truth in truths] == list(KINDS)
     assert classroom.differences(truths, results(out)) == []
     assert f"{len(truths)} submissions graded" in said
+
+
+@needs_sandbox
+def test_a_call_that_never_ends_is_ended_after_the_seconds_of_the_plan(whole):
+    out, truths, _ = whole
+    student = next(truth.student for truth in truths if truth.kind == "an endless loop")
+    reasons = [row["reason"] for row in table(out) if row["student"] == student]
+    assert any("did not finish within 6 seconds" in reason for reason in reasons)
 
 
 @needs_sandbox
@@ -292,9 +309,15 @@ def test_an_interrupt_keeps_what_is_finished(counted, three, monkeypatch):
 
 @pytest.fixture(scope="module")
 def five(tmp_path_factory):
-    """Five students of lesson 00, and the grades of a run that nothing disturbed."""
+    """Five students of lesson 00, and the grades of a run that nothing disturbed.
+
+    Nobody draws: every answer that does takes a second, in each of three runs. Who talks is in the whole class.
+    """
     folder = tmp_path_factory.mktemp("five")
-    classroom.make(folder, "00", 5, 1)
+    quiet = {name: kind for name, kind in KINDS.items() if name != "right, talking"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(classroom, "KINDS", quiet)
+        classroom.make(folder, "00", 5, 1)
     assert grade(folder / "submissions", folder / "out", "00", jobs=1)[0] == 0
     return folder / "submissions", folder / "out"
 

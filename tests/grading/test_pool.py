@@ -1,5 +1,6 @@
 """Processes that grade, with stand-ins for the grading: whatever becomes of a process, everyone gets rows once."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -49,6 +50,15 @@ def fails_at_s1(submission, plan):
 def notes_the_process_and_waits(submission, plan):
     submission.path.write_text(str(os.getpid()))
     time.sleep(600)
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch):
+    """Workers are forks of a process that has imported torch once; the last test starts them as `course grade` does."""
+    if sys.platform == "linux":
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([pool.__name__, "test_pool"])
+        monkeypatch.setattr(pool, "_CONTEXT", context)
 
 
 def run(folder, grade, n, jobs=2):

@@ -1,7 +1,9 @@
 """Submissions made for tests, and the sandbox that runs them."""
 
 import json
+from contextlib import suppress
 
+import psutil
 import pytest
 import torch
 
@@ -33,6 +35,19 @@ def notebook(*cells: str, **metadata: str) -> bytes:
 def ask(name: str, function: str) -> Task:
     """Call a function on both cases."""
     return Task(name, function, CASES)
+
+
+PYTHONS_OWN = ("resource_tracker", "forkserver")
+
+
+def left_over() -> list[psutil.Process]:
+    """Processes that this one has started and that go on, but for those by which Python starts others."""
+    processes = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if not any(f"from multiprocessing.{name}" in " ".join(child.cmdline()) for name in PYTHONS_OWN):
+                processes.append(child)
+    return processes
 
 
 def n_right(answer: Answer) -> int:

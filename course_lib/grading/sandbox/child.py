@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy
 import torch
 
-from course_lib.checking.call import LIMIT, DidNotFinish, Outcome, call, limited
+from course_lib.checking.call import DidNotFinish, Outcome, call, limited
 from course_lib.grading.notebook import program as notebook
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import frames, seccomp, wire
@@ -108,22 +108,22 @@ def _answer(content: bytes, task: Task, limits: Limits, channel: Channel) -> Non
         return channel.send(frames.UNUSABLE, ("not loaded", reason[:TEXT]))
     facts = (program.notes, program.code[: 20 * TEXT], program.uses, program.only_calls)
     channel.send(frames.PROGRAM, facts)
-    function, notes = _load(program, channel)
+    function, notes = _load(program, channel, limits.call_seconds)
     if not callable(function):
         reason = f"{program.function} could not be loaded: {'; '.join(notes) or 'it is no function'}"
         return channel.send(frames.UNUSABLE, ("not loaded", reason[:TEXT]))
     for note in notes:
         channel.send(frames.NOTE, note)
     for arguments in task.arguments:
-        outcome = _outcome(function, arguments)
+        outcome = _outcome(function, arguments, limits.call_seconds)
         _send_outcome(channel, outcome, limits)
         if outcome.endless:
             break
     channel.send(frames.DONE)
 
 
-def _load(program: notebook.Program, channel: Channel) -> tuple[Any, list[str]]:
-    """Run the statements, each by itself. Returns the function, and what went wrong on the way."""
+def _load(program: notebook.Program, channel: Channel, seconds: float) -> tuple[Any, list[str]]:
+    """Run the statements, each by itself and for so long. Returns the function, and what went wrong on the way."""
     random.seed(0), numpy.random.seed(0), torch.manual_seed(0)
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     module.__builtins__ = builtins
@@ -131,18 +131,18 @@ def _load(program: notebook.Program, channel: Channel) -> tuple[Any, list[str]]:
     notes = []
     for statement in program.statements:
         try:
-            with limited(LIMIT):
+            with limited(seconds):
                 exec(statement.compiled(), module.__dict__)
         except DidNotFinish:
-            notes.append(f"{statement.filename}: a statement did not finish within {LIMIT:g} seconds")
+            notes.append(f"{statement.filename}: a statement did not finish within {seconds:g} seconds")
         except BaseException as error:  # also exit() and the like: what comes after may be all that is needed
             notes.append(f"{statement.filename}: {_said(error)}")
     return getattr(module, program.function, None), notes[:20]
 
 
-def _outcome(function: Callable, arguments: tuple) -> Outcome:
+def _outcome(function: Callable, arguments: tuple, seconds: float) -> Outcome:
     try:
-        return call(function, arguments)
+        return call(function, arguments, seconds)
     except BaseException as error:
         return Outcome(error=f"it raised {_said(error)}")
 
@@ -161,21 +161,21 @@ def _send_outcome(channel: Channel, outcome: Outcome, limits: Limits) -> None:
     try:
         channel.send(frames.CASE, (outcome.value, *rest), wire.Bounds(n_bytes=limits.result_bytes))
     except Exception as problem:
-        said = f"it returned what cannot be compared: {_said(problem)}"
-        channel.send(frames.CASE, (None, said, False, False, ""))
+        message = f"it returned what cannot be compared: {_said(problem)}"
+        channel.send(frames.CASE, (None, message, False, False, ""))
 
 
 def _watcher(channel: Channel) -> Callable:
     """An audit hook that tells what the student's code opens or imports of the grader's; a signal, not a wall."""
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def hook(event: str, arguments: tuple) -> None:
-        if event not in _READS or not arguments or len(told) >= 16:
+        if event not in _READS or not arguments or len(reported) >= 16:
             return
         with contextlib.suppress(Exception):
             name = os.fsdecode(arguments[0])[:200]
-            if name not in told and _BELONGS_TO_THE_GRADER.search(name) and _from_outside(sys._getframe(1)):
-                told.add(name)
+            if name not in reported and _BELONGS_TO_THE_GRADER.search(name) and _from_outside(sys._getframe(1)):
+                reported.add(name)
                 channel.send(frames.TOUCHED, name)
 
     return hook

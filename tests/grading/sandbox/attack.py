@@ -9,7 +9,7 @@ from submitting import SMALL
 from course_lib.grading.records import Limits, Status
 from course_lib.grading.sandbox.bubblewrap import Mode
 
-BRIEF = replace(SMALL, seconds=3.0)
+BRIEF = replace(SMALL, seconds=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

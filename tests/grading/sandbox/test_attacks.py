@@ -16,7 +16,7 @@ import psutil
 import pytest
 from attack import Attack
 from attacks import escapes, forging, leftovers, loops, memory, returned
-from submitting import RIGHT, SMALL, ask, missing, n_right, needs_sandbox, notebook
+from submitting import RIGHT, SMALL, ask, left_over, missing, n_right, needs_sandbox, notebook
 
 from course_lib.checking.compare import close, short
 from course_lib.grading.records import Answer
@@ -179,6 +179,6 @@ def test_the_machine_and_the_next_submission_are_unharmed(mode):
         (after,) = session.run(notebook(RIGHT), [ask("x.right", "right")], SMALL)
     assert (after.status, n_right(after), after.notes) == ("ran", 2, ())
     started.close()
-    assert psutil.Process().children(recursive=True) == []
+    assert left_over() == []
     assert {path: path.stat().st_mtime_ns for path in before if path.exists()} == before
     assert {path: os.stat(path)[:7] for path in devices} == devices

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from submitting import RIGHT, SMALL, ask, missing, n_right, needs_sandbox, notebook
+from submitting import RIGHT, SMALL, ask, left_over, missing, n_right, needs_sandbox, notebook
 
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 from course_lib.grading.records import Limits, Task
@@ -309,7 +309,7 @@ def test_on_ones_own_machine_it_works_without_a_sandbox():
     assert [n_right(answer) for answer in answers] == [2, 0, 0, 2]
     assert ["stopped after 3" in answers[1].reason, "exit code 7" in answers[2].reason] == [True, True]
     started.close()
-    assert psutil.Process().children(recursive=True) == []
+    assert left_over() == []
 
 
 @pytest.fixture

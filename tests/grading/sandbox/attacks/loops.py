@@ -61,7 +61,7 @@ def attack(x):
 """,
         limits=BRIEF,
         status="killed",
-        reason="stopped after 3 seconds",
+        reason="stopped after 1 seconds",
     ),
     "loop_in_a_pattern": Attack(
         says="A regular expression that backtracks for years.",
@@ -73,7 +73,7 @@ def attack(x):
 """,
         limits=BRIEF,
         status="killed",
-        reason="stopped after 3 seconds",
+        reason="stopped after 1 seconds",
     ),
     "loop_in_c": Attack(
         says="A loop inside one instruction, where no alarm of Python rings.",
@@ -83,7 +83,7 @@ def attack(x):
 """,
         limits=BRIEF,
         status="killed",
-        reason="stopped after 3 seconds",
+        reason="stopped after 1 seconds",
     ),
     "loop_in_python": Attack(
         says="A loop that never ends.",
@@ -94,7 +94,7 @@ def attack(x):
 """,
         limits=BRIEF,
         status="killed",
-        reason="stopped after 3 seconds",
+        reason="stopped after 1 seconds",
     ),
     "loop_of_products": Attack(
         says="Matrix products for ever, most of the time in torch.",
@@ -108,7 +108,7 @@ def attack(x):
 """,
         limits=BRIEF,
         status="killed",
-        reason="stopped after 3 seconds",
+        reason="stopped after 1 seconds",
     ),
     "loop_that_swallows_everything": Attack(
         says="Signals are ignored, every exception is caught, and the pipe to the grader is closed.",
@@ -133,7 +133,7 @@ def attack(x):
 """,
         limits=BRIEF,
         status="killed",
-        reason="stopped after 3 seconds",
+        reason="stopped after 1 seconds",
     ),
     "recursion_bomb": Attack(
         says="A recursion without end and without the limit that Python sets.",
