@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -28,6 +29,18 @@ def doubled(values: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
 
 def halved(values: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
     return values[: len(values) // 2]
+
+
+def cut(values: Float[Tensor, "n"], n: int) -> Float[Tensor, "n"]:
+    return values[:n]
+
+
+def summed(values: list[Float[Tensor, "n"]]) -> Float[Tensor, "n"]:
+    return sum(values)
+
+
+def named(name: Literal["short", "long"]) -> str | None:
+    return name
 
 
 def outer(n: int):
@@ -105,6 +118,47 @@ def test_what_contradicts_an_annotation_is_refused_at_every_call(package, call):
     for _ in range(2):
         with pytest.raises(TypeCheckError):
             call(package)
+
+
+@pytest.mark.parametrize(
+    ("name", "agreeing", "others"),
+    [
+        ("doubled", (torch.ones(2, 2),), [(torch.ones(2, 3),), (torch.ones(2),), (torch.ones(2, 2).long(),), ([2],)]),
+        ("cut", (torch.ones(4), 4), [(torch.ones(4), 3), (torch.ones(4), 4.0)]),
+        ("summed", ([torch.ones(2)] * 2,), [([torch.ones(2).long()] * 2,), ((torch.ones(2),) * 2,)]),
+        ("summed", ([torch.ones(2)] * 2,), [({0: torch.ones(2)},), ([torch.ones(1, 2)] * 2,)]),
+        ("named", ("short",), [("middling",), (None,), (b"short",)]),
+    ],
+)
+def test_calls_that_passed_vouch_for_no_other(package, name, agreeing, others):
+    """A call like one that passed is not checked again; these differ in what an annotation asks for."""
+    function = getattr(package, name)
+    for _ in range(2):
+        function(*agreeing)
+        for other in others:
+            with pytest.raises(TypeCheckError):
+                function(*other)
+
+
+def test_text_and_containers_too_long_to_compare_are_checked_at_every_call(package):
+    package.summed([torch.ones(2)] * 20)
+    with pytest.raises(TypeCheckError):
+        package.summed([torch.ones(2).long()] * 20)
+    with pytest.raises(shape_annotations._Unlike):
+        shape_annotations.likeness([1, "one"])
+    with pytest.raises(shape_annotations._Unlike):
+        shape_annotations.likeness({})
+    explodes = []
+    for _ in range(40):
+        explodes = [explodes] * 8
+    with pytest.raises(shape_annotations._Unlike):
+        shape_annotations.likeness(explodes)
+
+
+def test_a_call_like_one_that_passed_runs_the_function_itself(package):
+    for _ in range(3):
+        assert torch.equal(package.doubled(torch.full((2, 2), 3.0)), torch.full((2, 2), 6.0))
+        assert package.named(name="short") == "short"
 
 
 def test_what_agrees_passes(package):
