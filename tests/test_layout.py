@@ -6,6 +6,7 @@ Every import counts: inside functions and under TYPE_CHECKING too.
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -100,13 +101,16 @@ def circles(graph: Graph) -> list[list[str]]:
     return [group for group in groups if len(group) > 1]
 
 
-IMPORTS: Graph = {name: targets(imports_of(path.read_text(encoding="utf-8"))) - {name} for name, path in FILES.items()}
+@lru_cache(maxsize=1)
+def all_imports() -> Graph:
+    """Which file imports which."""
+    return {name: targets(imports_of(path.read_text(encoding="utf-8"))) - {name} for name, path in FILES.items()}
 
 
 def folders(depth: int) -> Graph:
     """Which folder imports from which: names cut after `depth` parts, so that a file that high stands for itself."""
     graph: Graph = {}
-    for name, imported in IMPORTS.items():
+    for name, imported in all_imports().items():
         cut = [".".join(module.split(".")[:depth]) for module in (name, *imported)]
         graph.setdefault(cut[0], set()).update(set(cut[1:]) - {cut[0]})
     return graph
@@ -115,12 +119,12 @@ def folders(depth: int) -> Graph:
 @pytest.mark.parametrize("house", sorted({house_of(name) for name in FILES} - {"course_lib"}))
 def test_imports_go_down(house):
     assert house in FLOOR, f"{house} has no floor; give it one in ORDER"
-    wrong = {name: upward(name, IMPORTS[name]) for name in FILES if house_of(name) == house}
+    wrong = {name: upward(name, all_imports()[name]) for name in FILES if house_of(name) == house}
     assert {name: names for name, names in wrong.items() if names} == {}
 
 
 def test_no_circle_of_files():
-    assert circles(IMPORTS) == []
+    assert circles(all_imports()) == []
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
@@ -155,7 +159,7 @@ def test_no_folder_is_too_full():
 
 def test_a_lesson_imports_no_other_lesson():
     wrong = {}
-    for name, imported in IMPORTS.items():
+    for name, imported in all_imports().items():
         if name.startswith("course_lib.lessons."):
             mine = name.split(".")[2]
             others = [other for other in imported if other.startswith("course_lib.lessons.")]

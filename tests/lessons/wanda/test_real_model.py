@@ -44,9 +44,9 @@ def test_the_default_model_is_the_one_the_course_describes(dense):
 
 
 def test_wanda_lies_between_dense_and_magnitude_and_two_of_four_costs_more(dense):
-    """The gaps are tens of per cent and more; 2 × 256 tokens put them beyond any doubt."""
+    """At 2 × 128 tokens the gaps are 1.8 times what is asked for here and more: 27, 73, 360 and 226."""
     model, tokenizer, restore = dense
-    held_out, calibration = (windows(2, 256, tokenizer, split) for split in ("evaluation", "calibration"))
+    held_out, calibration = (windows(2, 128, tokenizer, split) for split in ("evaluation", "calibration"))
     values = {"dense": perplexity(model, held_out).value}
     for name, pruner in {"Wanda": Wanda(), "magnitude": Magnitude(), "Wanda 2:4": Wanda(NofM(2, 4))}.items():
         report = prune_model(model, pruner, calibration, progress=False)
