@@ -68,11 +68,11 @@ slides: setup ## Build the decks into build/slides/
 	$(BIN)/course slides
 
 # BEGIN INSTRUCTORS
-nbval: setup ## Run every notebook: the students' as they get them, the masters' exercises with checks that raise
+nbval: setup ## Run every notebook: the students', with what they type, and the masters' exercises with checks that raise
 	$(BIN)/course build --check
-	$(BIN)/python tests/helpers/masters_to_check.py build/masters
-	$(NBVAL) notebooks
-	COURSE_STRICT=1 $(NBVAL) build/masters
+	$(BIN)/python tests/helpers/notebooks_to_check.py build/nbval
+	$(NBVAL) build/nbval/students
+	COURSE_STRICT=1 $(NBVAL) build/nbval/masters
 # END INSTRUCTORS
 
 clean: ## Remove the virtual environment and everything built; the cache and your notebooks stay

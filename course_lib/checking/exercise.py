@@ -56,6 +56,8 @@ class Exercise:
         agree: (got, expected, case) -> None when they agree, else a sentence on where they first differ. The case is
             for where what is right depends on the input (ties, for one).
         picture: (case, got, expected) -> a figure shown beside a wrong or right answer, where one helps.
+        library: the course's own function of the same arguments and result, where an experiment of the lesson calls
+            one: `mine` puts a right answer in its place.
     """
 
     id: str
@@ -70,3 +72,4 @@ class Exercise:
     hints: tuple[str, ...]
     agree: Callable[[Any, Any, Case], str | None] = up_to_rounding
     picture: Callable[[Case, Any, Any], "matplotlib.figure.Figure"] | None = None
+    library: Callable | None = None

@@ -18,7 +18,8 @@ State = Literal["right", "wrong", "not attempted"]
 class Verdict:
     """The result of a check. `case`, `got`, `expected` and `trace` belong to the first case that went wrong.
 
-    `differences` has one entry for every case that was run: None where it agrees.
+    `differences` has one entry for every case that was run: None where it agrees. `explained` says of how many of the
+    wrong ones the named mistake gives the same result; of all of them, it also agrees with the right ones.
     """
 
     exercise: Exercise
@@ -31,6 +32,12 @@ class Verdict:
     differences: tuple[str | None, ...] = ()
     trace: str = ""
     mistake: Mistake | None = None
+    explained: int = 0
+
+    @property
+    def n_wrong(self) -> int:
+        """Cases that were run and went wrong."""
+        return sum(complaint is not None for complaint in self.differences)
 
     @property
     def difference(self) -> str:
@@ -50,17 +57,27 @@ def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) 
         return f"got {short(outcome.value)}, expected {short(expected)}"
 
 
-def recognise(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> Mistake | None:
-    """The first named mistake whose results are the student's on every case."""
-    return next((m for m in exercise.mistakes if any(_did(exercise, cases, outcomes, f) for f in m.functions)), None)
+def recognise(
+    exercise: Exercise, cases: list[Case], outcomes: list[Outcome], wrong: list[bool]
+) -> tuple[Mistake | None, int]:
+    """The first named mistake whose results are the student's on every case, and how many wrong ones that explains.
 
-
-def _did(exercise: Exercise, cases: list[Case], outcomes: list[Outcome], function: Callable | Recorded) -> bool:
-    """Whether a function's results are those outcomes on every case. Errors alone say too little to be named."""
-    if all(mine.error for mine in outcomes):
-        return False
-    theirs = _outcomes(function, cases)
-    return all(_same(exercise, *compared) for compared in zip(cases, outcomes, theirs, strict=True))
+    Where there is none: the one that explains most of the wrong cases, the first among them and more than half of
+    all. One slip more than the mistake itself shall not cost a student its name. Errors alone say too little.
+    """
+    if all(outcome.error for outcome in outcomes):
+        return None, 0
+    only_errors = all(outcome.error for outcome, w in zip(outcomes, wrong, strict=True) if w)
+    best, n_best = None, sum(wrong) // 2
+    for mistake in exercise.mistakes:
+        for function in mistake.functions:
+            same = [_same(exercise, *row) for row in zip(cases, outcomes, _outcomes(function, cases), strict=True)]
+            if all(same):
+                return mistake, sum(wrong)
+            explains = [s for s, w in zip(same, wrong, strict=True) if w]
+            if explains[0] and sum(explains) > n_best and not only_errors:
+                best, n_best = mistake, sum(explains)
+    return best, n_best if best else 0
 
 
 def _outcomes(function: Callable | Recorded, cases: list[Case]) -> Iterable[Outcome]:
@@ -104,7 +121,8 @@ def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> V
         return Verdict(exercise, "right", n_right, n_right, cases[0], outcomes[0].value, expected[0], differences)
     if n_right == len(cases):  # all that there is, is right
         return Verdict(exercise, "wrong", n_right, n_cases, differences=differences)
-    first = next(i for i, d in enumerate(differences) if d)
+    wrong = [d is not None for d in differences]
+    first = wrong.index(True)
     return Verdict(
         exercise,
         "wrong",
@@ -115,5 +133,5 @@ def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> V
         expected[first],
         differences,
         outcomes[first].trace,
-        recognise(exercise, cases, outcomes),
+        *recognise(exercise, cases, outcomes, wrong),
     )

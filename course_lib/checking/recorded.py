@@ -24,12 +24,13 @@ def recorded(
     source: str,
     agree: Callable[[Any, Any, Case], str | None] = up_to_rounding,
     picture: Callable[[Case, Any, Any], "matplotlib.figure.Figure"] | None = None,
+    library: Callable | None = None,
 ) -> Exercise:
     """An exercise without its answers.
 
     Args:
         source: the file of the exercise; its data stands beside it.
-        agree, picture: what is code in an exercise, where it has such.
+        agree, picture, library: what is code in an exercise, where it has such.
     """
     with safe_open(Path(source).with_suffix(SUFFIX), framework="pt") as file:
         stored = json.loads(file.metadata()["exercise"])
@@ -44,6 +45,7 @@ def recorded(
         hints=tuple(stored["hints"]),
         agree=agree,
         picture=picture,
+        library=library,
     )
 
 

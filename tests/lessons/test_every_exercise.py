@@ -60,6 +60,15 @@ def test_reference_is_right(exercise):
         assert verdict.n_cases >= 2
 
 
+def test_the_courses_own_function_is_right(exercise):
+    """So that what follows an exercise is the same with it as with a right answer."""
+    if exercise.library is None:
+        return
+    for seed in SEEDS:
+        verdict = judge(exercise, exercise.library, seed)
+        assert verdict.state == "right", f"{exercise.id}, seed {seed}: {verdict.case.name}: {verdict.difference}"
+
+
 def test_stub_is_not_attempted(exercise):
     verdict = judge(exercise, stub)
     assert verdict.state == "not attempted"

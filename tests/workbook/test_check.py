@@ -133,6 +133,15 @@ def test_an_endless_loop_of_a_known_kind_is_named(monkeypatch, capsys):
     assert "This looks like: place among the kept weights taken for an index" in out
 
 
+def test_one_more_slip_does_not_cost_a_mistake_its_name(capsys):
+    """The squared norm, and a floor under it that only the input which is always zero shows."""
+    check(
+        "wanda.score",
+        lambda weight, inputs: weight.abs() * (inputs.square().sum(dim=0) + 1000.0 * (inputs == 0).all(0)),
+    )
+    assert "On 4 of the 5 wrong cases this looks like: squared norm" in capsys.readouterr().out
+
+
 def test_off_the_main_thread_there_is_no_limit_and_no_error(capsys):
     worker = threading.Thread(target=check, args=("wanda.score", right))
     worker.start()

@@ -1,10 +1,22 @@
 """Conformance of every lesson: master, student notebook, exercises and deck belong together. Discovered, no list."""
 
+import ast
 import re
+from collections import Counter
 
 import nbformat
 import pytest
-from masters_to_check import bound, is_check, is_exercise, read, to_check, what_binds
+from notebooks_to_check import (
+    bound,
+    calls_an_answer,
+    is_check,
+    is_exercise,
+    is_use,
+    to_check,
+    what_binds,
+    with_what_is_typed,
+    without_magics,
+)
 
 from course_lib.workbook import build, masters
 from course_lib.workbook.catalogue import find, lessons
@@ -74,22 +86,44 @@ def test_outside_the_exercises_a_masters_cells_are_those_of_the_students_noteboo
     assert differing == [cell.id for cell in mine if is_exercise(cell)]
 
 
-def test_no_cell_outside_the_exercises_uses_an_answer(master):
-    """Else it would run differently under a master, and the students' notebook would not show that it runs."""
+def test_an_answer_is_used_by_its_check_and_through_mine_alone(master):
+    """Else a cell would fail in a notebook in which nothing is solved, or run otherwise than it is tested."""
     cells = [cell for cell in masters.with_solutions(master).cells if cell.cell_type == "code"]
-    answers = set().union(*(bound(cell.source) for cell in cells if is_exercise(cell)))
-    others = [cell for cell in cells if not (is_exercise(cell) or is_check(cell))]
-    assert {cell.id: used for cell in others if (used := answers & read(cell.source))} == {}
+    answers = {cell.metadata["exercise"]: bound(cell.source) for cell in cells if is_exercise(cell)}
+    for cell in cells:
+        if not (is_exercise(cell) or is_check(cell)):
+            calls = list(uses(without_magics(cell.source)))
+            assert all(name in answers[exercise] for exercise, name in calls), cell.source
+            used = [node.id for node in ast.walk(ast.parse(without_magics(cell.source))) if isinstance(node, ast.Name)]
+            loose = Counter(used) - Counter(name for _, name in calls)
+            assert not set(loose) & set().union(*answers.values()), cell.source
 
 
-def test_every_exercise_and_check_of_a_master_runs_and_nothing_is_measured_for_it(master):
-    whole, reduced = masters.with_solutions(master), to_check(masters.with_solutions(master))
-    kept = [(cell.id, cell.source) for cell in whole.cells if is_exercise(cell) or is_check(cell)]
-    assert [(cell.id, cell.source) for cell in reduced.cells if is_exercise(cell) or is_check(cell)] == kept
+def uses(source):
+    """The exercise and the name of the answer in each `mine("exercise", answer)`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "mine":
+            exercise, answer = node.args
+            yield exercise.value, answer.id
+
+
+def test_what_the_page_tells_a_student_to_type_is_typed_into_every_notebook(master):
+    whole = masters.for_students(master)
+    typed = [cell.source for cell in with_what_is_typed(whole).cells if cell.id.startswith("typed")]
     module = next(m for m in lessons() if m.LESSON[:2] == master.stem[:2])
-    assert len(kept) == 2 * len(module.EXERCISES)
-    others = [cell.source for cell in reduced.cells if not (is_exercise(cell) or is_check(cell))]
-    assert all(line.startswith(("import ", "from ")) for source in others for line in source.splitlines())
+    assert {f"hint({e.id!r})" for e in module.EXERCISES} <= set(typed)
+    assert ("show_progress()" in typed) is (master.stem[:2] == "00")
+    assert [cell for cell in with_what_is_typed(whole).cells if not cell.id.startswith("typed")] == whole.cells
+
+
+def test_every_exercise_check_and_use_of_a_master_runs_with_what_it_needs_and_nothing_else(master):
+    whole, reduced = masters.with_solutions(master), to_check(masters.with_solutions(master))
+    kept = [(cell.id, cell.source) for cell in whole.cells if calls_an_answer(cell)]
+    assert [(cell.id, cell.source) for cell in reduced.cells if calls_an_answer(cell)] == kept
+    module = next(m for m in lessons() if m.LESSON[:2] == master.stem[:2])
+    assert sum(not is_use(cell) for cell in reduced.cells if calls_an_answer(cell)) == 2 * len(module.EXERCISES)
+    others = [ast.parse(cell.source).body for cell in reduced.cells if not calls_an_answer(cell)]
+    assert not [ast.unparse(statement) for body in others for statement in body if isinstance(statement, ast.Expr)]
 
 
 def test_of_a_cell_stays_what_binds_a_needed_name():

@@ -7,13 +7,14 @@ NOTE = "Without the answers: what they give on the cases of `check` is data, in 
 NOTE_IN_COMMON = "Without the answers: what the comparisons need is all that is left."
 _EXERCISES = re.compile(r"course_lib\.lessons\.\w+\.exercises\b")
 _COMMON = re.compile(r"course_lib\.lessons\.\w+\.exercises\.common")  # what exercises of a lesson share
-ASKED, ANSWERED = ("agree", "picture"), ("reference", "mistakes", "also_right")  # what of an exercise stays, and leaves
+ASKED = ("agree", "picture", "library")  # what of an exercise stays
+ANSWERED = ("reference", "mistakes", "also_right")  # and what leaves
 
 Definitions = dict[str, ast.stmt]  # the statement that gives each name at the top of a file its meaning
 
 
 def without_answers(source: str, where: str) -> str:
-    """The file of an exercise, of which only the way in which answers are compared and drawn is left.
+    """The file of an exercise, of which only how answers are compared and drawn is left, and the course's function.
 
     What that needs stays, and nothing else. The rest is data, and read from the file beside it.
 
@@ -27,7 +28,7 @@ def without_answers(source: str, where: str) -> str:
     needed = needs(list(stays.values()), _definitions(tree))
     _check_imports(tree, where)
     if name in needed:
-        raise ValueError(f"{where}: expected a comparison and a picture that use no Exercise.")
+        raise ValueError(f"{where}: expected a comparison, a picture and a library function that use no Exercise.")
     arguments = ["__file__", *(f"{keyword}={ast.unparse(value)}" for keyword, value in stays.items())]
     recorded = "from course_lib.checking.recorded import recorded"
     return _written(tree, needed, source, NOTE, recorded) + f"\n\n\n{name} = recorded({', '.join(arguments)})\n"

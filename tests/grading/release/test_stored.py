@@ -143,7 +143,7 @@ def _same(got, expected):
         (
             "return _far(got, expected)",
             "return _far(got, FIRST.reference(1))",
-            "a comparison and a picture that use no",
+            "a comparison, a picture and a library function that use no",
         ),
         ('id="something.first"', 'id="something" + ".first"', 'expected Exercise\\(id="..."'),
         ("FIRST = Exercise(", "FIRST = made(", "got 0 exercises; expected one"),

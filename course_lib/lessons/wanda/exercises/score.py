@@ -47,6 +47,15 @@ def _score_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(weight: Tensor, inputs: Tensor) -> Tensor:
+    from course_lib.pruning.layerwise.gram import Gram
+    from course_lib.pruning.methods.wanda import Wanda
+
+    gram = Gram(inputs.shape[1], needs="diagonal")
+    gram.add(inputs)
+    return Wanda().score(weight, gram)
+
+
 SCORE = Exercise(
     id="wanda.score",
     title="The Wanda score",
@@ -56,6 +65,7 @@ SCORE = Exercise(
     reference=lambda weight, inputs: weight.abs() * inputs.norm(dim=0),
     cases=_score_cases,
     agree=_agree_on_ranks,
+    library=_library,
     mistakes=(
         Mistake(
             "norm over the wrong axis",

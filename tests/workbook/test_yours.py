@@ -1,0 +1,146 @@
+"""What follows an exercise calls a student's right answer, and goes on with the course's function otherwise."""
+
+import time
+
+import pytest
+import torch
+
+from course_lib.checking import judge
+from course_lib.workbook import check, mine, yours
+from course_lib.workbook.catalogue import find
+from course_lib.workbook.checks import CheckFailed
+
+WEIGHT, INPUTS = torch.tensor([[1.0, -2.0], [3.0, 0.5]]), torch.tensor([[3.0, 0.0], [4.0, 2.0]])
+SCORE = torch.tensor([[5.0, 4.0], [15.0, 1.0]])  # the norms are 5 and 2
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("COURSE_STRICT", raising=False)
+
+
+class Counted:
+    """A student's answer that counts its calls; `real` is what it does with a layer of two outputs."""
+
+    def __init__(self, real=None):
+        self.calls, self.real = 0, real
+
+    def __call__(self, weight, inputs):
+        self.calls += 1
+        if self.real and weight.shape == WEIGHT.shape:
+            return self.real(weight, inputs)
+        return weight.abs() * inputs.norm(dim=0)
+
+
+def test_a_right_answer_is_used_and_it_says_so(capsys):
+    answer = Counted()
+    score = mine("wanda.score", answer)
+    assert capsys.readouterr().out == "With your function: The Wanda score.\n"
+    n_judged = answer.calls
+    assert torch.equal(score(WEIGHT, INPUTS), SCORE)
+    assert torch.equal(score(2 * WEIGHT, INPUTS), 2 * SCORE)
+    assert answer.calls == n_judged + 2
+
+
+def test_after_its_check_an_answer_is_not_judged_again(monkeypatch):
+    answer, judged = Counted(), []
+    monkeypatch.setattr(yours, "find", find)
+    check("wanda.score", answer)
+    monkeypatch.setattr("course_lib.workbook.checks.judge", lambda *a: judged.append(a) or judge.judge(*a))
+    assert mine("wanda.score", answer) is not find("wanda.score").library
+    assert not judged
+    assert mine("wanda.score", lambda weight, inputs: weight) is find("wanda.score").library
+    assert len(judged) == 1
+
+
+def unwritten(weight, inputs):
+    raise NotImplementedError("Exercise wanda.score: replace this line")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(unwritten, "not attempted"), (lambda weight, inputs: weight, "not right yet"), (3, "a int, not a function")],
+)
+def test_otherwise_the_courses_function_is_used_and_it_says_so(answer, said, capsys):
+    score = mine("wanda.score", answer)
+    out = capsys.readouterr().out
+    assert said in out
+    assert "With the course's function" in out
+    assert torch.equal(score(WEIGHT, INPUTS), SCORE)
+
+
+def raises(weight, inputs):
+    raise ValueError("not this layer")
+
+
+def endless(weight, inputs):
+    while True:
+        pass
+
+
+def other(weight, inputs):
+    return -weight.abs() * inputs.norm(dim=0)
+
+
+@pytest.mark.parametrize(
+    ("real", "said"),
+    [
+        (raises, "it raised ValueError: not this layer"),
+        (endless, "it did not finish within 0.2 seconds"),
+        (other, "on real data: row 0: your score drops a weight worth 5"),
+        (lambda weight, inputs: None, "it returned None"),
+    ],
+)
+def test_one_that_fails_on_real_data_gives_way_once_and_says_why(real, said, monkeypatch, capsys):
+    monkeypatch.setattr(yours, "SECONDS", 0.2)
+    answer = Counted(real)
+    score = mine("wanda.score", answer)
+    capsys.readouterr()
+    assert torch.equal(score(WEIGHT, INPUTS), SCORE)
+    out = capsys.readouterr().out
+    assert said in out
+    assert "The course's function goes on." in out
+    n_calls = answer.calls
+    assert torch.equal(score(WEIGHT, INPUTS), SCORE)
+    assert (answer.calls, capsys.readouterr().out) == (n_calls, "")
+
+
+def test_slow_calls_are_counted_together(monkeypatch, capsys):
+    def slow(weight, inputs):
+        time.sleep(0.15)
+        return weight.abs() * inputs.norm(dim=0)
+
+    score = mine("wanda.score", Counted(slow))
+    monkeypatch.setattr(yours, "SECONDS", 0.4)
+    for _ in range(5):
+        assert torch.equal(score(WEIGHT, INPUTS), SCORE)
+    assert capsys.readouterr().out.count("did not finish") == 1
+
+
+def test_what_it_returns_is_of_the_courses_kind_and_its_arguments_are_copies():
+    def as_lists(weight, inputs):
+        return (weight.abs_().double() * inputs.norm(dim=0)).tolist()
+
+    for real in (as_lists, lambda w, x: (w.double().abs() * x.norm(dim=0)).numpy()):
+        weight = WEIGHT.clone()
+        for _ in range(2):
+            got = mine("wanda.score", Counted(real))(weight, INPUTS)
+            assert got.dtype == torch.float32
+            assert torch.equal(got, SCORE)
+        assert torch.equal(weight, WEIGHT)
+
+
+def test_strict_mode_raises_where_a_student_would_be_told(monkeypatch):
+    monkeypatch.setenv("COURSE_STRICT", "1")
+    with pytest.raises(CheckFailed, match="not attempted"):
+        mine("wanda.score", unwritten)
+    with pytest.raises(CheckFailed, match="not this layer"):
+        mine("wanda.score", Counted(raises))(WEIGHT, INPUTS)
+
+
+def test_an_exercise_that_nothing_calls_is_refused():
+    with pytest.raises(ValueError, match="did you mean wanda.score"):
+        mine("wanda.scores", unwritten)
+    with pytest.raises(ValueError, match="got start.sparsity, which nothing calls after its check"):
+        mine("start.sparsity", unwritten)
