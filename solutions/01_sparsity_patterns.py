@@ -136,7 +136,7 @@ check("patterns.blocks", keep_blocks)
 #
 # Why a pattern of its own? Because an unstructured mask of the same sparsity does not fit it. If each weight stayed by
 # the toss of a coin, a group of four would keep more than two with probability
-# $\left(\binom43 + \binom44\right) / 2^4 = 5/16 \approx 31\,\%$. Does a real matrix behave like that?
+# $\left(\binom{4}{3} + \binom{4}{4}\right) / 2^4 = 5/16 \approx 31\,\%$. Does a real matrix behave like that?
 
 # %%
 plots.groups(stored_in_each_group(Unstructured(0.5).keep(weight.abs())))

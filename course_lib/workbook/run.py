@@ -67,7 +67,13 @@ def execute(notebook: NotebookNode, console: Console, environment: dict[str, str
 
         quiet = ["--IPKernelApp.log_level=40"]  # a warning about encryption on the loopback says nothing to a student
         client = NotebookClient(
-            notebook, timeout=CELL_SECONDS, kernel_name="python3", on_cell_executed=done, extra_arguments=quiet
+            notebook,
+            timeout=CELL_SECONDS,
+            iopub_timeout=CELL_SECONDS,  # a busy machine may send a cell's output late; without it nothing would say so
+            raise_on_iopub_timeout=True,
+            kernel_name="python3",
+            on_cell_executed=done,
+            extra_arguments=quiet,
         )
         try:
             client.execute(env=environment)

@@ -65,6 +65,27 @@ def test_the_student_notebook_runs_through_unsolved(root, capsys):
     assert "Not attempted · The Wanda score" in out
 
 
+@pytest.mark.parametrize("master", masters.masters(), ids=lambda path: path.stem)
+def test_every_lesson_becomes_a_page_with_all_its_formulas(master, tmp_path):
+    notebook = masters.for_students(master)
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    n_formulas = sum(len(run._FORMULA.findall(source)) for source in prose)
+    page = run._render(notebook, tmp_path / f"{master.stem}.ipynb").read_text()
+    assert n_formulas > 0
+    assert page.count("<math ") == n_formulas
+
+
+def test_a_cell_whose_output_never_comes_fails_instead_of_losing_it(root, monkeypatch, capsys):
+    def ends_without_its_output(client, *arguments, **named):
+        assert client.raise_on_iopub_timeout
+        assert client.iopub_timeout == run.CELL_SECONDS
+        raise run.CellTimeoutError("Timeout waiting for IOPub output")
+
+    monkeypatch.setattr(run.NotebookClient, "execute", ends_without_its_output)
+    assert run.run("04", root=root) == 1
+    assert "Timeout waiting for IOPub output" in capsys.readouterr().out
+
+
 def test_in_a_students_copy_the_notebook_runs_as_it_stands(root, capsys):
     (root / "notebooks").mkdir()
     for name in ("04_wanda", "04_wanda.mine-1"):
