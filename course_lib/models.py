@@ -19,6 +19,9 @@ from course_lib.data import hub
 from course_lib.data.assets.cache import asset_path
 
 DEFAULT_MODEL = "smollm2-135m"
+# Q4_1: at most 16 values in each group of 32 neighbours of a row. What is measured on it is measured on a model that
+# was rounded once.
+WEIGHTS = "SmolLM2-135M-Instruct from a file of 4 bits a weight"
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,8 @@ def load_model(
     """A pretrained causal language model and its tokenizer, ready for evaluation.
 
     Args:
-        name: "smollm2-135m" (from the course's cache), a folder, or any model name on the Hugging Face hub.
+        name: "smollm2-135m" (from the course's cache; its weights were rounded to 4 bits once, and are float32 again),
+            a folder, or any model name on the Hugging Face hub.
         device: the GPU if there is one, else the CPU.
         dtype: float32 for the default model and on the CPU; elsewhere the checkpoint's own.
 

@@ -15,6 +15,7 @@ from course_lib.measure.machine import measure_device
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.start import figures as plots
 from course_lib.measure.roofline import A100, GB, GIB, LLAMA2_70B, Transformer
+from course_lib.quantization.grid import most_values
 from course_lib.sparsity.patterns import sparsity_of
 from course_lib.lessons.common.tables import verdict
 from course_lib.workbook import check, show_progress
@@ -67,7 +68,20 @@ small = every_weight.abs() < every_weight.square().mean().sqrt() / 10
 print(f"{small.double().mean():.1%} are smaller than a tenth of the root mean square")
 
 # %% [markdown]
-# (It is not quite 0, because these weights were distributed in 4 bits each, and a few were rounded to zero.)
+# Training did not leave those few zeros. This model comes from a file that holds 4 bits for each weight: 32 neighbours
+# in a row share a smallest value and a step, and each of them is one of the 16 values that these make. Some weights
+# were rounded to exactly zero. Loading turned them into float32 again, but the grid is still there to be seen.
+
+# %%
+for name, linear in linears(blocks(model)[0]).items():
+    print(f"{name:<17} at most {most_values(weight_of(linear).detach(), 32)} different values among 32 neighbours")
+
+# %% [markdown]
+# So every number of this course is measured on a model that was rounded once, and what the lessons call *dense* has
+# paid for that already. Methods are compared on the same weights, which is fair to all of them; a perplexity is not
+# that of the model as its authors trained it. Lesson 03, which rounds these weights a second time, asks whether the
+# first rounding prejudges the second. With a network, `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` takes the
+# weights as they were published.
 #
 # ## 2. The model speaks
 #

@@ -109,6 +109,35 @@ class Quantization:
         return Grid(scale, zero, self.bits, group)
 
 
+def most_values(weight: Float[Tensor, "O I"], group: int) -> int:
+    """The most different values among `group` neighbours of a row: at most 2^bits where they were rounded to a grid.
+
+    Raises:
+        ValueError: unless the columns come out even.
+    """
+    check_matrix("weight", weight)
+    check_positive("group", group)
+    if weight.numel() == 0 or weight.shape[1] % group:
+        raise ValueError(f"got a weight of shape {tuple(weight.shape)}; expected columns in groups of {group}.")
+    ordered = weight.reshape(-1, group).sort(dim=1).values
+    return 1 + int((ordered.diff(dim=1) != 0).sum(dim=1).max())
+
+
+def before_rounding(
+    weight: Float[Tensor, "O I"], group: int, bits: int, generator: torch.Generator
+) -> Float[Tensor, "O I"]:
+    """Weights that a grid from each group's smallest to its largest value may have come from.
+
+    Each moves by up to half a step, at random: what rounding took away is not to be had back, but something of its
+    size is.
+    """
+    check_matrix("weight", weight)
+    groups = weight.reshape(-1, group)
+    step = (groups.amax(dim=1) - groups.amin(dim=1)) / (2**bits - 1)
+    moves = torch.rand(groups.shape, generator=generator) - 0.5
+    return (groups + moves * step[:, None]).reshape(weight.shape)
+
+
 def check_quantization(quantization: object) -> None:
     """Raises ValueError for anything but a Quantization, such as a number of bits."""
     if not isinstance(quantization, Quantization):

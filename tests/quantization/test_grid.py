@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.quantization.grid import Quantization
+from course_lib.models import blocks, linears, weight_of
+from course_lib.quantization.grid import Quantization, before_rounding, most_values
 
 
 def test_by_hand():
@@ -90,3 +91,36 @@ def test_a_grid_is_finite_or_refused(dtype, largest, symmetric):
     with pytest.raises(ValueError, match="expected a range whose grid of 4 bits torch.float.. holds"):
         Quantization(4, symmetric=symmetric).grid(weight)
     assert Quantization(4, symmetric=symmetric).grid(weight / 4).round(weight / 4).isfinite().all()
+
+
+def test_the_most_values_of_a_group_are_counted():
+    weight = torch.tensor([[1.0, 1.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]])
+    assert [most_values(weight, group) for group in (1, 2, 4)] == [1, 2, 3]
+    with pytest.raises(ValueError, match="expected columns in groups of 3"):
+        most_values(weight, 3)
+
+
+def test_what_may_have_been_before_rounding_rounds_back():
+    """By a grid from the smallest to the largest weight of each group, which is the one that was there."""
+    generator = torch.Generator().manual_seed(0)
+    low, step = torch.randn(12, 1, generator=generator), torch.rand(12, 1, generator=generator) + 0.1
+    codes = torch.cat([torch.randint(0, 16, (12, 30), generator=generator), torch.tensor([[0, 15]] * 12)], dim=1)
+    weight = (low + step * codes).reshape(4, 96)
+    moved = before_rounding(weight, group=32, bits=4, generator=generator)
+    distance = ((moved - weight).reshape(12, 32) / step).abs()
+    assert 0.45 < distance.max() <= 0.5 + 1e-4
+    assert torch.equal(torch.round((moved.reshape(12, 32) - low) / step).long().clamp(0, 15), codes)
+    assert most_values(weight, 32) <= 16 < most_values(moved, 32)
+
+
+@pytest.mark.real
+def test_the_courses_model_was_rounded_to_4_bits_on_a_grid_that_rounding_again_does_not_meet(real_model):
+    """Errors of a second rounding are those of weights that have no grid, to 3 %; on 70 matrices at most 2.5 %."""
+    generator = torch.Generator().manual_seed(0)
+    for index, name in ((0, "self_attn.q_proj"), (15, "mlp.down_proj"), (29, "mlp.gate_proj")):
+        weight = weight_of(linears(blocks(real_model[0])[index])[name]).detach()
+        assert most_values(weight, 32) == 16
+        moved = before_rounding(weight, group=32, bits=4, generator=generator)
+        for quantization in (Quantization(4, 32), Quantization(3, 64), Quantization(4)):
+            lost = [(quantization.grid(w).round(w) - w).square().sum() / w.square().sum() for w in (weight, moved)]
+            assert 0.97 < lost[0] / lost[1] < 1.03

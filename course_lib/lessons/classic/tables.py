@@ -15,6 +15,7 @@ def provenance(measured: dict[str, Any]) -> str:
         measured,
         f"{sizes['xor_starts']} XOR networks for each decay, {sizes['monks_seeds']} networks for each MONK's problem, "
         f"{sizes['digits_seeds']} for the digits",
+        weights="",
     )
 
 

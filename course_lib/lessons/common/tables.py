@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.measure.result_files import load
+from course_lib.models import WEIGHTS
 
 Measured = dict[str, Any]
 
@@ -31,12 +32,12 @@ def rows(result: Measured, table: str, **wanted: Any) -> list[dict[str, Any]]:
     return [row for row in tables[table] if all(row[key] == value for key, value in wanted.items())]
 
 
-def origin(result: Measured, amounts: str) -> str:
-    """Two lines: what was run, where and when; and with how much, which every lesson says in its own words."""
+def origin(result: Measured, amounts: str, weights: str = WEIGHTS) -> str:
+    """Two lines: what was run, where, when and on which weights; and with how much, in each lesson's own words."""
     machine = result["machine"]
     return (
         f"`{result['command']}`, seed {result['seed']}, {result['started'][:10]}, {machine['cpu']} "
-        f"({machine['cores']} cores), torch {machine['torch']}\n{amounts}"
+        f"({machine['cores']} cores), torch {machine['torch']}\n{weights}{'; ' if weights else ''}{amounts}"
     )
 
 
