@@ -5,6 +5,10 @@
 # matter: weights, heads, tokens, experts. This first lesson shows how the workbook works, lets a real model speak, and
 # measures where its time and memory go on your machine. Everything later tries to make one of these parts smaller.
 #
+# **Afterwards you can** say whether a step of a language model waits for arithmetic or for memory, how much a faster
+# part speeds up the whole, and how many bytes weights and cache take. **You need** Python and tensors in PyTorch; what
+# a transformer is helps, but is not needed. **Time**: three quarters of an hour.
+#
 # Reading takes ten minutes, the five exercises about half an hour.
 
 # %%
@@ -288,6 +292,39 @@ print(f"reading both once takes {(weights + big) / A100.bytes_per_second:.2f} s 
 #   01) and code that uses it.
 # - On many tokens at once arithmetic decides; only structure that hardware can skip helps there.
 # - Pruned weights leave the cache as it is, and the other way round. Measure first which of the two you pay for.
+#
+# ## To take home
+#
+# 1. A token alone is bound by memory, many tokens together by arithmetic. The ridge of the machine says where one turns
+#    into the other.
+# 2. A part of the time bounds what any method can gain on it.
+# 3. Weights are read once for everybody who is served at the same time; a cache is read for its own sequence alone.
+#
+# Three questions. Answer first, then unfold.
+#
+# <details><summary>A laptop computes 100 GFLOP/s and reads 10 GB/s. From how many tokens at once is a large float32
+# layer bound by arithmetic?</summary>
+#
+# The ridge is 10 FLOP a byte. A large layer computes $2\,O\,I\,N$ FLOPs on $4\,O\,I$ bytes of weights, $N / 2$ FLOP a
+# byte. So from about 20 tokens on.
+#
+# </details>
+#
+# <details><summary>Half of the weights in all blocks are gone, and a perfect kernel reads only the other half. Why is a
+# step of decoding not twice as fast?</summary>
+#
+# The head, attention itself, the norms and the overhead of each call take as long as before (Amdahl). And a format has
+# to say where the weights were, which costs bytes as well.
+#
+# </details>
+#
+# <details><summary>A server answers 64 long conversations at once. Would you rather prune its weights or its
+# cache?</summary>
+#
+# The cache, as long as it is the larger part: the weights are read once for all 64 conversations, every cache for its
+# own. For Llama-2-70B with 8192 tokens each it is larger than the weights.
+#
+# </details>
 #
 # ## What comes next
 #

@@ -5,6 +5,11 @@
 # depends on where the zeros are. This lesson looks at the arrangements that matter for language models, what each costs
 # the model, how many bytes each takes, and how fast each runs on this machine.
 #
+# **Afterwards you can** choose an arrangement of zeros for a purpose and say what it costs: how many bytes a format
+# takes and from which density on it pays, what a CPU and a GPU make of it, and what the model loses. **You need**
+# lesson 00, for bytes and the roofline, and tensors in PyTorch. **Time**: two hours, more than half of them for
+# exercises.
+#
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
 # mistake it is. What follows an exercise never depends on your answer.
 
@@ -486,6 +491,37 @@ print(f"blocks half empty as bitmaps: weights take {1 - blocks_part * (1 - bitma
 # - for unstructured zeros on tensor cores when many tokens are processed at once;
 # - when a smaller dense model of the same cost is as good: always compare with that;
 # - when the rest dominates: at long contexts the key-value cache, on small models the head.
+#
+# ## To take home
+#
+# 1. The more regular the zeros, the more hardware can make of them, and the more the model loses.
+# 2. Indices are bytes too. At half the weights a bitmap and 2:4 make a float16 matrix 1.8 times smaller, and CSR makes
+#    it larger.
+# 3. With one token bytes decide, with many tokens skipped arithmetic does.
+#
+# Three questions. Answer first, then unfold.
+#
+# <details><summary>Why is a float16 matrix larger in CSR than dense when half of its weights are zero?</summary>
+#
+# Each stored value takes 2 bytes and its column number 4. For half of the entries that is $6 / 2 = 3$ bytes an entry;
+# dense it is 2.
+#
+# </details>
+#
+# <details><summary>2:4 makes a float16 matrix 1.78 times smaller. And one of 4 bits a weight?</summary>
+#
+# The places cost one bit an entry, whatever the values are: $4 / (2 + 1) = 1.33$ times. The narrower the values, the
+# more their indices weigh.
+#
+# </details>
+#
+# <details><summary>Half of the columns leave, or half of the single weights. Why does the first cost the model
+# more?</summary>
+#
+# A column is kept or dropped as a whole, so that large weights leave with small ones. Of all choices of half the
+# weights, only few consist of columns, and the best of them is worse than the best of all.
+#
+# </details>
 #
 # ## Reading
 #

@@ -5,6 +5,11 @@
 # networks have tens of weights, so that everything can be computed exactly, and their formulas are those that prune
 # language models today: lessons 03 and 04 are this lesson with approximations.
 #
+# **Afterwards you can** derive magnitude pruning, optimal brain damage and optimal brain surgeon from one Taylor
+# expansion, find the diagonal of a Hessian in one backward pass, prune a small network exactly, and say why the exact
+# method ends at one row of a language model. **You need** partial derivatives, the chain rule and matrix inverses.
+# **Time**: two hours, more than half of them for exercises.
+#
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
 # mistake it is. What follows an exercise never depends on your answer.
 
@@ -541,6 +546,38 @@ print(f"{as_many * seconds / 3600:.0f} hours on this machine, for 135 million pa
 # %% [markdown]
 # All rows of a layer start from the same $X^\top X$. If only they could share its inverse. What would you give up for
 # that: the order of deletions, the choice, the update? Lesson 03 answers in four steps.
+#
+# ## To take home
+#
+# 1. Deleting a weight is a move. Ask how steep the way is, and which other weights may move with it.
+# 2. Magnitude, damage and surgeon are one formula with three Hessians: a multiple of the identity, its diagonal, all of
+#    it.
+# 3. Choosing the right weight is not enough; without an update of the others even the right one may cost much.
+# 4. For one row of a linear layer the second order is exact, and that is where language models come in.
+#
+# Three questions. Answer first, then unfold.
+#
+# <details><summary>For which Hessian do magnitude, OBD and OBS delete the same weight and leave the same
+# network?</summary>
+#
+# For a multiple of the identity. Then the curvature is the same for every weight, so the smallest leaves, and nothing
+# is correlated with it, so no other weight moves. If $H$ is diagonal with different entries, OBD and OBS still agree.
+#
+# </details>
+#
+# <details><summary>OBS needs the gradient to vanish. What does its formula leave out when training was stopped
+# early?</summary>
+#
+# The linear term $g^\top \delta w$. A deletion may then even lower the error, which a formula of the second order, with
+# a positive definite $H$, can never predict.
+#
+# </details>
+#
+# <details><summary>Why does the Hessian of a linear layer's squared error not depend on its weights?</summary>
+#
+# The error is quadratic in the weights, so its second derivative is constant: $X^\top X / N$, made of the inputs alone.
+#
+# </details>
 #
 # ## Reading
 #

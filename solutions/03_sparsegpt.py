@@ -9,6 +9,11 @@
 # 2. a Hessian in closed form, the same for all outputs of the layer;
 # 3. one order of deletion for all outputs, so that they share their inverses;
 # 4. updates in blocks, as fast as matrix products.
+#
+# **Afterwards you can** write SparseGPT, from its objective to its blocks, and say of each of the four steps what it
+# gives up and what it gains; and you can judge its results beside Wanda's, with their errors. **You need** lesson 02,
+# for the surgeon's update, and the Cholesky factorisation. **Time**: two and a half hours, an hour and a half of them
+# for exercises.
 
 # %%
 import torch
@@ -538,6 +543,37 @@ print(printed.seconds_table(measured))
 #   of no use to what runs the model (lesson 01); and where training is affordable, since it changes all layers
 #   together.
 # - **It needs calibration text like the text to come.** The updates fit the weights to it.
+#
+# ## To take home
+#
+# 1. The error of one layer is quadratic, so that its Hessian is exact and needs no gradient: it is the Gram matrix of
+#    the inputs.
+# 2. Giving up the best order of deletion buys inverses that all rows share.
+# 3. An algorithm is fast when it is made of matrix products; lazy updates turn the sweep into such.
+#
+# Three questions. Answer first, then unfold.
+#
+# <details><summary>Why may the sweep update only the columns to the right?</summary>
+#
+# The columns to the left are settled: their zeros are chosen, and a zero that moves is no zero. And only because
+# nothing to the left moves any more do all rows work with the same remaining inputs, and share one inverse.
+#
+# </details>
+#
+# <details><summary>What becomes of SparseGPT when the damping $\lambda$ grows without bound?</summary>
+#
+# $H$ becomes a multiple of the identity, and so do its inverse and $U$. The cost of a deletion is then $w^2$ times a
+# constant, and no update is left: magnitude pruning, ranked in blocks of columns.
+#
+# </details>
+#
+# <details><summary>You calibrate with fewer tokens than a layer has inputs. What does the error on these tokens tell
+# you?</summary>
+#
+# Little. The Gram matrix has directions that no token points to, along which weights change for nothing. The updates
+# fit these tokens, the error on them looks small, and on other text it is not. Measure on text that was held out.
+#
+# </details>
 #
 # ## Reading
 #

@@ -5,6 +5,11 @@
 # per input feature is known: how loud it is. This lesson builds the method step by step, on a real model, and then
 # asks what of the paper's claims holds at 135 million parameters.
 #
+# **Afterwards you can** prune a language model in seconds by weights and activations, choose with what a weight is
+# compared and say why that matters, and read a table of pruned models with its errors. **You need** lesson 00, and
+# norms and top-k in PyTorch; lesson 03 is not needed. **Time**: an hour and three quarters, an hour of it for
+# exercises.
+#
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
 # mistake it is. What follows an exercise never depends on your answer.
 
@@ -438,6 +443,38 @@ print(tables.cost_table(measured))
 #   price.
 # - **It does not reach far.** Look at the sweep: beyond 60 % the perplexity of this model is beyond use. Methods that
 #   update the remaining weights, such as SparseGPT, reach further.
+#
+# ## To take home
+#
+# 1. Look at what a weight multiplies, and not at the weight alone.
+# 2. With what a weight is compared is part of the method: per input, Wanda and magnitude are the same.
+# 3. A number comes with its error. Where the error is larger than the difference, the difference says nothing.
+#
+# Three questions. Answer first, then unfold.
+#
+# <details><summary>Divide all weights of input 3 by 10, and let the layer before make that input 10 times larger. What
+# changes for magnitude pruning, and what for Wanda?</summary>
+#
+# The layer computes the same as before. Wanda's score does not change at all. Magnitude now takes the weights of that
+# input for small ones and removes them first.
+#
+# </details>
+#
+# <details><summary>Two pruned models answer 100 questions: one gets 57 right, the other 52. Each share has a standard
+# error of 5 points. What do you need to judge the difference?</summary>
+#
+# The answers question by question. The error of the difference comes from the questions on which the two disagree, and
+# is mostly smaller than $\sqrt{5^2 + 5^2} = 7$ points, which would hold for two separate samples. With either, 5 points
+# are not enough here.
+#
+# </details>
+#
+# <details><summary>Why does Wanda need fewer calibration tokens than SparseGPT?</summary>
+#
+# It estimates one number for each input, an average over all tokens. SparseGPT needs the correlations of all pairs, and
+# inverts them: errors in them become updates.
+#
+# </details>
 #
 # ## Reading
 #

@@ -4,6 +4,10 @@
 # A language model keeps a key and a value of every token that it has read. Long texts, and many of them at once, fill
 # memory with that; and each new token reads all of it. Most of it is hardly ever looked at. Which part can go?
 #
+# **Afterwards you can** write a window, heavy hitters, counts and merging for a key-value cache, test a policy with a
+# question that it could not foresee, and say when evicting saves time and when bytes alone. **You need** lesson 00,
+# section 4, and attention: queries, keys, values, softmax. **Time**: two hours, more than half of them for exercises.
+#
 # This lesson builds the answers that people have found, from a window in two lines to merging and four bits. Each one
 # runs on a real model, with tensors that really shrink. What happens at the first token of the text, and why, is lesson
 # 08.
@@ -602,6 +606,38 @@ print(printed.published_table())
 #   lost unless storage is ragged.
 # - **What leaves cannot come back.** Perplexity of running text hardly shows it; a question about something far away
 #   does. Ask it after the eviction.
+#
+# ## To take home
+#
+# 1. Count the bytes of tensors that really shrink; a mask that hides tokens saves nothing.
+# 2. The query heads of a group share a cache, so they decide together.
+# 3. Running text hardly notices what is gone. Ask for something far away, and ask after the eviction.
+#
+# Three questions. Answer first, then unfold.
+#
+# <details><summary>A paper compresses prompts that end with the question, keeps 10 % of them, and loses no accuracy.
+# What has it shown?</summary>
+#
+# That the attention of the question finds its answer in the prompt before anything leaves. This helps whoever asks one
+# question that is known beforehand. It says nothing about a second question, or about one that comes later.
+#
+# </details>
+#
+# <details><summary>H2O adds up attention over all queries so far. Which tokens does a plain sum favour, and what would
+# be fairer?</summary>
+#
+# Old ones: they have been visible to more queries. Dividing by the number of queries that could see a token, or letting
+# old sums fade, removes that; then a token that has just come has a high average by chance, and still needs its
+# protection.
+#
+# </details>
+#
+# <details><summary>With one sequence of 500 tokens, how much faster does a step get when 80 % of this model's cache
+# leaves?</summary>
+#
+# Hardly at all. The cache of 500 tokens takes 23 MB in float32, the weights that a step reads more than 500 MB.
+#
+# </details>
 #
 # ## Reading
 #

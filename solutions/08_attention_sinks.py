@@ -5,6 +5,11 @@
 # at the moment in which the very first token leaves, whatever that token is. This lesson finds out why. It ends with a
 # stream of any length in constant memory, and with a softmax that does not need the trick.
 #
+# **Afterwards you can** find the attention sink of a model, keep a stream alive in constant memory, renumber the
+# positions of a rotary cache, write a softmax that may give its weight to nobody, and say which of the papers' claims
+# show at this size. **You need** lesson 07, sections 2 and 3, and rotations in the plane. **Time**: two hours, an hour
+# of it for exercises.
+#
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
 # mistake it is. What follows an exercise never depends on your answer.
 
@@ -551,6 +556,38 @@ training.register_norms(measured)
 #   them does it.
 # - **Recomputing** a window is exact in another way, and its cost grows with the square of the window; use it where the
 #   window is short or quality is worth any price.
+#
+# ## To take home
+#
+# 1. Softmax has to give its weight to somebody. Models learn where to put what they do not need.
+# 2. Keep that place, and a window of tokens can stream for as long as you like.
+# 3. Positions belong to the cache and not to the text: what the model was trained on are distances.
+# 4. Endless is not the same as remembering: what has left the window is gone.
+#
+# Three questions. Answer first, then unfold.
+#
+# <details><summary>Why does the first token become the sink, whatever it says?</summary>
+#
+# It is the only token that every query can see, and it looks the same from everywhere: nothing precedes it. A model
+# that needs a fixed place to look at has no other choice.
+#
+# </details>
+#
+# <details><summary>Softmax-off-by-one adds $e^0$ to the denominator. To which extra token does that
+# correspond?</summary>
+#
+# To one whose logit is 0 for every query and whose value is zero. The first token of a trained model differs in both:
+# its logits are large and its value is small but not zero, which is why a logit alone does not replace it.
+#
+# </details>
+#
+# <details><summary>A stream has run for a million tokens in 1024 slots. Somebody asks how it began. What will the model
+# say?</summary>
+#
+# Something fluent, from what stands in its window and in its weights. The first tokens are still in the cache, but only
+# as the place that attention needs; what followed them is gone.
+#
+# </details>
 #
 # ## Reading
 #

@@ -17,7 +17,7 @@ from course_lib.workbook import masters
 from course_lib.workbook.build import write
 
 CELL_SECONDS = 600
-_FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$(?!\s)([^$\n]+?)(?<!\s)\$", re.DOTALL)
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$(?!\s)((?:[^$\n]|\n(?!\n))+?)(?<!\s)\$", re.DOTALL)
 
 
 def run(lesson: str, *, student: bool = False, html: bool = False, root: Path = masters.ROOT) -> int:

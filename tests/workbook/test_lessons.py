@@ -69,6 +69,14 @@ def test_exercises_stand_in_order_each_announced_truly_and_checked(master):
         assert '"""' in cells[i].source, f"{name}: the student cell needs a docstring with shapes"
 
 
+def test_a_lesson_says_what_it_is_for_and_ends_with_what_remains_and_with_questions(master):
+    text = "\n".join(cell.source for cell in masters.for_students(master).cells if cell.cell_type == "markdown")
+    opening, closing = text.split("\n## ", 1)[0], text.split("\n## To take home\n")[1]
+    assert all(f"**{word}" in opening for word in ("Afterwards you can", "You need", "Time"))
+    assert 2 <= closing.count("<details><summary>") == closing.count("</details>") <= 3
+    assert re.match(r"\n1\. .*", closing)
+
+
 def test_text_has_no_exclamation_marks_and_no_emoji(master):
     for cell in masters.with_solutions(master).cells:
         if cell.cell_type == "markdown":

@@ -9,7 +9,8 @@ HEAD = """# %% [markdown]
 #
 # $$ a = b^2 $$
 #
-# costs $5 and $x_j$
+# costs $5 and $x_j$, which is $a +
+# b$
 
 # %%
 import os
@@ -47,7 +48,7 @@ def test_master_runs_strictly_and_shows_what_it_prints(root, capsys):
     assert "Right · The Wanda score" in out
     page = (root / "build" / "run" / "04_wanda.html").read_text()
     assert "border-left:.35em solid #2e7d32" in page  # the verdict, as HTML
-    assert page.count("<math ") == 2  # formulas come as MathML: no script has to be fetched for them
+    assert page.count("<math ") == 3  # formulas come as MathML: no script has to be fetched for them
     assert "costs $5 and" in page
     assert (root / "build" / "run" / "04_wanda.ipynb").exists()
 
