@@ -18,11 +18,11 @@ import torch
 
 from course_lib.data import corpora
 from course_lib.lessons.common.bars import perplexities
-from course_lib.lessons.common.tables import verdict
+from course_lib.lessons.common.tables import load_measured, verdict
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.wanda import figures as plots
-from course_lib.lessons.wanda import measured as wanda_results, tables
+from course_lib.lessons.wanda import measured as wanda_results, shares, tables
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
@@ -444,6 +444,37 @@ print(tables.cost_table(measured))
 # - **It does not reach far.** Look at the sweep: beyond 60 % the perplexity of this model is beyond use. Methods that
 #   update the remaining weights, such as SparseGPT, reach further.
 #
+# ## 11. An open task
+#
+# So far every layer lost the same share of its weights. That is a choice, and nobody says that it is a good one: some
+# layers may be able to lose more, and others would then have to lose less. Choose the share of every layer so that the
+# model as a whole loses 40 % of its block weights, and reads held-out text as well as you can make it. There is no
+# formula, and nothing is graded.
+#
+# Your rule gives each layer a number. Only proportions count: a layer with 2 loses twice as much as one with 1, and
+# the library scales them all until the whole loses 40 %. Before you try: what do the figures of sections 1 and 7 tell
+# you about the layers?
+
+
+# %%
+def share(part, depth):
+    """How much a layer is to lose, beside the others.
+
+    part: the matrix, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1 for the last.
+    Returns a number from 0 on.
+    """
+    return 1.0
+
+
+# %%
+print(shares.table(shares.stored(load_measured("wanda", "shares")["tables"]["ideas"]), shares.attempt(share)))
+
+# %% [markdown]
+# The rows above yours are simple ideas, measured once on the same text (`course reproduce shares`); *OWL* gives blocks
+# with more outliers a smaller share (Yin and others, 2024). The last column compares each with equal shares, window by
+# window, so that how hard a window is drops out. A row says something where its number is larger than twice its
+# error. Is any idea clearly better than doing nothing special? Is yours?
+#
 # ## To take home
 #
 # 1. Look at what a weight multiplies, and not at the weight alone.
@@ -482,6 +513,8 @@ print(tables.cost_table(measured))
 #   [arXiv:2306.11695](https://arxiv.org/abs/2306.11695). Read section 3 and the ablations.
 # - Frantar, Alistarh: *SparseGPT: Massive Language Models Can Be Accurately Pruned in One-Shot*, ICML 2023,
 #   [arXiv:2301.00774](https://arxiv.org/abs/2301.00774).
+# - Yin and others: *Outlier Weighed Layerwise Sparsity (OWL)*, ICML 2024,
+#   [arXiv:2310.05175](https://arxiv.org/abs/2310.05175). Shares by layer.
 # - Dettmers, Lewis, Belkada, Zettlemoyer: *LLM.int8()*, NeurIPS 2022,
 #   [arXiv:2208.07339](https://arxiv.org/abs/2208.07339). The outlier features.
 # - Han, Pool, Tran, Dally: *Learning both Weights and Connections for Efficient Neural Networks*, NeurIPS 2015,
