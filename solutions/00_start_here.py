@@ -18,6 +18,7 @@ from course_lib.measure import timing
 from course_lib.measure.machine import measure_device
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.start import figures as plots
+from course_lib.lessons.start.block import block_drawing
 from course_lib.measure.roofline import A100, GB, GIB, LLAMA2_70B, Transformer
 from course_lib.quantization.grid import most_values
 from course_lib.sparsity.patterns import sparsity_of
@@ -106,6 +107,23 @@ print(tokenizer.decode(answer[0, prompt.input_ids.shape[1] :], skip_special_toke
 #
 # - **prefill**: the prompt goes through the model at once, all its tokens side by side;
 # - **decode**: the answer comes one token at a time, each needing one pass through the whole model.
+#
+# A pass goes through blocks that are all built alike. This is one of them; later lessons come back to this drawing.
+
+# %%
+block_drawing(sizes)
+
+# %% [markdown]
+# Every token is a list of numbers, the *residual stream*. A block reads it twice and adds to it twice.
+#
+# - **Attention** looks at other tokens. The query of a token is compared with the keys of all tokens up to it, softmax
+#   turns the comparisons into weights, and the values are added up with these weights. Several heads do so side by
+#   side; some query heads share one head of keys and values (*grouped-query attention*).
+# - The **MLP** works on each token by itself. Each of its neurons multiplies a gate with a value, and `down_proj`
+#   writes what comes out back into the stream.
+#
+# A matrix of shape outputs × inputs multiplies what stands in the circle before it. Query, key and value read the same
+# input, and so do gate and up: seven matrices, but only four inputs to look at.
 #
 # ## 3. Where the time goes
 #

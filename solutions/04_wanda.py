@@ -124,8 +124,8 @@ check("wanda.accumulate", accumulate)
 
 # %% [markdown]
 # The library keeps this in a `Gram`: the diagonal of $X^\top X$ for Wanda, the whole matrix for methods that need it.
-# Query, key and value read the same input, so they share one; so do gate and up. Four statistics serve seven
-# matrices.
+# Query, key and value read the same input, so they share one; so do gate and up (lesson 00 has the drawing). Four
+# statistics serve seven matrices.
 
 # %%
 gram = Gram(weight.shape[1], needs="diagonal")

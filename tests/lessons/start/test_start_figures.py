@@ -3,8 +3,9 @@
 import pytest
 
 from course_lib.lessons.start import figures
+from course_lib.lessons.start.block import block_drawing
 from course_lib.lessons.start.two_times import two_times
-from course_lib.measure.roofline import LLAMA2_7B, Device, Work
+from course_lib.measure.roofline import LLAMA2_7B, Device, Transformer, Work
 from course_lib.measure.timing import Timing
 
 DEVICE = Device("by hand", 100e9, 10e9, "made up")
@@ -24,6 +25,25 @@ def test_roofline():
     assert list(roof.get_ydata())[1] == 100
     points = {(round(x, 3), round(y, 3)) for line in figure.axes[0].lines[1:] for x, y in line.get_xydata()}
     assert points == {(0.5, 2.5), (32.0, 80.0)}
+
+
+def test_a_block_has_seven_matrices_and_four_inputs():
+    """8 numbers a token, 4 query heads of 2 on 2 key-value heads, 16 neurons: 3 · 16 · 8 of 576 weights."""
+    sizes = Transformer(n_blocks=3, width=8, n_query=4, n_key_value=2, head_size=2, n_neurons=16, vocabulary=10)
+    figure = block_drawing(sizes)
+    texts = {text.get_text() for text in figure.axes[0].texts}
+    shapes = {
+        "q": "8 × 8",
+        "k": "4 × 8",
+        "v": "4 × 8",
+        "o": "8 × 8",
+        "gate": "16 × 8",
+        "up": "16 × 8",
+        "down": "8 × 16",
+    }
+    assert {f"{name}_proj\n{shape}" for name, shape in shapes.items()} | {"1", "2", "3", "4", "+"} <= texts
+    assert any("4 query heads,\n2 key-value heads:\n2 of the first\nshare one" in text for text in texts)
+    assert title(figure) == "One of 3 blocks: seven matrices read four inputs, and the MLP has 67% of the weights"
 
 
 def test_memory():
