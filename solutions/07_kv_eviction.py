@@ -19,7 +19,7 @@
 import torch
 
 from course_lib.data import corpora
-from course_lib.lessons.kv import live
+from course_lib.lessons.kv import live, own_text
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
@@ -37,7 +37,7 @@ from course_lib.data.needles import samples
 from course_lib.lessons.kv import figures as plots
 from course_lib.lessons.kv import measured as results
 from course_lib.lessons.common import cache_speed as speed
-from course_lib.lessons.common.tables import verdict
+from course_lib.lessons.common.tables import load_measured, verdict
 from course_lib.lessons.kv import tables as printed
 from course_lib.kv.analysis.retrieval import read, retrieve
 from course_lib.workbook import check
@@ -606,6 +606,26 @@ print(printed.published_table())
 #   lost unless storage is ragged.
 # - **What leaves cannot come back.** Perplexity of running text hardly shows it; a question about something far away
 #   does. Ask it after the eviction.
+#
+# ## 13. An open task
+#
+# H2O chooses by attention, a window with sinks by age alone. Of the same number of slots, who makes better use? On
+# running text the two are close, because most words follow from the last few. Find a text on which H2O loses clearly
+# less: something has to be said early, stay important, and be asked for when a window has long dropped it. Or find one
+# on which choosing by attention is a mistake. Write it, or let Python write it; of a long text the first 512 tokens are
+# read.
+
+# %%
+my_text = " ".join(f"{i} times {j} is {i * j}." for i in range(2, 9) for j in range(2, 10))
+
+# %%
+texts = own_text.stored(load_measured("kv", "own_text")["tables"]["texts"])
+print(own_text.table(texts | {"yours": own_text.contest(model, tokenizer, my_text)}))
+
+# %% [markdown]
+# The rows above yours are simple ideas, measured once (`course reproduce own_text`, where you can read the texts). The
+# last column compares both caches on the same 32 tokens at a time, and says something where it is larger than twice
+# its error. If your text does not do what you expected, look at what stays: `live.watch` of section 1 takes any tokens.
 #
 # ## To take home
 #

@@ -1,0 +1,78 @@
+"""The open task of lesson 07: find a text on which H2O loses less than a window with sinks of the same size.
+
+Dimension key: P predictions, C blocks of neighbouring predictions.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from course_lib.kv.policies.h2o import H2O
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.lessons.kv.measure import race
+
+BUDGET, SINKS = 64, 4
+LEAST, MOST = 4 * BUDGET, 8 * BUDGET  # tokens of a text
+BLOCK = 32  # tokens read at once; their predictions are one sample together, as neighbours are no independent ones
+WINDOW, HEAVY = f"window with {SINKS} sinks", "H2O"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Log-perplexities of both policies on one text, by block of predictions."""
+
+    n_tokens: int
+    window: Float[Tensor, "C"]
+    heavy: Float[Tensor, "C"]
+
+    @property
+    def lower(self) -> tuple[float, float]:
+        """How much lower H2O's log-perplexity is, and its standard error over blocks."""
+        gains = self.window - self.heavy
+        return gains.mean().item(), (gains.std() / len(gains) ** 0.5).item()
+
+
+def contest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: object) -> Contest:
+    """Stream a text through both caches; predictions count from where the caches are full.
+
+    Raises:
+        ValueError: for no text, and for one of fewer than LEAST tokens. Of a longer one the first MOST are read.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"got a {type(text).__name__}; expected a text.")
+    ids = tokenizer(text, return_tensors="pt", verbose=False).input_ids[0]
+    if len(ids) < LEAST:
+        raise ValueError(
+            f"got a text of {len(ids)} tokens; expected {LEAST} or more, so that most of it has left {BUDGET} slots."
+        )
+    ids = ids[:MOST]
+    policies = {WINDOW: StreamingLLM(BUDGET, sinks=SINKS), HEAVY: H2O(BUDGET, recent=BUDGET // 2)}
+    losses = {name: stream.losses[BUDGET:] for name, stream in race(model, ids, policies, chunk=BLOCK).items()}
+    return Contest(len(ids), *(by_block(losses[name]) for name in (WINDOW, HEAVY)))
+
+
+def by_block(losses: Float[Tensor, "P"]) -> Float[Tensor, "C"]:
+    """Means of blocks of neighbours; what is left over at the end belongs to no block."""
+    return losses[: len(losses) // BLOCK * BLOCK].reshape(-1, BLOCK).double().mean(dim=1)
+
+
+def table(contests: dict[str, Contest]) -> str:
+    """A row for each text."""
+    lines = [f"{'text':<36}{'tokens':>7}{WINDOW:>22}{HEAVY:>8}   H2O's log-perplexity lower by"]
+    for name, found in contests.items():
+        perplexities = [losses.mean().exp().item() for losses in (found.window, found.heavy)]
+        lower, error = found.lower
+        lines.append(
+            f"{name:<36}{found.n_tokens:>7}{perplexities[0]:>22.1f}{perplexities[1]:>8.1f}   {lower:+.3f} ± {error:.3f}"
+        )
+    return "\n".join(lines)
+
+
+def stored(rows: list[dict]) -> dict[str, Contest]:
+    """The texts that were measured, from the table of a result."""
+    return {
+        row["text"]: Contest(row["n_tokens"], torch.tensor(row["window"]), torch.tensor(row["heavy"])) for row in rows
+    }
