@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def mean_and_error(samples: Float[Tensor, "n"] | Sequence[float]) -> tuple[float, float]:
+def mean_and_error(samples: Float[Tensor, "n"] | Sequence[int | float]) -> tuple[float, float]:
     """The mean and s / √n, its standard error; one sample has no spread, and its error is infinite."""
     values = torch.as_tensor(samples, dtype=torch.float64)
     if values.ndim != 1 or len(values) < 1:
@@ -30,10 +30,19 @@ def block_means(losses: Float[Tensor, "P"], size: int) -> Float[Tensor, "blocks"
     return losses[: len(losses) // size * size].reshape(-1, size).double().mean(dim=1)
 
 
+def error_of_share(n_right: int, n: int) -> float:
+    """Standard error of a share of n questions, two right and two wrong ones added (Agresti and Coull, 1998).
+
+    All right of 10 is then not taken for certain.
+    """
+    share = (n_right + 2) / (n + 4)
+    return math.sqrt(share * (1 - share) / (n + 4))
+
+
 def error_of_shares(n_right: int, n_others_right: int, n: int) -> float:
     """Standard error of the difference of two shares of n questions each, of which nothing else is known.
 
-    One right and one wrong answer are added to each (Agresti and Caffo, 2000): none right of 20 is not known for certain.
+    One right and one wrong answer are added to each (Agresti and Caffo, 2000): none of 20 is not known for certain.
     Where both answered the same questions, this is rather too wide.
     """
     variances = []

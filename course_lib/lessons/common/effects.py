@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples
-from course_lib.measure.paired import error_of_shares
+from course_lib.measure.paired import error_of_share, error_of_shares
 
 Row = dict[str, Any]
 
@@ -24,11 +24,16 @@ def log_gap(better: Row, worse: Row, threshold: float = 0.0) -> Effect:
 
 
 def accuracy_gap(better: Row, worse: Row) -> Effect:
-    """By how much `better` is more accurate, two rows of one task: question by question where both hold which are `right`."""
+    """By how much `better` is more accurate, two rows of one task: question by question where both hold `right`."""
     if better.get("right") and worse.get("right"):
         pairs = zip(better["right"], worse["right"], strict=True)
         return of_samples([float(int(a) - int(b)) for a, b in pairs])
     return share_gap(better["accuracy"], worse["accuracy"], better["n"])
+
+
+def share_above(n_held: int, n: int, threshold: float) -> Effect:
+    """By how much the share of n independent tries, such as networks from other starts, is above a threshold."""
+    return Effect(value=n_held / n - threshold, error=error_of_share(n_held, n), n=n)
 
 
 def share_gap(share: float, other: float, n: int) -> Effect:

@@ -46,7 +46,7 @@ class Effect:
         return not self.holds and not self.fails
 
 
-def of_samples(samples: Float[Tensor, "n"] | Sequence[float], threshold: float = 0.0) -> Effect:
+def of_samples(samples: Float[Tensor, "n"] | Sequence[int | float], threshold: float = 0.0) -> Effect:
     """The mean of independent samples, of paired differences for example, measured from a threshold."""
     mean, error = mean_and_error(samples)
     return Effect(value=mean - threshold, error=error, n=len(samples))
@@ -60,7 +60,7 @@ def of_count(n_held: int, of: int, more_than: float) -> Effect:
 def of_independent(better: tuple[float, float], worse: tuple[float, float], threshold: float = 0.0) -> Effect:
     """`worse` above `better`, both with their standard errors, measured from a threshold.
 
-    For results without pairs. On the same windows or questions their errors partly cancel, so that this one is too wide.
+    For results without pairs. On the same windows or questions the errors partly cancel, and this one is too wide.
     """
     value = worse[0] - better[0] - threshold
     return Effect(value=value, error=math.hypot(better[1], worse[1]))
@@ -93,7 +93,7 @@ def verdict(effects: Effect | Iterable[Effect], larger_models: bool = False) -> 
 
 
 def _sample_that_could(undecided: list[Effect]) -> str:
-    """(2 · error / value)² times the sample brings two errors down to the value; of several cases the hardest counts."""
+    """(2 · error / value)² times the sample brings two errors down to the value; the hardest case counts."""
     if any(case.n is None or math.isinf(case.error) for case in undecided):
         return ""
     times, n = max((_times(case), case.n) for case in undecided)
