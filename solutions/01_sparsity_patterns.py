@@ -214,8 +214,8 @@ plots.square_kept_curves(weight)
 
 # %% [markdown]
 # Squares are not quality. So we prune a quarter of every matrix in every block of the model, by magnitude, with each
-# pattern, and let it read articles held out from everything that this course fits. No repair, no calibration: the bluntest method,
-# the same for all.
+# pattern, and let it read articles held out from everything that this course fits. No repair, no calibration: the
+# bluntest method, the same for all.
 
 # %%
 held_out = corpora.windows("wikipedia", 5, 128, tokenizer, split="evaluation", seed=0)
@@ -400,8 +400,8 @@ for name, claim in claims.items():
     print(printed.speed_verdict(claim, {n_tokens: logs[name] for n_tokens, logs in again.items()}))
 
 # %% [markdown]
-# Half of the columns are half of the bytes and half of the products, so the roofline allows a factor of two and no more.
-# Where the factor is larger, the dense product ran below its own roof, and the zeros have no part in that.
+# Half of the columns are half of the bytes and half of the products, so the roofline allows a factor of two and no
+# more. Where the factor is larger, the dense product ran below its own roof, and the zeros have no part in that.
 #
 # The formats without a place in torch are those that half of the weights would need: bitmap and 2:4. Their arithmetic
 # is short, but plain torch must first rebuild the dense matrix. `course bench` timed them on a quiet machine:

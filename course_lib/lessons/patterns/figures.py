@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.patterns.measure import square_kept
 from course_lib.measure.perplexity import Perplexity
@@ -78,8 +79,7 @@ def perplexities(by_sparsity: Mapping[float, Mapping[str, Perplexity]], vocabula
     for index, (sparsity, by_pattern) in enumerate(zip(by_sparsity, kinds, strict=True)):
         look = line_style(index) | {"linestyle": "none", "capsize": 3}
         values = [p.value for p in by_pattern.values()]
-        spreads = [math.exp(2 * p.standard_error / p.value) for p in by_pattern.values()]
-        errors = [(value - value / times, value * times - value) for value, times in zip(values, spreads, strict=True)]
+        errors = [reach(p.value, p.standard_error) for p in by_pattern.values()]
         spots = [row + 0.1 * (2 * index - len(by_sparsity) + 1) for row in range(len(values))]
         axes.errorbar(values, spots, xerr=list(zip(*errors, strict=True)), label=f"{sparsity:.0%} out", **look)
         for value, spot in zip(values, spots, strict=True):
@@ -95,7 +95,7 @@ def perplexities(by_sparsity: Mapping[float, Mapping[str, Perplexity]], vocabula
     label(
         axes,
         _damage(dense, dict(zip(by_sparsity, kinds, strict=True))),
-        "perplexity (log scale; bars: two standard errors of its logarithm)",
+        f"perplexity (log scale; {ERROR_BARS} of its logarithm)",
     )
     return fig
 

@@ -29,11 +29,11 @@ def order_verdict(found: Mapping[str, Perplexity]) -> str:
 def speed_verdict(claim: str, by_tokens: Mapping[int, Float[Tensor, "rounds"]]) -> str:
     """A claim that a format makes a layer faster by more than a tenth, from log ratios of times, round by round."""
     effects = [of_samples(logs, math.log(FASTER)) for logs in by_tokens.values()]
-    counts = ", ".join(
-        f"× {math.exp(effect.value) * FASTER:.2f} ± {100 * effect.error:.0f} % with {n_tokens} token{'s' * (n_tokens > 1)}"
-        for n_tokens, effect in zip(by_tokens, effects, strict=True)
+    times = ", ".join(
+        f"× {math.exp(effect.value) * FASTER:.2f} ± {100 * effect.error:.0f} % with {n} token{'s' * (n > 1)}"
+        for n, effect in zip(by_tokens, effects, strict=True)
     )
-    return f"Claim: {claim} when half of the weights are zero. {counts}: {verdict(effects)}"
+    return f"Claim: {claim} when half of the weights are zero. {times}: {verdict(effects)}"
 
 
 def _row(found: Perplexity) -> dict:
