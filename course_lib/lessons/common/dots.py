@@ -1,4 +1,4 @@
-"""Perplexities on a log scale: dots with two standard errors. A bar's length would say nothing where no axis has a 0."""
+"""Perplexities on a log scale: dots with two standard errors. Without a 0 on the axis a bar's length says nothing."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -23,12 +23,12 @@ def log_gap(better: Row, worse: Row, threshold: float = 0.0) -> Effect:
     return of_independent(*logs, threshold)
 
 
-def accuracy_gap(better: Row, worse: Row) -> Effect:
-    """By how much `better` is more accurate, two rows of one task: question by question where both hold `right`."""
+def accuracy_gap(better: Row, worse: Row, key: str = "accuracy") -> Effect:
+    """By how much `better` answers more, two rows of one task: question by question where both hold `right`."""
     if better.get("right") and worse.get("right"):
         pairs = zip(better["right"], worse["right"], strict=True)
         return of_samples([float(int(a) - int(b)) for a, b in pairs])
-    return share_gap(better["accuracy"], worse["accuracy"], better["n"])
+    return share_gap(better[key], worse[key], better["n"])
 
 
 def share_above(n_held: int, n: int, threshold: float) -> Effect:
