@@ -90,7 +90,10 @@ def who_receives(by_kind: Mapping[str, Tensor]) -> Figure:
 
 
 def answers(protocols: Mapping[str, Mapping[str, tuple[float, tuple[float, float]]]], n: int) -> Figure:
-    """Share of right answers to n questions with 95 % intervals, by protocol and policy. The first leaks, and may have fewer."""
+    """Share of right answers to n questions with 95 % intervals, by protocol and policy.
+
+    The first protocol leaks, and may have fewer policies.
+    """
     fig, (axes,) = figure(width=7.2)
     names = list(max(protocols.values(), key=len))
     for index, (protocol, rows) in enumerate(protocols.items()):

@@ -90,7 +90,8 @@ def _depths_panel(axes: Axes, measured: Measured, task: str, budget: float, name
     axes.set_yticks(range(len(names)), names)
     n, middle, end = cells[FULL, depths[0]]["n"], depths[len(depths) // 2], depths[-1]
     less = [share_gap(cells[name, end]["exact"], cells[name, middle]["exact"], n).holds for name in names[1:]]
-    title = f"{100 * budget:.0f} % kept, {n} needles a depth: {sum(less)} of {len(less)}\nclearly know less of the middle than of the end"
+    title = f"{100 * budget:.0f} % kept, {n} needles a depth: {sum(less)} of {len(less)}\n"
+    title += "clearly know less of the middle than of the end"
     label(axes, title, "depth of the needle (right answers in %)")
 
 
