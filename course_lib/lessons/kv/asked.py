@@ -41,7 +41,8 @@ def window_verdict(measured: Measured | None = None) -> str:
         ):
             gaps = _above_window(measured, window)
             cases += gaps.values()
-            better, worse = ([n for n, gap in gaps.items() if getattr(gap, side)] for side in ("holds", "fails"))
+            better = [name for name, gap in gaps.items() if gap.holds]
+            worse = [name for name, gap in gaps.items() if gap.fails]
             lines.append(
                 f"{full['task']}, {100 * window['budget']:.0f} % kept, n = {window['n']}: window "
                 f"{100 * window['exact']:.0f} %; clearly better {', '.join(better) or 'none'}, clearly worse "
