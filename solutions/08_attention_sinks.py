@@ -521,9 +521,9 @@ training.training_curves(measured)
 training.rates(measured)
 
 # %% [markdown]
-# These three do not bear that out: at the two higher rates the sink is largest early, before the model has learnt much,
-# and at the middle one it shrinks while the loss falls. The highest rate, that of the models above, keeps its sink and
-# has the worst loss. Here a sink is no sign of a good model. Each curve is one training.
+# These three do not bear that out: at the two higher rates a sink is there after 50 steps, before the model has learnt
+# much, and at the middle one it shrinks while the loss falls. The highest rate, that of the models above, keeps its
+# sink and has the worst loss. Here a sink is no sign of a good model. Each curve is one training.
 
 # %% [markdown]
 # ## 9. A tiny language with a sink

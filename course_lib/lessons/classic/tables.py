@@ -98,7 +98,8 @@ def monks_verdict(measured: dict[str, Any]) -> str:
         lines.append(
             f"problem {problem}: published {published} weights; OBS without refitting leaves {median(left):g} (median, "
             f"{min(left)}–{max(left)}), {n_kept} of {len(runs)} networks lose nothing on all 432, {reach} of them with "
-            f"{published} weights or fewer: {verdict(share_above(reach, len(runs), 0.5))}"
+            f"{published} weights or fewer. Claim: more than half of them are: "
+            f"{verdict(share_above(reach, len(runs), 0.5))}"
         )
     ahead = [
         median_left(measured, p, "OBS", False) - min(median_left(measured, p, m, False) for m in ("magnitude", "OBD"))

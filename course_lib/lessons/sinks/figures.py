@@ -94,6 +94,7 @@ def bars(values: Mapping[str, float], title: str) -> Figure:
     far = max(values.values()) > 8 * min(values.values())
     if far:
         axes.plot([values[name] for name in names], names, **line_style(0) | {"linestyle": "none"})
+        axes.set_ylim(-0.6, len(names) - 0.4)
         log_scale(axes, "x")
     else:
         axes.barh(names, [values[name] for name in names], color=COLOURS[0], height=0.6)

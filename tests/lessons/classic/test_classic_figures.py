@@ -174,11 +174,11 @@ def test_verdicts_follow_the_data():
     monks = classic_tables.monks_verdict(measured).splitlines()
     assert monks[0] == (
         "problem 1: published 14 weights; OBS without refitting leaves 13 (median, 12–14), 2 of 2 networks lose "
-        "nothing on all 432, 2 of them with 14 weights or fewer: holds"
+        "nothing on all 432, 2 of them with 14 weights or fewer. Claim: more than half of them are: holds"
     )
     assert "1 of 2 networks lose nothing on all 432, 1 of them" in monks[1]
     assert monks[1].endswith("cannot tell (not with 100 times the sample, n = 2)")  # half of them are not most
-    assert monks[2].endswith("2 of them with 4 weights or fewer: holds")
+    assert monks[2].endswith("2 of them with 4 weights or fewer. Claim: more than half of them are: holds")
     assert "-14, -14, -14 weights (median), -14.0 ± 0.0, -14.0 ± 0.0, -14.0 ± 0.0 network by network" in monks[3]
     assert monks[3].endswith(": holds")
     assert monks[4].endswith("about as good")
@@ -203,7 +203,7 @@ def test_verdicts_turn_with_the_data():
         row["held_out"] *= 3 if row["method"] == "OBS" else 1
     assert all(line.endswith("does not hold.") for line in classic_tables.xor_verdict(measured).splitlines())
     monks = classic_tables.monks_verdict(measured).splitlines()
-    assert monks[0].endswith("0 of them with 14 weights or fewer: does not hold")
+    assert monks[0].endswith("0 of them with 14 weights or fewer. Claim: more than half of them are: does not hold")
     assert "+16, +16, +16 weights (median)" in monks[3]
     assert monks[3].endswith(": does not hold")
     assert monks[4].endswith("not as good")

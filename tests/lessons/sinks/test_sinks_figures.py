@@ -125,7 +125,7 @@ def test_newlines_constants_and_gaps():
     assert tables.constant_finding(constants) == said
     gaps = {"newest tokens": 31.0, "4 + 124, original": 900.0, "4 + 124, rolling": 11.0}
     assert tables.rolling_verdict({name: tokens(value) for name, value in gaps.items()}, 100).endswith("n = 8: holds")
-    said = "After a gap of 1,000 positions:\nnewest tokens 31, 4 + 124, original 900, 4 + 124, rolling 11"
+    said = "After a gap of 1,000 positions: with those of the text\n82 times the perplexity of rolling ones"
     assert tables.rolling_finding(gaps, 1000) == said
 
 
