@@ -224,7 +224,8 @@ vocabulary = weight_of(head(model)).shape[0]
 plots.perplexities({0.25: found}, vocabulary)
 
 # %% [markdown]
-# That was a little text. `course reproduce patterns` read more, and removed half of the weights too. Its result:
+# That was a little text. `course reproduce patterns` read more, and removed half of the weights too. (The weights of
+# this model come from a file of 4 bits each.) Its result:
 
 # %%
 plots.perplexities(measured(), vocabulary)

@@ -344,6 +344,7 @@ seconds, errors = race_of_block_sizes(gate, gate_gram, sizes)
 plots.block_sizes(seconds, errors)
 
 # %% [markdown]
+# The paper's algorithm has two block sizes, one for masks and one for updates that are put off; here one serves both.
 # Blocks of one column give every column the same share of zeros; one block of all columns chooses before any update.
 # Both ends lose, and between them it matters little. The library's solver adds an inner level: within a block it works
 # in strips of 16 columns, small enough for the cache, and sends what is owed between strips as matrix products.

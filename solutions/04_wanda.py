@@ -308,7 +308,8 @@ perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perpl
 # ## 7. The claims, measured
 #
 # `course reproduce wanda` measured what follows on this model, with more text than a lesson can afford, and benchmarks.
-# Its result is part of the course, with seed, sizes and machine in it; the figures below read it.
+# Its result is part of the course, with seed, sizes and machine in it; the figures below read it. The model's weights
+# come from a file of 4 bits each: what is pruned here was rounded before.
 
 # %%
 measured = wanda_results.results()
