@@ -17,8 +17,9 @@
 import torch
 
 from course_lib.data import corpora
-from course_lib.lessons.common.bars import perplexities
-from course_lib.lessons.common.tables import load_measured, verdict
+from course_lib.lessons.common.dots import perplexities
+from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.wanda import figures as plots
@@ -55,9 +56,9 @@ plots.loudest_against_median(norms)
 
 # %% [markdown]
 # In a small vision network the features are of similar size, and magnitude pruning works well. Language models grow a
-# few features that are tens of times louder than the rest. The Wanda paper (section 2, after Dettmers and others,
-# 2022) gives this as the reason why magnitude pruning fails on them. On this model the outliers are there, though it
-# is fifty times smaller than the smallest LLaMA of the paper.
+# few features that are far louder than the rest: tens of times at the inputs of q, k and v here, less at the others.
+# The Wanda paper (section 2, after Dettmers and others, 2022) gives this as the reason why magnitude pruning fails on
+# them. On this model the outliers are there, though it is fifty times smaller than the smallest LLaMA of the paper.
 #
 # ## 2. The score
 #
@@ -298,8 +299,13 @@ for name, result in results.items():
 # %%
 values = {name: (p.value, p.standard_error) for name, p in results.items()}
 times = values["magnitude 50 %"][0] / values["Wanda 50 %"][0]
-ordered = values["dense"][0] < values["Wanda 50 %"][0] < values["magnitude 50 %"][0]
-print(f"Claim: dense < Wanda < magnitude: {verdict(ordered)}")
+losses = {name: torch.tensor(result.losses) for name, result in results.items()}  # of each window, in nats a token
+steps = [
+    of_samples(losses["Wanda 50 %"] - losses["dense"]),
+    of_samples(losses["magnitude 50 %"] - losses["Wanda 50 %"]),
+]
+print("log-perplexity, window by window: " + ", ".join(f"{step.value:+.2f} ± {step.error:.2f}" for step in steps))
+print(f"Claim: dense < Wanda < magnitude: {verdict(steps)}")
 perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perplexity of Wanda")
 
 # %% [markdown]
@@ -308,7 +314,8 @@ perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perpl
 # ## 7. The claims, measured
 #
 # `course reproduce wanda` measured what follows on this model, with more text than a lesson can afford, and benchmarks.
-# Its result is part of the course, with seed, sizes and machine in it; the figures below read it.
+# Its result is part of the course, with seed, sizes and machine in it; the figures below read it. The model's weights
+# come from a file of 4 bits each: what is pruned here was rounded before.
 
 # %%
 measured = wanda_results.results()
@@ -318,7 +325,7 @@ print(tables.provenance(measured))
 wanda_results.sweep(measured)
 
 # %%
-wanda_results.pattern_bars(measured)
+wanda_results.by_pattern(measured)
 
 # %% [markdown]
 # **N:M costs more than unstructured, and 2:4 more than 4:8.** The group in which a good weight can be saved is
@@ -419,7 +426,9 @@ print(tables.zero_shot_verdict(measured))
 
 # %% [markdown]
 # Only tasks on which the dense model stands clearly above chance can show what pruning does. The others are printed
-# because leaving them out would hide it: **no signal, no conclusion**. A larger model makes them usable.
+# because leaving them out would hide it: **no signal, no conclusion**. A larger model makes them usable. The verdict is
+# on the mean of the tasks with a signal, beside its error. Where few answers are right, an interval of the figure
+# reaches below 0 %: the normal approximation ends there. (The table's errors divide by n − 1, the exercise by n.)
 #
 # The paper's own numbers, for models 50 to 500 times larger. They are quoted, not measured here.
 
@@ -439,7 +448,8 @@ print(tables.cost_table(measured))
 # - **Memory.** One number per input feature: for this model less than a megabyte.
 # - **It does not pay** when nothing downstream uses the zeros. A matrix that is half zeros and stored densely is as
 #   large and as slow as before. Lesson 01 measures from which density a sparse format wins on this machine; at 50 %
-#   without a pattern the answer is: hardly ever. 2:4 is the pattern that GPUs can use, and its perplexity is the
+#   without a pattern the answer is: hardly ever. (With an engine written for it, SparseGPT's paper reports 1.82 times
+#   on a CPU, table 7.) 2:4 is the pattern that GPUs can use, and its perplexity is the
 #   price.
 # - **It does not reach far.** Look at the sweep: beyond 60 % the perplexity of this model is beyond use. Methods that
 #   update the remaining weights, such as SparseGPT, reach further.

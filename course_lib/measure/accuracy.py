@@ -1,7 +1,7 @@
 """Choice accuracy: how often a model finds the right answer of a benchmark's question the likeliest."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -25,6 +25,7 @@ class Accuracy:
     chance: float
     standard_error: float
     n: int
+    right: tuple[bool, ...] = field(default=(), repr=False)  # which questions, to compare models in pairs
 
 
 def choice_accuracy(
@@ -52,7 +53,7 @@ def answer(
     value, normalised = right.double().mean(dim=0).tolist()
     chance = sum(question.chance for question in items) / len(items)
     error = math.sqrt(value * (1 - value) / (len(items) - 1)) if len(items) > 1 else math.nan
-    return Accuracy(value, normalised, chance, error, len(items))
+    return Accuracy(value, normalised, chance, error, len(items), tuple(right[:, 0].tolist()))
 
 
 def is_right(question: Question, scores: list[Score]) -> tuple[bool, bool]:

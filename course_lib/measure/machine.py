@@ -82,9 +82,14 @@ def prefill_seconds(model: PreTrainedModel, n_tokens: int, batch: int = 1, repea
     return min(times)
 
 
-@torch.no_grad()
 def decode_seconds(model: PreTrainedModel, context: int = 32, batch: int = 1, steps: int = 8) -> float:
     """Median time to make one more token for each of `batch` sequences that have about `context` tokens behind them."""
+    return sorted(decode_times(model, context, batch, steps))[steps // 2]
+
+
+@torch.no_grad()
+def decode_times(model: PreTrainedModel, context: int = 32, batch: int = 1, steps: int = 8) -> list[float]:
+    """The seconds of each of so many steps, in their order."""
     cache = DynamicCache(config=model.config)
     model(random_ids(model, batch, context), past_key_values=cache, use_cache=True, logits_to_keep=1)
     times = []
@@ -95,7 +100,7 @@ def decode_seconds(model: PreTrainedModel, context: int = 32, batch: int = 1, st
         model(token, past_key_values=cache, use_cache=True)
         synchronise(model.device)
         times.append(time.perf_counter() - start)
-    return sorted(times[1:])[steps // 2]  # the first step warms up
+    return times[1:]  # the first step warms up
 
 
 def random_ids(model: PreTrainedModel, batch: int, n_tokens: int) -> torch.Tensor:

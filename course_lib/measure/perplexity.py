@@ -4,7 +4,7 @@ Dimension key: N windows, L tokens in a window.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -27,6 +27,7 @@ class Perplexity:
     value: float
     standard_error: float
     n_tokens: int  # predicted ones: the first of each window is not
+    losses: tuple[float, ...] = field(default=(), repr=False)  # mean of each window, to compare models in pairs
 
 
 @torch.no_grad()
@@ -44,7 +45,8 @@ def perplexity(
     means = window_losses(model, windows, batch_size, progress)
     value = means.mean().exp().item()
     spread = means.std().item() if len(means) > 1 else math.nan
-    return Perplexity(value, value * spread / math.sqrt(len(means)), windows.numel() - len(windows))
+    error = value * spread / math.sqrt(len(means))
+    return Perplexity(value, error, windows.numel() - len(windows), tuple(means.tolist()))
 
 
 @torch.no_grad()

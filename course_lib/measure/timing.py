@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 
-from course_lib.measure.machine import decode_seconds, prefill_seconds, random_ids, synchronise
+from course_lib.measure.machine import decode_times, prefill_seconds, random_ids, synchronise
 from course_lib.measure.roofline import Device, Transformer, Work
 from course_lib.models import architecture, blocks, head, linears, weight_of
 
@@ -27,7 +27,8 @@ class Timing:
     kind: str  # "decode" or "prefill"
     n_tokens: int
     work: Work
-    seconds: float
+    seconds: float  # the median of `steps` where there are any
+    steps: tuple[float, ...] = ()  # seconds of each step
 
     @property
     def flops_per_second(self) -> float:
@@ -47,10 +48,12 @@ def value_bytes(model: PreTrainedModel) -> int:
 def time_decoding(model: PreTrainedModel, batches: Sequence[int] = (1, 4, 16)) -> list[Timing]:
     """One more token for each of B sequences at once."""
     sizes = Transformer.of(model)
-    return [
-        Timing("decode", b, sizes.decode_step(CONTEXT, b, value_bytes(model)), decode_seconds(model, CONTEXT, b))
-        for b in batches
-    ]
+    timings = []
+    for b in batches:
+        steps = decode_times(model, CONTEXT, b)
+        work = sizes.decode_step(CONTEXT, b, value_bytes(model))
+        timings.append(Timing("decode", b, work, sorted(steps)[len(steps) // 2], tuple(steps)))
+    return timings
 
 
 def time_prefill(model: PreTrainedModel, lengths: Sequence[int] = (16, 64, 256)) -> list[Timing]:

@@ -23,7 +23,12 @@ Name = TypeVar("Name")
 
 def race(contestants: Mapping[Name, Callable[[], object]], seconds: float) -> dict[Name, float]:
     """The shortest time of each, all taking turns: a busy moment of the machine then hits all alike."""
-    best = dict.fromkeys(contestants, float("inf"))
+    return {name: min(times) for name, times in rounds(contestants, seconds).items()}
+
+
+def rounds(contestants: Mapping[Name, Callable[[], object]], seconds: float) -> dict[Name, list[float]]:
+    """The times of each, in rounds in which all take their turn: those of a round may be compared in pairs."""
+    times: dict[Name, list[float]] = {name: [] for name in contestants}
     for run in contestants.values():
         run()
     end, n_rounds = time.perf_counter() + seconds, 0
@@ -32,8 +37,8 @@ def race(contestants: Mapping[Name, Callable[[], object]], seconds: float) -> di
         for name, run in contestants.items():
             start = time.perf_counter()
             run()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
+            times[name].append(time.perf_counter() - start)
+    return times
 
 
 def layer_speed(
@@ -62,6 +67,22 @@ def layer_speed(
             for name in ("CSR", "blocks of 16", "columns")
         } | {"promised": promised}
     return faster
+
+
+def speed_by_round(
+    weight: Float[Tensor, "O I"], density: float, n_tokens: int, seconds: float = 1.5
+) -> dict[str, Float[Tensor, "rounds"]]:
+    """The same at one density, round by round: the log of dense time over the time of each format."""
+    inputs = torch.randn(n_tokens, weight.shape[1], generator=torch.Generator().manual_seed(0))
+    inputs = inputs[0] if n_tokens == 1 else inputs
+    csr, _, columns, smaller = _encoded(weight, 1 - density)
+    contestants = {
+        "dense": partial(linear, inputs, weight),
+        "CSR": partial(csr.linear, inputs),
+        "columns": lambda: linear(inputs[..., columns].contiguous(), smaller),
+    }
+    times = {name: torch.tensor(spent).log() for name, spent in rounds(contestants, seconds).items()}
+    return {name: times["dense"] - times[name] for name in ("CSR", "columns")}
 
 
 def _encoded(weight: Float[Tensor, "O I"], sparsity: float) -> tuple[CSR, BlockSparse, Bool[Tensor, "I"], Tensor]:

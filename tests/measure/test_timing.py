@@ -28,10 +28,11 @@ def test_a_timing_by_hand():
 
 def test_decoding_and_prefill_stand_for_their_work(model, monkeypatch):
     sizes = Transformer.of(model)
-    monkeypatch.setattr(timing, "decode_seconds", lambda model, context, batch: 0.5)
+    monkeypatch.setattr(timing, "decode_times", lambda model, context, batch: [0.75, 0.25, 0.5])
     monkeypatch.setattr(timing, "prefill_seconds", lambda model, n, repeats: 0.25)
     one, three = timing.time_decoding(model, (1, 3))
-    assert (one.kind, three.n_tokens, one.seconds) == ("decode", 3, 0.5)
+    assert (one.kind, three.n_tokens, one.seconds) == ("decode", 3, 0.5)  # the median
+    assert one.steps == (0.75, 0.25, 0.5)
     assert three.work == sizes.decode_step(timing.CONTEXT, 3, 4)
     (long,) = timing.time_prefill(model, (20,))
     assert (long.kind, long.n_tokens, long.seconds) == ("prefill", 20, 0.25)

@@ -75,16 +75,17 @@ def model_rows(
 
 def perplexity_of(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: str, n: int, length: int, seed: int
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Perplexity on n held-out windows of a corpus, as columns of a row."""
     ids = windows(corpus, n, length, tokenizer, "evaluation", seed)
     result = perplexity(model, ids, progress=False)
-    return {"perplexity": result.value, "standard_error": result.standard_error, "n_tokens": result.n_tokens}
+    columns = {"perplexity": result.value, "standard_error": result.standard_error, "n_tokens": result.n_tokens}
+    return columns | {"losses": [round(loss, 5) for loss in result.losses]}
 
 
 def curve_perplexity(
     sizes: Sizes, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Perplexity on the windows of the curves."""
     return perplexity_of(model, tokenizer, "wikipedia", sizes.curve_evaluation, sizes.length, seed)
 
@@ -101,6 +102,7 @@ def accuracy_of(
         "chance": result.chance,
         "standard_error": result.standard_error,
         "n": result.n,
+        "right": "".join(str(int(each)) for each in result.right),
     }
 
 

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_bench
 
+EVERYTHING = "nothing evicted"  # in the course's own cache
 Row = dict[str, Any]
 
 
@@ -35,8 +36,11 @@ def steps(measured: dict[str, Any] | None = None) -> Figure:
         _bars(panel, others)
         panel.set_yticks(range(len(others)), [row["side"] for row in others], fontsize=8)
         panel.tick_params(axis="y", labelleft=panel is axes[0])
-        best = max((row for row in others if "20 %" in row["side"] and not _stock(row)), key=_times)
-        title = f"{n_sequences} × {n_tokens} tokens: with 20 % at best {_times(best):.2f} times,\n{best['side']}"
+        (everything,) = (row for row in others if row["side"] == EVERYTHING)
+        fifths = [row for row in others if "20 %" in row["side"] and not _stock(row)]
+        clear = sum(row["times_anchor_low"] > everything["times_anchor_high"] for row in fifths)
+        title = f"{n_sequences} × {n_tokens} tokens: {EVERYTHING} {_times(everything):.2f} times;\n"
+        title += f"clearly more with {clear} of {len(fifths)} that read 20 %"
         label(panel, title, "times as fast as transformers' cache")
     return fig
 

@@ -1,4 +1,4 @@
-"""What the lessons print of long measurements: where the numbers come from, their rows, and the verdict on a claim."""
+"""What the lessons print of long measurements: where the numbers come from, their rows, and how much was measured."""
 
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,3 @@ def origin(result: Measured, amounts: str, weights: str = WEIGHTS) -> str:
         f"`{result['command']}`, seed {result['seed']}, {result['started'][:10]}, {machine['cpu']} "
         f"({machine['cores']} cores), torch {machine['torch']}\n{weights}{'; ' if weights else ''}{amounts}"
     )
-
-
-def verdict(held: int, of: int = 1) -> str:
-    """The three words of the course: a claim that was tried in `of` cases held in all, in some, or in none of them."""
-    return "holds" if of and held == of else "holds partly" if held else "not at this scale"

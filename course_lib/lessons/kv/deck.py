@@ -84,7 +84,8 @@ def answers() -> Figure:
     }
     protocols = {"asked in the prompt": early, "asked after the eviction": late}
     return figures.answers(
-        {key: {n: (r.exact, r.interval) for n, r in rows.items()} for key, rows in protocols.items()}
+        {key: {n: (r.exact, r.interval) for n, r in rows.items()} for key, rows in protocols.items()},
+        len(haystacks),
     )
 
 

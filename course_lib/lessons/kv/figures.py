@@ -89,8 +89,11 @@ def who_receives(by_kind: Mapping[str, Tensor]) -> Figure:
     return fig
 
 
-def answers(protocols: Mapping[str, Mapping[str, tuple[float, tuple[float, float]]]]) -> Figure:
-    """Share of right answers with 95 % intervals, by protocol and policy. The first leaks, and may have fewer."""
+def answers(protocols: Mapping[str, Mapping[str, tuple[float, tuple[float, float]]]], n: int) -> Figure:
+    """Share of right answers to n questions with 95 % intervals, by protocol and policy.
+
+    The first protocol leaks, and may have fewer policies.
+    """
     fig, (axes,) = figure(width=7.2)
     names = list(max(protocols.values(), key=len))
     for index, (protocol, rows) in enumerate(protocols.items()):
@@ -105,7 +108,7 @@ def answers(protocols: Mapping[str, Mapping[str, tuple[float, tuple[float, float
     (first, leaked), *fair = protocols.items()
     more = [leaked[name][0] - rows[name][0] for _, rows in fair for name in rows if name in leaked]
     title = f"{first.capitalize()}: up to {100 * max(more, default=0.0):.0f} points more than the cache knows"
-    label(axes, title, "", "right answers (%)")
+    label(axes, title, "", f"right answers (%), n = {n}")
     return fig
 
 

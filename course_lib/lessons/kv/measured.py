@@ -3,8 +3,10 @@
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.effects import log_gap, share_gap
 from course_lib.lessons.common.style import COLOURS, DASHES, MARKERS, figure, label, log_scale
 from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.kv import figures
@@ -45,41 +47,52 @@ def compressed(measured: Measured | None = None) -> Figure:
     log_scale(axes, "y")
     axes.legend(frameon=False, fontsize=8, ncols=3)
     least = min(row["budget"] for row in measured["tables"]["compressed"])
-    best = min(rows(measured, "compressed", budget=least), key=lambda row: row["perplexity"])
+    best, *others = sorted(rows(measured, "compressed", budget=least), key=lambda row: row["perplexity"])
+    alike = [best["policy"], *(row["policy"] for row in others if not log_gap(best, row).holds)]
     times = best["perplexity"] / full["perplexity"]
-    title = f"With {100 * least:.0f} % of the prompt, {best['policy']} is best: {times:.2f} times the full cache"
+    title = (
+        f"{100 * least:.0f} % of a prompt, n = {len(best['losses'])}: at best {times:.2f} times the full cache,\n"
+        f"{' and '.join(alike)}{' not told apart' if len(alike) > 1 else ''}"
+    )
     label(axes, title, "kept of the prompt (%)", "perplexity after it (log scale)")
     return fig
 
 
-def by_depth(measured: Measured | None = None, task: str = "word", share: float = 0.2) -> Figure:
-    """Right answers by policy and by where in the prompt the needle was, at the budget nearest to a share."""
+def by_depth(measured: Measured | None = None, task: str = "word", shares: tuple[float, ...] = (0.2, 0.5)) -> Figure:
+    """Right answers by policy and by where in the prompt the needle was, at the budgets nearest to some shares."""
     measured = measured or results()
     names = [FULL, *_names(measured, "retrieval_depths")]
-    depth_rows = rows(measured, "retrieval_depths", task=task)
-    depths = sorted({row["depth"] for row in depth_rows})
-    budget = min((row["budget"] for row in depth_rows if row["policy"] != FULL), key=lambda kept: abs(kept - share))
-    right = {
-        (row["policy"], row["depth"]): row["exact"]
-        for row in depth_rows
+    budgets = {row["budget"] for row in rows(measured, "retrieval_depths", task=task) if row["policy"] != FULL}
+    nearest = list(dict.fromkeys(min(budgets, key=lambda kept: abs(kept - share)) for share in shares))
+    fig, axes = figure(len(nearest), width=5.4, height=0.36 * len(names) + 1.5)
+    for panel, budget in zip(axes, nearest, strict=True):
+        _depths_panel(panel, measured, task, budget, names)
+    return fig
+
+
+def _depths_panel(axes: Axes, measured: Measured, task: str, budget: float, names: list[str]) -> None:
+    """Of one budget; the title counts the policies that clearly know less of the middle than of the end."""
+    cells = {
+        (row["policy"], row["depth"]): row
+        for row in rows(measured, "retrieval_depths", task=task)
         if row["policy"] == FULL or row["budget"] == budget
     }
-    fig, (axes,) = figure(width=7.2, height=0.42 * len(names) + 1.3)
-    table = torch.tensor([[right[name, depth] for depth in depths] for name in names])
+    depths = sorted({depth for _, depth in cells})
+    table = torch.tensor([[cells[name, depth]["exact"] for depth in depths] for name in names])
     axes.imshow(table, cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
     axes.grid(visible=False)
-    for row, name in enumerate(names):
-        for column, depth in enumerate(depths):
-            dark = right[name, depth] > 0.6
-            cell = f"{100 * right[name, depth]:.0f}"
-            axes.text(column, row, cell, ha="center", va="center", fontsize=9, color="white" if dark else "black")
+    for row in range(len(names)):
+        for column in range(len(depths)):
+            share = table[row, column].item()
+            look = {"ha": "center", "va": "center", "fontsize": 9, "color": "white" if share > 0.6 else "black"}
+            axes.text(column, row, f"{100 * share:.0f}", **look)
     axes.set_xticks(range(len(depths)), [f"{100 * depth:.0f} %" for depth in depths])
     axes.set_yticks(range(len(names)), names)
-    middle = len(depths) // 2
-    forget = [name for name in names[1:] if right[name, depths[middle]] < right[name, depths[-1]]]
-    title = f"{100 * budget:.0f} % kept: {len(forget)} of {len(names) - 1} know less of the middle than of the end"
+    n, middle, end = cells[FULL, depths[0]]["n"], depths[len(depths) // 2], depths[-1]
+    less = [share_gap(cells[name, end]["exact"], cells[name, middle]["exact"], n).holds for name in names[1:]]
+    title = f"{100 * budget:.0f} % kept, {n} needles a depth: {sum(less)} of {len(less)}\n"
+    title += "clearly know less of the middle than of the end"
     label(axes, title, "depth of the needle (right answers in %)")
-    return fig
 
 
 def answers(measured: Measured | None = None) -> Figure:
@@ -94,7 +107,8 @@ def answers(measured: Measured | None = None) -> Figure:
         {
             protocol: {names[key]: (row["exact"], (row["low"], row["high"])) for key, row in cells.items()}
             for protocol, cells in protocols.items()
-        }
+        },
+        leaked[0]["n"],
     )
 
 
@@ -120,8 +134,10 @@ def second_needle(measured: Measured | None = None) -> Figure:
     axes.legend(frameon=False, ncols=2, loc="upper left")
     second = {name: rows(measured, "second_needle", policy=name, question=2)[0]["exact"] for name in names}
     listing = ", ".join(f"{name} {100 * share:.0f} %" for name, share in second.items() if name in (FULL, "H2O"))
-    recycled = max((share for name, share in second.items() if name.startswith("recycled")), default=0.0)
-    label(axes, f"The second question: {listing}, recycled up to {100 * recycled:.0f} %", "", "right answers (%)")
+    recycled = {name: share for name, share in second.items() if name.startswith("recycled, ")}
+    each = ", ".join(f"{name.removeprefix('recycled, ')} {100 * share:.0f} %" for name, share in recycled.items())
+    title = f"The second question, n = {table_rows[0]['n']}: {listing};\nrecycled: {each}"
+    label(axes, title, "", "right answers (%)")
     return fig
 
 

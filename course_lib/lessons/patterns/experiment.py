@@ -42,14 +42,17 @@ def row(sizes: Sizes, pattern: str, sparsity: float, seed: int) -> Tables:
     with pruned_by_magnitude(model, chosen):
         estimate = perplexity(model, ids, progress=False)
     numbers = {"perplexity": estimate.value, "standard_error": estimate.standard_error, "n_tokens": estimate.n_tokens}
-    return {"perplexity": [{"pattern": pattern, "sparsity": sparsity} | numbers]}
+    losses = {"losses": [round(loss, 5) for loss in estimate.losses]}
+    return {"perplexity": [{"pattern": pattern, "sparsity": sparsity} | numbers | losses]}
 
 
 def measured() -> dict[float, dict[str, Perplexity]]:
     """The committed result, by sparsity and pattern, the dense model among the patterns of each sparsity."""
     perplexities: dict[float, dict[str, Perplexity]] = {}
     for record in load_measured("patterns")["tables"]["perplexity"]:
-        value = Perplexity(record["perplexity"], record["standard_error"], record["n_tokens"])
+        value = Perplexity(
+            record["perplexity"], record["standard_error"], record["n_tokens"], tuple(record.get("losses", ()))
+        )
         perplexities.setdefault(record["sparsity"], {})[record["pattern"]] = value
     dense = perplexities.pop(0.0)
     return {sparsity: dense | by_pattern for sparsity, by_pattern in perplexities.items()}

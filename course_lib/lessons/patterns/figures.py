@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.patterns.measure import square_kept
 from course_lib.measure.perplexity import Perplexity
@@ -68,14 +69,17 @@ def square_kept_curves(weight: Tensor) -> Figure:
 
 
 def perplexities(by_sparsity: Mapping[float, Mapping[str, Perplexity]], vocabulary: int) -> Figure:
-    """Perplexity after magnitude pruning by sparsity and pattern ("dense" among them), with two standard errors."""
+    """Perplexity after magnitude pruning by sparsity and pattern ("dense" among them), with two standard errors.
+
+    Errors are those of the log-perplexity, as long to either side on the log scale.
+    """
     fig, (axes,) = figure(width=7.6, height=3.0 + 0.7 * len(by_sparsity))
     dense = next(iter(by_sparsity.values()))["dense"].value
     kinds = [{name: p for name, p in by_pattern.items() if name != "dense"} for by_pattern in by_sparsity.values()]
     for index, (sparsity, by_pattern) in enumerate(zip(by_sparsity, kinds, strict=True)):
         look = line_style(index) | {"linestyle": "none", "capsize": 3}
         values = [p.value for p in by_pattern.values()]
-        errors = [(min(2 * p.standard_error, 0.99 * p.value), 2 * p.standard_error) for p in by_pattern.values()]
+        errors = [reach(p.value, p.standard_error) for p in by_pattern.values()]
         spots = [row + 0.1 * (2 * index - len(by_sparsity) + 1) for row in range(len(values))]
         axes.errorbar(values, spots, xerr=list(zip(*errors, strict=True)), label=f"{sparsity:.0%} out", **look)
         for value, spot in zip(values, spots, strict=True):
@@ -91,7 +95,7 @@ def perplexities(by_sparsity: Mapping[float, Mapping[str, Perplexity]], vocabula
     label(
         axes,
         _damage(dense, dict(zip(by_sparsity, kinds, strict=True))),
-        "perplexity (log scale; bars: two standard errors)",
+        f"perplexity (log scale; {ERROR_BARS} of its logarithm)",
     )
     return fig
 

@@ -52,7 +52,7 @@ def values_over_depth(lengths: Tensor) -> Figure:
     axes.legend(frameon=False, fontsize=9)
     half = len(first) // 2
     ratio = (others[half:] / first[half:]).median().item()
-    title = f"In the deeper half its values are {ratio:.1f} times shorter than others: little is read"
+    title = f"In the deeper half its values are {ratio:.1f} times shorter than others"
     label(axes, title, "layer", "length of the values, mean over heads")
     return fig
 
@@ -88,15 +88,18 @@ def streams(losses: Mapping[str, Tensor], budget: int, block: int = 64) -> Figur
 
 
 def bars(values: Mapping[str, float], title: str) -> Figure:
-    """The perplexity of each name as a bar; on a log scale where they lie far apart."""
+    """The perplexity of each name as a bar; as a dot on a log scale, without lengths, where they lie far apart."""
     fig, (axes,) = figure(width=6.8, height=0.7 + 0.4 * len(values))
     names = list(values)[::-1]
-    axes.barh(names, [values[name] for name in names], color=COLOURS[0], height=0.6)
     far = max(values.values()) > 8 * min(values.values())
     if far:
+        axes.plot([values[name] for name in names], names, **line_style(0) | {"linestyle": "none"})
+        axes.set_ylim(-0.6, len(names) - 0.4)
         log_scale(axes, "x")
+    else:
+        axes.barh(names, [values[name] for name in names], color=COLOURS[0], height=0.6)
     for index, name in enumerate(names):
-        axes.annotate(f" {values[name]:.1f}", (values[name], index), va="center", fontsize=9)
+        axes.annotate(f"  {values[name]:.1f}", (values[name], index), va="center", fontsize=9)
     axes.margins(x=0.15)
     label(axes, title, "perplexity (log scale)" if far else "perplexity")
     return fig

@@ -1,15 +1,22 @@
 """The figures and verdicts of lesson 08 that read the measured.json of lesson 07, made by `course reproduce kv`."""
 
+import math
 from typing import Any
 
+import torch
+from jaxtyping import Float
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, origin, rows, verdict
+from course_lib.lessons.common.tables import load_measured, origin, rows
+from course_lib.lessons.common.verdicts import of_independent, verdict
+from course_lib.lessons.sinks import tables
+from course_lib.measure.paired import mean_and_error
 
 NAMES = ("0 sinks", "1 sink", "2 sinks", "4 sinks", "4 newlines")
 EVERYTHING = "everything kept"
-FLAT = 1.25  # a part of a stream may take that many times as long a token as another: clocks are not quiet
+FLAT = 1.25  # the second half of a stream may take that many times as long a token: clocks are not quiet
 
 
 def results() -> dict[str, Any]:
@@ -27,10 +34,10 @@ def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
         axes.annotate(f" {perplexities[name]:.1f}", (perplexities[name], index), va="center", fontsize=9)
     axes.margins(x=0.15)
     (row, *_) = rows(measured or results(), "streaming", name=NAMES[0])
-    back = (
-        100 * (perplexities["0 sinks"] - perplexities["1 sink"]) / (perplexities["0 sinks"] - perplexities[EVERYTHING])
-    )
-    title = f"{row['budget']} slots, {row['n_compared']:,} tokens: one sink is {back:.0f} % of the way back"
+    window, full, one = (math.log(perplexities[name]) for name in ("0 sinks", EVERYTHING, "1 sink"))
+    back = 100 * (window - one) / (window - full)
+    title = f"{row['budget']} slots, {row['n_compared']:,} tokens: one sink is {back:.0f} % of the way back\n"
+    title += "(of the log-perplexity)"
     label(axes, title, "perplexity")
     return fig
 
@@ -102,20 +109,38 @@ def stream_verdict(measured: dict[str, Any] | None = None) -> str:
         value, megabytes = f"{row['perplexity']:.2f} ± {row['standard_error']:.2f}", row["peak_bytes"] / 1e6
         cells = f"{value:>16}{row['n_tokens']:>9,}{megabytes:>7.1f} MB{row['compared']:>26.2f}"
         lines.append(f"{row['name']:<18}{cells}")
-    return "\n".join([*lines, *_claims(compared(measured), unevenness(measured))])
+    return "\n".join([*lines, *_claims(measured)])
 
 
-def _claims(perplexities: dict[str, float], uneven: float) -> list[str]:
-    window, full = perplexities["0 sinks"], perplexities[EVERYTHING]
-    back = (window - perplexities["1 sink"]) / (window - full)
-    near = perplexities["4 newlines"] - perplexities["4 sinks"] < 0.1 * (window - perplexities["4 sinks"])
-    flat = f"slowest part over fastest {uneven:.2f}, {verdict(uneven < FLAT)}"
-    return [
-        f"Claim: without a sink the window collapses: {window / full:.1f} times, {verdict(window > 1.5 * full)}",
-        f"Claim: one sink restores it: {100 * back:.0f} % of the way, {verdict(back > 0.8)}",
-        f"Claim: four newlines work almost as well as the first tokens: {verdict(near)}",
-        f"Claim: the time of a token stays what it is: {flat}",
-    ]
+def _claims(measured: dict[str, Any]) -> list[str]:
+    """Block by block of the same text, of as much of it as the caches of a claim have read."""
+    window, full, one = by_block(measured, "0 sinks", EVERYTHING, "1 sink")
+    newlines, sinks, none = by_block(measured, "4 newlines", "4 sinks", "0 sinks")
+    return [*tables.collapse_claims(window, full, one), tables.newline_claim(newlines, sinks, none), _flat(measured)]
+
+
+def by_block(measured: dict[str, Any], *names: str) -> list[Float[Tensor, "n"]]:
+    """The log-perplexities of the blocks that the caches of these names have all read, once those are full."""
+    found = [rows(measured, "streaming", name=name)[0] for name in names]
+    key = "compared_losses" if EVERYTHING in names else "losses"
+    if all(key in row for row in found):
+        return [torch.tensor(row[key], dtype=torch.float64) for row in found]
+    curves = [rows(measured, "streaming_curves", name=name)[0]["perplexity"][1:] for name in names]
+    shortest = min(len(curve) for curve in curves)
+    return [torch.tensor(curve[:shortest], dtype=torch.float64).log() for curve in curves]
+
+
+def _flat(measured: dict[str, Any], name: str = "4 sinks") -> str:
+    """Whether a token of the second half of a stream takes as long as one of the first, from the parts of each."""
+    (row,) = rows(measured, "streaming_curves", name=name)
+    times = torch.tensor(row["milliseconds_per_token"], dtype=torch.float64).log()
+    first, second = (mean_and_error(half) for half in (times[: len(times) // 2], times[len(times) // 2 :]))
+    longer = of_independent(second, first, -math.log(FLAT))  # the first half, FLAT times as long, above the second
+    ratio = math.exp(second[0] - first[0])
+    return (
+        f"Claim: the time of a token stays what it is, within {FLAT} times: second half over first {ratio:.2f} "
+        f"± {100 * longer.error:.0f} %: {verdict(longer)}"
+    )
 
 
 def provenance() -> str:

@@ -1,77 +1,119 @@
-"""The printed tables and verdicts of lesson 08."""
+"""The printed tables and verdicts of lesson 08.
 
+Dimension key: L layers, Q queries of a text, P predictions.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 
+from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.lessons.common.tables import load_published, verdict
+from course_lib.lessons.common.tables import load_published
+from course_lib.lessons.common.verdicts import of_samples, verdict
+from course_lib.measure.paired import block_means
+
+Samples = Float[Tensor, "n"]
+TOKENS, QUERIES = 64, 16  # neighbours that count as one sample: they are hard or easy together
+COLLAPSED = 1.5  # times the perplexity
+RESTORED, ALMOST = 0.8, 0.9  # of the difference of two log-perplexities
 
 _FIRST_TOKENS = ("4 newlines + 124", "4 + 124", "newest tokens")
 
 
-def position_verdict(shares: Mapping[str, Tensor]) -> str:
-    """The claim that the place makes the sink, and not the word, on shares (L,) of position 0 by first token."""
-    deep = {name: 100 * share[len(share) // 2 :].mean().item() for name, share in shares.items()}
-    lines = [f"{name:<14}{value:5.1f} % of the attention, deeper half" for name, value in deep.items()]
+def position_verdict(shares: Mapping[str, Float[Tensor, "L Q"]]) -> str:
+    """The claim that the place makes the sink, and not the word: what position 0 gets of each query, by first token.
+
+    The text is the same behind each first token, so its queries are compared in pairs, in blocks of neighbours.
+    """
+    deep = {name: share[len(share) // 2 :].mean(dim=0) for name, share in shares.items()}
+    lines = [f"{name:<14}{100 * share.mean():5.1f} % of the attention, deeper half" for name, share in deep.items()]
     own, *others = deep.values()
-    held = [value > own / 2 for value in others]
-    word = verdict(sum(held), len(held))
-    count = f"{sum(held)} of {len(held)} other first tokens get more than half as much as the text's own"
-    return "\n".join([*lines, f"Claim: where a token stands makes it a sink, not what it says: {count}, {word}"])
+    size = min(QUERIES, len(own))
+    effects = [of_samples(block_means(other - own / 2, size)) for other in others]
+    count = f"each of {len(others)} other first tokens gets more than half as much as the text's own"
+    return "\n".join(
+        [*lines, f"Claim: where a token stands makes it a sink, not what it says; {count}: {verdict(effects)}"]
+    )
 
 
-def collapse_verdict(perplexities: Mapping[str, float]) -> str:
-    """The claims that a window collapses and that one sink is enough, from the perplexity of each cache."""
-    window, full = perplexities["newest tokens"], perplexities["all tokens"]
-    sinks = {name: value for name, value in perplexities.items() if "+" in name}
-    one = next(iter(sinks.values()))
-    lines = [f"{name:<16}{value:8.2f}" for name, value in perplexities.items()]
-    back = (window - one) / (window - full)
-    word = verdict(window > 1.5 * full)
-    lines.append(f"Claim: without its first tokens the model collapses: {window / full:.1f} times, {word}")
-    lines.append(f"Claim: sinks bring it back: one of them {100 * back:.0f} % of the way, {verdict(back > 0.8)}")
-    return "\n".join(lines)
+def collapse_verdict(losses: Mapping[str, Float[Tensor, "P"]]) -> str:
+    """The claims that a window collapses and that one sink is enough, from losses token by token of the same text."""
+    lines = [f"{name:<16}{each.mean().exp():8.2f}" for name, each in losses.items()]
+    by_block = _by_block(losses)
+    one = next(name for name in losses if "+" in name)
+    return "\n".join([*lines, *collapse_claims(by_block["newest tokens"], by_block["all tokens"], by_block[one])])
 
 
-def newline_verdict(perplexities: Mapping[str, float]) -> str:
+def collapse_claims(window: Samples, full: Samples, one: Samples) -> list[str]:
+    """The two claims on the log-perplexities of the same blocks: without a sink, with everything, with one sink."""
+    lost, gained = window - full, window - one
+    collapse, back = of_samples(lost, math.log(COLLAPSED)), of_samples(gained - RESTORED * lost)
+    times, share = lost.mean().exp(), 100 * gained.mean() / lost.mean()
+    return [
+        f"Claim: without a sink the window collapses, to over {COLLAPSED} times the perplexity: {times:.1f} times, "
+        f"± {100 * collapse.error:.0f} %, n = {collapse.n}: {verdict(collapse)}",
+        f"Claim: one sink brings back over {100 * RESTORED:.0f} % of the log-perplexity: "
+        f"{share:.0f} %: {verdict(back)}",
+    ]
+
+
+def newline_verdict(losses: Mapping[str, Float[Tensor, "P"]]) -> str:
     """The claim that newlines in the place of the first four tokens work almost as well."""
-    newlines, own, window = (perplexities[name] for name in _FIRST_TOKENS)
-    held = newlines - own < 0.1 * (window - own)
+    newlines, own, window = (losses[name].mean().exp() for name in _FIRST_TOKENS)
+    claim = newline_claim(*(_by_block(losses)[name] for name in _FIRST_TOKENS))
+    return f"first four tokens {own:.2f}, four newlines {newlines:.2f}, none {window:.2f}\n{claim}"
+
+
+def newline_claim(newlines: Samples, own: Samples, window: Samples) -> str:
+    """On the log-perplexities of the same blocks."""
+    effect = of_samples((window - newlines) - ALMOST * (window - own))
+    share = 100 * (window - newlines).mean() / (window - own).mean()
     return (
-        f"first four tokens {own:.2f}, four newlines {newlines:.2f}, none {window:.2f}\n"
-        f"Claim: four newlines work almost as well as the text's own first tokens: {verdict(held)}"
+        f"Claim: four newlines do over {100 * ALMOST:.0f} % of what the text's own first tokens do for the "
+        f"log-perplexity: {share:.0f} %, n = {effect.n}: {verdict(effect)}"
     )
 
 
 def newline_finding(perplexities: Mapping[str, float]) -> str:
     """A title for the bars."""
-    newlines, own, window = (perplexities[name] for name in _FIRST_TOKENS)
+    newlines, own, window = (math.log(perplexities[name]) for name in _FIRST_TOKENS)
     back = 100 * (window - newlines) / (window - own)
-    return f"Four newlines do {back:.0f} % of what the text's own first tokens do"
+    return f"Four newlines do {back:.0f} % of what the text's own first tokens do\n(of the log-perplexity)"
 
 
 def rolling_finding(perplexities: Mapping[str, float], gap: int) -> str:
-    """A title for the bars: which of the caches is left after the gap."""
-    best = min(perplexities, key=perplexities.__getitem__)
-    return f"After a gap of {gap:,} positions the best is: {best}"
+    """A title for the bars: what the kind of positions is worth after the gap."""
+    times = perplexities["4 + 124, original"] / perplexities["4 + 124, rolling"]
+    return f"After a gap of {gap:,} positions: with those of the text\n{times:.0f} times the perplexity of rolling ones"
 
 
 def constant_finding(perplexities: Mapping[str, float]) -> str:
     """How far a constant does what the first token did."""
-    window, logit, both, token = perplexities.values()
+    window, logit, both, token = (math.log(value) for value in perplexities.values())
     back = [100 * (window - value) / (window - token) for value in (logit, both)]
-    return f"A constant does {back[1]:.0f} % of what the first token does;\nits logit alone {back[0]:.0f} %"
-
-
-def rolling_verdict(perplexities: Mapping[str, float], gap: int) -> str:
-    """The claim that positions must be counted in the cache once the text is longer than what was trained."""
-    original, rolling = perplexities["4 + 124, original"], perplexities["4 + 124, rolling"]
-    window = perplexities["newest tokens"]
     return (
-        f"sinks {gap:,} positions away: {original:.1f} with positions of the text, {rolling:.1f} with places in the "
-        f"cache; a window alone {window:.1f}\n"
-        f"Claim: beyond the trained length sinks need rolling positions: {verdict(original > 1.5 * rolling)}"
+        f"A constant does {back[1]:.0f} % of what the first token does;\n"
+        f"its logit alone {back[0]:.0f} % (of the log-perplexity)"
     )
+
+
+def rolling_verdict(losses: Mapping[str, Float[Tensor, "P"]], gap: int) -> str:
+    """The claim that positions must be counted in the cache once the text is longer than what was trained."""
+    original, rolling, window = (losses[name] for name in ("4 + 124, original", "4 + 124, rolling", "newest tokens"))
+    by_block = _by_block(losses)
+    needed = of_samples(by_block["4 + 124, original"] - by_block["4 + 124, rolling"], math.log(COLLAPSED))
+    return (
+        f"sinks {gap:,} positions away: {original.mean().exp():.1f} with positions of the text, "
+        f"{rolling.mean().exp():.1f} with places in the cache; a window alone {window.mean().exp():.1f}\n"
+        f"Claim: beyond the trained length sinks need rolling positions, without them perplexity is over {COLLAPSED} "
+        f"times as high, n = {needed.n}: {verdict(needed)}"
+    )
+
+
+def _by_block(losses: Mapping[str, Float[Tensor, "P"]]) -> dict[str, Samples]:
+    """Means of blocks of neighbouring tokens, which count as one sample each."""
+    return {name: block_means(each, min(TOKENS, len(each))) for name, each in losses.items()}
 
 
 def race_verdict(
@@ -90,6 +132,6 @@ def race_verdict(
 def published_table() -> str:
     """Perplexities that the authors report, marked as published."""
     published = load_published("sinks")
-    lines = [f"published, not measured here: {published['sources']['window']['what'].split(', as quoted')[0]}"]
+    lines = [f"published, not measured here: {published['sources']['window']['what']}"]
     table = published["tables"]["window"]
     return "\n".join([*lines, *(f"{row['model']}, {row['cache']:<20}{row['perplexity']:>10,.2f}" for row in table)])

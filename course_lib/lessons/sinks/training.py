@@ -31,8 +31,13 @@ def cost(measured: dict[str, Any], variant: str, sinks: int, compared_to: int | 
 
     Documents are compared in pairs, so that how hard they are drops out.
     """
-    losses = {row["sinks"]: row["losses"] for row in rows(measured, "streaming", variant=variant)}
+    losses = losses_by_sinks(measured, variant)
     return _dearer(losses[sinks], losses[max(losses) if compared_to is None else compared_to])
+
+
+def losses_by_sinks(measured: dict[str, Any], variant: str) -> dict[int, list[float]]:
+    """The loss of each document, by the number of first slots kept."""
+    return {row["sinks"]: row["losses"] for row in rows(measured, "streaming", variant=variant)}
 
 
 def cost_at(measured: dict[str, Any], rate: float) -> tuple[float, float]:

@@ -5,6 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.dots import ERROR_BARS, reach, side_by_side
+from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.sparsegpt.experiment import tables as committed
@@ -15,7 +17,7 @@ NAMES = {
     "sparsegpt": "SparseGPT",
     "sparsegpt + refit": "SparseGPT, refitted",
 }
-HATCHES = ("", "//", "..", "xx")
+PAPERS_BLOCK = 128
 Tables = dict[str, list[dict[str, Any]]]
 
 
@@ -38,26 +40,23 @@ def sweep(tables: Tables | None = None) -> Figure:
     return fig
 
 
-def pattern_bars(tables: Tables | None = None, corpus: str = "wikipedia") -> Figure:
+def by_pattern(tables: Tables | None = None, corpus: str = "wikipedia") -> Figure:
     """Perplexity at half the weights, by pattern and method, with standard errors."""
     tables = tables or committed()
     fig, (axes,) = figure(width=7.6)
     (dense,) = rows(tables, "perplexity", method="dense", corpus=corpus)
     patterns = ("50%", "4:8", "2:4")
-    for index, (method, name) in enumerate(NAMES.items()):
-        cells = [rows(tables, "perplexity", method=method, pattern=p, corpus=corpus)[0] for p in patterns]
-        places = [i + 0.21 * (index - 1.5) for i in range(len(patterns))]
-        values, errors = ([row[key] for row in cells] for key in ("perplexity", "standard_error"))
-        look = {"color": COLOURS[index], "hatch": HATCHES[index], "label": name, "capsize": 2}
-        axes.bar_label(axes.bar(places, values, 0.2, yerr=errors, **look), fmt="%.0f", fontsize=8, padding=2)
+    by_method = {
+        name: [rows(tables, "perplexity", method=method, pattern=p, corpus=corpus)[0] for p in patterns]
+        for method, name in NAMES.items()
+    }
+    series = {name: [(row["perplexity"], row["standard_error"]) for row in cells] for name, cells in by_method.items()}
     axes.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label=f"dense, {dense['perplexity']:.1f}")
-    log_scale(axes, "y")
-    axes.margins(y=0.2)
-    axes.set_xticks(range(len(patterns)), ("unstructured", "4:8", "2:4"))
+    side_by_side(axes, ("unstructured", "4:8", "2:4"), series)
     axes.legend(frameon=False, ncols=5, fontsize=8, loc="upper left", bbox_to_anchor=(0, 1.03))
     gain = {p: _perplexity(tables, "sparsegpt", p, corpus) / _perplexity(tables, "wanda", p, corpus) for p in patterns}
     ratios = ", ".join(f"{value:.2f} at {p}" for p, value in gain.items())
-    label(axes, f"SparseGPT's perplexity over Wanda's: {ratios}", "", "perplexity (log scale)")
+    label(axes, f"SparseGPT's perplexity over Wanda's: {ratios}", "", f"perplexity (log scale;\n{ERROR_BARS})")
     return fig
 
 
@@ -74,14 +73,18 @@ def calibration_curves(tables: Tables | None = None, of_wanda: list[dict[str, An
     for index, (name, points) in enumerate({"Wanda": of_wanda, "SparseGPT": tables["calibration"]}.items()):
         sizes = sorted({row["n_windows"] for row in points})
         means[name] = {n: _mean([row["perplexity"] for row in points if row["n_windows"] == n]) for n in sizes}
-        axes.plot(sizes, means[name].values(), label=name, **line_style(index))
+        look = line_style(index)
+        axes.plot(sizes, means[name].values(), label=name, **look | {"marker": ""})
+        each = [row["n_windows"] for row in points], [row["perplexity"] for row in points]
+        axes.plot(*each, **look | {"linestyle": "none"})
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(n) for n in sizes])
     log_scale(axes, "y")
     axes.legend(frameon=False)
-    ahead = [n for n in means["SparseGPT"] if n in means["Wanda"] and means["SparseGPT"][n] < means["Wanda"][n]]
-    title = f"SparseGPT passes Wanda at {min(ahead)} windows" if ahead else "SparseGPT does not pass Wanda"
-    label(axes, title, "calibration windows of 512 tokens", "perplexity at 50 % (log scale)")
+    fell = {name: curve[min(curve)] / curve[max(curve)] for name, curve in means.items()}
+    times = ", ".join(f"{ratio:.1f} times with {name}" for name, ratio in fell.items())
+    title = f"One calibration window instead of {max(sizes)}:\nperplexity {times}"
+    label(axes, title, "calibration windows of 512 tokens (a mark a sample)", "perplexity at 50 % (log scale)")
     return fig
 
 
@@ -93,15 +96,13 @@ def block_sizes(tables: Tables | None = None) -> Figure:
     """Perplexity at 50 % against the number of columns whose mask is chosen at once."""
     tables = tables or committed()
     fig, (axes,) = figure(width=6.8, height=3.0)
-    perplexities = {
-        row["block_size"]: row["perplexity"] for row in sorted(tables["block_size"], key=lambda r: r["block_size"])
-    }
-    axes.plot(list(perplexities), list(perplexities.values()), **line_style(0))
-    log_scale(axes, "x")
-    best = min(perplexities, key=perplexities.get)
-    worst = max(perplexities.values()) / perplexities[best]
-    title = f"Best in blocks of {best}; the worst choice has {worst:.2f} times its perplexity"
-    label(axes, title, "columns chosen at once (log scale)", "perplexity at 50 %")
+    by_size = {row["block_size"]: row for row in sorted(tables["block_size"], key=lambda row: row["block_size"])}
+    values, errors = _with_errors(list(by_size.values()))
+    axes.errorbar(list(by_size), values, yerr=errors, capsize=3, **line_style(0))
+    log_scale(log_scale(axes, "x"), "y")
+    axes.set_xticks(list(by_size), [str(size) for size in by_size])
+    title = f"Columns chosen at once, beside {PAPERS_BLOCK}:\n{_against(by_size, PAPERS_BLOCK)}"
+    label(axes, title, "columns chosen at once (log scale)", f"perplexity at 50 % (log scale;\n{ERROR_BARS})")
     return fig
 
 
@@ -111,20 +112,33 @@ def thirds(tables: Tables | None = None) -> Figure:
     fig, (axes,) = figure(width=6.8, height=3.2)
     patterns = list(dict.fromkeys(row["pattern"] for row in tables["thirds"]))
     names = list(dict.fromkeys(row["third"] for row in tables["thirds"]))
-    worst = {}
-    for index, pattern in enumerate(patterns):
-        values = [rows(tables, "thirds", third=third, pattern=pattern)[0]["perplexity"] for third in names]
-        worst[pattern] = names[max(range(len(names)), key=values.__getitem__)]
-        places = [i + 0.36 * (index - 0.5) for i in range(len(names))]
-        bars = axes.bar(places, values, 0.34, color=COLOURS[index], hatch=HATCHES[index], label=pattern)
-        axes.bar_label(bars, fmt="%.1f", fontsize=9, padding=2)
+    series, findings = {}, []
+    for pattern in patterns:
+        by_third = {third: rows(tables, "thirds", third=third, pattern=pattern)[0] for third in names}
+        series[pattern] = [(row["perplexity"], row["standard_error"]) for row in by_third.values()]
+        findings.append(f"{pattern}: beside the early third {_against(by_third, names[0])}")
     spans = [rows(tables, "thirds", third=third)[0] for third in names]
-    axes.set_xticks(range(len(names)), [f"{r['third']}\nblocks {r['first_block']} to {r['last_block']}" for r in spans])
-    axes.margins(y=0.15)
+    groups = [f"{r['third']}\nblocks {r['first_block']} to {r['last_block']}" for r in spans]
+    side_by_side(axes, groups, series)
     axes.legend(frameon=False, ncols=2)
-    worst_thirds = ", ".join(f"the {third} third at {pattern}" for pattern, third in worst.items())
-    label(axes, f"Most sensitive: {worst_thirds}", "", "perplexity")
+    label(axes, "\n".join(findings), "", f"perplexity (log scale;\n{ERROR_BARS})")
     return fig
+
+
+def _with_errors(points: list[dict[str, Any]]) -> tuple[list[float], list[tuple[float, ...]]]:
+    """Perplexities, and how far two standard errors reach below and above each."""
+    errors = list(zip(*(reach(row["perplexity"], row["standard_error"]) for row in points), strict=True))
+    return [row["perplexity"] for row in points], errors
+
+
+def _against(by_name: dict[Any, dict[str, Any]], usual: Any) -> str:
+    """Which of several settings are clearly worse or better than the usual one, and which are not told apart."""
+    clear = {}
+    for name, row in by_name.items():
+        effect = log_gap(by_name[usual], row)
+        clear.setdefault("worse" if effect.holds else "better" if effect.fails else "not told apart", []).append(name)
+    clear["not told apart"].remove(usual)
+    return ", ".join(f"{word} {' and '.join(map(str, names))}" for word, names in clear.items() if names)
 
 
 def errors_over_depth(tables: Tables | None = None, pattern: str = "50%") -> Figure:

@@ -1,7 +1,11 @@
 """The printed tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
 
+from itertools import pairwise
+
 from course_lib.lessons.common.benchmarks import amounts, has_signal
-from course_lib.lessons.common.tables import load_measured, load_published, origin, rows, verdict
+from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
+from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
+from course_lib.lessons.common.verdicts import verdict
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 from course_lib.lessons.sparsegpt.measured import NAMES, Tables
 
@@ -15,18 +19,18 @@ def provenance() -> str:
 
 
 def pattern_verdict(tables: Tables | None = None) -> str:
-    """The claim that 2:4 costs more than 4:8, and 4:8 more than unstructured, by method."""
+    """The claim that 4:8 costs more than unstructured, and 2:4 more than 4:8, with each method."""
     tables = tables or committed()
-    lines, held = [], []
+    lines, effects = [], []
     for method, name in NAMES.items():
         values = [rows(tables, "perplexity", method=method, pattern=p, corpus="wikipedia")[0] for p in _PATTERNS]
-        perplexities = [row["perplexity"] for row in values]
-        held.append(perplexities == sorted(perplexities))
-        cells = ", ".join(f"{p} {value:.1f}" for p, value in zip(_PATTERNS, perplexities, strict=True))
-        lines.append(f"{name:<20}{cells}")
-    word = verdict(sum(held), len(held))
-    claim = f"Claim: unstructured costs least and 2:4 most: in {sum(held)} of {len(held)} methods, {word}"
-    return "\n".join([*lines, claim])
+        cells = ", ".join(f"{p} {row['perplexity']:.1f}" for p, row in zip(_PATTERNS, values, strict=True))
+        steps = [log_gap(looser, tighter) for looser, tighter in pairwise(values)]
+        effects += steps
+        listing = ", ".join(f"{step.value:+.2f} ± {step.error:.2f}" for step in steps)
+        lines.append(f"{name:<20}{cells}; log-perplexity {listing}")
+    claim = "Claim: with each method unstructured costs less than 4:8, and 4:8 less than 2:4"
+    return "\n".join([*lines, f"{claim}: {verdict(effects)}"])
 
 
 def successors_table(tables: Tables | None = None) -> str:
@@ -62,7 +66,12 @@ def _published(table_rows: list[dict], models: tuple[str, ...]) -> str:
     for method, pattern in kinds:
         name = method if method == pattern else f"{NAMES[method]} {pattern}"
         cells = (values.get((model, method, pattern)) for model in models)
-        lines.append(f"{name:<17}" + "".join(f"{'' if cell is None else f'{cell:,.2f}':>13}" for cell in cells))
+        lines.append(
+            f"{name:<17}"
+            + "".join(
+                f"{'' if cell is None else f'{cell:,.0f}' if cell >= 1000 else f'{cell:.2f}':>13}" for cell in cells
+            )
+        )
     return "\n".join(lines)
 
 
@@ -70,7 +79,7 @@ def rounded_table(tables: Tables | None = None) -> str:
     """Bits a weight and perplexity, pruned and rounded; and whether zeros with more bits beat fewer bits."""
     tables = tables or committed()
     lines = [f"{'':<22}{'scale for':>12}{'bits a weight':>15}{'perplexity':>18}"]
-    better = []
+    effects = []
     for group in dict.fromkeys(row["group"] for row in tables["rounded"]):
         by_name = {row["name"]: row for row in rows(tables, "rounded", group=group)}
         for row in sorted(by_name.values(), key=lambda r: r["bits_a_weight"]):
@@ -80,9 +89,10 @@ def rounded_table(tables: Tables | None = None) -> str:
             )
             lines.append(f"{row['name']:<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
         if {"50% + 4 bits", "3 bits"} <= set(by_name):
-            better.append(by_name["50% + 4 bits"]["perplexity"] < by_name["3 bits"]["perplexity"])
-    word = verdict(sum(better), len(better))
-    return "\n".join([*lines, f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {word}"])
+            effects.append(log_gap(by_name["50% + 4 bits"], by_name["3 bits"]))
+    gaps = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
+    claim = "Claim: at equal size, half the weights at 4 bits beat all of them at 3, with each kind of scale"
+    return "\n".join([*lines, f"{claim}. In log-perplexity {gaps}: {verdict(effects, larger_models=True)}"])
 
 
 def seconds_table(tables: Tables | None = None) -> str:
@@ -99,18 +109,20 @@ def seconds_table(tables: Tables | None = None) -> str:
 
 
 def accuracy_verdict(tables: Tables | None = None) -> str:
-    """On the tasks that tell the dense model from chance: where SparseGPT keeps more accuracy than Wanda."""
+    """On the tasks that tell the dense model from chance: whether SparseGPT keeps more accuracy than Wanda."""
     tables = tables or committed()
     speaking = [row["task"] for row in rows(tables, "zero_shot", method="dense") if has_signal(row)]
-    lines, won = [f"{'task':<18}{'dense':>7}{'Wanda':>14}{'SparseGPT':>14}"], []
+    lines, gaps = [f"{'task':<18}{'n':>5}{'dense':>7}{'Wanda':>14}{'SparseGPT':>14}{'difference':>18}"], []
     for task in speaking:
         dense, *both = (
             rows(tables, "zero_shot", method=m, pattern=p, task=task)[0]
             for m, p in (("dense", "dense"), ("wanda", "50%"), ("sparsegpt", "50%"))
         )
-        won.append(both[1]["accuracy"] > both[0]["accuracy"])
+        gaps.append(accuracy_gap(both[1], both[0]))
         cells = "".join(f"{100 * r['accuracy']:>8.0f} ± {100 * r['standard_error']:<3.0f}" for r in both)
-        lines.append(f"{task:<18}{100 * dense['accuracy']:>7.0f}{cells}")
-    word = verdict(sum(won), len(won))
-    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %: in {sum(won)} of {len(won)} tasks, {word}"
+        difference = f"{100 * gaps[-1].value:+.0f} ± {100 * gaps[-1].error:.0f}"
+        lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
+    mean = mean_of(gaps)
+    points = f"{100 * mean.value:+.1f} ± {100 * mean.error:.1f} points, the mean of {len(gaps)} tasks"
+    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %. {points}: {verdict(mean)}"
     return "\n".join([*lines, claim])

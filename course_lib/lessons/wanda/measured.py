@@ -1,10 +1,13 @@
 """The figures of lesson 04 that read measured.json, the measurement made by `course reproduce wanda`."""
 
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.benchmarks import has_signal
+from course_lib.lessons.common.dots import ERROR_BARS, side_by_side
+from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.wanda import figures
@@ -35,39 +38,30 @@ def sweep(measured: dict[str, Any]) -> Figure:
     return fig
 
 
-def pattern_bars(measured: dict[str, Any], corpus: str = "wikipedia") -> Figure:
+def by_pattern(measured: dict[str, Any], corpus: str = "wikipedia") -> Figure:
     """Perplexity at half the weights, by pattern and method, with standard errors."""
     fig, (axes,) = figure(width=6.8)
     (dense,) = rows(measured, "perplexity", method="dense", corpus=corpus)
     patterns = ("50%", "4:8", "2:4")
-    for index, (method, name) in enumerate(NAMES.items()):
-        cells = [rows(measured, "perplexity", method=method, pattern=p, corpus=corpus)[0] for p in patterns]
-        places = [i + 0.36 * (index - 0.5) for i in range(len(patterns))]
-        bars = axes.bar(
-            places,
-            [row["perplexity"] for row in cells],
-            width=0.34,
-            yerr=[row["standard_error"] for row in cells],
-            color=COLOURS[index],
-            hatch=("", "//")[index],
-            label=name,
-            capsize=3,
-        )
-        axes.bar_label(bars, fmt="%.0f", fontsize=9, padding=2)
-    axes.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label=f"dense, {dense['perplexity']:.1f}")
-    log_scale(axes, "y")
-    axes.margins(y=0.12)
-    axes.set_xticks(range(len(patterns)), ("unstructured", "4:8", "2:4"))
-    axes.legend(frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0, 1.02))
-    by_pattern = {
-        p: rows(measured, "perplexity", method="wanda", pattern=p, corpus=corpus)[0]["perplexity"] for p in patterns
+    by_method = {
+        method: [rows(measured, "perplexity", method=method, pattern=p, corpus=corpus)[0] for p in patterns]
+        for method in NAMES
     }
-    ordered = by_pattern["50%"] < by_pattern["4:8"] < by_pattern["2:4"]
-    finding = (
-        "the tighter the pattern, the higher the perplexity" if ordered else "tighter patterns do not always cost more"
-    )
-    label(axes, f"Half of the weights gone: {finding}", "", "perplexity (log scale)")
+    axes.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label=f"dense, {dense['perplexity']:.1f}")
+    side_by_side(axes, ("unstructured", "4:8", "2:4"), {NAMES[m]: _cells(found) for m, found in by_method.items()})
+    axes.legend(frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0, 1.02))
+    tighter = {
+        NAMES[method]: [log_gap(looser, tight).holds for looser, tight in pairwise(found)]
+        for method, found in by_method.items()
+    }
+    clear = ", ".join(f"{sum(steps)} of {len(steps)} for {name}" for name, steps in tighter.items())
+    title = f"Half of the weights gone: a tighter pattern clearly costs more in\n{clear}"
+    label(axes, title, "", f"perplexity (log scale;\n{ERROR_BARS})")
     return fig
+
+
+def _cells(found: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    return [(row["perplexity"], row["standard_error"]) for row in found]
 
 
 def calibration_curve(measured: dict[str, Any]) -> Figure:
@@ -94,21 +88,20 @@ def group_ablation(measured: dict[str, Any]) -> Figure:
     """Perplexity at 50 % by comparison group and method."""
     fig, (axes,) = figure(width=6.8)
     groups = list(dict.fromkeys(row["group"] for row in rows(measured, "groups")))
-    values = {
-        method: [rows(measured, "groups", method=method, group=g)[0]["perplexity"] for g in groups] for method in NAMES
-    }
-    for index, (method, name) in enumerate(NAMES.items()):
-        places = [i + 0.36 * (index - 0.5) for i in range(len(groups))]
-        bars = axes.bar(places, values[method], 0.34, color=COLOURS[index], hatch=("", "//")[index], label=name)
-        axes.bar_label(bars, fmt="%.0f", fontsize=9, padding=2)
-    log_scale(axes, "y")
-    axes.set_xticks(range(len(groups)), groups)
-    axes.margins(y=0.25)
+    by_method = {m: {g: rows(measured, "groups", method=m, group=g)[0] for g in groups} for m in NAMES}
+    side_by_side(axes, groups, {NAMES[m]: _cells(list(found.values())) for m, found in by_method.items()})
     axes.legend(frameon=False, ncols=2, loc="upper right")
-    best = {name: groups[min(range(len(groups)), key=values[method].__getitem__)] for method, name in NAMES.items()}
-    title = "Best group: " + ", ".join(f"{group} for {name}" for name, group in best.items())
-    label(axes, title, "comparison group", "perplexity at 50 % (log scale)")
+    title = "Not clearly worse than the best group:\n" + ", ".join(
+        f"{' and '.join(_best(found))} for {NAMES[m]}" for m, found in by_method.items()
+    )
+    label(axes, title, "comparison group", f"perplexity at 50 % (log scale;\n{ERROR_BARS})")
     return fig
+
+
+def _best(by_group: dict[str, dict[str, Any]]) -> list[str]:
+    """The groups that the errors do not tell from the one with the lowest perplexity, that one first."""
+    best, *others = sorted(by_group, key=lambda group: by_group[group]["perplexity"])
+    return [best, *(group for group in others if not log_gap(by_group[best], by_group[group]).holds)]
 
 
 def zero_shot(measured: dict[str, Any]) -> Figure:
@@ -167,7 +160,7 @@ def slide_sweep() -> Figure:
 
 
 def slide_patterns() -> Figure:
-    return pattern_bars(results())
+    return by_pattern(results())
 
 
 def slide_groups() -> Figure:

@@ -74,7 +74,7 @@ def made_up():
             "digits": [
                 {
                     "method": m,
-                    "seed": 0,
+                    "seed": seed,
                     "sparsity": s,
                     "n_left": int(100 - 100 * s),
                     "pruned": 0.9 - lost[m] * (s > 0.4),
@@ -83,6 +83,7 @@ def made_up():
                 }
                 for m in METHODS
                 for s in (0.0, 0.4, 0.8, 0.9)
+                for seed in (0, 1)
             ],
             "rows": [
                 {"layer": layer, "row": r, "method": m, "calibration": e, "held_out": e * (1 + r)}
@@ -169,21 +170,24 @@ def test_verdicts_follow_the_data():
         left == "Claim: only OBS leaves XOR right in every case. magnitude 2 of 16, OBD 0 of 16, OBS 16 of 16: holds."
     )
     assert chosen.startswith("Claim: only OBS chooses a correct weight in every case. magnitude 16 of 16")
-    assert chosen.endswith("holds partly.")
+    assert chosen.endswith("does not hold.")  # magnitude chooses a correct one as often
     monks = classic_tables.monks_verdict(measured).splitlines()
     assert monks[0] == (
         "problem 1: published 14 weights; OBS without refitting leaves 13 (median, 12–14), 2 of 2 networks lose "
-        "nothing on all 432, 2 of them with 14 weights or fewer: holds"
+        "nothing on all 432, 2 of them with 14 weights or fewer. Claim: more than half of them are: holds"
     )
     assert "1 of 2 networks lose nothing on all 432, 1 of them" in monks[1]
-    assert monks[1].endswith("holds partly")
-    assert monks[2].endswith("2 of them with 4 weights or fewer: holds")
-    assert monks[3].endswith("-14, -14, -14 weights (median): holds")
+    assert monks[1].endswith("cannot tell (not with 100 times the sample, n = 2)")  # half of them are not most
+    assert monks[2].endswith("2 of them with 4 weights or fewer. Claim: more than half of them are: holds")
+    assert "-14, -14, -14 weights (median), -14.0 ± 0.0, -14.0 ± 0.0, -14.0 ± 0.0 network by network" in monks[3]
+    assert monks[3].endswith(": holds")
     assert monks[4].endswith("about as good")
     digits = classic_tables.digits_verdict(measured)
-    assert "+50 points of sparsity: holds." in digits
+    assert "+50 ± 0 points of sparsity, 2 networks: holds." in digits
     assert "lie within 10 points of sparsity" in digits
-    assert classic_tables.rows_verdict(measured).endswith("50 %, 60 %: holds.")
+    said = classic_tables.rows_verdict(measured)
+    assert "unseen text: 50 %, 60 %." in said
+    assert said.endswith("row by row: 0.69 ± 0.00, 0.51 ± 0.00: holds.")  # log 2 and log 1 / 0.6
 
 
 def test_verdicts_turn_with_the_data():
@@ -197,10 +201,20 @@ def test_verdicts_turn_with_the_data():
         row["pruned"] = 0.9 if row["method"] != "OBS" else 0.9 - row["sparsity"]
     for row in tables["rows"]:
         row["held_out"] *= 3 if row["method"] == "OBS" else 1
-    assert all(line.endswith("not at this scale.") for line in classic_tables.xor_verdict(measured).splitlines())
+    assert all(line.endswith("does not hold.") for line in classic_tables.xor_verdict(measured).splitlines())
     monks = classic_tables.monks_verdict(measured).splitlines()
-    assert monks[0].endswith("0 of them with 14 weights or fewer: not at this scale")
-    assert monks[3].endswith("+16, +16, +16 weights (median): not at this scale")
+    assert monks[0].endswith("0 of them with 14 weights or fewer. Claim: more than half of them are: does not hold")
+    assert "+16, +16, +16 weights (median)" in monks[3]
+    assert monks[3].endswith(": does not hold")
     assert monks[4].endswith("not as good")
-    assert "-90 points of sparsity: not at this scale." in classic_tables.digits_verdict(measured)
-    assert classic_tables.rows_verdict(measured).endswith("not at this scale.")
+    assert "-90 ± 0 points of sparsity, 2 networks: does not hold." in classic_tables.digits_verdict(measured)
+    assert classic_tables.rows_verdict(measured).endswith("does not hold.")
+
+
+def test_networks_that_disagree_decide_nothing():
+    measured = copy.deepcopy(made_up())
+    for row in measured["tables"]["monks"]:  # OBS leaves 14 weights less of one network, 12 more of the other
+        row["n_left"] += 26 * (row["method"] == "OBS" and not row["refit"] and row["seed"] == 1)
+    fewer = classic_tables.monks_verdict(measured).splitlines()[3]
+    assert "-1.0 ± 13.0" in fewer
+    assert fewer.endswith("cannot tell (not with 100 times the sample, n = 2)")

@@ -35,11 +35,17 @@ def title(figure, index=0):
     return figure.axes[index].get_title(loc="left")
 
 
-def test_the_best_with_a_fifth_is_one_that_forgets():
-    """Neither the short text of the stock cache nor the one that evicts nothing."""
+def test_a_fifth_is_compared_with_everything_in_the_same_cache():
+    """Ranges decide: 1.5 is 1.35 to 1.65, and everything 3.15 to 3.85. The stock cache of a short text is left out."""
     drawn = plots.steps(made_up())
-    assert title(drawn) == "1 × 4096 tokens: with 20 % at best 1.50 times,\nSnapKV, 20 %"
-    assert title(drawn, 1) == "8 × 4096 tokens: with 20 % at best 3.00 times,\nSnapKV, 20 %"
+    said = "1 × 4096 tokens: nothing evicted 3.50 times;\nclearly more with 0 of 2 that read 20 %"
+    assert title(drawn) == said
+    quick = made_up()
+    for side in quick["tables"]["sides"]:
+        if side["side"] == "nothing evicted":
+            side |= {"times_anchor": 1.1, "times_anchor_low": 1.0, "times_anchor_high": 1.2}
+    assert title(plots.steps(quick)).endswith("clearly more with 1 of 2 that read 20 %")
+    assert title(plots.steps(quick), 1).endswith("clearly more with 2 of 2 that read 20 %")
     assert [bar.get_width() for bar in drawn.axes[0].patches] == [1.5, 1.0, 3.5, 2.5]
     assert drawn.axes[0].get_yticklabels()[0].get_text() == "SnapKV, 20 %"
 

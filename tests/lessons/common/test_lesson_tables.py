@@ -1,8 +1,8 @@
-"""What every lesson prints alike: rows, where they come from, and the three words of a verdict."""
+"""What every lesson prints alike: rows, and where they come from."""
 
 import pytest
 
-from course_lib.lessons.common.tables import load_measured, load_published, origin, rows, verdict
+from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
 
 RESULT = {
     "command": "course reproduce tiny",
@@ -11,20 +11,6 @@ RESULT = {
     "machine": {"cpu": "a processor", "cores": 2, "torch": "2.13"},
     "tables": {"t": [{"name": "a", "n": 1}, {"name": "a", "n": 2}, {"name": "b", "n": 1}]},
 }
-
-
-@pytest.mark.parametrize(
-    ("held", "of", "word"),
-    [
-        (3, 3, "holds"),
-        (2, 3, "holds partly"),
-        (0, 3, "not at this scale"),
-        (True, 1, "holds"),
-        (0, 0, "not at this scale"),
-    ],
-)
-def test_the_words_of_a_verdict(held, of, word):
-    assert verdict(held, of) == word
 
 
 def test_rows_have_every_wanted_value_and_may_be_asked_of_the_tables_alone():

@@ -1,5 +1,6 @@
 """`course reproduce kv`: its steps, its rows, and what was published."""
 
+import math
 from dataclasses import asdict, replace
 
 import pytest
@@ -60,6 +61,7 @@ def test_rows_say_what_was_measured(tables):
     (whole,) = tables["stream: everything kept"]["streaming"]
     assert (whole["n_tokens"], whole["n_compared"]) == (16, 16)
     assert whole["compared"] == pytest.approx(whole["perplexity"])
+    assert whole["compared_losses"] == whole["losses"] == [pytest.approx(math.log(whole["compared"]), abs=1e-4)]
     assert tables["gap: 8192, rolling positions"]["gaps"][0]["gap"] == 8192
     layers = tables["attention: first token special"]["attention"]
     assert [each["layer"] for each in layers] == list(range(30))
@@ -72,6 +74,7 @@ def test_rows_say_what_was_measured(tables):
     assert row["bits"] == 4
     (row,) = tables["needle: word, Full"]["retrieval"]
     assert {"usable", "low", "high", "prefix"} <= set(row)
+    assert row["right"].count("1") == round(row["exact"] * row["n"]) <= len(row["right"]) == row["n"]
     rows = tables["second needle: recycled, every 8 steps"]["second_needle"]
     assert [each["question"] for each in rows] == [1, 2]
     assert rows[0]["full_steps"] >= 1

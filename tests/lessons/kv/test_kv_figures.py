@@ -44,7 +44,7 @@ def test_who_receives_leaves_out_what_hardly_counts():
 def test_answers_give_what_the_leak_adds():
     told = {"full": (1.0, (0.7, 1.0)), "window": (0.9, (0.6, 1.0))}
     fair = {"full": (1.0, (0.7, 1.0)), "window": (0.2, (0.1, 0.5))}
-    (title,) = titles(figures.answers({"asked early": told, "asked late": fair}))
+    (title,) = titles(figures.answers({"asked early": told, "asked late": fair}, 10))
     assert title == "Asked early: up to 70 points more than the cache knows"
 
 
@@ -65,5 +65,5 @@ def test_sizes_by_layer_give_the_range_where_there_is_one():
 
 def test_a_leak_may_be_shown_for_some_policies_alone():
     told, fair = {"window": (0.9, (0.6, 1.0))}, {"full": (1.0, (0.7, 1.0)), "window": (0.4, (0.2, 0.7))}
-    drawn = figures.answers({"asked early": told, "asked late": fair})
+    drawn = figures.answers({"asked early": told, "asked late": fair}, 10)
     assert titles(drawn) == ["Asked early: up to 50 points more than the cache knows"]

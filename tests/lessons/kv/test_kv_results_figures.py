@@ -2,11 +2,13 @@
 
 import pytest
 
+from course_lib.lessons.kv import asked as questions
 from course_lib.lessons.kv import measured as results
 from course_lib.lessons.kv import tables as printed
 
-PERPLEXITY = {"Window": 60.0, "H2O": 22.0, "SnapKV": 21.0}
+PERPLEXITY = {"Window": 60.0, "H2O": 22.0, "SnapKV": 21.0, "StreamingLLM": 23.0}
 LOSSES = {"Full": [3.0, 3.2, 2.8], "Window": [4.1, 4.3, 4.0], "H2O": [3.1, 3.25, 2.9], "SnapKV": [3.05, 3.2, 2.9]}
+LOSSES["StreamingLLM"] = [3.2, 3.33, 3.0]
 DEPTHS = (0.1, 0.5, 0.9)
 
 
@@ -28,8 +30,8 @@ def compressed(name, budget, perplexity):
 def made_up(second=0.9, window=0.1):
     budgets = (0.1, 0.2)
     layer = {"start": "text", "slope": -0.8, "r_squared": 0.9, "exponential_r_squared": 0.7, "pivotal_any": 0.8}
-    layer |= {"persistence_mean": 0.6, "pivotal_mean": 0.1}
-    found = {"Full": 1.0, "Window": window, "H2O": 0.5, "SnapKV": 0.8}
+    layer |= {"persistence_mean": 0.6, "pivotal_mean": 0.1, "first_rank": 2, "last_rank": 512, "length": 1024}
+    found = {"Full": 1.0, "Window": window, "H2O": 0.5, "SnapKV": 0.8, "StreamingLLM": 0.1}
     needles = [("Full", 1.0), *((name, budget) for name in PERPLEXITY for budget in budgets)]
     stream = {"positions": "original", "standard_error": 0.5, "peak_bytes": 12_000_000, "milliseconds_per_token": 9.0}
     return {
@@ -69,7 +71,7 @@ def made_up(second=0.9, window=0.1):
             ],
             "policies": [
                 stream | {"policy": name, "perplexity": value, "budget": 256, "n_tokens": 1000}
-                for name, value in PERPLEXITY.items()
+                for name, value in (PERPLEXITY | {"Full": 20.0}).items()
             ],
         }
     }
@@ -79,46 +81,72 @@ def title(drawn):
     return drawn.axes[0].get_title(loc="left")
 
 
-def test_the_best_policy_at_the_smallest_budget_is_named():
-    assert title(results.compressed(made_up())) == "With 10 % of the prompt, SnapKV is best: 2.10 times the full cache"
+def test_the_best_policies_at_the_smallest_budget_are_those_not_told_apart():
+    said = "10 % of a prompt, n = 3: at best 2.10 times the full cache,\nSnapKV and H2O not told apart"
+    assert title(results.compressed(made_up())) == said  # 0.05, 0.05 and 0: two errors, and not more
+    apart = made_up()
+    for row in apart["tables"]["compressed"]:
+        if row["policy"] == "H2O":
+            row["losses"] = [3.15, 3.3, 2.99]
+    assert title(results.compressed(apart)).endswith("full cache,\nSnapKV")
 
 
 def test_who_forgets_the_middle_is_counted():
-    assert title(results.by_depth(made_up())) == "20 % kept: 3 of 3 know less of the middle than of the end"
-    assert title(results.by_depth(made_up(window=0.0))).startswith("20 % kept: 2 of 3")
+    said = "20 % kept, 20 needles a depth: 2 of 4\nclearly know less of the middle than of the end"
+    assert title(results.by_depth(made_up())) == said  # 0 of 20 against 10 and 16, not against 2
+    assert title(results.by_depth(made_up(window=0.6))).startswith("20 % kept, 20 needles a depth: 3 of 4")
 
 
 def test_the_leak_is_the_largest_difference():
     assert title(results.answers(made_up())) == "Asked in the prompt: up to 90 points more than the cache knows"
 
 
-def test_the_second_question_names_the_best_of_recycled_attention():
-    said = "The second question: Full 100 %, H2O 30 %, recycled up to 90 %"
+def test_the_second_question_names_each_kind_of_recycled_attention():
+    said = "The second question, n = 20: Full 100 %, H2O 30 %;\nrecycled: never refreshed 20 %, every 8 steps 90 %"
     assert title(results.second_needle(made_up())) == said
 
 
-@pytest.mark.parametrize(("second", "said"), [(0.9, "holds"), (0.4, "not at this scale")])
+@pytest.mark.parametrize(("second", "said"), [(0.9, "holds"), (0.0, "does not hold")])
 def test_recycled_attention_must_be_clearly_better(second, said):
-    text = printed.recycled_verdict(made_up(second))
+    text = questions.recycled_verdict(made_up(second))
     assert text.endswith(f"any eviction: {said}")
     assert "3.0 full steps" in text
+    assert f"every 8 steps: {100 * second - 30:+.0f} ± 1" in text
+    assert "any eviction: cannot tell" in questions.recycled_verdict(made_up(0.4))  # 8 of 20 against 6 of 20
+
+
+def test_policies_are_compared_with_a_window_of_as_many_slots():
+    first, second, claim = questions.window_verdict(made_up()).splitlines()
+    assert first == (
+        "word, 10 % kept, n = 20: window 10 %; clearly better H2O, SnapKV, clearly worse none, not told apart 1 of 3"
+    )
+    assert second.startswith("word, 20 % kept")
+    assert claim.endswith("slots: holds partly (4 of 6)")
+    *_, claim = questions.window_verdict(made_up(window=0.6)).splitlines()
+    assert "cannot tell" in claim
 
 
 def test_claims_on_attention_are_counted_by_layer():
     text = printed.attention_verdicts(made_up())
-    assert "negligible: in 2 of 3 layers, mean 88 %, holds partly" in text
-    assert "exponentially: in 3 of 3 layers, median slope -0.80, holds" in text
-    assert "mattered before: in 2 of 3 layers, holds partly; but 80 % of all tokens" in text
+    assert "almost all layers (95 % of them): in 2 of 3, mean 88 %: not at this scale" in text
+    assert "from rank 2 to 512 of 1024" in text
+    assert "in most layers: in 3 of 3, median slope -0.80: holds" in text
+    assert "before in most layers: in 2 of 3: holds; but 80 % of all tokens" in text
     assert title(results.persistence(made_up())).startswith("Above 95 % in 2 of 3 layers")
 
 
 def test_heavy_hitters_are_compared_prompt_by_prompt():
-    assert printed.heavy_verdict(made_up()).endswith("at 2 of 2 budgets, holds")
+    *_, window, sinks = printed.heavy_verdict(made_up()).splitlines()
+    assert window.startswith("Claim: heavy hitters beat a plain window at each of 2 budgets")
+    assert window.endswith("lower by 1.050 ± 0.029, 1.050 ± 0.029: holds")  # 1.0, 1.05, 1.1
+    assert sinks.startswith("Claim: heavy hitters beat a window with four sinks")
+    assert sinks.endswith("lower by 0.093 ± 0.007, 0.093 ± 0.007: holds")  # 0.1, 0.08, 0.1
     worse = made_up()
     for row in worse["tables"]["compressed"]:
         if row["policy"] == "Window" and row["budget"] == 0.1:
             row["losses"] = LOSSES["H2O"]
-    assert printed.heavy_verdict(worse).endswith("at 1 of 2 budgets, holds partly")
+    *_, window, _ = printed.heavy_verdict(worse).splitlines()
+    assert window.endswith("holds partly (1 of 2)")
 
 
 def test_bits_are_compared_with_the_same_tokens_in_full():
@@ -135,15 +163,17 @@ def test_bits_are_compared_with_the_same_tokens_in_full():
 
 
 def test_a_task_that_the_whole_cache_fails_says_nothing():
-    text = printed.retrieval_table(made_up())
+    text = questions.retrieval_table(made_up())
     assert "digits: everything kept 100 %, n = 20: too hard for the model, says nothing" in text
     assert text.count("SnapKV") == 1
     assert "80 (60 to 100)" in text
 
 
-def test_streams_are_sorted_by_perplexity():
+def test_streams_are_not_ranked_by_what_errors_do_not_tell_apart():
     lines = printed.streams_table(made_up()).splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["SnapKV", "H2O", "Window"]
+    assert [line.split()[0] for line in lines[1:-1]] == ["Window", "H2O", "SnapKV", "StreamingLLM", "Full"]
+    said = "Told apart from the full cache by these errors: Window, H2O, StreamingLLM"  # 21 lies 0.7 / 0.5 errors away
+    assert lines[-1] == said
 
 
 def test_published_rows_say_so_and_keep_their_values():

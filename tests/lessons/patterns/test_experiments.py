@@ -20,7 +20,7 @@ from course_lib.lessons.patterns.measure import (
 from course_lib.measure.roofline import A100, Device
 from course_lib.models import blocks, linears, tiny_model, weight_of
 from course_lib.sparsity.patterns import Block, NofM, Unstructured, sparsity_of
-from course_lib.sparsity.speed import layer_speed, race, speed_limits
+from course_lib.sparsity.speed import layer_speed, race, speed_by_round, speed_limits
 
 
 def test_squares_kept_by_hand():
@@ -152,3 +152,11 @@ def test_two_of_four_can_save_arithmetic_and_scattered_zeros_cannot():
     limits = speed_limits(4096, 4096, 8192, A100)
     assert limits["2:4"] == pytest.approx(2.0)
     assert limits["bitmap"] == pytest.approx(1.0)
+
+
+def test_rounds_compare_formats_with_dense_in_pairs():
+    weight = torch.randn(64, 96, generator=torch.Generator().manual_seed(0))
+    by_round = speed_by_round(weight, 0.5, n_tokens=3, seconds=0.01)
+    assert set(by_round) == {"CSR", "columns"}
+    assert len(by_round["CSR"]) == len(by_round["columns"]) >= 5
+    assert all(logs.isfinite().all() for logs in by_round.values())

@@ -1,5 +1,7 @@
 """Figures of lesson 01: they draw, and their titles are computed from what they show."""
 
+import math
+
 import pytest
 import torch
 
@@ -143,3 +145,11 @@ def test_each_pattern_is_shown_in_its_own_format(weight, pattern, form, n_bytes)
 
 def test_a_dense_matrix_is_smallest_dense():
     assert "dense is smallest" in titles(figures.explored(torch.ones(8, 8), Unstructured(0.0), "nothing removed"))
+
+
+def test_errors_belong_to_the_log_perplexity():
+    """A perplexity of 40 with an error of 20, 0.5 in nats: two of them reach to 40 / e and 40 e, not to 0."""
+    found = {"dense": Perplexity(20.0, 1.0, 100), "rows": Perplexity(40.0, 20.0, 100)}
+    drawn = figures.perplexities({0.25: found}, 49152)
+    (segment,) = drawn.axes[0].collections[0].get_segments()
+    assert segment[:, 0] == pytest.approx([40 / math.e, 40 * math.e])

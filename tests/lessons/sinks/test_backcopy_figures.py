@@ -65,17 +65,17 @@ def test_claims_are_counted_over_seeds():
     lines = plots.verdict(made_up()).splitlines()
     assert lines[-6].split() == ["learnable", "sink", "0.000", "to", "0.000"]
     assert lines[-5:] == [
-        "Claim: idle, the head gives most of its attention to its sink: 2 of 2, holds",
-        "Claim: busy, it gives its sink less than a tenth: 2 of 2, holds",
-        "Claim: the model with a sink needs it, more than 0.01 nats worse without: 2 of 2, holds",
-        "Claim: that one slot is enough: 2 of 2, holds",
-        "Claim: models without a slot of their own lose nothing: 4 of 4, holds",
+        "Claim: in most trainings idle, the head gives most of its attention to its sink: in 2 of 2: holds",
+        "Claim: in most trainings busy, it gives its sink less than a tenth: in 2 of 2: holds",
+        "Claim: in most trainings the model with a sink needs it, more than 0.01 nats worse without: in 2 of 2: holds",
+        "Claim: in most trainings that one slot is enough: in 2 of 2: holds",
+        "Claim: in most trainings models without a slot of their own lose nothing: in 4 of 4: holds",
     ]
     measured = made_up(lost=0.0)
     measured["tables"]["attention"][-1]["idle_first_slot"] = 0.4
     said = plots.verdict(measured)
-    assert "1 of 2, holds partly" in said
-    assert "worse without: 0 of 2, not at this scale" in said
+    assert "its sink: in 1 of 2: cannot tell" in said  # one training of two says nothing of most
+    assert "worse without: in 0 of 2: does not hold" in said
 
 
 def test_the_table_of_widths():

@@ -52,6 +52,12 @@ def test_the_main_table_on_the_real_model(run):
     assert dense["perplexity"][0]["perplexity"] < pruned["perplexity"][0]["perplexity"]
     assert {row["method"] for table in pruned.values() for row in table} == {"wanda"}
     assert [row["task"] for row in pruned["zero_shot"]] == ["sciq", "boolq"]
+    for table in (dense, pruned):  # what is needed to compare the two in pairs
+        (row,) = table["perplexity"]
+        assert math.exp(sum(row["losses"]) / len(row["losses"])) == pytest.approx(row["perplexity"], rel=1e-4)
+        assert [row["right"].count("1") / row["n"] for row in table["zero_shot"]] == [
+            row["accuracy"] for row in table["zero_shot"]
+        ]
     assert run("sweep: dense")["sweep"][0]["perplexity"] == dense["perplexity"][0]["perplexity"]
 
 

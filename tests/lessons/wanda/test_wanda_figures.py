@@ -53,8 +53,8 @@ def made_up():
                 {"n_windows": n, "sample": k, "perplexity": 24.0 - 4 * (n > 1) + k} for n in (1, 8) for k in (0, 1)
             ],
             "groups": [
-                {"method": m, "group": g, "perplexity": v}
-                for m, values in {"magnitude": (30, 40), "wanda": (25, 20)}.items()
+                {"method": m, "group": g, "perplexity": v, "standard_error": 1.0}
+                for m, values in {"magnitude": (30.0, 40.0), "wanda": (25.0, 20.0)}.items()
                 for g, v in zip(("layer", "(output, 1)"), values, strict=True)
             ],
             "seconds": [
@@ -92,12 +92,15 @@ def test_sweep_title():
 
 
 def test_pattern_title_follows_the_data():
-    assert title(wanda_results.pattern_bars(made_up())).endswith("the tighter the pattern, the higher the perplexity")
+    said = (
+        "a tighter pattern clearly costs more in\n1 of 2 for magnitude, 2 of 2 for Wanda"  # 90, 80, 95 and 20, 30, 40
+    )
+    assert title(wanda_results.by_pattern(made_up())).endswith(said)
     turned = made_up()
     next(r for r in turned["tables"]["perplexity"] if (r["method"], r["pattern"]) == ("wanda", "4:8"))["perplexity"] = (
         50.0
     )
-    assert title(wanda_results.pattern_bars(turned)).endswith("tighter patterns do not always cost more")
+    assert title(wanda_results.by_pattern(turned)).endswith("1 of 2 for Wanda")
 
 
 def test_calibration_title():
@@ -106,7 +109,12 @@ def test_calibration_title():
 
 
 def test_group_title():
-    assert title(wanda_results.group_ablation(made_up())) == "Best group: layer for magnitude, (output, 1) for Wanda"
+    said = "Not clearly worse than the best group:\nlayer for magnitude, (output, 1)"
+    assert title(wanda_results.group_ablation(made_up())) == f"{said} for Wanda"
+    near = made_up()
+    for row in near["tables"]["groups"]:
+        row["standard_error"] = 4.0
+    assert title(wanda_results.group_ablation(near)).endswith("(output, 1) and layer for Wanda")
 
 
 def test_zero_shot_title_and_order():
@@ -128,13 +136,15 @@ def test_tables():
 def test_zero_shot_verdict_follows_the_data():
     measured = made_up()
     said = tables.zero_shot_verdict(measured)
-    assert "+0.0 ± 2.8 points, not at this scale" in said  # √2 × 0.02
-    assert "Wanda leads in 0 of 1: not at this scale" in said
+    assert said.startswith(
+        "Mean of the paper's seven: +0.0 ± 2.8 points for Wanda; 1 of them have no signal"
+    )  # √2 × 0.02
+    assert said.endswith("+0.0 ± 6.1 points, the mean of 1 tasks: cannot tell (not with 100 times the sample, n = 100)")
     for row in measured["tables"]["zero_shot"] + measured["tables"]["zero_shot_mean"]:
-        row["accuracy"] += 0.1 * (row["method"] == "wanda")
+        row["accuracy"] += 0.2 * (row["method"] == "wanda")
     said = tables.zero_shot_verdict(measured)
-    assert "+10.0 ± 2.8 points, holds" in said
-    assert "Wanda leads in 1 of 1: holds" in said
+    assert "+20.0 ± 2.8 points for Wanda" in said
+    assert said.endswith("the mean of 1 tasks: holds")
 
 
 def test_published_table_is_marked():

@@ -1,6 +1,7 @@
 """Compressed prompts of the default model: what follows them, and what they can still be asked for."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from course_lib.data.needles import samples
 from course_lib.kv.analysis.compressed_prompts import continuation_losses, retrieve_each
@@ -98,6 +99,10 @@ def gate(name: str, outcome: Retrieval) -> dict[str, bool]:
     return {"usable": outcome.exact >= GATE} if name == "Full" else {}
 
 
-def row_of(outcome: Retrieval) -> dict[str, float]:
+def row_of(outcome: Retrieval) -> dict[str, Any]:
+    """Which answers were `right`, so that two policies that were asked the same are compared in pairs."""
     low, high = outcome.interval
-    return {"exact": outcome.exact, "low": low, "high": high, "prefix": outcome.prefix, "n": len(outcome.answers)}
+    right = "".join(str(int(answer.exact)) for answer in outcome.answers)
+    return {"exact": outcome.exact, "low": low, "high": high, "prefix": outcome.prefix, "n": len(outcome.answers)} | {
+        "right": right
+    }

@@ -1,15 +1,19 @@
 """Perplexity of long texts in a bounded cache: the first token, its substitutes, positions, and every policy."""
 
+from typing import Any
+
 from course_lib.kv.analysis.streaming import StreamingPerplexity, streaming_perplexity
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.lessons.kv.claims import settings
 from course_lib.lessons.kv.claims.model import loaded, one_text
 from course_lib.measure.experiment import Tables
+from course_lib.measure.paired import block_means
 
 NEWLINES = "4 newlines"
 FIRST = {"0 sinks": 0, "1 sink": 1, "2 sinks": 2, "4 sinks": 4, NEWLINES: 4}
 EVERYTHING = "everything kept"
+BLOCK = 64  # tokens
 N_PARTS = 8  # of the text, in each of which the time of a token is measured
 
 
@@ -28,10 +32,16 @@ def sinks(name: str, n_tokens: int, n_compared: int, budget: int, chunk: int, se
         policy = StreamingLLM(budget, sinks=FIRST[name])
         stream = streaming_perplexity(model, ids, policy, "rolling", chunk, skip=budget)
     label = {"name": name, "budget": None if name == EVERYTHING else budget}
-    compared = stream.losses[budget:n_compared].mean().exp().item()
+    shared = stream.losses[budget:n_compared]
+    compared = shared.mean().exp().item()
+    by_block = [round(loss, 5) for loss in block_means(shared, min(BLOCK, len(shared))).tolist()]
     curve = {"perplexity": [round(value, 2) for value in stream.curve()], "block": 512}
     return {
-        "streaming": [label | row_of(stream) | {"compared": compared, "n_compared": n_compared - budget}],
+        "streaming": [
+            label
+            | row_of(stream)
+            | {"compared": compared, "n_compared": n_compared - budget, "compared_losses": by_block}
+        ],
         "streaming_curves": [label | curve | {"milliseconds_per_token": milliseconds(stream, N_PARTS)}],
     }
 
@@ -60,7 +70,9 @@ def policy(name: str, n_tokens: int, budget: int, chunk: int, seed: int) -> Tabl
     return {"policies": [label | row_of(stream) | {"milliseconds_per_token": milliseconds(stream, 1)[0]}]}
 
 
-def row_of(stream: StreamingPerplexity) -> dict[str, float]:
+def row_of(stream: StreamingPerplexity) -> dict[str, Any]:
+    """Its `losses` are those of blocks of tokens, so that two caches that read one text are compared in pairs."""
+    counted = stream.losses[stream.skip :]
     return {
         "perplexity": stream.value,
         "standard_error": stream.standard_error,
@@ -68,6 +80,7 @@ def row_of(stream: StreamingPerplexity) -> dict[str, float]:
         "chunk": stream.chunk,
         "peak_bytes": stream.peak_bytes,
         "peak_allocated": stream.peak_allocated,
+        "losses": [round(loss, 5) for loss in block_means(counted, min(BLOCK, len(counted))).tolist()],
     }
 
 

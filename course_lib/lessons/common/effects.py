@@ -1,0 +1,51 @@
+"""Effects for a verdict from the rows that the lessons measure alike: perplexities, accuracies, shares of questions."""
+
+import math
+from statistics import fmean
+from typing import Any
+
+from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples
+from course_lib.measure.paired import error_of_share, error_of_shares
+
+Row = dict[str, Any]
+
+
+def log_gap(better: Row, worse: Row, threshold: float = 0.0) -> Effect:
+    """By how many nats a token `worse` lies above `better`, two rows with `perplexity`, measured from a threshold.
+
+    Window by window where both rows hold the `losses` of the same windows; otherwise from both standard errors, which
+    is too wide, since how hard a window is does not drop out.
+    """
+    if better.get("losses") and worse.get("losses"):
+        pairs = zip(better["losses"], worse["losses"], strict=True)
+        return of_samples([high - low for low, high in pairs], threshold)
+    logs = [(math.log(row["perplexity"]), row["standard_error"] / row["perplexity"]) for row in (better, worse)]
+    return of_independent(*logs, threshold)
+
+
+def accuracy_gap(better: Row, worse: Row, key: str = "accuracy") -> Effect:
+    """By how much `better` answers more, two rows of one task: question by question where both hold `right`."""
+    if better.get("right") and worse.get("right"):
+        pairs = zip(better["right"], worse["right"], strict=True)
+        return of_samples([float(int(a) - int(b)) for a, b in pairs])
+    return share_gap(better[key], worse[key], better["n"])
+
+
+def share_above(n_held: int, n: int, threshold: float) -> Effect:
+    """By how much the share of n independent tries, such as networks from other starts, is above a threshold."""
+    return Effect(value=n_held / n - threshold, error=error_of_share(n_held, n), n=n)
+
+
+def share_gap(share: float, other: float, n: int) -> Effect:
+    """By how much one share of n questions is above another of as many, of which nothing else is known."""
+    return Effect(value=share - other, error=error_of_shares(round(share * n), round(other * n), n), n=n)
+
+
+def mean_of(effects: list[Effect]) -> Effect:
+    """The mean of independent effects, each weighing the same. Its sample is that of all of them."""
+    if not effects:
+        raise ValueError("got no effect; expected at least one to take the mean of.")
+    sizes = [effect.n for effect in effects]
+    n = None if None in sizes else sum(sizes)
+    error = math.hypot(*(effect.error for effect in effects)) / len(effects)
+    return Effect(value=fmean(effect.value for effect in effects), error=error, n=n)

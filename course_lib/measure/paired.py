@@ -1,0 +1,52 @@
+"""Means with their standard errors, from samples that are independent of each other.
+
+Two models read the same windows, two policies the same prompts: then their difference in each is one sample, and how
+hard a window is drops out. Neighbouring tokens are hard or easy together, so a sample is a block of them, not a token.
+
+Dimension key: P predictions.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def mean_and_error(samples: Float[Tensor, "n"] | Sequence[int | float]) -> tuple[float, float]:
+    """The mean and s / √n, its standard error; one sample has no spread, and its error is infinite."""
+    values = torch.as_tensor(samples, dtype=torch.float64)
+    if values.ndim != 1 or len(values) < 1:
+        raise ValueError(f"got samples of shape {tuple(values.shape)}; expected a row of at least one.")
+    error = values.std().item() / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    return values.mean().item(), error
+
+
+def block_means(losses: Float[Tensor, "P"], size: int) -> Float[Tensor, "blocks"]:
+    """The mean of each whole block of neighbouring predictions; what is left over at the end is dropped."""
+    if size < 1 or len(losses) < size:
+        raise ValueError(f"got {len(losses)} losses in blocks of {size}; expected at least one whole block.")
+    return losses[: len(losses) // size * size].reshape(-1, size).double().mean(dim=1)
+
+
+def error_of_share(n_right: int, n: int) -> float:
+    """Standard error of a share of n questions, two right and two wrong ones added (Agresti and Coull, 1998).
+
+    All right of 10 is then not taken for certain.
+    """
+    share = (n_right + 2) / (n + 4)
+    return math.sqrt(share * (1 - share) / (n + 4))
+
+
+def error_of_shares(n_right: int, n_others_right: int, n: int) -> float:
+    """Standard error of the difference of two shares of n questions each, of which nothing else is known.
+
+    One right and one wrong answer are added to each (Agresti and Caffo, 2000): none of 20 is not known for certain.
+    Where both answered the same questions, this is rather too wide.
+    """
+    variances = []
+    for right in (n_right, n_others_right):
+        share = (right + 1) / (n + 2)
+        variances.append(share * (1 - share) / (n + 2))
+    return math.sqrt(sum(variances))

@@ -1,0 +1,32 @@
+"""Dots on a log scale: errors reach as far to both sides, and nothing has a length."""
+
+import math
+
+import pytest
+
+from course_lib.lessons.common.dots import perplexities, reach, side_by_side
+from course_lib.lessons.common.style import figure
+
+
+def test_errors_reach_alike_on_the_log():
+    below, above = reach(40.0, 20.0)  # the log's error is 0.5: two of them are a factor of e
+    assert (40 - below, 40 + above) == (pytest.approx(40 / math.e), pytest.approx(40 * math.e))
+    assert reach(40.0, 400.0)[0] < 40  # no error reaches below nothing
+
+
+def test_a_line_a_model_and_no_bars():
+    drawn = perplexities({"a": (40.0, 4.0), "b": (50.0, 5.0)}, "a title")
+    (axes,) = drawn.axes
+    assert axes.get_xscale() == "log"
+    assert not axes.patches
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["b", "a"]
+
+
+def test_groups_stand_side_by_side():
+    _, (axes,) = figure()
+    side_by_side(axes, ("x", "y"), {"one": [(10.0, 1.0), (20.0, 1.0)], "two": [(30.0, 1.0), (40.0, 1.0)]})
+    centres = [container.lines[0].get_xdata().tolist() for container in axes.containers]
+    assert centres == [pytest.approx([-0.2, 0.8]), pytest.approx([0.2, 1.2])]
+    assert axes.get_yscale() == "log"
+    assert not axes.patches
+    assert [text.get_text() for text in axes.texts] == ["10", "20", "30", "40"]

@@ -1,0 +1,47 @@
+"""Effects from rows: paired where the rows allow it, worked by hand."""
+
+import math
+
+import pytest
+
+from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of, share_above, share_gap
+from course_lib.lessons.common.verdicts import Effect, verdict
+
+
+def test_the_same_windows_are_compared_in_pairs():
+    better = {"perplexity": 20.0, "standard_error": 5.0, "losses": [1.0, 3.0, 5.0]}
+    worse = {"perplexity": 30.0, "standard_error": 6.0, "losses": [1.5, 3.4, 5.6]}
+    effect = log_gap(better, worse, threshold=0.2)  # 0.5, 0.4, 0.6
+    assert (effect.value, effect.error, effect.n) == (pytest.approx(0.3), pytest.approx(0.1 / 3**0.5), 3)
+    assert verdict(effect) == "holds"
+
+
+def test_without_pairs_both_errors_count_on_the_log():
+    effect = log_gap({"perplexity": 20.0, "standard_error": 2.0}, {"perplexity": 40.0, "standard_error": 3.0})
+    assert effect == Effect(value=math.log(40) - math.log(20), error=math.hypot(0.1, 0.075))
+
+
+def test_questions_are_compared_in_pairs():
+    row = {"task": "t", "n": 4}
+    effect = accuracy_gap(row | {"accuracy": 0.75, "right": "1101"}, row | {"accuracy": 0.5, "right": "1001"})
+    assert (effect.value, effect.n) == (0.25, 4)  # differences 0, 1, 0, 0
+    assert effect.error == pytest.approx(0.25)
+    apart = accuracy_gap(row | {"accuracy": 0.75}, row | {"accuracy": 0.5})
+    assert apart == share_gap(0.75, 0.5, 4)
+    assert apart.error > 0.25
+
+
+def test_shares_with_few_questions_are_not_certain():
+    assert share_gap(0.0, 0.0, 20).error > 0
+    assert verdict(share_gap(0.0, 0.1, 20)) != "does not hold"
+    assert verdict(share_gap(0.95, 0.15, 20)) == "holds"
+    assert share_above(7, 10, 0.5).value == pytest.approx(0.2)
+    assert verdict(share_above(10, 10, 0.5)) == "holds"
+
+
+def test_means_of_independent_effects():
+    mean = mean_of([Effect(value=1.0, error=0.3, n=10), Effect(value=3.0, error=0.4, n=20)])
+    assert (mean.value, mean.error, mean.n) == (2.0, pytest.approx(0.25), 30)
+    assert mean_of([Effect(value=1.0, error=0.3), Effect(value=1.0, error=0.3, n=2)]).n is None
+    with pytest.raises(ValueError, match="no effect"):
+        mean_of([])

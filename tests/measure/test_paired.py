@@ -1,0 +1,36 @@
+"""Means and errors of paired samples, worked by hand."""
+
+import math
+
+import pytest
+import torch
+
+from course_lib.measure.paired import block_means, error_of_shares, mean_and_error
+
+
+def test_mean_and_error_by_hand():
+    mean, error = mean_and_error([1.0, 2.0, 6.0])  # squared deviations 4 + 1 + 9 = 14; s = sqrt(7)
+    assert (mean, error) == (3.0, pytest.approx((7 / 3) ** 0.5))
+    assert mean_and_error(torch.tensor([5.0])) == (5.0, math.inf)
+    with pytest.raises(ValueError, match="at least one"):
+        mean_and_error([])
+
+
+def test_blocks_drop_what_is_left_over():
+    assert block_means(torch.tensor([1.0, 3.0, 5.0, 7.0, 100.0]), 2).tolist() == [2.0, 6.0]
+    with pytest.raises(ValueError, match="one whole block"):
+        block_means(torch.ones(3), 4)
+
+
+def test_neighbours_that_are_alike_are_no_more_evidence_than_one_of_them():
+    each = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    copied = each.repeat_interleave(16)
+    assert mean_and_error(block_means(copied, 16)) == mean_and_error(each)
+    assert mean_and_error(copied)[1] < 0.3 * mean_and_error(each)[1]  # the mistake: tokens as samples
+
+
+def test_two_shares_by_hand():
+    half = (11 / 22) * (11 / 22) / 22
+    assert error_of_shares(10, 10, 20) == pytest.approx((2 * half) ** 0.5)
+    none = (1 / 22) * (21 / 22) / 22
+    assert error_of_shares(0, 0, 20) == pytest.approx((2 * none) ** 0.5)  # none of 20 is not certain
