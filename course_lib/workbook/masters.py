@@ -1,5 +1,6 @@
 """Read the masters in solutions/ and turn each into notebooks: with the solutions, or with stubs for students."""
 
+import ast
 import hashlib
 import re
 from pathlib import Path
@@ -108,7 +109,15 @@ def _metadata(cell: NotebookNode) -> dict:
     if check := _CHECK.search(cell.source):
         graded = {"grade": True, "solution": False, "locked": True, "points": find(check[1]).points}
         return {"nbgrader": common | graded}
+    if cell.cell_type == "code" and _only_imports(cell.source):
+        return {"jupyter": {"source_hidden": True}}  # a screen of them stands between a reader and the lesson
     return {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
+
+
+def _only_imports(source: str) -> bool:
+    lines = [line for line in source.splitlines() if not line.startswith("%")]
+    body = ast.parse("\n".join(lines)).body
+    return len(body) > 1 and all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in body)
 
 
 def fingerprint(notebook: NotebookNode) -> str:

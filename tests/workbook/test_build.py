@@ -160,3 +160,10 @@ def test_lessons_are_found_by_number_slug_or_stem(root):
 def test_masters_keep_their_solutions(root):
     (path,) = build.write_masters(root / "out", root)
     assert "secret" in path.read_text()
+
+
+def test_a_cell_of_imports_is_folded_and_no_other(root):
+    path = root / "solutions" / "04_wanda.py"
+    path.write_text("# %%\nimport math\nfrom os import path\n\n# %%\nimport math\nx = 1\n\n# %%\nimport math\n")
+    cells = masters.with_solutions(path).cells
+    assert [cell.metadata.get("jupyter") for cell in cells] == [{"source_hidden": True}, None, None]

@@ -1,6 +1,6 @@
 """The open task of lesson 07: find a text on which H2O loses less than a window with sinks of the same size.
 
-Dimension key: P predictions, C blocks of neighbouring predictions.
+Dimension key: C blocks of neighbouring predictions.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.lessons.kv.measure import race
+from course_lib.measure.paired import block_means, mean_and_error
 
 BUDGET, SINKS = 64, 4
 LEAST, MOST = 4 * BUDGET, 8 * BUDGET  # tokens of a text
@@ -31,8 +32,7 @@ class Contest:
     @property
     def lower(self) -> tuple[float, float]:
         """How much lower H2O's log-perplexity is, and its standard error over blocks."""
-        gains = self.window - self.heavy
-        return gains.mean().item(), (gains.std() / len(gains) ** 0.5).item()
+        return mean_and_error(self.window - self.heavy)
 
 
 def contest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: object) -> Contest:
@@ -51,12 +51,7 @@ def contest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: ob
     ids = ids[:MOST]
     policies = {WINDOW: StreamingLLM(BUDGET, sinks=SINKS), HEAVY: H2O(BUDGET, recent=BUDGET // 2)}
     losses = {name: stream.losses[BUDGET:] for name, stream in race(model, ids, policies, chunk=BLOCK).items()}
-    return Contest(len(ids), *(by_block(losses[name]) for name in (WINDOW, HEAVY)))
-
-
-def by_block(losses: Float[Tensor, "P"]) -> Float[Tensor, "C"]:
-    """Means of blocks of neighbours; what is left over at the end belongs to no block."""
-    return losses[: len(losses) // BLOCK * BLOCK].reshape(-1, BLOCK).double().mean(dim=1)
+    return Contest(len(ids), *(block_means(losses[name], BLOCK) for name in (WINDOW, HEAVY)))
 
 
 def table(contests: dict[str, Contest]) -> str:

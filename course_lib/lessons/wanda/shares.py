@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.data.corpora import windows
+from course_lib.measure.paired import mean_and_error
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import Layer, layers_of, load_model, weight_of
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan
@@ -110,8 +111,7 @@ def _n_zero(weight: Tensor) -> int:
 
 def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
     """How much lower my log-perplexity is, and its standard error, both by windows: how hard one is drops out."""
-    lower = theirs - mine
-    return lower.mean().item(), (lower.std() / len(lower) ** 0.5).item()
+    return mean_and_error(theirs - mine)
 
 
 IDEAS: dict[str, Rule] = {
