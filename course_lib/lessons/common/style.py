@@ -1,5 +1,7 @@
 """The house style of every figure: quiet, readable in greyscale, the finding in the title."""
 
+import base64
+import html
 import io
 
 from matplotlib.axes import Axes
@@ -15,10 +17,19 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
 class HouseFigure(Figure):
     """A figure that a notebook shows by itself: no pyplot, no backend, nothing global."""
 
-    def _repr_png_(self) -> bytes:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """A picture; and the same with its titles as alternative text, which front ends take from HTML alone."""
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=110)
-        return buffer.getvalue()
+        picture = base64.b64encode(buffer.getvalue()).decode()
+        look = "max-width:100%;background:white"
+        tag = f'<img alt="{html.escape(self.described())}" style="{look}" src="data:image/png;base64,{picture}">'
+        return {"image/png": picture, "text/html": tag}
+
+    def described(self) -> str:
+        """Its titles, which say what is found."""
+        titles = [panel.get_title(loc=where) for panel in self.axes for where in ("left", "center")]
+        return "; ".join(title for title in [self.get_suptitle(), *titles] if title) or "a figure without a title"
 
 
 def figure(n_columns: int = 1, n_rows: int = 1, width: float = 6.4, height: float = 3.6) -> tuple[Figure, list[Axes]]:
