@@ -82,8 +82,12 @@ def _close_items(got: Any, expected: tuple) -> str | None:
     if not isinstance(got, tuple) and not (isinstance(got, Tensor) and got.ndim):
         return f"got {short(got)}, expected {len(expected)} values"
     if len(got) != len(expected):  # before anything is taken apart: a tensor may have a billion rows
-        return f"got {len(got)} values, expected {len(expected)}"
-    return _first((f"value {i}", close(g, e)) for i, (g, e) in enumerate(zip(got, expected, strict=True)))
+        problem = f"got {len(got)} values, expected {len(expected)}"
+    else:
+        problem = _first((f"value {i}", close(g, e)) for i, (g, e) in enumerate(zip(got, expected, strict=True)))
+    if problem and isinstance(got, Tensor) and any(isinstance(item, Tensor) for item in expected):
+        return f"got one tensor of shape {tuple(got.shape)}, expected {len(expected)} values"  # its rows are no values
+    return problem
 
 
 def _first(named) -> str | None:
