@@ -146,7 +146,8 @@ def _lengths(value: Any) -> tuple[int, ...]:
 
 def as_tensor(value: Any) -> Any:
     """Numbers and nested lists as a tensor; anything else as it is."""
+    rows = isinstance(value, tuple) and len(value) > 0 and all(isinstance(row, Tensor) and row.ndim for row in value)
     try:
-        return torch.as_tensor(value)
+        return torch.stack(value) if rows else torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         return value
