@@ -6,7 +6,7 @@
 # language models today: lessons 03 and 04 are this lesson with approximations.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. What follows an exercise never depends on your answer.
+# mistake it is. What follows an exercise uses your function once it is right, and the course's until then.
 
 # %%
 import time
@@ -24,6 +24,7 @@ from course_lib.pruning.classic.problems import DECAY, NETWORKS, XOR_NETWORK, mo
 from course_lib.pruning.classic.quadratic import quadratic
 from course_lib.pruning.classic.rows import output_error, prune_row, row_surfaces
 from course_lib.lessons.classic.cost import cost
+from course_lib.lessons.classic.surgery import ByFormulas
 from course_lib.pruning.classic.stopping import accurate, last_good
 from course_lib.pruning.classic.surfaces import METHODS, brain_surgeon
 from course_lib.pruning.classic.deletion import cheapest, delete, deletions, whole
@@ -32,7 +33,7 @@ from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.classic import figures as plots
 from course_lib.lessons.classic import deck, measured as classic_results, tables
 from course_lib.pruning.input_statistics import input_gram
-from course_lib.workbook import check
+from course_lib.workbook import check, mine
 
 # %% [markdown]
 # ## 1. The idea in one picture
@@ -68,6 +69,7 @@ plots.quadratics(surfaces)
 # $$ \delta E = g^\top \delta w + \tfrac12\, \delta w^\top H\, \delta w + O(\lVert \delta w \rVert^3) $$
 
 # %% [markdown]
+# ### What a change costs
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
 # Write the first two terms.
@@ -117,6 +119,7 @@ for q, name in enumerate(deck.XOR_NAMES):
 # $$ s_k = \tfrac12\, h_{kk}\, w_k^2 $$
 
 # %% [markdown]
+# ### OBD's saliency
 # **Exercise** · difficulty 1 of 5 · 4 minutes · 2 points
 #
 # How much does the error rise, by this formula, when each weight is deleted alone?
@@ -147,6 +150,7 @@ check("classic.obd_saliency", obd_saliency)
 # + f''(a_i) \frac{\partial E}{\partial x_i} $$
 
 # %% [markdown]
+# ### Curvature, one layer down
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
 # Write the second equation: bring the curvature one layer down, for all patterns at once.
@@ -156,8 +160,10 @@ check("classic.obd_saliency", obd_saliency)
 def back_one_layer(weight, second, to_unit, slope, bend):
     """Second derivatives with respect to what enters the units of the layer below.
 
-    weight: (L, I), from I units to the L above. second: (P, L), the second derivatives above, for each pattern.
-    to_unit: (P, I), the gradient dE/dx of the lower units. slope, bend: (P, I), f'(a) and f''(a). Returns (P, I).
+    weight: (L, I), from I units to the L above.
+    second: (P, L), the second derivatives above, for each pattern.
+    to_unit: (P, I), the gradient dE/dx of the lower units.
+    slope, bend: (P, I), f'(a) and f''(a). Returns (P, I).
     """
     ### BEGIN SOLUTION
     from_above = second @ weight.square()
@@ -224,6 +230,7 @@ plots.correlations(outer_product_hessian(state.network, state.theta, patterns), 
 # One rank-one correction for each pattern, and nothing is ever inverted.
 
 # %% [markdown]
+# ### The inverse without inverting
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
 # Compute $(\alpha I + \frac1P \sum X X^\top)^{-1}$ by the recursion.
@@ -259,10 +266,9 @@ print(
 # %% [markdown]
 # Four patterns and nine weights: $H$ has rank 4, and without $\alpha$ no inverse. And where every unit is saturated,
 # the outer product is as small as what it leaves out. Even so it will find its way.
-#
-# ### Whom to delete
 
 # %% [markdown]
+# ### The surgeon's saliency
 # **Exercise** · difficulty 2 of 5 · 5 minutes · 2 points
 #
 # Write $L_q$, the left half of the surgeon's formula, for all weights.
@@ -283,9 +289,7 @@ def obs_saliency(weight, inverse):
 check("classic.obs_saliency", obs_saliency)
 
 # %% [markdown]
-# ### And what the others do
-
-# %% [markdown]
+# ### The others make up for it
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
 # Write $\delta w$, the right half: return the weights after deleting number q.
@@ -295,7 +299,8 @@ check("classic.obs_saliency", obs_saliency)
 def obs_update(weight, inverse, q):
     """The weights after the deletion of one, all others moved so that the error rises least.
 
-    weight: (d,). inverse: (d, d), the inverse Hessian. q: the index that leaves. Returns (d,), zero at q.
+    weight: (d,). inverse: (d, d), the inverse Hessian. q: the index that leaves.
+    Returns (d,), zero at q.
     """
     ### BEGIN SOLUTION
     return weight - weight[q] / inverse[q, q] * inverse[:, q]
@@ -348,6 +353,7 @@ classic_results.xor_bars(measured)
 # asked once, after the stop.
 
 # %% [markdown]
+# ### Delete until it costs too much
 # **Exercise** · difficulty 4 of 5 · 20 minutes · 6 points
 #
 # Write OBS for an error with a constant Hessian. In each round find the lowest saliency among the weights that stay;
@@ -358,7 +364,8 @@ classic_results.xor_bars(measured)
 def prune(weight, hessian, limit):
     """Optimal brain surgeon on a quadratic error.
 
-    weight: (d,), at the minimum. hessian: (d, d). limit: the highest saliency that may leave. Returns (d,).
+    weight: (d,), at the minimum. hessian: (d, d). limit: the highest saliency that may leave.
+    Returns (d,).
     """
     ### BEGIN SOLUTION
     keep = torch.ones(len(weight), dtype=torch.bool)
@@ -453,6 +460,7 @@ print(tables.digits_verdict(measured))
 # ## 8. What it costs, and when it does not pay
 
 # %% [markdown]
+# ### What the inverse costs
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
 # How many bytes has the inverse Hessian of d weights, and how many FLOPs does the recursion spend on n gradients? Count
@@ -508,6 +516,21 @@ for row in (44, 465):
         pruned = prune_row(weight[row], surface, 288)
         errors = [100 * output_error(grams[text].matrix, weight[row], pruned) for text in texts]
         print(f"row {row:>3}, {name:<10} error {errors[0]:5.2f} %, on unseen text {errors[1]:5.2f} %")
+
+# %% [markdown]
+# The same with the two formulas that you wrote, saliency and update, on row 44. Then your whole loop, on the first 96
+# weights of that row, while the others stand still; its limit is the median of what each of them costs alone.
+
+# %%
+formulas = mine("classic.obs_saliency", obs_saliency), mine("classic.obs_update", obs_update)
+pruned = prune_row(weight[44], ByFormulas(row_surface["OBS"].inverse, *formulas), 288)
+print(f"row 44, by the two formulas: error {100 * output_error(grams['calibration'].matrix, weight[44], pruned):.2f} %")
+part = grams["calibration"].matrix[:96, :96] / grams["calibration"].n_tokens
+hessian = part + 0.01 * part.diagonal().mean() * torch.eye(96)
+limit = (weight[44, :96].square() / (2 * torch.linalg.inv(hessian).diagonal())).median().item()
+left = mine("classic.prune", prune)(weight[44, :96], hessian, limit)
+error = output_error(part, weight[44, :96], left)
+print(f"the loop deletes {int((left == 0).sum())} of 96 weights: error {100 * error:.2f} %")
 
 # %%
 print(tables.rows_verdict(measured))
