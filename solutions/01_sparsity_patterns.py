@@ -78,8 +78,8 @@ for name, pattern in one_of_each(0.5).items():
 # ### Remove whole inputs
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Keep the columns with the largest Euclidean norm. Return the smaller matrix, its columns in their old order, and the
-# indices of the columns kept, ascending.
+# Keep the columns with the largest Euclidean norm, exactly `n_kept` of them: which of two equal ones stays is up to
+# you. Return the smaller matrix, its columns in their old order, and the indices of the columns kept, ascending.
 
 
 # %% exercise="patterns.columns"
@@ -115,7 +115,7 @@ print(f"the half of the columns with the largest norms holds {share:.0%} of the 
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Divide the matrix into blocks of `rows` × `columns`. Of all blocks, keep the `n_kept` with the largest sum of absolute
-# values. Both sizes divide the matrix.
+# values, exactly so many: which of two equal ones stays is up to you. Both sizes divide the matrix.
 
 
 # %% exercise="patterns.blocks"
@@ -162,7 +162,8 @@ plots.groups(stored_in_each_group(Unstructured(0.5).keep(weight.abs())))
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
 # Compress a matrix to 2:4. Of every four neighbouring inputs keep the two largest in absolute value. Return the values
-# that stay, and for each its place in its group (0 to 3). Within a group the places ascend.
+# that stay, and for each its place in its group (0 to 3). Within a group the places ascend. Which of two equal sizes
+# stays is up to you.
 
 
 # %% exercise="patterns.nofm"
@@ -464,7 +465,8 @@ plots.limits(11008, 4096, H100)
 # ### A pattern that depends on the input
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# For each token keep the `k` inputs that are largest in absolute value, set the others to zero, and apply the layer.
+# For each token keep the `k` inputs that are largest in absolute value, exactly `k` where some tie; set the others to
+# zero, and apply the layer.
 
 
 # %% exercise="patterns.dynamic"

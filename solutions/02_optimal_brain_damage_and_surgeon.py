@@ -114,15 +114,15 @@ for q, name in enumerate(deck.XOR_NAMES):
 # ## 3. Optimal brain damage
 #
 # LeCun, Denker and Solla (1989) drop the gradient (training has converged) and the off-diagonal of $H$. Each weight
-# is left with a term of its own. Deleting $w_k$ means $\delta w_k = -w_k$, so
-#
-# $$ s_k = \tfrac12\, h_{kk}\, w_k^2 $$
+# is left with a term of its own. Deleting weight $k$ alone is the change $\delta w = -w_k e_k$, with $e_k$ the $k$-th
+# unit vector.
 
 # %% [markdown]
 # ### OBD's saliency
 # **Exercise** · difficulty 1 of 5 · 4 minutes · 2 points
 #
-# How much does the error rise, by this formula, when each weight is deleted alone?
+# Put that change into the expansion of section 2. What is left of it, with the gradient and the off-diagonal dropped?
+# Return this rise of the error, the *saliency*, for every weight.
 
 
 # %% exercise="classic.obd_saliency"
@@ -142,8 +142,9 @@ check("classic.obd_saliency", obd_saliency)
 # %% [markdown]
 # ## 4. The diagonal in one backward pass
 #
-# The full Hessian has $d^2$ entries, its diagonal $d$. OBD finds the diagonal with one more backward
-# pass. With $a_i$ what enters unit $i$, $x_i = f(a_i)$ what it says, and $l$ running over the units above:
+# So $s_k = \tfrac12 h_{kk} w_k^2$, and the diagonal of $H$ is all that OBD needs: $d$ entries of $d^2$. It finds them
+# with one more backward pass. With $a_i$ what enters unit $i$, $x_i = f(a_i)$ what it says, and $l$ running over the
+# units above:
 #
 # $$ \frac{\partial^2 E}{\partial w_{ij}^2} = \frac{\partial^2 E}{\partial a_i^2}\, x_j^2
 # \qquad \frac{\partial^2 E}{\partial a_i^2} = f'(a_i)^2 \sum_l w_{li}^2 \frac{\partial^2 E}{\partial a_l^2}
@@ -215,9 +216,10 @@ plots.correlations(outer_product_hessian(state.network, state.theta, patterns), 
 # Hassibi and Stork (1992) keep it all. Minimise $\tfrac12\, \delta w^\top H\, \delta w$ under the condition that
 # weight $q$ becomes zero, $e_q^\top \delta w + w_q = 0$. A Lagrange multiplier gives
 #
-# $$ L_q = \frac{w_q^2}{2\,[H^{-1}]_{qq}} \qquad \delta w = -\frac{w_q}{[H^{-1}]_{qq}}\, H^{-1} e_q $$
+# $$ \delta w = -\frac{w_q}{[H^{-1}]_{qq}}\, H^{-1} e_q $$
 #
-# With $H = I$ this is magnitude pruning, with a diagonal $H$ it is OBD. Three methods, one formula.
+# and what that costs, the saliency $L_q$, is for you to find below. With $H = I$ this is magnitude pruning, with a
+# diagonal $H$ it is OBD. Three methods, one formula.
 #
 # ### The inverse
 #
@@ -271,7 +273,8 @@ print(
 # ### The surgeon's saliency
 # **Exercise** · difficulty 2 of 5 · 5 minutes · 2 points
 #
-# Write $L_q$, the left half of the surgeon's formula, for all weights.
+# What does the surgeon's deletion of weight $q$ cost? Put $\delta w$ into $\tfrac12\, \delta w^\top H\, \delta w$ and
+# simplify: of $H$ and its inverse a single number is left. Return this cost, $L_q$, for all weights.
 
 
 # %% exercise="classic.obs_saliency"
@@ -289,10 +292,14 @@ def obs_saliency(weight, inverse):
 check("classic.obs_saliency", obs_saliency)
 
 # %% [markdown]
+# So $L_q = w_q^2 / (2\,[H^{-1}]_{qq})$: a weight is cheap when it is small, or when $[H^{-1}]_{qq}$ is large, which is
+# where others can take over what it did. How they do it is $\delta w$.
+
+# %% [markdown]
 # ### The others make up for it
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# Write $\delta w$, the right half: return the weights after deleting number q.
+# Return the weights after the deletion of number q, when all others have moved as the surgeon asks.
 
 
 # %% exercise="classic.obs_update"
@@ -357,7 +364,8 @@ classic_results.xor_bars(measured)
 # **Exercise** · difficulty 4 of 5 · 20 minutes · 6 points
 #
 # Write OBS for an error with a constant Hessian. In each round find the lowest saliency among the weights that stay;
-# if it is above the limit stop, otherwise delete that weight and update the others. Where all are cheap, all leave.
+# if it is above the limit stop, otherwise (at the limit, too) delete that weight and update the others. Where all are
+# cheap, all leave.
 
 
 # %% exercise="classic.prune"

@@ -92,7 +92,7 @@ OBD_SALIENCY = Exercise(
         Variant("a loop", lambda w, h: torch.stack([h_k * w_k * w_k / 2 for w_k, h_k in zip(w, h, strict=True)])),
     ),
     hints=(
-        "Put the change of one deletion, −w_k at place k and zero elsewhere, into the last exercise, without gradient.",
+        "Put the change of one deletion, −w_k at place k and zero elsewhere, into ½ δᵀHδ with a diagonal H.",
         "With a diagonal Hessian one product is left: ½ h_k w_k².",
     ),
 )

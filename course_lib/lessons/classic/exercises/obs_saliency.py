@@ -96,7 +96,8 @@ OBS_SALIENCY = Exercise(
         Variant("einsum for the diagonal", lambda w, i: w.pow(2).div(2 * torch.einsum("ii->i", i))),
     ),
     hints=(
-        "The left half of the surgeon's formula, for all q at once.",
-        "inverse.diagonal() is the vector of [H⁻¹]_qq.",
+        "H H⁻¹ e_q is e_q again, and e_qᵀ H⁻¹ e_q is one entry of the inverse.",
+        "½ δwᵀHδw = ½ w_q² / [H⁻¹]_qq² · [H⁻¹]_qq. Cancel.",
+        "inverse.diagonal() is the vector of [H⁻¹]_qq, for all q at once.",
     ),
 )
