@@ -11,7 +11,7 @@
 # exercises.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. What follows an exercise never depends on your answer.
+# mistake it is. What follows an exercise uses your function once it is right, and the course's until then.
 
 # %%
 import torch
@@ -37,7 +37,7 @@ from course_lib.lessons.patterns.measure import (
 from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, NofMPacked
 from course_lib.sparsity.patterns import Block, Columns, NofM, Unstructured, sparsity_of
 from course_lib.sparsity.speed import layer_speed, speed_by_round
-from course_lib.workbook import check
+from course_lib.workbook import check, mine
 
 model, tokenizer = load_model()
 weight = weight_of(linears(blocks(model)[10])["mlp.up_proj"])
@@ -80,17 +80,19 @@ for name, pattern in one_of_each(0.5).items():
 # all, and what stays is a dense matrix with fewer columns, $W_{:,S}\, x_S$: any device runs it without new kernels.
 
 # %% [markdown]
+# ### Remove whole inputs
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Keep the columns with the largest Euclidean norm. Return the smaller matrix, its columns in their old order, and the
-# indices of the columns kept, ascending.
+# Keep the columns with the largest Euclidean norm, exactly `n_kept` of them: which of two equal ones stays is up to
+# you. Return the smaller matrix, its columns in their old order, and the indices of the columns kept, ascending.
 
 
 # %% exercise="patterns.columns"
 def keep_columns(weight, n_kept):
     """Remove whole inputs.
 
-    weight: (O, I). n_kept: how many columns stay. Returns (smaller weight (O, n_kept), indices (n_kept,)).
+    weight: (O, I). n_kept: how many columns stay.
+    Returns (smaller weight (O, n_kept), indices (n_kept,)).
     """
     ### BEGIN SOLUTION
     columns = weight.norm(dim=0).topk(n_kept).indices.sort().values
@@ -101,6 +103,12 @@ def keep_columns(weight, n_kept):
 # %%
 check("patterns.columns", keep_columns)
 
+# %%
+smaller, columns = mine("patterns.columns", keep_columns)(weight, weight.shape[1] // 2)
+print(f"{tuple(weight.shape)} becomes {tuple(smaller.shape)}; the first inputs kept are {columns[:6].tolist()}")
+share = smaller.square().sum() / weight.square().sum()
+print(f"the half of the columns with the largest norms holds {share:.0%} of the squares")
+
 # %% [markdown]
 # ## 3. Blocks
 #
@@ -108,10 +116,11 @@ check("patterns.columns", keep_columns)
 # so a kernel can run dense code on each block it finds, and skip the others.
 
 # %% [markdown]
+# ### A block mask
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Divide the matrix into blocks of `rows` × `columns`. Of all blocks, keep the `n_kept` with the largest sum of absolute
-# values. Both sizes divide the matrix.
+# values, exactly so many: which of two equal ones stays is up to you. Both sizes divide the matrix.
 
 
 # %% exercise="patterns.blocks"
@@ -133,6 +142,13 @@ def keep_blocks(weight, rows, columns, n_kept):
 # %%
 check("patterns.blocks", keep_blocks)
 
+# %%
+block_mask = mine("patterns.blocks", keep_blocks)
+for size in (2, 4, 16, 64):
+    keep = block_mask(weight, size, size, weight.numel() // size**2 // 2)
+    share = weight[keep].square().sum() / weight.square().sum()
+    print(f"half of all blocks of {size:2} × {size:2}: {sparsity_of(keep):.0%} sparse, {share:.0%} of the squares stay")
+
 # %% [markdown]
 # ## 4. n of m
 #
@@ -147,10 +163,12 @@ check("patterns.blocks", keep_blocks)
 plots.groups(stored_in_each_group(Unstructured(0.5).keep(weight.abs())))
 
 # %% [markdown]
+# ### Compress to 2:4
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
 # Compress a matrix to 2:4. Of every four neighbouring inputs keep the two largest in absolute value. Return the values
-# that stay, and for each its place in its group (0 to 3). Within a group the places ascend.
+# that stay, and for each its place in its group (0 to 3). Within a group the places ascend. Which of two equal sizes
+# stays is up to you.
 
 
 # %% exercise="patterns.nofm"
@@ -173,6 +191,7 @@ check("patterns.nofm", compress)
 # A place needs two bits, so four of them share a byte. The order of the bits is a convention; kernels depend on it.
 
 # %% [markdown]
+# ### Four places in a byte
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Pack the places of each row, four to a byte, the first in the lowest two bits. A row whose length is no multiple of
@@ -196,9 +215,14 @@ def pack(places):
 check("patterns.pack", pack)
 
 # %%
-packed = NofMPacked.encode(weight * NofM(2, 4).keep(weight.abs()))
-print(f"values {tuple(packed.values.shape)} {packed.values.dtype}, places {tuple(packed.positions.shape)} uint8")
+values, places = mine("patterns.nofm", compress)(weight)
+bits = mine("patterns.pack", pack)(places)
+packed = NofMPacked(values, bits, 2, 4, tuple(weight.shape))
+print(f"values {tuple(values.shape)} {values.dtype}, places {tuple(bits.shape)} {bits.dtype}")
 print(f"{packed.n_bytes:,} bytes in all, dense {Dense.encode(weight).n_bytes:,}")
+decoded = packed.decode()
+share = decoded.square().sum() / weight.square().sum()
+print(f"read back: {sparsity_of(decoded):.0%} zeros, {share:.0%} of the squares stay")
 
 # %% [markdown]
 # ## 5. Explore
@@ -261,6 +285,7 @@ print(printed.order_verdict(found))
 # | blocks | whole tiles, one column number a tile | $Zv + 4Z/rc + 4(O/r + 1)$ |
 
 # %% [markdown]
+# ### Bytes of four formats
 # **Exercise** · difficulty 2 of 5 · 10 minutes · 3 points
 #
 # Compute the bytes of the first four. Column numbers and row starts are 4-byte integers; row starts hold one number for
@@ -293,6 +318,7 @@ check("patterns.bytes", format_bytes)
 # To read a matrix back, or to multiply with it, a kernel has to undo the encoding. For the bitmap:
 
 # %% [markdown]
+# ### Read a bitmap
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Decode. Bit $i \bmod 8$ of `bitmap[o, i // 8]`, counted from the lowest, says whether entry $(o, i)$ is stored. The
@@ -317,10 +343,17 @@ def decode_bitmap(values, bitmap, columns):
 # %%
 check("patterns.bitmap", decode_bitmap)
 
+# %%
+pruned = weight * Unstructured(0.5).keep(weight.abs())
+stored = Bitmap.encode(pruned)
+decoded = mine("patterns.bitmap", decode_bitmap)(stored.values, stored.bitmap, weight.shape[1])
+print(f"{stored.n_bytes:,} bytes read back; every entry as it was: {torch.equal(decoded, pruned)}")
+
 # %% [markdown]
 # A format starts to pay at the density where it takes as many bytes as dense. Row starts hardly count: leave them out.
 
 # %% [markdown]
+# ### Where a format starts to pay
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
 # At which density does CSR take as many bytes as dense, and at which a bitmap? Solve on paper, return the two formulas.
@@ -330,7 +363,8 @@ check("patterns.bitmap", decode_bitmap)
 def break_even(value_bytes, index_bytes):
     """Below these densities CSR and a bitmap are smaller than dense.
 
-    value_bytes: bytes of one value, 0.5 for 4 bits. index_bytes: bytes of one column number. Returns (CSR, bitmap).
+    value_bytes: bytes of one value, 0.5 for 4 bits. index_bytes: bytes of one column number.
+    Returns (CSR, bitmap).
     """
     ### BEGIN SOLUTION
     # CSR: d (v + i) = v. Bitmap: d v + 1/8 = v.
@@ -435,9 +469,11 @@ plots.limits(11008, 4096, H100)
 # all of this kind.
 
 # %% [markdown]
+# ### A pattern that depends on the input
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# For each token keep the `k` inputs that are largest in absolute value, set the others to zero, and apply the layer.
+# For each token keep the `k` inputs that are largest in absolute value, exactly `k` where some tie; set the others to
+# zero, and apply the layer.
 
 
 # %% exercise="patterns.dynamic"
@@ -466,6 +502,12 @@ neurons = inputs_of(model, layer, held_out)
 errors = dynamic_and_static(weight_of(layer), neurons, shares=(0.05, 0.1, 0.25, 0.5, 0.75))
 print(f"neurons that are exactly zero: {sparsity_of(neurons):.1%}")
 plots.activity(keep_most_active(neurons, neurons.shape[1] // 10), errors)
+
+# %%
+dynamic, dense_output = mine("patterns.dynamic", dynamic_linear), linear(neurons, weight_of(layer))
+for k in (77, 154, 384):
+    error = (dynamic(weight_of(layer), neurons, k) - dense_output).square().sum(1) / dense_output.square().sum(1)
+    print(f"{k:4} of {neurons.shape[1]} neurons for each token: squared error {error.mean():.1%} of the output's")
 
 # %% [markdown]
 # This model's activation function (SiLU) makes no exact zeros, unlike ReLU; yet few neurons matter for one token, and

@@ -11,7 +11,7 @@
 # **Time**: two hours, more than half of them for exercises.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. What follows an exercise never depends on your answer.
+# mistake it is. What follows an exercise uses your function once it is right, and the course's until then.
 
 # %%
 import time
@@ -29,6 +29,7 @@ from course_lib.pruning.classic.problems import DECAY, NETWORKS, XOR_NETWORK, mo
 from course_lib.pruning.classic.quadratic import quadratic
 from course_lib.pruning.classic.rows import output_error, prune_row, row_surfaces
 from course_lib.lessons.classic.cost import cost
+from course_lib.lessons.classic.surgery import ByFormulas
 from course_lib.pruning.classic.stopping import accurate, last_good
 from course_lib.pruning.classic.surfaces import METHODS, brain_surgeon
 from course_lib.pruning.classic.deletion import cheapest, delete, deletions, whole
@@ -37,7 +38,7 @@ from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.classic import figures as plots
 from course_lib.lessons.classic import deck, measured as classic_results, tables
 from course_lib.pruning.input_statistics import input_gram
-from course_lib.workbook import check
+from course_lib.workbook import check, mine
 
 # %% [markdown]
 # ## 1. The idea in one picture
@@ -73,6 +74,7 @@ plots.quadratics(surfaces)
 # $$ \delta E = g^\top \delta w + \tfrac12\, \delta w^\top H\, \delta w + O(\lVert \delta w \rVert^3) $$
 
 # %% [markdown]
+# ### What a change costs
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
 # Write the first two terms.
@@ -117,14 +119,15 @@ for q, name in enumerate(deck.XOR_NAMES):
 # ## 3. Optimal brain damage
 #
 # LeCun, Denker and Solla (1989) drop the gradient (training has converged) and the off-diagonal of $H$. Each weight
-# is left with a term of its own. Deleting $w_k$ means $\delta w_k = -w_k$, so
-#
-# $$ s_k = \tfrac12\, h_{kk}\, w_k^2 $$
+# is left with a term of its own. Deleting weight $k$ alone is the change $\delta w = -w_k e_k$, with $e_k$ the $k$-th
+# unit vector.
 
 # %% [markdown]
+# ### OBD's saliency
 # **Exercise** · difficulty 1 of 5 · 4 minutes · 2 points
 #
-# How much does the error rise, by this formula, when each weight is deleted alone?
+# Put that change into the expansion of section 2. What is left of it, with the gradient and the off-diagonal dropped?
+# Return this rise of the error, the *saliency*, for every weight.
 
 
 # %% exercise="classic.obd_saliency"
@@ -144,14 +147,16 @@ check("classic.obd_saliency", obd_saliency)
 # %% [markdown]
 # ## 4. The diagonal in one backward pass
 #
-# The full Hessian has $d^2$ entries, its diagonal $d$. OBD finds the diagonal with one more backward
-# pass. With $a_i$ what enters unit $i$, $x_i = f(a_i)$ what it says, and $l$ running over the units above:
+# So $s_k = \tfrac12 h_{kk} w_k^2$, and the diagonal of $H$ is all that OBD needs: $d$ entries of $d^2$. It finds them
+# with one more backward pass. With $a_i$ what enters unit $i$, $x_i = f(a_i)$ what it says, and $l$ running over the
+# units above:
 #
 # $$ \frac{\partial^2 E}{\partial w_{ij}^2} = \frac{\partial^2 E}{\partial a_i^2}\, x_j^2
 # \qquad \frac{\partial^2 E}{\partial a_i^2} = f'(a_i)^2 \sum_l w_{li}^2 \frac{\partial^2 E}{\partial a_l^2}
 # + f''(a_i) \frac{\partial E}{\partial x_i} $$
 
 # %% [markdown]
+# ### Curvature, one layer down
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
 # Write the second equation: bring the curvature one layer down, for all patterns at once.
@@ -161,8 +166,10 @@ check("classic.obd_saliency", obd_saliency)
 def back_one_layer(weight, second, to_unit, slope, bend):
     """Second derivatives with respect to what enters the units of the layer below.
 
-    weight: (L, I), from I units to the L above. second: (P, L), the second derivatives above, for each pattern.
-    to_unit: (P, I), the gradient dE/dx of the lower units. slope, bend: (P, I), f'(a) and f''(a). Returns (P, I).
+    weight: (L, I), from I units to the L above.
+    second: (P, L), the second derivatives above, for each pattern.
+    to_unit: (P, I), the gradient dE/dx of the lower units.
+    slope, bend: (P, I), f'(a) and f''(a). Returns (P, I).
     """
     ### BEGIN SOLUTION
     from_above = second @ weight.square()
@@ -216,9 +223,10 @@ plots.correlations(outer_product_hessian(state.network, state.theta, patterns), 
 # Hassibi and Stork (1992) keep it all. Minimise $\tfrac12\, \delta w^\top H\, \delta w$ under the condition that
 # weight $q$ becomes zero, $e_q^\top \delta w + w_q = 0$. A Lagrange multiplier gives
 #
-# $$ L_q = \frac{w_q^2}{2\,[H^{-1}]_{qq}} \qquad \delta w = -\frac{w_q}{[H^{-1}]_{qq}}\, H^{-1} e_q $$
+# $$ \delta w = -\frac{w_q}{[H^{-1}]_{qq}}\, H^{-1} e_q $$
 #
-# With $H = I$ this is magnitude pruning, with a diagonal $H$ it is OBD. Three methods, one formula.
+# and what that costs, the saliency $L_q$, is for you to find below. With $H = I$ this is magnitude pruning, with a
+# diagonal $H$ it is OBD. Three methods, one formula.
 #
 # ### The inverse
 #
@@ -231,6 +239,7 @@ plots.correlations(outer_product_hessian(state.network, state.theta, patterns), 
 # One rank-one correction for each pattern, and nothing is ever inverted.
 
 # %% [markdown]
+# ### The inverse without inverting
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
 # Compute $(\alpha I + \frac1P \sum X X^\top)^{-1}$ by the recursion.
@@ -266,13 +275,13 @@ print(
 # %% [markdown]
 # Four patterns and nine weights: $H$ has rank 4, and without $\alpha$ no inverse. And where every unit is saturated,
 # the outer product is as small as what it leaves out. Even so it will find its way.
-#
-# ### Whom to delete
 
 # %% [markdown]
+# ### The surgeon's saliency
 # **Exercise** · difficulty 2 of 5 · 5 minutes · 2 points
 #
-# Write $L_q$, the left half of the surgeon's formula, for all weights.
+# What does the surgeon's deletion of weight $q$ cost? Put $\delta w$ into $\tfrac12\, \delta w^\top H\, \delta w$ and
+# simplify: of $H$ and its inverse a single number is left. Return this cost, $L_q$, for all weights.
 
 
 # %% exercise="classic.obs_saliency"
@@ -290,19 +299,22 @@ def obs_saliency(weight, inverse):
 check("classic.obs_saliency", obs_saliency)
 
 # %% [markdown]
-# ### And what the others do
+# So $L_q = w_q^2 / (2\,[H^{-1}]_{qq})$: a weight is cheap when it is small, or when $[H^{-1}]_{qq}$ is large, which is
+# where others can take over what it did. How they do it is $\delta w$.
 
 # %% [markdown]
+# ### The others make up for it
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# Write $\delta w$, the right half: return the weights after deleting number q.
+# Return the weights after the deletion of number q, when all others have moved as the surgeon asks.
 
 
 # %% exercise="classic.obs_update"
 def obs_update(weight, inverse, q):
     """The weights after the deletion of one, all others moved so that the error rises least.
 
-    weight: (d,). inverse: (d, d), the inverse Hessian. q: the index that leaves. Returns (d,), zero at q.
+    weight: (d,). inverse: (d, d), the inverse Hessian. q: the index that leaves.
+    Returns (d,), zero at q.
     """
     ### BEGIN SOLUTION
     return weight - weight[q] / inverse[q, q] * inverse[:, q]
@@ -355,17 +367,20 @@ classic_results.xor_bars(measured)
 # asked once, after the stop.
 
 # %% [markdown]
+# ### Delete until it costs too much
 # **Exercise** · difficulty 4 of 5 · 20 minutes · 6 points
 #
 # Write OBS for an error with a constant Hessian. In each round find the lowest saliency among the weights that stay;
-# if it is above the limit stop, otherwise delete that weight and update the others. Where all are cheap, all leave.
+# if it is above the limit stop, otherwise (at the limit, too) delete that weight and update the others. Where all are
+# cheap, all leave.
 
 
 # %% exercise="classic.prune"
 def prune(weight, hessian, limit):
     """Optimal brain surgeon on a quadratic error.
 
-    weight: (d,), at the minimum. hessian: (d, d). limit: the highest saliency that may leave. Returns (d,).
+    weight: (d,), at the minimum. hessian: (d, d). limit: the highest saliency that may leave.
+    Returns (d,).
     """
     ### BEGIN SOLUTION
     keep = torch.ones(len(weight), dtype=torch.bool)
@@ -462,6 +477,7 @@ print(tables.digits_verdict(measured))
 # ## 8. What it costs, and when it does not pay
 
 # %% [markdown]
+# ### What the inverse costs
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
 # How many bytes has the inverse Hessian of d weights, and how many FLOPs does the recursion spend on n gradients? Count
@@ -517,6 +533,21 @@ for row in (44, 465):
         pruned = prune_row(weight[row], surface, 288)
         errors = [100 * output_error(grams[text].matrix, weight[row], pruned) for text in texts]
         print(f"row {row:>3}, {name:<10} error {errors[0]:5.2f} %, on unseen text {errors[1]:5.2f} %")
+
+# %% [markdown]
+# The same with the two formulas that you wrote, saliency and update, on row 44. Then your whole loop, on the first 96
+# weights of that row, while the others stand still; its limit is the median of what each of them costs alone.
+
+# %%
+formulas = mine("classic.obs_saliency", obs_saliency), mine("classic.obs_update", obs_update)
+pruned = prune_row(weight[44], ByFormulas(row_surface["OBS"].inverse, *formulas), 288)
+print(f"row 44, by the two formulas: error {100 * output_error(grams['calibration'].matrix, weight[44], pruned):.2f} %")
+part = grams["calibration"].matrix[:96, :96] / grams["calibration"].n_tokens
+hessian = part + 0.01 * part.diagonal().mean() * torch.eye(96)
+limit = (weight[44, :96].square() / (2 * torch.linalg.inv(hessian).diagonal())).median().item()
+left = mine("classic.prune", prune)(weight[44, :96], hessian, limit)
+error = output_error(part, weight[44, :96], left)
+print(f"the loop deletes {int((left == 0).sum())} of 96 weights: error {100 * error:.2f} %")
 
 # %%
 print(tables.rows_verdict(measured))

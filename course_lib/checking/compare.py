@@ -82,8 +82,12 @@ def _close_items(got: Any, expected: tuple) -> str | None:
     if not isinstance(got, tuple) and not (isinstance(got, Tensor) and got.ndim):
         return f"got {short(got)}, expected {len(expected)} values"
     if len(got) != len(expected):  # before anything is taken apart: a tensor may have a billion rows
-        return f"got {len(got)} values, expected {len(expected)}"
-    return _first((f"value {i}", close(g, e)) for i, (g, e) in enumerate(zip(got, expected, strict=True)))
+        problem = f"got {len(got)} values, expected {len(expected)}"
+    else:
+        problem = _first((f"value {i}", close(g, e)) for i, (g, e) in enumerate(zip(got, expected, strict=True)))
+    if problem and isinstance(got, Tensor) and any(isinstance(item, Tensor) for item in expected):
+        return f"got one tensor of shape {tuple(got.shape)}, expected {len(expected)} values"  # its rows are no values
+    return problem
 
 
 def _first(named) -> str | None:
@@ -142,7 +146,8 @@ def _lengths(value: Any) -> tuple[int, ...]:
 
 def as_tensor(value: Any) -> Any:
     """Numbers and nested lists as a tensor; anything else as it is."""
+    rows = isinstance(value, tuple) and len(value) > 0 and all(isinstance(row, Tensor) and row.ndim for row in value)
     try:
-        return torch.as_tensor(value)
+        return torch.stack(value) if rows else torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         return value

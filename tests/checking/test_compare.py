@@ -85,6 +85,9 @@ def test_the_same_written_differently_agrees(got, expected):
         ({"a": 1, "b": 2}, {"a": 1}, "the keys are ['a', 'b'], expected ['a']"),
         ((1, 2), {"a": 1}, "got (1, 2), expected the keys ['a']"),
         (((1, 2),), (1, 2), "got 1 values, expected 2"),
+        # one tensor where several are asked for: its rows are no values
+        (T([[1.0, 2.0], [3.0, 4.0]]), (T([[1.0, 2.0]]), T([5])), "got one tensor of shape (2, 2), expected 2 values"),
+        (T([1.0, 2.0, 3.0]), (T([1.0]), T([5])), "got one tensor of shape (3,), expected 2 values"),
     ],
 )
 def test_differences_are_said(got, expected, said):
@@ -208,7 +211,8 @@ def test_pairs_have_whole_places_in_ascending_order():
         assert PAIRS((expected[0], places), expected, ANY)
     assert PAIRS((expected[0].flip(1), T([[2, 1]], dtype=byte)), expected, ANY)
     zero = T([[0.0, 6.0]])
-    assert PAIRS((zero, T([[0, 2]])), (zero, T([[1, 2]])), ANY) is None  # where a zero stood is free
+    weight = Case("a group with three zeros", (T([[0.0, 0.0, 6.0, 0.0]]),))
+    assert PAIRS((zero, T([[0, 2]])), (zero, T([[1, 2]])), weight) is None  # where a zero stood is free
 
 
 def test_a_factor_is_real_and_upper():

@@ -49,8 +49,8 @@ def bitmap(values, bitmap, columns):
 
 
 def dynamic(weight, inputs, k):
-    least = inputs.abs().sort(dim=1, descending=True).values[:, k - 1 : k]
-    return torch.where(inputs.abs() >= least, inputs, 0) @ weight.T
+    rank = inputs.abs().sort(dim=1, descending=True).indices.argsort(dim=1)
+    return torch.where(rank < k, inputs, 0) @ weight.T
 
 
 def back_one_layer(weight, second, to_unit, slope, bend):

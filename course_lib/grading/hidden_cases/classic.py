@@ -10,11 +10,11 @@ from course_lib.checking.exercise import Case
 
 
 def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.randn(*shape, generator=generator)
 
 
 def _vector(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
+    return torch.tensor(values)
 
 
 def _hessian(generator: torch.Generator, d: int, shared: float = 1.5) -> Tensor:
@@ -26,7 +26,7 @@ def _hessian(generator: torch.Generator, d: int, shared: float = 1.5) -> Tensor:
 def _taylor(generator: torch.Generator) -> list[Case]:
     """The error falls in all but the last."""
     hessian, change, small = _hessian(generator, 9), _randn(generator, 9), _randn(generator, 60)
-    saddle = hessian - 9 * torch.eye(9, dtype=torch.float64)
+    saddle = hessian - 9 * torch.eye(9)
     along, bend = change / change.square().sum(), change @ saddle @ change
     return [
         Case("nine weights, steeply downhill", (-(change @ hessian @ change) * along, hessian, change)),
@@ -73,7 +73,7 @@ def _recursion(generator: torch.Generator) -> list[Case]:
 
 
 def _obs_saliency(generator: torch.Generator) -> list[Case]:
-    scale = torch.logspace(-2, 2, 7, dtype=torch.float64)
+    scale = torch.logspace(-2, 2, 7)
     uneven = torch.linalg.inv(_hessian(generator, 7) * scale * scale[:, None])
     inverse = torch.linalg.inv(_hessian(generator, 3))
     return [
@@ -83,12 +83,16 @@ def _obs_saliency(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _with(weight: Tensor, place: int, value: float) -> Tensor:
+    return weight.index_fill(0, torch.tensor(place), value)
+
+
 def _obs_update(generator: torch.Generator) -> list[Case]:
     same = torch.linalg.inv(_vector(1.0, 0.99, 0.99, 1.0).reshape(2, 2))
     many = torch.linalg.inv(_hessian(generator, 20))
     return [
         Case("two weights that do nearly the same", (_vector(1.0, 0.5), same, 1)),
-        Case("the first of twenty leaves", (_randn(generator, 20), many, 0)),
+        Case("the first of twenty leaves, negative", (_with(_randn(generator, 20), 0, -1.5), many, 0)),
         Case("the last of six leaves", (_randn(generator, 6), torch.linalg.inv(_hessian(generator, 6)), 5)),
     ]
 
@@ -116,12 +120,19 @@ _FIVE = (
 )
 
 
+def _rivals(generator: torch.Generator) -> tuple[Tensor, Tensor, float]:
+    """Two of three are below the limit. Taken in another order than the surgeon's, others stay."""
+    scale = 1 + torch.rand((), generator=generator)
+    hessian = _vector(9.0, 8.0, -6.0, 8.0, 10.0, -8.0, -6.0, -8.0, 10.0).reshape(3, 3)
+    return scale * _vector(-2.0, -2.0, -2.0), hessian, 6.1 * scale.item() ** 2
+
+
 def _prune(generator: torch.Generator) -> list[Case]:
     def all_leave(weight: tuple, hessian: tuple) -> tuple[Tensor, Tensor, float]:
         """In another order and on another scale. The limit is above each price and below their sum."""
         order = torch.randperm(len(weight), generator=generator)
-        scale = 0.5 + torch.rand((), generator=generator, dtype=torch.float64)
-        w, h = (torch.tensor(numbers, dtype=torch.float64) for numbers in (weight, hessian))
+        scale = 0.5 + torch.rand((), generator=generator)
+        w, h = (torch.tensor(numbers, dtype=torch.float32) for numbers in (weight, hessian))
         w, h = w[order], scale * h[order][:, order]
         return w, h, 1.05 * max(_prices(w, h))
 
@@ -129,6 +140,8 @@ def _prune(generator: torch.Generator) -> list[Case]:
         """The limit lies between two prices, so that rounding decides nothing."""
         while True:
             weight, hessian = _randn(generator, d), _hessian(generator, d)
+            dearest = (weight.square() / torch.linalg.inv(hessian).diagonal()).argsort(descending=True)
+            weight, hessian = weight[dearest], hessian[dearest][:, dearest]
             prices = _prices(weight, hessian)
             highest = max(prices[:n_leaving])
             if prices[n_leaving] > 1.1 * highest:
@@ -137,6 +150,7 @@ def _prune(generator: torch.Generator) -> list[Case]:
     return [
         Case("fifteen weights that go together", some_leave(15, 6)),
         Case("four weights, all leave", all_leave(*_FOUR)),
+        Case("two of three below the limit", _rivals(generator)),
         Case("five weights, all leave", all_leave(*_FIVE)),
     ]
 

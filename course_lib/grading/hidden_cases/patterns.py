@@ -18,6 +18,20 @@ def _shuffled(generator: torch.Generator, values: Tensor) -> Tensor:
     return values[torch.randperm(len(values), generator=generator)]
 
 
+def _distinct(rows: int, columns: int) -> Tensor:
+    """Whole numbers, each column louder than the one before: copies of one have the same norm and sum, exactly."""
+    signs = 1 - 2 * ((torch.arange(rows)[:, None] + torch.arange(columns)) % 2)
+    return (1.0 + torch.arange(columns)) * signs * (1 + torch.arange(rows) % 3)[:, None]
+
+
+def _two_kinds(generator: torch.Generator, rows: int, columns: int) -> Tensor:
+    """Columns of similar norm; half of them hold a few large entries, half many small ones."""
+    few = torch.rand(rows, columns, generator=generator).argsort(0) < 2
+    many = torch.arange(columns) % 2 == 0
+    unit = _randn(generator, rows, columns).sign() * torch.where(many, rows**-0.5, few * 2**-0.5)
+    return unit * (1 + torch.randperm(columns, generator=generator) / columns)
+
+
 def _columns(generator: torch.Generator) -> list[Case]:
     empty = _randn(generator, 8, 18)
     empty[:, [0, 5, 6, 17]] = 0
@@ -25,8 +39,9 @@ def _columns(generator: torch.Generator) -> list[Case]:
     return [
         Case("a single output", (_randn(generator, 1, 14), 6)),
         Case("loud and quiet inputs", (_randn(generator, 30, 25) * loudness, 9)),
-        Case("columns of zeros", (empty, 11)),
-        Case("many outputs, seven inputs", (_randn(generator, 90, 7), 5)),
+        Case("columns of zeros, of which two stay", (empty, 16)),
+        Case("each column four times", (_distinct(9, 5).repeat(1, 4), 10)),
+        Case("many outputs, two kinds of columns", (_two_kinds(generator, 90, 14), 7)),
     ]
 
 
@@ -34,10 +49,13 @@ def _blocks(generator: torch.Generator) -> list[Case]:
     loud = _randn(generator, 64, 96)
     loud[8:16, 32:48] *= 0.2
     loud[10, 40] = 40.0  # more than any other entry, in a block that is worth little
+    tall = _two_kinds(generator, 5, 48).T.reshape(6, 8, 5).transpose(1, 2).reshape(30, 8)
     return [
-        Case("blocks one input wide", (_randn(generator, 30, 8), 5, 1, 17)),
+        Case("blocks one input wide", (tall, 5, 1, 17)),
         Case("48 blocks, the loudest entry in a quiet one", (loud, 8, 16, 11)),
         Case("blocks as high as the matrix", (_randn(generator, 4, 21), 4, 3, 3)),
+        Case("each block four times", (_distinct(6, 6).repeat(2, 2), 3, 2, 6)),
+        Case("a matrix of ones", (torch.ones(8, 12), 4, 3, 3)),
     ]
 
 
@@ -59,6 +77,7 @@ def _pack(generator: torch.Generator) -> list[Case]:
         Case("threes only, seven in a row", (torch.full((4, 7), 3, dtype=torch.uint8),)),
         Case("two long rows of int64", (drawn(2, 101).long(),)),
         Case("five in a row", (drawn(17, 5),)),
+        Case("twelve in a row, no byte half full", (drawn(6, 12),)),
     ]
 
 
@@ -104,6 +123,16 @@ def _break_even(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _pairs(generator: torch.Generator) -> tuple[Tensor, Tensor, int]:
+    """Each input has a twin of the same size and column: of the last pair one stays, and it does not matter which."""
+    sizes = torch.stack([_shuffled(generator, torch.arange(1.0, 7.0)) for _ in range(10)])
+    return _randn(generator, 8, 6).repeat(1, 2), sizes.repeat(1, 2), 5
+
+
+def _equal(generator: torch.Generator) -> tuple[Tensor, Tensor, int]:
+    return _randn(generator, 4, 1).repeat(1, 9), torch.tensor([[0.5], [-8.0]]).repeat(1, 9), 4
+
+
 def _dynamic(generator: torch.Generator) -> list[Case]:
     loudness = _shuffled(generator, torch.logspace(-1, 1, 30))
     return [
@@ -111,6 +140,8 @@ def _dynamic(generator: torch.Generator) -> list[Case]:
         Case("one input of each token", (_randn(generator, 5, 64), _randn(generator, 11, 64), 1)),
         Case("loud and quiet inputs", (_randn(generator, 12, 30), _randn(generator, 40, 30) * loudness, 7)),
         Case("all but one stay", (_randn(generator, 6, 13), _randn(generator, 8, 13), 12)),
+        Case("inputs that tie in pairs, with equal columns", _pairs(generator)),
+        Case("a quiet token of equal inputs beside a loud one", _equal(generator)),
     ]
 
 

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.classic.exercises.common import randn, vector
+from course_lib.lessons.common.answers import compare_matrices
 
 
 def _back(weight: Tensor, second: Tensor, to_unit: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
@@ -35,6 +36,7 @@ BACK_ONE_LAYER = Exercise(
     points=4,
     reference=_back,
     cases=_back_cases,
+    picture=lambda case, got, expected: compare_matrices(got, expected, "pattern", "unit below"),
     mistakes=(
         Mistake(
             "weights not squared",
@@ -60,6 +62,47 @@ BACK_ONE_LAYER = Exercise(
             "slope over both terms",
             "f'² belongs to the curvature from above alone; f'' ∂E/∂x stands beside it.",
             lambda w, s, t, f1, f2: f1.square() * (s @ w.square() + f2 * t),
+        ),
+        Mistake(
+            "weights' size in place of their square",
+            "Second derivatives travel down through w², not |w|.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.abs()) + f2 * t,
+        ),
+        Mistake(
+            "curvature squared",
+            "∂²E/∂a_l² is a second derivative already; only the weight and the slope are squared.",
+            lambda w, s, t, f1, f2: f1.square() * (s.square() @ w.square()) + f2 * t,
+        ),
+        Mistake(
+            "bend squared",
+            "f'' enters once, times ∂E/∂x. The slope f' is the one that is squared.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2.square() * t,
+            also=(lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + (f2 * t).square(),),
+        ),
+        Mistake(
+            "terms subtracted",
+            "The two parts are added; the bend has a sign of its own.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) - f2 * t,
+        ),
+        Mistake(
+            "curvature from above alone",
+            "This is the sum over the units above. The unit's own slope and bend are left out.",
+            lambda w, s, t, f1, f2: s @ w.square(),
+            also=(lambda w, s, t, f1, f2: f1 * (s @ w.square()),),
+        ),
+        Mistake(
+            "patterns added up",
+            "Each pattern has a curvature of its own: keep the rows apart, (P, I).",
+            lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).sum(0),
+            also=(
+                lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).mean(0),
+                lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).sum(0, keepdim=True).expand_as(t),
+            ),
+        ),
+        Mistake(
+            "slope in place of the gradient",
+            "f'' is multiplied by ∂E/∂x, not by f'.",
+            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2 * f1,
         ),
         Mistake(
             "terms multiplied",

@@ -8,11 +8,11 @@ from torch import Tensor
 
 
 def randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.randn(*shape, generator=generator)
 
 
 def vector(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
+    return torch.tensor(values)
 
 
 def random_hessian(generator: torch.Generator, d: int) -> Tensor:
@@ -26,7 +26,7 @@ def saliency_by_obs(weight: Tensor, inverse: Tensor) -> Tensor:
 
 
 def surface_cases(generator: torch.Generator) -> list[tuple[str, Tensor, Tensor]]:
-    by_hand = torch.tensor([[2.0, -1.0], [-1.0, 2.0]], dtype=torch.float64) / 3  # of [[2, 1], [1, 2]]
+    by_hand = torch.tensor([[2.0, -1.0], [-1.0, 2.0]]) / 3  # of [[2, 1], [1, 2]]
     return [
         ("two weights by hand", vector(1.0, 3.0), by_hand),
         ("nine weights", randn(generator, 9), torch.linalg.inv(random_hessian(generator, 9))),

@@ -4,6 +4,7 @@ import torch
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.classic.exercises.common import randn, vector
+from course_lib.lessons.common.answers import compare_bars
 
 OBD_SALIENCY = Exercise(
     id="classic.obd_saliency",
@@ -18,6 +19,9 @@ OBD_SALIENCY = Exercise(
         Case("curvatures of which some are negative", (randn(generator, 8), vector(*[(-1.0) ** i for i in range(8)]))),
         Case("a weight that is zero already", (vector(1.0, 0.0, 2.0), vector(1.0, 5.0, 0.5))),
     ],
+    picture=lambda case, got, expected: compare_bars(
+        got, expected, tuple(str(k) for k in range(len(expected))), "rise of the error when it is deleted"
+    ),
     mistakes=(
         Mistake(
             "half forgotten",
@@ -28,7 +32,7 @@ OBD_SALIENCY = Exercise(
             "weight not squared",
             "A deletion moves the weight by −w, and the term is quadratic in the move: w².",
             lambda w, h: 0.5 * h * w.abs(),
-            also=(lambda w, h: h * w.abs(), lambda w, h: 0.5 * h * w),
+            also=(lambda w, h: h * w.abs(), lambda w, h: 0.5 * h * w, lambda w, h: h * w),
         ),
         Mistake(
             "magnitude alone",
@@ -43,9 +47,44 @@ OBD_SALIENCY = Exercise(
             also=(lambda w, h: 0.5 * h.clamp(min=0) * w.square(),),
         ),
         Mistake(
+            "curvature squared",
+            "The curvature enters once: ½ h w². Squaring h w squares it as well.",
+            lambda w, h: 0.5 * (h * w).square(),
+            also=(lambda w, h: (h * w).square(),),
+        ),
+        Mistake(
+            "root of the cost",
+            "The root orders positive costs alike, but it is no cost, and where the curvature is negative it has none.",
+            lambda w, h: (0.5 * h * w.square()).abs().sqrt(),
+            also=(lambda w, h: (0.5 * h * w.square()).sqrt(), lambda w, h: w.abs() * h.abs().sqrt()),
+        ),
+        Mistake(
+            "added up",
+            "This is the cost of deleting all of them. Return one number for each weight.",
+            lambda w, h: (0.5 * h * w.square()).sum(),
+            also=(lambda w, h: 0.5 * w @ torch.diag(h) @ w,),
+        ),
+        Mistake(
+            "a share of the whole",
+            "Divided by the sum the costs keep their order, but they no longer say by how much the error rises.",
+            lambda w, h: h * w.square() / (h * w.square()).sum(),
+        ),
+        Mistake(
+            "sign reversed",
+            "The error rises by + ½ h w²: the change is −w, and it is squared.",
+            lambda w, h: -0.5 * h * w.square(),
+        ),
+        Mistake(
+            "a quarter",
+            "The ½ was taken inside the square, where it counts twice: ½ · w², not (½ · w)².",
+            lambda w, h: h * (0.5 * w).square(),
+            also=(lambda w, h: 0.5 * h * (0.5 * w).square(),),
+        ),
+        Mistake(
             "divided by the curvature",
             "A flat direction (small h) is cheap to move along, so the saliency must grow with h.",
             lambda w, h: 0.5 * w.square() / h,
+            also=(lambda w, h: w.square() / (h + 1e-8) / 2,),
         ),
     ),
     also_right=(
@@ -53,7 +92,7 @@ OBD_SALIENCY = Exercise(
         Variant("a loop", lambda w, h: torch.stack([h_k * w_k * w_k / 2 for w_k, h_k in zip(w, h, strict=True)])),
     ),
     hints=(
-        "Put the change of one deletion, −w_k at place k and zero elsewhere, into the last exercise, without gradient.",
+        "Put the change of one deletion, −w_k at place k and zero elsewhere, into ½ δᵀHδ with a diagonal H.",
         "With a diagonal Hessian one product is left: ½ h_k w_k².",
     ),
 )

@@ -11,6 +11,7 @@ from torch import Tensor
 from course_lib.checking.call import DidNotFinish
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.classic.exercises.common import randn, random_hessian, saliency_by_obs, update_by_obs, vector
+from course_lib.lessons.common.answers import compare_bars
 
 
 def _prune(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
@@ -155,6 +156,27 @@ def _prune_by_place(weight: Tensor, hessian: Tensor, limit: float, zero: bool = 
     return weight
 
 
+def _prune_once(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    inverse = torch.linalg.inv(hessian)
+    saliency = saliency_by_obs(weight, inverse)
+    q = int(saliency.argmin())
+    return weight if saliency[q] > limit else update_by_obs(weight, inverse, q)
+
+
+def _library(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
+    from course_lib.pruning.classic.obs import inverse_of
+    from course_lib.pruning.classic.surfaces import Inverse
+
+    surface, keep = Inverse(inverse_of(hessian)), torch.ones(len(weight), dtype=torch.bool)
+    while keep.any():
+        saliency = surface.saliency(weight).masked_fill(~keep, torch.inf)
+        q = int(saliency.argmin())
+        if saliency[q] > limit:
+            break
+        weight, surface, keep[q] = weight + surface.change(weight, q), surface.without(q), False
+    return weight * keep
+
+
 def _prune_until_nothing(weight: Tensor, hessian: Tensor, limit: float, lowest: Callable = Tensor.min) -> Tensor:
     """Never asks whether a weight is left, and looks for the lowest of nothing."""
     pruned = _prune(weight, hessian, limit)
@@ -177,12 +199,15 @@ def _prune_by_downdate(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
 
 
 def _prune_cases(generator: torch.Generator) -> list[Case]:
-    by_hand = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
-    coupled = torch.tensor([[2.0, 1.8, 0.0], [1.8, 2.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    by_hand = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+    rivals = torch.tensor([[3.0, -1.0, 1.0], [-1.0, 3.0, 2.0], [1.0, 2.0, 6.0]])
+    coupled = torch.tensor([[2.0, 1.8, 0.0], [1.8, 2.0, 0.0], [0.0, 0.0, 0.36]])
 
     def drawn(d: int, n_leaving: int) -> tuple:
         """A limit between the largest of the first n costs and the next, so that rounding decides nothing."""
         weight, hessian = randn(generator, d), random_hessian(generator, d)
+        order = saliency_by_obs(weight, torch.linalg.inv(hessian)).argsort(descending=True)  # the cheapest stands last
+        weight, hessian = weight[order], hessian[order][:, order]
         worst, left, costs = 0.0, weight, []
         keep = torch.ones(d, dtype=torch.bool)
         while keep.any():
@@ -202,10 +227,17 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
         # saliencies 0.75, 3, 2; without the first weight (1, 2, 2) becomes (0, 2.5, 2), and 2 and 6.25 are left
         Case("three weights by hand: one leaves", (vector(1.0, 2.0, 2.0), by_hand, 1.0)),
         # saliencies 0.76, 1.71, 1.125; then 23.04 and 1.125
-        Case("OBD would choose another weight, by hand", (vector(2.0, 3.0, 1.5), coupled, 1.0)),
+        Case("OBD would choose another weight, by hand", (vector(2.0, 3.0, 2.5), coupled, 1.0)),
         Case("eight weights, correlated", drawn(8, 4)),
         Case("twelve weights, correlated", drawn(12, 7)),
         Case("nothing is cheap enough", (vector(1.0, 2.0, 2.0), by_hand, 0.5)),
+        # saliencies 2, 12.5 twice and 18 twice, exactly
+        Case(
+            "the last saliencies are equal to the limit: all leave",
+            (vector(1.0, 2.5, 2.5, 3.0, 3.0), 4 * torch.eye(5), 18.0),
+        ),
+        # saliencies 4.1, 3.4 and 7.25: without the second weight the third is the cheapest, then the first costs 16.7
+        Case("two are below the limit: the cheaper goes first", (vector(-2.0, 2.0, -2.0), rivals, 5.7)),
         Case("everything is cheap", (randn(generator, 5), random_hessian(generator, 5), 1e6)),
     ]
 
@@ -218,6 +250,10 @@ PRUNE = Exercise(
     points=6,
     reference=_prune,
     cases=_prune_cases,
+    picture=lambda case, got, expected: compare_bars(
+        got, expected, tuple(str(k) for k in range(len(expected))), "weights in the end"
+    ),
+    library=_library,
     mistakes=(
         Mistake(
             "one deletion too many",
@@ -256,6 +292,30 @@ PRUNE = Exercise(
             "q counts among the weights that stay. keep[q] and weight[q] count among all: use keep.nonzero()[q] there.",
             _prune_by_place,
             also=(lambda w, h, limit: _prune_by_place(w, h, limit, zero=False),),
+        ),
+        Mistake(
+            "first below the limit",
+            "The first weight below the limit left. Each deletion changes the prices of the others: take the cheapest.",
+            lambda w, h, limit: _prune_with(
+                w, h, limit, choose=lambda left, h, inverse: (saliency_by_obs(left, inverse) > limit).long()
+            ),
+        ),
+        Mistake(
+            "dearest first",
+            "The weight with the highest saliency left. Take the lowest: argmin.",
+            lambda w, h, limit: _prune_with(
+                w, h, limit, choose=lambda left, h, inverse: -saliency_by_obs(left, inverse)
+            ),
+        ),
+        Mistake(
+            "smallest weight chosen",
+            "The smallest weight left, whatever it costs. The surgeon compares w² / (2 [H⁻¹]_qq).",
+            lambda w, h, limit: _prune_with(w, h, limit, choose=lambda left, h, inverse: left.abs()),
+        ),
+        Mistake(
+            "one deletion only",
+            "A single weight left. Go on until the lowest saliency is above the limit.",
+            _prune_once,
         ),
         Mistake(
             "half forgotten",

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.classic.exercises.common import randn, vector
+from course_lib.lessons.common.answers import compare_matrices
 
 
 def _recursion(gradients: Tensor, alpha: float) -> Tensor:
@@ -56,11 +57,12 @@ RECURSION = Exercise(
     points=4,
     reference=_recursion,
     cases=lambda generator: [
-        Case("one pattern, two weights, by hand", (torch.ones(1, 2, dtype=torch.float64), 1.0)),
+        Case("one pattern, two weights, by hand", (torch.ones(1, 2), 1.0)),
         Case("two patterns, three weights", (vector(1.0, 0.0, 2.0, 0.0, 1.0, -1.0).reshape(2, 3), 0.5)),
         Case("20 patterns, 6 weights", (randn(generator, 20, 6), 0.1)),
-        Case("fewer patterns than weights: H alone is singular", (randn(generator, 3, 7), 0.01)),
+        Case("fewer patterns than weights: H alone is singular", (randn(generator, 3, 7), 0.05)),
     ],
+    picture=lambda case, got, expected: compare_matrices(got, expected, "weight", "weight"),
     mistakes=(
         Mistake(
             "number of patterns forgotten",
@@ -82,6 +84,55 @@ RECURSION = Exercise(
             "start not inverted",
             "H⁻¹ starts at I/α, the inverse of αI. The smaller α, the larger it starts.",
             _recursion_from,
+        ),
+        Mistake(
+            "start at the identity",
+            "The recursion starts at I/α. From I it ends at the inverse for α = 1.",
+            lambda g, a: _recursion_from(g, 1.0),
+        ),
+        Mistake(
+            "inverse not carried on",
+            "Every step has to use the inverse that the step before left, not the first one.",
+            lambda g, a: torch.eye(g.shape[1]) / a - sum(torch.outer(x, x) / a**2 / (len(g) + x @ x / a) for x in g),
+        ),
+        Mistake(
+            "last pattern only",
+            "What is returned knows one pattern: correct the same matrix again for each of them.",
+            lambda g, a: _recursion_with(g[-1:], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)),
+            also=(
+                lambda g, a: _recursion_with(
+                    g[:1], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)
+                ),
+            ),
+        ),
+        Mistake(
+            "weights counted in place of patterns",
+            "P is the number of patterns, len(gradients); gradients.shape[1] is the number of weights.",
+            lambda g, a: _direct(g, a, float(g.shape[1])),
+        ),
+        Mistake(
+            "the mean gradient alone",
+            "The mean of the outer products is not the outer product of the mean: that has rank 1.",
+            lambda g, a: _direct(g.mean(0, keepdim=True), a),
+        ),
+        Mistake(
+            "squares in place of the outer product",
+            "moved * moved holds d numbers, or their sum. torch.outer(moved, moved) is the matrix that is subtracted.",
+            lambda g, a: _recursion_with(g, a, lambda h, x, n: -(h @ x).square() / (n + x @ h @ x)),
+            also=(
+                lambda g, a: _recursion_with(g, a, lambda h, x, n: -((h @ x) @ (h @ x)) / (n + x @ h @ x)),
+                lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.diag((h @ x).square()) / (n + x @ h @ x)),
+            ),
+        ),
+        Mistake(
+            "one inverse missing in the denominator",
+            "The denominator is P + XᵀH⁻¹X. XᵀX leaves the inverse out.",
+            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (n + x @ x)),
+        ),
+        Mistake(
+            "alpha times P",
+            "αI is added to the mean as it is: the recursion starts at I/α, not at I/(αP).",
+            lambda g, a: _direct(g, a * len(g)),
         ),
         Mistake(
             "added instead of subtracted",

@@ -31,8 +31,9 @@ SCALE = Exercise(
             lambda d, n, size: (d**2, 4 * n * d**2),
         ),
         Mistake(
-            "multiplications only",
-            "A multiplication and an addition are two FLOPs: 2d² for H⁻¹X, and 2d² for the rank-one correction.",
+            "half of the operations",
+            "H⁻¹X takes d² multiplications and as many additions, the correction d² products and as many subtractions: "
+            "four for each entry of the matrix.",
             lambda d, n, size: (size * d**2, 2 * n * d**2),
             also=(lambda d, n, size: (size * d**2, n * d**2),),
         ),
@@ -45,6 +46,48 @@ SCALE = Exercise(
             "one gradient only",
             "Every gradient corrects the whole matrix once: multiply by their number.",
             lambda d, n, size: (size * d**2, 4 * d**2),
+        ),
+        Mistake(
+            "half of a symmetric matrix",
+            "The matrix is symmetric, and half of it would do. The exercise counts the whole, as the code stores it.",
+            lambda d, n, size: (size * d * (d + 1) // 2, 4 * n * d**2),
+            also=(
+                lambda d, n, size: (size * d * (d + 1) // 2, 2 * n * d**2),
+                lambda d, n, size: (size * d**2 // 2, 4 * n * d**2),
+                lambda d, n, size: (size * d**2 // 2, 2 * n * d**2),
+            ),
+        ),
+        Mistake(
+            "the gradients stored, too",
+            "The recursion reads one gradient at a time. What has to be held is the inverse, d².",
+            lambda d, n, size: (size * (d**2 + n * d), 4 * n * d**2),
+            also=(lambda d, n, size: (size * n * d, 4 * n * d**2), lambda d, n, size: (size * n * d**2, 4 * n * d**2)),
+        ),
+        Mistake(
+            "product without its additions",
+            "A dot product of d terms has about d additions beside its d multiplications: H⁻¹X costs 2d².",
+            lambda d, n, size: (size * d**2, 3 * n * d**2),
+        ),
+        Mistake(
+            "the other way round",
+            "The bytes come first, then the FLOPs.",
+            lambda d, n, size: (4 * n * d**2, size * d**2),
+        ),
+        Mistake(
+            "in bits",
+            "These are bits; a byte has eight.",
+            lambda d, n, size: (8 * size * d**2, 4 * n * d**2),
+        ),
+        Mistake(
+            "FLOPs times bytes",
+            "An operation is one FLOP, however wide the number is.",
+            lambda d, n, size: (size * d**2, 4 * n * d**2 * size),
+        ),
+        Mistake(
+            "gradients squared",
+            "Each gradient corrects the matrix once: n times d², not n² times.",
+            lambda d, n, size: (size * d**2, 4 * n**2 * d**2),
+            also=(lambda d, n, size: (size * d**2, 4 * n**2 * d),),
         ),
         Mistake(
             "cubed",

@@ -13,14 +13,15 @@ def _only(weight: Tensor, q: int) -> Tensor:
 
 
 def _taylor_cases(generator: torch.Generator) -> list[Case]:
-    hessian = torch.tensor([[4.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
+    hessian = torch.tensor([[4.0, 1.0], [1.0, 2.0]])
     d = 6
+    gradient, change = randn(generator, d), randn(generator, d)
     return [
         Case("two weights by hand", (vector(0.5, -1.0), hessian, vector(1.0, 2.0))),
-        Case("six weights", (randn(generator, d), random_hessian(generator, d), randn(generator, d))),
+        Case("six weights, uphill", (gradient * (gradient @ change).sign(), random_hessian(generator, d), change)),
         Case(
             "at a minimum: the gradient is zero",
-            (torch.zeros(d).double(), random_hessian(generator, d), randn(generator, d)),
+            (torch.zeros(d), random_hessian(generator, d), randn(generator, d)),
         ),
         Case("one weight moves", (randn(generator, d), random_hessian(generator, d), _only(randn(generator, d), 3))),
         Case("downhill: the error falls", (vector(1.0, 1.0), hessian, vector(-0.25, 0.0))),
@@ -64,6 +65,41 @@ TAYLOR = Exercise(
             "diagonal only",
             "Σ h_ii δ_i² leaves out the products δ_i δ_j. That is OBD's approximation, the next exercise.",
             lambda g, h, c: g @ c + 0.5 * (h.diagonal() * c.square()).sum(),
+        ),
+        Mistake(
+            "second term forgotten",
+            "This is the slope alone. At a minimum it says nothing; the curvature is the second term, ½ δᵀHδ.",
+            lambda g, h, c: g @ c,
+        ),
+        Mistake(
+            "second term subtracted",
+            "A minimum bends up: the second term is added.",
+            lambda g, h, c: g @ c - 0.5 * c @ h @ c,
+        ),
+        Mistake(
+            "change in one place of two",
+            "δᵀHδ = Σ_ij δ_i h_ij δ_j has the change on both sides of H; here one index meets it twice, or not at all.",
+            lambda g, h, c: g @ c + 0.5 * (c * h * c).sum(),
+            also=(
+                lambda g, h, c: g @ c + 0.5 * (h @ c).sum(),
+                lambda g, h, c: g @ c + 0.5 * (h * c.square()).sum(),
+            ),
+        ),
+        Mistake(
+            "one number for each weight",
+            "The change of the error is one number. Add up over the weights: @ does, * does not.",
+            lambda g, h, c: g * c + 0.5 * c * (h @ c),
+            also=(lambda g, h, c: g + 0.5 * h @ c, lambda g, h, c: g * c + 0.5 * h.diagonal() * c.square()),
+        ),
+        Mistake(
+            "change squared in the first term",
+            "The first term is linear in the change: gᵀδ.",
+            lambda g, h, c: g @ c.square() + 0.5 * c @ h @ c,
+        ),
+        Mistake(
+            "gradient in place of the change",
+            "The curvature is met by the change, not by the gradient: ½ δᵀHδ.",
+            lambda g, h, c: g @ c + 0.5 * g @ h @ g,
         ),
         Mistake(
             "sign of the gradient",

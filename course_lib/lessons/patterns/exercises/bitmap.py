@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_masks
 from course_lib.lessons.patterns.exercises.common import randn
 
 
@@ -50,6 +51,11 @@ def _first_bit_on_top(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
     return _fill(_bits(bitmap, tuple(range(7, -1, -1)))[:, :columns], values[: int(_bits(bitmap).sum())])
 
 
+def _first_bit_on_top_cut(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    keep = _bits(bitmap, tuple(range(7, -1, -1)))[:, :columns]
+    return _fill(keep, values[: int(keep.sum())])
+
+
 def _stream(bitmap: Tensor, columns: int) -> Tensor:
     return _bits(bitmap).flatten()[: bitmap.shape[0] * columns].reshape(-1, columns)
 
@@ -64,6 +70,25 @@ def _values_from_the_start(values: Tensor, bitmap: Tensor, columns: int) -> Tens
     return torch.stack([_fill(row, values[: int(row.sum())]) for row in keep])
 
 
+def _bits_by_byte_column(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    """The bits of all bytes side by side: first every lowest bit, then every second one."""
+    bits = ((bitmap.long()[:, None, :] >> torch.arange(8)[:, None]) & 1).flatten(1).bool()[:, :columns]
+    return _fill(bits, values[: int(bits.sum())])
+
+
+def _whole_bytes(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    bits = _bits(bitmap)[:, : columns // 8 * 8]
+    return _fill(bits, values[: int(bits.sum())])
+
+
+def _library(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    from course_lib.sparsity.bitpacking import unpack
+
+    dense = torch.zeros(bitmap.shape[0], columns, dtype=values.dtype)
+    dense[unpack(bitmap, bits=1, n=columns).bool()] = values
+    return dense
+
+
 BITMAP = Exercise(
     id="patterns.bitmap",
     title="Read a bitmap",
@@ -72,11 +97,19 @@ BITMAP = Exercise(
     points=3,
     reference=_unpack_bitmap,
     cases=_bitmap_cases,
+    picture=lambda case, got, expected: compare_masks(torch.as_tensor(got) != 0, expected != 0, 8),
+    library=_library,
     mistakes=(
+        Mistake(
+            "filled column by column",
+            "The values come row by row. Filling the transposed matrix puts them in the order of columns.",
+            lambda values, bitmap, columns: _fill(_bits(bitmap)[:, :columns].T, values).T,
+        ),
         Mistake(
             "highest bit first",
             "The first column of a byte is its lowest bit here. numpy.unpackbits reads from the top by default.",
             _first_bit_on_top,
+            also=(_first_bit_on_top_cut,),
         ),
         Mistake(
             "rows run into each other",
@@ -93,14 +126,41 @@ BITMAP = Exercise(
             _values_from_the_start,
         ),
         Mistake(
-            "filled column by column",
-            "The values come row by row. Filling the transposed matrix puts them in the order of columns.",
-            lambda values, bitmap, columns: _fill(_bits(bitmap)[:, :columns].T, values).T,
-        ),
-        Mistake(
             "spare bits returned",
             "The last byte of a row has bits beyond the last column. Cut the row to its width.",
             lambda values, bitmap, columns: _fill(_bits(bitmap), values),
+        ),
+        Mistake(
+            "whole bytes only",
+            "A row of I entries takes ⌈I / 8⌉ bytes; the bits of a last byte that is not full count, too.",
+            _whole_bytes,
+        ),
+        Mistake(
+            "all lowest bits first",
+            "The bits of different bytes are mixed. The eight bits of a byte belong to eight neighbours: give them the "
+            "last axis, (O, P, 8), then flatten.",
+            _bits_by_byte_column,
+        ),
+        Mistake(
+            "the map in place of the values",
+            "These are ones and zeros. Put the values where the ones are, in the order of the rows.",
+            lambda values, bitmap, columns: _bits(bitmap)[:, :columns].float(),
+            also=(lambda values, bitmap, columns: _bits(bitmap)[:, :columns],),
+        ),
+        Mistake(
+            "columns and rows exchanged",
+            "The result lies on its side: expected (O, I).",
+            lambda values, bitmap, columns: _unpack_bitmap(values, bitmap, columns).T,
+        ),
+        Mistake(
+            "last value first",
+            "The values were taken from the end. They follow each other as the entries do.",
+            lambda values, bitmap, columns: _unpack_bitmap(values.flip(0), bitmap, columns),
+        ),
+        Mistake(
+            "one value for all",
+            "Every stored entry got the first value.",
+            lambda values, bitmap, columns: _bits(bitmap)[:, :columns] * values[0],
         ),
     ),
     also_right=(

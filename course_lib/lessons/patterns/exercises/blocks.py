@@ -3,12 +3,38 @@
 Dimension key: O outputs (rows), I inputs (columns).
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from course_lib.checking.compare import close, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_masks
-from course_lib.lessons.patterns.exercises.common import randn
+from course_lib.lessons.patterns.exercises.common import even_and_spiky, in_blocks, randn
+
+
+def _agree_on_blocks(got: Any, expected: Tensor, case: Case) -> str | None:
+    """Masks agree when as many whole blocks stay, worth as much: which of two equal blocks stays is free."""
+    problem = close(got, expected)
+    got, unlike = tensor_like(got, expected)
+    if problem is None or unlike or not ((got == 0) | (got == 1)).all():
+        return problem
+    weight, rows, columns, _ = case.arguments
+
+    def blocks(matrix: Tensor) -> Tensor:
+        """(O, I) -> (blocks, entries of a block)"""
+        return matrix.unflatten(1, (-1, columns)).unflatten(0, (-1, rows)).transpose(1, 2).flatten(2).flatten(0, 1)
+
+    n_kept = blocks(got.double()).sum(1)
+    part = int(((n_kept > 0) & (n_kept < rows * columns)).sum())
+    if part:
+        return f"{part} blocks of {rows} × {columns} stay in part; {problem}"
+    mine, right = (blocks(mask.bool()).any(1) for mask in (got, expected))
+    if mine.sum() != right.sum():
+        return f"{int(mine.sum())} blocks stay, expected {int(right.sum())}"
+    total = blocks(weight.double().abs()).sum(1)
+    return problem if close(total[mine].sort().values, total[right].sort().values) else None
 
 
 def _keep_tiles(worth: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
@@ -25,9 +51,42 @@ def _keep_blocks(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor
     return _keep_tiles(_tiles(weight, rows, columns).abs().double().sum((2, 3)), rows, columns, n_kept)
 
 
+def _library(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
+    from course_lib.sparsity.patterns import Block
+
+    return Block(rows, columns, 1 - n_kept * rows * columns / weight.numel()).keep(weight.double().abs())
+
+
 def _misread_tiles(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
     shape = (weight.shape[0] // rows, weight.shape[1] // columns)
     return _keep_tiles(weight.abs().reshape(*shape, rows * columns).sum(2), rows, columns, n_kept)
+
+
+def _by_worth(weight: Tensor, rows: int, columns: int, worth: Tensor, keep: Tensor) -> Tensor:
+    return keep.reshape(worth.shape).repeat_interleave(rows, 0).repeat_interleave(columns, 1)
+
+
+def _above(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
+    worth = _tiles(weight, rows, columns).abs().sum((2, 3))
+    return _by_worth(weight, rows, columns, worth, worth >= worth.flatten().sort(descending=True).values[n_kept - 1])
+
+
+def _strictly_above(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
+    worth = _tiles(weight, rows, columns).abs().sum((2, 3))
+    return _by_worth(weight, rows, columns, worth, worth > worth.flatten().sort(descending=True).values[n_kept])
+
+
+def _small_mask(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
+    return _keep_blocks(weight, rows, columns, n_kept)[::rows, ::columns]
+
+
+def _exchanged(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
+    small = _keep_blocks(weight, rows, columns, n_kept)[::rows, ::columns]
+    return small.repeat_interleave(rows, 1).repeat_interleave(columns, 0)
+
+
+def _blocks_in_each_stripe(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
+    return _blocks_in_each_band(weight.T, columns, rows, n_kept).T
 
 
 def _blocks_in_each_band(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
@@ -46,11 +105,16 @@ def _single_entries(weight: Tensor, rows: int, columns: int, n_kept: int) -> Ten
 def _blocks_cases(generator: torch.Generator) -> list[Case]:
     # totals of the 2 × 2 tiles: 10 and 6 above, 9 and 11 below; one entry of 9 sits in the tile of total 9
     weight = torch.tensor([[2.0, 3.0, 1.0, 2.0], [-3.0, -2.0, 2.0, 1.0], [9.0, 0.0, 3.0, -2.0], [0.0, 0.0, -3.0, 3.0]])
+    tied = torch.tensor([[4.0, 1.0, 3.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0, -2.0, 1.0]])  # totals 5, 5 and 5
+    quiet = torch.zeros(6, 8)
+    quiet[2, 5] = quiet[4, 0] = 3.0  # all other blocks are worth nothing
     return [
         Case("two of four 2 × 2 blocks, by hand", (weight, 2, 2, 2)),
-        Case("six of twenty 3 × 4 blocks", (randn(generator, 12, 20), 3, 4, 6)),
+        Case("six of twenty 3 × 4 blocks", (in_blocks(even_and_spiky(generator, 12, 20), 3, 4, 5), 3, 4, 6)),
         Case("nine of twelve 4 × 2 blocks", (randn(generator, 16, 6), 4, 2, 9)),
-        Case("a transposed, non-contiguous weight", (randn(generator, 24, 8).T, 4, 4, 5)),
+        Case("a transposed, non-contiguous weight", (in_blocks(even_and_spiky(generator, 16, 12), 4, 4, 2).T, 4, 4, 5)),
+        Case("three equal blocks: two of them stay", (tied, 2, 2, 2)),
+        Case("blocks of zeros: five blocks stay all the same", (quiet, 2, 2, 5)),
     ]
 
 
@@ -62,7 +126,11 @@ BLOCKS = Exercise(
     points=3,
     reference=_keep_blocks,
     cases=_blocks_cases,
-    picture=lambda case, got, expected: compare_masks(got, expected, case.arguments[2]),
+    agree=_agree_on_blocks,
+    picture=lambda case, got, expected: compare_masks(
+        got, expected if _agree_on_blocks(got, expected, case) else got, case.arguments[2]
+    ),
+    library=_library,
     mistakes=(
         Mistake(
             "blocks read across rows",
@@ -88,6 +156,55 @@ BLOCKS = Exercise(
             "so many in each band",
             "The same number stays in every band of r rows. Rank all blocks of the matrix together.",
             _blocks_in_each_band,
+        ),
+        Mistake(
+            "so many in each stripe",
+            "The same number stays in every stripe of c columns. Rank all blocks of the matrix together.",
+            _blocks_in_each_stripe,
+        ),
+        Mistake(
+            "sum of squares",
+            "Squares let a few large weights decide. The task ranks by the sum of absolute values.",
+            lambda weight, r, c, n: _keep_tiles(_tiles(weight, r, c).square().sum((2, 3)), r, c, n),
+        ),
+        Mistake(
+            "threshold with ties",
+            "A threshold treats all blocks that tie with it alike: all stay, or all leave. Choose exactly n_kept of "
+            "them by their rank.",
+            _above,
+            also=(_strictly_above,),
+        ),
+        Mistake(
+            "True where it leaves",
+            "The mask is True where a block leaves. In this course True means that it stays: negate the mask.",
+            lambda weight, r, c, n: ~_keep_blocks(weight, r, c, n),
+        ),
+        Mistake(
+            "so many removed",
+            "n_kept blocks left. It is the number of those that stay.",
+            lambda weight, r, c, n: _keep_blocks(weight, r, c, weight.numel() // (r * c) - n),
+        ),
+        Mistake(
+            "one entry a block",
+            "This mask has one entry for each block. Blow it up to the size of the weight: repeat_interleave along "
+            "both axes.",
+            _small_mask,
+        ),
+        Mistake(
+            "the small mask tiled",
+            "repeat lays copies of the whole small mask side by side. repeat_interleave repeats each of its entries.",
+            lambda weight, r, c, n: _small_mask(weight, r, c, n).repeat(r, c),
+        ),
+        Mistake(
+            "height and width exchanged",
+            "A block is `rows` high and `columns` wide: repeat `rows` times along dim 0, `columns` times along dim 1.",
+            _exchanged,
+            also=(lambda weight, r, c, n: _keep_blocks(weight, c, r, n),),
+        ),
+        Mistake(
+            "the weights in place of the mask",
+            "These are the pruned weights. Return which of them stay, True or False.",
+            lambda weight, r, c, n: weight * _keep_blocks(weight, r, c, n),
         ),
         Mistake(
             "weakest kept",

@@ -28,6 +28,12 @@ BREAK_EVEN = Exercise(
             "sparsity instead of density",
             "These are the fractions of zeros. The task asks for the density: the fraction stored.",
             lambda v, i: tuple(1 - d for d in _break_even(v, i)),
+            also=(lambda v, i: (i / (v + i), _break_even(v, i)[1]), lambda v, i: (_break_even(v, i)[0], 1 / (8 * v))),
+        ),
+        Mistake(
+            "the other way round",
+            "CSR comes first, then the bitmap.",
+            lambda v, i: _break_even(v, i)[::-1],
         ),
         Mistake(
             "the values of CSR forgotten",
@@ -38,11 +44,48 @@ BREAK_EVEN = Exercise(
             "a byte for each bit of the map",
             "The map takes an eighth of a byte for each entry.",
             lambda v, i: (_break_even(v, i)[0], 1 - 1 / v),
+            also=(lambda v, i: (_break_even(v, i)[0], 1 - 8 / v),),
         ),
         Mistake(
             "the map only for what is stored",
             "The map has a bit for every entry, stored or not: d · v + 1/8, not d · (v + 1/8).",
             lambda v, i: (_break_even(v, i)[0], v / (v + 1 / 8)),
+        ),
+        Mistake(
+            "one index in all",
+            "Every stored value has an index of its own: d · (v + i), not d · v + i.",
+            lambda v, i: ((v - i) / v, _break_even(v, i)[1]),
+        ),
+        Mistake(
+            "value bytes taken for bits",
+            "v counts bytes, and the map takes one bit an entry: 1/8 of a byte. d · v + 1/8 = v.",
+            lambda v, i: (_break_even(v, i)[0], 1 - v / 8),
+        ),
+        Mistake(
+            "two numbers of index for each value",
+            "CSR stores one column number for each value; the rows are known from the row starts.",
+            lambda v, i: (v / (v + 2 * i), _break_even(v, i)[1]),
+        ),
+        Mistake(
+            "the sizes instead of the density",
+            "These are bytes for each entry. Set them equal to v and solve for the density d.",
+            lambda v, i: (v + i, v + 1 / 8),
+        ),
+        Mistake(
+            "in per cent",
+            "A density lies between 0 and 1.",
+            lambda v, i: tuple(100 * d for d in _break_even(v, i)),
+        ),
+        Mistake(
+            "the map added, not subtracted",
+            "The map costs 1/8 of a byte whatever is stored, so fewer values may be stored: d = (v − 1/8) / v.",
+            lambda v, i: (_break_even(v, i)[0], 1 + 1 / (8 * v)),
+        ),
+        Mistake(
+            "rounded to whole numbers",
+            "// and int() round down, and every density below 1 becomes 0. Divide with /.",
+            lambda v, i: tuple(float(int(d)) for d in _break_even(v, i)),
+            also=(lambda v, i: (v // (v + i), 1 - 1 // (8 * v)),),
         ),
         Mistake(
             "upside down",

@@ -1,10 +1,32 @@
 """The exercise patterns.columns, "Remove whole inputs": its cases and its named mistakes."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from course_lib.checking.compare import close, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.patterns.exercises.common import randn
+from course_lib.checking.short import short
+from course_lib.lessons.common.answers import compare_chosen
+from course_lib.lessons.patterns.exercises.common import even_and_spiky, randn
+
+
+def _agree_on_columns(got: Any, expected: tuple, case: Case) -> str | None:
+    """Columns agree when they are as loud: which of two equal norms stays is free."""
+    problem = close(got, expected)
+    if problem is None or not isinstance(got, tuple) or len(got) != 2:
+        return problem
+    (smaller, no_matrix), (columns, no_columns) = map(tensor_like, got, expected)
+    if no_matrix or no_columns:
+        return f"the matrix: {no_matrix}" if no_matrix else f"the indices: {no_columns}"
+    weight = case.arguments[0]
+    if columns.tolist() != sorted({int(c) for c in columns.tolist() if 0 <= c < weight.shape[1]}):
+        return f"the indices are {short(columns)}, expected {short(expected[1])}"
+    if complaint := close(smaller, weight[:, columns.long()]):
+        return f"the matrix does not hold the columns of its indices: {complaint}"
+    mine, right = (weight[:, chosen.long()].double().norm(dim=0).sort().values for chosen in (columns, expected[1]))
+    return problem if close(mine, right) else None
 
 
 def _best_columns(weight: Tensor, n_kept: int) -> Tensor:
@@ -17,18 +39,22 @@ def _keep_columns(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
 
 
 def _columns_cases(generator: torch.Generator) -> list[Case]:
-    # norms 5.7, 1.4, 5, 3.6: the first cancels when summed, the last and the third trade places by order
-    weight = torch.tensor([[4.0, 1.0, 0.0, 3.0], [-4.0, 1.0, 5.0, 2.0]])
+    # norms 6.7, 6.4, 6, 6.9; sums 3, 5, 6, 12; of absolute values 9, 11, 6, 12; largest entries 6, 4, 6, 4
+    weight = torch.tensor([[0.0, -3.0, 0.0, 4.0], [6.0, 4.0, 0.0, 4.0], [-3.0, 4.0, 6.0, 4.0]])
+    tied = torch.tensor([[3.0, 0.0, 4.0, 1.0, -5.0], [4.0, 5.0, 3.0, 2.0, 0.0]])  # four columns of norm 5
+    empty = torch.zeros(3, 8).index_copy(1, torch.tensor([1, 6]), torch.tensor([[2.0, 1.0], [-1.0, 0.0], [0.0, 3.0]]))
     return [
-        Case("2 × 4 by hand: the first column cancels when summed", (weight, 2)),
-        Case("12 × 20, seven stay", (randn(generator, 12, 20), 7)),
-        Case("24 × 9, one stays", (randn(generator, 24, 9), 1)),
+        Case("3 × 4 by hand: norms 6.7, 6.4, 6 and 6.9, two stay", (weight, 2)),
+        Case("12 × 20, even columns and spiky ones, seven stay", (even_and_spiky(generator, 12, 20), 7)),
+        Case("24 × 9, even columns and spiky ones, four stay", (even_and_spiky(generator, 24, 9), 4)),
         Case("a transposed, non-contiguous weight", (randn(generator, 11, 16).T, 5)),
+        Case("four equal norms: two of them stay", (tied, 2)),
+        Case("columns of zeros: five columns stay all the same", (empty, 5)),
     ]
 
 
-def _by_column_sum(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
-    columns = weight.sum(dim=0).topk(n_kept).indices.sort().values
+def _keep_columns_by(weight: Tensor, n_kept: int, worth: Tensor) -> tuple[Tensor, Tensor]:
+    columns = worth.topk(n_kept).indices.sort().values
     return weight[:, columns], columns
 
 
@@ -37,9 +63,9 @@ def _unsorted_columns(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
     return weight[:, columns], columns
 
 
-def _worst_columns(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
-    columns = weight.norm(dim=0).topk(n_kept, largest=False).indices.sort().values
-    return weight[:, columns], columns
+def _sorted_indices_alone(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
+    columns = weight.norm(dim=0).topk(n_kept).indices
+    return weight[:, columns], columns.sort().values
 
 
 def _zeroed_columns(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
@@ -52,6 +78,27 @@ def _keep_rows(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
     return weight[rows], rows
 
 
+def _by_mask(weight: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    return weight[:, keep], keep.nonzero().flatten()
+
+
+def _from_smallest(weight: Tensor, n_kept: int) -> Tensor:
+    """The n-th largest norm."""
+    return weight.norm(dim=0).sort(descending=True).values[n_kept - 1]
+
+
+def _loudest_mask(weight: Tensor, n_kept: int) -> Tensor:
+    keep = torch.zeros(weight.shape[1], dtype=torch.bool)
+    return keep.index_fill(0, weight.norm(dim=0).topk(n_kept).indices, True)
+
+
+def _library(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
+    from course_lib.sparsity.patterns import Columns
+
+    columns = Columns(1 - n_kept / weight.shape[1]).keep(weight.double().square())[0].nonzero().flatten()
+    return weight[:, columns], columns
+
+
 COLUMNS = Exercise(
     id="patterns.columns",
     title="Remove whole inputs",
@@ -60,22 +107,59 @@ COLUMNS = Exercise(
     points=2,
     reference=_keep_columns,
     cases=_columns_cases,
+    agree=_agree_on_columns,
+    picture=lambda case, got, expected: compare_chosen(
+        case.arguments[0].norm(dim=0),
+        got[1],
+        expected[1] if _agree_on_columns(got, expected, case) else got[1],
+        "input (column)",
+        "norm",
+    ),
+    library=_library,
     mistakes=(
         Mistake(
             "rows instead of columns",
-            "Whole outputs left. A column of an (outputs, inputs) matrix is an input: rank along dim 1.",
+            "Whole outputs left. A column of an (outputs, inputs) matrix is an input: rank norm(dim=0), keep "
+            "weight[:, columns].",
             _keep_rows,
+        ),
+        Mistake(
+            "norms of the rows",
+            "norm(dim=1) is one number for each output, and then says which columns stay. The norm of a column runs "
+            "over the outputs: norm(dim=0).",
+            lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.norm(dim=1)),
         ),
         Mistake(
             "signed sum",
             "In a plain sum, large entries of opposite sign cancel. The norm squares them first.",
-            _by_column_sum,
-            also=(lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.sum(dim=0).abs()),),
+            lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.sum(dim=0)),
+            also=(
+                lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.sum(dim=0).abs()),
+                lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.mean(dim=0)),
+            ),
         ),
         Mistake(
-            "sorted by norm",
-            "The right columns, in the order of their norm. The inputs arrive in their own order: sort the indices.",
+            "sum of absolute values",
+            "This ranks by the L1 norm. The Euclidean norm squares the entries, so that one large entry counts more "
+            "than several small ones.",
+            lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.abs().sum(dim=0)),
+        ),
+        Mistake(
+            "largest entry decides",
+            "The maximum looks at one weight of a column. The norm counts all of them.",
+            lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.abs().amax(dim=0)),
+            also=(lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.amax(dim=0)),),
+        ),
+        Mistake(
+            "not in ascending order",
+            "The right columns, but not in their old, ascending order; topk returns them by norm. The inputs arrive in "
+            "their own order: sort the indices, then take both the matrix and the indices from them.",
             _unsorted_columns,
+            also=(
+                _sorted_indices_alone,
+                lambda weight, n_kept: (_keep_columns(weight, n_kept)[0], weight.norm(dim=0).topk(n_kept).indices),
+                lambda weight, n_kept: tuple(part.flip(-1) for part in _keep_columns(weight, n_kept)),
+            ),
         ),
         Mistake(
             "zeros left in place",
@@ -85,18 +169,46 @@ COLUMNS = Exercise(
         Mistake(
             "weakest kept",
             "The columns with the smallest norm stayed.",
-            _worst_columns,
+            lambda weight, n_kept: _keep_columns_by(weight, n_kept, -weight.norm(dim=0)),
+        ),
+        Mistake(
+            "so many removed",
+            "n_kept columns were removed. It is the number of those that stay.",
+            lambda weight, n_kept: _keep_columns_by(weight, weight.shape[1] - n_kept, weight.norm(dim=0)),
+        ),
+        Mistake(
+            "indices of what leaves",
+            "The indices say which columns were removed. Return those that were kept.",
+            lambda weight, n_kept: (_keep_columns(weight, n_kept)[0], (~_loudest_mask(weight, n_kept)).nonzero()[:, 0]),
+        ),
+        Mistake(
+            "a mask in place of the indices",
+            "The second value is a mask with an entry for every column. Return the indices of the columns that stay: "
+            "mask.nonzero().flatten().",
+            lambda weight, n_kept: (_keep_columns(weight, n_kept)[0], _loudest_mask(weight, n_kept)),
+            also=(lambda weight, n_kept: (_keep_columns(weight, n_kept)[0], _loudest_mask(weight, n_kept).long()),),
+        ),
+        Mistake(
+            "threshold with ties",
+            "A threshold treats all columns that tie with it alike: all stay, or all leave. Choose exactly n_kept of "
+            "them by their rank.",
+            lambda weight, n_kept: _by_mask(weight, weight.norm(dim=0) >= _from_smallest(weight, n_kept)),
+            also=(lambda weight, n_kept: _by_mask(weight, weight.norm(dim=0) > _from_smallest(weight, n_kept + 1)),),
+        ),
+        Mistake(
+            "the other way round",
+            "The matrix comes first, then the indices.",
+            lambda weight, n_kept: _keep_columns(weight, n_kept)[::-1],
+        ),
+        Mistake(
+            "transposed",
+            "The smaller matrix lies on its side: it has shape (n_kept, O), expected (O, n_kept).",
+            lambda weight, n_kept: (_keep_columns(weight, n_kept)[0].T, _best_columns(weight, n_kept)),
         ),
     ),
     also_right=(
         Variant("squares, no root", lambda w, n: _keep_columns_by(w, n, w.square().sum(0))),
-        Variant(
-            "a boolean mask",
-            lambda w, n: (
-                w[:, w.norm(dim=0) >= w.norm(dim=0).sort(descending=True).values[n - 1]],
-                _best_columns(w, n),
-            ),
-        ),
+        Variant("a boolean mask", lambda w, n: _by_mask(w, w.norm(dim=0).argsort().argsort() >= w.shape[1] - n)),
         Variant("indices as a list", lambda w, n: (w[:, _best_columns(w, n)], _best_columns(w, n).tolist())),
     ),
     hints=(
@@ -105,8 +217,3 @@ COLUMNS = Exercise(
         "weight[:, columns] is the smaller matrix.",
     ),
 )
-
-
-def _keep_columns_by(weight: Tensor, n_kept: int, worth: Tensor) -> tuple[Tensor, Tensor]:
-    columns = worth.topk(n_kept).indices.sort().values
-    return weight[:, columns], columns

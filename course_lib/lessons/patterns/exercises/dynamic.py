@@ -28,7 +28,46 @@ def _dynamic_cases(generator: torch.Generator) -> list[Case]:
         Case("17 tokens, 40 inputs, ten stay", (randn(generator, 24, 40), randn(generator, 17, 40), 10)),
         Case("as many tokens as inputs", (randn(generator, 6, 12), randn(generator, 12, 12), 5)),
         Case("all stay", (randn(generator, 8, 5), randn(generator, 3, 5), 5)),
+        Case("inputs that tie, with equal columns: one of them stays", _tied(generator, 9, 4)),
+        Case("many inputs tie: three of them stay", _tied(generator, 7, 11, 3)),
     ]
+
+
+def _tied(generator: torch.Generator, n_tokens: int, n_inputs: int, k: int = 1) -> tuple[Tensor, Tensor, int]:
+    """All inputs of a token are equal, and so are all columns: whichever stay, the output is the same."""
+    column, size = randn(generator, 6, 1), randn(generator, n_tokens, 1).round() + 0.5
+    return column.repeat(1, n_inputs), size.repeat(1, n_inputs), k
+
+
+def _by_threshold(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
+    size = inputs.abs()
+    return linear(inputs * (size >= size.sort(dim=1, descending=True).values[:, k - 1 : k]), weight)
+
+
+def _above_the_next(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
+    """Above the first that leaves; where all stay, above nothing."""
+    size = inputs.abs()
+    order = torch.nn.functional.pad(size.sort(dim=1, descending=True).values, (0, 1), value=-1.0)
+    return linear(inputs * (size > order[:, k : k + 1]), weight)
+
+
+def _largest_of_all(inputs: Tensor, n: int) -> Tensor:
+    keep = torch.zeros(inputs.numel(), dtype=torch.bool)
+    return inputs * keep.index_fill(0, inputs.abs().flatten().topk(n).indices, True).reshape(inputs.shape)
+
+
+def _over_tokens(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
+    return linear(_keep_inputs(inputs.T, inputs.T.abs(), k).T, weight)
+
+
+def _removed(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
+    return linear(inputs - _keep_inputs(inputs, inputs.abs(), k), weight)
+
+
+def _library(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
+    from course_lib.lessons.patterns.measure import keep_most_active
+
+    return linear(inputs * keep_most_active(inputs, k), weight)
 
 
 def _static_inputs(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
@@ -43,6 +82,7 @@ DYNAMIC = Exercise(
     points=2,
     reference=_dynamic,
     cases=_dynamic_cases,
+    library=_library,
     mistakes=(
         Mistake(
             "one choice for all tokens",
@@ -63,6 +103,55 @@ DYNAMIC = Exercise(
             "chosen by the weight",
             "These inputs have the largest weight columns, whatever the token: that is a static pattern.",
             lambda weight, inputs, k: linear(_keep_inputs(inputs, weight.norm(dim=0).expand_as(inputs), k), weight),
+        ),
+        Mistake(
+            "largest removed",
+            "The k largest activations of each token were set to zero. They are the ones that stay.",
+            _removed,
+        ),
+        Mistake(
+            "chosen among the tokens",
+            "For each input the k tokens with its largest values stayed: topk ran along dim 0. Choose along dim 1, "
+            "among the inputs of each token.",
+            _over_tokens,
+        ),
+        Mistake(
+            "one ranking over all tokens",
+            "All values were ranked together, so that a loud token keeps more than k and a quiet one fewer. Rank along "
+            "dim 1.",
+            lambda weight, inputs, k: linear(_largest_of_all(inputs, k * len(inputs)), weight),
+            also=(lambda weight, inputs, k: linear(_largest_of_all(inputs, k), weight),),
+        ),
+        Mistake(
+            "threshold with ties",
+            "A threshold treats all inputs that tie with it alike: all stay, or all leave. Keep exactly k by index.",
+            _by_threshold,
+            also=(_above_the_next,),
+        ),
+        Mistake(
+            "sizes in place of the inputs",
+            "The absolute values were fed to the layer. They choose; what enters the layer keeps its sign.",
+            lambda weight, inputs, k: linear(_keep_inputs(inputs, inputs.abs(), k).abs(), weight),
+        ),
+        Mistake(
+            "layer not applied",
+            "These are the inputs with zeros. Apply the layer to them: inputs @ weight.T.",
+            lambda weight, inputs, k: _keep_inputs(inputs, inputs.abs(), k),
+        ),
+        Mistake(
+            "one column a token",
+            "The result lies on its side: expected one row for each token, (N, O).",
+            lambda weight, inputs, k: _dynamic(weight, inputs, k).T,
+        ),
+        Mistake(
+            "outputs chosen instead of inputs",
+            "The full product was computed, and then k of its outputs kept. The point is to read k inputs only.",
+            lambda weight, inputs, k: _keep_inputs(linear(inputs, weight), linear(inputs, weight).abs(), k),
+        ),
+        Mistake(
+            "all inputs read",
+            "This is the dense layer: nothing was set to zero.",
+            lambda weight, inputs, k: linear(inputs, weight),
         ),
         Mistake(
             "scaled up like dropout",

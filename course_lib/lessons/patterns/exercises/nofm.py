@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.checking.short import short
+from course_lib.lessons.common.masks import compare_masks
 from course_lib.lessons.patterns.exercises.common import randn
 
 
@@ -20,38 +20,42 @@ def _compress(weight: Tensor) -> tuple[Tensor, Tensor]:
     return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
-def _scattered(values: Tensor, positions: Tensor) -> Tensor:
-    pairs = positions.long().unflatten(1, (-1, 2))
-    dense = torch.zeros(*pairs.shape[:2], 4, dtype=torch.float64)
-    return dense.scatter(2, pairs, values.double().unflatten(1, (-1, 2))).flatten(1)
-
-
 def _agree_on_compressed(got: Any, expected: tuple, case: Case) -> str | None:
-    """Pairs agree when they stand for the same matrix: the place of a stored zero is free."""
-    if close(got, expected) is None:
-        return None
-    if not isinstance(got, tuple) or len(got) != 2:
-        return f"got {short(got)}, expected two tensors: values and positions"
+    """Pairs agree when each group keeps weights of the same size: which of two equal ones stays is free."""
+    problem = close(got, expected)
+    if problem is None or not isinstance(got, tuple) or len(got) != 2:
+        return problem
     (values, wrong_values), (positions, wrong_positions) = map(tensor_like, got, expected)
     if wrong_values or wrong_positions:
-        return f"values: {wrong_values}" if wrong_values else f"positions: {wrong_positions}"
+        return f"values: {wrong_values}" if wrong_values else f"places: {wrong_positions}"
     if not (positions == positions.to(torch.uint8)).all():
-        return "the positions are no whole numbers from 0 to 3"
+        return "the places are no whole numbers from 0 to 3"
     positions = positions.long()  # the difference of two bytes is never negative
     if not (positions < 4).all():
-        return f"a position is {int(positions.max())}: expected places in the group of four, 0 to 3"
+        return f"a place is {int(positions.max())}: expected places in the group of four, 0 to 3"
     if not (positions.unflatten(1, (-1, 2)).diff(dim=2) > 0).all():
-        return "the two positions of a group are not in ascending order"
-    return close(_scattered(values, positions), _scattered(*expected))
+        return "the two places of a group are not in ascending order"
+    there = case.arguments[0].unflatten(1, (-1, 4)).gather(2, positions.unflatten(1, (-1, 2))).flatten(1)
+    if complaint := close(values, there):
+        return f"the values are not the weights at these places: {complaint}"
+    sizes = (kept.double().abs().unflatten(1, (-1, 2)).sort(dim=2).values.flatten(1) for kept in (values, expected[0]))
+    return problem if close(*sizes) else None
+
+
+def _stored(places: Tensor) -> Tensor:
+    """(O, I / 2), the places of what stays, to (O, I), True where an input is stored."""
+    pairs = torch.as_tensor(places).long().unflatten(1, (-1, 2)) % 4
+    return torch.zeros(*pairs.shape[:2], 4, dtype=torch.bool).scatter(2, pairs, True).flatten(1)
 
 
 def _compress_cases(generator: torch.Generator) -> list[Case]:
-    weight = torch.tensor([[1.0, -4.0, 3.0, 2.0, 8.0, 5.0, -6.0, 7.0], [9.0, 1.0, 2.0, -3.0, 0.5, 0.0, 0.0, 0.0]])
+    weight = torch.tensor([[1.0, -4.0, 3.0, 2.0, 8.0, 5.0, -6.0, 7.0], [9.0, 1.0, 2.0, -3.0, 0.5, -0.25, 0.0, 0.125]])
     return [
         Case("2 × 8 worked by hand", (weight,)),
         Case("12 × 48, drawn", (randn(generator, 12, 48),)),
         Case("a group of zeros", (torch.cat([torch.zeros(3, 4), randn(generator, 3, 4)], dim=1),)),
         Case("a transposed, non-contiguous weight", (randn(generator, 16, 8).T,)),
+        Case("weights of equal size", (torch.tensor([[2.0, -2.0, 2.0, -2.0, 1.0, -3.0, 3.0, 3.0]]),)),
     ]
 
 
@@ -76,6 +80,49 @@ def _compress_interleaved(weight: Tensor) -> tuple[Tensor, Tensor]:
     return _compress(weight.unflatten(1, (4, -1)).transpose(1, 2).flatten(1))
 
 
+def _library(weight: Tensor) -> tuple[Tensor, Tensor]:
+    from course_lib.sparsity.patterns import NofM
+
+    keep, half = NofM(2, 4).keep(weight.abs()), (weight.shape[0], weight.shape[1] // 2)
+    return weight[keep].reshape(half), (keep.nonzero()[:, 1] % 4).reshape(half)
+
+
+def _half_of_each_row(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Unstructured in each row, so that a group may keep none or all four."""
+    columns = weight.abs().topk(weight.shape[1] // 2, dim=1).indices.sort(dim=1).values
+    return weight.gather(1, columns), columns % 4
+
+
+def _one_of_every_two(weight: Tensor) -> tuple[Tensor, Tensor]:
+    pairs = weight.unflatten(1, (-1, 2))
+    places = pairs.abs().argmax(dim=2, keepdim=True)
+    return pairs.gather(2, places).flatten(1), places.flatten(1)
+
+
+def _values_by_size(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The places are sorted, the values were taken before."""
+    return _compress_by_size(weight)[0], _compress(weight)[1]
+
+
+def _values_in_order_alone(weight: Tensor) -> tuple[Tensor, Tensor]:
+    return _compress(weight)[0], _compress_by_size(weight)[1]
+
+
+def _mask_for_places(weight: Tensor) -> tuple[Tensor, Tensor]:
+    values, places = _compress(weight)
+    pairs = places.unflatten(1, (-1, 2))
+    keep = torch.zeros(*pairs.shape[:2], 4, dtype=torch.bool).scatter(2, pairs, True)
+    return values, keep.flatten(1)
+
+
+def _two_from_each_four_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """reshape(4, -1) on the way."""
+    groups = weight.reshape(4, -1)
+    places = groups.abs().topk(2, dim=0).indices.sort(dim=0).values
+    half = weight.shape[0], weight.shape[1] // 2
+    return groups.gather(0, places).reshape(half), places.reshape(half)
+
+
 def _compress_down(weight: Tensor) -> tuple[Tensor, Tensor]:
     values, positions = _compress(weight.T)
     return values.T, positions.T
@@ -90,6 +137,10 @@ NOFM = Exercise(
     reference=_compress,
     cases=_compress_cases,
     agree=_agree_on_compressed,
+    picture=lambda case, got, expected: compare_masks(
+        _stored(got[1]), _stored(expected[1] if _agree_on_compressed(got, expected, case) else got[1]), 4
+    ),
+    library=_library,
     mistakes=(
         Mistake(
             "columns instead of places",
@@ -100,6 +151,60 @@ NOFM = Exercise(
             "larger one first",
             "The two of a group come in order of size. Hardware expects them in order of their place.",
             _compress_by_size,
+            also=(lambda weight: tuple(part.unflatten(1, (-1, 2)).flip(2).flatten(1) for part in _compress(weight)),),
+        ),
+        Mistake(
+            "values and places in different orders",
+            "One of the two is in order of size, the other in order of place. Sort the places first, then take the "
+            "values from the group at these places.",
+            _values_by_size,
+            also=(_values_in_order_alone,),
+        ),
+        Mistake(
+            "counted from one",
+            "These places run from 1 to 4. Two bits hold 0 to 3.",
+            lambda weight: (_compress(weight)[0], _compress(weight)[1] + 1),
+        ),
+        Mistake(
+            "the other way round",
+            "The values come first, then the places.",
+            lambda weight: _compress(weight)[::-1],
+        ),
+        Mistake(
+            "groups not flattened",
+            "Each group still has an axis of its own. flatten(1) brings both back to (O, I / 2).",
+            lambda weight: tuple(part.unflatten(1, (-1, 2)) for part in _compress(weight)),
+        ),
+        Mistake(
+            "a mask in place of the places",
+            "The second value says for each input whether it stays. Return the places of those that do: "
+            "keep.nonzero()[:, 1] % 4.",
+            _mask_for_places,
+        ),
+        Mistake(
+            "half of each row",
+            "The largest half of a row may take all four of one group and none of another. Choose in each group.",
+            _half_of_each_row,
+        ),
+        Mistake(
+            "one of every two",
+            "Pairs were compared: 1:2 cannot keep two neighbours of the same pair. 2:4 takes the best two of four.",
+            _one_of_every_two,
+        ),
+        Mistake(
+            "one of every four",
+            "One weight of a group stayed. 2:4 keeps two.",
+            lambda weight: tuple(part.unflatten(1, (-1, 2))[:, :, 0] for part in _compress_by_size(weight)),
+        ),
+        Mistake(
+            "groups across the rows",
+            "reshape(4, -1) puts weights that are far apart into one group. Four neighbours: reshape(-1, 4).",
+            _two_from_each_four_rows,
+        ),
+        Mistake(
+            "dense matrix returned",
+            "The first value still has all its columns, half of them zero. Return the values that stay alone.",
+            lambda weight: (weight * _mask_for_places(weight)[1], _compress(weight)[1]),
         ),
         Mistake(
             "absolute values stored",

@@ -27,6 +27,38 @@ def _pack_nibbles(positions: Tensor) -> Tensor:
     return (padded << torch.tensor([0, 4])).sum(2).to(torch.uint8)
 
 
+def _pack_without_padding(positions: Tensor) -> Tensor:
+    return (positions.long().unflatten(1, (-1, 4)) << torch.tensor([0, 2, 4, 6])).sum(2).to(torch.uint8)
+
+
+def _pack_whole_bytes(positions: Tensor) -> Tensor:
+    return _pack_without_padding(positions[:, : positions.shape[1] // 4 * 4])
+
+
+def _pad_in_front(positions: Tensor) -> Tensor:
+    return _pack_without_padding(pad(positions.long(), (-positions.shape[1] % 4, 0)))
+
+
+def _pad_always(positions: Tensor) -> Tensor:
+    """4 - K % 4, where a row of whole bytes gets one more."""
+    return _pack_without_padding(pad(positions.long(), (0, 4 - positions.shape[1] % 4)))
+
+
+def _in_place_of_sum(positions: Tensor) -> Tensor:
+    return pad(positions.long(), (0, -positions.shape[1] % 4)).unflatten(1, (-1, 4)).sum(2).to(torch.uint8)
+
+
+def _decimal(positions: Tensor) -> Tensor:
+    quads = pad(positions.long(), (0, -positions.shape[1] % 4)).unflatten(1, (-1, 4))
+    return (quads * torch.tensor([1, 10, 100, 1000])).sum(2).to(torch.uint8)
+
+
+def _library(positions: Tensor) -> Tensor:
+    from course_lib.sparsity.bitpacking import pack
+
+    return pack(positions.to(torch.uint8), bits=2)
+
+
 def _pack_cases(generator: torch.Generator) -> list[Case]:
     def drawn(*shape: int) -> Tensor:
         return torch.randint(0, 4, shape, generator=generator, dtype=torch.uint8)
@@ -49,6 +81,7 @@ PACK = Exercise(
     points=3,
     reference=_pack,
     cases=_pack_cases,
+    library=_library,
     mistakes=(
         Mistake(
             "first place on top",
@@ -74,6 +107,53 @@ PACK = Exercise(
             "rows run into each other",
             "The whole matrix was packed as one row, so a byte holds the end of one row and the start of the next.",
             lambda positions: _pack(positions.reshape(1, -1)),
+            also=(lambda positions: _pack(positions.reshape(1, -1))[0],),
+        ),
+        Mistake(
+            "no padding",
+            "A row whose length is no multiple of four does not divide into bytes: pad it with zeros first, on the "
+            "right, by -K % 4.",
+            _pack_without_padding,
+        ),
+        Mistake(
+            "last places dropped",
+            "Whole bytes alone were packed, so up to three places of each row are lost. Pad the row with zeros.",
+            _pack_whole_bytes,
+        ),
+        Mistake(
+            "padded in front",
+            "The zeros stand before the row and push every place along. They belong after it.",
+            _pad_in_front,
+        ),
+        Mistake(
+            "one byte too many",
+            "A row of whole bytes needs no padding: -K % 4 is zero there, 4 - K % 4 is four.",
+            _pad_always,
+        ),
+        Mistake(
+            "one place a byte",
+            "Nothing is packed: each place still has a byte of its own.",
+            lambda positions: positions.to(torch.uint8),
+        ),
+        Mistake(
+            "not shifted",
+            "The four places were added up as they are, so no one can tell them apart: shift place j by 2 · j.",
+            _in_place_of_sum,
+        ),
+        Mistake(
+            "decimal digits",
+            "Powers of ten do not fit a byte. A place of two bits is worth powers of four: 1, 4, 16, 64.",
+            _decimal,
+        ),
+        Mistake(
+            "packed down the columns",
+            "A byte holds places of four rows. Four neighbours of one row share it.",
+            lambda positions: _pack(positions.T).T,
+        ),
+        Mistake(
+            "four bits apart",
+            "The shifts are 0, 4, 8 and 12: two of them fall out of the byte. A place takes two bits.",
+            lambda positions: _pack(positions, (0, 4, 8, 12)),
         ),
     ),
     also_right=(
