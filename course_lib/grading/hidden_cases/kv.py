@@ -21,6 +21,8 @@ def _slots(generator: torch.Generator) -> list[Case]:
     n, h, b = torch.randint(3, 12, (3,), generator=generator).tolist()
     token = 2 * n * h * 80 * 2 * b
     return [
+        Case("too little for one slot", (token - 1, n, 3 * h, h, 80, b, 2)),
+        Case("whole tokens that the sequences cannot share out", (7 * token // b, 3, 8, 8, 40, 5, 2)),
         Case("one byte less than the last slot needs", (7 * token - 1, n, 3 * h, h, 80, b, 2)),
         Case("query heads with a key-value head each", (10**9 + n, n, 8, 8, 64, b, 4)),
         Case("one key-value head for all, one-byte numbers", (123_456_789, 24, 16, 1, 128, b, 1)),
@@ -93,7 +95,7 @@ def _deferred(generator: torch.Generator) -> list[Case]:
 
 
 def _scissorhands(generator: torch.Generator) -> list[Case]:
-    """Nobody looks at the newest tokens, and more than half of the old ones are looked at."""
+    """Nobody looks at the newest tokens, more than half of the old ones are looked at, and three nearly enough."""
 
     def drawn(n_group: int, n_queries: int, n: int, n_seen: int, budget: int, recent: int) -> tuple:
         first = n_seen - n_queries
@@ -103,12 +105,32 @@ def _scissorhands(generator: torch.Generator) -> list[Case]:
         looked_at = (torch.rand(n, generator=generator) < 0.65) & (position < n_seen - recent - 1)
         logits = 3.3 * looked_at + 1.6 * torch.randn(n_group, n_queries, n, generator=generator)
         weights = logits.masked_fill(position > asked_at[:, None], float("-inf")).softmax(dim=-1)
-        return weights, asked_at, position, budget, recent
+        nearly, share = torch.isin(position, old[:3]), (0.5 / (asked_at + 1) + 0.5 / (asked_at + 2))[:, None]
+        rest = weights.masked_fill(nearly, 0)
+        rest = rest / rest.sum(dim=-1, keepdim=True) * (1 - 3 * share)
+        return torch.where(nearly, share, rest), asked_at, position, budget, recent
+
+    def young(n_old: int, n_new: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Old tokens are low to one query; of the n_new behind them three in four to themselves and the newest."""
+        position = 2 + _order(generator, torch.arange(n_old + n_new + 1), 1)[0]  # two have left
+        asked_at = 2 + torch.arange(n_old, n_old + n_new + 1)
+        t, age, seen = asked_at[:, None] + 1, position - 2 - n_old, position <= asked_at[:, None]
+        is_spared = (age >= 0) & (age % 4 == 1)
+        low = (age >= 0) & (age < n_new) & ~is_spared & ((position == t - 1) | (t - 1 == 2 + n_old + n_new))
+        low |= (age < 0) & (t - 1 == 2 + n_old + position % n_new)
+        near = seen * (low * (0.6 / t + 0.4 / (t + 1)) + is_spared * (0.4 / t + 0.6 / (t - 1)))
+        rest = seen & (near == 0)
+        mean = near + rest * (1 - near.sum(dim=1, keepdim=True)) / rest.sum(dim=1, keepdim=True)
+        one = mean * (0.4 + 1.2 * torch.rand(mean.shape, generator=generator))
+        one = one / one.sum(dim=1, keepdim=True)
+        return torch.stack([one, 2 * mean - one]), asked_at, position
 
     return [
         Case("most of the text has left", drawn(3, 12, 41, 300, 40, 6)),
-        Case("a group of two, an odd budget", drawn(2, 10, 34, 90, 33, 5)),
         Case("four heads, nine slots too many", drawn(4, 13, 45, 120, 36, 6)),
+        Case("young tokens that are low to themselves", (*young(3, 12), 15, 2)),
+        Case("more of them, an even budget", (*young(3, 16), 18, 2)),
+        Case("a budget that is full to the last slot", drawn(3, 8, 25, 80, 25, 4)),
     ]
 
 
