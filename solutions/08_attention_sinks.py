@@ -168,7 +168,7 @@ plots.streams(losses, budget)
 def kept_tokens(n_tokens, sinks, budget):
     """The tokens in the cache, counted from 0, in any order.
 
-    sinks < budget. Returns a list of whole numbers.
+    sinks < budget. Returns a list, a set or a tensor of whole numbers.
     """
     ### BEGIN SOLUTION
     if n_tokens <= budget:

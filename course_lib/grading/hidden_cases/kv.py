@@ -65,31 +65,39 @@ def _h2o_step(generator: torch.Generator) -> list[Case]:
         new = 3 * (2.5 * torch.randn(n_heads, n, generator=generator)).softmax(dim=1)
         return score, new, position, budget, recent
 
+    def long(step: tuple) -> tuple:
+        return 2e6 * step[0], 2e4 * step[1], *step[2:]
+
     return [
         Case("a prompt of 60 tokens, 10 stay", drawn(3, 60, 10, 3)),
+        Case("sums of a very long text", long(drawn(2, 20, 9, 2))),
         Case("two slots too many", drawn(5, 18, 16, 5)),
         Case("one recent token", drawn(2, 25, 12, 1)),
     ]
 
 
 def _deferred(generator: torch.Generator) -> list[Case]:
-    """Predictions are right or wrong as told, with a clear margin."""
+    """Predictions are right or wrong as told, with a clear margin; the prompt's last row is about the prefix."""
 
-    def drawn(n_prefix: int, right: tuple[int, ...], leak: int, prefix: int = 1) -> tuple:
+    def drawn(
+        n_prefix: int, right: tuple[int, ...], leak: int, prefix: int = 1, same: tuple[int, int] = (0, 0)
+    ) -> tuple:
         n_words, n = 60, n_prefix + len(right)
         held_back = torch.randperm(n_words, generator=generator)[:n]
+        held_back[same[0]] = held_back[same[1]]
         before = torch.randn(4, n_words, generator=generator)
         after = torch.randn(n, n_words, generator=generator)
-        before[-1, held_back[n_prefix]] = 8.0 * (2 * leak - 1)
+        before[-1, held_back[0]] = 8.0 * (2 * leak - 1)
         verdicts = [*[prefix] * (n_prefix - 1), *right]
         for place, is_right in enumerate(verdicts):
             after[place, held_back[place + 1]] = 8.0 * (2 * is_right - 1)
+        after[-1, held_back[0]] = 8.0
         return before, after, held_back, n_prefix
 
     return [
-        Case("an answer of one token that was lost", drawn(5, (0,), leak=1)),
-        Case("eight tokens, two slips", drawn(2, (1, 1, 1, 1, 1, 0, 1, 0), leak=0)),
-        Case("two right, the prompt did not know", drawn(3, (1, 1, 0, 1, 1), leak=0, prefix=0)),
+        Case("an answer of one token that was lost", drawn(5, (0,), leak=1, same=(5, 0))),
+        Case("eight tokens, two slips", drawn(2, (1, 1, 1, 1, 1, 0, 1, 0), leak=0, same=(3, 2))),
+        Case("two right, the prefix unknown", drawn(3, (1, 1, 0, 1, 1), leak=0, prefix=0)),
         Case("seven right", drawn(1, (1,) * 7, leak=0)),
     ]
 
@@ -165,10 +173,15 @@ def _quantize(generator: torch.Generator) -> list[Case]:
     flat[10:20] = -2.5
     loud = 0.1 * torch.randn(96, generator=generator)
     loud[::32] += 5
+    loud[48:64] *= 1e-2
+    flat[20:] *= 5e-3
+    quiet = torch.randn(24, generator=generator)
+    quiet[6:12] = 8e-6 * (torch.randperm(6, generator=generator) % 4)
     return [
+        Case("a group with a step below a hundred-thousandth", (quiet, 2, 6)),
         Case("loud neighbours, groups of 16", (loud, 4, 16)),
         Case("below zero throughout, 3 bits", (-20 + torch.randn(36, generator=generator), 3, 12)),
-        Case("a flat group between two others", (flat, 2, 10)),
+        Case("a flat group between a loud and a quiet one", (flat, 2, 10)),
         Case("another flat one, 5 bits", (flat.roll(10), 5, 10)),
     ]
 

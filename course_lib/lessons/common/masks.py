@@ -49,3 +49,25 @@ def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence
     axes.set_xlabel("token of the text")
     axes.set_title(f"{len(sets[0] ^ sets[1])} tokens differ", loc="left", fontsize=10)
     return fig
+
+
+def compare_rounding(row: Tensor, got: Tensor, expected: Tensor, group: int) -> "matplotlib.figure.Figure":
+    """How far rounded numbers (D,) lie from those they stand for, in both answers, groups ruled off."""
+    from course_lib.lessons.common.style import COLOURS, figure
+
+    row, got, expected = (torch.as_tensor(x).double().flatten() for x in (row, got, expected))
+    fig, (axes,) = figure(width=7.2, height=2.6)
+    place = torch.arange(len(row))
+    axes.plot(place, expected - row, "o", color=COLOURS[0], markersize=6, fillstyle="none", label="expected")
+    axes.plot(place, got - row, "x", color=COLOURS[1], markersize=5, label="yours")
+    for edge in range(group, len(row), group):
+        axes.axvline(edge - 0.5, color="#8d99ae", linewidth=0.6)
+    axes.set_xlabel("number of the row, groups ruled off")
+    axes.set_ylabel("rounded less exact")
+    axes.legend(loc="upper right")
+    axes.set_title(
+        f"error up to {(got - row).abs().max():.3g}, expected {(expected - row).abs().max():.3g}",
+        loc="left",
+        fontsize=10,
+    )
+    return fig

@@ -81,6 +81,7 @@ SLOTS = Exercise(
     ),
     also_right=(
         Variant("newest first", lambda n, s, b: _slots(n, s, b)[::-1]),
+        Variant("a set", lambda n, s, b: set(_slots(n, s, b))),
         Variant(
             "a tensor",
             lambda n, s, b: torch.arange(n)[[j < s or j >= n - (b - s) for j in range(n)] if n > b else slice(None)],
