@@ -78,7 +78,7 @@ DEFERRED = Exercise(
         ),
         Mistake(
             "shifted by one",
-            "Row i predicts the token after token i: after[n_prefix - 1], not after[n_prefix], the answer's first token.",
+            "Row i predicts the token after token i: row n_prefix - 1, not row n_prefix, the answer's first token.",
             lambda b, a, h, n: _leading(a[n:].argmax(dim=-1) == h[n:]),
             also=(lambda b, a, h, n: _leading(a[n:-1].argmax(dim=-1) == h[n + 1 :]),),
         ),
@@ -101,7 +101,7 @@ DEFERRED = Exercise(
         ),
         Mistake(
             "where the first wrong one is",
-            "This counts from 1, or from the prefix on. Count the right tokens of the answer before the first wrong one.",
+            "This counts from 1, or from the prefix on. Count the right tokens of the answer before the first wrong.",
             lambda b, a, h, n: _deferred(b, a, h, n) + 1,
             also=(lambda b, a, h, n: _deferred(b, a, h, n) + n, lambda b, a, h, n: _deferred(b, a, h, n) + n - 1),
         ),

@@ -45,6 +45,12 @@ def _group_mass_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(weights: Tensor, valid: Tensor, n_key_value: int) -> Tensor:
+    from course_lib.lessons.kv.own import group_mass
+
+    return group_mass(weights, valid, n_key_value)
+
+
 GROUP_MASS = Exercise(
     id="kv.group_mass",
     title="What a key receives",
@@ -54,6 +60,7 @@ GROUP_MASS = Exercise(
     reference=_group_mass,
     cases=_group_mass_cases,
     agree=_agree_on_mass,
+    library=_library,
     mistakes=(
         Mistake(
             "wrong heads grouped",

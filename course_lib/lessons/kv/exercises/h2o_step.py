@@ -88,6 +88,12 @@ def _other_slots(total: Tensor, newest: Tensor, keep: Tensor, right: Tensor) -> 
     return None
 
 
+def _library(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
+    from course_lib.lessons.kv.own import h2o_step
+
+    return h2o_step(score, new, position, budget, recent)
+
+
 H2O_STEP = Exercise(
     id="kv.h2o_step",
     title="Accumulate and evict",
@@ -97,6 +103,7 @@ H2O_STEP = Exercise(
     reference=_h2o_step,
     cases=_h2o_cases,
     agree=_agree_on_step,
+    library=_library,
     picture=lambda case, got, expected: mask_picture(case, got[0], expected[0]),
     mistakes=(
         Mistake(

@@ -68,6 +68,12 @@ def _both_grids(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Fi
     return compare_rounding(row, got, expected, group_size)
 
 
+def _library(row: Tensor, n_bits: int, group_size: int) -> Tensor:
+    from course_lib.lessons.kv.own import quantize_row
+
+    return quantize_row(row, n_bits, group_size)
+
+
 QUANTIZE = Exercise(
     id="kv.quantize",
     title="Four bits on top",
@@ -77,6 +83,7 @@ QUANTIZE = Exercise(
     reference=_quantize,
     cases=_quantize_cases,
     agree=_agree_on_grid,
+    library=_library,
     picture=_both_grids,
     mistakes=(
         Mistake(

@@ -1,6 +1,7 @@
 """The exercise kv.window, "A window in two lines": its cases and its named mistakes."""
 
 import torch
+from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.kv.exercises.common import keep_newest, mask_picture, shuffled
@@ -18,6 +19,12 @@ def _window_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(position: Tensor, budget: int) -> Tensor:
+    from course_lib.lessons.kv.own import window_keep
+
+    return window_keep(position, budget)
+
+
 WINDOW = Exercise(
     id="kv.window",
     title="A window in two lines",
@@ -27,6 +34,7 @@ WINDOW = Exercise(
     reference=keep_newest,
     cases=_window_cases,
     picture=mask_picture,
+    library=_library,
     mistakes=(
         Mistake(
             "the oldest kept",

@@ -27,6 +27,12 @@ def _gate_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(output: Tensor, lse: Tensor, sink: Tensor) -> Tensor:
+    from course_lib.attention.sink_softmax import with_sink
+
+    return with_sink(output[None], lse[None], sink)[0]
+
+
 GATE = Exercise(
     id="sinks.gate",
     title="A sink for any attention",
@@ -35,6 +41,7 @@ GATE = Exercise(
     points=3,
     reference=_gate,
     cases=_gate_cases,
+    library=_library,
     mistakes=(
         Mistake(
             "the share of the sink",

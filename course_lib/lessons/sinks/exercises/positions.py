@@ -15,6 +15,12 @@ def _kept(generator: torch.Generator, heads: int, n: int, seen: int) -> Tensor:
     return torch.stack([torch.randperm(seen, generator=generator)[:n] for _ in range(heads)])
 
 
+def _library(position: Tensor) -> Tensor:
+    from course_lib.kv.rotation import way_to_place
+
+    return way_to_place(position)
+
+
 POSITIONS = Exercise(
     id="sinks.positions",
     title="Places in the cache",
@@ -22,6 +28,7 @@ POSITIONS = Exercise(
     minutes=8,
     points=3,
     reference=_positions,
+    library=_library,
     cases=lambda generator: [
         Case("one head kept 0, 7, 8, 9, in order: 0, −6, −6, −6", (torch.tensor([[0, 7, 8, 9]]),)),
         Case("the same tokens in other slots", (torch.tensor([[8, 0, 9, 7]]),)),

@@ -52,6 +52,12 @@ def _complex(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:
     return torch.cat([turned.real, turned.imag], dim=1)
 
 
+def _library(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:
+    from course_lib.kv.rotation import Rotation
+
+    return Rotation(frequencies).turn(keys, by)
+
+
 ROTATE = Exercise(
     id="sinks.rotate",
     title="Turn a key on",
@@ -60,6 +66,7 @@ ROTATE = Exercise(
     points=3,
     reference=_rotate,
     cases=_rotate_cases,
+    library=_library,
     mistakes=(
         Mistake(
             "turned back",

@@ -33,6 +33,12 @@ def _share_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(weights: Tensor, start: int) -> Tensor:
+    from course_lib.attention.windowed import first_share
+
+    return first_share(weights, start)
+
+
 SHARE = Exercise(
     id="sinks.share",
     title="The share of the first token",
@@ -41,6 +47,7 @@ SHARE = Exercise(
     points=1,
     reference=_share,
     cases=_share_cases,
+    library=_library,
     mistakes=(
         Mistake(
             "every query counted",

@@ -25,6 +25,12 @@ def _agree_on_slots(got: Any, expected: tuple, case: Case) -> str | None:
     return close(got.double().sort().values, expected.double().sort().values)
 
 
+def _library(n_tokens: int, sinks: int, budget: int) -> list[int]:
+    from course_lib.attention.windowed import band
+
+    return band(n_tokens, budget - sinks, sinks)[-1].nonzero().flatten().tolist()
+
+
 SLOTS = Exercise(
     id="sinks.slots",
     title="Sinks and a window",
@@ -32,6 +38,7 @@ SLOTS = Exercise(
     minutes=7,
     points=2,
     reference=_slots,
+    library=_library,
     cases=lambda generator: [
         Case("10 tokens, 2 sinks, 6 slots: 0 1 6 7 8 9", (10, 2, 6)),
         Case("5 tokens in 8 slots: all stay", (5, 2, 8)),

@@ -46,6 +46,12 @@ def _shifted(logits: Tensor, sink: Tensor) -> Tensor:
     return e / (sink.exp()[:, None, None] + e.sum(dim=2, keepdim=True))
 
 
+def _library(logits: Tensor, sink: Tensor) -> Tensor:
+    from course_lib.attention.sink_softmax import sink_softmax
+
+    return sink_softmax(logits[None], sink)[0]
+
+
 SOFTMAX = Exercise(
     id="sinks.softmax",
     title="A softmax that may decline",
@@ -54,6 +60,7 @@ SOFTMAX = Exercise(
     points=3,
     reference=_softmax,
     cases=_softmax_cases,
+    library=_library,
     mistakes=(
         Mistake(
             "the sink has no effect",
