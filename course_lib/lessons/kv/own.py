@@ -37,12 +37,13 @@ class ByStep(H2O):
         return {"new": slots.memory("new") + self.mass(weights, valid, n_heads)}
 
     def shrink(self, slots: Slots, layer: int) -> Slots:
-        budget = min(int(self.sizes(slots, layer).min()), slots.n)
-        keep, score = self.step(
-            slots.memory("mass")[0], slots.memory("new")[0], slots.position[0].long(), budget, self.recent
-        )
+        sizes = self.sizes(slots, layer)
+        if slots.n <= (budget := int(sizes.min())):  # what has come is added when the first has to leave
+            return slots
+        score, new, position = slots.memory("mass")[0], slots.memory("new")[0], slots.position[0].long()
+        keep, score = self.step(score, new, position, budget, self.recent)
         slots.remember_({"mass": score[None], "new": torch.zeros_like(score)[None]})
-        return slots.keep_best_(keep[None].float(), self.sizes(slots, layer)) if budget < slots.n else slots
+        return slots.keep_best_(keep[None].float(), sizes)
 
 
 @torch.no_grad()

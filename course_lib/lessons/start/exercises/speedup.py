@@ -46,6 +46,27 @@ SPEEDUP = Exercise(
             "This is the speed-up of the part. The whole gains less, unless share is 1.",
             lambda share, factor: factor,
         ),
+        Mistake(
+            "share and rest swapped",
+            "`share` is the part that gets faster; 1 - share stays as it is.",
+            lambda share, factor: 1 / (share + (1 - share) / factor),
+        ),
+        Mistake(
+            "multiplied by the factor",
+            "A part that gets s times faster takes its time divided by s.",
+            lambda share, factor: 1 / (1 - share + share * factor) if share else 1.0,
+        ),
+        Mistake(
+            "as if it were free",
+            "This is the limit for an infinite factor. The faster part still takes share / factor.",
+            lambda share, factor: 1 / (1 - share) if share < 1 else float("inf"),
+        ),
+        Mistake(
+            "only what is gained",
+            "This is what is gained beyond 1, or saved. The speed-up is the old time divided by the new.",
+            lambda share, factor: 1 / (1 - share + share / factor) - 1,
+            also=(lambda share, factor: share - share / factor,),
+        ),
     ),
     also_right=(
         Variant("one fraction", lambda share, factor: 1 / (1 - share * (1 - 1 / factor))),
