@@ -125,8 +125,8 @@ def _scissorhands(generator: torch.Generator) -> list[Case]:
         t, age, seen = asked_at[:, None] + 1, position - 2 - n_old, position <= asked_at[:, None]
         is_spared = (age >= 0) & (age % 4 == 1)
         low = (age >= 0) & (age < n_new) & ~is_spared & ((position == t - 1) | (t - 1 == 2 + n_old + n_new))
-        low |= (age < 0) & (t - 1 == 2 + n_old + position % n_new)
-        near = seen * (low * (0.6 / t + 0.4 / (t + 1)) + is_spared * (0.4 / t + 0.6 / (t - 1)))
+        low |= (age < 0) & (t - 1 == 2 + n_old + position % n_new) | is_spared & (position == t - 1)
+        near = seen * (low * (0.6 / t + 0.4 / (t + 1)) + (is_spared & ~low) * (0.4 / t + 0.6 / (t - 1)))
         rest = seen & (near == 0)
         mean = near + rest * (1 - near.sum(dim=1, keepdim=True)) / rest.sum(dim=1, keepdim=True)
         one = mean * (0.4 + 1.2 * torch.rand(mean.shape, generator=generator))

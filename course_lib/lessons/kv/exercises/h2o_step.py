@@ -163,6 +163,27 @@ H2O_STEP = Exercise(
             "The infinity that protects recent tokens was returned: they would stay for ever. Put it into a copy.",
             lambda s, n, p, b, r: (_best(s + n, p, b, r), (s + n).masked_fill(keep_newest(p, r), float("inf"))),
         ),
+        Mistake(
+            "chosen by this step alone",
+            "Who stays was decided by the attention of this step. Add it to the score, then decide by the sum.",
+            lambda s, n, p, b, r: (_best(n, p, b, r), s + n),
+        ),
+        Mistake(
+            "the best of all, and the recent",
+            "Where a recent token is also among the best, it was counted twice, and fewer than `budget` stay. Choose "
+            "the others among those that are not recent.",
+            lambda s, n, p, b, r: (keep_newest(s + n, b - r) | keep_newest(p, r), s + n),
+        ),
+        Mistake(
+            "one head's choice for all",
+            "The slots of one head were taken for all. Each key-value head keeps tokens of its own.",
+            lambda s, n, p, b, r: (_best(s + n, p, b, r)[:1].expand(s.shape), s + n),
+        ),
+        Mistake(
+            "a window",
+            "Only the newest stay here. Of the tokens that are not recent the highest scores stay.",
+            lambda s, n, p, b, r: (keep_newest(p, b), s + n),
+        ),
     ),
     also_right=(
         Variant("in place, with a threshold for the recent", lambda s, n, p, b, r: _h2o_in_place(s, n, p, b, r)),

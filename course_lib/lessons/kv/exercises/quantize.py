@@ -138,6 +138,28 @@ QUANTIZE = Exercise(
             "Where all numbers of a group are the same the step is 0, and 0 / 0 is no number. Keep the step above 0.",
             lambda x, b, g: _quantize_dividing_by_zero(x, b, g),
         ),
+        Mistake(
+            "not rounded",
+            "The numbers came back as they were. A code is a whole number: round before multiplying by the step.",
+            lambda x, b, g: x,
+        ),
+        Mistake(
+            "rounded up",
+            "ceil makes every number larger, by half a step on average. Round to the nearest.",
+            lambda x, b, g: _quantize(x, b, g, rounded=lambda code: (code - 1e-4).ceil()),
+            also=(lambda x, b, g: _quantize(x, b, g, rounded=torch.ceil),),
+        ),
+        Mistake(
+            "too few levels",
+            "b bits have 2^b codes, 0 to 2^b − 1, all of them from lowest to highest.",
+            lambda x, b, g: _quantize(x, b, g, b),
+            also=(lambda x, b, g: _quantize(x, b, g, 2 ** (b - 1) - 1),),
+        ),
+        Mistake(
+            "so many groups",
+            "group_size is how many numbers are in a group, not how many groups there are.",
+            lambda x, b, g: _quantize(x, b, len(x) // g),
+        ),
     ),
     also_right=(
         Variant("number by number", lambda x, b, g: _quantize_by_number(x, b, g)),

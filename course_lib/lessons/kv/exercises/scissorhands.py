@@ -3,6 +3,7 @@
 Dimension key: N slots.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,6 +27,13 @@ def _below(weights: Tensor, asked_at: Tensor, position: Tensor, threshold: Tenso
 def _without_its_own(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
     low = weights.mean(dim=0) < 1 / (asked_at[:, None] + 1)
     return (low & (position < asked_at[:, None])).sum(dim=0)
+
+
+def _ways(*counts: Callable) -> tuple[Callable, tuple[Callable, ...]]:
+    """The mistake of another count, its ties from the front and from behind."""
+    front = [lambda w, q, p, b, r, c=c: _fewest(c(w, q, p), p, r, _n_drop(p, b)) for c in counts]
+    behind = [lambda w, q, p, b, r, c=c: _lowest_stay(c(w, q, p), p, b, r) for c in counts]
+    return front[0], (*front[1:], *behind)
 
 
 def _lowest_stay(count: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
@@ -74,19 +82,19 @@ def _history(
 
 
 def _own_queries(generator: torch.Generator, n_old: int, n_new: int) -> tuple[Tensor, ...]:
-    """Old tokens are low once; three in four of the new ones twice, to themselves and to the newest, the fourth never.
+    """Old tokens are low once; three in four of the new ones twice, to themselves and to the newest, the fourth once.
 
-    What is low gets a little less than 1/t, and the fourth a little more. Of two heads, the one gives where the other
-    takes. Three older tokens have left.
+    What is low gets a little less than 1/t, and the fourth otherwise a little more. Of two heads, the one gives where
+    the other takes. Three older tokens have left.
     """
     position = 3 + shuffled(generator, torch.arange(n_old + n_new + 1), 1)[0]
     asked_at = 3 + torch.arange(n_old, n_old + n_new + 1)
     query, t, newest, is_new = asked_at[:, None], asked_at[:, None] + 1, int(position.max()), position >= 3 + n_old
     is_fourth = is_new & ((position - 3 - n_old) % 4 == 1)
     low = is_new & ~is_fourth & (position < newest) & ((position == query) | (query == newest))
-    low |= ~is_new & (query == 3 + n_old + position % n_new)
+    low |= ~is_new & (query == 3 + n_old + position % n_new) | is_fourth & (position == query)
     visible = position <= query
-    fixed = (low * (0.5 / t + 0.5 / (t + 1)) + is_fourth * (0.5 / t + 0.5 / (t - 1))) * visible
+    fixed = (low * (0.5 / t + 0.5 / (t + 1)) + (is_fourth & ~low) * (0.5 / t + 0.5 / (t - 1))) * visible
     rest = visible & (fixed == 0)
     mean = fixed + rest * (1 - fixed.sum(dim=1, keepdim=True)) / rest.sum(dim=1, keepdim=True)
     one = mean * (0.4 + 1.2 * torch.rand(mean.shape, generator=generator))
@@ -164,75 +172,82 @@ SCISSORHANDS = Exercise(
             "not asked yet, counted as low",
             "A query gives no weight to tokens that come after it. That says nothing about them: count how often it "
             "was low, not how often it was high, and only for queries at or behind its position.",
-            lambda w, q, p, b, r: _fewest((w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0), p, r, _n_drop(p, b)),
-            also=(
-                lambda w, q, p, b, r: _fewest(
-                    -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
-                ),
+            *_ways(
+                lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0),
+                lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0),
             ),
         ),
         Mistake(
             "its own query left out",
             "A token's own query sees it as well: those at its position or behind count, position <= query_position.",
-            lambda w, q, p, b, r: _fewest(_without_its_own(w, q, p), p, r, _n_drop(p, b)),
-            also=(lambda w, q, p, b, r: _lowest_stay(_without_its_own(w, q, p), p, b, r),),
+            *_ways(_without_its_own),
         ),
         Mistake(
             "recent tokens not protected",
             "The newest `recent` tokens stay in any case: their count is of few queries.",
             lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, 0, _n_drop(p, b)),
+            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), p, b, 0),),
         ),
         Mistake(
             "last slots protected",
             "The newest tokens are those with the highest positions, wherever their slots are.",
             lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), torch.arange(len(p)), r, _n_drop(p, b)),
+            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), torch.arange(len(p)), b, r),),
+        ),
+        Mistake(
+            "the oldest protected",
+            "The lowest positions are the oldest tokens. Those with the highest stay in any case.",
+            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), -p, r, _n_drop(p, b)),
+            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), -p, b, r),),
         ),
         Mistake(
             "important ones dropped",
             "The tokens that were low most rarely left. A high count of low weights means: drop.",
-            lambda w, q, p, b, r: _fewest(-_low_counts(w, q, p), p, r, _n_drop(p, b)),
+            *_ways(lambda w, q, p: -_low_counts(w, q, p)),
         ),
         Mistake(
             "sum over the group",
             "The sum of a group's heads was compared with 1/t, which is what one head spreads evenly. Take their mean.",
-            lambda w, q, p, b, r: _scissorhands(w.sum(dim=0, keepdim=True), q, p, b, r),
+            *_ways(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),
         ),
         Mistake(
             "heads counted one by one",
             "Each head was compared with 1/t by itself. Average the weights over the group first.",
-            lambda w, q, p, b, r: _fewest(sum(_low_counts(head[None], q, p) for head in w), p, r, _n_drop(p, b)),
+            *_ways(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
         ),
         Mistake(
-            "largest head of the group",
-            "The largest weight of the group was compared with 1/t. Average the weights over the group.",
-            lambda w, q, p, b, r: _scissorhands(w.amax(dim=0, keepdim=True), q, p, b, r),
+            "not the mean of the group",
+            "The largest or smallest weight of the group was compared with 1/t. Average the weights instead.",
+            *_ways(
+                lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p),
+                lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p),
+            ),
         ),
         Mistake(
             "one head for the group",
             "This counts what one head of the group sees. Average the weights over the group first.",
-            lambda w, q, p, b, r: _scissorhands(w[:1], q, p, b, r),
-            also=(lambda w, q, p, b, r: _scissorhands(w[-1:], q, p, b, r),),
+            *_ways(lambda w, q, p: _low_counts(w[:1], q, p)),
         ),
         Mistake(
             "slots instead of tokens seen",
             "1/t is the even share of the t tokens that the query has seen, also of those that have left: t is its "
             "position + 1, not the number of slots.",
-            lambda w, q, p, b, r: _fewest(
-                ((w.mean(dim=0) < 1 / len(p)) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
-            ),
+            *_ways(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),
         ),
         Mistake(
             "t one too small",
             "Positions count from 0: a query at position p has seen p + 1 tokens, itself among them.",
-            lambda w, q, p, b, r: _fewest(
-                ((w.mean(dim=0) < 1 / q[:, None]) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
-            ),
+            *_ways(lambda w, q, p: _below(w, q, p, 1 / q)),
         ),
         Mistake(
             "t too large",
             "The threshold is too low: 1/t is 1/(p + 1) for a query at position p, and each query has a t of its own.",
-            lambda w, q, p, b, r: _fewest(_below(w, q, p, 1 / (q + 2)), p, r, _n_drop(p, b)),
-            also=(lambda w, q, p, b, r: _lowest_stay(_below(w, q, p, 1 / (q + 2)), p, b, r),),
+            *_ways(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),
+        ),
+        Mistake(
+            "a share of the queries",
+            "The count was divided by the number of queries that could see the token. The highest counts leave.",
+            *_ways(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),
         ),
         Mistake(
             "only down to the budget",
@@ -240,9 +255,19 @@ SCISSORHANDS = Exercise(
             lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, r, max(0, len(p) - b)),
         ),
         Mistake(
+            "recent ones on top",
+            "The newest `recent` tokens are among the budget - budget // 2 that stay, not beside them.",
+            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, r, max(0, _n_drop(p, b) - r)),
+            also=(
+                lambda w, q, p, b, r: _fewest(
+                    _low_counts(w, q, p).flip(0), p.flip(0), r, max(0, _n_drop(p, b) - r)
+                ).flip(0),
+            ),
+        ),
+        Mistake(
             "mass instead of counts",
             "This is H2O: the lowest sums of attention leave. Scissorhands counts how often a weight is low.",
-            lambda w, q, p, b, r: _fewest(-w.mean(dim=0).sum(dim=0), p, r, _n_drop(p, b)),
+            *_ways(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),
         ),
         Mistake(
             "True where it leaves",

@@ -71,6 +71,22 @@ WINDOW = Exercise(
             "budget + 1 slots stay: sorted[-budget] stays, those below it leave.",
             lambda p, n: keep_newest(p, n + 1),
         ),
+        Mistake(
+            "a slot too few",
+            "One slot less than `budget` stays: the slot of sorted[-budget] itself stays too.",
+            lambda p, n: keep_newest(p, n - 1) if n > 1 else torch.zeros_like(p, dtype=torch.bool),
+        ),
+        Mistake(
+            "one head's choice for all",
+            "The slots of one head were taken for all. Every head holds tokens of its own.",
+            lambda p, n: keep_newest(p, n)[:, :1].expand(p.shape),
+        ),
+        Mistake(
+            "numbers instead of a mask",
+            "These are positions, or numbers of slots. Return a mask that is True where a slot stays.",
+            lambda p, n: p.topk(n, dim=-1).indices,
+            also=(lambda p, n: p.topk(n, dim=-1).values,),
+        ),
     ),
     also_right=(
         Variant("ranks", lambda p, n: p.argsort(dim=-1).argsort(dim=-1) >= p.shape[-1] - n),
