@@ -156,7 +156,7 @@ def _merge(generator: torch.Generator) -> list[Case]:
         keys *= 1.5 / keys.norm(dim=1, keepdim=True)
         keys[slot] *= 0.2
         key = at(keys[slot], cosine, 3.0)
-        keys[slot - 2] = at(key, 0.64, 3.0)
+        keys[slot - 2], keys[slot - 1] = at(key, 0.64, 3.0), at(key, 0.63, 1.2)
         value = 0.9 * values[slot - 1] + 0.3 * torch.randn(size, generator=generator)
         return key, value, keys, values, threshold
 

@@ -428,6 +428,15 @@ def merge_in_loops(k, v, ks, vs, t):
     return ks, vs
 
 
+def argmin_merge(k, v, ks, vs, t):
+    cosine = cosine_similarity(k[None], ks)
+    s, j = cosine.min(0)
+    if s >= t:
+        share = torch.sigmoid(s - 1)
+        ks[j], vs[j] = torch.lerp(ks[j], k, share), torch.lerp(vs[j], v, share)
+    return ks, vs
+
+
 MERGE_RIGHT = {"numpy": merge_numpy, "without a branch": merge_stacked, "loops": merge_in_loops}
 MERGE_WRONG = {
     "half": merging(weights=lambda s: (0.5, 0.5)),
@@ -445,7 +454,8 @@ MERGE_WRONG = {
     "by values": merging(lambda k, v, ks, vs: cosine_similarity(v[None], vs)),
     "either sign": merging(lambda k, v, ks, vs: cosine_similarity(k[None], ks).abs()),
     "half normalised": merging(lambda k, v, ks, vs: ks @ k / ks.norm(dim=1)),
-    "the farthest": (merging(lambda k, v, ks, vs: -cosine_similarity(k[None], ks), goes=lambda s, t: -s >= t), None),
+    "the farthest": merging(lambda k, v, ks, vs: -cosine_similarity(k[None], ks)),
+    "argmin": (argmin_merge, ""),
     "always merged": merging(goes=lambda s, t: True),
     "never merged": merging(goes=lambda s, t: False),
     "merged below": merging(goes=lambda s, t: s < t),

@@ -104,7 +104,9 @@ H2O_STEP = Exercise(
     cases=_h2o_cases,
     agree=_agree_on_step,
     library=_library,
-    picture=lambda case, got, expected: mask_picture(case, got[0], expected[0]),
+    picture=lambda case, got, expected: mask_picture(
+        case, got[0], expected[0], right=_agree_on_step(got, expected, case) is None
+    ),
     mistakes=(
         Mistake(
             "this step forgotten",

@@ -40,10 +40,10 @@ def _merge(
 
 
 def _merge_by(
-    key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float, likeness: Tensor, sign: int = 1
+    key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float, likeness: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Another likeness throughout: for the nearest, the threshold and the weights."""
-    nearest, share = int(likeness.argmax()), sign * likeness.max()
+    nearest, share = int(likeness.argmax()), likeness.max()
     if share < threshold:
         return keys, values
     weight, keys, values = (share - 1).sigmoid(), keys.clone(), values.clone()
@@ -72,6 +72,7 @@ def _merge_cases(generator: torch.Generator) -> list[Case]:
         keys = length * keys / keys.norm(dim=1, keepdim=True)
         key = _at_cosine(generator, keys[slot], cosine, length=2.5)
         keys[(slot + 2) % n] = _at_cosine(generator, key, 0.62, length=2.5)
+        keys[(slot + 1) % n] = _at_cosine(generator, key, 0.61, length=1.0)  # its value is the nearest
         keys[(slot + 3) % n] = _at_cosine(generator, key, -0.99, length=1.0)  # as far away as can be
         value = values[(slot + 1) % n] + 0.3 * torch.randn(size, generator=generator)
         return key, value, keys, values, threshold
@@ -154,7 +155,7 @@ MERGE = Exercise(
         ),
         Mistake(
             "always dropped",
-            "Nothing changed. A key that is as near as the threshold is merged.",
+            "Nothing changed. The nearest key has the highest cosine; at the threshold or above it is merged.",
             lambda k, v, ks, vs, t: (ks, vs),
         ),
         Mistake(
@@ -177,12 +178,6 @@ MERGE = Exercise(
             "against e^0",
             "The kept token's cosine with itself is 1, not 0: its weight is e, not 1.",
             lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "against one"),
-        ),
-        Mistake(
-            "the farthest",
-            "The least similar key was taken, argmin for argmax.",
-            lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, -cosine_similarity(k[None], ks), sign=-1),
-            also=(lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, -cosine_similarity(k[None], ks), sign=1),),
         ),
     ),
     also_right=(

@@ -166,7 +166,9 @@ SCISSORHANDS = Exercise(
     reference=_scissorhands,
     cases=_scissorhands_cases,
     agree=_agree_on_counts,
-    picture=mask_picture,
+    picture=lambda case, got, expected: mask_picture(
+        case, got, expected, right=_agree_on_counts(got, expected, case) is None
+    ),
     mistakes=(
         Mistake(
             "not asked yet, counted as low",

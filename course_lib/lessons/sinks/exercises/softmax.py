@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_grids
 from course_lib.lessons.sinks.exercises.common import randn
 
 
@@ -40,6 +41,12 @@ def _less(logits: Tensor, sink: Tensor, shift: Tensor) -> Tensor:
     return e / ((sink[:, None, None] - shift).exp() + e.sum(dim=2, keepdim=True))
 
 
+def _less_largest(logits: Tensor, sink: Tensor, added: Tensor) -> Tensor:
+    """Less the largest of logits and sink, and a number a head added to the denominator."""
+    e = (logits - torch.maximum(logits.amax(2), sink[:, None])[..., None]).exp()
+    return e / (e.sum(dim=2, keepdim=True) + added[:, None, None])
+
+
 def _shifted(logits: Tensor, sink: Tensor) -> Tensor:
     """The maximum is taken from the logits, and not from the sink."""
     e = (logits - logits.max(dim=2, keepdim=True).values).exp()
@@ -60,6 +67,7 @@ SOFTMAX = Exercise(
     points=3,
     reference=_softmax,
     cases=_softmax_cases,
+    picture=lambda case, got, expected: compare_grids(torch.as_tensor(got)[0], expected[0], "token, head 0", "query"),
     library=_library,
     mistakes=(
         Mistake(
@@ -130,6 +138,7 @@ SOFTMAX = Exercise(
             "always 1",
             "This is the softmax-off-by-one, the sink with logit 0. Here the sink's logit is given: e^sink, not 1.",
             lambda x, s: _softmax(x, torch.zeros_like(s)),
+            also=(lambda x, s: _less_largest(x, s, torch.ones_like(s)),),
         ),
         Mistake(
             "the sink not exponentiated",
@@ -138,7 +147,10 @@ SOFTMAX = Exercise(
                 (x - x.amax(2, keepdim=True)).exp()
                 / ((x - x.amax(2, keepdim=True)).exp().sum(2, keepdim=True) + s[:, None, None])
             ),
-            also=(lambda x, s: x.exp() / (x.exp().sum(2, keepdim=True) + s[:, None, None]),),
+            also=(
+                lambda x, s: x.exp() / (x.exp().sum(2, keepdim=True) + s[:, None, None]),
+                lambda x, s: _less_largest(x, s, s),
+            ),
         ),
         Mistake(
             "1 on top of the sink",

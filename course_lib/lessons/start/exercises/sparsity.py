@@ -18,6 +18,12 @@ def _sparsity_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _sparsity_picture(case: Case, got: object, expected: float) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.start.two_times import zeros_marked
+
+    return zeros_marked(case.arguments[0], got, expected)
+
+
 SPARSITY = Exercise(
     id="start.sparsity",
     title="The sparsity of a tensor",
@@ -26,6 +32,7 @@ SPARSITY = Exercise(
     points=1,
     reference=lambda tensor: (tensor == 0).double().mean().item(),
     cases=_sparsity_cases,
+    picture=_sparsity_picture,
     mistakes=(
         Mistake(
             "density",

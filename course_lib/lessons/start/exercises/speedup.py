@@ -16,6 +16,12 @@ def _speedup_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _speedup_picture(case: Case, got: object, expected: float) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.start.two_times import old_and_new_time
+
+    return old_and_new_time(*case.arguments, got=got, expected=expected)
+
+
 SPEEDUP = Exercise(
     id="start.speedup",
     title="What is left when a part gets faster",
@@ -24,6 +30,7 @@ SPEEDUP = Exercise(
     points=2,
     reference=lambda share, factor: 1 / (1 - share + share / factor),
     cases=_speedup_cases,
+    picture=_speedup_picture,
     mistakes=(
         Mistake(
             "the rest forgotten",
