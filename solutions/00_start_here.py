@@ -39,7 +39,8 @@ print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {s
 #
 # - it tries your function on cases worked by hand and on random ones, and says where the first difference is;
 # - when it recognises a common mistake, it names it;
-# - it never blocks you: what follows an exercise uses the library, not your answer.
+# - it never blocks you: the notebook runs on whatever you have solved. From lesson 01 on, an experiment that follows an
+#   exercise uses your function once it is right, and the course's own until then.
 #
 # Stuck? Run `hint("start.sparsity")` in a new cell; each call says a little more. `show_progress()`, or
 # `course progress` in a terminal, shows what you have solved. Your progress lives outside the notebook, so you may
@@ -277,7 +278,7 @@ print(f"twice as fast: the step gains {1 / (1 - share + share / 2):.2f} times; f
 
 # %% exercise="start.cache_bytes"
 def cache_bytes(n_blocks, n_query, n_key_value, head_size, n_tokens, batch, value_bytes):
-    """Bytes of keys and values of shape (batch, n_key_value, n_tokens, head_size), in every block."""
+    """Bytes of keys and values, each (batch, n_key_value, n_tokens, head_size), in every block."""
     ### BEGIN SOLUTION
     bytes_per_token = 2 * n_blocks * n_key_value * head_size * value_bytes
     return bytes_per_token * n_tokens * batch

@@ -13,7 +13,8 @@
 # 08.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. What follows an exercise never depends on your answer.
+# mistake it is. Four of them then work on the real model: what follows an exercise uses your function once it is right,
+# and the course's own until then.
 
 # %%
 import torch
@@ -41,8 +42,11 @@ from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import of_count, verdict
 from course_lib.lessons.kv import asked as questions
 from course_lib.lessons.kv import tables as printed
+from course_lib.attention.windowed import attention_weights
 from course_lib.kv.analysis.retrieval import read, retrieve
-from course_lib.workbook import check
+from course_lib.lessons.common.by_mask import ByMask
+from course_lib.lessons.kv.own import ByStep, losses_after
+from course_lib.workbook import check, mine
 
 model, tokenizer = load_model()
 n_layers, sizes = len(blocks(model)), heads(model)
@@ -82,17 +86,19 @@ controls = live.explore(dict(reversed(histories.items())), layer, head)
 # token takes a slot in every key-value head of every block, and each slot holds a key and a value.
 
 # %% [markdown]
+# ### How many tokens fit
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
-# How many slots may each head have, so that the caches of `batch` sequences fit into `n_bytes`?
+# How many slots may each head have, so that the caches of `batch` sequences fit into `n_bytes`? All sequences get the
+# same number, and where memory does not hold one token of each, it is 0.
 
 
 # %% exercise="kv.slots"
 def slots_that_fit(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, value_bytes):
     """The budget of each head, a whole number.
 
-    n_blocks blocks have n_query query heads, which share n_key_value key-value heads of size head_size. A number takes
-    value_bytes bytes.
+    n_blocks blocks have n_query query heads, which share n_key_value key-value heads of size
+    head_size. A number takes value_bytes bytes. 0 where not even one token fits.
     """
     ### BEGIN SOLUTION
     bytes_per_token = 2 * n_blocks * n_key_value * head_size * value_bytes
@@ -119,6 +125,7 @@ print(f"formula: {2 * n_layers * sizes.n_key_value * sizes.size * 4 * 64 / 1e6:.
 # order of the slots says nothing, since a new token takes the place of one that left.
 
 # %% [markdown]
+# ### A window in two lines
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
 # In two lines: which slots stay, when each head may keep `budget` of them, its newest? Positions may have gaps; exactly
@@ -129,7 +136,8 @@ print(f"formula: {2 * n_layers * sizes.n_key_value * sizes.size * 4 * 64 / 1e6:.
 def window_keep(position, budget):
     """The mask of a window.
 
-    position: (B, H, N), of the token in each slot, all different within a head. Returns (B, H, N), bool, True = stays.
+    position: (B, H, N), of the token in each slot, all different within a head. Returns (B, H, N),
+    bool, True = stays.
     """
     ### BEGIN SOLUTION
     newest = position.topk(budget, dim=-1).indices
@@ -142,12 +150,14 @@ check("kv.window", window_keep)
 
 # %% [markdown]
 # Those two lines are a policy. `course_lib/kv/policies/window.py` has the same as a score: the position itself, and the
-# lowest leave. Now let the model read with it. Both caches see the same text, so that how hard it is drops out of the
-# ratio.
+# lowest leave. Now the model reads a text twice: with a cache that keeps everything, and with one that asks your
+# function which slots stay. The picture shows the ratio of the two perplexities: some passages are harder than others,
+# but they are so for both.
 
 # %%
-budget = 64
-found = race(model, text, {"full": Full(), "window": Window(budget)})
+budget, window = 64, mine("kv.window", window_keep)
+by_window = ByMask(budget, stays=lambda slots: window(slots.position.long(), budget))
+found = race(model, text, {"full": Full(), "window": by_window})
 plots.excess({"window": found["window"].losses}, found["full"].losses, budget)
 
 # %% [markdown]
@@ -192,10 +202,12 @@ print(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above}
 # The sum runs over the queries $i$, not over the keys: each row of $A$ sums to 1 whatever happens.
 
 # %% [markdown]
+# ### What a key receives
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # From the attention of all query heads compute $m_j$ for each key-value head. Neighbouring query heads form a group.
-# Sequences are padded: rows of queries that are not `valid` mean nothing.
+# Sequences are padded: rows of queries that are not `valid` mean nothing. The mean over a group in place of its sum is
+# right too, since it puts the slots of a head in the same order; a mean over the queries is not.
 
 
 # %% exercise="kv.group_mass"
@@ -215,6 +227,19 @@ def group_mass(weights, valid, n_key_value):
 check("kv.group_mass", group_mass)
 
 # %% [markdown]
+# On a real text: the attention of the first 96 tokens in one layer, added up by your function. Which tokens receive
+# most?
+
+# %%
+received, shown = mine("kv.group_mass", group_mass), text[:96]
+in_layer = attention_weights(model, shown[None])[layer][None]  # (1, query heads, queries, tokens)
+for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool), sizes.n_key_value)[0]:
+    shares = head_mass / head_mass.sum()
+    print("  ".join(f"{tokenizer.decode(shown[i])!r} {shares[i]:.0%}" for i in shares.topk(6).indices))
+
+# %% [markdown]
+# Each line is a key-value head with the six tokens that receive most.
+#
 # Public implementations for older models repeat keys and values for every query head before they cache them, which
 # triples this cache before anything is saved; others add scores over the sequences of a batch, so that one text
 # evicts tokens of another.
@@ -227,6 +252,7 @@ check("kv.group_mass", group_mass)
 # code for benchmarks adds up all queries of a prompt, later ones included: an oracle, which no generation has.)
 
 # %% [markdown]
+# ### Accumulate and evict
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 4 points
 #
 # One step for all heads of a layer: add the new column sums, then choose the `budget` slots that stay. The newest
@@ -237,8 +263,9 @@ check("kv.group_mass", group_mass)
 def h2o_step(score, new, position, budget, recent):
     """Accumulate, then evict.
 
-    score: (H, N), sums so far, 0 for a token that has just come. new: (H, N), column sums of this step. position:
-    (H, N). Returns (keep, score): (H, N), bool, True = stays; and (H, N), the new score of every slot.
+    score: (H, N), sums so far, of any size, 0 for a token that has just come. new: (H, N), column
+    sums of this step. position: (H, N). Returns (keep, score): (H, N), bool, True = stays; and
+    (H, N), the new score of every slot that stays (those of the others may be anything).
     """
     ### BEGIN SOLUTION
     total = score + new
@@ -253,10 +280,12 @@ def h2o_step(score, new, position, budget, recent):
 check("kv.h2o_step", h2o_step)
 
 # %% [markdown]
-# The same in the library, on the real model, beside the window and the window with four sinks. All have 64 slots.
+# Now both of your functions at work on the real model: `group_mass` adds up what a chunk of queries gives to each slot,
+# `h2o_step` adds that to the scores and evicts. Beside it the window, and a window with four sinks. All have 64 slots.
 
 # %%
-policies = {"4 sinks + window": StreamingLLM(budget, sinks=4), "H2O": H2O(budget, recent=budget // 2)}
+my_h2o = ByStep(budget, recent=budget // 2, mass=received, step=mine("kv.h2o_step", h2o_step))
+policies = {"4 sinks + window": StreamingLLM(budget, sinks=4), "H2O": my_h2o}
 found |= race(model, text, policies)
 plots.excess(
     {name: found[name].losses for name in ("window", *policies)},
@@ -271,17 +300,22 @@ plots.excess(
 # ## 6. A fair question
 #
 # Hide a sentence in a text, compress the cache, then ask for it. Many published comparisons put the question at the
-# end of the prompt. That is a leak: attention is complete while the prompt is read, and the prompt's last row of
-# logits, which predicts the first token of the answer, comes from a cache from which nothing has left. So hold back the
-# last tokens of the question, its *prefix*, until after the eviction.
+# end of the prompt. That is a leak. While the prompt is read, attention is complete. The prompt's last row of logits
+# then predicts the first token of the answer, and it comes from a cache from which nothing has left yet.
+#
+# The fair protocol ends the prompt before the question. First comes the eviction, then the question is read by what is
+# left of the cache, and then the answer. The question comes right before the answer, so it is called the *prefix* of
+# what is held back.
 
 # %% [markdown]
+# ### Ask after the eviction
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# `before` are the logits of the prompt's tokens, made while everything was there. After the eviction the tokens
-# `held_back` were read: `n_prefix` (1 or more) tokens of the question, then the answer; `after` are their logits, row
-# by row. Row $i$ of any logits predicts the token behind token $i$. How many of the answer's tokens are right, counted
-# from its first up to the first wrong one, in predictions made after the eviction?
+# `before` are the logits of the prompt's tokens, made while everything was there; no answer may rest on them. After the
+# eviction the tokens `held_back` were read: `n_prefix` (1 or more) tokens of the question, then the answer; `after` are
+# their logits, row by row. Row $i$ of any logits predicts the token behind token $i$; the last row of `after` predicts
+# what would come behind the answer. How many of the answer's tokens are right, counted from its first up to the first
+# wrong one, in predictions made after the eviction?
 
 
 # %% exercise="kv.deferred"
@@ -345,6 +379,7 @@ plots.persistence(persistence.ratio, persistence.early)
 # models have no groups.
 
 # %% [markdown]
+# ### Count how often nobody looks
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
 # A query at position $p$ has seen $t = p + 1$ tokens. A weight is low when the group's mean is below $1/t$; only
@@ -357,8 +392,9 @@ plots.persistence(persistence.ratio, persistence.early)
 def scissorhands_keep(weights, query_position, position, budget, recent):
     """Which slots of one key-value head stay.
 
-    weights: (G, W, N), attention of the last W queries of each head of the group. query_position: (W,). position: (N,).
-    Returns (N,), bool, True = stays.
+    weights: (G, W, N), attention of the last W queries of each head of the group.
+    query_position: (W,). position: (N,), N may be below the budget. Returns (N,), bool,
+    True = stays.
     """
     ### BEGIN SOLUTION
     keep = position >= 0
@@ -412,6 +448,7 @@ plots.nearest(nearest_that_stays(model, text[:256], 51))
 # every merge.
 
 # %% [markdown]
+# ### Merge instead of drop
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Merge one evicted token, or drop it when no cosine reaches the threshold.
@@ -421,7 +458,8 @@ plots.nearest(nearest_that_stays(model, text[:256], 51))
 def merge_token(key, value, keys, values, threshold):
     """The slots after one token has left.
 
-    key, value: (D,), of the token that leaves. keys, values: (N, D), of those that stay. Returns (keys, values).
+    key, value: (D,), of the token that leaves. keys, values: (N, D), of those that stay.
+    Returns (keys, values).
     """
     ### BEGIN SOLUTION
     cosine = (keys / keys.norm(dim=1, keepdim=True)) @ (key / key.norm())
@@ -460,9 +498,11 @@ for name in ("H2O", *policies):
 # \text{step} = \frac{\text{high} - \text{low}}{2^{b} - 1} $$
 
 # %% [markdown]
+# ### Four bits on top
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Round a row to the grids of its groups and return the rounded row. A group may consist of equal numbers.
+# Round a row to the grids of its groups and return the rounded row. A group may consist of equal numbers, and a quiet
+# one may have a step of a hundred-thousandth beside a loud one; steps smaller than a millionth do not occur.
 
 
 # %% exercise="kv.quantize"
@@ -484,8 +524,21 @@ def quantize_row(row, n_bits, group_size):
 check("kv.quantize", quantize_row)
 
 # %% [markdown]
-# In the library this is not a policy but a way to store vectors, so it goes with any of them. The newest 16 tokens stay
-# as they are: only the first token is read more.
+# Your function on the real cache: the model reads 128 tokens, every key and value is rounded, and the next 64 tokens
+# are read with what came back. How much does the prediction of those suffer?
+
+# %%
+rounded = mine("kv.quantize", quantize_row)
+exact = losses_after(model, text[:193], 128)
+for bits in (8, 4, 2):
+    losses = losses_after(model, text[:193], 128, lambda vectors, bits=bits: rounded(vectors, bits, 32))
+    more = losses - exact
+    error = more.std() / len(more) ** 0.5
+    print(f"{bits} bits: {more.mean():+.3f} ± {error:.3f} nats a token, {more.mean().exp():.3f} times the perplexity")
+
+# %% [markdown]
+# In the library this is not a policy but a way to store vectors, so it goes with any of them. There the newest 16 tokens
+# stay as they are until others have come: only the first token is read more.
 
 # %%
 h2o = {"H2O": H2O(budget, recent=budget // 2)}

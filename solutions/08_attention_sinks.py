@@ -12,19 +12,25 @@
 # of it for exercises.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. What follows an exercise never depends on your answer.
+# mistake it is. Most of them then work on the real model: what follows an exercise uses your function once it is right,
+# and the course's own until then.
 
 # %%
 import torch
 
 from course_lib.data import corpora
-from course_lib.attention.windowed import Constant, attention_weights, first_token, value_lengths, windowed
+from course_lib.attention.windowed import (
+    Constant,
+    attention_logits,
+    attention_weights,
+    first_token,
+    value_lengths,
+    windowed,
+)
 from course_lib.lessons.sinks.race import counted, race
-from course_lib.attention.sink_softmax import sink_softmax, with_sink
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
-from course_lib.kv.rotation import Rotation
 from course_lib.models import blocks, load_model, rotary_frequencies
 from course_lib.lessons.sinks import backcopy, training
 from course_lib.lessons.common import cache_speed as speed
@@ -33,7 +39,8 @@ from course_lib.lessons.sinks import measured as results
 from course_lib.lessons.sinks import tables as printed
 from course_lib.lessons.sinks import trained
 from course_lib.kv.analysis.streaming import streaming_perplexity
-from course_lib.workbook import check
+from course_lib.lessons.common.by_mask import ByMask
+from course_lib.workbook import check, mine
 
 model, tokenizer = load_model()
 text, other = corpora.windows("wikipedia", 2, 512, tokenizer, split="evaluation", seed=0)
@@ -60,6 +67,7 @@ print(f"The first token is {tokenizer.decode(text[:1])!r}. The text begins: {tok
 # almost everybody does. Xiao and others (2023, section 3.1) call it an **attention sink**.
 
 # %% [markdown]
+# ### The share of the first token
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 1 point
 #
 # Compute what the picture shows. The first queries do not count: the very first sees one token only.
@@ -80,16 +88,19 @@ def first_share(weights, start):
 check("sinks.share", first_share)
 
 # %% [markdown]
-# **Is it what the token says, or where it stands?** The same text behind five different first tokens:
+# **Is it what the token says, or where it stands?** The same text behind five different first tokens, looked at with
+# your function:
 
 # %%
 starts = {"its own": text[:1].tolist(), "newline": tokenizer("\n").input_ids, "the": tokenizer(" the").input_ids}
 starts |= {"end of text": [tokenizer.convert_tokens_to_ids("<|endoftext|>")], "number": tokenizer("7").input_ids}
-shares = {}
+shares, by_layer, received = {}, {}, mine("sinks.share", first_share)
 for name, first in starts.items():
     row = torch.cat([torch.tensor(first[:1]), text[1:160]])
-    shares[name] = attention_weights(model, row[None])[:, :, start:, 0].mean(dim=1)  # (layers, queries)
-plots.first_words({name: share.mean(dim=1) for name, share in shares.items()})
+    attention = attention_weights(model, row[None])
+    shares[name] = attention[:, :, start:, 0].mean(dim=1)  # (layers, queries)
+    by_layer[name] = received(attention, start).mean(dim=1)
+plots.first_words(by_layer)
 
 # %%
 print(printed.position_verdict(shares))
@@ -116,6 +127,7 @@ plots.values_over_depth(value_lengths(model, text[None, :256]))
 # Take the first token away, and the largest term of the denominator is gone.
 
 # %% [markdown]
+# ### What the others get
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
 # Some tokens leave. From the attention weights alone, without logits, compute what the others get now.
@@ -165,6 +177,7 @@ plots.streams(losses, budget)
 # tokens.
 
 # %% [markdown]
+# ### Sinks and a window
 # **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
 #
 # Which tokens are in a cache of `budget` slots after `n_tokens`, when the first `sinks` never leave? Sinks take up
@@ -175,7 +188,7 @@ plots.streams(losses, budget)
 def kept_tokens(n_tokens, sinks, budget):
     """The tokens in the cache, counted from 0, in any order.
 
-    sinks < budget. Returns a list of whole numbers.
+    sinks < budget. Returns a list, a set or a tensor of whole numbers.
     """
     ### BEGIN SOLUTION
     if n_tokens <= budget:
@@ -188,11 +201,20 @@ def kept_tokens(n_tokens, sinks, budget):
 check("sinks.slots", kept_tokens)
 
 # %% [markdown]
-# In the library it is the policy `StreamingLLM(budget, sinks)`. One sink and four, of the same 128 slots:
+# In the library it is the policy `StreamingLLM(budget, sinks)`. Here your function says which tokens stay, with one
+# sink and with four, of the same 128 slots:
 
 # %%
+kept = mine("sinks.slots", kept_tokens)
+
+
+def in_list(slots, sinks):
+    """Which slots hold a token that stays."""
+    return torch.isin(slots.position, torch.as_tensor(kept(int(slots.n_seen), sinks, budget)))
+
+
 for sinks in (1, 4):
-    policy = StreamingLLM(budget, sinks=sinks)
+    policy = ByMask(budget, stays=lambda slots, sinks=sinks: in_list(slots, sinks))
     losses[f"{sinks} + {budget - sinks}"] = streaming_perplexity(model, text, policy, chunk=32, skip=budget).losses
 plots.streams(losses, budget)
 
@@ -284,6 +306,7 @@ plots.places([0, 1, 2, 3, *range(24, 32)], trained=16)
 # Llama-like models tell a key its position by turning it (RoPE), before it is stored. To move it, turn it on.
 
 # %% [markdown]
+# ### Places in the cache
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
 # Each head holds keys that were turned to their `position` in the text; slots are in no order. The oldest token of a
@@ -294,7 +317,8 @@ plots.places([0, 1, 2, 3, *range(24, 32)], trained=16)
 def turn_by(position):
     """How far each key is turned to stand at its place in the cache.
 
-    position: (H, N), whole numbers, each different from the others in its row. Returns (H, N), whole numbers.
+    position: (H, N), whole numbers, each different from the others in its row. Returns (H, N),
+    whole numbers.
     """
     ### BEGIN SOLUTION
     place = position.argsort(dim=1).argsort(dim=1)
@@ -306,11 +330,13 @@ def turn_by(position):
 check("sinks.positions", turn_by)
 
 # %% [markdown]
-# Rotations add, so the way from `position` to the place is one more rotation. In the layout of Hugging Face's Llama
-# dimension $i$ of a key goes with dimension $i + D/2$ (Meta's own files pair neighbours); the pair turns by the angle
-# $\theta_i$ from one position to the next.
+# Rotations add, so the way from `position` to the place is one more rotation. RoPE turns pairs of dimensions, and there
+# are two layouts. The paper and the files of Meta pair neighbours, $2i$ and $2i + 1$; the code of Hugging Face for Llama,
+# which we use, pairs dimension $i$ of a key with dimension $i + D/2$. From one position to the next, the pair turns by the
+# angle $\\theta_i$.
 
 # %% [markdown]
+# ### Turn a key on
 # **Exercise** · difficulty 4 of 5 · 10 minutes · 3 points
 #
 # Turn each key on by a number of positions, forwards or backwards.
@@ -320,8 +346,8 @@ check("sinks.positions", turn_by)
 def turn(keys, by, frequencies):
     """Keys turned on.
 
-    keys: (N, D). by: (N,), whole numbers. frequencies: (D/2,), the angle a position of the pair (i, i + D/2).
-    Returns (N, D).
+    keys: (N, D). by: (N,), whole numbers. frequencies: (D/2,), the angle a position of the pair
+    (i, i + D/2). Returns (N, D).
     """
     ### BEGIN SOLUTION
     angle = by[:, None] * frequencies
@@ -334,14 +360,20 @@ def turn(keys, by, frequencies):
 check("sinks.rotate", turn)
 
 # %% [markdown]
-# In the library: a key turned to 5000 and back by 4990, against one that was turned to 10 at once.
+# Both functions on real keys. The model reads 32 tokens; 4 sinks and the 8 newest stay, and their keys are turned to
+# their places in the cache. In the first layer a key depends on its token and its position alone. So they must be the
+# keys of a text that consists of these 12 tokens and nothing else:
 
 # %%
-rotation = Rotation(rotary_frequencies(model))
-keys = torch.randn(3, 64, generator=torch.Generator().manual_seed(0))
-there_and_back = rotation.turn(rotation.turn(keys, torch.tensor([5000] * 3)), torch.tensor([-4990] * 3))
-at_once = rotation.turn(keys, torch.tensor([10] * 3))
-print(f"largest difference {(there_and_back - at_once).abs().max():.1e}, of entries up to {keys.abs().max():.1f}")
+with torch.no_grad():
+    stay = torch.tensor([0, 1, 2, 3, *range(24, 32)])
+    in_text = model.base_model(text[None, :32], use_cache=True).past_key_values.layers[0].keys[0]  # (heads, 32, D)
+    in_places = model.base_model(text[None, stay], use_cache=True).past_key_values.layers[0].keys[0]
+(by,) = mine("sinks.positions", turn_by)(stay[None])
+turned = mine("sinks.rotate", turn)(in_text[0, stay], by, rotary_frequencies(model))
+for name, keys in {"as they were": in_text[0, stay], "turned": turned}.items():
+    difference = (keys - in_places[0]).abs().max()
+    print(f"{name}: largest difference {difference:.1e}, of entries up to {keys.abs().max():.1f}")
 
 # %% [markdown]
 # Does it matter? Within the trained length it cannot matter much: the distances are all known to the model. So we set a
@@ -376,6 +408,7 @@ results.gaps(measured)
 # window has a first token of its own, and all positions begin at 0. It is the paper's strongest rival, and slow.
 
 # %% [markdown]
+# ### Streaming against recomputing
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
 # Count the FLOPs for one more token, both ways. A token costs 2 FLOPs a weight. Each pair of a query and a token that
@@ -424,16 +457,18 @@ speed.streams()
 # (2025) has.
 
 # %% [markdown]
+# ### A softmax that may decline
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Write it, for logits of any size.
+# Write it, for logits of any size: rows, heads and sinks may be hundreds apart, and nothing may become NaN.
 
 
 # %% exercise="sinks.softmax"
 def softmax_with_sink(logits, sink):
     """Attention weights that sum to less than 1.
 
-    logits: (H, Q, N); −inf where a query may not look. sink: (H,), a logit for each head. Returns (H, Q, N).
+    logits: (H, Q, N); −inf where a query may not look. sink: (H,), a logit for each head, which may
+    be far from those of the tokens. Returns (H, Q, N).
     """
     ### BEGIN SOLUTION
     column = sink[:, None, None].expand(-1, logits.shape[1], 1)
@@ -445,10 +480,25 @@ def softmax_with_sink(logits, sink):
 check("sinks.softmax", softmax_with_sink)
 
 # %% [markdown]
+# Your function on the real model's logits. Take the first token away, and set beside the others a sink with the logit
+# that queries had with that token on average, in every head of a layer with a strong sink. What do the others get?
+
+# %%
+layer, logits = 20, attention_logits(model, text[None, :96])[20]  # (heads, queries, tokens)
+whole, others = logits.softmax(dim=2)[:, 32:, 1:], logits[:, 32:, 1:]
+declines = mine("sinks.softmax", softmax_with_sink)(others, logits[:, 32:, 0].mean(dim=1))
+for name, weights in {"softmax": others.softmax(dim=2), "softmax with a sink": declines}.items():
+    print(
+        f"{name}: the others get {weights.sum(dim=2).mean():.0%} of the attention, with the first token "
+        f"{whole.sum(dim=2).mean():.0%}; a query's weights differ by {(weights - whole).abs().sum(dim=2).mean():.2f}"
+    )
+
+# %% [markdown]
 # Fast attention does not show its weights. But it knows the denominator: many kernels return the logarithm of it, the
 # log-sum-exp, $\mathrm{lse} = \log \sum_i e^{x_i}$.
 
 # %% [markdown]
+# ### A sink for any attention
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
 # Given what some attention read without a sink, and its log-sum-exp, give what it reads with one.
@@ -470,10 +520,9 @@ check("sinks.gate", with_a_sink)
 
 # %%
 generator = torch.Generator().manual_seed(0)
-logits, values = torch.randn(9, 20, 30, generator=generator), torch.randn(9, 30, 64, generator=generator)
-sink = torch.randn(9, generator=generator)
-long_way = sink_softmax(logits[None], sink) @ values
-short_way = with_sink((logits.softmax(-1) @ values)[None], logits.logsumexp(-1)[None], sink)
+values, sink = torch.randn(9, 96, 64, generator=generator), torch.randn(9, generator=generator)
+long_way = mine("sinks.softmax", softmax_with_sink)(logits, sink) @ values
+short_way = mine("sinks.gate", with_a_sink)(logits.softmax(-1) @ values, logits.logsumexp(-1), sink)
 print(f"weights first, or σ(lse − sink) last: largest difference {(long_way - short_way).abs().max():.1e}")
 plots.gate()
 

@@ -81,6 +81,17 @@ def attention_weights(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[
 
 
 @torch.no_grad()
+def attention_logits(model: PreTrainedModel, ids: Int[Tensor, "1 T"]) -> Float[Tensor, "L H T T"]:
+    """What goes into the softmax of every layer and head; −∞ where a query may not look."""
+    return _collected(model, ids, lambda logits, values: logits[0])
+
+
+def first_share(weights: Float[Tensor, "L H T T"], start: int) -> Float[Tensor, "L H"]:
+    """What the first token receives of the queries from `start` on, on average."""
+    return weights[:, :, start:, 0].mean(dim=2)
+
+
+@torch.no_grad()
 def value_lengths(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[Tensor, "L T"]:
     """The length of each token's values, a layer; the mean over heads and sequences."""
     return _collected(model, ids, lambda logits, values: values.norm(dim=-1).mean(dim=(0, 1)))

@@ -33,6 +33,8 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return tuple(plain(item) for item in value)
+    if isinstance(value, set | frozenset):  # it has no order: a comparison in which order counts is given one
+        return tuple(plain(item) for item in sorted(value))
     if isinstance(value, dict) and all(key is None or isinstance(key, Number | str) for key in value):
         return {key: plain(item) for key, item in value.items()}
     raise ValueError(f"got a {type(value).__name__}; expected a tensor, a number, text, or a collection of these.")

@@ -59,8 +59,12 @@ class RollingSlots(Slots):
 
     def _drop_(self, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"], least: int, most: int) -> None:
         super()._drop_(score, sizes, least, most)
-        n_older = self.position.argsort(dim=2).argsort(dim=2)
-        self.n_evicted_before.copy_(self.position - n_older)
+        self.n_evicted_before.copy_(-way_to_place(self.position))
+
+
+def way_to_place(position: Int[Tensor, "... N"]) -> Int[Tensor, "... N"]:
+    """By how many positions the key of each slot is turned to stand at its place, the number of older tokens."""
+    return position.argsort(dim=-1).argsort(dim=-1) - position
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,7 @@ def test_plain_takes_data_only():
     assert plain(numpy.float32(0.5)) == 0.5
     assert plain(numpy.arange(3)).tolist() == [0, 1, 2]
     assert plain([1, [2]]) == (1, (2,))
+    assert plain({7, 0, 3}) == (0, 3, 7)  # what has no order gets one
     parameter = torch.nn.Parameter(torch.ones(2))
     assert not plain(parameter).requires_grad
     with pytest.raises(ValueError, match="got a module; expected a tensor"):

@@ -21,6 +21,8 @@ def _slots(generator: torch.Generator) -> list[Case]:
     n, h, b = torch.randint(3, 12, (3,), generator=generator).tolist()
     token = 2 * n * h * 80 * 2 * b
     return [
+        Case("too little for one slot", (token - 1, n, 3 * h, h, 80, b, 2)),
+        Case("whole tokens that the sequences cannot share out", (7 * token // b, 3, 8, 8, 40, 5, 2)),
         Case("one byte less than the last slot needs", (7 * token - 1, n, 3 * h, h, 80, b, 2)),
         Case("query heads with a key-value head each", (10**9 + n, n, 8, 8, 64, b, 4)),
         Case("one key-value head for all, one-byte numbers", (123_456_789, 24, 16, 1, 128, b, 1)),
@@ -63,37 +65,45 @@ def _h2o_step(generator: torch.Generator) -> list[Case]:
         new = 3 * (2.5 * torch.randn(n_heads, n, generator=generator)).softmax(dim=1)
         return score, new, position, budget, recent
 
+    def long(step: tuple) -> tuple:
+        return 2e6 * step[0], 2e4 * step[1], *step[2:]
+
     return [
         Case("a prompt of 60 tokens, 10 stay", drawn(3, 60, 10, 3)),
+        Case("sums of a very long text", long(drawn(2, 20, 9, 2))),
         Case("two slots too many", drawn(5, 18, 16, 5)),
         Case("one recent token", drawn(2, 25, 12, 1)),
     ]
 
 
 def _deferred(generator: torch.Generator) -> list[Case]:
-    """Predictions are right or wrong as told, with a clear margin."""
+    """Predictions are right or wrong as told, with a clear margin; the prompt's last row is about the prefix."""
 
-    def drawn(n_prefix: int, right: tuple[int, ...], leak: int, prefix: int = 1) -> tuple:
+    def drawn(
+        n_prefix: int, right: tuple[int, ...], leak: int, prefix: int = 1, same: tuple[int, int] = (0, 0)
+    ) -> tuple:
         n_words, n = 60, n_prefix + len(right)
         held_back = torch.randperm(n_words, generator=generator)[:n]
+        held_back[same[0]] = held_back[same[1]]
         before = torch.randn(4, n_words, generator=generator)
         after = torch.randn(n, n_words, generator=generator)
-        before[-1, held_back[n_prefix]] = 8.0 * (2 * leak - 1)
+        before[-1, held_back[0]] = 8.0 * (2 * leak - 1)
         verdicts = [*[prefix] * (n_prefix - 1), *right]
         for place, is_right in enumerate(verdicts):
             after[place, held_back[place + 1]] = 8.0 * (2 * is_right - 1)
+        after[-1, held_back[0]] = 8.0
         return before, after, held_back, n_prefix
 
     return [
-        Case("an answer of one token that was lost", drawn(5, (0,), leak=1)),
-        Case("eight tokens, two slips", drawn(2, (1, 1, 1, 1, 1, 0, 1, 0), leak=0)),
-        Case("two right, the prompt did not know", drawn(3, (1, 1, 0, 1, 1), leak=0, prefix=0)),
+        Case("an answer of one token that was lost", drawn(5, (0,), leak=1, same=(5, 0))),
+        Case("eight tokens, two slips", drawn(2, (1, 1, 1, 1, 1, 0, 1, 0), leak=0, same=(3, 2))),
+        Case("two right, the prefix unknown", drawn(3, (1, 1, 0, 1, 1), leak=0, prefix=0)),
         Case("seven right", drawn(1, (1,) * 7, leak=0)),
     ]
 
 
 def _scissorhands(generator: torch.Generator) -> list[Case]:
-    """Nobody looks at the newest tokens, and more than half of the old ones are looked at."""
+    """Nobody looks at the newest tokens, more than half of the old ones are looked at, and three nearly enough."""
 
     def drawn(n_group: int, n_queries: int, n: int, n_seen: int, budget: int, recent: int) -> tuple:
         first = n_seen - n_queries
@@ -103,12 +113,32 @@ def _scissorhands(generator: torch.Generator) -> list[Case]:
         looked_at = (torch.rand(n, generator=generator) < 0.65) & (position < n_seen - recent - 1)
         logits = 3.3 * looked_at + 1.6 * torch.randn(n_group, n_queries, n, generator=generator)
         weights = logits.masked_fill(position > asked_at[:, None], float("-inf")).softmax(dim=-1)
-        return weights, asked_at, position, budget, recent
+        nearly, share = torch.isin(position, old[:3]), (0.5 / (asked_at + 1) + 0.5 / (asked_at + 2))[:, None]
+        rest = weights.masked_fill(nearly, 0)
+        rest = rest / rest.sum(dim=-1, keepdim=True) * (1 - 3 * share)
+        return torch.where(nearly, share, rest), asked_at, position, budget, recent
+
+    def young(n_old: int, n_new: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Old tokens are low to one query; of the n_new behind them three in four to themselves and the newest."""
+        position = 2 + _order(generator, torch.arange(n_old + n_new + 1), 1)[0]  # two have left
+        asked_at = 2 + torch.arange(n_old, n_old + n_new + 1)
+        t, age, seen = asked_at[:, None] + 1, position - 2 - n_old, position <= asked_at[:, None]
+        is_spared = (age >= 0) & (age % 4 == 1)
+        low = (age >= 0) & (age < n_new) & ~is_spared & ((position == t - 1) | (t - 1 == 2 + n_old + n_new))
+        low |= (age < 0) & (t - 1 == 2 + n_old + position % n_new) | is_spared & (position == t - 1)
+        near = seen * (low * (0.6 / t + 0.4 / (t + 1)) + (is_spared & ~low) * (0.4 / t + 0.6 / (t - 1)))
+        rest = seen & (near == 0)
+        mean = near + rest * (1 - near.sum(dim=1, keepdim=True)) / rest.sum(dim=1, keepdim=True)
+        one = mean * (0.4 + 1.2 * torch.rand(mean.shape, generator=generator))
+        one = one / one.sum(dim=1, keepdim=True)
+        return torch.stack([one, 2 * mean - one]), asked_at, position
 
     return [
         Case("most of the text has left", drawn(3, 12, 41, 300, 40, 6)),
-        Case("a group of two, an odd budget", drawn(2, 10, 34, 90, 33, 5)),
         Case("four heads, nine slots too many", drawn(4, 13, 45, 120, 36, 6)),
+        Case("young tokens that are low to themselves", (*young(3, 12), 15, 2)),
+        Case("more of them, an even budget", (*young(3, 16), 18, 2)),
+        Case("a budget that is full to the last slot", drawn(3, 8, 25, 80, 25, 4)),
     ]
 
 
@@ -126,7 +156,7 @@ def _merge(generator: torch.Generator) -> list[Case]:
         keys *= 1.5 / keys.norm(dim=1, keepdim=True)
         keys[slot] *= 0.2
         key = at(keys[slot], cosine, 3.0)
-        keys[slot - 2] = at(key, 0.64, 3.0)
+        keys[slot - 2], keys[slot - 1] = at(key, 0.64, 3.0), at(key, 0.63, 1.2)
         value = 0.9 * values[slot - 1] + 0.3 * torch.randn(size, generator=generator)
         return key, value, keys, values, threshold
 
@@ -143,10 +173,15 @@ def _quantize(generator: torch.Generator) -> list[Case]:
     flat[10:20] = -2.5
     loud = 0.1 * torch.randn(96, generator=generator)
     loud[::32] += 5
+    loud[48:64] *= 1e-2
+    flat[20:] *= 5e-3
+    quiet = torch.randn(24, generator=generator)
+    quiet[6:12] = 8e-6 * (torch.randperm(6, generator=generator) % 4)
     return [
+        Case("a group with a step below a hundred-thousandth", (quiet, 2, 6)),
         Case("loud neighbours, groups of 16", (loud, 4, 16)),
         Case("below zero throughout, 3 bits", (-20 + torch.randn(36, generator=generator), 3, 12)),
-        Case("a flat group between two others", (flat, 2, 10)),
+        Case("a flat group between a loud and a quiet one", (flat, 2, 10)),
         Case("another flat one, 5 bits", (flat.roll(10), 5, 10)),
     ]
 

@@ -86,12 +86,15 @@ def _cost(generator: torch.Generator) -> list[Case]:
 
 
 def _softmax(generator: torch.Generator) -> list[Case]:
-    """Half of them with logits whose exponentials float32 cannot hold; rows whose largest entry is not 0."""
+    """Most of them with logits whose exponentials float32 cannot hold, some with rows and sinks that are far apart."""
+    heights = torch.tensor([900.0, -300.0, 0.0, 120.0])[:, None]
     return [
         Case("one head, one query, two tokens", (3 + _randn(generator, 1, 1, 2), torch.tensor([4.0]))),
         Case("as many heads as queries as tokens", (_randn(generator, 5, 5, 5) - 2, 1.5 * _randn(generator, 5) - 2)),
         Case("logits near 500", (500 + 2 * _randn(generator, 3, 4, 8), 501 + _randn(generator, 3))),
-        Case("logits near 120", (120 + _randn(generator, 6, 2, 9), 121 + _randn(generator, 6))),
+        Case("rows of all heights in each head", (heights + _randn(generator, 2, 4, 5), torch.tensor([119.0, -299.0]))),
+        Case("the same in one head, sinks near −20", (heights + _randn(generator, 1, 4, 7), _randn(generator, 1) - 20)),
+        Case("logits near 120 beside some near 0", (heights[2:] + _randn(generator, 6, 2, 9), _randn(generator, 6))),
     ]
 
 

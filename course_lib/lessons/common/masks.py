@@ -49,3 +49,46 @@ def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence
     axes.set_xlabel("token of the text")
     axes.set_title(f"{len(sets[0] ^ sets[1])} tokens differ", loc="left", fontsize=10)
     return fig
+
+
+def compare_rounding(row: Tensor, got: Tensor, expected: Tensor, group: int) -> "matplotlib.figure.Figure":
+    """How far rounded numbers (D,) lie from those they stand for, in both answers, groups ruled off."""
+    from course_lib.lessons.common.style import COLOURS, figure
+
+    row, got, expected = (torch.as_tensor(x).double().flatten() for x in (row, got, expected))
+    fig, (axes,) = figure(width=7.2, height=2.6)
+    place = torch.arange(len(row))
+    axes.plot(place, expected - row, "o", color=COLOURS[0], markersize=6, fillstyle="none", label="expected")
+    axes.plot(place, got - row, "x", color=COLOURS[1], markersize=5, label="yours")
+    for edge in range(group, len(row), group):
+        axes.axvline(edge - 0.5, color="#8d99ae", linewidth=0.6)
+    axes.set_xlabel("number of the row, groups ruled off")
+    axes.set_ylabel("rounded less exact")
+    axes.legend(loc="upper right")
+    axes.set_title(
+        f"error up to {(got - row).abs().max():.3g}, expected {(expected - row).abs().max():.3g}",
+        loc="left",
+        fontsize=10,
+    )
+    return fig
+
+
+def compare_grids(got: Tensor, expected: Tensor, columns: str, rows: str) -> "matplotlib.figure.Figure":
+    """Two tables of numbers side by side in one scale of greys; a cross where they differ by more than rounding."""
+    from course_lib.lessons.common.style import COLOURS, figure
+
+    got, expected = torch.as_tensor(got).double(), torch.as_tensor(expected).double()
+    fig, axes = figure(2, width=4.2, height=2.6)
+    scale = {"vmin": float(expected.min()), "vmax": float(expected.max()) + 1e-12}
+    for panel, numbers, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
+        panel.imshow(numbers, cmap="Greys", aspect="auto", interpolation="nearest", **scale)
+        panel.grid(visible=False)
+        panel.locator_params(integer=True)
+        panel.set_title(f"{name}: {numbers.min():.3g} to {numbers.max():.3g}", loc="left", fontsize=10)
+        panel.set_xlabel(columns)
+    axes[0].set_ylabel(rows)
+    if got.shape == expected.shape:
+        differs = ~torch.isclose(got, expected, rtol=1e-3, atol=1e-5 * (expected.abs().max().item() + 1e-12))
+        row, column = differs.nonzero(as_tuple=True)
+        axes[0].plot(column, row, "x", color=COLOURS[1], markersize=5)
+    return fig

@@ -45,6 +45,12 @@ def _group_mass_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(weights: Tensor, valid: Tensor, n_key_value: int) -> Tensor:
+    from course_lib.lessons.kv.own import group_mass
+
+    return group_mass(weights, valid, n_key_value)
+
+
 GROUP_MASS = Exercise(
     id="kv.group_mass",
     title="What a key receives",
@@ -54,6 +60,7 @@ GROUP_MASS = Exercise(
     reference=_group_mass,
     cases=_group_mass_cases,
     agree=_agree_on_mass,
+    library=_library,
     mistakes=(
         Mistake(
             "wrong heads grouped",
@@ -107,6 +114,27 @@ GROUP_MASS = Exercise(
             "sequences added up",
             "Scores of all sequences were added. Each sequence keeps tokens of its own.",
             lambda w, v, h: _group_mass(w, v, h).sum(dim=0, keepdim=True).expand(len(w), -1, -1),
+        ),
+        Mistake(
+            "one head of the group",
+            "One head speaks for its group here. All heads of a group read the same cache: add them up.",
+            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1))[:, :, 0].sum(dim=2),
+            also=(lambda w, v, h: (w * v[:, None, :, None])[:, :h].sum(dim=2),),
+        ),
+        Mistake(
+            "largest query",
+            "The largest weight over the queries was taken. What a key receives is their sum.",
+            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1)).sum(dim=2).amax(dim=2),
+        ),
+        Mistake(
+            "the padding instead",
+            "`valid` is True for the queries that count. Here the others were added up.",
+            lambda w, v, h: _group_mass(w, ~v, h),
+        ),
+        Mistake(
+            "queries kept apart",
+            "Queries have an axis of their own here. Add them up as well: one number for each key and key-value head.",
+            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1)).sum(dim=2),
         ),
     ),
     also_right=(

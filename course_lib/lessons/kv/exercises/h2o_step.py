@@ -33,6 +33,13 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
         torch.tensor([[0, 7, 2, 3, 8]]),
     )
 
+    # What was kept of a text of millions of tokens: the newest has 0.5, and no sum is too large to protect it from
+    long_text = (
+        torch.tensor([[4e6, 0.0, 1.2e6, 2.5e6, 1.5e6]]),
+        torch.tensor([[0.75, 0.5, 0.25, 0.5, 1.0]]),
+        torch.tensor([[0, 9_000_000, 40, 7_000_000, 312]]),
+    )
+
     def drawn(n_heads: int, n: int, recent: int, n_seen: int) -> tuple[Tensor, Tensor, Tensor]:
         old = torch.randperm(n_seen - recent - 1, generator=generator)[: n - recent - 1]
         position = shuffled(generator, torch.cat([old, torch.arange(n_seen - recent - 1, n_seen)]), n_heads)
@@ -41,6 +48,7 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("one head, five slots, by hand, 4 stay", (*by_hand, 4, 1)),
+        Case("one head, sums of millions, 3 stay", (*long_text, 3, 1)),
         Case("3 heads, 20 slots, one leaves", (*drawn(3, 20, 4, 60), 19, 4)),
         Case("4 heads, 30 slots, half of them leave", (*drawn(4, 30, 5, 90), 15, 5)),
         Case("2 heads, the recent ones take half of the budget", (*drawn(2, 24, 6, 40), 12, 6)),
@@ -48,7 +56,10 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _agree_on_step(got: Any, expected: tuple, case: Case) -> str | None:
-    """As many stay, of the same worth, as many recent ones among them, with their scores; ties may fall either way."""
+    """As many stay, of the same worth, as many recent ones among them, with their scores; ties may fall either way.
+
+    The scores of those that leave are free, as the docstring says: nothing reads them any more.
+    """
     if not isinstance(got, tuple) or len(got) != 2:
         return "expected two values: which slots stay, and the new score of each"
     keep, problem = as_mask(got[0], expected[0])
@@ -77,6 +88,12 @@ def _other_slots(total: Tensor, newest: Tensor, keep: Tensor, right: Tensor) -> 
     return None
 
 
+def _library(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
+    from course_lib.lessons.kv.own import h2o_step
+
+    return h2o_step(score, new, position, budget, recent)
+
+
 H2O_STEP = Exercise(
     id="kv.h2o_step",
     title="Accumulate and evict",
@@ -86,7 +103,10 @@ H2O_STEP = Exercise(
     reference=_h2o_step,
     cases=_h2o_cases,
     agree=_agree_on_step,
-    picture=lambda case, got, expected: mask_picture(case, got[0], expected[0]),
+    library=_library,
+    picture=lambda case, got, expected: mask_picture(
+        case, got[0], expected[0], right=_agree_on_step(got, expected, case) is None
+    ),
     mistakes=(
         Mistake(
             "this step forgotten",
@@ -105,7 +125,8 @@ H2O_STEP = Exercise(
         ),
         Mistake(
             "recent tokens not protected",
-            "A token that has just come has had no time to collect anything. The newest `recent` stay in any case.",
+            "A token that has just come has had no time to collect anything. The newest `recent` stay in any case, "
+            "also where sums have grown large: a bonus of 1000 is not enough, infinity is.",
             lambda s, n, p, b, r: (keep_newest(s + n, b), s + n),
         ),
         Mistake(
@@ -143,6 +164,27 @@ H2O_STEP = Exercise(
             "protection left in the score",
             "The infinity that protects recent tokens was returned: they would stay for ever. Put it into a copy.",
             lambda s, n, p, b, r: (_best(s + n, p, b, r), (s + n).masked_fill(keep_newest(p, r), float("inf"))),
+        ),
+        Mistake(
+            "chosen by this step alone",
+            "Who stays was decided by the attention of this step. Add it to the score, then decide by the sum.",
+            lambda s, n, p, b, r: (_best(n, p, b, r), s + n),
+        ),
+        Mistake(
+            "the best of all, and the recent",
+            "Where a recent token is also among the best, it was counted twice, and fewer than `budget` stay. Choose "
+            "the others among those that are not recent.",
+            lambda s, n, p, b, r: (keep_newest(s + n, b - r) | keep_newest(p, r), s + n),
+        ),
+        Mistake(
+            "one head's choice for all",
+            "The slots of one head were taken for all. Each key-value head keeps tokens of its own.",
+            lambda s, n, p, b, r: (_best(s + n, p, b, r)[:1].expand(s.shape), s + n),
+        ),
+        Mistake(
+            "a window",
+            "Only the newest stay here. Of the tokens that are not recent the highest scores stay.",
+            lambda s, n, p, b, r: (keep_newest(p, b), s + n),
         ),
     ),
     also_right=(

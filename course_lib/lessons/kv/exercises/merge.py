@@ -27,10 +27,28 @@ def _merge(
         "added": (math.e, math.exp(share)),
         "cosines": (1 / (1 + share), share / (1 + share)),
         "replaced": (0.0, 1.0),
+        "plain": (1.0, 1.0),
+        "kept as it was": (1.0, its),
+        "share": (1 - share, share),
+        "share kept": (share, 1 - share),
+        "against one": (1 / (1 + math.exp(share)), math.exp(share) / (1 + math.exp(share))),
     }[by]
     keys, values = keys.clone(), values.clone()
     keys[nearest] = old * keys[nearest] + new * key
     values[nearest] = old * values[nearest] + new * value
+    return keys, values
+
+
+def _merge_by(
+    key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float, likeness: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Another likeness throughout: for the nearest, the threshold and the weights."""
+    nearest, share = int(likeness.argmax()), likeness.max()
+    if share < threshold:
+        return keys, values
+    weight, keys, values = (share - 1).sigmoid(), keys.clone(), values.clone()
+    keys[nearest] = torch.lerp(keys[nearest], key, weight)
+    values[nearest] = torch.lerp(values[nearest], value, weight)
     return keys, values
 
 
@@ -54,6 +72,7 @@ def _merge_cases(generator: torch.Generator) -> list[Case]:
         keys = length * keys / keys.norm(dim=1, keepdim=True)
         key = _at_cosine(generator, keys[slot], cosine, length=2.5)
         keys[(slot + 2) % n] = _at_cosine(generator, key, 0.62, length=2.5)
+        keys[(slot + 1) % n] = _at_cosine(generator, key, 0.61, length=1.0)  # its value is the nearest
         keys[(slot + 3) % n] = _at_cosine(generator, key, -0.99, length=1.0)  # as far away as can be
         value = values[(slot + 1) % n] + 0.3 * torch.randn(size, generator=generator)
         return key, value, keys, values, threshold
@@ -82,7 +101,11 @@ MERGE = Exercise(
             "Then keys and values shrink or grow with every merge; in the authors' code, with s/2 and 1/2, they "
             "shrink. Divide by e + e^s.",
             lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "public"),
-            also=(lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "added"),),
+            also=(
+                lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "added"),
+                lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "plain"),
+                lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "kept as it was"),
+            ),
         ),
         Mistake(
             "half and half",
@@ -108,11 +131,17 @@ MERGE = Exercise(
             "product instead of cosine",
             "The dot product favours long keys. Divide by both lengths.",
             lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: ks @ k),
+            also=(
+                lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, ks @ k),
+                lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, ks @ k / ks.norm(dim=1)),
+                lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, ks @ k / k.norm()),
+            ),
         ),
         Mistake(
             "values compared",
             "The nearest slot is found by keys; values follow.",
             lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: cosine_similarity(v[None], vs)),
+            also=(lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, cosine_similarity(v[None], vs)),),
         ),
         Mistake(
             "nearest by distance",
@@ -126,7 +155,7 @@ MERGE = Exercise(
         ),
         Mistake(
             "always dropped",
-            "Nothing changed. A key that is as near as the threshold is merged.",
+            "Nothing changed. The nearest key has the highest cosine; at the threshold or above it is merged.",
             lambda k, v, ks, vs, t: (ks, vs),
         ),
         Mistake(
@@ -138,6 +167,17 @@ MERGE = Exercise(
             "merged into all",
             "Every slot took something. Only the nearest one does.",
             lambda k, v, ks, vs, t: _merge_into_all(k, v, ks, vs, t),
+        ),
+        Mistake(
+            "the cosine as the share",
+            "The cosine itself was taken for the weight of one of the two. The weights are a softmax over s and 1.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "share"),
+            also=(lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "share kept"),),
+        ),
+        Mistake(
+            "against e^0",
+            "The kept token's cosine with itself is 1, not 0: its weight is e, not 1.",
+            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "against one"),
         ),
     ),
     also_right=(

@@ -5,14 +5,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib.checking.compare import close, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 
-def _quantize(row: Tensor, n_bits: int, group_size: int, n_steps: int | None = None, rounded: Any = torch.round):
+def _quantize(
+    row: Tensor,
+    n_bits: int,
+    group_size: int,
+    n_steps: int | None = None,
+    rounded: Any = torch.round,
+    least: float = 1e-30,
+) -> Tensor:
     groups = row.reshape(-1, group_size)
     low = groups.amin(dim=1, keepdim=True)
     step = (groups.amax(dim=1, keepdim=True) - low) / (n_steps or 2**n_bits - 1)
-    return (low + rounded((groups - low) / step.clamp(min=1e-30)) * step).reshape(row.shape)
+    return (low + rounded((groups - low) / step.clamp(min=least)) * step.clamp(min=least)).reshape(row.shape)
 
 
 def _quantize_cases(generator: torch.Generator) -> list[Case]:
@@ -20,14 +28,50 @@ def _quantize_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([0.0, 0.4, 2.2, 3.0, -6.0, -1.0, 3.5, 6.0])
     loud = torch.randn(64, generator=generator)
     loud[17] *= 40
+    loud[32:48] *= 2e-3
     same = torch.randn(24, generator=generator)
     same[8:16] = 0.7
+    same[16:] *= 1e-3
+    # A loud group, one without a step, and one with steps of 8e-6: 1, 3, 0 and 2 of them above the lowest, −8e-6
+    quiet = torch.tensor([1.0, 0.1, -1.0, 0.3, 0.4, 0.4, 0.4, 0.4, 0.0, 1.6e-5, -8e-6, 8e-6])
     return [
+        Case("a loud, a flat and a quiet group, two bits, by hand", (quiet, 2, 4)),
         Case("two groups of four, two bits, by hand", (by_hand, 2, 4)),
-        Case("64 numbers, one of them loud, 4 bits", (loud, 4, 16)),
-        Case("a group whose numbers are all the same", (same, 4, 8)),
+        Case("64 numbers, one of them loud, 16 quiet, 4 bits", (loud, 4, 16)),
+        Case("a group whose numbers are all the same, one quiet", (same, 4, 8)),
         Case("far from zero, 3 bits", (9 + torch.randn(40, generator=generator), 3, 10)),
     ]
+
+
+def _agree_on_grid(got: Any, expected: Tensor, case: Case) -> str | None:
+    """Each number on the nearest level of its group's grid; of two that are equally near it may be either.
+
+    A millionth a level is free: by so much the highest level moves when 1e-6 is added to the step.
+    """
+    got, problem = tensor_like(got, expected)
+    if problem:
+        return problem
+    row, n_bits, group_size = case.arguments
+    exact, mine, right = (x.double().reshape(-1, group_size) for x in (row, got, expected))
+    step = (exact.amax(dim=1, keepdim=True) - exact.amin(dim=1, keepdim=True)) / (2**n_bits - 1)
+    free = 1e-5 * exact.abs() + 1.1e-6 * (2**n_bits - 1)
+    same = (mine - right).abs() <= free
+    next_level = ((mine - right).abs() - step).abs() <= free
+    as_near = ((mine - exact).abs() - (right - exact).abs()).abs() <= torch.minimum(2 * free, step / 4)
+    return close(torch.where(same | (next_level & as_near), right, mine).reshape(row.shape), expected.double())
+
+
+def _both_grids(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.masks import compare_rounding
+
+    row, _, group_size = case.arguments
+    return compare_rounding(row, got, expected, group_size)
+
+
+def _library(row: Tensor, n_bits: int, group_size: int) -> Tensor:
+    from course_lib.lessons.kv.own import quantize_row
+
+    return quantize_row(row, n_bits, group_size)
 
 
 QUANTIZE = Exercise(
@@ -38,6 +82,9 @@ QUANTIZE = Exercise(
     points=2,
     reference=_quantize,
     cases=_quantize_cases,
+    agree=_agree_on_grid,
+    library=_library,
+    picture=_both_grids,
     mistakes=(
         Mistake(
             "one grid for the row",
@@ -77,13 +124,46 @@ QUANTIZE = Exercise(
             lambda x, b, g: _quantize(x.reshape(g, -1).T.reshape(-1), b, g).reshape(-1, g).T.reshape(-1),
         ),
         Mistake(
+            "a step held too high",
+            "The smallest step allowed is larger than the steps of quiet groups, which lose all their levels. A guard "
+            "against 0 / 0 must be far below every step that occurs, 1e-6 or less here.",
+            lambda x, b, g: _quantize(x, b, g, least=1e-3),
+            also=(
+                lambda x, b, g: _quantize(x, b, g, least=1e-2),
+                lambda x, b, g: _quantize_with_guard(x, b, g, 1e-3),
+            ),
+        ),
+        Mistake(
             "nothing to divide by",
             "Where all numbers of a group are the same the step is 0, and 0 / 0 is no number. Keep the step above 0.",
             lambda x, b, g: _quantize_dividing_by_zero(x, b, g),
         ),
+        Mistake(
+            "not rounded",
+            "The numbers came back as they were. A code is a whole number: round before multiplying by the step.",
+            lambda x, b, g: x,
+        ),
+        Mistake(
+            "rounded up",
+            "ceil makes every number larger, by half a step on average. Round to the nearest.",
+            lambda x, b, g: _quantize(x, b, g, rounded=lambda code: (code - 1e-4).ceil()),
+            also=(lambda x, b, g: _quantize(x, b, g, rounded=torch.ceil),),
+        ),
+        Mistake(
+            "too few levels",
+            "b bits have 2^b codes, 0 to 2^b − 1, all of them from lowest to highest.",
+            lambda x, b, g: _quantize(x, b, g, b),
+            also=(lambda x, b, g: _quantize(x, b, g, 2 ** (b - 1) - 1),),
+        ),
+        Mistake(
+            "so many groups",
+            "group_size is how many numbers are in a group, not how many groups there are.",
+            lambda x, b, g: _quantize(x, b, len(x) // g),
+        ),
     ),
     also_right=(
         Variant("number by number", lambda x, b, g: _quantize_by_number(x, b, g)),
+        Variant("a millionth added to the step", lambda x, b, g: _quantize_with_guard(x, b, g)),
         Variant("ties upwards", lambda x, b, g: _quantize(x, b, g, rounded=lambda code: (code + 0.5).floor())),
         Variant("float64", lambda x, b, g: _quantize(x.double(), b, g)),
     ),
@@ -93,6 +173,13 @@ QUANTIZE = Exercise(
         "Where the step is 0, use any other: the codes are 0 anyway.",
     ),
 )
+
+
+def _quantize_with_guard(row: Tensor, n_bits: int, group_size: int, guard: float = 1e-6) -> Tensor:
+    groups = row.reshape(-1, group_size)
+    low = groups.amin(dim=1, keepdim=True)
+    step = (groups.amax(dim=1, keepdim=True) - low) / (2**n_bits - 1) + guard
+    return (low + ((groups - low) / step).round() * step).reshape(row.shape)
 
 
 def _quantize_symmetric(row: Tensor, n_bits: int, group_size: int) -> Tensor:

@@ -3,6 +3,7 @@
 Dimension key: N slots.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +17,28 @@ def _low_counts(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
     """(N,): of how many queries that could see the token its weight, averaged over the group, was below 1/t."""
     low = weights.mean(dim=0) < 1 / (asked_at[:, None] + 1)
     return (low & (position <= asked_at[:, None])).sum(dim=0)
+
+
+def _below(weights: Tensor, asked_at: Tensor, position: Tensor, threshold: Tensor) -> Tensor:
+    """(N,): the same with another threshold, (W,)."""
+    return ((weights.mean(dim=0) < threshold[:, None]) & (position <= asked_at[:, None])).sum(dim=0)
+
+
+def _without_its_own(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
+    low = weights.mean(dim=0) < 1 / (asked_at[:, None] + 1)
+    return (low & (position < asked_at[:, None])).sum(dim=0)
+
+
+def _ways(*counts: Callable) -> tuple[Callable, tuple[Callable, ...]]:
+    """The mistake of another count, its ties from the front and from behind."""
+    front = [lambda w, q, p, b, r, c=c: _fewest(c(w, q, p), p, r, _n_drop(p, b)) for c in counts]
+    behind = [lambda w, q, p, b, r, c=c: _lowest_stay(c(w, q, p), p, b, r) for c in counts]
+    return front[0], (*front[1:], *behind)
+
+
+def _lowest_stay(count: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
+    """As many stay; ties leave from behind."""
+    return _fewest(count.flip(0), position.flip(0), recent, _n_drop(position, budget)).flip(0)
 
 
 def _fewest(count: Tensor, position: Tensor, recent: int, n_drop: int) -> Tensor:
@@ -40,7 +63,8 @@ def _history(
     """Attention of the last queries of a text of which n tokens are left: three in five of the old ones are important.
 
     The newest half of the tokens that came meanwhile are not, and few queries could see them. `n_close` old tokens get
-    a little more than an even share from every query, less than if it had seen one token fewer.
+    a little more than an even share from every query, less than if it had seen one token fewer; three others get a
+    little less, more than if it had seen one token more.
     """
     old = torch.randperm(n_seen - n_queries, generator=generator)[: n - n_queries]
     position = shuffled(generator, torch.cat([old, torch.arange(n_seen - n_queries, n_seen)]), 1)[0]
@@ -49,11 +73,33 @@ def _history(
     important = (torch.rand(n, generator=generator) < 0.6) & (position < n_seen - n_queries // 2)
     important = important * (2.5 + 2 * torch.rand(n, generator=generator))
     logits = important + 1.5 * torch.randn(n_group, n_queries, n, generator=generator)
-    weights, close = logits.masked_fill(future, float("-inf")).softmax(dim=-1), torch.isin(position, old[:n_close])
-    share = (0.5 / asked_at + 0.5 / (asked_at + 1))[:, None]
-    rest = weights.masked_fill(close, 0)
-    rest = rest / rest.sum(dim=-1, keepdim=True) * (1 - n_close * share)
-    return torch.where(close, share, rest), asked_at, position
+    weights = logits.masked_fill(future, float("-inf")).softmax(dim=-1)
+    t, above, below = (asked_at + 1)[:, None], torch.isin(position, old[:n_close]), torch.isin(position, old[-3:])
+    fixed = above * (0.5 / (t - 1) + 0.5 / t) + below * (0.5 / t + 0.5 / (t + 1))
+    rest = weights.masked_fill(above | below, 0)
+    rest = rest / rest.sum(dim=-1, keepdim=True) * (1 - fixed.sum(dim=-1, keepdim=True))
+    return torch.where(above | below, fixed, rest), asked_at, position
+
+
+def _own_queries(generator: torch.Generator, n_old: int, n_new: int) -> tuple[Tensor, ...]:
+    """Old tokens are low once; three in four of the new ones twice, to themselves and to the newest, the fourth once.
+
+    What is low gets a little less than 1/t, and the fourth otherwise a little more. Of two heads, the one gives where
+    the other takes. Three older tokens have left.
+    """
+    position = 3 + shuffled(generator, torch.arange(n_old + n_new + 1), 1)[0]
+    asked_at = 3 + torch.arange(n_old, n_old + n_new + 1)
+    query, t, newest, is_new = asked_at[:, None], asked_at[:, None] + 1, int(position.max()), position >= 3 + n_old
+    is_fourth = is_new & ((position - 3 - n_old) % 4 == 1)
+    low = is_new & ~is_fourth & (position < newest) & ((position == query) | (query == newest))
+    low |= ~is_new & (query == 3 + n_old + position % n_new) | is_fourth & (position == query)
+    visible = position <= query
+    fixed = (low * (0.5 / t + 0.5 / (t + 1)) + (is_fourth & ~low) * (0.5 / t + 0.5 / (t - 1))) * visible
+    rest = visible & (fixed == 0)
+    mean = fixed + rest * (1 - fixed.sum(dim=1, keepdim=True)) / rest.sum(dim=1, keepdim=True)
+    one = mean * (0.4 + 1.2 * torch.rand(mean.shape, generator=generator))
+    one = one / one.sum(dim=1, keepdim=True)
+    return torch.stack([one, 2 * mean - one]), asked_at, position
 
 
 def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
@@ -75,7 +121,11 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
         Case("31 slots of 100 tokens, a budget of 30", (*_history(generator, 3, 12, 31, 100, 7), 30, 4)),
         Case("40 slots of 60 tokens, a budget of 36", (*_history(generator, 3, 16, 40, 60, 7), 36, 5)),
         Case("one head, an odd budget of 25", (*_history(generator, 1, 10, 26, 80), 25, 3)),
-        Case("five heads, 50 slots of 400 tokens", (*_history(generator, 5, 20, 50, 400), 44, 6)),
+        Case("tokens that do not look at themselves", (*_own_queries(generator, 3, 12), 15, 2)),
+        Case("more such tokens", (*_own_queries(generator, 3, 16), 18, 2)),
+        Case("fewer such tokens", (*_own_queries(generator, 2, 11), 13, 2)),
+        Case("as many slots as the budget: all stay", (*_history(generator, 2, 6, 20, 70), 20, 3)),
+        Case("five slots, a budget of eight: all stay", (by_hand, torch.tensor([3, 4, 5]), positions, 8, 1)),
     ]
 
 
@@ -116,58 +166,90 @@ SCISSORHANDS = Exercise(
     reference=_scissorhands,
     cases=_scissorhands_cases,
     agree=_agree_on_counts,
-    picture=mask_picture,
+    picture=lambda case, got, expected: mask_picture(
+        case, got, expected, right=_agree_on_counts(got, expected, case) is None
+    ),
     mistakes=(
         Mistake(
             "not asked yet, counted as low",
             "A query gives no weight to tokens that come after it. That says nothing about them: count how often it "
             "was low, not how often it was high, and only for queries at or behind its position.",
-            lambda w, q, p, b, r: _fewest((w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0), p, r, _n_drop(p, b)),
-            also=(
-                lambda w, q, p, b, r: _fewest(
-                    -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
-                ),
+            *_ways(
+                lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0),
+                lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0),
             ),
+        ),
+        Mistake(
+            "its own query left out",
+            "A token's own query sees it as well: those at its position or behind count, position <= query_position.",
+            *_ways(_without_its_own),
         ),
         Mistake(
             "recent tokens not protected",
             "The newest `recent` tokens stay in any case: their count is of few queries.",
             lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, 0, _n_drop(p, b)),
+            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), p, b, 0),),
         ),
         Mistake(
             "last slots protected",
             "The newest tokens are those with the highest positions, wherever their slots are.",
             lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), torch.arange(len(p)), r, _n_drop(p, b)),
+            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), torch.arange(len(p)), b, r),),
+        ),
+        Mistake(
+            "the oldest protected",
+            "The lowest positions are the oldest tokens. Those with the highest stay in any case.",
+            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), -p, r, _n_drop(p, b)),
+            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), -p, b, r),),
         ),
         Mistake(
             "important ones dropped",
             "The tokens that were low most rarely left. A high count of low weights means: drop.",
-            lambda w, q, p, b, r: _fewest(-_low_counts(w, q, p), p, r, _n_drop(p, b)),
+            *_ways(lambda w, q, p: -_low_counts(w, q, p)),
         ),
         Mistake(
             "sum over the group",
             "The sum of a group's heads was compared with 1/t, which is what one head spreads evenly. Take their mean.",
-            lambda w, q, p, b, r: _scissorhands(w.sum(dim=0, keepdim=True), q, p, b, r),
+            *_ways(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),
         ),
         Mistake(
             "heads counted one by one",
             "Each head was compared with 1/t by itself. Average the weights over the group first.",
-            lambda w, q, p, b, r: _fewest(sum(_low_counts(head[None], q, p) for head in w), p, r, _n_drop(p, b)),
+            *_ways(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
+        ),
+        Mistake(
+            "not the mean of the group",
+            "The largest or smallest weight of the group was compared with 1/t. Average the weights instead.",
+            *_ways(
+                lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p),
+                lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p),
+            ),
+        ),
+        Mistake(
+            "one head for the group",
+            "This counts what one head of the group sees. Average the weights over the group first.",
+            *_ways(lambda w, q, p: _low_counts(w[:1], q, p)),
         ),
         Mistake(
             "slots instead of tokens seen",
             "1/t is the even share of the t tokens that the query has seen, also of those that have left: t is its "
             "position + 1, not the number of slots.",
-            lambda w, q, p, b, r: _fewest(
-                ((w.mean(dim=0) < 1 / len(p)) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
-            ),
+            *_ways(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),
         ),
         Mistake(
             "t one too small",
             "Positions count from 0: a query at position p has seen p + 1 tokens, itself among them.",
-            lambda w, q, p, b, r: _fewest(
-                ((w.mean(dim=0) < 1 / q[:, None]) & (p <= q[:, None])).sum(dim=0), p, r, _n_drop(p, b)
-            ),
+            *_ways(lambda w, q, p: _below(w, q, p, 1 / q)),
+        ),
+        Mistake(
+            "t too large",
+            "The threshold is too low: 1/t is 1/(p + 1) for a query at position p, and each query has a t of its own.",
+            *_ways(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),
+        ),
+        Mistake(
+            "a share of the queries",
+            "The count was divided by the number of queries that could see the token. The highest counts leave.",
+            *_ways(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),
         ),
         Mistake(
             "only down to the budget",
@@ -175,9 +257,19 @@ SCISSORHANDS = Exercise(
             lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, r, max(0, len(p) - b)),
         ),
         Mistake(
+            "recent ones on top",
+            "The newest `recent` tokens are among the budget - budget // 2 that stay, not beside them.",
+            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, r, max(0, _n_drop(p, b) - r)),
+            also=(
+                lambda w, q, p, b, r: _fewest(
+                    _low_counts(w, q, p).flip(0), p.flip(0), r, max(0, _n_drop(p, b) - r)
+                ).flip(0),
+            ),
+        ),
+        Mistake(
             "mass instead of counts",
             "This is H2O: the lowest sums of attention leave. Scissorhands counts how often a weight is low.",
-            lambda w, q, p, b, r: _fewest(-w.mean(dim=0).sum(dim=0), p, r, _n_drop(p, b)),
+            *_ways(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),
         ),
         Mistake(
             "True where it leaves",

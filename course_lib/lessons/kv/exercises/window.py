@@ -1,6 +1,7 @@
 """The exercise kv.window, "A window in two lines": its cases and its named mistakes."""
 
 import torch
+from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.kv.exercises.common import keep_newest, mask_picture, shuffled
@@ -18,6 +19,12 @@ def _window_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(position: Tensor, budget: int) -> Tensor:
+    from course_lib.lessons.kv.own import window_keep
+
+    return window_keep(position, budget)
+
+
 WINDOW = Exercise(
     id="kv.window",
     title="A window in two lines",
@@ -27,6 +34,7 @@ WINDOW = Exercise(
     reference=keep_newest,
     cases=_window_cases,
     picture=mask_picture,
+    library=_library,
     mistakes=(
         Mistake(
             "the oldest kept",
@@ -62,6 +70,22 @@ WINDOW = Exercise(
             "one too many",
             "budget + 1 slots stay: sorted[-budget] stays, those below it leave.",
             lambda p, n: keep_newest(p, n + 1),
+        ),
+        Mistake(
+            "a slot too few",
+            "One slot less than `budget` stays: the slot of sorted[-budget] itself stays too.",
+            lambda p, n: keep_newest(p, n - 1) if n > 1 else torch.zeros_like(p, dtype=torch.bool),
+        ),
+        Mistake(
+            "one head's choice for all",
+            "The slots of one head were taken for all. Every head holds tokens of its own.",
+            lambda p, n: keep_newest(p, n)[:, :1].expand(p.shape),
+        ),
+        Mistake(
+            "numbers instead of a mask",
+            "These are positions, or numbers of slots. Return a mask that is True where a slot stays.",
+            lambda p, n: p.topk(n, dim=-1).indices,
+            also=(lambda p, n: p.topk(n, dim=-1).values,),
         ),
     ),
     also_right=(

@@ -19,7 +19,7 @@ def _cost(n_weights: int, n_layers: int, width: int, window: int) -> tuple[int, 
 def _costs(pairs: Any = None, **changed: int) -> Any:
     """The count with something else in one place."""
 
-    def count(n_weights: int, n_layers: int, width: int, window: int) -> tuple[int, int]:
+    def count(n_weights: int, n_layers: int, width: int, window: int) -> tuple[int, int | float]:
         token, pair = changed.get("token", 2) * n_weights, changed.get("pair", 4) * n_layers * width
         seen = pairs(window) if pairs else window * (window + 1) // 2
         return token + pair * window, token * window + pair * seen
@@ -75,6 +75,7 @@ COST = Exercise(
             "the new token reads itself alone",
             "While streaming, the new token still attends over everything in the cache: W pairs a layer.",
             lambda p, n, d, w: (2 * p + 4 * n * d, _cost(p, n, d, w)[1]),
+            also=(lambda p, n, d, w: (2 * p, _cost(p, n, d, w)[1]),),
         ),
         Mistake(
             "one layer",
@@ -85,6 +86,28 @@ COST = Exercise(
             "in the other order",
             "Streaming comes first, then recomputation.",
             lambda p, n, d, w: _cost(p, n, d, w)[::-1],
+        ),
+        Mistake(
+            "one token more or less",
+            "When streaming, the new token reads `window` tokens, itself among them: W pairs a layer.",
+            lambda p, n, d, w: (2 * p + 4 * n * d * (w - 1), _cost(p, n, d, w)[1]),
+            also=(lambda p, n, d, w: (2 * p + 4 * n * d * (w + 1), _cost(p, n, d, w)[1]),),
+        ),
+        Mistake(
+            "streaming reads the window anew",
+            "When streaming, only the new token asks: W pairs a layer. The others have their outputs already.",
+            lambda p, n, d, w: (2 * p + 4 * n * d * (w * (w + 1) // 2), _cost(p, n, d, w)[1]),
+        ),
+        Mistake(
+            "half of all pairs",
+            "The diagonal counts whole: 1 + 2 + … + W is W (W + 1) / 2, not W² / 2.",
+            _costs(lambda w: w * w / 2),
+        ),
+        Mistake(
+            "one number",
+            "Two counts are asked for: streaming, then recomputing.",
+            lambda p, n, d, w: _cost(p, n, d, w)[1],
+            also=(lambda p, n, d, w: _cost(p, n, d, w)[1] / _cost(p, n, d, w)[0],),
         ),
     ),
     also_right=(

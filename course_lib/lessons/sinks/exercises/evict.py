@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_grids
 from course_lib.lessons.sinks.exercises.common import randn
 
 
@@ -37,6 +38,7 @@ EVICT = Exercise(
     points=2,
     reference=_evict,
     cases=_evict_cases,
+    picture=lambda case, got, expected: compare_grids(got, expected, "token that stays", "query"),
     mistakes=(
         Mistake(
             "rows that no longer sum to 1",
@@ -55,8 +57,9 @@ EVICT = Exercise(
         ),
         Mistake(
             "one factor for all queries",
-            "The factor was averaged. Every query lost a share of its own and has a denominator of its own.",
+            "All rows were divided by one number. Every query lost a share of its own and has its own denominator.",
             lambda w, k: w[:, k] / w[:, k].sum(1).mean(),
+            also=(lambda w, k: w[:, k] / w[:, k].sum(),),
         ),
         Mistake(
             "divided by the number of tokens",
@@ -82,6 +85,17 @@ EVICT = Exercise(
             "divided down the columns",
             "The sum ran over the queries. A row of attention is one query: it must sum to 1.",
             lambda w, k: w[:, k] / w[:, k].sum(0),
+        ),
+        Mistake(
+            "divided by the largest, or the length",
+            "Then rows do not sum to 1. Divide each row by its sum.",
+            lambda w, k: w[:, k] / w[:, k].amax(1, keepdim=True),
+            also=(lambda w, k: w[:, k] / w[:, k].norm(dim=1, keepdim=True),),
+        ),
+        Mistake(
+            "multiplied by what stays",
+            "What stays is less than 1: multiplied by it, weights shrink. The others grow: divide.",
+            lambda w, k: w[:, k] * w[:, k].sum(1, keepdim=True),
         ),
     ),
     also_right=(

@@ -27,6 +27,12 @@ def _gate_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(output: Tensor, lse: Tensor, sink: Tensor) -> Tensor:
+    from course_lib.attention.sink_softmax import with_sink
+
+    return with_sink(output[None], lse[None], sink)[0]
+
+
 GATE = Exercise(
     id="sinks.gate",
     title="A sink for any attention",
@@ -35,6 +41,7 @@ GATE = Exercise(
     points=3,
     reference=_gate,
     cases=_gate_cases,
+    library=_library,
     mistakes=(
         Mistake(
             "the share of the sink",
@@ -78,6 +85,31 @@ GATE = Exercise(
             "divided instead of multiplied",
             "The sink takes a share away: the output shrinks.",
             lambda o, lse, s: o / (lse - s[:, None]).sigmoid()[..., None],
+        ),
+        Mistake(
+            "added instead of subtracted",
+            "A large sink takes more: the gate is σ(lse − sink), a difference.",
+            lambda o, lse, s: o * (lse + s[:, None]).sigmoid()[..., None],
+        ),
+        Mistake(
+            "the sink without the tokens",
+            "The share depends on both: on the sink, and on the log-sum-exp of the tokens of each query.",
+            lambda o, lse, s: o * (-s[:, None, None]).sigmoid(),
+        ),
+        Mistake(
+            "sink over tokens",
+            "e^(sink − lse) is sink over tokens. The share is tokens over tokens and sink.",
+            lambda o, lse, s: o * (s[:, None] - lse).exp()[..., None],
+        ),
+        Mistake(
+            "subtracted from the output",
+            "The sink takes a share: multiply by what is left.",
+            lambda o, lse, s: o - (s[:, None] - lse).sigmoid()[..., None],
+        ),
+        Mistake(
+            "a softmax over the queries",
+            "Each query shares its own attention with the sink: a sigmoid for each, not a softmax over them.",
+            lambda o, lse, s: o * (lse - s[:, None]).softmax(dim=1)[..., None],
         ),
     ),
     also_right=(

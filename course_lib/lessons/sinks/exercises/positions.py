@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_grids
 
 
 def _positions(position: Tensor) -> Tensor:
@@ -15,6 +16,12 @@ def _kept(generator: torch.Generator, heads: int, n: int, seen: int) -> Tensor:
     return torch.stack([torch.randperm(seen, generator=generator)[:n] for _ in range(heads)])
 
 
+def _library(position: Tensor) -> Tensor:
+    from course_lib.kv.rotation import way_to_place
+
+    return way_to_place(position)
+
+
 POSITIONS = Exercise(
     id="sinks.positions",
     title="Places in the cache",
@@ -22,6 +29,8 @@ POSITIONS = Exercise(
     minutes=8,
     points=3,
     reference=_positions,
+    picture=lambda case, got, expected: compare_grids(got, expected, "slot", "head"),
+    library=_library,
     cases=lambda generator: [
         Case("one head kept 0, 7, 8, 9, in order: 0, −6, −6, −6", (torch.tensor([[0, 7, 8, 9]]),)),
         Case("the same tokens in other slots", (torch.tensor([[8, 0, 9, 7]]),)),
@@ -68,6 +77,21 @@ POSITIONS = Exercise(
             "Heads may keep different tokens: rank each row by itself.",
             lambda p: p.flatten().argsort().argsort().reshape(p.shape) - p,
             also=(lambda p: p.argsort(dim=0).argsort(dim=0) - p,),
+        ),
+        Mistake(
+            "counted from the newest",
+            "The oldest token of a row has place 0, the newest the last one. Here they are counted from behind.",
+            lambda p: (-p).argsort(dim=1).argsort(dim=1) - p,
+        ),
+        Mistake(
+            "keys brought into order",
+            "The rows were sorted, so that the answers stand in other slots than the keys. Each slot keeps its own.",
+            lambda p: torch.arange(p.shape[1]) - p.sort(dim=1).values,
+        ),
+        Mistake(
+            "the oldest to place 0",
+            "Every key was turned by what the oldest needs. Gaps between the others stay as they are.",
+            lambda p: (-p.min(dim=1, keepdim=True).values).expand(p.shape),
         ),
     ),
     also_right=(

@@ -41,6 +41,12 @@ def _interleaved(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:
     return torch.stack(_rotate(halves, by, frequencies).chunk(2, dim=1), dim=2).flatten(1)
 
 
+def _overwritten(keys: Tensor, angle: Tensor) -> Tensor:
+    low, high = keys.chunk(2, dim=1)
+    low = low * angle.cos() - high * angle.sin()
+    return torch.cat([low, high * angle.cos() + low * angle.sin()], dim=1)
+
+
 def _rotate_half(keys: Tensor) -> Tensor:
     low, high = keys.chunk(2, dim=1)
     return torch.cat([-high, low], dim=1)
@@ -52,6 +58,12 @@ def _complex(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:
     return torch.cat([turned.real, turned.imag], dim=1)
 
 
+def _library(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:
+    from course_lib.kv.rotation import Rotation
+
+    return Rotation(frequencies).turn(keys, by)
+
+
 ROTATE = Exercise(
     id="sinks.rotate",
     title="Turn a key on",
@@ -60,6 +72,7 @@ ROTATE = Exercise(
     points=3,
     reference=_rotate,
     cases=_rotate_cases,
+    library=_library,
     mistakes=(
         Mistake(
             "turned back",
@@ -105,6 +118,36 @@ ROTATE = Exercise(
             "one amount for all keys",
             "Each key has its own way to go: by[n] belongs to row n.",
             lambda k, b, f: _rotate(k, b[:1].expand(len(b)), f),
+        ),
+        Mistake(
+            "the other half forgotten",
+            "Only the cosine is there. Each number also takes the sine of its partner, D/2 further on or back.",
+            lambda k, b, f: k * (b[:, None] * f.repeat(2)).cos(),
+        ),
+        Mistake(
+            "frequencies in reverse",
+            "Pair i turns by frequencies[i]: the order was reversed.",
+            lambda k, b, f: _rotate(k, b, f.flip(0)),
+        ),
+        Mistake(
+            "another angle",
+            "The angle is by · frequency, in radians: nothing is doubled, halved, or converted from degrees.",
+            lambda k, b, f: _rotate(k, b, 2 * f),
+            also=(
+                lambda k, b, f: _rotate(k, b, f / 2),
+                lambda k, b, f: _rotate(k, b, f * torch.pi / 180),
+                lambda k, b, f: _rotate(k, b, f * 2 * torch.pi),
+            ),
+        ),
+        Mistake(
+            "halves joined the wrong way round",
+            "The first half of the result is low cos − high sin, the second high cos + low sin.",
+            lambda k, b, f: _rotate(k, b, f).roll(len(f), 1),
+        ),
+        Mistake(
+            "overwritten too early",
+            "The first half was turned and then used for the second. Both halves need the old numbers: keep a copy.",
+            lambda k, b, f: _overwritten(k, b[:, None] * f),
         ),
     ),
     also_right=(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_grids
 from course_lib.lessons.sinks.exercises.common import randn
 
 
@@ -33,6 +34,12 @@ def _share_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(weights: Tensor, start: int) -> Tensor:
+    from course_lib.attention.windowed import first_share
+
+    return first_share(weights, start)
+
+
 SHARE = Exercise(
     id="sinks.share",
     title="The share of the first token",
@@ -41,6 +48,8 @@ SHARE = Exercise(
     points=1,
     reference=_share,
     cases=_share_cases,
+    picture=lambda case, got, expected: compare_grids(got, expected, "head", "layer"),
+    library=_library,
     mistakes=(
         Mistake(
             "every query counted",
@@ -81,6 +90,32 @@ SHARE = Exercise(
             "its share of the column",
             "The mean was taken over all tokens as well, and every row sums to 1: this is 1/T whatever the model does.",
             lambda w, s: w[:, :, s:].mean(dim=(2, 3)),
+        ),
+        Mistake(
+            "one query too early",
+            "Queries count from `start` on, not from the one before it.",
+            lambda w, s: w[:, :, s - 1 :, 0].mean(dim=2),
+        ),
+        Mistake(
+            "divided by all queries",
+            "The sum over the queries from `start` on was divided by the number of all. Divide by those that count.",
+            lambda w, s: w[:, :, s:, 0].sum(dim=2) / w.shape[2],
+        ),
+        Mistake(
+            "the queries before `start`",
+            "These are the first queries, which see few tokens. The others count, from `start` on.",
+            lambda w, s: w[:, :, :s, 0].mean(dim=2),
+        ),
+        Mistake(
+            "one query for all",
+            "One query was taken, the largest or the middle one. What is asked is the mean.",
+            lambda w, s: w[:, :, s:, 0].amax(dim=2),
+            also=(lambda w, s: w[:, :, s:, 0].median(dim=2).values,),
+        ),
+        Mistake(
+            "not averaged",
+            "Each query still has a number of its own: take the mean over the last axis.",
+            lambda w, s: w[:, :, s:, 0],
         ),
     ),
     also_right=(

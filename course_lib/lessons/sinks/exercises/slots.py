@@ -25,6 +25,12 @@ def _agree_on_slots(got: Any, expected: tuple, case: Case) -> str | None:
     return close(got.double().sort().values, expected.double().sort().values)
 
 
+def _library(n_tokens: int, sinks: int, budget: int) -> list[int]:
+    from course_lib.attention.windowed import band
+
+    return band(n_tokens, budget - sinks, sinks)[-1].nonzero().flatten().tolist()
+
+
 SLOTS = Exercise(
     id="sinks.slots",
     title="Sinks and a window",
@@ -32,10 +38,12 @@ SLOTS = Exercise(
     minutes=7,
     points=2,
     reference=_slots,
+    library=_library,
     cases=lambda generator: [
         Case("10 tokens, 2 sinks, 6 slots: 0 1 6 7 8 9", (10, 2, 6)),
         Case("5 tokens in 8 slots: all stay", (5, 2, 8)),
         Case("12 tokens, no sink, 4 slots", (12, 0, 4)),
+        Case("3 tokens, 4 sinks, 9 slots: all stay", (3, 4, 9)),
         Case("one token more than there are slots", (9, 4, 8)),
         Case("a drawn text that fits", (whole(generator, 6, 11), 3, whole(generator, 12, 16))),
         Case("a drawn long text", (whole(generator, 40, 90), whole(generator, 1, 5), whole(generator, 8, 14))),
@@ -78,9 +86,30 @@ SLOTS = Exercise(
             "All tokens are kept, so that the cache grows with the text. It may hold `budget`.",
             lambda n, s, b: list(range(n)),
         ),
+        Mistake(
+            "one slot too many",
+            "One token more than `budget` is kept: the newest begin at n − (budget − sinks).",
+            lambda n, s, b: list(range(n)) if n <= b else [*range(s), *range(n - (b - s) - 1, n)],
+        ),
+        Mistake(
+            "counted from 1",
+            "Tokens are counted from 0: the first is 0, the newest n − 1.",
+            lambda n, s, b: [token + 1 for token in _slots(n, s, b)],
+        ),
+        Mistake(
+            "a mask",
+            "Return the tokens that stay, their numbers, not whether each of them does.",
+            lambda n, s, b: [token in _slots(n, s, b) for token in range(n)],
+        ),
+        Mistake(
+            "the sinks alone",
+            "The rest of the slots hold the newest tokens.",
+            lambda n, s, b: list(range(min(s, n))),
+        ),
     ),
     also_right=(
         Variant("newest first", lambda n, s, b: _slots(n, s, b)[::-1]),
+        Variant("a set", lambda n, s, b: set(_slots(n, s, b))),
         Variant(
             "a tensor",
             lambda n, s, b: torch.arange(n)[[j < s or j >= n - (b - s) for j in range(n)] if n > b else slice(None)],

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_grids
 from course_lib.lessons.sinks.exercises.common import randn
 
 
@@ -15,20 +16,47 @@ def _softmax(logits: Tensor, sink: Tensor) -> Tensor:
 def _softmax_cases(generator: torch.Generator) -> list[Case]:
     # e^0 = 1 three times, and e^sink = 1 or 2: each weight is 1/4 or 1/5
     by_hand = torch.zeros(2, 1, 3), torch.tensor([1.0, 2.0]).log()
+    # e^0 / (e^0 + e^0) in the first row; beside 200 or 1000 a sink of 0 takes nothing
+    uneven = torch.tensor([[[0.0, -1000.0], [200.0, 200.0], [1000.0, 900.0]]])
     masked = randn(generator, 2, 5, 5).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), float("-inf"))
     return [
         Case("logits of 0, sinks log 1 and log 2: 1/4 and 1/5", by_hand),
         Case("3 heads, 4 queries, 7 tokens", (randn(generator, 3, 4, 7), 1 + randn(generator, 3))),
         Case("causal, as many queries as heads see tokens", (masked, torch.tensor([0.5, -2.0]))),
-        Case("logits near 200", (200 + randn(generator, 4, 3, 6), 200 + randn(generator, 4))),
-        Case("logits near −200, sinks too", (randn(generator, 2, 4, 5) - 200, randn(generator, 2) - 200)),
+        Case("rows at 0, 200 and 1000, a sink of 0: 1/2 0, 1/2 1/2, 1 0", (uneven, torch.zeros(1))),
+        Case("rows near 1000 and near 0, quiet sinks", (_apart(generator, 1000, 0), randn(generator, 4))),
+        Case("logits near −1000, sinks too", (randn(generator, 2, 4, 5) - 1000, randn(generator, 2) - 1000)),
+        Case("rows near −500 and near 500", (_apart(generator, -500, 500), randn(generator, 4) - 500)),
     ]
+
+
+def _apart(generator: torch.Generator, one: int, other: int) -> Tensor:
+    """Four heads, in each of which neighbouring queries have logits around one number and around another."""
+    return torch.tensor([one, other] * 2)[:, None] + randn(generator, 4, 4, 6)
+
+
+def _less(logits: Tensor, sink: Tensor, shift: Tensor) -> Tensor:
+    """Everything less a shift that is not the row's own maximum."""
+    e = (logits - shift).exp()
+    return e / ((sink[:, None, None] - shift).exp() + e.sum(dim=2, keepdim=True))
+
+
+def _less_largest(logits: Tensor, sink: Tensor, added: Tensor) -> Tensor:
+    """Less the largest of logits and sink, and a number a head added to the denominator."""
+    e = (logits - torch.maximum(logits.amax(2), sink[:, None])[..., None]).exp()
+    return e / (e.sum(dim=2, keepdim=True) + added[:, None, None])
 
 
 def _shifted(logits: Tensor, sink: Tensor) -> Tensor:
     """The maximum is taken from the logits, and not from the sink."""
     e = (logits - logits.max(dim=2, keepdim=True).values).exp()
     return e / (sink.exp()[:, None, None] + e.sum(dim=2, keepdim=True))
+
+
+def _library(logits: Tensor, sink: Tensor) -> Tensor:
+    from course_lib.attention.sink_softmax import sink_softmax
+
+    return sink_softmax(logits[None], sink)[0]
 
 
 SOFTMAX = Exercise(
@@ -39,6 +67,8 @@ SOFTMAX = Exercise(
     points=3,
     reference=_softmax,
     cases=_softmax_cases,
+    picture=lambda case, got, expected: compare_grids(torch.as_tensor(got)[0], expected[0], "token, head 0", "query"),
+    library=_library,
     mistakes=(
         Mistake(
             "the sink has no effect",
@@ -68,6 +98,35 @@ SOFTMAX = Exercise(
             "overflow",
             "e^200 is more than float32 holds. Take the largest entry of each row from logits and sink first.",
             lambda x, s: x.exp() / (s.exp()[:, None, None] + x.exp().sum(2, keepdim=True)),
+            also=(
+                lambda x, s: x.double().exp() / (s.double().exp()[:, None, None] + x.double().exp().sum(2, True)),
+                lambda x, s: (x - s[:, None, None]).exp() / (1 + (x - s[:, None, None]).exp().sum(2, keepdim=True)),
+            ),
+        ),
+        Mistake(
+            "one maximum for several rows",
+            "One maximum was subtracted from rows that differ, so that e to a row far below it is 0, and 0 / 0 no "
+            "number. Each row has a maximum of its own, over its last axis and the sink.",
+            lambda x, s: _less(x, s, torch.maximum(x.max(), s.max())),
+            also=(
+                lambda x, s: _less(x, s, x.max()),
+                lambda x, s: _less(x, s, torch.maximum(x.amax(dim=(1, 2)), s)[:, None, None]),
+                lambda x, s: _less(x, s, x.amax(dim=(1, 2), keepdim=True)),
+            ),
+        ),
+        Mistake(
+            "the sink's sign",
+            "The sink has the sign of a logit: a large one takes much of the attention.",
+            lambda x, s: _softmax(x, -s),
+        ),
+        Mistake(
+            "divided by the sink alone",
+            "The denominator is e^sink and the sum over the tokens.",
+            lambda x, s: (
+                (x - torch.maximum(x.amax(2), s[:, None])[..., None]).exp()
+                / (s[:, None] - torch.maximum(x.amax(2), s[:, None])).exp()[..., None]
+            ),
+            also=(lambda x, s: (x - s[:, None, None]).exp(),),
         ),
         Mistake(
             "the maximum taken from one side only",
@@ -79,6 +138,7 @@ SOFTMAX = Exercise(
             "always 1",
             "This is the softmax-off-by-one, the sink with logit 0. Here the sink's logit is given: e^sink, not 1.",
             lambda x, s: _softmax(x, torch.zeros_like(s)),
+            also=(lambda x, s: _less_largest(x, s, torch.ones_like(s)),),
         ),
         Mistake(
             "the sink not exponentiated",
@@ -87,7 +147,10 @@ SOFTMAX = Exercise(
                 (x - x.amax(2, keepdim=True)).exp()
                 / ((x - x.amax(2, keepdim=True)).exp().sum(2, keepdim=True) + s[:, None, None])
             ),
-            also=(lambda x, s: x.exp() / (x.exp().sum(2, keepdim=True) + s[:, None, None]),),
+            also=(
+                lambda x, s: x.exp() / (x.exp().sum(2, keepdim=True) + s[:, None, None]),
+                lambda x, s: _less_largest(x, s, s),
+            ),
         ),
         Mistake(
             "1 on top of the sink",

@@ -53,6 +53,32 @@ CACHE_BYTES = Exercise(
             "This counts numbers. Each takes value_bytes bytes.",
             lambda n, q, h, d, t, b, v: 2 * n * h * d * t * b,
         ),
+        Mistake(
+            "one token",
+            "This is what one token of each sequence takes: multiply by n_tokens.",
+            lambda n, q, h, d, t, b, v: 2 * n * h * d * b * v,
+        ),
+        Mistake(
+            "one head",
+            "Each key-value head has keys and values of its own: multiply by n_key_value.",
+            lambda n, q, h, d, t, b, v: 2 * n * d * t * b * v,
+        ),
+        Mistake(
+            "queries kept too",
+            "Queries are used once, by the token that asks. Keys and values of the n_key_value heads are kept.",
+            lambda n, q, h, d, t, b, v: n * (q + 2 * h) * d * t * b * v,
+            also=(lambda n, q, h, d, t, b, v: 2 * n * (q + h) * d * t * b * v,),
+        ),
+        Mistake(
+            "the size of a head left out",
+            "A key is a vector of head_size numbers, and so is a value.",
+            lambda n, q, h, d, t, b, v: 2 * n * h * t * b * v,
+        ),
+        Mistake(
+            "bits",
+            "A byte has 8 bits; value_bytes is in bytes already.",
+            lambda n, q, h, d, t, b, v: 16 * n * h * d * t * b * v,
+        ),
     ),
     also_right=(
         Variant("float", lambda n, q, h, d, t, b, v: float(2 * n * h * d * t * b * v)),

@@ -53,6 +53,33 @@ INTENSITY = Exercise(
             "This divides by the count of numbers. Each of them takes value_bytes bytes.",
             lambda o, i, n, b: 2 * o * i * n / (o * i + n * (o + i)),
         ),
+        Mistake(
+            "inputs or outputs left out",
+            "Inputs are read and outputs written: both cross the bus, N I and N O numbers.",
+            lambda o, i, n, b: 2 * o * i * n / (b * (o * i + n * i)),
+            also=(lambda o, i, n, b: 2 * o * i * n / (b * (o * i + n * o)),),
+        ),
+        Mistake(
+            "activations of one token",
+            "All N tokens have inputs and outputs, and FLOPs of their own. The weight alone is counted once.",
+            lambda o, i, n, b: 2 * o * i * n / (b * (o * i + o + i)),
+            also=(lambda o, i, n, b: 2 * o * i / (b * (o * i + n * (o + i))),),
+        ),
+        Mistake(
+            "bytes a FLOP",
+            "This is the inverse: bytes divided by FLOPs.",
+            lambda o, i, n, b: b * (o * i + n * (o + i)) / (2 * o * i * n),
+        ),
+        Mistake(
+            "four bytes always",
+            "A number takes value_bytes bytes, which is not always 4.",
+            lambda o, i, n, b: 2 * o * i * n / (4 * (o * i + n * (o + i))),
+        ),
+        Mistake(
+            "only the weight in bytes",
+            "Inputs and outputs also take value_bytes bytes a number.",
+            lambda o, i, n, b: 2 * o * i * n / (b * o * i + n * (o + i)),
+        ),
     ),
     also_right=(
         Variant("harmonic form", lambda o, i, n, b: 2 / (b * (1 / n + 1 / o + 1 / i))),

@@ -18,6 +18,12 @@ def _sparsity_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _sparsity_picture(case: Case, got: object, expected: float) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.start.two_times import zeros_marked
+
+    return zeros_marked(case.arguments[0], got, expected)
+
+
 SPARSITY = Exercise(
     id="start.sparsity",
     title="The sparsity of a tensor",
@@ -26,6 +32,7 @@ SPARSITY = Exercise(
     points=1,
     reference=lambda tensor: (tensor == 0).double().mean().item(),
     cases=_sparsity_cases,
+    picture=_sparsity_picture,
     mistakes=(
         Mistake(
             "density",
@@ -50,6 +57,32 @@ SPARSITY = Exercise(
             "divided by the rows",
             "len(tensor) is the number of rows. All entries together are tensor.numel().",
             lambda tensor: (tensor == 0).sum().item() / len(tensor),
+        ),
+        Mistake(
+            "what is not above zero",
+            "Negative numbers were counted as well. A zero is equal to 0, not below it.",
+            lambda tensor: (tensor <= 0).double().mean().item(),
+        ),
+        Mistake(
+            "a percentage",
+            "This is 100 times too large: a share lies between 0 and 1.",
+            lambda tensor: 100 * (tensor == 0).double().mean().item(),
+        ),
+        Mistake(
+            "a number a row",
+            "The mean ran along one axis. One number is asked for the whole tensor.",
+            lambda tensor: (tensor == 0).double().mean(dim=-1),
+            also=(lambda tensor: (tensor == 0).double().mean(dim=0),),
+        ),
+        Mistake(
+            "a count of the others",
+            "This counts what is not zero. Count the zeros, and divide by the number of entries.",
+            lambda tensor: torch.count_nonzero(tensor).item(),
+        ),
+        Mistake(
+            "divided by the others",
+            "The zeros were divided by the entries that are not zero. Divide by all of them.",
+            lambda tensor: (tensor == 0).sum().item() / max(1, torch.count_nonzero(tensor).item()),
         ),
     ),
     also_right=(

@@ -16,6 +16,12 @@ def _speedup_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _speedup_picture(case: Case, got: object, expected: float) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.start.two_times import old_and_new_time
+
+    return old_and_new_time(*case.arguments, got=got, expected=expected)
+
+
 SPEEDUP = Exercise(
     id="start.speedup",
     title="What is left when a part gets faster",
@@ -24,6 +30,7 @@ SPEEDUP = Exercise(
     points=2,
     reference=lambda share, factor: 1 / (1 - share + share / factor),
     cases=_speedup_cases,
+    picture=_speedup_picture,
     mistakes=(
         Mistake(
             "the rest forgotten",
@@ -45,6 +52,27 @@ SPEEDUP = Exercise(
             "the whole sped up",
             "This is the speed-up of the part. The whole gains less, unless share is 1.",
             lambda share, factor: factor,
+        ),
+        Mistake(
+            "share and rest swapped",
+            "`share` is the part that gets faster; 1 - share stays as it is.",
+            lambda share, factor: 1 / (share + (1 - share) / factor),
+        ),
+        Mistake(
+            "multiplied by the factor",
+            "A part that gets s times faster takes its time divided by s.",
+            lambda share, factor: 1 / (1 - share + share * factor) if share else 1.0,
+        ),
+        Mistake(
+            "as if it were free",
+            "This is the limit for an infinite factor. The faster part still takes share / factor.",
+            lambda share, factor: 1 / (1 - share) if share < 1 else float("inf"),
+        ),
+        Mistake(
+            "only what is gained",
+            "This is what is gained beyond 1, or saved. The speed-up is the old time divided by the new.",
+            lambda share, factor: 1 / (1 - share + share / factor) - 1,
+            also=(lambda share, factor: share - share / factor,),
         ),
     ),
     also_right=(

@@ -59,6 +59,21 @@ STEP_SECONDS = Exercise(
             "Seconds are an amount divided by a rate: FLOPs by FLOPs a second, bytes by bytes a second.",
             lambda f, b, fs, bs: max(fs / f, bs / b),
         ),
+        Mistake(
+            "each by the other's rate",
+            "FLOPs are divided by FLOPs a second, bytes by bytes a second; here they are crossed.",
+            lambda f, b, fs, bs: max(f / bs, b / fs),
+        ),
+        Mistake(
+            "the mean of the two",
+            "The step is done when the longer of the two is, not after their mean.",
+            lambda f, b, fs, bs: (f / fs + b / bs) / 2,
+        ),
+        Mistake(
+            "amounts times rates",
+            "Seconds are an amount divided by a rate.",
+            lambda f, b, fs, bs: max(f * fs, b * bs),
+        ),
     ),
     also_right=(
         Variant("by comparing with the ridge", lambda f, b, fs, bs: f / fs if f / b > fs / bs else b / bs),
