@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import correlated_inputs
 
 
@@ -48,6 +49,7 @@ HESSIAN = Exercise(
     minutes=8,
     points=2,
     reference=_hessian,
+    picture=lambda case, got, expected: compare_numbers(got, expected),
     cases=_hessian_cases,
     mistakes=(
         Mistake(

@@ -33,6 +33,12 @@ def _layer_error_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(weight: Tensor, pruned: Tensor, gram: Tensor) -> Tensor:
+    from course_lib.lessons.sparsegpt.measure import output_change
+
+    return output_change(weight, pruned, gram)
+
+
 LAYER_ERROR = Exercise(
     id="sparsegpt.layer_error",
     title="The error of a layer",
@@ -40,6 +46,7 @@ LAYER_ERROR = Exercise(
     minutes=8,
     points=2,
     reference=_layer_error,
+    library=_library,
     cases=_layer_error_cases,
     mistakes=(
         Mistake(

@@ -53,6 +53,12 @@ def _agree_on_block(got: Any, expected: Tensor, case: Case) -> str | None:
     )
 
 
+def _library(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    from course_lib.sparsity.patterns import Unstructured
+
+    return Unstructured(sparsity, per="layer").keep((weight / diagonal).square())
+
+
 MASK = Exercise(
     id="sparsegpt.mask",
     title="Who leaves a block",
@@ -62,7 +68,10 @@ MASK = Exercise(
     reference=mask_of_block,
     cases=_mask_cases,
     agree=_agree_on_block,
-    picture=lambda case, got, expected: compare_masks(got, expected),
+    picture=lambda case, got, expected: compare_masks(
+        got, expected, marked=_agree_on_block(got, expected, case) is not None
+    ),
+    library=_library,
     mistakes=(
         Mistake(
             "within each row",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import (
     damped_gram,
     lowest_leave,
@@ -81,6 +82,16 @@ def _masks_ahead(weight: Tensor, upper: Tensor, sparsity: float, block_size: int
     return torch.cat([mask_of_block(part, diagonal, sparsity) for part, diagonal in parts], dim=1)
 
 
+def _library(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    from course_lib.pruning.layerwise.cholesky import Factor
+    from course_lib.pruning.layerwise.solver import solve
+    from course_lib.sparsity.patterns import Unstructured
+
+    factor = Factor(upper, dead=torch.zeros(len(upper), dtype=torch.bool), damping=0.0)
+    pattern = Unstructured(sparsity, per="column", size=block_size)  # a block of columns is one comparison group
+    return solve(weight, factor, pattern, block_size).weight
+
+
 PRUNE = Exercise(
     id="sparsegpt.prune",
     title="SparseGPT",
@@ -88,6 +99,8 @@ PRUNE = Exercise(
     minutes=25,
     points=5,
     reference=_prune,
+    picture=lambda case, got, expected: compare_numbers(got, expected),
+    library=_library,
     cases=_prune_cases,
     mistakes=(
         Mistake(

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import damped_gram, randn, settle_column, upper_factor
 
 
@@ -35,6 +36,7 @@ SETTLE = Exercise(
     minutes=12,
     points=3,
     reference=settle_column,
+    picture=lambda case, got, expected: compare_numbers(got, expected),
     cases=_settle_cases,
     mistakes=(
         Mistake(
