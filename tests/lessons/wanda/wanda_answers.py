@@ -230,7 +230,8 @@ RIGHT = {
         "numpy, float64": both_in_numpy,
         "a loop over layers": both_in_a_loop,
         "root mean squares": lambda a, b, x, s: (
-            both(a, b, x / len(x) ** 0.5, s)[:1] + (prune(b, torch.nn.ReLU()(x @ prune(a, x, s).T) / len(x), s),)
+            *both(a, b, x / len(x) ** 0.5, s)[:1],
+            prune(b, torch.nn.ReLU()(x @ prune(a, x, s).T) / len(x), s),
         ),
     },
     "wanda.obs_score": {

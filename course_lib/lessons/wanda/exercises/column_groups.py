@@ -100,11 +100,6 @@ COLUMN_GROUPS = Exercise(
             lambda score, sparsity: drop_lowest(score.T, score.shape[0] - int(score.shape[0] * sparsity)).T,
         ),
         Mistake(
-            "not turned back",
-            "This is the mask of the transposed score. Transpose it back: it has the shape of the score.",
-            lambda score, sparsity: keep_in_columns(score, sparsity).T,
-        ),
-        Mistake(
             "whole columns",
             "Columns were ranked against each other, and leave or stay whole. Here entries of one column compete.",
             lambda score, sparsity: keep_in_rows(score.sum(0, keepdim=True), sparsity).expand(score.shape),

@@ -53,13 +53,14 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
     def drawn(rows: int, columns: int) -> Tensor:
         return torch.randn(rows, columns, generator=generator)
 
+    ties = torch.randint(-1, 2, (5, 7), generator=generator).float()
     return [
         Case("a 3 × 4 score worked by hand, half leaves", (score, 0.5)),
         Case("4 × 4 by hand, scores below zero and zeros that stay", (signs, 0.25)),
         Case("31 × 50, 30 % leaves", (drawn(31, 50), 0.3)),
         Case("rows of very different size", (drawn(6, 8) * torch.logspace(-3, 3, 6)[:, None], 0.5)),
         Case("all scores zero", (torch.zeros(4, 10), 0.5)),
-        Case("a count that does not come out even: 7 × 0.5", (drawn(5, 7), 0.5)),
+        Case("5 × 7, many ties, and a count that does not come out even", (ties, 0.5)),
         Case("0.8 of four: none leaves", (drawn(4, 4), 0.2)),
     ]
 

@@ -99,7 +99,7 @@ INTERVAL = Exercise(
             "not all three",
             "Return three numbers: the accuracy, the lower and the upper end of its interval.",
             lambda k, n: _interval(k, n)[1:],
-            also=(lambda k, n: (k / n, 1.96 * math.sqrt(k / n * (1 - k / n) / n)), lambda k, n: k / n),
+            also=(lambda k, n: (k / n, 1.96 * math.sqrt(k / n * (1 - k / n) / n)),),
         ),
         Mistake(
             "n not under the root",

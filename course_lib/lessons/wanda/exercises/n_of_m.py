@@ -32,7 +32,7 @@ def _n_of_m_down(score: Tensor, n: int, m: int) -> Tensor:
 
 def _n_of_m_cases(generator: torch.Generator) -> list[Case]:
     score = torch.tensor([[20.0, 3.0, 2.0, 10.0, 1.0, 2.0, 3.0, 4.0], [5.0, 2.0, 3.0, 40.0, 9.0, 8.0, 1.0, 7.0]])
-    signs = torch.tensor([[0.0, -3.0, 2.0, 0.0, 0.0, 0.0, 0.0, 5.0], [-1.0, -2.0, -3.0, -4.0, 0.0, 1.0, 0.0, -2.0]])
+    signs = torch.tensor([[0.0, -3.0, 2.0, 0.0, 0.0, 0.0, 0.0, 5.0], [-1.0, -2.0, -3.0, -4.0, 3.0, 3.0, 3.0, -2.0]])
     return [
         Case("2:4 on a 2 × 8 score worked by hand", (score, 2, 4)),
         Case("2:4 on 2 × 8 by hand, scores below zero and zeros that stay", (signs, 2, 4)),
@@ -121,12 +121,6 @@ N_OF_M = Exercise(
             "This keeps half of every group, or 2 of 4, whatever n and m are.",
             lambda score, n, m: _n_of_m(score, m // 2, m),
             also=(lambda score, n, m: _n_of_m(score, 2, 4),),
-        ),
-        Mistake(
-            "indices instead of a mask",
-            "These are the places of the n that stay. Return a mask: scatter True at them into a mask of False.",
-            lambda score, n, m: score.unflatten(1, (-1, m)).topk(n, dim=2).indices.flatten(1),
-            also=(lambda score, n, m: score.unflatten(1, (-1, m)).topk(n, dim=2).indices,),
         ),
         Mistake(
             "still in groups",

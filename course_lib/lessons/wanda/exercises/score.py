@@ -112,10 +112,10 @@ SCORE = Exercise(
             "each row on a scale of its own",
             "The score was divided by its row's sum or maximum. Equation 1 has one scale for the layer, so that any "
             "comparison group can be ranked.",
-            lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 1),
+            lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 1.0),
             also=(
                 lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), torch.inf),
-                lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 2),
+                lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 2.0),
             ),
         ),
         Mistake(

@@ -9,7 +9,7 @@ from torch.nn import functional
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.wanda.exercises.common import keep_in_columns, keep_in_layer, keep_in_rows
 
-_OTHERS = (functional.leaky_relu, functional.gelu, functional.silu, torch.abs)  # nonlinearities that are not ReLU
+_OTHERS = (functional.leaky_relu, functional.gelu, functional.silu, functional.elu)  # nonlinearities that are not ReLU
 
 
 def _score(weight: Tensor, inputs: Tensor) -> Tensor:
@@ -114,14 +114,14 @@ SEQUENTIAL = Exercise(
         ),
         Mistake(
             "nonlinearity forgotten",
-            "The second layer reads relu(X W₁ᵀ), not X W₁ᵀ.",
+            "The second layer reads relu(X W₁ᵀ), not X W₁ᵀ, and not its absolute value, which has the same norms.",
             lambda a, b, x, s: (_prune(a, x, s), _prune(b, x @ _prune(a, x, s).T, s)),
         ),
         Mistake(
             "another nonlinearity",
             "Between the layers stands ReLU: what is below zero becomes zero, all of it and exactly.",
             _with(functional.leaky_relu),
-            also=(*map(_with, (*_OTHERS, torch.sigmoid, torch.tanh, functional.elu)),),
+            also=(*map(_with, (*_OTHERS[1:], torch.sigmoid, torch.tanh)),),
         ),
         Mistake(
             "one layer left dense",
