@@ -170,7 +170,8 @@ print(f"Hessian of this layer, for all of its outputs: {gram.matrix.nbytes / 1e6
 def eliminate(inverse, q):
     """The inverse of what is left when input q is settled.
 
-    inverse: (I, I), of H. q: which input. Returns (I - 1, I - 1), the inverse of H without row and column q.
+    inverse: (I, I), of H. q: which input.
+    Returns (I - 1, I - 1), the inverse of H without row and column q.
     """
     ### BEGIN SOLUTION
     smaller = inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q]
@@ -242,7 +243,8 @@ print(f"1/[inverse]_00 = {1 / left[0, 0]:.4f}, 1/U_jj squared = {1 / upper[40, 4
 def settle(weight, keep, upper, j):
     """One step of the sweep.
 
-    weight: (O, I). keep: (O,), bool, who stays in column j. upper: (I, I), U. Returns the new weight, (O, I).
+    weight: (O, I). keep: (O,), bool, who stays in column j. upper: (I, I), U.
+    Returns the new weight, (O, I).
     """
     ### BEGIN SOLUTION
     settled = weight.clone()
@@ -288,7 +290,8 @@ plots.sweep(piece, {column: settled_until(piece, solution, column) for column in
 def block_mask(weight, diagonal, sparsity):
     """Who stays in a block.
 
-    weight: (O, B), as updated. diagonal: (B,), U_jj of its columns. Returns (O, B), bool, True = stays.
+    weight: (O, B), as updated. diagonal: (B,), U_jj of its columns. sparsity: the share that leaves.
+    Returns (O, B), bool, True = stays.
     """
     ### BEGIN SOLUTION
     score = (weight / diagonal).square()

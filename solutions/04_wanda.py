@@ -190,7 +190,8 @@ check("wanda.keep_rows", keep_rows)
 def keep_columns(score, sparsity):
     """Which weights stay when each input column is a comparison group.
 
-    score: (O, I). sparsity: the share of each column that leaves. Returns (O, I), bool, True = stays.
+    score: (O, I). sparsity: the share of each column that leaves.
+    Returns (O, I), bool, True = stays.
     """
     ### BEGIN SOLUTION
     n_leaving = int(score.shape[0] * sparsity)
@@ -280,7 +281,8 @@ for name, keep in masks.items():
 def prune_two_layers(first, second, inputs, sparsity):
     """Prune both layers in order.
 
-    first: (H, I). second: (O, H). inputs: (N, I). sparsity: of every row. Returns the pruned (first, second).
+    first: (H, I). second: (O, H). inputs: (N, I). sparsity: of every row.
+    Returns the pruned (first, second).
     """
 
     ### BEGIN SOLUTION

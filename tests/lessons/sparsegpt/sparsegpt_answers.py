@@ -461,7 +461,10 @@ WRONG = {
         "squared": lambda h: torch.linalg.inv(h).T @ torch.linalg.inv(h),
     },
     "sparsegpt.settle": {
-        "column of U for its row": lambda w, k, u, j: settled(w, k, right_of(u[:, j] / u[j, j], j), j),
+        "column of U for its row": (
+            lambda w, k, u, j: settled(w, k, right_of(u[:, j] / u[j, j], j), j),
+            "nothing moved",
+        ),
         "the whole column of U": lambda w, k, u, j: settled(w, k, u[:, j] / u[j, j], j),
         "zeroed before its error": zeroed_before_its_error,
         "no update": lambda w, k, u, j: settled(w, k, torch.zeros(w.shape[1]), j),
@@ -493,7 +496,7 @@ WRONG = {
         "the update alone": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j], j), j) - w,
     },
     "sparsegpt.mask": {
-        "rounded up": lambda w, d, s: lowest_out((w / d) ** 2, ceil(w.numel() * s)),
+        "rounded up": (lambda w, d, s: lowest_out((w / d) ** 2, ceil(w.numel() * s)), "not rounded down"),
         "rounded to nearest": lambda w, d, s: lowest_out((w / d) ** 2, round(w.numel() * s)),
         "as many as stay": lambda w, d, s: lowest_out((w / d) ** 2, w.numel() - int(w.numel() * s)),
         "one more": lambda w, d, s: lowest_out((w / d) ** 2, w.numel() * s + 1),
@@ -518,7 +521,7 @@ WRONG = {
         "above a quantile": lambda w, d, s: (w / d) ** 2 > ((w / d) ** 2).quantile(s),
         "the public code": lambda w, d, s: (w / d) ** 2 > ((w / d) ** 2).flatten().sort().values[int(w.numel() * s)],
         "order for ranks": lambda w, d, s: (((w / d) ** 2).flatten().argsort() >= int(w.numel() * s)).reshape(w.shape),
-        "zeros leave too": lambda w, d, s: lowest_out((w / d) ** 2, w.numel() * s) & (w != 0),
+        "zeros leave too": (lambda w, d, s: lowest_out((w / d) ** 2, w.numel() * s) & (w != 0), ""),
         "the weights": lambda w, d, s: w * lowest_out((w / d) ** 2, w.numel() * s),
         "one entry less": lambda w, d, s: lowest_out((w / d) ** 2, max(w.numel() * s - 1, 0)),
     },
@@ -558,7 +561,7 @@ WRONG = {
     },
     "sparsegpt.bits": {
         "a bitmap from one half on": lambda s, v, g, q: (s >= 0.5) + (1 - s) * v + q / g,
-        "a whole division": lambda s, v, g, q: (s > 0) + (1 - s) * v + q // g,
+        "a whole division": (lambda s, v, g, q: (s > 0) + (1 - s) * v + q // g, "rounded"),
         "no bitmap": lambda s, v, g, q: (1 - s) * v + q / g,
         "always a bitmap": lambda s, v, g, q: 1 + (1 - s) * v + q / g,
         "no grid": lambda s, v, g, q: (s > 0) + (1 - s) * v,

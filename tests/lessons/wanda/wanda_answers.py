@@ -258,7 +258,7 @@ WRONG = {
         "each row over its maximum": lambda w, x: (
             (w.abs() * x.norm(dim=0)) / (w.abs() * x.norm(dim=0)).amax(dim=1, keepdim=True)
         ),
-        "norm of the outputs": lambda w, x: w.abs() * (x @ w.T).norm(dim=0)[:, None],
+        "norm of the outputs": (lambda w, x: w.abs() * (x @ w.T).norm(dim=0)[:, None], "norm of the outputs"),
         "norm not rooted": lambda w, x: w.abs() * (x**2).sum(0),
         "weight squared alone": lambda w, x: w.square() * x.norm(dim=0),
         "magnitude": lambda w, x: w.abs(),

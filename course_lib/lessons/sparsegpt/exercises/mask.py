@@ -23,10 +23,10 @@ def _mask_cases(generator: torch.Generator) -> list[Case]:
     def spread() -> Tensor:
         return 0.2 + 2 * torch.rand(12, generator=generator)
 
-    zeros = torch.tensor([[0.0, 0.0, 3.0], [0.0, -2.0, 0.0]]), torch.ones(3), 1 / 3
+    zeros = torch.tensor([[0.0, 0.0, 3.0], [0.0, -2.0, 1.0]]), torch.ones(3), 1 / 3
     return [
         Case("2 × 3 by hand, two scores tie", by_hand),
-        Case("2 × 3 by hand, four weights are zero already and two of them leave", zeros),
+        Case("2 × 3 by hand, three weights are zero already and two of them leave", zeros),
         Case("9 × 12, 35 % leaves: 37.8, so 37", (randn(generator, 9, 12), spread(), 0.35)),
         Case("half of the outputs are quiet", (loud, spread(), 0.5)),
         Case("all scores equal", (torch.ones(4, 6), torch.ones(6), 0.5)),

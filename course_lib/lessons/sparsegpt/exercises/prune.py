@@ -15,6 +15,7 @@ from course_lib.lessons.sparsegpt.exercises.common import (
     damped_gram,
     lowest_leave,
     mask_of_block,
+    n_leaving,
     randn,
     settle_column,
     upper_factor,
@@ -143,7 +144,7 @@ PRUNE = Exercise(
         Mistake(
             "best ones dropped",
             "The weights that cost most to delete left. Drop the lowest scores of each block.",
-            lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: mask_of_block(d, w, s)),
+            lambda w, u, s, b: _prune(w, u, s, b, choose=_best_dropped),
         ),
         Mistake(
             "the wrong ones leave",
@@ -248,6 +249,10 @@ PRUNE = Exercise(
 
 def _mask_by_row(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
     return torch.cat([mask_of_block(row[None], diagonal, sparsity) for row in weight])
+
+
+def _best_dropped(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    return lowest_leave(-(weight / diagonal).square(), n_leaving(weight, sparsity))
 
 
 def _mask_rounded_up(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
