@@ -70,8 +70,8 @@ KEEP_ROWS = Exercise(
         ),
         Mistake(
             "True where it leaves",
-            "The mask is True where a weight leaves. In this course True means that it stays: negate the mask. If it is "
-            "wrong only where none leaves: a slice such as [:, :-n] is empty for n = 0.",
+            "The mask is True where a weight leaves. In this course True means that it stays: negate it. If all is "
+            "right but the case in which none leaves: a slice such as [:, :-n] is empty for n = 0.",
             lambda score, sparsity: ~keep_in_rows(score, sparsity),
         ),
         Mistake(
