@@ -10,6 +10,9 @@
 # 3. one order of deletion for all outputs, so that they share their inverses;
 # 4. updates in blocks, as fast as matrix products.
 #
+# What follows an exercise uses your function once it is right, on a layer of the real model, and the course's until
+# then.
+#
 # **Afterwards you can** write SparseGPT, from its objective to its blocks, and say of each of the four steps what it
 # gives up and what it gains; and you can judge its results beside Wanda's, with their errors. **You need** lesson 02,
 # for the surgeon's update, and the Cholesky factorisation. **Time**: two and a half hours, an hour and a half of them
@@ -44,7 +47,7 @@ from course_lib.lessons.sparsegpt.measure import (
 )
 from course_lib.quantization.grid import Quantization, before_rounding
 from course_lib.sparsity.patterns import Unstructured
-from course_lib.workbook import check
+from course_lib.workbook import check, mine
 
 model, tokenizer = load_model()
 calibration = corpora.windows("wikipedia", 16, 256, tokenizer, split="calibration", seed=0)
@@ -80,9 +83,10 @@ plots.what_others_explain(gram.matrix, factor.upper, gram.n_tokens, "Block 15, i
 # over all $\hat W$ with the zeros asked for.
 
 # %% [markdown]
+# ### The error of a layer
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# The inputs are gone, only their Gram matrix $G = X^\top X$ is left. Compute the error from it.
+# The inputs are gone, only their Gram matrix $G = X^\top X$ is left, and it may be singular. Compute the error from it.
 
 
 # %% exercise="sparsegpt.layer_error"
@@ -101,11 +105,13 @@ def layer_error(weight, pruned, gram):
 check("sparsegpt.layer_error", layer_error)
 
 # %% [markdown]
-# The same in the library, as a share of the squared output, for half of this layer's weights:
+# On the real layer, as a share of the squared output, with half of the weights out:
 
 # %%
+error_of = mine("sparsegpt.layer_error", layer_error)
+size = error_of(weight, torch.zeros_like(weight), gram.matrix)
 for title, pruner in {"magnitude": Magnitude(), "Wanda": Wanda(), "SparseGPT": SparseGPT()}.items():
-    changed = relative_error(weight, pruner.prune(weight, gram), gram)
+    changed = error_of(weight, pruner.prune(weight, gram), gram.matrix) / size
     print(f"{title:<10} changes {100 * changed:5.2f} % of the output")
 
 # %% [markdown]
@@ -119,10 +125,11 @@ for title, pruner in {"magnitude": Magnitude(), "Wanda": Wanda(), "SparseGPT": S
 # points to. The usual repair: add a share $\lambda$ of the mean diagonal to the diagonal.
 
 # %% [markdown]
+# ### A Hessian that can be inverted
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
 # Return $X^\top X$ with $\lambda$ times the mean of its diagonal added to the diagonal, and 1 more for every input that
-# is always zero.
+# is silent, that is, zero at every token.
 
 
 # %% exercise="sparsegpt.hessian"
@@ -160,6 +167,7 @@ print(f"Hessian of this layer, for all of its outputs: {gram.matrix.nbytes / 1e6
 # elimination gives it for $I^2$.
 
 # %% [markdown]
+# ### The inverse of what is left
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # From $H^{-1}$ compute the inverse of $H$ without row and column $q$.
@@ -169,7 +177,8 @@ print(f"Hessian of this layer, for all of its outputs: {gram.matrix.nbytes / 1e6
 def eliminate(inverse, q):
     """The inverse of what is left when input q is settled.
 
-    inverse: (I, I), of H. q: which input. Returns (I - 1, I - 1), the inverse of H without row and column q.
+    inverse: (I, I), of H. q: which input.
+    Returns (I - 1, I - 1), the inverse of H without row and column q.
     """
     ### BEGIN SOLUTION
     smaller = inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q]
@@ -191,9 +200,11 @@ check("sparsegpt.eliminate", eliminate)
 # divided by $U_{jj}$, is the first row of the $j$-th inverse divided by its first entry: exactly the update.
 
 # %% [markdown]
+# ### One factor for all inverses
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
-# Compute $U$.
+# Compute $U$. A Cholesky factorisation writes a matrix as a triangular one times its transpose. Which matrix do you
+# factorise, and which of the two factors is $U$?
 
 
 # %% exercise="sparsegpt.factor"
@@ -216,12 +227,12 @@ check("sparsegpt.factor", inverse_factor)
 
 # %%
 hessian = gram.matrix.double() + 0.01 * gram.diagonal.mean() * torch.eye(len(gram.matrix), dtype=torch.float64)
-left = torch.linalg.inv(hessian)
+upper, left = mine("sparsegpt.factor", inverse_factor)(hessian), torch.linalg.inv(hessian)
 for _ in range(40):
     left = left[1:, 1:] - torch.outer(left[1:, 0], left[0, 1:]) / left[0, 0]
-by_elimination, by_factor = left[0] / left[0, 0], factor.upper[40, 40:] / factor.upper[40, 40]
+by_elimination, by_factor = left[0] / left[0, 0], upper[40, 40:] / upper[40, 40]
 print(f"largest difference: {(by_elimination - by_factor).abs().max():.1e} of a largest entry of 1")
-print(f"1/[inverse]_00 = {1 / left[0, 0]:.4f}, 1/U_jj squared = {1 / factor.upper[40, 40] ** 2:.4f}")
+print(f"1/[inverse]_00 = {1 / left[0, 0]:.4f}, 1/U_jj squared = {1 / upper[40, 40] ** 2:.4f}")
 
 # %% [markdown]
 # Now a column can be settled for all rows at once. With $e = w_j$ where the weight leaves and $0$ where it stays:
@@ -229,6 +240,7 @@ print(f"1/[inverse]_00 = {1 / left[0, 0]:.4f}, 1/U_jj squared = {1 / factor.uppe
 # $$ W_{:,k} \leftarrow W_{:,k} - \frac{e}{U_{jj}} \, U_{jk} \qquad \text{for } k > j $$
 
 # %% [markdown]
+# ### Settle one column
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
 # Settle column $j$: the weights that leave become zero, those to the right make up for them.
@@ -238,7 +250,8 @@ print(f"1/[inverse]_00 = {1 / left[0, 0]:.4f}, 1/U_jj squared = {1 / factor.uppe
 def settle(weight, keep, upper, j):
     """One step of the sweep.
 
-    weight: (O, I). keep: (O,), bool, who stays in column j. upper: (I, I), U. Returns the new weight, (O, I).
+    weight: (O, I). keep: (O,), bool, who stays in column j. upper: (I, I), U.
+    Returns the new weight, (O, I).
     """
     ### BEGIN SOLUTION
     settled = weight.clone()
@@ -273,16 +286,19 @@ plots.sweep(piece, {column: settled_until(piece, solution, column) for column in
 # columns, it ranks the weights of the block, over all rows together.
 
 # %% [markdown]
+# ### Who leaves a block
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 2 points
 #
-# Drop the $\lfloor O \cdot B \cdot s \rfloor$ weights of a block that cost least, whatever the ties.
+# Drop the $\lfloor O \cdot B \cdot s \rfloor$ weights of a block that cost least, exactly that many, whatever the ties,
+# and also where weights are zero already.
 
 
 # %% exercise="sparsegpt.mask"
 def block_mask(weight, diagonal, sparsity):
     """Who stays in a block.
 
-    weight: (O, B), as updated. diagonal: (B,), U_jj of its columns. Returns (O, B), bool, True = stays.
+    weight: (O, B), as updated. diagonal: (B,), U_jj of its columns. sparsity: the share that leaves.
+    Returns (O, B), bool, True = stays.
     """
     ### BEGIN SOLUTION
     score = (weight / diagonal).square()
@@ -293,6 +309,14 @@ def block_mask(weight, diagonal, sparsity):
 
 # %%
 check("sparsegpt.mask", block_mask)
+
+# %% [markdown]
+# The mask of the first block of the real layer: does every column lose the same share?
+
+# %%
+keep = mine("sparsegpt.mask", block_mask)(weight[:, :128], factor.diagonal[:128], 0.5)
+leaves = 100 - 100 * keep.float().mean(dim=0)
+print(f"half of the block leaves; of single columns {leaves.min():.0f} to {leaves.max():.0f} %")
 
 # %% [markdown]
 # For 2:4 the choice is made for every four columns, when the sweep reaches them, in each row for itself.
@@ -307,10 +331,11 @@ check("sparsegpt.mask", block_mask)
 # $$ W_{:,\text{behind}} \leftarrow W_{:,\text{behind}} - E \, U_{\text{block},\,\text{behind}} $$
 
 # %% [markdown]
+# ### SparseGPT
 # **Exercise** · difficulty 5 of 5 · 25 minutes · 5 points
 #
 # Put it together. For each block: choose its mask, settle its columns, then update what lies behind. The last block
-# may be narrower.
+# may be narrower; the count of each is rounded down, as in the last exercise.
 
 
 # %% exercise="sparsegpt.prune"
@@ -338,6 +363,14 @@ def sparsegpt(weight, upper, sparsity, block_size):
 
 # %%
 check("sparsegpt.prune", sparsegpt)
+
+# %% [markdown]
+# Your SparseGPT on the real layer, and its error beside those above:
+
+# %%
+pruned = mine("sparsegpt.prune", sparsegpt)(weight, factor.upper, 0.5, 128)
+changed = mine("sparsegpt.layer_error", layer_error)(weight, pruned, gram.matrix) / size
+print(f"{100 * (pruned == 0).float().mean():.1f} % are zero; {100 * changed:.2f} % of the output changes")
 
 # %% [markdown]
 # The size of the block decides two things, time and choice. Here for a larger layer:
@@ -400,11 +433,12 @@ perplexities(values, f"At 50 % SparseGPT has {ratio:.2f} times the perplexity of
 # What does it buy? Count the bits.
 
 # %% [markdown]
+# ### Bits a weight
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
 # Weights come in groups of `group_size`; each group has a scale and a zero point, `grid_bits` in all. A share
-# `sparsity` of them is left out, and a bitmap says which; a dense layer needs none. How many bits does a weight take,
-# counting all weights of the layer?
+# `sparsity` of them is left out, however small, and a bitmap says which; a dense layer needs none. How many bits does a
+# weight take, counting all weights of the layer?
 
 
 # %% exercise="sparsegpt.bits"

@@ -11,12 +11,14 @@
 # exercises.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. What follows an exercise never depends on your answer.
+# mistake it is. What follows an exercise uses your function on the real model once it is right, and the course's until
+# then.
 
 # %%
 import torch
 
 from course_lib.data import corpora
+from course_lib.lessons.common.by_functions import KeptBy, ScoredBy
 from course_lib.lessons.common.dots import perplexities
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import of_samples, verdict
@@ -26,11 +28,11 @@ from course_lib.lessons.wanda import figures as plots
 from course_lib.lessons.wanda import measured as wanda_results, shares, tables
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
-from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
+from course_lib.pruning.methods.wanda import CumulativeRows
 from course_lib.pruning.input_statistics import input_gram, input_norms
 from course_lib.pruning.sequential import prune_model
-from course_lib.sparsity.patterns import NofM, Unstructured, sparsity_of
-from course_lib.workbook import check
+from course_lib.sparsity.patterns import Unstructured, sparsity_of
+from course_lib.workbook import check, mine
 
 model, tokenizer = load_model()
 calibration = corpora.windows("wikipedia", 8, 256, tokenizer, split="calibration", seed=0)
@@ -70,9 +72,12 @@ plots.loudest_against_median(norms)
 # $j$. A high score stays.
 
 # %% [markdown]
+# ### The Wanda score
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
-# Write equation 1.
+# Write the score. Which of the two axes of $X$ does the norm run over, so that one number is left for each input? A
+# constant factor for the whole layer changes nothing, and neither does squaring the whole score; a factor of its own
+# for each row does.
 
 
 # %% exercise="wanda.score"
@@ -90,11 +95,20 @@ def wanda_score(weight, inputs):
 check("wanda.score", wanda_score)
 
 # %% [markdown]
-# Here is what the score changes on a real layer. Each dot is an input column of one weight matrix; both methods drop
-# half of every row.
+# Now the score of a real layer. Its inputs are known by their norms only; a single token whose entries are the norms
+# has these norms.
 
 # %%
 weight = weight_of(linears(blocks(model)[15])["self_attn.q_proj"])
+score = mine("wanda.score", wanda_score)(weight, norms[layer][None])
+for what, matrix in {"all |W|": weight.abs(), "the score": score}.items():
+    share = (matrix.sum(dim=0) / matrix.sum())[norms[layer].argmax()]
+    print(f"the loudest input holds {100 * share:.2f} % of {what}")
+
+# %% [markdown]
+# And what it changes. Each dot is an input column of that matrix; both methods drop half of every row.
+
+# %%
 plots.columns_kept(weight, norms[layer])
 
 # %% [markdown]
@@ -103,6 +117,7 @@ plots.columns_kept(weight, norms[layer])
 # Calibration text does not fit in one batch. What can be added up over batches?
 
 # %% [markdown]
+# ### Norms over many batches
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
 # Take the running total so far and one batch of inputs; return the new total, of which the square root, taken once at
@@ -126,13 +141,15 @@ check("wanda.accumulate", accumulate)
 # %% [markdown]
 # The library keeps this in a `Gram`: the diagonal of $X^\top X$ for Wanda, the whole matrix for methods that need it.
 # Query, key and value read the same input, so they share one; so do gate and up (lesson 00 has the drawing). Four
-# statistics serve seven matrices.
+# statistics serve seven matrices. Here both sum up the embeddings of the calibration text, two sequences at a time.
 
 # %%
+add, total = mine("wanda.accumulate", accumulate), torch.zeros(weight.shape[1])
 gram = Gram(weight.shape[1], needs="diagonal")
-for batch in torch.randn(3, 2, 5, weight.shape[1], generator=torch.Generator().manual_seed(0)):
+for batch in model.get_input_embeddings()(calibration).detach().split(2):
+    total = add(total, batch)
     gram.add(batch)
-print(f"{gram.n_tokens} tokens, diagonal of shape {tuple(gram.diagonal.shape)}")
+print(f"{gram.n_tokens} tokens; norms differ by {(total.sqrt() - gram.diagonal.sqrt()).abs().max():.1e} at most")
 
 # %% [markdown]
 # ## 4. Whom a weight is compared with
@@ -141,9 +158,11 @@ print(f"{gram.n_tokens} tokens, diagonal of shape {tuple(gram.diagonal.shape)}")
 # within each output row, so every output keeps the same number of inputs (section 3, "comparison group").
 
 # %% [markdown]
+# ### Compare within each output
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
-# From each row drop the $\lfloor I \cdot s \rfloor$ lowest scores, exactly that many, whatever the ties.
+# From each row drop the $\lfloor I \cdot s \rfloor$ lowest scores, exactly that many, whatever the ties. Scores may be
+# negative or zero, and where the count is 0, nothing leaves.
 
 
 # %% exercise="wanda.keep_rows"
@@ -166,17 +185,19 @@ check("wanda.keep_rows", keep_rows)
 # Now the other axis: each input column as a group. It looks like a small change. It removes the method.
 
 # %% [markdown]
+# ### Compare within each input
 # **Exercise** · difficulty 2 of 5 · 5 minutes · 2 points
 #
-# From each column drop the $\lfloor O \cdot s \rfloor$ lowest scores. Before running the next section, predict how
-# the mask differs between magnitude and Wanda.
+# From each column drop the $\lfloor O \cdot s \rfloor$ lowest scores, exactly that many. Before running the next
+# section, predict how the mask differs between magnitude and Wanda.
 
 
 # %% exercise="wanda.column_groups"
 def keep_columns(score, sparsity):
     """Which weights stay when each input column is a comparison group.
 
-    score: (O, I). sparsity: the share of each column that leaves. Returns (O, I), bool, True = stays.
+    score: (O, I). sparsity: the share of each column that leaves.
+    Returns (O, I), bool, True = stays.
     """
     ### BEGIN SOLUTION
     n_leaving = int(score.shape[0] * sparsity)
@@ -194,9 +215,9 @@ check("wanda.column_groups", keep_columns)
 # for any score of the form $f(|W_{ij}|) \cdot g(j)$ with increasing $f$. That is a theorem, and this is a look at it:
 
 # %%
-for per in ("row", "column", "layer"):
-    pattern = Unstructured(0.5, per=per)
-    same = pattern.keep(weight.abs()) == pattern.keep(weight.abs() * norms[layer])
+within_rows, within_columns = mine("wanda.keep_rows", keep_rows), mine("wanda.column_groups", keep_columns)
+for per, keep in {"row": within_rows, "column": within_columns}.items():
+    same = keep(weight.abs(), 0.5) == keep(weight.abs() * norms[layer], 0.5)
     print(f"per {per:<6}: magnitude and Wanda agree on {100 * same.float().mean():.1f} % of the mask")
 
 # %% [markdown]
@@ -216,9 +237,10 @@ print(f"layer {100 * sparsity_of(keep):.1f} % sparse; rows from {per_row.min():.
 # comparison group shrinks to four weights, and nothing else changes.
 
 # %% [markdown]
+# ### N of M
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Keep the n highest scores of every m neighbouring inputs of a row.
+# Keep the n highest scores of every m neighbouring inputs of a row: exactly n, and scores may be negative or zero.
 
 
 # %% exercise="wanda.n_of_m"
@@ -239,10 +261,10 @@ def keep_n_of_m(score, n, m):
 check("wanda.n_of_m", keep_n_of_m)
 
 # %%
-score = weight.abs() * norms[layer]
-for pattern in (Unstructured(0.5), NofM(4, 8), NofM(2, 4)):
-    kept = score[pattern.keep(score)].sum() / score.sum()
-    print(f"{pattern!s:<50} keeps {100 * kept:.1f} % of the total score")
+score, within_m = weight.abs() * norms[layer], mine("wanda.n_of_m", keep_n_of_m)
+masks = {"half of each row": within_rows(score, 0.5), "4:8": within_m(score, 4, 8), "2:4": within_m(score, 2, 4)}
+for name, keep in masks.items():
+    print(f"{name:<16} keeps {100 * score[keep].sum() / score.sum():.1f} % of the total score")
 
 # %% [markdown]
 # All three drop half of the weights. The tighter the group, the more often a good weight must leave because its
@@ -254,6 +276,7 @@ for pattern in (Unstructured(0.5), NofM(4, 8), NofM(2, 4)):
 # in order: collect a block's inputs, prune its layers, run the block again, hand on what it gives now.
 
 # %% [markdown]
+# ### One layer after the other
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Prune a two-layer network, `relu(inputs @ first.T) @ second.T`, with Wanda within rows. The second layer is scored
@@ -264,7 +287,8 @@ for pattern in (Unstructured(0.5), NofM(4, 8), NofM(2, 4)):
 def prune_two_layers(first, second, inputs, sparsity):
     """Prune both layers in order.
 
-    first: (H, I). second: (O, H). inputs: (N, I). sparsity: of every row. Returns the pruned (first, second).
+    first: (H, I). second: (O, H). inputs: (N, I). sparsity: of every row.
+    Returns the pruned (first, second).
     """
 
     ### BEGIN SOLUTION
@@ -284,10 +308,14 @@ check("wanda.sequential", prune_two_layers)
 # %% [markdown]
 # The same on the real model: 30 blocks, 210 matrices, 106 million weights. First magnitude, then Wanda, each on a
 # fresh copy and both within rows, so that only the score differs; and the perplexity on text that neither has seen.
+# Wanda is put together from your score and your rows.
+
+# %%
+wanda = ScoredBy(KeptBy(mine("wanda.keep_rows", keep_rows), 0.5), mine("wanda.score", wanda_score))
 
 # %%
 results = {"dense": perplexity(model, held_out)}
-for name, pruner in {"magnitude 50 %": Magnitude(Unstructured(0.5)), "Wanda 50 %": Wanda(Unstructured(0.5))}.items():
+for name, pruner in {"magnitude 50 %": Magnitude(Unstructured(0.5)), "Wanda 50 %": wanda}.items():
     model, tokenizer = load_model()
     report = prune_model(model, pruner, calibration)
     results[name] = perplexity(model, held_out)
@@ -352,9 +380,11 @@ wanda_results.group_ablation(measured)
 # $$ S_{ij} = \frac{W_{ij}^2}{\left[(X^\top X + \lambda I)^{-1}\right]_{jj}} $$
 
 # %% [markdown]
+# ### SparseGPT's score, and its limit
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Compute this score from the Gram matrix $H = X^\top X$.
+# Compute this score from the Gram matrix $H = X^\top X$. Here $\lambda$ is added to the diagonal as it is; in lesson 03
+# it is a share of the mean diagonal.
 
 
 # %% exercise="wanda.obs_score"
@@ -392,10 +422,12 @@ plots.obs_against_wanda(weight, gram.matrix, layer)
 # Perplexity moves first; benchmarks move late and noisily. Before comparing two accuracies, know their error.
 
 # %% [markdown]
+# ### How sure is an accuracy?
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
-# From the number of right answers, compute the accuracy and its 95 % interval (normal approximation, 1.96 standard
-# errors to either side).
+# From the number of right answers, compute the accuracy and its 95 % interval: normal approximation, 1.96 standard
+# errors to either side. Whether $n$ or $n - 1$ estimates the variance of a single answer is up to you; the table below
+# has $n - 1$.
 
 
 # %% exercise="wanda.interval"

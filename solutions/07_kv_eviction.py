@@ -375,8 +375,7 @@ plots.persistence(persistence.ratio, persistence.early)
 #
 # The method counts, over the last $w$ queries, how often a token was *low*. When a head holds more than its budget $B$,
 # the tokens with the highest counts leave, and half of the budget at once, so that evictions are rare (algorithms 1 and
-# 2). Heads of a group are averaged first, which is this course's choice: the paper's
-# models have no groups.
+# 2). Heads of a group are averaged first, which is this course's choice: the paper's models have no groups.
 
 # %% [markdown]
 # ### Count how often nobody looks
@@ -537,8 +536,8 @@ for bits in (8, 4, 2):
     print(f"{bits} bits: {more.mean():+.3f} ± {error:.3f} nats a token, {more.mean().exp():.3f} times the perplexity")
 
 # %% [markdown]
-# In the library this is not a policy but a way to store vectors, so it goes with any of them. There the newest 16 tokens
-# stay as they are until others have come: only the first token is read more.
+# In the library this is not a policy but a way to store vectors, so it goes with any of them. There the newest 16
+# tokens stay as they are until others have come: only the first token is read more.
 
 # %%
 h2o = {"H2O": H2O(budget, recent=budget // 2)}

@@ -331,9 +331,9 @@ check("sinks.positions", turn_by)
 
 # %% [markdown]
 # Rotations add, so the way from `position` to the place is one more rotation. RoPE turns pairs of dimensions, and there
-# are two layouts. The paper and the files of Meta pair neighbours, $2i$ and $2i + 1$; the code of Hugging Face for Llama,
-# which we use, pairs dimension $i$ of a key with dimension $i + D/2$. From one position to the next, the pair turns by the
-# angle $\\theta_i$.
+# are two layouts. The paper and the files of Meta pair neighbours, $2i$ and $2i + 1$; the code of Hugging Face for
+# Llama, which we use, pairs dimension $i$ of a key with dimension $i + D/2$. From one position to the next, the pair
+# turns by the angle $\theta_i$.
 
 # %% [markdown]
 # ### Turn a key on

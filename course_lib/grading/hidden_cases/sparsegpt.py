@@ -51,6 +51,9 @@ def _hessian(generator: torch.Generator) -> list[Case]:
     def quiet(n_tokens: int, n_inputs: int, silent: list[int]) -> Tensor:
         x = 0.1 * _inputs(generator, n_tokens, n_inputs)
         x[:, silent] = 0
+        if n_tokens > 2:
+            # Not silent: it is heard twice, and adds up to zero.
+            x[:, 1] = torch.tensor([0, 0.3, -0.3] + [0] * (n_tokens - 3))
         return x
 
     return [
@@ -98,11 +101,13 @@ def _mask(generator: torch.Generator) -> list[Case]:
     """Counts whose fraction is above one half, and a diagonal that decides. Whatever ties is equal in every formula."""
     three_alike = _randn(generator, 7, 8).repeat(3, 1)
     levels = torch.tensor([1.0] * 9 + [2.0] * 12 + [8.0] * 21)[torch.randperm(42, generator=generator)].reshape(6, 7)
+    pruned = _randn(generator, 4, 12) * (torch.arange(48).reshape(4, 12) % 2)
     powers = 2.0 ** torch.tensor([-2, 1, 0, -1, 2, 0, -3])
     return [
         Case("rows that are equal, 58.8 leave: 58", (three_alike, torch.logspace(-1, 1, 8), 0.35)),
         Case("one output, 3.75 leave: 3", (_randn(generator, 1, 15), torch.logspace(1, -1, 15), 0.25)),
         Case("powers of two, many ties, 12.6 leave: 12", (levels * powers, powers, 0.3)),
+        Case("half of the block is zero already, 15.6 leave: 15", (pruned, torch.logspace(-1, 1, 12), 0.325)),
     ]
 
 
@@ -123,10 +128,12 @@ def _prune(generator: torch.Generator) -> list[Case]:
 def _bits(generator: torch.Generator) -> list[Case]:
     value_bits, grid_bits = torch.randint(2, 12, (2,), generator=generator).tolist()
     return [
-        Case("dense, 8 bits, a grid for 32 weights", (0.0, 8, 32, 24)),
+        Case("a tenth gone, 8 bits, a grid for 32 weights", (0.1, 8, 32, 24)),
+        Case("dense, 8 bits, a grid for 48 weights", (0.0, 8, 48, 40)),
         Case("dense, drawn bits", (0.0, value_bits, 16, 2 * grid_bits)),
         Case("dense, a grid for each weight", (0.0, 2, 1, 16)),
         Case("99 % gone, 16 bits", (0.99, 16, 256, 32)),
+        Case("30 % gone, drawn bits", (0.3, value_bits, 8, grid_bits + 9)),
     ]
 
 

@@ -14,8 +14,8 @@ def _randn(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def _whole(generator: torch.Generator, *shape: int) -> Tensor:
-    """Few different numbers, so that many are equal."""
-    return torch.randint(0, 4, shape, generator=generator).float()
+    """Few different numbers, so that many are equal; some are negative, some zero."""
+    return torch.randint(-2, 3, shape, generator=generator).float()
 
 
 def _score(generator: torch.Generator) -> list[Case]:
@@ -52,7 +52,7 @@ def _keep_rows(generator: torch.Generator) -> list[Case]:
 def _column_groups(generator: torch.Generator) -> list[Case]:
     return [
         Case("many ties, 8.8 of 22 leave: 8", (_whole(generator, 22, 15), 0.4)),
-        Case("one input, 8.4 of 14 leave: 8", (torch.rand(14, 1, generator=generator), 0.6)),
+        Case("few inputs, many ties, 8.4 of 14 leave: 8", (_whole(generator, 14, 8), 0.6)),
         Case("0.9 of 9 leave: none", (torch.rand(9, 21, generator=generator), 0.1)),
     ]
 
@@ -61,9 +61,9 @@ def _n_of_m(generator: torch.Generator) -> list[Case]:
     """n is not half of m."""
     return [
         Case("3:4, many ties", (_whole(generator, 6, 20), 3, 4)),
-        Case("5:16, one output", (torch.rand(1, 48, generator=generator), 5, 16)),
-        Case("1:3, an odd number", (torch.rand(7, 12, generator=generator), 1, 3)),
-        Case("2:8, one group a row", (torch.rand(9, 8, generator=generator), 2, 8)),
+        Case("5:16, one output", (_randn(generator, 1, 48), 5, 16)),
+        Case("1:3, an odd number", (_randn(generator, 7, 12), 1, 3)),
+        Case("7:8, one group a row, many ties", (_whole(generator, 9, 8), 7, 8)),
     ]
 
 
@@ -75,10 +75,16 @@ def _sequential(generator: torch.Generator) -> list[Case]:
             if _clear(first, second, inputs, sparsity):
                 return first, second, inputs, sparsity
 
+    # Half of the neurons are silent after ReLU, and after nothing else.
+    before = torch.tensor([-600.0, -0.6, 0.04, 0.7]).repeat_interleave(5)
+    just_above = torch.stack([before * (0.9 + 0.2 * torch.rand(20, generator=generator)), torch.full((20,), 0.001)], 1)
+    outputs = 0.8 + 0.4 * torch.rand(5, 20, generator=generator)
+    loud = 0.9 + 0.2 * torch.rand(16, 2, generator=generator)
     return [
         Case("one output, 40 % leaves", layers(16, 12, 1, 30, 0.4)),
         Case("few inputs, many neurons, 75 % leaves", layers(50, 5, 8, 40, 0.75)),
         Case("a quarter leaves", layers(12, 24, 15, 60, 0.25)),
+        Case("neurons far below zero, just below it and just above", (just_above, outputs, loud, 0.5)),
     ]
 
 

@@ -9,15 +9,28 @@ import torch
 from torch import Tensor
 
 
-def compare_masks(got: Tensor, expected: Tensor, group: int | None = None) -> "matplotlib.figure.Figure":
-    """Two keep masks side by side (dark stays), the first differing row outlined, groups of inputs ruled off."""
+def compare_masks(
+    got: Tensor,
+    expected: Tensor,
+    group: int | None = None,
+    score: Tensor | None = None,
+    columns: bool = False,
+    marked: bool = True,
+) -> "matplotlib.figure.Figure":
+    """Two keep masks side by side (dark stays), the first differing row outlined, groups of inputs ruled off.
+
+    Args:
+        score: where given, rows do not differ that keep entries of equal worth, in every group: ties are free.
+        columns: outline a column instead, where columns are what is compared.
+        marked: False for an answer that is right as a whole, whichever of its ties stay.
+    """
     from matplotlib.patches import Rectangle
 
     from course_lib.lessons.common.style import figure
 
     got, expected = torch.as_tensor(got).bool(), torch.as_tensor(expected).bool()
     fig, axes = figure(2, width=4.2, height=3.0)
-    different = (got != expected).any(dim=1).nonzero().flatten()
+    different = _differing(got, expected, score, group, columns).nonzero().flatten() if marked else torch.empty(0)
     for panel, mask, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         panel.imshow(mask, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
@@ -27,9 +40,42 @@ def compare_masks(got: Tensor, expected: Tensor, group: int | None = None) -> "m
         for edge in range(group or 0, mask.shape[1], group or mask.shape[1]):
             panel.axvline(edge - 0.5, color="#8d99ae", linewidth=0.6)
         if len(different):
-            corner = (-0.5, int(different[0]) - 0.5)
-            panel.add_patch(Rectangle(corner, mask.shape[1], 1, fill=False, edgecolor="#c8553d", linewidth=2))
+            start = int(different[0]) - 0.5
+            corner, size = ((start, -0.5), (1, len(mask))) if columns else ((-0.5, start), (mask.shape[1], 1))
+            panel.add_patch(Rectangle(corner, *size, fill=False, edgecolor="#c8553d", linewidth=2))
     axes[0].set_ylabel("output")
+    return fig
+
+
+def _differing(got: Tensor, expected: Tensor, score: Tensor | None, group: int | None, columns: bool) -> Tensor:
+    """Which rows of two masks (O, I), or which columns, differ by more than the choice among equal scores: bool."""
+    if score is None:
+        return (got != expected).any(dim=0 if columns else 1)
+    lines = [x.T if columns else x for x in (score.double(), got, expected)]
+    worth, *masks = (line.reshape(len(line), -1, group or line.shape[1]) for line in lines)
+    kept = [worth.masked_fill(~mask, torch.inf).sort(dim=2).values for mask in masks]
+    return ~torch.isclose(*kept, rtol=1e-5, atol=0).all(dim=(1, 2))
+
+
+def compare_numbers(got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure":
+    """Two matrices side by side on one scale, zero in white, the first entry that differs outlined in both."""
+    from matplotlib.patches import Rectangle
+
+    from course_lib.lessons.common.style import figure
+
+    got, expected = (torch.as_tensor(x).double() for x in (got, expected))
+    largest = expected.abs().max().item() or 1.0
+    wrong = ~torch.isclose(got, expected, rtol=1e-4, atol=1e-6 * largest) if got.shape == expected.shape else None
+    first = [] if wrong is None else wrong.nonzero()[:1].tolist()
+    fig, axes = figure(2, width=4.2, height=3.0)
+    for panel, matrix, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
+        panel.imshow(matrix, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto", interpolation="nearest")
+        panel.grid(visible=False)
+        panel.locator_params(integer=True)
+        panel.set_title(f"{name}: {int((matrix == 0).sum())} of {matrix.numel()} are zero", loc="left", fontsize=10)
+        panel.set_xlabel("input")
+        for row, column in first:
+            panel.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=2))
     return fig
 
 

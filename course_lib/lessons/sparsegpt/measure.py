@@ -54,9 +54,16 @@ class WithoutUpdates(LayerPruner):
 
 def relative_error(weight: Float[Tensor, "O I"], pruned: Float[Tensor, "O I"], inputs: Gram) -> float:
     """‖X(W − Ŵ)ᵀ‖² / ‖XWᵀ‖²: the share of the layer's output, squared, that pruning changes."""
-    change, gram = (weight - pruned).double(), inputs.matrix.double()
-    weight = weight.double()
-    return ((change @ gram * change).sum() / (weight @ gram * weight).sum()).item()
+    changed = output_change(weight, pruned, inputs.matrix)
+    return (changed / output_change(weight, torch.zeros_like(weight), inputs.matrix)).item()
+
+
+def output_change(
+    weight: Float[Tensor, "O I"], pruned: Float[Tensor, "O I"], gram: Float[Tensor, "I I"]
+) -> Float[Tensor, ""]:
+    """‖X(W − Ŵ)ᵀ‖² from XᵀX alone, in float64: sums over all of a layer's entries, of which many cancel."""
+    change = weight.double() - pruned.double()
+    return (change @ gram.double() * change).sum()
 
 
 @torch.inference_mode()

@@ -180,3 +180,41 @@ def test_mask_picture_counts(group):
     got, expected = torch.zeros(3, 8, dtype=torch.bool), torch.ones(3, 8)
     figure = masks.compare_masks(got, expected, group)
     assert [a.get_title(loc="left") for a in figure.axes] == ["yours: 0 of 24 stay", "expected: 24 of 24 stay"]
+
+
+def outlined(figure):
+    """(x, y, width, height) of the box in the first panel, or None."""
+    boxes = figure.axes[0].patches
+    return (*boxes[0].get_xy(), boxes[0].get_width(), boxes[0].get_height()) if boxes else None
+
+
+def test_a_tie_broken_the_other_way_is_not_outlined_and_the_row_that_differs_is():
+    score = torch.tensor([[1.0, 1.0, 5.0, 6.0], [1.0, 2.0, 3.0, 4.0]])
+    expected = torch.tensor([[0, 1, 1, 1], [0, 1, 1, 1]])
+    other_tie, wrong = torch.tensor([[1, 0, 1, 1], [0, 1, 1, 1]]), torch.tensor([[1, 0, 1, 1], [1, 0, 1, 1]])
+    assert outlined(masks.compare_masks(other_tie, expected, score=score)) is None
+    assert outlined(masks.compare_masks(wrong, expected, score=score)) == (-0.5, 0.5, 4, 1)
+    assert outlined(masks.compare_masks(other_tie, expected)) == (-0.5, -0.5, 4, 1)
+    assert outlined(masks.compare_masks(wrong, expected, marked=False)) is None
+
+
+def test_a_group_that_keeps_others_is_outlined_though_its_row_keeps_as_much():
+    score = torch.tensor([[1.0, 2.0, 1.0, 2.0]])
+    expected, wrong = torch.tensor([[0, 1, 0, 1]]), torch.tensor([[0, 1, 1, 0]])
+    assert outlined(masks.compare_masks(wrong, expected, 2, score=score)) == (-0.5, -0.5, 4, 1)
+
+
+def test_columns_are_outlined_where_columns_are_compared():
+    score = torch.tensor([[1.0, 5.0], [1.0, 6.0]])
+    expected, wrong = torch.tensor([[0, 0], [1, 1]]), torch.tensor([[1, 1], [0, 0]])
+    assert outlined(masks.compare_masks(wrong, expected, score=score, columns=True)) == (0.5, -0.5, 1, 2)
+
+
+def test_the_first_number_that_differs_is_outlined():
+    expected = torch.tensor([[0.0, 2.0], [3.0, 4.0]])
+    wrong = torch.tensor([[0.0, 2.0], [0.0, 0.0]])
+    figure = masks.compare_numbers(wrong, expected)
+    assert outlined(figure) == (-0.5, 0.5, 1, 1)
+    assert [a.get_title(loc="left") for a in figure.axes] == ["yours: 3 of 4 are zero", "expected: 1 of 4 are zero"]
+    assert outlined(masks.compare_numbers(expected + 1e-6, expected)) is None
+    assert outlined(masks.compare_numbers(torch.zeros(3, 1), expected)) is None

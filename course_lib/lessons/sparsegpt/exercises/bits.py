@@ -20,7 +20,8 @@ BITS = Exercise(
         Case("half of the weights, 4 bits: 1 + 2 + 32/128", (0.5, 4, 128, 32)),
         Case("dense, 3 bits, the same grid", (0.0, 3, 128, 32)),
         Case("three quarters gone, 8 bits, groups of 64", (0.75, 8, 64, 32)),
-        Case("drawn", (float(0.1 + 0.8 * torch.rand((), generator=generator)), 5, 32, 24)),
+        Case("a quarter gone, 4 bits, a grid of 40 bits for 16 weights", (0.25, 4, 16, 40)),
+        Case("a drawn share below one half", (float(0.1 + 0.3 * torch.rand((), generator=generator)), 5, 32, 24)),
     ],
     mistakes=(
         Mistake(
@@ -32,6 +33,35 @@ BITS = Exercise(
             "a map for a dense layer",
             "Where all weights are stored, no map is needed.",
             lambda s, v, g, q: 1 + (1 - s) * v + q / g,
+        ),
+        Mistake(
+            "a map from one half on",
+            "Whatever the share that leaves, something must say which weights these are: one bit a weight if s > 0.",
+            lambda s, v, g, q: (1 if s >= 0.5 else 0) + (1 - s) * v + q / g,
+            also=(lambda s, v, g, q: (1 if s > 0.5 else 0) + (1 - s) * v + q / g,),
+        ),
+        Mistake(
+            "a map of the zeros alone",
+            "The map has a bit for every weight, and not only for the share s that leaves.",
+            lambda s, v, g, q: s + (1 - s) * v + q / g,
+        ),
+        Mistake(
+            "rounded",
+            "Bits a weight are a mean and need not be whole: divide with /, and round nothing.",
+            lambda s, v, g, q: (1 if s else 0) + (1 - s) * v + q // g,
+            also=(lambda s, v, g, q: round(_bits(s, v, g, q)), lambda s, v, g, q: int(_bits(s, v, g, q))),
+        ),
+        Mistake(
+            "for another unit",
+            "Asked for are bits a weight, counting all weights: not bytes, not the bits of a group, and not shared by "
+            "the weights that are stored alone.",
+            lambda s, v, g, q: _bits(s, v, g, q) / 8,
+            also=(lambda s, v, g, q: g * _bits(s, v, g, q), lambda s, v, g, q: _bits(s, v, g, q) / (1 - s)),
+        ),
+        Mistake(
+            "group size over grid bits",
+            "The fraction is upside down: grid_bits are shared by group_size weights.",
+            lambda s, v, g, q: (1 if s else 0) + (1 - s) * v + g / q,
         ),
         Mistake(
             "zeros stored too",

@@ -25,6 +25,12 @@ def _agree_on_factor(got: Any, expected: Tensor, case: Case) -> str | None:
     return f"UᵀU is not H⁻¹: {difference}" if difference else None
 
 
+def _library(hessian: Tensor) -> Tensor:
+    from course_lib.pruning.layerwise.cholesky import factorise
+
+    return factorise(hessian, damping=0.0).upper
+
+
 FACTOR = Exercise(
     id="sparsegpt.factor",
     title="One factor for all inverses",
@@ -32,6 +38,7 @@ FACTOR = Exercise(
     minutes=12,
     points=3,
     reference=upper_factor,
+    library=_library,
     # H = [[2, 1], [1, 2]]: U = [[sqrt(2/3), -1/sqrt(6)], [0, 1/sqrt(2)]]
     cases=lambda generator: [
         Case("2 × 2 by hand", (torch.tensor([[2.0, 1.0], [1.0, 2.0]]),)),
@@ -45,6 +52,7 @@ FACTOR = Exercise(
             "factor of H",
             "This factorises H itself. The updates need the inverse: UᵀU = H⁻¹.",
             lambda h: torch.linalg.cholesky(h).T,
+            also=(torch.linalg.cholesky,),
         ),
         Mistake(
             "lower triangular",
@@ -74,8 +82,27 @@ FACTOR = Exercise(
         ),
         Mistake(
             "a symmetric root",
-            "This root is symmetric, not triangular: it would update columns that are settled already.",
+            "This root is symmetric, not triangular: it would update columns that are settled already, and its upper "
+            "half alone does not multiply to H⁻¹.",
             lambda h: _symmetric_root(torch.linalg.inv(h)),
+            also=(lambda h: _symmetric_root(torch.linalg.inv(h)).triu(),),
+        ),
+        Mistake(
+            "roots of the entries",
+            "The root of a matrix is not the matrix of roots: UᵀU = H⁻¹ is asked of the product.",
+            lambda h: torch.linalg.inv(h).abs().sqrt().triu(),
+            also=(lambda h: torch.linalg.inv(h).sqrt().triu(), lambda h: torch.linalg.inv(h).abs().sqrt()),
+        ),
+        Mistake(
+            "the diagonal alone",
+            "Without the entries beside the diagonal no column sends an update.",
+            lambda h: torch.diag(torch.linalg.inv(h).diagonal().sqrt()),
+            also=(lambda h: torch.diag(upper_factor(h).diagonal()),),
+        ),
+        Mistake(
+            "U of an LU factorisation",
+            "This is U of H⁻¹ = LU, with ones on the diagonal of L: row j is U_jj times too large.",
+            lambda h: upper_factor(h) * upper_factor(h).diagonal()[:, None],
         ),
     ),
     also_right=(

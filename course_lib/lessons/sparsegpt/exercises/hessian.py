@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import correlated_inputs
 
 
@@ -19,14 +20,25 @@ def _hessian(inputs: Tensor, damping: float) -> Tensor:
 def _hessian_cases(generator: torch.Generator) -> list[Case]:
     # X^T X = [[5, 4], [4, 8]], mean diagonal 6.5
     by_hand = torch.tensor([[1.0, 2.0], [2.0, 1.0], [0.0, -(3.0**0.5)]])
+    # X^T X = [[10, -6], [-6, 8]], mean diagonal 9: no input is silent, though both sums and some tokens are 0
+    cancelling = torch.tensor([[1.0, 0.0], [-1.0, 2.0], [2.0, -2.0], [-2.0, 0.0]])
     dead = correlated_inputs(generator, 20, 6)
     dead[:, 2] = 0
+
+    def with_a_rare_input(n_tokens: int, n_inputs: int) -> Tensor:
+        """Input 1 is heard at two tokens in the middle, where it adds up to 0."""
+        x = correlated_inputs(generator, n_tokens, n_inputs)
+        x[:, 1] = 0
+        x[1:3, 1] = torch.tensor([0.7, -0.7])
+        return x
+
     return [
         Case("three tokens, two inputs, damping 0.1", (by_hand, 0.1)),
-        Case("50 tokens, 8 inputs", (correlated_inputs(generator, 50, 8), 0.01)),
+        Case("four tokens by hand, inputs that add up to zero and are not silent", (cancelling, 0.1)),
+        Case("50 tokens, 8 inputs", (with_a_rare_input(50, 8), 0.01)),
         Case("an input that is always zero", (dead, 0.01)),
-        Case("as many tokens as inputs", (correlated_inputs(generator, 6, 6), 0.05)),
-        Case("fewer tokens than inputs", (correlated_inputs(generator, 4, 7), 0.01)),
+        Case("as many tokens as inputs", (with_a_rare_input(6, 6), 0.05)),
+        Case("fewer tokens than inputs", (with_a_rare_input(4, 7), 0.01)),
     ]
 
 
@@ -37,6 +49,7 @@ HESSIAN = Exercise(
     minutes=8,
     points=2,
     reference=_hessian,
+    picture=lambda case, got, expected: compare_numbers(got, expected),
     cases=_hessian_cases,
     mistakes=(
         Mistake(
@@ -63,6 +76,54 @@ HESSIAN = Exercise(
             "silent inputs forgotten",
             "An input that is always zero needs a 1 on the diagonal: without it the undamped matrix has no inverse.",
             lambda x, d: x.T @ x + d * x.square().sum(0).mean() * torch.eye(x.shape[1]),
+        ),
+        Mistake(
+            "silent by their sum",
+            "Inputs whose values add up to zero got the 1. An input is silent when it is zero at every token: look at "
+            "the diagonal of XᵀX, a sum of squares.",
+            lambda x, d: _with_silent(x, d, x.sum(0) == 0),
+        ),
+        Mistake(
+            "silent by one token",
+            "Inputs that are zero at one token got the 1. An input is silent when it is zero at every token.",
+            lambda x, d: _with_silent(x, d, x[0] == 0),
+            also=(
+                lambda x, d: _with_silent(x, d, x[-1] == 0),
+                lambda x, d: _with_silent(x, d, (x == 0).any(0)),
+            ),
+        ),
+        Mistake(
+            "1 for every input",
+            "Every input got the 1 of the silent ones: only where the diagonal of XᵀX is 0.",
+            lambda x, d: _with_silent(x, d, torch.ones(x.shape[1], dtype=torch.bool)),
+        ),
+        Mistake(
+            "sum or maximum instead of the mean",
+            "λ is multiplied by the mean of the diagonal: its trace is I times as large, and its largest entry may be "
+            "one loud input.",
+            lambda x, d: _with_silent(x, d * x.shape[1]),
+            also=(lambda x, d: x.T @ x + torch.diag(d * x.square().sum(0).max() + (x.square().sum(0) == 0).float()),),
+        ),
+        Mistake(
+            "each input its own share",
+            "Every diagonal entry grew by λ times itself. All get the same amount, so that quiet directions are damped "
+            "too: λ times the mean.",
+            lambda x, d: x.T @ x + torch.diag(d * x.square().sum(0) + (x.square().sum(0) == 0).float()),
+        ),
+        Mistake(
+            "mean over the inputs that are not silent",
+            "The mean leaves silent inputs out. The text asks for the mean of the whole diagonal, zeros included.",
+            lambda x, d: _with_silent(x, d * x.shape[1] / int((x != 0).any(0).sum())),
+        ),
+        Mistake(
+            "inputs centred",
+            "The mean of each input was taken away: that is a covariance. The layer reads the inputs as they are.",
+            lambda x, d: _with_silent(x - x.mean(0), d, (x == 0).all(0)),
+        ),
+        Mistake(
+            "the diagonal alone",
+            "The entries beside the diagonal are gone: they say which inputs can make up for which.",
+            lambda x, d: torch.diag(_hessian(x, d).diagonal()),
         ),
         Mistake(
             "silent inputs before the mean",
@@ -106,6 +167,12 @@ HESSIAN = Exercise(
         "gram.diagonal() is a view: gram.diagonal().add_(...) changes the matrix. Take the mean first.",
     ),
 )
+
+
+def _with_silent(inputs: Tensor, damping: float, silent: Tensor | None = None) -> Tensor:
+    gram = inputs.T @ inputs
+    silent = gram.diagonal() == 0 if silent is None else silent
+    return gram + torch.diag(damping * gram.diagonal().mean() + silent.float())
 
 
 def _silent_first(inputs: Tensor, damping: float) -> Tensor:

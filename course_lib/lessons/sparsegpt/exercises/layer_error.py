@@ -16,6 +16,9 @@ def _layer_error_cases(generator: torch.Generator) -> list[Case]:
     # change (1, -0.5): (1, -0.5) G = (1.5, -0.5), so the error is 1.75; the diagonal alone would say 2.75
     by_hand = (torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 2.5]]), torch.tensor([[2.0, 1.0], [1.0, 3.0]]))
 
+    # changes (1, 1) and (0, -1): 4 · 2² and 4 · 1²
+    equal = (torch.tensor([[1.0, 2.0], [2.0, 0.0]]), torch.tensor([[0.0, 1.0], [2.0, 1.0]]), torch.full((2, 2), 4.0))
+
     def drawn(rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = correlated_inputs(generator, 40, columns), randn(generator, rows, columns)
         return weight, weight * (torch.rand(rows, columns, generator=generator) < 0.5), x.T @ x
@@ -26,7 +29,14 @@ def _layer_error_cases(generator: torch.Generator) -> list[Case]:
         Case("7 outputs, 12 inputs, half zero", drawn(7, 12)),
         Case("a square layer", drawn(9, 9)),
         Case("nothing changed", (weight, weight.clone(), gram)),
+        Case("two inputs that are always equal, so that G has no inverse, by hand: 20", equal),
     ]
+
+
+def _library(weight: Tensor, pruned: Tensor, gram: Tensor) -> Tensor:
+    from course_lib.lessons.sparsegpt.measure import output_change
+
+    return output_change(weight, pruned, gram)
 
 
 LAYER_ERROR = Exercise(
@@ -36,6 +46,7 @@ LAYER_ERROR = Exercise(
     minutes=8,
     points=2,
     reference=_layer_error,
+    library=_library,
     cases=_layer_error_cases,
     mistakes=(
         Mistake(
@@ -78,6 +89,28 @@ LAYER_ERROR = Exercise(
             "one number for each output",
             "This is the error output by output. The layer's error is their sum.",
             lambda w, p, g: ((w - p) @ g * (w - p)).sum(1),
+        ),
+        Mistake(
+            "not summed",
+            "The error of a layer is one number: add up change · G · change over all outputs and inputs.",
+            lambda w, p, g: (w - p) @ g @ (w - p).T,
+            also=(lambda w, p, g: (w - p) @ g * (w - p),),
+        ),
+        Mistake(
+            "multiplied by G, not by the change again",
+            "ΔG is summed here. The error is quadratic in the change: ΔG is still to be multiplied by Δ.",
+            lambda w, p, g: ((w - p) @ g).sum(),
+        ),
+        Mistake(
+            "squared before G",
+            "The changes were squared and then multiplied by G. Squares have lost the signs by which the errors of "
+            "two inputs cancel.",
+            lambda w, p, g: ((w - p).square() @ g).sum(),
+        ),
+        Mistake(
+            "as a share of the output",
+            "This is divided by the squared size of the dense output. The text asks for the error itself.",
+            lambda w, p, g: _layer_error(w, p, g) / _layer_error(w, 0 * w, g),
         ),
         Mistake(
             "half of it",

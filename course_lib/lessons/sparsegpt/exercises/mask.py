@@ -3,6 +3,7 @@
 Dimension key: O outputs of a layer, B columns of a block.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -22,8 +23,10 @@ def _mask_cases(generator: torch.Generator) -> list[Case]:
     def spread() -> Tensor:
         return 0.2 + 2 * torch.rand(12, generator=generator)
 
+    zeros = torch.tensor([[0.0, 0.0, 3.0], [0.0, -2.0, 1.0]]), torch.ones(3), 1 / 3
     return [
         Case("2 × 3 by hand, two scores tie", by_hand),
+        Case("2 × 3 by hand, three weights are zero already and two of them leave", zeros),
         Case("9 × 12, 35 % leaves: 37.8, so 37", (randn(generator, 9, 12), spread(), 0.35)),
         Case("half of the outputs are quiet", (loud, spread(), 0.5)),
         Case("all scores equal", (torch.ones(4, 6), torch.ones(6), 0.5)),
@@ -50,6 +53,12 @@ def _agree_on_block(got: Any, expected: Tensor, case: Case) -> str | None:
     )
 
 
+def _library(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    from course_lib.sparsity.patterns import Unstructured
+
+    return Unstructured(sparsity, per="layer").keep((weight / diagonal).square())
+
+
 MASK = Exercise(
     id="sparsegpt.mask",
     title="Who leaves a block",
@@ -59,12 +68,20 @@ MASK = Exercise(
     reference=mask_of_block,
     cases=_mask_cases,
     agree=_agree_on_block,
-    picture=lambda case, got, expected: compare_masks(got, expected),
+    picture=lambda case, got, expected: compare_masks(
+        got, expected, marked=_agree_on_block(got, expected, case) is not None
+    ),
+    library=_library,
     mistakes=(
         Mistake(
             "within each row",
             "Each output lost the same share. SparseGPT ranks all weights of the block together.",
             lambda w, d, s: torch.cat([lowest_leave(row[None], int(len(row) * s + 1e-6)) for row in (w / d).square()]),
+        ),
+        Mistake(
+            "within each column",
+            "Each column lost the same share, whether it matters or not. SparseGPT ranks all of the block together.",
+            lambda w, d, s: torch.cat([mask_of_block(w[:, [j]], d[[j]], s) for j in range(w.shape[1])], dim=1),
         ),
         Mistake(
             "weights alone",
@@ -77,9 +94,20 @@ MASK = Exercise(
             lambda w, d, s: mask_of_block(w, 1 / d, s),
         ),
         Mistake(
-            "U_jj not squared",
+            "one of the two not squared",
             "The score is w² / U_jj²: U_jj² is [H⁻¹]_jj of the columns that are left.",
             lambda w, d, s: lowest_leave(w.square() / d, n_leaving(w, s)),
+            also=(lambda w, d, s: lowest_leave(w.abs() / d.square(), n_leaving(w, s)),),
+        ),
+        Mistake(
+            "sign kept",
+            "Large negative weights score lowest here. Square before ranking.",
+            lambda w, d, s: lowest_leave(w / d, n_leaving(w, s)),
+        ),
+        Mistake(
+            "the factor alone",
+            "Every weight of a column has the same score. Multiply 1 / U_jj² by w².",
+            lambda w, d, s: lowest_leave((1 / d).expand(w.shape), n_leaving(w, s)),
         ),
         Mistake(
             "best ones dropped",
@@ -92,15 +120,32 @@ MASK = Exercise(
             lambda w, d, s: ~mask_of_block(w, d, s),
         ),
         Mistake(
-            "rounded to nearest",
+            "not rounded down",
             "When O · B · s does not come out even, round down: the floor of it leaves.",
             lambda w, d, s: lowest_leave((w / d).square(), round(w.numel() * s)),
+            also=(lambda w, d, s: lowest_leave((w / d).square(), math.ceil(w.numel() * s - 1e-6)),),
+        ),
+        Mistake(
+            "the share that stays",
+            "As many leave here as should stay: sparsity is the share that leaves.",
+            lambda w, d, s: lowest_leave((w / d).square(), w.numel() - n_leaving(w, s)),
+        ),
+        Mistake(
+            "order instead of ranks",
+            "argsort says which entry comes first, second, …; it does not say the rank of each entry. Set the first n "
+            "of that order to False.",
+            lambda w, d, s: ((w / d).square().flatten().argsort() >= n_leaving(w, s)).reshape(w.shape),
         ),
         Mistake(
             "a threshold",
-            "`score <= sorted[n]` drops one weight too many and every tie, as the public code does. Take n by index.",
+            "A threshold treats all that tie with it alike, and `score <= sorted[n]`, as in the public code, drops one "
+            "weight too many as well. Take exactly n by index.",
             lambda w, d, s: (w / d).square() > (w / d).square().flatten().sort().values[n_leaving(w, s)],
-            also=(lambda w, d, s: (w / d).square() > (w / d).square().flatten().sort().values[n_leaving(w, s) - 1],),
+            also=(
+                lambda w, d, s: (w / d).square() > (w / d).square().flatten().sort().values[n_leaving(w, s) - 1],
+                lambda w, d, s: (w / d).square() >= (w / d).square().flatten().sort().values[n_leaving(w, s)],
+                lambda w, d, s: (w / d).square() > (w / d).square().quantile(s),
+            ),
         ),
     ),
     also_right=(

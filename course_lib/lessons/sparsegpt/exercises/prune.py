@@ -3,13 +3,23 @@
 Dimension key: I inputs of a layer.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.sparsegpt.exercises.common import damped_gram, mask_of_block, randn, settle_column, upper_factor
+from course_lib.lessons.common.masks import compare_numbers
+from course_lib.lessons.sparsegpt.exercises.common import (
+    damped_gram,
+    lowest_leave,
+    mask_of_block,
+    n_leaving,
+    randn,
+    settle_column,
+    upper_factor,
+)
 
 
 def _prune(
@@ -23,22 +33,29 @@ def _prune(
     choose: Callable[[Tensor, Tensor, float], Tensor] = mask_of_block,
     undivided: bool = False,
     times: int = 1,
+    sign: int = 1,
+    inside: bool = True,
+    row: Callable[[Tensor, int], Tensor] = lambda upper, j: upper[j],
+    first_diagonal: bool = False,
+    last_error: bool = False,
 ) -> Tensor:
     """SparseGPT as it stands in the paper; the settings after the block size are where it goes wrong."""
     weight = weight.clone()
     for start in range(0, weight.shape[1], block_size):
         end = min(start + block_size, weight.shape[1])
         here = slice(start, end)
-        keep = choose(weight[:, here], upper.diagonal()[here], sparsity) if ahead is None else ahead[:, here]
+        diagonal = upper.diagonal()[: end - start] if first_diagonal else upper.diagonal()[here]
+        keep = choose(weight[:, here], diagonal, sparsity) if ahead is None else ahead[:, here]
         errors = torch.zeros_like(weight[:, here])
         for j in range(start, end):
             errors[:, j - start] = weight[:, j] * ~keep[:, j - start] / upper[j, j]
             weight[:, j] *= keep[:, j - start]
-            if update:
-                weight[:, j + 1 : end] -= torch.outer(errors[:, j - start], upper[j, j + 1 : end])
+            if update and inside:
+                weight[:, j + 1 : end] -= sign * torch.outer(errors[:, j - start], row(upper, j)[j + 1 : end])
         if lazy and update:
             sent = errors * upper.diagonal()[here] if undivided else errors
-            weight[:, end:] -= times * sent @ upper[here, end:]
+            sent = torch.cat([0 * sent[:, :-1], sent[:, -1:]], dim=1) if last_error else sent
+            weight[:, end:] -= sign * times * sent @ upper[here, end:]
     return weight
 
 
@@ -51,8 +68,9 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("one output, two inputs, by hand: (0, 3.5)", (torch.tensor([[1.0, 3.0]]), upper, 0.5, 2)),
         Case("8 × 16, one block", drawn(8, 16, 0.5, 16)),
-        Case("8 × 24, three blocks", drawn(8, 24, 0.5, 8)),
+        Case("8 × 24, three blocks, a quarter leaves", drawn(8, 24, 0.25, 8)),
         Case("10 × 18, blocks of 4: the last is smaller", drawn(10, 18, 0.5, 4)),
+        Case("7 × 10, blocks of 4, 35 % leave: 9.8, so 9, and 4.9, so 4", drawn(7, 10, 0.35, 4)),
     ]
 
 
@@ -65,6 +83,16 @@ def _masks_ahead(weight: Tensor, upper: Tensor, sparsity: float, block_size: int
     return torch.cat([mask_of_block(part, diagonal, sparsity) for part, diagonal in parts], dim=1)
 
 
+def _library(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    from course_lib.pruning.layerwise.cholesky import Factor
+    from course_lib.pruning.layerwise.solver import solve
+    from course_lib.sparsity.patterns import Unstructured
+
+    factor = Factor(upper, dead=torch.zeros(len(upper), dtype=torch.bool), damping=0.0)
+    pattern = Unstructured(sparsity, per="column", size=block_size)  # a block of columns is one comparison group
+    return solve(weight, factor, pattern, block_size).weight
+
+
 PRUNE = Exercise(
     id="sparsegpt.prune",
     title="SparseGPT",
@@ -72,6 +100,8 @@ PRUNE = Exercise(
     minutes=25,
     points=5,
     reference=_prune,
+    picture=lambda case, got, expected: compare_numbers(got, expected),
+    library=_library,
     cases=_prune_cases,
     mistakes=(
         Mistake(
@@ -104,6 +134,79 @@ PRUNE = Exercise(
             "ranked by magnitude",
             "The updates are right, but the masks are those of magnitude pruning: divide by U_jj before ranking.",
             lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: mask_of_block(w, torch.ones_like(d), s)),
+        ),
+        Mistake(
+            "ranked by another score",
+            "The updates are right, but the masks are not those of w² / U_jj².",
+            lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: mask_of_block(w, 1 / d, s)),
+            also=(lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: mask_of_block(w, d.sqrt(), s)),),
+        ),
+        Mistake(
+            "best ones dropped",
+            "The weights that cost most to delete left. Drop the lowest scores of each block.",
+            lambda w, u, s, b: _prune(w, u, s, b, choose=_best_dropped),
+        ),
+        Mistake(
+            "the wrong ones leave",
+            "What the mask keeps left here, and what it drops stayed.",
+            lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: ~mask_of_block(w, d, s)),
+        ),
+        Mistake(
+            "the share that stays",
+            "As many leave here as should stay: sparsity is the share that leaves.",
+            lambda w, u, s, b: _prune(w, u, 1 - s, b),
+        ),
+        Mistake(
+            "not rounded down",
+            "When the count of a block does not come out even, round down: the floor of O · B · s leaves.",
+            lambda w, u, s, b: _prune(w, u, s, b, choose=_mask_rounded_up),
+        ),
+        Mistake(
+            "diagonal of the first block",
+            "Every block was ranked with the first entries of the diagonal: take those of its own columns, from start "
+            "to end.",
+            lambda w, u, s, b: _prune(w, u, s, b, first_diagonal=True),
+        ),
+        Mistake(
+            "a mask for each column",
+            "Each column was ranked for itself, when it was its turn. A mask is chosen for a block of columns.",
+            lambda w, u, s, b: _prune(w, u, s, 1),
+        ),
+        Mistake(
+            "wrong sign",
+            "The updates go against the errors: subtract them.",
+            lambda w, u, s, b: _prune(w, u, s, b, sign=-1),
+        ),
+        Mistake(
+            "no updates inside the block",
+            "What lies behind the block is updated; its own columns are not.",
+            lambda w, u, s, b: _prune(w, u, s, b, inside=False),
+        ),
+        Mistake(
+            "only the last error of a block",
+            "Only the error of a block's last column reaches what lies behind. Keep one column of errors for each.",
+            lambda w, u, s, b: _prune(w, u, s, b, last_error=True),
+        ),
+        Mistake(
+            "not divided inside the block",
+            "Behind the block the errors are divided by U_jj, inside they are not: outer(error / U_jj, U_j).",
+            lambda w, u, s, b: _prune(w, u, s, b, row=lambda u, j: u[j] * u[j, j]),
+        ),
+        Mistake(
+            "row of the whole inverse",
+            "Row j of H⁻¹ = UᵀU still knows the settled columns. Use row j of U.",
+            lambda w, u, s, b: _prune(w, u, s, b, row=lambda u, j: (u.T @ u)[j] * u[j, j] / (u.T @ u)[j, j]),
+        ),
+        Mistake(
+            "its zeros, the old weights",
+            "The zeros are right, but the weights that stay are the old ones: return them as updated.",
+            lambda w, u, s, b: w * (_prune(w, u, s, b) != 0),
+        ),
+        Mistake(
+            "the mask",
+            "This says which weights stay. Return the weights: zeros where they leave, updated where they stay.",
+            lambda w, u, s, b: _prune(w, u, s, b) != 0,
+            also=(lambda w, u, s, b: (_prune(w, u, s, b) != 0).float(),),
         ),
         Mistake(
             "errors not divided behind the block",
@@ -146,6 +249,14 @@ PRUNE = Exercise(
 
 def _mask_by_row(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
     return torch.cat([mask_of_block(row[None], diagonal, sparsity) for row in weight])
+
+
+def _best_dropped(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    return lowest_leave(-(weight / diagonal).square(), n_leaving(weight, sparsity))
+
+
+def _mask_rounded_up(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    return lowest_leave((weight / diagonal).square(), math.ceil(weight.numel() * sparsity - 1e-6))
 
 
 def _without_last(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import damped_gram, randn, settle_column, upper_factor
 
 
@@ -35,18 +36,34 @@ SETTLE = Exercise(
     minutes=12,
     points=3,
     reference=settle_column,
+    picture=lambda case, got, expected: compare_numbers(got, expected),
     cases=_settle_cases,
     mistakes=(
         Mistake(
-            "no update",
-            "Nothing to the right moved. Was the weight zeroed before its error was taken? Otherwise: subtract "
-            "(error / U_jj) · U_jk from every column k to the right.",
+            "nothing moved",
+            "Nothing to the right of column j moved. Three slips do that: no update at all; a weight that is zeroed "
+            "before its error is taken; column j of U, which is zero below the diagonal, in place of its row j.",
             lambda w, keep, u, j: torch.cat([w[:, :j], (w[:, j] * keep)[:, None], w[:, j + 1 :]], dim=1),
         ),
         Mistake(
             "row of the whole inverse",
             "This row of H⁻¹ = UᵀU still knows the settled columns. What is left has another inverse: use row j of U.",
             lambda w, keep, u, j: torch.cat([w[:, :j], _settle_by_inverse(w, keep, u, j)[:, j:]], dim=1),
+        ),
+        Mistake(
+            "column of U",
+            "Column j of U moved the columns to the left, which are settled. The update is row j, to the right.",
+            lambda w, keep, u, j: _settle_along(w, keep, u[:, j] / u[j, j], j),
+        ),
+        Mistake(
+            "one column off",
+            "Each column received what belongs to its left neighbour: weight[:, j + 1:] goes with upper[j, j + 1:].",
+            lambda w, keep, u, j: _settle_along(w, keep, torch.cat([0 * u[j, : j + 1], u[j, j:-1]]) / u[j, j], j),
+        ),
+        Mistake(
+            "the next column only",
+            "Only column j + 1 moved. All columns to the right make up for the error.",
+            lambda w, keep, u, j: _settle_along(w, keep, u[j].where(torch.arange(len(u)) <= j + 1, 0) / u[j, j], j),
         ),
         Mistake(
             "settled columns moved",
@@ -57,6 +74,7 @@ SETTLE = Exercise(
             "error not divided by U_jj",
             "Divide the error by U_jj before it is spread along row j of U.",
             lambda w, keep, u, j: settle_column(w, keep, u, j, float(u[j, j])),
+            also=(lambda w, keep, u, j: settle_column(w, keep, u, j, float(u[j, j] ** 2)),),
         ),
         Mistake(
             "divided twice",
@@ -86,6 +104,18 @@ SETTLE = Exercise(
             lambda w, keep, u, j: settle_column(w, ~keep, u, j),
         ),
         Mistake(
+            "errors of those that stay",
+            "The right weights leave, but those that stay send the error: it is w where the weight leaves, else 0.",
+            lambda w, keep, u, j: torch.cat(
+                [settle_column(w, keep, u, j)[:, : j + 1], settle_column(w, ~keep, u, j)[:, j + 1 :]], dim=1
+            ),
+        ),
+        Mistake(
+            "the whole column emptied",
+            "Column j is zero in every output. Where keep is True the weight stays.",
+            lambda w, keep, u, j: settle_column(w, keep, u, j).index_fill(1, torch.tensor([j]), 0),
+        ),
+        Mistake(
             "column not emptied",
             "The others make up for the weight, but it is still there: column j must become w · keep.",
             lambda w, keep, u, j: torch.cat([w[:, : j + 1], settle_column(w, keep, u, j)[:, j + 1 :]], dim=1),
@@ -106,6 +136,12 @@ SETTLE = Exercise(
 def _settle_by_inverse(weight: Tensor, keep: Tensor, upper: Tensor, j: int) -> Tensor:
     inverse, error = upper.T @ upper, weight[:, j] * ~keep
     settled = weight - torch.outer(error / inverse[j, j], inverse[j])
+    settled[:, j] = weight[:, j] * keep
+    return settled
+
+
+def _settle_along(weight: Tensor, keep: Tensor, row: Tensor, j: int) -> Tensor:
+    settled = weight - torch.outer(weight[:, j] * ~keep, row)
     settled[:, j] = weight[:, j] * keep
     return settled
 

@@ -47,15 +47,21 @@ def agree_on_keep(groups: Callable[[Tensor, Case], Tensor]) -> Callable[[Any, Te
 
 def mask_cases(generator: torch.Generator) -> list[Case]:
     score = torch.tensor([[20.0, 3.0, 2.0, 10.0], [5.0, 2.0, 3.0, 40.0], [2.0, 6.0, 5.0, 2.5]])
+    # One leaves each row and each column: the lowest, which is negative, or one of several zeros.
+    signs = torch.tensor([[0.0, -3.0, 2.0, 0.0], [0.0, 0.0, 5.0, 0.0], [-1.0, 0.0, -6.0, 4.0], [0.0, 1.0, 0.0, -2.0]])
+
+    def drawn(rows: int, columns: int) -> Tensor:
+        return torch.randn(rows, columns, generator=generator)
+
+    ties = torch.randint(-1, 2, (5, 7), generator=generator).float()
     return [
         Case("a 3 × 4 score worked by hand, half leaves", (score, 0.5)),
-        Case("31 × 50, 30 % leaves", (torch.rand(31, 50, generator=generator), 0.3)),
-        Case(
-            "rows of very different size",
-            (torch.rand(6, 8, generator=generator) * torch.logspace(-3, 3, 6)[:, None], 0.5),
-        ),
-        Case("all scores equal", (torch.ones(4, 10), 0.5)),
-        Case("a count that does not come out even: 7 × 0.5", (torch.rand(5, 7, generator=generator), 0.5)),
+        Case("4 × 4 by hand, scores below zero and zeros that stay", (signs, 0.25)),
+        Case("31 × 50, 30 % leaves", (drawn(31, 50), 0.3)),
+        Case("rows of very different size", (drawn(6, 8) * torch.logspace(-3, 3, 6)[:, None], 0.5)),
+        Case("all scores zero", (torch.zeros(4, 10), 0.5)),
+        Case("5 × 7, many ties, and a count that does not come out even", (ties, 0.5)),
+        Case("0.8 of four: none leaves", (drawn(4, 4), 0.2)),
     ]
 
 

@@ -30,6 +30,12 @@ def _at_threshold(score: Tensor, sparsity: float) -> Tensor:
     return score >= score.sort(dim=1).values[:, [int(score.shape[1] * sparsity)]]
 
 
+def _library(score: Tensor, sparsity: float) -> Tensor:
+    from course_lib.sparsity.patterns import Unstructured
+
+    return Unstructured(sparsity, per="row").keep(score)
+
+
 KEEP_ROWS = Exercise(
     id="wanda.keep_rows",
     title="Compare within each output",
@@ -39,7 +45,8 @@ KEEP_ROWS = Exercise(
     reference=keep_in_rows,
     cases=mask_cases,
     agree=_BY_ROW,
-    picture=lambda case, got, expected: compare_masks(got, expected),
+    picture=lambda case, got, expected: compare_masks(got, expected, score=case.arguments[0]),
+    library=_library,
     mistakes=(
         Mistake(
             "whole layer as one group",
@@ -63,7 +70,8 @@ KEEP_ROWS = Exercise(
         ),
         Mistake(
             "True where it leaves",
-            "The mask is True where a weight leaves. In this course True means that it stays: negate the mask.",
+            "The mask is True where a weight leaves. In this course True means that it stays: negate it. If all is "
+            "right but the case in which none leaves: a slice such as [:, :-n] is empty for n = 0.",
             lambda score, sparsity: ~keep_in_rows(score, sparsity),
         ),
         Mistake(
@@ -80,8 +88,39 @@ KEEP_ROWS = Exercise(
             also=(
                 _at_threshold,
                 lambda score, sparsity: score > score.quantile(sparsity, dim=1, keepdim=True),
+                lambda score, sparsity: score >= score.quantile(sparsity, dim=1, keepdim=True),
                 lambda score, sparsity: score > score.median(dim=1, keepdim=True).values,
             ),
+        ),
+        Mistake(
+            "threshold that is a share",
+            "The scores were compared with their mean, or with a share of the largest. How many pass then depends on "
+            "their size; an exact number is to leave.",
+            lambda score, sparsity: score > score.mean(dim=1, keepdim=True),
+            also=(
+                lambda score, sparsity: score > sparsity * score.amax(dim=1, keepdim=True),
+                lambda score, sparsity: score > sparsity,
+            ),
+        ),
+        Mistake(
+            "absolute values ranked",
+            "Absolute values were taken before ranking. The score says it all: a negative one is lower than zero.",
+            lambda score, sparsity: keep_in_rows(score.abs(), sparsity),
+        ),
+        Mistake(
+            "zeros dropped as well",
+            "Entries with a score of zero leave here beyond the count. Exactly floor(I × sparsity) of a row leave.",
+            lambda score, sparsity: keep_in_rows(score, sparsity) & (score != 0),
+        ),
+        Mistake(
+            "the share that stays",
+            "As many leave here as should stay: sparsity is the share that leaves.",
+            lambda score, sparsity: drop_lowest(score, score.shape[1] - int(score.shape[1] * sparsity)),
+        ),
+        Mistake(
+            "count taken from the column",
+            "The number that leaves a row is a share of its own length, the number of inputs.",
+            lambda score, sparsity: drop_lowest(score, min(score.shape[1], int(score.shape[0] * sparsity))),
         ),
         Mistake(
             "rounded up",

@@ -23,7 +23,7 @@ def _obs_cases(generator: torch.Generator) -> list[Case]:
         Case("2 × 2 by hand, no damping", (torch.tensor([[1.0, 2.0], [3.0, -1.0]]), gram, 0.0)),
         Case("correlated inputs", (torch.randn(9, 12, generator=generator), x.T @ x, 0.01)),
         Case("uncorrelated inputs: the limit that is Wanda", (torch.randn(5, 3, generator=generator), diagonal, 0.0)),
-        Case("a singular Gram matrix, damped", (torch.randn(4, 6, generator=generator), torch.ones(6, 6), 0.5)),
+        Case("a singular Gram matrix, damped", (torch.randn(4, 6, generator=generator), torch.full((6, 6), 3.0), 0.5)),
     ]
 
 
@@ -41,6 +41,60 @@ OBS_SCORE = Exercise(
             "1 / H_jj is the diagonal of the inverse only when H is diagonal; that limit is Wanda. Invert first, then "
             "take the diagonal.",
             lambda w, g, d: w.square() * (g + d * torch.eye(len(g))).diagonal(),
+            also=(
+                lambda w, g, d: w.square() * g.diagonal(),
+                lambda w, g, d: w.abs() * g.diagonal().sqrt(),
+            ),
+        ),
+        Mistake(
+            "divided by the diagonal of H",
+            "This divides by H_jj. A loud input would make its weights cheap; divide by the diagonal of the inverse.",
+            lambda w, g, d: w.square() / (g + d * torch.eye(len(g))).diagonal(),
+        ),
+        Mistake(
+            "λ as a share of the mean",
+            "This is the damping of lesson 03, a share of the mean diagonal. Here λ is added to the diagonal as it is.",
+            lambda w, g, d: _obs(w, g, float(d * g.diagonal().mean())),
+            also=(lambda w, g, d: _obs(w, g, float(d * g.trace())),),
+        ),
+        Mistake(
+            "with the factor of one half",
+            "The formula has no factor: the text leaves the ½ out, since it changes no ranking.",
+            lambda w, g, d: _obs(w, g, d) / 2,
+        ),
+        Mistake(
+            "the root of it",
+            "This is the root of the score, on the scale of Wanda's. It ranks alike; the formula has W² and no root.",
+            lambda w, g, d: _obs(w, g, d).sqrt(),
+        ),
+        Mistake(
+            "λ on every entry",
+            "λI has λ on the diagonal alone: damping * torch.eye(I).",
+            lambda w, g, d: w.square() / torch.linalg.pinv(g + d).diagonal(),
+            also=(lambda w, g, d: w.square() / torch.linalg.inv(g + d).diagonal(),),
+        ),
+        Mistake(
+            "damped too late",
+            "λ was added after inverting. It is the matrix that may have no inverse: add λI first.",
+            lambda w, g, d: w.square() / (torch.linalg.pinv(g).diagonal() + d),
+            also=(
+                lambda w, g, d: w.square() / (torch.linalg.inv(g).diagonal() + d),
+                lambda w, g, d: w.square() / (torch.linalg.inv(g + d * torch.eye(len(g))).diagonal() + d),
+            ),
+        ),
+        Mistake(
+            "the whole inverse",
+            "W² meets all of the inverse. Each weight W_ij needs one number of it, the diagonal entry of its input j.",
+            lambda w, g, d: w.square() @ torch.linalg.inv(g + d * torch.eye(len(g))),
+            also=(lambda w, g, d: w.square() / torch.linalg.inv(g + d * torch.eye(len(g))).sum(0),),
+        ),
+        Mistake(
+            "diagonal of the Cholesky factor",
+            "[H⁻¹]_jj is the sum of squares of a row of the factor, and not the square of its diagonal entry: that is "
+            "the inverse of what is left, SparseGPT's in the middle of its sweep.",
+            lambda w, g, d: (
+                w.square() / torch.linalg.cholesky(torch.linalg.inv(g + d * torch.eye(len(g)))).diagonal().square()
+            ),
         ),
         Mistake(
             "damping forgotten",
@@ -60,6 +114,7 @@ OBS_SCORE = Exercise(
             "weight not squared",
             "The loss is quadratic in the weight that leaves: W_ij².",
             lambda w, g, d: w.abs() / torch.linalg.inv(g + d * torch.eye(len(g))).diagonal(),
+            also=(lambda w, g, d: w / torch.linalg.inv(g + d * torch.eye(len(g))).diagonal(),),
         ),
     ),
     also_right=(

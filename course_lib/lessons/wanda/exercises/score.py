@@ -13,22 +13,38 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 
 def _agree_on_ranks(got: Any, expected: Tensor, case: Case) -> str | None:
-    """Two scores agree when they drop the same weights of every row: their scale, or their square, changes nothing."""
+    """Two scores agree when they rank alike in every row and in the whole layer: one scale, or a square, is free."""
     got, problem = tensor_like(got, expected)
     if problem:
         return problem
     got, expected = got.double(), expected.double()
     if not got.isfinite().all():
         return f"{int((~got.isfinite()).sum())} entries are NaN or infinite"
-    # Ties, and near ties of float32, may fall either way: compare the worth of what is dropped, not the set.
+    in_rows, in_layer = _too_early(got, expected), _too_early(got.reshape(1, -1), expected.reshape(1, -1))
+    if in_rows:
+        row, n, worth = in_rows
+        return f"row {row}: your score drops a weight worth {worth:.4g} among its {n} lowest, too early"
+    if in_layer:
+        _, n, worth = in_layer
+        return (
+            f"each row is in order, but over the whole layer your score drops a weight worth {worth:.4g} among the "
+            f"{n} lowest, too early: rows must keep one scale"
+        )
+    return None
+
+
+def _too_early(got: Tensor, expected: Tensor) -> tuple[int, int, float] | None:
+    """The first group (G, S), its number of entries and the worth of the last, where the lowest are others.
+
+    Ties, and near ties of float32, may fall either way: the worth of what is dropped is compared, not the set.
+    """
     order = got.argsort(dim=1, stable=True)
     dropped, least = expected.gather(1, order).cumsum(1), expected.sort(dim=1).values.cumsum(1)
     early = (dropped > least + 1e-5 * expected.abs().amax(dim=1, keepdim=True)).nonzero().tolist()
     if not early:
         return None
-    row, last = early[0]
-    worth = expected[row, order[row, last]].item()
-    return f"row {row}: your score drops a weight worth {worth:.4g} among its {last + 1} lowest, too early"
+    group, last = early[0]
+    return group, last + 1, expected[group, order[group, last]].item()
 
 
 def _score_cases(generator: torch.Generator) -> list[Case]:
@@ -56,6 +72,10 @@ def _library(weight: Tensor, inputs: Tensor) -> Tensor:
     return Wanda().score(weight, gram)
 
 
+def _over_rows(score: Tensor, order: float) -> Tensor:
+    return score / torch.linalg.vector_norm(score, order, dim=1, keepdim=True)
+
+
 SCORE = Exercise(
     id="wanda.score",
     title="The Wanda score",
@@ -81,6 +101,60 @@ SCORE = Exercise(
             "weight magnitude alone",
             "This ranks like magnitude pruning: the inputs are unused, or one number for all. Take norm(dim=0).",
             lambda weight, inputs: weight.abs(),
+        ),
+        Mistake(
+            "norm of the outputs",
+            "This is the norm of what each output gives, one number a row: within a row it changes no ranking. Take "
+            "that of each input, one number a column.",
+            lambda weight, inputs: weight.abs() * (inputs @ weight.T).norm(dim=0)[:, None],
+        ),
+        Mistake(
+            "each row on a scale of its own",
+            "The score was divided by its row's sum or maximum. Equation 1 has one scale for the layer, so that any "
+            "comparison group can be ranked.",
+            lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 1.0),
+            also=(
+                lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), torch.inf),
+                lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 2.0),
+            ),
+        ),
+        Mistake(
+            "one of the two squared",
+            "The weight is squared and the norm is not, so the weight counts twice. Equation 1 squares neither.",
+            lambda weight, inputs: weight.square() * inputs.norm(dim=0),
+        ),
+        Mistake(
+            "largest value instead of norm",
+            "One loud token decides here. The norm runs over all tokens.",
+            lambda weight, inputs: weight.abs() * inputs.abs().amax(dim=0),
+        ),
+        Mistake(
+            "standard deviation",
+            "The mean of the input was taken away. An input that is always large multiplies its weight all the same.",
+            lambda weight, inputs: weight.abs() * inputs.std(dim=0, correction=0),
+            also=(lambda weight, inputs: weight.abs() * inputs.std(dim=0),),
+        ),
+        Mistake(
+            "one token",
+            "Only one token is counted. The norm runs over all of them.",
+            lambda weight, inputs: weight.abs() * inputs[-1].abs(),
+            also=(lambda weight, inputs: weight.abs() * inputs[0].abs(),),
+        ),
+        Mistake(
+            "divided instead of multiplied",
+            "A loud input makes a weight matter more: multiply.",
+            lambda weight, inputs: weight.abs() / (inputs.norm(dim=0) + 1e-8),
+            also=(lambda weight, inputs: weight.abs() / inputs.norm(dim=0),),
+        ),
+        Mistake(
+            "added instead of multiplied",
+            "What a weight moves in the output is its product with the input: multiply.",
+            lambda weight, inputs: weight.abs() + inputs.norm(dim=0),
+        ),
+        Mistake(
+            "low is keep",
+            "The order is turned round: here the weights that matter most have the lowest scores.",
+            lambda weight, inputs: -weight.abs() * inputs.norm(dim=0),
         ),
         Mistake(
             "activation alone",

@@ -1,19 +1,49 @@
 """The exercise wanda.sequential, "One layer after the other": its cases and its named mistakes."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.wanda.exercises.common import keep_in_rows
+from course_lib.lessons.wanda.exercises.common import keep_in_columns, keep_in_layer, keep_in_rows
+
+_OTHERS = (functional.leaky_relu, functional.gelu, functional.silu, functional.elu)  # nonlinearities that are not ReLU
+
+
+def _score(weight: Tensor, inputs: Tensor) -> Tensor:
+    return weight.abs() * inputs.norm(dim=0)
 
 
 def _prune(weight: Tensor, inputs: Tensor, sparsity: float) -> Tensor:
-    return weight * keep_in_rows(weight.abs() * inputs.norm(dim=0), sparsity)
+    return weight * keep_in_rows(_score(weight, inputs), sparsity)
 
 
 def _sequential(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) -> tuple[Tensor, Tensor]:
     first = _prune(first, inputs, sparsity)
     return first, _prune(second, torch.relu(inputs @ first.T), sparsity)
+
+
+def _with(activation: Callable[[Tensor], Tensor]) -> Callable:
+    """The answer with another nonlinearity between the layers."""
+
+    def pruned(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) -> tuple[Tensor, Tensor]:
+        first = _prune(first, inputs, sparsity)
+        return first, _prune(second, activation(inputs @ first.T), sparsity)
+
+    return pruned
+
+
+def _masked(keep: Callable[[Tensor, float], Tensor], score: Callable[[Tensor, Tensor], Tensor] = _score) -> Callable:
+    """The answer with other masks."""
+
+    def pruned(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) -> tuple[Tensor, Tensor]:
+        first = first * keep(score(first, inputs), sparsity)
+        hidden = torch.relu(inputs @ first.T)
+        return first, second * keep(score(second, hidden), sparsity)
+
+    return pruned
 
 
 def _sequential_cases(generator: torch.Generator) -> list[Case]:
@@ -26,7 +56,23 @@ def _sequential_cases(generator: torch.Generator) -> list[Case]:
             sparsity,
         )
 
+    def half_silent(hidden: int, out: int) -> tuple:
+        """As the case by hand, but drawn: only ReLU makes the first and third neuron of each four silent."""
+        near_one = 0.8 + 0.4 * torch.rand(hidden + out, hidden, generator=generator)
+        first = torch.stack([by_hand[0][:, 0].repeat(hidden // 4) * near_one[0], 0.01 * near_one[1]], dim=1)
+        return first, near_one[hidden:], 0.8 + 0.4 * torch.rand(12, 2, generator=generator), 0.5
+
+    # Each neuron keeps its first weight and gives -0.75, 0.05, -1000, 1 before ReLU: 0, 0.05, 0, 1 after it, so that
+    # the first and third weight of each output leave.
+    by_hand = (
+        torch.tensor([[-0.75, 0.1], [0.05, 0.01], [-1000.0, 1.0], [1.0, 0.1]]),
+        torch.tensor([[1.0, 1.0, 1.0, 1.0], [2.0, -1.0, 3.0, -2.0]]),
+        torch.tensor([[1.0, 0.1], [1.0, 0.1]]),
+        0.5,
+    )
     return [
+        Case("2 inputs, 4 neurons, 2 outputs, by hand", by_hand),
+        Case("2 inputs, 24 neurons of which half are silent, 6 outputs", half_silent(24, 6)),
         Case("10 inputs, 24 neurons, 20 outputs, half leaves", layers(24, 10, 20, 30, 0.5)),
         Case("70 % leaves", layers(40, 20, 30, 50, 0.7)),
         Case("a square layer", layers(32, 32, 32, 32, 0.6)),
@@ -46,21 +92,70 @@ SEQUENTIAL = Exercise(
             "dense activations for the second layer",
             "The second layer was scored with what the dense first layer gives. After pruning it sees something else.",
             lambda a, b, x, s: (_prune(a, x, s), _prune(b, torch.relu(x @ a.T), s)),
+            also=(lambda a, b, x, s: (_prune(a, x, s), _prune(b, x @ a.T, s)),),
         ),
         Mistake(
             "magnitude for the second layer",
-            "The second layer was pruned without its inputs.",
+            "The second layer is ranked by |W| alone, or by |W| times one number for each output, such as the norm of "
+            "what it gives. Its score needs the norm of each of its inputs.",
             lambda a, b, x, s: (_prune(a, x, s), b * keep_in_rows(b.abs(), s)),
         ),
         Mistake(
+            "magnitude for the first layer",
+            "The first layer, or both, are ranked by |W| alone, or by |W| times one number for each output, such as "
+            "the norm of what it gives. The score needs the norm of each input.",
+            _masked(keep_in_rows, lambda weight, x: weight.abs()),
+            also=(
+                lambda a, b, x, s: (
+                    a * keep_in_rows(a.abs(), s),
+                    _prune(b, torch.relu(x @ (a * keep_in_rows(a.abs(), s)).T), s),
+                ),
+            ),
+        ),
+        Mistake(
             "nonlinearity forgotten",
-            "The second layer reads relu(X W₁ᵀ), not X W₁ᵀ.",
+            "The second layer reads relu(X W₁ᵀ), not X W₁ᵀ, and not its absolute value, which has the same norms.",
             lambda a, b, x, s: (_prune(a, x, s), _prune(b, x @ _prune(a, x, s).T, s)),
         ),
         Mistake(
-            "second layer left dense",
+            "another nonlinearity",
+            "Between the layers stands ReLU: what is below zero becomes zero, all of it and exactly.",
+            _with(functional.leaky_relu),
+            also=(*map(_with, (*_OTHERS[1:], torch.sigmoid, torch.tanh)),),
+        ),
+        Mistake(
+            "one layer left dense",
             "Both layers are to be pruned.",
             lambda a, b, x, s: (_prune(a, x, s), b),
+            also=(lambda a, b, x, s: (a, _prune(b, torch.relu(x @ a.T), s)),),
+        ),
+        Mistake(
+            "in the other order",
+            "The two are right, but exchanged: return (first, second).",
+            lambda a, b, x, s: _sequential(a, b, x, s)[::-1],
+        ),
+        Mistake(
+            "the masks",
+            "These say which weights stay. Return the weights, with zeros where they leave.",
+            lambda a, b, x, s: tuple(layer != 0 for layer in _sequential(a, b, x, s)),
+            also=(lambda a, b, x, s: tuple((layer != 0).float() for layer in _sequential(a, b, x, s)),),
+        ),
+        Mistake(
+            "another comparison group",
+            "The layers were ranked as a whole, or within columns. Here each row, an output, is a group.",
+            _masked(keep_in_layer),
+            also=(_masked(keep_in_columns),),
+        ),
+        Mistake(
+            "the wrong ones leave",
+            "The weights with the highest scores left. Keep them.",
+            _masked(lambda score, s: keep_in_rows(-score, s)),
+            also=(_masked(lambda score, s: ~keep_in_rows(score, s)),),
+        ),
+        Mistake(
+            "squared norms",
+            "‖X_j‖² weighs loud inputs twice: take the norm itself.",
+            _masked(keep_in_rows, lambda weight, x: weight.abs() * x.square().sum(0)),
         ),
     ),
     also_right=(

@@ -1,0 +1,583 @@
+"""Answers to the exercises of lesson 03, as people write them.
+
+Dimension key: O outputs of a layer, I its inputs, N tokens, B columns of a block.
+"""
+
+import numpy
+import torch
+
+# --- sparsegpt.layer_error: weight, pruned (O, I), gram (I, I) ---
+
+
+def error_by_loops(weight, pruned, gram):
+    total = 0.0
+    for row in (weight - pruned).tolist():
+        for i, first in enumerate(row):
+            total += sum(first * float(gram[i, j]) * second for j, second in enumerate(row))
+    return total
+
+
+def error_by_a_root_of_the_gram(weight, pruned, gram):
+    values, vectors = torch.linalg.eigh(gram.double())
+    root = vectors * values.clamp(min=0).sqrt()
+    return ((weight - pruned).double() @ root).square().sum()
+
+
+def error_in_place(weight, pruned, gram):
+    weight -= pruned
+    return (weight @ gram).mul_(weight).sum().item()
+
+
+# --- sparsegpt.hessian: inputs (N, I), damping ---
+
+
+def hessian_from(gram, silent, damping):
+    return gram + torch.diag(damping * gram.diagonal().mean() + silent.to(gram.dtype))
+
+
+def hessian_in_numpy(inputs, damping):
+    x = inputs.numpy().astype("float64")
+    gram = x.T @ x
+    silent = (x == 0).all(axis=0)
+    return gram + numpy.eye(len(gram)) * damping * numpy.trace(gram) / len(gram) + numpy.diag(silent.astype(float))
+
+
+def hessian_by_entries(inputs, damping):
+    n = inputs.shape[1]
+    gram = torch.zeros(n, n)
+    for i in range(n):
+        for j in range(n):
+            gram[i, j] = (inputs[:, i] * inputs[:, j]).sum()
+    mean = sum(gram[i, i].item() for i in range(n)) / n
+    for i in range(n):
+        silent = gram[i, i] == 0
+        gram[i, i] += damping * mean + (1 if silent else 0)
+    return gram
+
+
+def damped_over_live_inputs(inputs, damping):
+    gram = inputs.T @ inputs
+    live = gram.diagonal() > 0
+    return gram + torch.diag(damping * gram.diagonal()[live].mean() + (~live).float())
+
+
+def damped_in_proportion(inputs, damping):
+    gram = inputs.T @ inputs
+    return gram + torch.diag(damping * gram.diagonal() + (gram.diagonal() == 0).float())
+
+
+def damped_by_the_mean_of_inputs(inputs, damping):
+    return inputs.T @ inputs + torch.diag(damping * inputs.square().mean() + (inputs == 0).all(0).float())
+
+
+# --- sparsegpt.eliminate: inverse (I, I), q ---
+
+
+def struck(matrix, q):
+    rest = [i for i in range(len(matrix)) if i != q]
+    return matrix[rest][:, rest]
+
+
+def eliminated_by_loops(inverse, q):
+    rest = [i for i in range(len(inverse)) if i != q]
+    return [[float(inverse[i, j] - inverse[i, q] * inverse[q, j] / inverse[q, q]) for j in rest] for i in rest]
+
+
+def eliminated_in_place(inverse, q):
+    row = inverse[q] / inverse[q, q]
+    for i in range(len(inverse)):
+        inverse[i] -= inverse[i, q].clone() * row
+    keep = torch.arange(len(inverse)) != q
+    return inverse[keep][:, keep]
+
+
+# --- sparsegpt.factor: hessian (I, I) ---
+
+
+def factor_by_loops(hessian):
+    a = numpy.linalg.inv(hessian.double().numpy())
+    lower = numpy.zeros_like(a)
+    for i in range(len(a)):
+        for j in range(i + 1):
+            rest = a[i, j] - lower[i, :j] @ lower[j, :j]
+            lower[i, j] = rest**0.5 if i == j else rest / lower[j, j]
+    return lower.T
+
+
+def factor_by_qr(hessian):
+    values, vectors = torch.linalg.eigh(hessian.double())
+    return torch.linalg.qr(torch.diag(values.rsqrt()) @ vectors.T).R
+
+
+def upper_of_lu(matrix):
+    upper = matrix.clone()
+    for j in range(len(upper)):
+        upper[j + 1 :] -= torch.outer(upper[j + 1 :, j] / upper[j, j], upper[j])
+    return upper
+
+
+# --- sparsegpt.settle: weight (O, I), keep (O,), upper (I, I), j ---
+
+
+def settled_by_loops(weight, keep, upper, j):
+    settled = weight.numpy().copy()
+    for o in range(len(settled)):
+        if not keep[o]:
+            error = settled[o, j] / float(upper[j, j])
+            for k in range(j, settled.shape[1]):
+                settled[o, k] -= error * float(upper[j, k])
+            settled[o, j] = 0
+    return settled
+
+
+def settled_on_rows_that_lose(weight, keep, upper, j):
+    leaves = ~keep
+    weight[leaves] -= weight[leaves, j, None] * upper[j] / upper[j, j]
+    weight[leaves, j] = 0
+    return weight
+
+
+def settled(weight, keep, row, j, emptied=True):
+    """The update along a given row (I,), whatever it is; the column is emptied first, or at the end, or not at all."""
+    new = weight - torch.outer(weight[:, j] * ~keep, row)
+    new[:, j] = weight[:, j] * keep if emptied else weight[:, j]
+    return new
+
+
+def right_of(row, j):
+    return torch.where(torch.arange(len(row)) > j, row, 0)
+
+
+def settled_by_shifted_row(weight, keep, upper, j):
+    new = weight.clone()
+    new[:, j] = weight[:, j] * keep
+    new[:, j + 1 :] -= torch.outer(weight[:, j] * ~keep / upper[j, j], upper[j, j:-1])
+    return new
+
+
+def zeroed_before_its_error(weight, keep, upper, j):
+    new = weight.clone()
+    new[~keep, j] = 0
+    error = new[:, j] * ~keep
+    new[:, j + 1 :] -= torch.outer(error / upper[j, j], upper[j, j + 1 :])
+    return new
+
+
+def settled_next_column_only(weight, keep, upper, j):
+    new = weight.clone()
+    new[:, j] = weight[:, j] * keep
+    new[:, j + 1 : j + 2] -= torch.outer(weight[:, j] * ~keep / upper[j, j], upper[j, j + 1 : j + 2])
+    return new
+
+
+# --- sparsegpt.mask: weight (O, B), diagonal (B,), sparsity ---
+
+
+def lowest_out(score, n):
+    keep = torch.ones(score.numel(), dtype=torch.bool)
+    keep[score.flatten().argsort()[: int(n)]] = False
+    return keep.reshape(score.shape)
+
+
+def mask_of_sorted_places(weight, diagonal, sparsity):
+    score = (weight / diagonal) ** 2
+    places = sorted((score[i, j].item(), i, j) for i in range(len(score)) for j in range(score.shape[1]))
+    keep = [[1] * score.shape[1] for _ in range(len(score))]
+    for _, i, j in places[: int(score.numel() * sparsity)]:
+        keep[i][j] = 0
+    return keep
+
+
+def mask_in_numpy(weight, diagonal, sparsity):
+    score = numpy.abs(weight.numpy().astype("float64") / diagonal.numpy())
+    n = score.size - int(score.size * sparsity)
+    keep = numpy.zeros(score.size, dtype=bool)
+    keep[numpy.argsort(-score, axis=None, kind="stable")[:n]] = True
+    return keep.reshape(score.shape)
+
+
+def mask_by_threshold_and_ties(weight, diagonal, sparsity):
+    score = (weight / diagonal).square().flatten()
+    n = int(len(score) * sparsity)
+    edge = score.kthvalue(n).values
+    tied = (score == edge).nonzero().flatten()
+    keep = score > edge
+    keep[tied[: len(tied) - (n - int((score < edge).sum()))]] = True
+    return keep.reshape(weight.shape)
+
+
+# --- sparsegpt.prune: weight (O, I), upper (I, I), sparsity, block_size ---
+
+
+def pruned(
+    weight,
+    upper,
+    sparsity,
+    size,
+    count=int,
+    diagonal=lambda u, a, b: u.diagonal()[a:b],
+    score=lambda w, d: (w / d).square(),
+    last_error_only=False,
+    sign=-1,
+    inside=True,
+    width=None,
+    turned=False,
+    row=lambda u, j: u[j] / u[j, j],
+    twice_divided=False,
+):
+    """SparseGPT written with a mask of zeros and ones; the settings are slips."""
+    weight, n = weight.clone(), weight.shape[1]
+    for start in range(0, n, size):
+        end = min(start + size, n)
+        block = score(weight[:, start:end], diagonal(upper, start, end))
+        keep = lowest_out(block, count((width * len(weight) if width else block.numel()) * sparsity)).float()
+        keep = 1 - keep if turned else keep
+        sent = torch.zeros_like(block)
+        for j in range(start, end):
+            error = weight[:, j] * (1 - keep[:, j - start])
+            weight[:, j] *= keep[:, j - start]
+            if inside:
+                weight[:, j + 1 : end] += sign * torch.outer(error, row(upper, j)[j + 1 : end])
+            sent[:, j - start] = error / upper[j, j] ** (2 if twice_divided else 1)
+        if last_error_only:
+            sent[:, :-1] = 0
+        weight[:, end:] += sign * sent @ upper[start:end, end:]
+    return weight
+
+
+def pruned_by_rows_of_the_inverse(weight, upper, sparsity, size):
+    """Without the factor: the inverse of what is left, one elimination after the other."""
+    weight, left = weight.double(), upper.double().T @ upper.double()
+    n = weight.shape[1]
+    for start in range(0, n, size):
+        end = min(start + size, n)
+        keep = lowest_out(
+            (weight[:, start:end] / upper.diagonal()[start:end]) ** 2, weight[:, start:end].numel() * sparsity
+        )
+        for j in range(start, end):
+            error = weight[:, j] * ~keep[:, j - start]
+            weight[:, j:] -= torch.outer(error, left[0] / left[0, 0])
+            weight[:, j] *= keep[:, j - start]
+            left = left[1:, 1:] - torch.outer(left[1:, 0], left[0, 1:]) / left[0, 0]
+    return weight
+
+
+def pruned_in_numpy(weight, upper, sparsity, size):
+    w, u = weight.numpy().astype("float64"), upper.numpy().astype("float64")
+    for start in range(0, w.shape[1], size):
+        block = w[:, start : start + size]  # a view
+        score = (block / numpy.diag(u)[start : start + size]) ** 2
+        leaves = numpy.zeros(score.size, dtype=bool)
+        leaves[numpy.argsort(score, axis=None)[: int(score.size * sparsity)]] = True
+        leaves = leaves.reshape(score.shape)
+        for c in range(block.shape[1]):
+            j = start + c
+            error = numpy.where(leaves[:, c], w[:, j], 0) / u[j, j]
+            w[:, j + 1 :] -= numpy.outer(error, u[j, j + 1 :])
+            w[leaves[:, c], j] = 0
+    return w
+
+
+def pruned_by_halves(weight, upper, sparsity, size):
+    """The first block, then all that lies behind it, as a smaller layer."""
+    n = weight.shape[1]
+    if n == 0:
+        return weight
+    end = min(size, n)
+    first = pruned(weight[:, :end], upper[:end, :end], sparsity, size)
+    errors = torch.linalg.solve_triangular(
+        upper[:end, :end].double(), (weight[:, :end] - first).double(), upper=True, left=False
+    )
+    behind = weight[:, end:] - (errors @ upper[:end, end:].double()).float()
+    return torch.cat([first, pruned_by_halves(behind, upper[end:, end:], sparsity, size)], dim=1)
+
+
+def zeros_of_the_start(weight, upper, sparsity, size):
+    """Where SparseGPT has zeros, and the weights as they were."""
+    return weight * (pruned(weight, upper, sparsity, size) != 0)
+
+
+def ceil(x):
+    return int(numpy.ceil(x - 1e-6))
+
+
+RIGHT = {
+    "sparsegpt.layer_error": {
+        "two loops": error_by_loops,
+        "a root of the Gram matrix, float64": error_by_a_root_of_the_gram,
+        "in place": error_in_place,
+        "numpy": lambda w, p, g: numpy.einsum("oi,ij,oj->", (w - p).numpy(), g.numpy(), (w - p).numpy()),
+        "the trace of DᵀD G": lambda w, p, g: torch.trace((w - p).T @ (w - p) @ g),
+    },
+    "sparsegpt.hessian": {
+        "numpy": hessian_in_numpy,
+        "entry by entry": hessian_by_entries,
+        "einsum": lambda x, d: hessian_from(torch.einsum("ni,nj->ij", x, x), x.abs().sum(0) == 0, d),
+        "float64": lambda x, d: hessian_from(x.double().T @ x.double(), ~x.any(0), d),
+        "as lists": lambda x, d: hessian_by_entries(x, d).tolist(),
+    },
+    "sparsegpt.eliminate": {
+        "loops": eliminated_by_loops,
+        "in place": eliminated_in_place,
+        "numpy.delete": lambda a, q: numpy.delete(
+            numpy.delete((a - a[:, [q]] * a[[q]] / a[q, q]).numpy(), q, axis=0), q, axis=1
+        ),
+        "inverted twice, float64": lambda a, q: torch.linalg.inv(struck(torch.linalg.inv(a.double()), q)),
+    },
+    "sparsegpt.factor": {
+        "loops in numpy": factor_by_loops,
+        "QR": factor_by_qr,
+        "cholesky_inverse": lambda h: torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(h))).mT,
+        "float64": lambda h: torch.linalg.cholesky(h.double().inverse(), upper=True),
+    },
+    "sparsegpt.settle": {
+        "loops in numpy": settled_by_loops,
+        "the rows that lose, in place": settled_on_rows_that_lose,
+        "float64": lambda w, k, u, j: settled(w.double(), k, right_of(u[j] / u[j, j], j).double(), j),
+        "one outer product": lambda w, k, u, j: (
+            w - torch.outer(w[:, j] * (1 - k.float()), u[j].where(u[j].new_ones(w.shape[1]).cumsum(0) > j, 0) / u[j, j])
+        ),
+        "as lists": lambda w, k, u, j: settled_by_loops(w, k, u, j).tolist(),
+    },
+    "sparsegpt.mask": {
+        "sorted places, as lists of zeros and ones": mask_of_sorted_places,
+        "numpy, what stays": mask_in_numpy,
+        "a threshold, and then its ties": mask_by_threshold_and_ties,
+        "float64": lambda w, d, s: lowest_out((w.double() / d.double()) ** 2, w.numel() * s),
+        "the last of equal scores leave": lambda w, d, s: lowest_out((w / d).abs().flip(0, 1), w.numel() * s).flip(
+            0, 1
+        ),
+    },
+    "sparsegpt.prune": {
+        "numpy, eagerly": pruned_in_numpy,
+        "by elimination": pruned_by_rows_of_the_inverse,
+        "the first block, then the rest": pruned_by_halves,
+        "zeros and ones": pruned,
+    },
+    "sparsegpt.bits": {
+        "for a thousand groups": lambda s, v, g, q: (1000 * g * ((s > 0) + (1 - s) * v) + 1000 * q) / (1000 * g),
+        "numpy": lambda s, v, g, q: numpy.sum([numpy.sign(s), (1 - s) * v, q / g]),
+        "with an if": lambda s, v, g, q: v + q / g if s == 0 else v - s * v + q / g + 1,
+    },
+}
+
+WRONG = {
+    "sparsegpt.layer_error": {
+        "Cholesky of G, which may be singular": lambda w, p, g: ((w - p) @ torch.linalg.cholesky(g)).square().sum(),
+        "the diagonal alone": lambda w, p, g: ((w - p) ** 2 @ g.diagonal()).sum(),
+        "the root of it": lambda w, p, g: ((w - p) @ g * (w - p)).sum() ** 0.5,
+        "mean over outputs": lambda w, p, g: torch.einsum("oi,ij,oj->o", w - p, g, w - p).mean(),
+        "mean over all": lambda w, p, g: ((w - p) @ g * (w - p)).mean(),
+        "of the pruned layer": lambda w, p, g: (p @ g * p).sum(),
+        "a difference of sizes": lambda w, p, g: (w @ g * w - p @ g * p).sum(),
+        "the product with G summed": lambda w, p, g: ((w - p) @ g).sum(),
+        "squares of the change, times G": lambda w, p, g: ((w - p).square() @ g).sum(),
+        "the matrix of all outputs": lambda w, p, g: (w - p) @ g @ (w - p).T,
+        "the sum of that matrix": lambda w, p, g: ((w - p) @ g @ (w - p).T).sum(),
+        "half": lambda w, p, g: 0.5 * ((w - p) @ g * (w - p)).sum(),
+        "as a share of the output": lambda w, p, g: ((w - p) @ g * (w - p)).sum() / (w @ g * w).sum(),
+        "squared after G": lambda w, p, g: ((w - p) @ g).pow(2).sum(),
+        "the norm of the product": lambda w, p, g: torch.norm((w - p) @ g),
+        "one number an output": lambda w, p, g: ((w - p) @ g * (w - p)).sum(dim=1),
+        "not summed": lambda w, p, g: (w - p) @ g * (w - p),
+        "change of the weights": lambda w, p, g: ((w - p) ** 2).sum(),
+        "new times old": lambda w, p, g: (w @ g * p).sum(),
+        "absolute values": lambda w, p, g: ((w - p) @ g * (w - p)).abs().sum(),
+    },
+    "sparsegpt.hessian": {
+        "silent by the sum": lambda x, d: hessian_from(x.T @ x, x.sum(0) == 0, d),
+        "silent by the mean": lambda x, d: hessian_from(x.T @ x, x.mean(0) == 0, d),
+        "silent by the first token": lambda x, d: hessian_from(x.T @ x, x[0] == 0, d),
+        "silent by the last token": lambda x, d: hessian_from(x.T @ x, x[-1] == 0, d),
+        "silent where any token is zero": lambda x, d: hessian_from(x.T @ x, (x == 0).any(0), d),
+        "silent ones forgotten": lambda x, d: x.T @ x + d * (x.T @ x).diagonal().mean() * torch.eye(x.shape[1]),
+        "1 for everyone": lambda x, d: hessian_from(x.T @ x, torch.ones(x.shape[1]), d),
+        "mean of the whole matrix": lambda x, d: x.T @ x + torch.diag(d * (x.T @ x).mean() + (x == 0).all(0).float()),
+        "the trace, not its mean": lambda x, d: x.T @ x + torch.diag(d * (x.T @ x).trace() + (x == 0).all(0).float()),
+        "the largest, not the mean": lambda x, d: (
+            x.T @ x + torch.diag(d * (x.T @ x).diagonal().max() + (x == 0).all(0).float())
+        ),
+        "mean over the live inputs": damped_over_live_inputs,
+        "each its own share": damped_in_proportion,
+        "mean of squared inputs": damped_by_the_mean_of_inputs,
+        "λ as it is": lambda x, d: x.T @ x + torch.diag(d + (x == 0).all(0).float()),
+        "on every entry": lambda x, d: x.T @ x + d * (x.T @ x).diagonal().mean() + torch.diag((x == 0).all(0).float()),
+        "averaged over tokens": lambda x, d: hessian_from(x.T @ x / x.shape[0], (x == 0).all(0), d),
+        "twice": lambda x, d: 2 * x.T @ x + torch.diag(2 * d * (x.T @ x).diagonal().mean() + (x == 0).all(0).float()),
+        "tokens": lambda x, d: hessian_from(x @ x.T, (x == 0).all(1), d),
+        "a covariance": lambda x, d: hessian_from((x - x.mean(0)).T @ (x - x.mean(0)), (x == 0).all(0), d),
+        "undamped": lambda x, d: x.T @ x + torch.diag((x == 0).all(0).float()),
+        "only the diagonal": lambda x, d: torch.diag(
+            x.square().sum(0) + d * x.square().sum(0).mean() + (x == 0).all(0).float()
+        ),
+    },
+    "sparsegpt.eliminate": {
+        "struck out": struck,
+        "struck out of H and left there": lambda a, q: struck(torch.linalg.inv(a), q),
+        "inverse of the part": lambda a, q: torch.linalg.inv(struck(a, q)),
+        "added": lambda a, q: struck(a + torch.outer(a[:, q], a[q]) / a[q, q], q),
+        "no pivot": lambda a, q: struck(a - torch.outer(a[:, q], a[q]), q),
+        "pivot squared": lambda a, q: struck(a - torch.outer(a[:, q], a[q]) / a[q, q].square(), q),
+        "root of the pivot": lambda a, q: struck(a - torch.outer(a[:, q], a[q]) / a[q, q].sqrt(), q),
+        "times the pivot": lambda a, q: struck(a - torch.outer(a[:, q], a[q]) * a[q, q], q),
+        "zeros left in": lambda a, q: a - torch.outer(a[:, q], a[q]) / a[q, q],
+        "only the row struck out": lambda a, q: torch.cat(
+            [(a - torch.outer(a[:, q], a[q]) / a[q, q])[:q], (a - torch.outer(a[:, q], a[q]) / a[q, q])[q + 1 :]]
+        ),
+        "always the first": lambda a, q: struck(a - torch.outer(a[:, 0], a[0]) / a[0, 0], 0),
+        "the other end struck out": lambda a, q: (a - torch.outer(a[:, q], a[q]) / a[q, q])[1:, 1:],
+        "entry by entry, no outer product": lambda a, q: struck(a - a[:, q] * a[q] / a[q, q], q),
+        "divided by the diagonal": lambda a, q: struck(a - torch.outer(a[:, q], a[q]) / a.diagonal(), q),
+        "half of it": lambda a, q: struck(a - 0.5 * torch.outer(a[:, q], a[q]) / a[q, q], q),
+    },
+    "sparsegpt.factor": {
+        "of H": lambda h: torch.linalg.cholesky(h, upper=True),
+        "of H, lower": torch.linalg.cholesky,
+        "lower": lambda h: torch.linalg.cholesky(torch.linalg.inv(h)),
+        "inverse of the factor": lambda h: torch.linalg.inv(torch.linalg.cholesky(h)),
+        "inverse of the upper factor": lambda h: torch.linalg.inv(torch.linalg.cholesky(h).T),
+        "half of the inverse": lambda h: torch.linalg.inv(h).triu(),
+        "the inverse": torch.linalg.inv,
+        "roots of its entries": lambda h: torch.linalg.inv(h).abs().sqrt().triu(),
+        "the diagonal alone": lambda h: torch.diag(torch.linalg.inv(h).diagonal().sqrt()),
+        "ones on the diagonal": lambda h: (
+            torch.linalg.cholesky(torch.linalg.inv(h)).T
+            / torch.linalg.cholesky(torch.linalg.inv(h)).diagonal()[:, None]
+        ),
+        "U of an LU factorisation": lambda h: upper_of_lu(torch.linalg.inv(h)),
+        "symmetric": lambda h: (
+            torch.linalg.eigh(h).eigenvectors
+            @ torch.diag(torch.linalg.eigh(h).eigenvalues.rsqrt())
+            @ torch.linalg.eigh(h).eigenvectors.T
+        ),
+        "upper half of the symmetric one": lambda h: (
+            torch.linalg.eigh(h).eigenvectors
+            @ torch.diag(torch.linalg.eigh(h).eigenvalues.rsqrt())
+            @ torch.linalg.eigh(h).eigenvectors.T
+        ).triu(),
+        "damped once more": lambda h: (
+            torch.linalg.cholesky(torch.linalg.inv(h + 0.01 * h.diagonal().mean() * torch.eye(len(h)))).T
+        ),
+        "squared": lambda h: torch.linalg.inv(h).T @ torch.linalg.inv(h),
+    },
+    "sparsegpt.settle": {
+        "column of U for its row": (
+            lambda w, k, u, j: settled(w, k, right_of(u[:, j] / u[j, j], j), j),
+            "nothing moved",
+        ),
+        "the whole column of U": lambda w, k, u, j: settled(w, k, u[:, j] / u[j, j], j),
+        "zeroed before its error": zeroed_before_its_error,
+        "no update": lambda w, k, u, j: settled(w, k, torch.zeros(w.shape[1]), j),
+        "not divided": lambda w, k, u, j: settled(w, k, right_of(u[j], j), j),
+        "divided twice": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j] ** 2, j), j),
+        "multiplied": lambda w, k, u, j: settled(w, k, right_of(u[j] * u[j, j], j), j),
+        "added": lambda w, k, u, j: settled(w, k, right_of(-u[j] / u[j, j], j), j),
+        "keep turned round": lambda w, k, u, j: settled(w, ~k, right_of(u[j] / u[j, j], j), j),
+        "only the errors turned round": lambda w, k, u, j: torch.cat(
+            [
+                settled(w, k, right_of(u[j], j), j)[:, : j + 1],
+                settled(w, ~k, right_of(u[j] / u[j, j], j), j)[:, j + 1 :],
+            ],
+            1,
+        ),
+        "all rows": lambda w, k, u, j: torch.cat(
+            [w[:, :j], (w[:, j] * k)[:, None], w[:, j + 1 :] - torch.outer(w[:, j], u[j, j + 1 :]) / u[j, j]], dim=1
+        ),
+        "not emptied": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j], j), j, emptied=False),
+        "emptied for all": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j], j), j).index_fill(
+            1, torch.tensor([j]), 0
+        ),
+        "row of the inverse": lambda w, k, u, j: settled(w, k, right_of((u.T @ u)[j] / (u.T @ u)[j, j], j), j),
+        "row of the inverse, on both sides": lambda w, k, u, j: settled(w, k, (u.T @ u)[j] / (u.T @ u)[j, j], j),
+        "row of UUᵀ": lambda w, k, u, j: settled(w, k, right_of((u @ u.T)[j] / (u @ u.T)[j, j], j), j),
+        "one column off": settled_by_shifted_row,
+        "the next column only": settled_next_column_only,
+        "half of it": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j] / 2, j), j),
+        "the update alone": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j], j), j) - w,
+    },
+    "sparsegpt.mask": {
+        "rounded up": (lambda w, d, s: lowest_out((w / d) ** 2, ceil(w.numel() * s)), "not rounded down"),
+        "rounded to nearest": lambda w, d, s: lowest_out((w / d) ** 2, round(w.numel() * s)),
+        "as many as stay": lambda w, d, s: lowest_out((w / d) ** 2, w.numel() - int(w.numel() * s)),
+        "one more": lambda w, d, s: lowest_out((w / d) ** 2, w.numel() * s + 1),
+        "within rows": lambda w, d, s: torch.stack([lowest_out((row / d) ** 2, len(row) * s) for row in w]),
+        "within columns": lambda w, d, s: torch.stack(
+            [lowest_out((column / x) ** 2, len(column) * s) for column, x in zip(w.T, d, strict=True)], dim=1
+        ),
+        "magnitude": lambda w, d, s: lowest_out(w.abs(), w.numel() * s),
+        "multiplied": lambda w, d, s: lowest_out((w * d) ** 2, w.numel() * s),
+        "U not squared": lambda w, d, s: lowest_out(w**2 / d, w.numel() * s),
+        "w not squared": lambda w, d, s: lowest_out(w.abs() / d**2, w.numel() * s),
+        "sign kept": lambda w, d, s: lowest_out(w / d, w.numel() * s),
+        "the diagonal alone": lambda w, d, s: lowest_out((1 / d**2).expand(w.shape), w.numel() * s),
+        "best leave": lambda w, d, s: lowest_out(-((w / d) ** 2), w.numel() * s),
+        "True where it leaves": lambda w, d, s: ~lowest_out((w / d) ** 2, w.numel() * s),
+        "above a threshold": lambda w, d, s: (
+            (w / d) ** 2 > ((w / d) ** 2).flatten().sort().values[int(w.numel() * s) - 1]
+        ),
+        "from a threshold on": lambda w, d, s: (
+            (w / d) ** 2 >= ((w / d) ** 2).flatten().sort().values[int(w.numel() * s)]
+        ),
+        "above a quantile": lambda w, d, s: (w / d) ** 2 > ((w / d) ** 2).quantile(s),
+        "the public code": lambda w, d, s: (w / d) ** 2 > ((w / d) ** 2).flatten().sort().values[int(w.numel() * s)],
+        "order for ranks": lambda w, d, s: (((w / d) ** 2).flatten().argsort() >= int(w.numel() * s)).reshape(w.shape),
+        "zeros leave too": (lambda w, d, s: lowest_out((w / d) ** 2, w.numel() * s) & (w != 0), ""),
+        "the weights": lambda w, d, s: w * lowest_out((w / d) ** 2, w.numel() * s),
+        "one entry less": lambda w, d, s: lowest_out((w / d) ** 2, max(w.numel() * s - 1, 0)),
+    },
+    "sparsegpt.prune": {
+        "rounded up": lambda w, u, s, b: pruned(w, u, s, b, count=ceil),
+        "rounded to nearest": lambda w, u, s, b: pruned(w, u, s, b, count=round),
+        "the first block's diagonal": lambda w, u, s, b: pruned(
+            w, u, s, b, diagonal=lambda u, i, j: u.diagonal()[: j - i]
+        ),
+        "magnitude": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: w.square()),
+        "multiplied": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: (w * d).square()),
+        "U not squared": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: w.square() / d),
+        "best leave": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: -(w / d).square()),
+        "keep turned round": lambda w, u, s, b: pruned(w, u, s, b, turned=True),
+        "last error only": lambda w, u, s, b: pruned(w, u, s, b, last_error_only=True),
+        "added": lambda w, u, s, b: pruned(w, u, s, b, sign=1),
+        "nothing inside the block": lambda w, u, s, b: pruned(w, u, s, b, inside=False),
+        "nothing behind the block": lambda w, u, s, b: torch.cat(
+            [
+                pruned(part, u[i * b : i * b + part.shape[1], i * b : i * b + part.shape[1]], s, b)
+                for i, part in enumerate(w.split(b, dim=1))
+            ],
+            dim=1,
+        ),
+        "count of a whole block in the last": lambda w, u, s, b: pruned(w, u, s, b, width=b),
+        "not divided inside": lambda w, u, s, b: pruned(w, u, s, b, row=lambda u, j: u[j]),
+        "divided twice behind": lambda w, u, s, b: pruned(w, u, s, b, twice_divided=True),
+        "row of the inverse inside": lambda w, u, s, b: pruned(
+            w, u, s, b, row=lambda u, j: (u.T @ u)[j] / (u.T @ u)[j, j]
+        ),
+        "one block of all columns": lambda w, u, s, b: pruned(w, u, s, w.shape[1]),
+        "a mask for each column": lambda w, u, s, b: pruned(w, u, s, 1),
+        "its zeros, the old weights": zeros_of_the_start,
+        "nothing pruned": lambda w, u, s, b: w,
+        "the mask": lambda w, u, s, b: pruned(w, u, s, b) != 0,
+        "share that stays": lambda w, u, s, b: pruned(w, u, 1 - s, b),
+    },
+    "sparsegpt.bits": {
+        "a bitmap from one half on": lambda s, v, g, q: (s >= 0.5) + (1 - s) * v + q / g,
+        "a whole division": (lambda s, v, g, q: (s > 0) + (1 - s) * v + q // g, "rounded"),
+        "no bitmap": lambda s, v, g, q: (1 - s) * v + q / g,
+        "always a bitmap": lambda s, v, g, q: 1 + (1 - s) * v + q / g,
+        "no grid": lambda s, v, g, q: (s > 0) + (1 - s) * v,
+        "a grid each": lambda s, v, g, q: (s > 0) + (1 - s) * v + q,
+        "the grid turned round": lambda s, v, g, q: (s > 0) + (1 - s) * v + g / q,
+        "all values": lambda s, v, g, q: (s > 0) + v + q / g,
+        "the zeros' values": lambda s, v, g, q: (s > 0) + s * v + q / g,
+        "a grid for what is stored": lambda s, v, g, q: (s > 0) + (1 - s) * (v + q / g),
+        "a map for what is stored": lambda s, v, g, q: (1 - s) * ((s > 0) + v) + q / g,
+        "a map for what is left out": lambda s, v, g, q: s + (1 - s) * v + q / g,
+        "everything times the density": lambda s, v, g, q: (1 - s) * (1 + v + q / g),
+        "for each stored weight": lambda s, v, g, q: ((s > 0) + (1 - s) * v + q / g) / (1 - s),
+        "bytes": lambda s, v, g, q: ((s > 0) + (1 - s) * v + q / g) / 8,
+        "for the group": lambda s, v, g, q: g * ((s > 0) + (1 - s) * v) + q,
+        "two grids": lambda s, v, g, q: (s > 0) + (1 - s) * v + 2 * q / g,
+        "rounded": lambda s, v, g, q: round((s > 0) + (1 - s) * v + q / g),
+        "an index each": lambda s, v, g, q: (1 - s) * (v + 8 * (s > 0)) + q / g,
+    },
+}
