@@ -439,8 +439,7 @@ print(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: 
 # ## 9. The claims, measured
 #
 # `course reproduce sparsegpt` measured what follows, on the windows that lesson 04 has for Wanda, whose rows stand
-# beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5; Wanda
-# within each output.
+# beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5; Wanda within each output.
 
 # %%
 measured = results.committed()

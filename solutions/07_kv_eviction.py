@@ -336,8 +336,7 @@ plots.persistence(persistence.ratio, persistence.early)
 #
 # The method counts, over the last $w$ queries, how often a token was *low*. When a head holds more than its budget $B$,
 # the tokens with the highest counts leave, and half of the budget at once, so that evictions are rare (algorithms 1 and
-# 2). Heads of a group are averaged first, which is this course's choice: the paper's
-# models have no groups.
+# 2). Heads of a group are averaged first, which is this course's choice: the paper's models have no groups.
 
 # %% [markdown]
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
@@ -480,7 +479,7 @@ check("kv.quantize", quantize_row)
 
 # %% [markdown]
 # In the library this is not a policy but a way to store vectors, so it goes with any of them. The newest 16 tokens stay
-# as they are: only the first token is read more.
+# as they are: after the first token they are read most.
 
 # %%
 h2o = {"H2O": H2O(budget, recent=budget // 2)}
@@ -530,8 +529,8 @@ print(printed.heavy_verdict(measured))
 
 # %% [markdown]
 # The first claim is large for a simple reason: a plain window loses the first token (lesson 08). What choosing adds to
-# a window that keeps its first tokens is the second claim, thirty times smaller at 10 % of the prompt, and measured on
-# six prompts.
+# a window that keeps its first tokens is the second claim, some twenty to thirty times smaller, and measured on six
+# prompts.
 
 # %% [markdown]
 # **A stream** of a few thousand tokens in a cache of constant size. The times are of this machine and this small model,
