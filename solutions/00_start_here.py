@@ -214,7 +214,8 @@ ratio = sixteen.seconds / one.seconds
 logs = [mean_and_error(torch.tensor(timing_of.steps).log()) for timing_of in (sixteen, one)]
 below_eight = of_independent(*logs, threshold=math.log(1 / 8))
 print(f"16 answers at once take {ratio:.1f} times as long as one, with 16 times the FLOPs")
-print(f"Claim: they take less than 8 times as long: {verdict(below_eight)}")
+spread = f"{ratio:.1f} times ± {100 * below_eight.error:.0f} %"
+print(f"Claim: they take less than 8 times as long. {spread}: {verdict(below_eight)}")
 
 # %% [markdown]
 # (A step that beats its roofline tells that the machine was busier while its own two rates were measured.)

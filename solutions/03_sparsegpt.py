@@ -499,8 +499,7 @@ for bits in (4, 3):
 # ## 9. The claims, measured
 #
 # `course reproduce sparsegpt` measured what follows, on the windows that lesson 04 has for Wanda, whose rows stand
-# beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5; Wanda
-# within each output.
+# beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5; Wanda within each output.
 
 # %%
 measured = results.committed()

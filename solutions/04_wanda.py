@@ -481,8 +481,7 @@ print(tables.cost_table(measured))
 # - **It does not pay** when nothing downstream uses the zeros. A matrix that is half zeros and stored densely is as
 #   large and as slow as before. Lesson 01 measures from which density a sparse format wins on this machine; at 50 %
 #   without a pattern the answer is: hardly ever. (With an engine written for it, SparseGPT's paper reports 1.82 times
-#   on a CPU, table 7.) 2:4 is the pattern that GPUs can use, and its perplexity is the
-#   price.
+#   on a CPU, table 7.) 2:4 is the pattern that GPUs can use, and its perplexity is the price.
 # - **It does not reach far.** Look at the sweep: beyond 60 % the perplexity of this model is beyond use. Methods that
 #   update the remaining weights, such as SparseGPT, reach further.
 #

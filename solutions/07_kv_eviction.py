@@ -537,7 +537,7 @@ for bits in (8, 4, 2):
 
 # %% [markdown]
 # In the library this is not a policy but a way to store vectors, so it goes with any of them. There the newest 16
-# tokens stay as they are until others have come: only the first token is read more.
+# tokens stay as they are until others have come: after the first token they are read most.
 
 # %%
 h2o = {"H2O": H2O(budget, recent=budget // 2)}
@@ -587,8 +587,8 @@ print(printed.heavy_verdict(measured))
 
 # %% [markdown]
 # The first claim is large for a simple reason: a plain window loses the first token (lesson 08). What choosing adds to
-# a window that keeps its first tokens is the second claim, thirty times smaller at 10 % of the prompt, and measured on
-# six prompts.
+# a window that keeps its first tokens is the second claim, some twenty to thirty times smaller, and measured on six
+# prompts.
 
 # %% [markdown]
 # **A stream** of a few thousand tokens in a cache of constant size. The times are of this machine and this small model,

@@ -114,9 +114,9 @@ plots.values_over_depth(value_lengths(model, text[None, :256]))
 
 # %% [markdown]
 # So the first token has little to give, for its weight. That is not nothing: it gets most of the weight, and section 4
-# tries what its value is worth. Softmax makes every row sum to 1: a query that looks
-# for something which is not there must still give its weight to somebody. The model learnt to give it to a token that
-# is always visible and says little. The first token is the only one that every query can see.
+# tries what its value is worth. Softmax makes every row sum to 1: a query that looks for something which is not there
+# must still give its weight to somebody. The model learnt to give it to a token that is always visible and says little.
+# The first token is the only one that every query can see.
 #
 # ## 2. What happens when it leaves
 #

@@ -150,14 +150,15 @@ def bytes_of_inverses(sizes: dict[str, int], memory: int, bytes_per_number: int 
     fig, (axes,) = figure(width=7.2, height=3.0)
     names = list(sizes)[::-1]
     values = [bytes_per_number * sizes[name] ** 2 for name in names]
-    axes.barh([f"{name}\n{sizes[name]:,} weights" for name in names], values, color=COLOURS[0], height=0.6)
+    axes.plot(values, [f"{name}\n{sizes[name]:,} weights" for name in names], "o", color=COLOURS[0], markersize=7)
+    axes.set_ylim(-0.6, len(names) - 0.4)
     log_scale(axes, "x")
     axes.xaxis.set_major_locator(LogLocator(base=1000, numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: in_words(value)))
     axes.axvline(memory, color=COLOURS[1], linestyle="--", label=f"{memory / 1e9:,.0f} GB")
     axes.legend(frameon=False, loc="upper right")
     for index, value in enumerate(values):
-        axes.annotate(f" {in_words(value)}", (value, index), va="center", fontsize=9)
+        axes.annotate(f"   {in_words(value)}", (value, index), va="center", fontsize=9)
     axes.margins(x=0.25)
     fits = [name for name, size in sizes.items() if bytes_per_number * size**2 < memory]
     largest = max(fits, key=sizes.__getitem__) if fits else "none of these"

@@ -19,7 +19,8 @@ class Effect:
 
     Of "at least 1.5 times" the value is the log ratio less log 1.5. The error is the standard error of the value, from
     paired samples where there are pairs; 0 where all cases that exist were counted, such as the layers of a model;
-    infinite where it is not known. n is the number of independent samples behind it.
+    infinite where it is not known. n is the number of independent samples behind it: say it beside the verdict where it
+    is below 20, for the error of so few is known roughly at best.
     """
 
     value: float

@@ -71,7 +71,7 @@ def streaming_bars(measured: dict[str, Any]) -> Figure:
         axes,
         f"No first slot instead of {max(caches)}:\n{increases}",
         "",
-        "perplexity of a byte\n(bar: standard error by document)",
+        f"perplexity of a byte\n(bar: standard error, n = {len(cells[0]['losses'])} documents)",
     )
     return fig
 
@@ -160,7 +160,9 @@ def register_norms(measured: dict[str, Any]) -> Figure:
     axes.set_xticks(layers)
     axes.legend(frameon=False, fontsize=8, ncols=2)
     peaks = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in largest.items())
-    label(axes, f"Largest patch norm over the median: {peaks} registers", "layer", "norm / median of the layer")
+    n_trained = len({row["seed"] for row in norms})
+    title = f"Largest patch norm over the median, mean of {n_trained} trainings:\n{peaks} registers"
+    label(axes, title, "layer", "norm / median of the layer (log scale)")
     return fig
 
 

@@ -135,6 +135,7 @@ def test_bytes_of_inverses_names_the_largest_that_fits():
     sizes = {"small": 10, "middle": 1000, "large": 10**6}
     assert title(figures.bytes_of_inverses(sizes, 10**8)) == "The largest inverse Hessian that 0 GB hold: middle"
     assert title(figures.bytes_of_inverses(sizes, 1)).endswith("none of these")
+    assert not figures.bytes_of_inverses(sizes, 1).axes[0].patches  # no lengths on a log scale
     assert [figures.in_words(x) for x in (5, 1.3e6, 4.5e16)] == ["5 bytes", "1.3 MB", "45 PB"]
 
 

@@ -78,7 +78,7 @@ def test_titles():
     assert title(rates) == "The sink in the end: 5 %, 50 %"
     assert title(rates, 1) == "Perplexity without it: +4 %, +49 %"
     norms = plots.register_norms(measured)
-    assert title(norms) == "Largest patch norm over the median: 6.0 with 0, 2.0 with 4 registers"
+    assert title(norms) == "Largest patch norm over the median, mean of 2 trainings:\n6.0 with 0, 2.0 with 4 registers"
 
 
 def test_the_table_stands_beside_the_published_one():

@@ -1,0 +1,44 @@
+"""Every verdict on a committed measurement can be printed, and ends in one of the five words of the rule."""
+
+import re
+
+import pytest
+
+from course_lib.lessons.classic import measured as classic_results
+from course_lib.lessons.classic import tables as classic
+from course_lib.lessons.kv import asked
+from course_lib.lessons.kv import tables as kv
+from course_lib.lessons.sinks import backcopy, trained, training
+from course_lib.lessons.sinks import measured as sinks
+from course_lib.lessons.sparsegpt import tables as sparsegpt
+from course_lib.lessons.wanda import measured as wanda_results
+from course_lib.lessons.wanda import tables as wanda
+
+PRINTED = {
+    "02 xor": lambda: classic.xor_verdict(classic_results.results()),
+    "02 monks": lambda: classic.monks_verdict(classic_results.results()),
+    "02 digits": lambda: classic.digits_verdict(classic_results.results()),
+    "02 rows": lambda: classic.rows_verdict(classic_results.results()),
+    "03 patterns": sparsegpt.pattern_verdict,
+    "03 rounded": sparsegpt.rounded_table,
+    "03 accuracy": sparsegpt.accuracy_verdict,
+    "04 accuracy": lambda: wanda.zero_shot_verdict(wanda_results.results()),
+    "07 attention": kv.attention_verdicts,
+    "07 heavy hitters": kv.heavy_verdict,
+    "07 beside a window": asked.window_verdict,
+    "07 recycled": asked.recycled_verdict,
+    "08 stream": sinks.stream_verdict,
+    "08 pretraining": lambda: trained.pretraining_verdict(training.results()),
+    "08 registers": lambda: trained.registers_verdict(training.results()),
+    "08 idle head": lambda: backcopy.verdict(backcopy.results()),
+}
+WORD = re.compile(
+    r": (holds|holds partly \(\d+ of \d+\)|does not hold|cannot tell( \([^)]*\))?|not at this scale)(\.|;.*)?$"
+)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_committed_measurement_is_judged(name):
+    claims = [line for line in PRINTED[name]().splitlines() if "Claim" in line]
+    assert claims
+    assert not [claim for claim in claims if not WORD.search(claim)]
