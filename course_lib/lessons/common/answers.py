@@ -23,14 +23,14 @@ def compare_bars(got: Tensor, expected: Tensor, names: tuple[str, ...], y: str) 
 
 
 def compare_matrices(got: Tensor, expected: Tensor, y: str, x: str) -> "matplotlib.figure.Figure":
-    """Two matrices on one scale, white at zero."""
+    """Two matrices on one scale, from dark, below zero, to light, above."""
     from course_lib.lessons.common.style import figure, label
 
     both = [torch.as_tensor(matrix).double() for matrix in (got, expected)]
     most = max(both[1].abs().max().item(), 1e-30)
     fig, axes = figure(2, width=3.8, height=3.0)
     for panel, matrix, who in zip(axes, both, _WHO, strict=True):
-        image = panel.imshow(matrix, cmap="RdBu", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+        image = panel.imshow(matrix, cmap="cividis", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
         panel.locator_params(integer=True)
         label(panel, who, x, y if panel is axes[0] else "")
