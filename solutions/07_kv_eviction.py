@@ -76,7 +76,7 @@ controls = live.explore(dict(reversed(histories.items())), layer, head)
 # %% [markdown]
 # ## 2. How many tokens fit
 #
-# In lesson 00 you computed the bytes of a cache. Now the other way round: memory is given, and asks for a budget. A
+# In lesson 00 you computed the bytes of a cache. Now the other way round: how many tokens fit into a given memory? A
 # token takes a slot in every key-value head of every block, and each slot holds a key and a value.
 
 # %% [markdown]
@@ -359,8 +359,9 @@ persistence = statistics.persistence("any")
 plots.persistence(persistence.ratio, persistence.early)
 
 # %% [markdown]
-# Mind the second line. Where nearly every token is pivotal for some query, nearly every set of tokens persists. What a
-# cache can use is the distance between the lines.
+# The second line is what chance would give: the share of all early tokens that were pivotal. Where nearly every token
+# is pivotal for some query, nearly every set of tokens persists, whatever the model does. A cache can use no more than
+# the distance between the two lines.
 #
 # The method counts, over the last $w$ queries, how often a token was *low*. When a head holds more than its budget $B$,
 # the tokens with the highest counts leave, and half of the budget at once, so that evictions are rare (algorithms 1 and
@@ -402,8 +403,9 @@ check("kv.scissorhands", scissorhands_keep)
 
 # %% [markdown]
 # **Not every layer needs as much.** Scissorhands gives later layers more, since importance persists less there. D2O
-# (Wan and others, 2024) looks at the prompt: where attention is spread evenly, more tokens are needed. The sums are the
-# same.
+# (Wan and others, 2024) looks at the prompt: where attention is spread evenly, more tokens are needed. All three divide
+# about the same number of slots. On this model D2O's layers come out nearly equal: it measures the spread on sums that
+# are scaled by the largest of each head, and one huge first token makes almost every layer look alike.
 
 # %%
 even = slots_by_layer(model, text[:256], H2O(budget, recent=16))
@@ -421,8 +423,8 @@ plots.sizes_by_layer({"even": even, "rising": rise, "D2O, none spared": spread})
 plots.nearest(nearest_that_stays(model, text[:256], 51))
 
 # %% [markdown]
-# A key says *when* a token is read, a value *what* is read then. Where keys have nearer neighbours than values, one
-# slot can answer for both tokens, but with a mixture of what they said.
+# The key of a token decides which queries read it, its value what they read. Where the nearest keys are more alike than
+# the nearest values, a merged slot is found by the same queries, but they read a mixture of what the two tokens held.
 #
 # D2O merges an evicted token into the kept slot whose key is nearest in direction, at cosine $s$, if $s$ reaches a
 # threshold. The weights are a softmax over the cosines with the kept key: $s$ for the evicted one, 1 for the kept one
@@ -463,8 +465,10 @@ def merge_token(key, value, keys, values, threshold):
 check("kv.merge", merge_token)
 
 # %% [markdown]
-# EMS (Li and others, 2024) decides by $\cos(k) \cdot \cos(v)$, with both above 0, and sends what is similar to nothing
-# into a class of zeros. Both beside H2O, on the same text and budget:
+# EMS (Li and others, 2024) looks for the kept token whose key *and* value are similar to those of the evicted one: the
+# product of the two cosines must be high. (That both must be above 0 is this course's addition: two negative cosines
+# have a positive product.) A token that is similar to none goes to a class of zeros: it is dropped.
+# Both beside H2O, on the same text and budget:
 
 # %%
 policies = {"D2O": D2O(budget, sinks=4, recent=budget // 2), "EMS": EMS(budget, recent=budget // 2)}
@@ -538,8 +542,9 @@ for bits in (8, 4):
 #
 # What is evicted never comes back, and no policy knows the next question. Recycled attention (Xu and others, 2024)
 # keeps everything and only *reads* little: a full step takes the tokens with the highest attention as a working set,
-# the steps after it read those alone. Every so often, or when the query no longer resembles that of the last full step,
-# it looks at everything again, and finds what another question asks for. It saves time and **not memory**:
+# the steps after it read those alone. It looks at everything again after a fixed number of steps, or when the query no
+# longer resembles that of the last full step. Whether that comes in time for another question is measured in section
+# 11. It is meant to save time, and **not memory**: it holds all tokens, and a copy of the working set beside them.
 
 # %%
 token, n_steps = asked[0].prompt[None], 24
