@@ -145,7 +145,7 @@ block_drawing(sizes)
 
 # %% exercise="start.intensity"
 def intensity(n_outputs, n_inputs, n_tokens, value_bytes):
-    """FLOPs per byte of a layer with weight (n_outputs, n_inputs) on inputs (n_tokens, n_inputs)."""
+    """FLOPs a byte of a layer: weight (n_outputs, n_inputs), inputs (n_tokens, n_inputs)."""
     ### BEGIN SOLUTION
     flops = 2 * n_outputs * n_inputs * n_tokens
     n_values = n_outputs * n_inputs + n_tokens * n_inputs + n_tokens * n_outputs

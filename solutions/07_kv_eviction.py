@@ -82,7 +82,7 @@ controls = live.explore(dict(reversed(histories.items())), layer, head)
 # %% [markdown]
 # ## 2. How many tokens fit
 #
-# In lesson 00 you computed the bytes of a cache. Now the other way round: memory is given, and asks for a budget. A
+# In lesson 00 you computed the bytes of a cache. Now the other way round: how many tokens fit into a given memory? A
 # token takes a slot in every key-value head of every block, and each slot holds a key and a value.
 
 # %% [markdown]
@@ -370,8 +370,9 @@ persistence = statistics.persistence("any")
 plots.persistence(persistence.ratio, persistence.early)
 
 # %% [markdown]
-# Mind the second line. Where nearly every token is pivotal for some query, nearly every set of tokens persists. What a
-# cache can use is the distance between the lines.
+# The second line is what chance would give: the share of all early tokens that were pivotal. Where nearly every token
+# is pivotal for some query, nearly every set of tokens persists, whatever the model does. A cache can use no more than
+# the distance between the two lines.
 #
 # The method counts, over the last $w$ queries, how often a token was *low*. When a head holds more than its budget $B$,
 # the tokens with the highest counts leave, and half of the budget at once, so that evictions are rare (algorithms 1 and
@@ -434,8 +435,8 @@ plots.sizes_by_layer({"even": even, "rising": rise, "D2O, none spared": spread})
 plots.nearest(nearest_that_stays(model, text[:256], 51))
 
 # %% [markdown]
-# A key says *when* a token is read, a value *what* is read then. Where keys have nearer neighbours than values, one
-# slot can answer for both tokens, but with a mixture of what they said.
+# The key of a token decides which queries read it, its value what they read. Where the nearest keys are more alike than
+# the nearest values, a merged slot is found by the same queries, but they read a mixture of what the two tokens held.
 #
 # D2O merges an evicted token into the kept slot whose key is nearest in direction, at cosine $s$, if $s$ reaches a
 # threshold. The weights are a softmax over the cosines with the kept key: $s$ for the evicted one, 1 for the kept one
@@ -476,9 +477,10 @@ def merge_token(key, value, keys, values, threshold):
 check("kv.merge", merge_token)
 
 # %% [markdown]
-# EMS (Li and others, 2024) decides by $\cos(k) \cdot \cos(v)$, and sends what is similar to nothing into a class of
-# zeros; that both must be above 0 is added here, since two opposite directions have a positive product. Both beside
-# H2O, on the same text and budget:
+# EMS (Li and others, 2024) looks for the kept token whose key *and* value are similar to those of the evicted one: the
+# product of the two cosines must be high. (That both must be above 0 is this course's addition: two negative cosines
+# have a positive product.) A token that is similar to none goes to a class of zeros: it is dropped.
+# Both beside H2O, on the same text and budget:
 
 # %%
 policies = {"D2O": D2O(budget, sinks=4, recent=budget // 2), "EMS": EMS(budget, recent=budget // 2)}
@@ -552,9 +554,9 @@ for bits in (8, 4):
 #
 # What is evicted never comes back, and no policy knows the next question. Recycled attention (Xu and others, 2024)
 # keeps everything and only *reads* little: a full step takes the tokens with the highest attention as a working set,
-# the steps after it read those alone. Every so often, or when the query no longer resembles that of the last full step,
-# it looks at everything again. Whether that finds what another question asks for depends on when it looks; section 11
-# tries it. It is made to save time, and **not memory**: the working set is held beside everything else.
+# the steps after it read those alone. It looks at everything again after a fixed number of steps, or when the query no
+# longer resembles that of the last full step. Whether that comes in time for another question is measured in section
+# 11. It is meant to save time, and **not memory**: it holds all tokens, and a copy of the working set beside them.
 
 # %%
 token, n_steps = asked[0].prompt[None], 24

@@ -3,8 +3,7 @@
 #
 # A cache that keeps the newest tokens sounds reasonable: what was said long ago matters least. It fails, and it fails
 # at the moment in which the very first token leaves, whatever that token is. This lesson finds out why. It ends with a
-# stream of any length in constant memory, and with a softmax that may decline to read, and what training with it
-# changes.
+# stream of any length in constant memory, and with a softmax that may decline to read.
 #
 # **Afterwards you can** find the attention sink of a model, keep a stream alive in constant memory, renumber the
 # positions of a rotary cache, write a softmax that may give its weight to nobody, and say which of the papers' claims
@@ -113,10 +112,10 @@ print(printed.position_verdict(shares))
 plots.values_over_depth(value_lengths(model, text[None, :256]))
 
 # %% [markdown]
-# So the first token has little to give, for its weight. That is not nothing: it gets most of the weight, and section 4
-# tries what its value is worth. Softmax makes every row sum to 1: a query that looks for something which is not there
-# must still give its weight to somebody. The model learnt to give it to a token that is always visible and says little.
-# The first token is the only one that every query can see.
+# So a query that looks at the first token reads little of it, though not nothing: section 4 takes that little away and
+# measures what it was worth. Softmax makes every row sum to 1: a query that looks for something which is not there must
+# still give its weight to somebody. The model learnt to give it to a token that is always visible and says little. The
+# first token is the only one that every query can see.
 #
 # ## 2. What happens when it leaves
 #
@@ -248,7 +247,7 @@ results.by_sinks(measured)
 
 # %% [markdown]
 # How good is a stream after thousands of tokens, and how long does a token take? The work of a step does not depend on
-# how many tokens went before; what the curves of times do all the same is the machine's.
+# how many tokens went before. Where the curves of times move all the same, the machine was busy with something else.
 
 # %%
 results.long_stream(measured)
@@ -257,8 +256,8 @@ results.long_stream(measured)
 print(printed.published_table())
 
 # %% [markdown]
-# The paper's collapse is far deeper than ours, and its numbers are taken from public notes and slides. The model there
-# is a hundred times larger; what grows with size is for you to find out, with any model that your machine holds.
+# The paper's collapse is far deeper than ours, and its model is a hundred times larger. (Its numbers are taken from
+# public notes and slides.) Whether the one comes from the other you can try with any model that your machine holds.
 
 # %% [markdown]
 # ## 4. Is it the token at all?
@@ -438,9 +437,9 @@ print(printed.race_verdict(windows, flops, seconds))
 plots.costs(windows, flops, seconds)
 
 # %% [markdown]
-# A lone token leaves the machine waiting for weights from memory (lesson 00), so that its FLOPs are slow ones: the
-# clock shows a smaller ratio than the count. The ratio grows with the window all the same. On larger windows, as
-# `course bench kv` measured it:
+# The clock shows a smaller ratio than the count of FLOPs: with one token at a time the machine waits for weights from
+# memory (lesson 00) and computes less in a second. The ratio grows with the window all the same. On larger windows, as
+# `course bench kv` measured it on the machine that it names:
 
 # %%
 speed.streams()

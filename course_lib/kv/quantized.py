@@ -16,7 +16,7 @@ from course_lib.kv.vectors import VectorFormat
 class Quantized(VectorFormat):
     """x ≈ low + code · step in each group of neighbouring dimensions, low its minimum, step = (max − min)/(2^bits − 1).
 
-    The newest tokens stay as they are until others have come: they are read most. A pass over new tokens reads those as
+    The newest tokens stay as they are until others have come. A pass over new tokens reads those as
     they are. Groups lie within one token, so that tokens can leave one by one; finer schemes share the scale of a
     channel between tokens, which eviction would tear apart.
 

@@ -50,6 +50,7 @@ WINDOW = Exercise(
             "a threshold on the position",
             "Positions may have gaps, so that fewer than `budget` of them lie above last − budget. Choose by count.",
             lambda p, n: p > p.amax(dim=-1, keepdim=True) - n,
+            also=(lambda p, n: p >= p.amax(dim=-1, keepdim=True) - n,),
         ),
         Mistake(
             "one threshold for all",
