@@ -9,8 +9,6 @@ from torch.nn import functional
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.wanda.exercises.common import keep_in_columns, keep_in_layer, keep_in_rows
 
-_OTHERS = (functional.leaky_relu, functional.gelu, functional.silu, functional.elu)  # nonlinearities that are not ReLU
-
 
 def _score(weight: Tensor, inputs: Tensor) -> Tensor:
     return weight.abs() * inputs.norm(dim=0)
@@ -121,7 +119,13 @@ SEQUENTIAL = Exercise(
             "another nonlinearity",
             "Between the layers stands ReLU: what is below zero becomes zero, all of it and exactly.",
             _with(functional.leaky_relu),
-            also=(*map(_with, (*_OTHERS[1:], torch.sigmoid, torch.tanh)),),
+            also=(
+                _with(functional.gelu),
+                _with(functional.silu),
+                _with(functional.elu),
+                _with(torch.sigmoid),
+                _with(torch.tanh),
+            ),
         ),
         Mistake(
             "one layer left dense",
