@@ -28,6 +28,7 @@ from course_lib.sparsity.patterns import sparsity_of
 from course_lib.lessons.common.verdicts import of_independent, verdict
 from course_lib.workbook import check, show_progress
 
+# %%
 model, tokenizer = load_model(device="cpu")
 sizes = Transformer.of(model)
 print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {sizes.n_blocks} blocks")

@@ -39,6 +39,7 @@ from course_lib.sparsity.patterns import Block, Columns, NofM, Unstructured, spa
 from course_lib.sparsity.speed import layer_speed, speed_by_round
 from course_lib.workbook import check, mine
 
+# %%
 model, tokenizer = load_model()
 weight = weight_of(linears(blocks(model)[10])["mlp.up_proj"])
 print(f"{len(blocks(model))} blocks; our matrix has {weight.shape[0]} outputs (rows) and {weight.shape[1]} inputs")

@@ -49,6 +49,7 @@ from course_lib.quantization.grid import Quantization, before_rounding
 from course_lib.sparsity.patterns import Unstructured
 from course_lib.workbook import check, mine
 
+# %%
 model, tokenizer = load_model()
 calibration = corpora.windows("wikipedia", 16, 256, tokenizer, split="calibration", seed=0)
 held_out = corpora.windows("wikipedia", 8, 256, tokenizer, split="evaluation", seed=0)

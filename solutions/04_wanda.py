@@ -34,6 +34,7 @@ from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import Unstructured, sparsity_of
 from course_lib.workbook import check, mine
 
+# %%
 model, tokenizer = load_model()
 calibration = corpora.windows("wikipedia", 8, 256, tokenizer, split="calibration", seed=0)
 held_out = corpora.windows("wikipedia", 4, 512, tokenizer, split="evaluation", seed=0)

@@ -48,6 +48,7 @@ from course_lib.lessons.common.by_mask import ByMask
 from course_lib.lessons.kv.own import ByStep, losses_after
 from course_lib.workbook import check, mine
 
+# %%
 model, tokenizer = load_model()
 n_layers, sizes = len(blocks(model)), heads(model)
 (text,) = corpora.windows("wikipedia", 1, 384, tokenizer, split="evaluation", seed=0)

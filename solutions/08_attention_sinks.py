@@ -41,6 +41,7 @@ from course_lib.kv.analysis.streaming import streaming_perplexity
 from course_lib.lessons.common.by_mask import ByMask
 from course_lib.workbook import check, mine
 
+# %%
 model, tokenizer = load_model()
 text, other = corpora.windows("wikipedia", 2, 512, tokenizer, split="evaluation", seed=0)
 n_layers = len(blocks(model))
