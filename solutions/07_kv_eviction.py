@@ -20,7 +20,8 @@
 import torch
 
 from course_lib.data import corpora
-from course_lib.lessons.kv import live, own_text
+from course_lib.lessons.kv import live
+from course_lib.lessons.kv.claims import asked as questions, own_text
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
@@ -40,7 +41,6 @@ from course_lib.lessons.kv import measured as results
 from course_lib.lessons.common import cache_speed as speed
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import of_count, verdict
-from course_lib.lessons.kv import asked as questions
 from course_lib.lessons.kv import tables as printed
 from course_lib.attention.windowed import attention_weights
 from course_lib.kv.analysis.retrieval import read, retrieve

@@ -88,7 +88,8 @@ def attention_logits(model: PreTrainedModel, ids: Int[Tensor, "1 T"]) -> Float[T
 
 def first_share(weights: Float[Tensor, "L H T T"], start: int) -> Float[Tensor, "L H"]:
     """What the first token receives of the queries from `start` on, on average."""
-    return weights[:, :, start:, 0].mean(dim=2)
+    received = weights.select(3, 0)  # (L, H, T), by query
+    return received.narrow(2, start, received.shape[2] - start).mean(dim=2)
 
 
 @torch.no_grad()

@@ -63,7 +63,8 @@ def recognise(
     """The first named mistake whose results are the student's on every case, and how many wrong ones that explains.
 
     Where there is none: the one that explains most of the wrong cases, the first among them and more than half of
-    all. One slip more than the mistake itself shall not cost a student its name. Errors alone say too little.
+    all, and more than there are right ones that it would have got wrong. One slip more than the mistake itself shall
+    not cost a student its name. Errors alone say too little.
     """
     if all(outcome.error for outcome in outcomes):
         return None, 0
@@ -75,7 +76,8 @@ def recognise(
             if all(same):
                 return mistake, sum(wrong)
             explains = [s for s, w in zip(same, wrong, strict=True) if w]
-            if explains[0] and sum(explains) > n_best and not only_errors:
+            n_against = sum(not s for s, w in zip(same, wrong, strict=True) if not w)
+            if explains[0] and sum(explains) > max(n_best, n_against) and not only_errors:
                 best, n_best = mistake, sum(explains)
     return best, n_best if best else 0
 

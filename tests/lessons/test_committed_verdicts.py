@@ -6,8 +6,8 @@ import pytest
 
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
-from course_lib.lessons.kv import asked
 from course_lib.lessons.kv import tables as kv
+from course_lib.lessons.kv.claims import asked
 from course_lib.lessons.sinks import backcopy, trained, training
 from course_lib.lessons.sinks import measured as sinks
 from course_lib.lessons.sparsegpt import tables as sparsegpt

@@ -1,5 +1,6 @@
 """What the lessons print of long measurements: where the numbers come from, their rows, and how much was measured."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,9 @@ def origin(result: Measured, amounts: str, weights: str = WEIGHTS) -> str:
         f"`{result['command']}`, seed {result['seed']}, {result['started'][:10]}, {machine['cpu']} "
         f"({machine['cores']} cores), torch {machine['torch']}\n{weights}{'; ' if weights else ''}{amounts}"
     )
+
+
+def listed(names: Sequence[object]) -> str:
+    """Names as one says them: a; a and b; a, b and c."""
+    *others, last = map(str, names)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.effects import log_gap, share_gap
 from course_lib.lessons.common.style import COLOURS, DASHES, MARKERS, figure, label, log_scale
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.tables import listed, load_measured, rows
 from course_lib.lessons.kv import figures
 
 FULL = "Full"
@@ -37,22 +37,25 @@ def _look(index: int) -> dict[str, Any]:
 def compressed(measured: Measured | None = None) -> Figure:
     """Perplexity of what follows a compressed prompt, over the share of it that is kept."""
     measured = measured or results()
-    fig, (axes,) = figure(width=7.6, height=4.2)
+    fig, (axes, near) = figure(2, width=5.2, height=3.8)
     (full,) = rows(measured, "compressed", policy=FULL)
     for index, name in enumerate(_names(measured, "compressed")):
         points = sorted(rows(measured, "compressed", policy=name), key=lambda row: row["budget"])
-        shares = [100 * row["budget"] for row in points]
-        axes.plot(shares, [row["perplexity"] for row in points], label=name, **_look(index))
-    axes.axhline(full["perplexity"], color="black", linestyle=":", linewidth=1, label="everything kept")
-    log_scale(axes, "y")
-    axes.legend(frameon=False, fontsize=8, ncols=3)
+        shares, values = [100 * row["budget"] for row in points], [row["perplexity"] for row in points]
+        for panel in (axes, near) if max(values) < 2 * full["perplexity"] else (axes,):
+            panel.plot(shares, values, label=name, **_look(index))
+    for panel in (axes, near):
+        panel.axhline(full["perplexity"], color="black", linestyle=":", linewidth=1, label="everything kept")
+        log_scale(panel, "y")
+    axes.legend(frameon=False, fontsize=8, ncols=2)
+    label(near, "Those that stay below twice the full cache", "kept of the prompt (%)")
     least = min(row["budget"] for row in measured["tables"]["compressed"])
     best, *others = sorted(rows(measured, "compressed", budget=least), key=lambda row: row["perplexity"])
     alike = [best["policy"], *(row["policy"] for row in others if not log_gap(best, row).holds)]
     times = best["perplexity"] / full["perplexity"]
     title = (
         f"{100 * least:.0f} % of a prompt, n = {len(best['losses'])}: at best {times:.2f} times the full cache,\n"
-        f"{' and '.join(alike)}{' not told apart' if len(alike) > 1 else ''}"
+        f"{listed(alike)}{' are not told apart' if len(alike) > 1 else ''}"
     )
     label(axes, title, "kept of the prompt (%)", "perplexity after it (log scale)")
     return fig

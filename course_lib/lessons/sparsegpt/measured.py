@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.dots import ERROR_BARS, reach, side_by_side
 from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.tables import listed, load_measured, rows
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 
 NAMES = {
@@ -101,7 +101,7 @@ def block_sizes(tables: Tables | None = None) -> Figure:
     axes.errorbar(list(by_size), values, yerr=errors, capsize=3, **line_style(0))
     log_scale(log_scale(axes, "x"), "y")
     axes.set_xticks(list(by_size), [str(size) for size in by_size])
-    title = f"Columns chosen at once, beside {PAPERS_BLOCK}:\n{_against(by_size, PAPERS_BLOCK)}"
+    title = f"Beside {PAPERS_BLOCK} columns chosen at once,\n{_against(by_size, PAPERS_BLOCK)}"
     label(axes, title, "columns chosen at once (log scale)", f"perplexity at 50 % (log scale;\n{ERROR_BARS})")
     return fig
 
@@ -116,7 +116,7 @@ def thirds(tables: Tables | None = None) -> Figure:
     for pattern in patterns:
         by_third = {third: rows(tables, "thirds", third=third, pattern=pattern)[0] for third in names}
         series[pattern] = [(row["perplexity"], row["standard_error"]) for row in by_third.values()]
-        findings.append(f"{pattern}: beside the early third {_against(by_third, names[0])}")
+        findings.append(f"{pattern}: beside the early third, {_against(by_third, names[0])}")
     spans = [rows(tables, "thirds", third=third)[0] for third in names]
     groups = [f"{r['third']}\nblocks {r['first_block']} to {r['last_block']}" for r in spans]
     side_by_side(axes, groups, series)
@@ -138,7 +138,9 @@ def _against(by_name: dict[Any, dict[str, Any]], usual: Any) -> str:
         effect = log_gap(by_name[usual], row)
         clear.setdefault("worse" if effect.holds else "better" if effect.fails else "not told apart", []).append(name)
     clear["not told apart"].remove(usual)
-    return ", ".join(f"{word} {' and '.join(map(str, names))}" for word, names in clear.items() if names)
+    return "; ".join(
+        f"{listed(names)} {'are' if len(names) > 1 else 'is'} {word}" for word, names in clear.items() if names
+    )
 
 
 def errors_over_depth(tables: Tables | None = None, pattern: str = "50%") -> Figure:

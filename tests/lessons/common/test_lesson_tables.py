@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
+from course_lib.lessons.common.tables import listed, load_measured, load_published, origin, rows
 
 RESULT = {
     "command": "course reproduce tiny",
@@ -30,3 +30,7 @@ def test_results_are_found_by_their_lesson():
     assert load_published("kv")["published"]
     with pytest.raises(ValueError, match="nothing/measured.json, which is not there"):
         load_measured("nothing")
+
+
+def test_names_are_listed_as_one_says_them():
+    assert [listed(names) for names in (["a"], ["a", 2], ("a", "b", 3))] == ["a", "a and 2", "a, b and 3"]

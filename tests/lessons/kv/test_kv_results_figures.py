@@ -2,9 +2,9 @@
 
 import pytest
 
-from course_lib.lessons.kv import asked as questions
 from course_lib.lessons.kv import measured as results
 from course_lib.lessons.kv import tables as printed
+from course_lib.lessons.kv.claims import asked as questions
 
 PERPLEXITY = {"Window": 60.0, "H2O": 22.0, "SnapKV": 21.0, "StreamingLLM": 23.0}
 LOSSES = {"Full": [3.0, 3.2, 2.8], "Window": [4.1, 4.3, 4.0], "H2O": [3.1, 3.25, 2.9], "SnapKV": [3.05, 3.2, 2.9]}
@@ -82,7 +82,7 @@ def title(drawn):
 
 
 def test_the_best_policies_at_the_smallest_budget_are_those_not_told_apart():
-    said = "10 % of a prompt, n = 3: at best 2.10 times the full cache,\nSnapKV and H2O not told apart"
+    said = "10 % of a prompt, n = 3: at best 2.10 times the full cache,\nSnapKV and H2O are not told apart"
     assert title(results.compressed(made_up())) == said  # 0.05, 0.05 and 0: two errors, and not more
     apart = made_up()
     for row in apart["tables"]["compressed"]:

@@ -85,15 +85,17 @@ def test_block_sizes_say_what_the_errors_tell_apart():
     tables = made_up()
     for row in tables["block_size"]:
         row["standard_error"] = 3.0
-    assert title(results.block_sizes(tables)).endswith("beside 128:\nnot told apart 1 and 1536")
+    assert title(results.block_sizes(tables)).endswith(
+        "Beside 128 columns chosen at once,\n1 and 1536 are not told apart"
+    )
 
 
 def test_thirds_are_told_apart_by_pattern_or_not():
     """Logs beside the early third of 25: 22 is 2.1 errors better, 24 and 27 are less than two away."""
     first, second = title(results.thirds(made_up())).splitlines()
-    assert first == "50%: beside the early third not told apart late, better middle"
+    assert first == "50%: beside the early third, late is not told apart; middle is better"
     assert second.startswith("2:4: beside the early third ")
-    assert "not told apart late" in second
+    assert "late is not told apart" in second
 
 
 def test_errors_over_depth_count_the_layers_in_between():

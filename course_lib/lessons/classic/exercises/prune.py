@@ -167,14 +167,13 @@ def _library(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
     from course_lib.pruning.classic.obs import inverse_of
     from course_lib.pruning.classic.surfaces import Inverse
 
-    surface, keep = Inverse(inverse_of(hessian)), torch.ones(len(weight), dtype=torch.bool)
-    while keep.any():
-        saliency = surface.saliency(weight).masked_fill(~keep, torch.inf)
-        q = int(saliency.argmin())
-        if saliency[q] > limit:
-            break
-        weight, surface, keep[q] = weight + surface.change(weight, q), surface.without(q), False
-    return weight * keep
+    surface, gone = Inverse(inverse_of(hessian)), torch.zeros_like(weight, dtype=torch.bool)
+    for _ in weight:
+        least, cheapest = surface.saliency(weight).masked_fill(gone, torch.inf).min(dim=0)
+        if least <= limit:
+            weight, surface = weight + surface.change(weight, int(cheapest)), surface.without(int(cheapest))
+            gone[cheapest] = True
+    return weight.masked_fill(gone, 0.0)
 
 
 def _prune_until_nothing(weight: Tensor, hessian: Tensor, limit: float, lowest: Callable = Tensor.min) -> Tensor:

@@ -29,11 +29,14 @@ def _without_its_own(weights: Tensor, asked_at: Tensor, position: Tensor) -> Ten
     return (low & (position < asked_at[:, None])).sum(dim=0)
 
 
-def _ways(*counts: Callable) -> tuple[Callable, tuple[Callable, ...]]:
-    """The mistake of another count, its ties from the front and from behind."""
-    front = [lambda w, q, p, b, r, c=c: _fewest(c(w, q, p), p, r, _n_drop(p, b)) for c in counts]
-    behind = [lambda w, q, p, b, r, c=c: _lowest_stay(c(w, q, p), p, b, r) for c in counts]
-    return front[0], (*front[1:], *behind)
+def _from_front(count: Callable) -> Callable:
+    """The mistake of another count; of equal ones the first slots leave."""
+    return lambda w, q, p, b, r: _fewest(count(w, q, p), p, r, _n_drop(p, b))
+
+
+def _from_behind(count: Callable) -> Callable:
+    """The same; of equal ones the last slots leave."""
+    return lambda w, q, p, b, r: _lowest_stay(count(w, q, p), p, b, r)
 
 
 def _lowest_stay(count: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
@@ -174,15 +177,18 @@ SCISSORHANDS = Exercise(
             "not asked yet, counted as low",
             "A query gives no weight to tokens that come after it. That says nothing about them: count how often it "
             "was low, not how often it was high, and only for queries at or behind its position.",
-            *_ways(
-                lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0),
-                lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0),
+            _from_front(lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0)),
+            also=(
+                _from_front(lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
+                _from_behind(lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0)),
+                _from_behind(lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
             ),
         ),
         Mistake(
             "its own query left out",
             "A token's own query sees it as well: those at its position or behind count, position <= query_position.",
-            *_ways(_without_its_own),
+            _from_front(_without_its_own),
+            also=(_from_behind(_without_its_own),),
         ),
         Mistake(
             "recent tokens not protected",
@@ -205,51 +211,61 @@ SCISSORHANDS = Exercise(
         Mistake(
             "important ones dropped",
             "The tokens that were low most rarely left. A high count of low weights means: drop.",
-            *_ways(lambda w, q, p: -_low_counts(w, q, p)),
+            _from_front(lambda w, q, p: -_low_counts(w, q, p)),
+            also=(_from_behind(lambda w, q, p: -_low_counts(w, q, p)),),
         ),
         Mistake(
             "sum over the group",
             "The sum of a group's heads was compared with 1/t, which is what one head spreads evenly. Take their mean.",
-            *_ways(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),
+            _from_front(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),
+            also=(_from_behind(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),),
         ),
         Mistake(
             "heads counted one by one",
             "Each head was compared with 1/t by itself. Average the weights over the group first.",
-            *_ways(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
+            _from_front(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
+            also=(_from_behind(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),),
         ),
         Mistake(
             "not the mean of the group",
             "The largest or smallest weight of the group was compared with 1/t. Average the weights instead.",
-            *_ways(
-                lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p),
-                lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p),
+            _from_front(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
+            also=(
+                _from_front(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),
+                _from_behind(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
+                _from_behind(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),
             ),
         ),
         Mistake(
             "one head for the group",
             "This counts what one head of the group sees. Average the weights over the group first.",
-            *_ways(lambda w, q, p: _low_counts(w[:1], q, p)),
+            _from_front(lambda w, q, p: _low_counts(w[:1], q, p)),
+            also=(_from_behind(lambda w, q, p: _low_counts(w[:1], q, p)),),
         ),
         Mistake(
             "slots instead of tokens seen",
             "1/t is the even share of the t tokens that the query has seen, also of those that have left: t is its "
             "position + 1, not the number of slots.",
-            *_ways(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),
+            _from_front(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),
+            also=(_from_behind(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),),
         ),
         Mistake(
             "t one too small",
             "Positions count from 0: a query at position p has seen p + 1 tokens, itself among them.",
-            *_ways(lambda w, q, p: _below(w, q, p, 1 / q)),
+            _from_front(lambda w, q, p: _below(w, q, p, 1 / q)),
+            also=(_from_behind(lambda w, q, p: _below(w, q, p, 1 / q)),),
         ),
         Mistake(
             "t too large",
             "The threshold is too low: 1/t is 1/(p + 1) for a query at position p, and each query has a t of its own.",
-            *_ways(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),
+            _from_front(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),
+            also=(_from_behind(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),),
         ),
         Mistake(
             "a share of the queries",
             "The count was divided by the number of queries that could see the token. The highest counts leave.",
-            *_ways(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),
+            _from_front(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),
+            also=(_from_behind(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),),
         ),
         Mistake(
             "only down to the budget",
@@ -269,7 +285,8 @@ SCISSORHANDS = Exercise(
         Mistake(
             "mass instead of counts",
             "This is H2O: the lowest sums of attention leave. Scissorhands counts how often a weight is low.",
-            *_ways(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),
+            _from_front(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),
+            also=(_from_behind(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),),
         ),
         Mistake(
             "True where it leaves",
