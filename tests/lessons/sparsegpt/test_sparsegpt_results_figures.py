@@ -80,7 +80,7 @@ def test_the_calibration_curve_says_what_little_text_costs():
 
 def test_block_sizes_say_what_the_errors_tell_apart():
     """Logs of 33, 30 and 36 with errors of 1/33, 1/30, 1/36: 0.095 is 2.1 errors from 128, 0.182 is 4.2; then wider."""
-    said = "Columns chosen at once, beside 128:\nworse 1 and 1536"
+    said = "Beside 128 columns chosen at once,\n1 and 1536 are worse"
     assert title(results.block_sizes(made_up())) == said
     tables = made_up()
     for row in tables["block_size"]:
@@ -94,7 +94,7 @@ def test_thirds_are_told_apart_by_pattern_or_not():
     """Logs beside the early third of 25: 22 is 2.1 errors better, 24 and 27 are less than two away."""
     first, second = title(results.thirds(made_up())).splitlines()
     assert first == "50%: beside the early third, late is not told apart; middle is better"
-    assert second.startswith("2:4: beside the early third ")
+    assert second.startswith("2:4: beside the early third, ")
     assert "late is not told apart" in second
 
 

@@ -95,8 +95,8 @@ def _loudest_mask(weight: Tensor, n_kept: int) -> Tensor:
 def _library(weight: Tensor, n_kept: int) -> tuple[Tensor, Tensor]:
     from course_lib.sparsity.patterns import Columns
 
-    columns = Columns(1 - n_kept / weight.shape[1]).keep(weight.double().square())[0].nonzero().flatten()
-    return weight[:, columns], columns
+    keep = Columns(1 - n_kept / weight.shape[1]).keep(weight.double().square())[0]
+    return weight[:, keep], keep.nonzero().flatten()
 
 
 COLUMNS = Exercise(
