@@ -5,6 +5,7 @@ Each worker needs bubblewrap and this version of the course. A worker grades in 
 time limit of its own; the limits of the sandbox hold as everywhere.
 """
 
+import gc
 import hashlib
 import importlib
 import warnings
@@ -114,10 +115,14 @@ def _connected(distributed: ModuleType, address: str) -> Any:
     try:
         return distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
-        raise ValueError(
-            f"nobody answers at {address!r} as a Dask scheduler ({str(error) or type(error).__name__}); expected an "
-            "address such as tcp://host:8786, as `dask scheduler` prints it."
-        ) from None
+        reason = str(error) or type(error).__name__
+    # A client that could not connect closes when it is collected, and waits for ever if that happens while another
+    # cluster or client starts: distributed's lock of its loops is held then, by the same thread. So: now.
+    gc.collect()
+    raise ValueError(
+        f"nobody answers at {address!r} as a Dask scheduler ({reason}); expected an "
+        "address such as tcp://host:8786, as `dask scheduler` prints it."
+    )
 
 
 def _check_workers(client: Any, plan: engine.Plan) -> None:

@@ -1,6 +1,7 @@
 """A Dask cluster on this machine: real workers, one of which is killed; and what is said when it cannot be used."""
 
 import dataclasses
+import gc
 import os
 import signal
 import sys
@@ -188,6 +189,8 @@ def test_nobody_at_the_address(monkeypatch):
     for address in ("tcp://127.0.0.1:9", "nowhere"):
         with pytest.raises(ValueError, match=f"nobody answers at '{address}' .*tcp://host:8786"):
             list(cluster.grade_all([], PLAN, address))
+        left = [each for each in gc.get_objects() if type(each) is distributed.Client and each.status != "closed"]
+        assert not left, "closes when it is collected, which may be while another one starts, and then waits for ever"
 
 
 def test_a_cluster_without_workers(monkeypatch):
