@@ -48,7 +48,7 @@ def command(port: int, root: Path) -> list[str]:
         "--ServerApp.port_retries=0",
         "--ServerApp.open_browser=False",
         "--ServerApp.answer_yes=True",
-        "--Application.log_level=WARN",
+        "--Application.log_level=ERROR",
         f"--LabApp.default_url=/lab/tree/{FIRST}",
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # in containers; jupyter refuses to run as root unasked
@@ -56,15 +56,22 @@ def command(port: int, root: Path) -> list[str]:
     return [sys.executable, "-m", "jupyterlab", *settings]
 
 
-def without_news(folder: Path) -> dict[str, str]:
-    """The environment in which JupyterLab neither fetches news nor asks whether it may, by settings in `folder`.
+# Which kernel a student would be asked, and there is one; and the column beside which the lessons' names are cut.
+SETTINGS = {
+    "@jupyterlab/notebook-extension:tracker": {"autoStartDefaultKernel": True},
+    "@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": False},
+}
+
+
+def house_settings(folder: Path) -> dict[str, str]:
+    """The environment in which JupyterLab asks nothing, neither for news nor for a kernel, by settings in `folder`.
 
     Nor does it load nbgrader, which instructors have installed and which warns that it is not set up here.
     """
-    settings = folder / "labconfig" / "page_config.json"
-    settings.parent.mkdir()
+    (lab := folder / "labconfig").mkdir()
     off = dict.fromkeys(("@jupyterlab/apputils-extension:announcements", "@jupyter/nbgrader"), True)
-    settings.write_text(json.dumps({"disabledExtensions": off}))
+    (lab / "page_config.json").write_text(json.dumps({"disabledExtensions": off}))
+    (lab / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
     off = dict.fromkeys((f"nbgrader.server_extensions.{name}" for name in NBGRADER), False)
     (folder / "jupyter_server_config.json").write_text(json.dumps({"ServerApp": {"jpserver_extensions": off}}))
     known = os.environ.get("JUPYTER_CONFIG_PATH")
@@ -128,7 +135,7 @@ def server_on(port: int, token: str, root: Path) -> Iterator[subprocess.Popen]:
     """A running server; stopped at the end, and on Ctrl-C."""
     with tempfile.TemporaryDirectory() as settings:
         # The token by the environment, not the command line, which every user of the machine can read.
-        environment = os.environ | {"JUPYTER_TOKEN": token} | without_news(Path(settings))
+        environment = os.environ | {"JUPYTER_TOKEN": token} | house_settings(Path(settings))
         server = subprocess.Popen(command(port, root), env=environment, cwd=root)
         try:
             yield server

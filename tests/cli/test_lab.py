@@ -50,6 +50,12 @@ def test_it_serves_the_first_lesson_until_it_is_stopped(course, monkeypatch):
         contents = url.replace("/lab/tree/", "/api/contents/")
         with urllib.request.urlopen(contents, timeout=120) as answer:
             assert answer.status == 200
+        for name, wanted in lab.SETTINGS.items():
+            with urllib.request.urlopen(
+                url.replace(f"/lab/tree/{lab.FIRST}", f"/lab/api/settings/{name}"), timeout=120
+            ) as answer:
+                found = json.load(answer)["schema"]["properties"]
+            assert {key: found[key]["default"] for key in wanted} == wanted
         child.send_signal(signal.SIGINT)
         assert child.wait(timeout=120) == 0
     finally:
@@ -102,9 +108,9 @@ def test_what_is_broken_stops_it_before_the_address_is_given(without_server, mon
     assert "http" not in capsys.readouterr().out
 
 
-def test_jupyterlab_asks_for_no_news(tmp_path, monkeypatch):
+def test_jupyterlab_asks_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/elsewhere")
-    environment = lab.without_news(tmp_path)
+    environment = lab.house_settings(tmp_path)
     assert environment["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(tmp_path), "/elsewhere"]
     page = json.loads((tmp_path / "labconfig" / "page_config.json").read_text())
     assert page["disabledExtensions"]["@jupyterlab/apputils-extension:announcements"] is True
