@@ -30,6 +30,9 @@ def notes(
         notes.append(f"What check is given in {where} was graded.")
     elif name != function:
         notes.append(f"The function is called {name} here ({where}), not {function}; it was graded.")
+    elif choice.tried and not choice.item.stub:
+        cells = ", ".join(str(number) for number in sorted({check.number for check in choice.tried}))
+        notes.append(f"check was also given something else (cell {cells}); {function}, in {where}, was graded.")
     if choice.others:
         cells = ", ".join(str(number) for number in sorted({other.number for other in choice.others}))
         notes.append(f"{name} is defined more than once (also in cell {cells}); the last one, in {where}, was graded.")

@@ -134,7 +134,7 @@ class Notebook:
             except SyntaxError:  # such as await, which only a kernel runs here
                 return
         moment = len(self.items) - 0.5
-        self.checks.append(Check(exercise, given.id if named else name, moment, not named))
+        self.checks.append(Check(exercise, given.id if named else name, moment, not named, cell.number))
 
 
 def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], bool]:

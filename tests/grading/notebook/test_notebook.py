@@ -2,6 +2,7 @@
 
 import json
 import linecache
+import re
 import traceback
 from pathlib import Path
 
@@ -160,6 +161,37 @@ def test_what_check_is_given_on_purpose_comes_before_a_first_attempt():
     made = program(answer(WRONG), RENAMED, 'check("wanda.score", my_score)')
     assert called(made, 3, 4) == 12
     assert made.notes == ("The function is called my_score here (cell 2), not wanda_score; it was graded.",)
+
+
+TRIED = {
+    "a first try above": ("def first_try(w, x):\n    return 0", 'check("wanda.score", first_try)', answer(RIGHT), CHECK),
+    "a lambda at the end": (answer(RIGHT), CHECK, 'check("wanda.score", lambda w, x: abs(w))'),
+    "an old version, by keyword": (
+        "def wanda_score_old(w, x):\n    return w",
+        answer(RIGHT),
+        CHECK,
+        'check("wanda.score", function=wanda_score_old)',
+    ),
+    "another exercise's function": (
+        answer(RIGHT),
+        CHECK,
+        cell("def keep_rows(score, k):\n    return score", exercise="wanda.keep_rows"),
+        'check("wanda.keep_rows", keep_rows)',
+        'check("wanda.keep_rows", wanda_score)\ncheck("wanda.score", keep_rows)',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_what_check_is_given_besides_replaces_nothing(name):
+    made = program(*TRIED[name])
+    assert called(made, 3, 4) == 12
+    (note,) = made.notes
+    assert re.fullmatch(r"check was also given something else \(cell \d\); wanda_score, in cell \d, was graded\.", note)
+
+
+def test_what_is_tried_beside_a_stub_is_the_answer():
+    assert called(program(answer(STUB), CHECK, RENAMED, 'check("wanda.score", my_score)'), 3, 4) == 12
 
 
 def test_a_result_given_to_the_check_is_no_function():
