@@ -25,7 +25,8 @@ _CANVAS = re.compile(
     r"(?:(?:LATE_)?anon_(?P<anon>[^\W_]+)|(?P<name>\w+?)(?:_LATE)?_(?P<user>\d+))"
     r"_(?:\d+_(?P<rest>.+?)(?:-(?P<attempt>\d{1,3}))?(?P<suffix>(?:\.\w+)+)|(?:text|link)\.html)"
 )
-_MOODLE = re.compile(r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
+# The first number counts: what follows it was named by the student, who may know such names.
+_MOODLE = re.compile(r"(?P<name>.+?)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
 _GRADESCOPE = re.compile(r"submission_\d+")
 _SUFFIX = re.compile(r"(\.ipynb(\.txt|\.json)?|\.zip|\.rar|\.7z|\.tgz|(\.tar)?(\.(gz|xz|bz2))?)$", re.IGNORECASE)
 _COPY = re.compile(r"^copy of |[ _]?\(\d{1,3}\)$|[-_ ]copy ?\d*$", re.IGNORECASE)

@@ -129,7 +129,14 @@ def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
     aliases = Counter(key for group in groups for key in {clean(alias).casefold() for alias in group.owner.also})
     taken: set[str] = set()
     named = []
-    for group in sorted(groups, key=lambda each: (clean(each.owner.student) != each.owner.student, each.owner.student)):
+    exact = set(listed.values())
+
+    def surest_first(group: Group) -> tuple[bool, bool, str]:
+        """Who is on the roster as written comes before BOB, who would be taken for bob."""
+        name = group.owner.student
+        return name not in exact, clean(name) != name, name
+
+    for group in sorted(groups, key=surest_first):
         name = clean(group.owner.student)
         keys = [name.casefold(), *(key for alias in group.owner.also if aliases[key := clean(alias).casefold()] == 1)]
         name = next((listed[key] for key in keys if key in listed), name)

@@ -4,6 +4,7 @@ from course_lib.grading.intake import layouts
 from course_lib.grading.intake.entries import DEEPEST, Entry
 from course_lib.grading.intake.layouts import lesson_of, owner
 
+NBGRADER = ("source", "release", "autograded", "feedback", "exchange")  # its folders beside `submitted`
 Level = list[tuple[tuple[str, ...], Entry]]  # what is left of each path, and the entry
 
 
@@ -12,7 +13,7 @@ def unwrapped(level: Level) -> tuple[Level, dict[int, str]]:
     lessons: dict[int, str] = {}
     for _ in range(DEEPEST):
         inner = children(level)
-        if submitted := next((name for name in inner if _is_submitted(name, inner[name])), ""):
+        if submitted := next((name for name in inner if _is_submitted(name, inner)), ""):
             return _inside(inner[submitted]), lessons
         holders = {name: below for name, below in inner.items() if is_folder(below) or is_zip(below)}
         if not holders or any(entry.kind == "notebook" for rest, entry in level if len(rest) == 1):
@@ -27,9 +28,15 @@ def unwrapped(level: Level) -> tuple[Level, dict[int, str]]:
     return level, lessons
 
 
-def _is_submitted(name: str, below: Level) -> bool:
-    """nbgrader's folder of that name, beside which its other folders are of no interest."""
-    return name.lower() == "submitted" and is_folder(below)
+def _is_submitted(name: str, beside: dict[str, Level]) -> bool:
+    """nbgrader's folder of that name, beside which its other folders are of no interest.
+
+    Beside others with notebooks it is a student's: who calls a folder so must not hide the rest of the class.
+    """
+    if name.lower() != "submitted" or not is_folder(beside[name]):
+        return False
+    others = [below for other, below in beside.items() if other != name and other.lower() not in NBGRADER]
+    return not any(entry.kind in ("notebook", "zip") for below in others for _, entry in below)
 
 
 def _inside(below: Level) -> Level:
@@ -48,7 +55,7 @@ def _is_around(below: Level, depth: int = DEEPEST) -> bool:
     """Whether the only folder or zip there is holds a class rather than one student's work."""
     inner = children(_inside(below))
     holders = {name: content for name, content in inner.items() if is_folder(content) or is_zip(content)}
-    if any(_is_submitted(*pair) or layouts.special(pair[0], folder=is_folder(pair[1])) for pair in inner.items()):
+    if any(_is_submitted(name, inner) or layouts.special(name, folder=is_folder(inner[name])) for name in inner):
         return True
     flat = [name for name, content in inner.items() if name not in holders and content[0][1].kind == "notebook"]
     if flat:  # several names other than those of lessons

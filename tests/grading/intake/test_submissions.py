@@ -110,6 +110,37 @@ LAYOUTS = {
 }  # fmt: skip
 
 
+def test_a_file_called_like_another_students_stays_with_its_owner(tmp_path):
+    build(
+        tmp_path,
+        "Alice Example_111_assignsubmission_file_Bob Example_222_assignsubmission_file_04_wanda.ipynb",
+        "Bob Example_222_assignsubmission_file_04_wanda.ipynb",
+        "Cara Example_333_assignsubmission_file_04_wanda.ipynb",
+    )
+    found = students(tmp_path, roster=["111", "222", "333"])
+    assert found["222"] == "from Bob Example_222_assignsubmission_file_04_wanda.ipynb"
+    assert set(found) == {"111", "222", "333"}
+    assert found["111"].startswith("from Alice")
+
+
+def test_the_name_as_on_the_roster_comes_before_another_case(tmp_path):
+    build(tmp_path, "BOB.ipynb", "bob.ipynb", "Cara.zip")
+    found = students(tmp_path, roster=["bob", "cara"])
+    assert found["bob"] == "from bob.ipynb"
+    assert "BOB (2)" in found or "bob (2)" in found
+
+
+@pytest.mark.parametrize("ending", ["", ".zip"])
+def test_a_student_called_submitted_hides_nobody(tmp_path, ending):
+    build(tmp_path, "Submitted/04_wanda.ipynb")
+    for name in ("alice", "bob"):
+        if ending:
+            (tmp_path / f"{name}.zip").write_bytes(packed("04_wanda.ipynb"))
+        else:
+            build(tmp_path, f"{name}/04_wanda.ipynb")
+    assert set(students(tmp_path)) == {"alice", "bob", "Submitted"}
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_on_disk(name, tmp_path):
     names, expected = LAYOUTS[name]

@@ -164,7 +164,12 @@ def test_what_check_is_given_on_purpose_comes_before_a_first_attempt():
 
 
 TRIED = {
-    "a first try above": ("def first_try(w, x):\n    return 0", 'check("wanda.score", first_try)', answer(RIGHT), CHECK),
+    "a first try above": (
+        "def first_try(w, x):\n    return 0",
+        'check("wanda.score", first_try)',
+        answer(RIGHT),
+        CHECK,
+    ),
     "a lambda at the end": (answer(RIGHT), CHECK, 'check("wanda.score", lambda w, x: abs(w))'),
     "an old version, by keyword": (
         "def wanda_score_old(w, x):\n    return w",
