@@ -85,9 +85,11 @@ def run(request: Request, console: Console) -> int:
         return 130
     seconds = time.perf_counter() - clock
     results = [finished[submission.student] for submission in submissions]
-    write_all(results, plan, request, started, seconds, len(left))
+    left_out = write_all(results, plan, request, started, seconds, len(left))
     _say(results, request.out, seconds, len(left), console)
-    return _failures(results, console)
+    for line in left_out:
+        console.print(line, markup=False, soft_wrap=True, style="bold yellow")
+    return _failures(results, console) or int(bool(left_out))
 
 
 def _failures(results: list[Result], console: Console) -> int:
@@ -199,19 +201,22 @@ def _shown(graded: Pairs, total: int, console: Console) -> Iterator[tuple[Submis
 
 def write_all(
     results: list[Result], plan: engine.Plan, request: Request, started: str, seconds: float, n_graded: int
-) -> None:
-    """All files of the class, each written whole. Last the tables that a course system may not be able to take."""
+) -> list[str]:
+    """All files of the class, each written whole; returns whom the tables for course systems leave out, and why."""
     out, facts = request.out, Facts(plan.lesson, plan.seed, started, seconds, n_graded, request.kind, versions())
     for result in results:
         store.write(out / "feedback" / f"{file_name(result.student)}.html", feedback.html(result))
     store.write(out / "grades.csv", lms.grades_csv(results))
     store.write(out / "grades.json", json.dumps(as_data(results, plan, request, facts), indent=1))
     store.write(out / "report.html", page.html(results, facts))
+    tables = {}
     if request.canvas:
-        store.write(out / "canvas.csv", lms.canvas_csv(results, request.canvas, request.known_by or "ID"))
+        tables["canvas.csv"] = lms.canvas_csv(results, request.canvas, request.known_by or "ID")
     if request.moodle:
-        known_by = request.known_by or "Email address"
-        store.write(out / "moodle.csv", lms.moodle_csv(results, request.moodle, known_by))
+        tables["moodle.csv"] = lms.moodle_csv(results, request.moodle, request.known_by or "Email address")
+    for name, table in tables.items():
+        store.write(out / name, table.text)
+    return [f"{name} leaves out {reason}" for name, table in tables.items() for reason in table.left_out]
 
 
 def as_data(results: list[Result], plan: engine.Plan, request: Request, facts: Facts) -> dict[str, Any]:

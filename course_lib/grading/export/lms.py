@@ -6,8 +6,9 @@ every name that is not English. The files for Canvas and Moodle carry none: they
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from course_lib.grading.export.csv_safe import MARK, cell, written
 from course_lib.grading.records import Result
@@ -25,6 +26,13 @@ _CANVAS_OWN = re.compile(r"(Current|Final|Override) (Score|Points|Grade|Status)"
 
 CanvasId = Literal["ID", "SIS User ID", "SIS Login ID"]
 MoodleId = Literal["Identifier", "Email address", "ID number", "Username"]
+
+
+class Table(NamedTuple):
+    """What a course system imports, and whom it leaves out, each with the reason."""
+
+    text: str
+    left_out: tuple[str, ...]
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, str]]:
@@ -52,7 +60,7 @@ def grades_csv(results: Iterable[Result]) -> str:
     return MARK + written(COLUMNS, [list(row.values()) for row in rows(results)])
 
 
-def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = "ID") -> str:
+def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = "ID") -> Table:
     """A table for Canvas: Grades, Import. The first lines and columns are those of Canvas's own export.
 
     A submission that could not be graded gets an empty cell, which changes nothing in Canvas. The assignment should be
@@ -64,25 +72,25 @@ def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = 
         known_by: what our student ids are in Canvas. Files exported from Canvas carry its own "ID", a number.
 
     Raises:
-        ValueError: for a title that Canvas takes for a column of its own, and ids that it would confuse.
+        ValueError: for a title that Canvas takes for a column of its own.
     """
     if _CANVAS_OWN.search(assignment) or not assignment.strip():
         raise ValueError(
             f"got the assignment {clean(assignment, NAME)!r}; expected the heading of its column in Canvas's export, "
             'such as "Lesson 04 (1234)", without words such as "Final Score", by which Canvas knows columns of its own.'
         )
-    ids = _ids(results, known_by == "ID")
+    known, left_out = _known(results, known_by == "ID")
     most = max((result.of for result in results), default=0.0)
     columns = get_args(CanvasId)
     lines = [["Points Possible", "", "", "", "", number(most)]]  # Canvas wants a column of sections, and never reads it
-    for result, known in zip(results, ids, strict=True):
+    for student, result in known.items():
         name = cell(result.student, NAME).replace("Points Possible", "-")  # which would make it the line above
-        given = [known if column == known_by else "" for column in columns]
+        given = [student if column == known_by else "" for column in columns]
         lines.append([name, *given, "", _grade(result)])
-    return written(["Student", *columns, "Section", cell(assignment, NAME)], lines)
+    return Table(written(["Student", *columns, "Section", cell(assignment, NAME)], lines), left_out)
 
 
-def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email address") -> str:
+def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email address") -> Table:
     """A table for Moodle: Grades, Import, CSV file; with "Identifier", an assignment's grading worksheet.
 
     Both have a column of feedback. The worksheet takes it where the assignment has feedback comments and offline
@@ -91,41 +99,45 @@ def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email
 
     Args:
         item: what the grade is called in the gradebook. The worksheet has names of its own.
-
-    Raises:
-        ValueError: for ids that Moodle would confuse, and for worksheet ids without a number.
     """
     numbered = known_by == "Identifier"
-    graded = [
-        (known, _grade(result), _feedback(result))
-        for known, result in zip(_ids(results, numbered), results, strict=True)
-    ]
+    known, left_out = _known(results, numbered)
+    graded = [(student, _grade(result), _feedback(result)) for student, result in known.items()]
     if not numbered:
-        return written([known_by, cell(item, NAME), cell(f"Feedback: {item}", NAME)], graded)
-    lines = [(f"Participant {known}", grade, "", feedback) for known, grade, feedback in graded]
-    return written(["Identifier", "Grade", "Last modified (grade)", "Feedback comments"], lines)
+        heads = [known_by, cell(item, NAME), cell(f"Feedback: {item}", NAME)]
+        return Table(written(heads, graded), left_out)
+    lines = [(f"Participant {student}", grade, "", feedback) for student, grade, feedback in graded]
+    return Table(written(["Identifier", "Grade", "Last modified (grade)", "Feedback comments"], lines), left_out)
 
 
-def _ids(results: Sequence[Result], numbered: bool) -> list[str]:
-    """What the course system knows the students by, one each: the id, or the number at its end.
+def _known(results: Sequence[Result], numbered: bool) -> tuple[dict[str, Result], tuple[str, ...]]:
+    """The results by what the course system knows the students by: the id, or the number at its end.
 
-    Canvas would read 12abc as 12, which is somebody else. Moodle gives the grade of a row whose id is empty or 0 to the
-    student of the row before.
+    Who could be taken for somebody else is left out, the others are not: Canvas would read 12abc as 12, and Moodle
+    gives the grade of a row whose id is empty or 0 to the student of the row before.
     """
-    ids: dict[str, None] = {}
-    for result in results:
-        student = cell(result.student, NAME)
-        ending = _NUMBERED.fullmatch(student)
-        if numbered and not ending:
-            raise ValueError(
-                f"got the student {student!r}; the course system knows this one by a number, as in the names of the "
-                "files that it exports: grade those, or name the column that has these ids."
-            )
-        known = str(int(ending[1])) if ending and numbered else student  # 012 is 12 to a program
-        if known in ("", "0") or known in ids:
-            raise ValueError(f"got the student id {known!r}, empty, 0 or twice; expected an id of its own for each.")
-        ids[known] = None
-    return list(ids)
+    given = [_id(cell(result.student, NAME), numbered) for result in results]
+    counts = Counter(given)
+    known = {student: result for student, result in zip(given, results, strict=True) if counts[student] == 1}
+    for nobody in ("", "0"):
+        known.pop(nobody, None)
+    left_out = []
+    for student, result in zip(given, results, strict=True):
+        name = repr(cell(result.student, NAME))
+        if counts[student] > 1 and student not in ("", "0"):
+            left_out.append(f"{name}: {counts[student]} submissions have the id {student}; enter these grades by hand.")
+        elif student not in known:
+            expected = "a number at its end, as in the names of the files that the course system exports"
+            left_out.append(f"{name}: got no id, expected {expected if numbered else 'one other than 0'}.")
+    return known, tuple(left_out)
+
+
+def _id(student: str, numbered: bool) -> str:
+    """The id as the course system reads it; empty where it would find none. 012 is 12 to a program."""
+    ending = _NUMBERED.fullmatch(student)
+    if not numbered:
+        return student
+    return str(int(ending[1])) if ending else ""
 
 
 def _grade(result: Result) -> str:
