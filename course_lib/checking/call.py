@@ -77,7 +77,16 @@ def limited(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
-        signal.setitimer(signal.ITIMER_REAL, *others)
+        _go_on(*others, time.monotonic() - began)
+
+
+def _go_on(left: float, again: float, passed: float) -> None:
+    """Set the alarm of a limit around this one, less what has passed inside; ring at once where that was all."""
+    if not left or left > passed:
+        signal.setitimer(signal.ITIMER_REAL, max(left - passed, 0.0), again)
+    else:
+        signal.setitimer(signal.ITIMER_REAL, again, again)
+        signal.raise_signal(signal.SIGALRM)
 
 
 def call(function: Callable, arguments: tuple, seconds: float | None = None) -> Outcome:

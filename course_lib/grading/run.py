@@ -1,7 +1,6 @@
 """`course grade`: a folder of submissions becomes grades, feedback and a report."""
 
 import hashlib
-import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -207,7 +206,7 @@ def write_all(
     for result in results:
         store.write(out / "feedback" / f"{file_name(result.student)}.html", feedback.html(result))
     store.write(out / "grades.csv", lms.grades_csv(results))
-    store.write(out / "grades.json", json.dumps(as_data(results, plan, request, facts), indent=1))
+    store.write(out / "grades.json", store.as_json(as_data(results, plan, request, facts)))
     store.write(out / "report.html", page.html(results, facts))
     tables = {}
     if request.canvas:

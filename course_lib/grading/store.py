@@ -36,7 +36,7 @@ def path_of(out: Path, student: str) -> Path:
 
 def save(out: Path, result: Result, key: str) -> None:
     """Keep one result. `key` says what it was graded by and from."""
-    write(path_of(out, result.student), json.dumps({"key": key, "result": to_json(result)}, indent=1))
+    write(path_of(out, result.student), as_json({"key": key, "result": to_json(result)}))
 
 
 def load(out: Path, student: str, key: str) -> Result | None:
@@ -46,6 +46,11 @@ def load(out: Path, student: str, key: str) -> Result | None:
         return from_json(stored["result"]) if stored["key"] == key else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None  # none, half written by another version, or edited: graded anew
+
+
+def as_json(data: Any) -> str:
+    """Strict JSON once it is encoded: half a letter stays as it is for `write`, where an escape would pass unseen."""
+    return json.dumps(data, indent=1, ensure_ascii=False)
 
 
 def write(path: Path, text: str) -> None:

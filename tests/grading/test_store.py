@@ -1,5 +1,7 @@
 """Results on disk: what was kept comes back, and nothing that is damaged or out of date does."""
 
+from dataclasses import replace
+
 import pytest
 
 from course_lib.grading import store
@@ -77,6 +79,15 @@ def test_a_student_is_a_file_in_the_folder_whatever_the_name(tmp_path):
 def test_half_a_letter_becomes_a_question_mark(tmp_path):
     store.write(tmp_path / "page.html", "a \ud800 b")
     assert (tmp_path / "page.html").read_text() == "a ? b"
+
+
+def test_what_a_submission_raised_leaves_the_file_strict_json(tmp_path):
+    """An escape of half a letter, \\ud800, is refused by strict readers, and with it the whole class."""
+    row = replace(RESULT.exercises[0], reason="it raised ValueError: \ud800 \u202e \0")
+    store.save(tmp_path, replace(RESULT, exercises=(row,)), "key")
+    text = store.path_of(tmp_path, "ada").read_text(encoding="utf-8")
+    assert "\\ud" not in text
+    assert store.load(tmp_path, "ada", "key").exercises[0].reason == "it raised ValueError: ? \u202e \0"
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -81,7 +81,8 @@ def test_the_speaker_asks_the_class_at_each_slide_but_the_title(path):
 
 
 def test_what_is_counted():
-    body, notes = parts("## One, two\n\n$$a + b$$ three $x$\n\n| no | words |\n\n![none](figure:a.b.c)\n\nNote: One. Two?")
+    slide = "## One, two\n\n$$a + b$$ three $x$\n\n| no | words |\n\n![none](figure:a.b.c)\n\nNote: One. Two?"
+    body, notes = parts(slide)
     assert n_words(body) == 3
     assert n_sentences(notes) == 2
     assert n_sentences("Frantar et al. say 0.5. See eq. 3 of $x.$. Why?") == 3

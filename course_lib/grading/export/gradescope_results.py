@@ -3,6 +3,7 @@
 from typing import Any
 
 from course_lib.grading.records import CaseResult, ExerciseResult, Result
+from course_lib.grading.report.html import clean
 
 VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
 TEXT = 4000  # characters of one exercise's output
@@ -17,7 +18,7 @@ def results(result: Result, hidden_cases: str, seconds: float, warning: str = ""
         tests += _tests(exercise, str(number), hidden_cases)
     return {
         "execution_time": round(seconds),
-        "output": "\n".join(line for line in head if line)[:TEXT],
+        "output": _shown(head),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
@@ -55,15 +56,21 @@ def _test(
         "max_score": of,
         "status": "passed" if cases and all(case.difference is None for case in cases) else "failed",
         "visibility": visibility,
-        "output": _said(exercise, cases)[:TEXT],
+        "output": _shown(_said(exercise, cases)),
         "output_format": "text",  # never "html": a submission has a say in it
     }
 
 
-def _said(exercise: ExerciseResult, cases: tuple[CaseResult, ...]) -> str:
+def _shown(lines: list[str]) -> str:
+    """Lines that a submission has a say in, without control characters, direction marks and half letters."""
+    whole = "\n".join(line for line in lines if line)[:TEXT]
+    return "\n".join(clean(line, TEXT) for line in whole.splitlines())
+
+
+def _said(exercise: ExerciseResult, cases: tuple[CaseResult, ...]) -> list[str]:
     """What a student should know, without what is expected on hidden cases."""
     lines = [f"{case.name}: {case.difference or 'right'}" for case in cases]
     if exercise.state != "right" and not all(case.difference is None for case in cases):
         lines += [f"This looks like: {exercise.mistake}. {exercise.explanation}"] if exercise.mistake else []
         lines += [f"Hint: {exercise.hint}"] if exercise.hint else []
-    return "\n".join([*lines, *exercise.notes] if cases else [exercise.reason, *exercise.notes])
+    return [*lines, *exercise.notes] if cases else [exercise.reason, *exercise.notes]

@@ -44,15 +44,19 @@ class Channel:
                 content = content[os.write(self.pipe, content) :]
 
 
-def run(content: bytes, index: int, task: Task, limits: Limits, pipe: int) -> NoReturn:
-    """Everything that this process does; it never returns to the warden's code."""
+def run(content: bytes, index: int, task: Task, limits: Limits, pipe: int, no_memory: int) -> NoReturn:
+    """Everything that this process does; it never returns to the warden's code.
+
+    Args:
+        no_memory: the exit code by which the warden knows that memory ran out.
+    """
     code, leave = 1, os._exit  # which the student's code may replace
     try:
         confine(limits, pipe)
         _answer(content, task, limits, Channel(pipe, index))
         code = 0
     except MemoryError:
-        code = 3
+        code = no_memory
     finally:
         leave(code)
 

@@ -1,5 +1,6 @@
 """What a student's process says about one exercise becomes an Answer. It may say anything."""
 
+import signal
 from typing import Any
 
 from course_lib.checking.call import Outcome
@@ -8,6 +9,7 @@ from course_lib.grading.sandbox import frames, wire
 
 TEXT = 2000  # characters of a message that are kept
 MOST = 20  # notes, names
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL}
 
 
 class Claims:
@@ -105,11 +107,17 @@ def ended(how: str, number: int, limits: Limits) -> str:
 
 
 def _crash(number: int) -> str:
-    if number == 24:
+    if number == signal.SIGXCPU:
         return "It was stopped because it used up its time on the processor: does every loop end?"
-    if number == 9:
-        return "It was killed: it took more memory or time than there is."
-    return f"Python itself crashed (signal {number}): an endless recursion, or memory written where it should not be?"
+    if number == signal.SIGKILL:
+        return "It was killed (signal 9): the machine does so when memory runs out, and a program can do so to itself."
+    if number == signal.SIGSYS:
+        return "The sandbox ended it for a system call that no calculation makes (signal 31)."
+    if number in _CRASHES:
+        return (
+            f"Python itself crashed (signal {number}): an endless recursion, or memory written where it should not be?"
+        )
+    return f"Signal {number} ended it, which it had sent to itself, before every case was run."
 
 
 def _size(n_bytes: int) -> str:

@@ -6,6 +6,7 @@ process 1, which no signal from inside reaches, and hides its memory and its fil
 
 import json
 import os
+import secrets
 import select
 import time
 
@@ -15,7 +16,6 @@ from course_lib.grading.sandbox import child, frames, wire
 from course_lib.grading.sandbox import limits as watch
 
 LOOK = 0.02  # seconds between two looks at memory and processes
-OUT_OF_MEMORY = 3  # exit code of the child
 
 
 def serve(source: int, out: int) -> None:
@@ -55,11 +55,12 @@ def _round(
 ) -> tuple[tuple[str, int, float], bool]:
     """Run one exercise. How it ended, the number that belongs to it and the seconds; whether nothing is left of it."""
     pipe, theirs = os.pipe()
+    no_memory = 64 + secrets.randbelow(128)  # the exit code that says so; a fixed one could be a student's own
     process = os.fork()
     if process == 0:
-        child.run(content, index, task, limits, theirs)
+        child.run(content, index, task, limits, theirs, no_memory)
     os.close(theirs)
-    attended = _Round(source, out, pipe, process, task, limits)
+    attended = _Round(source, out, pipe, process, task, limits, no_memory)
     try:
         how, number = attended.attend()
         return (how, number, attended.clock.seconds), watch.rest_is_gone(process, kept)
@@ -70,8 +71,9 @@ def _round(
 class _Round:
     """Attends to one process until it is done, has ended, or breaks a limit."""
 
-    def __init__(self, source: int, out: int, pipe: int, process: int, task: Task, limits: Limits):
+    def __init__(self, source: int, out: int, pipe: int, process: int, task: Task, limits: Limits, no_memory: int):
         self.source, self.out, self.pipe, self.process, self.limits = source, out, pipe, process, limits
+        self.no_memory = no_memory
         self.reader = frames.Reader(frames.FROM_CHILD, limits.result_bytes + 2**20, len(task.arguments) + 100)
         self.clock, self.looked, self.open = watch.Stopwatch(), 0.0, True
         os.set_blocking(pipe, False)
@@ -116,7 +118,7 @@ class _Round:
         if os.WIFSIGNALED(status):
             return "signal", os.WTERMSIG(status)
         code = os.waitstatus_to_exitcode(status)
-        return ("memory" if code == OUT_OF_MEMORY else "exit"), code
+        return ("memory" if code == self.no_memory else "exit"), code
 
     def _broken(self) -> str:
         over = self.clock.tick() - self.limits.seconds

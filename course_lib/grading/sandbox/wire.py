@@ -27,12 +27,15 @@ class Bounds:
     n_bytes: int = 64 * 2**20
     elements: int = 2**20  # of all tensors together; the course's largest answer has 3,552
     items: int = 2**16  # in all collections together
+    keys: int = 2**10  # of all dictionaries together: a thousand that all hash alike take a moment, more take minutes
     depth: int = 32
     characters: int = 2**18
     header: int = 4 * 2**20  # bytes of JSON, which takes twenty times as much when it is read
 
 
-JOB = Bounds(2**31, 2**29, 2**20, 32, 2**20, 2**26)  # what the grader itself sends is only kept from being absurd
+JOB = Bounds(
+    2**31, 2**29, 2**20, 2**20, 32, 2**20, 2**26
+)  # the grader's own: only kept from being absurd
 
 
 def dumps(value: Any, bounds: Bounds) -> bytes:
@@ -53,6 +56,7 @@ class _Packer:
     def __init__(self, bounds: Bounds):
         self.bounds, self.tensors = bounds, {}
         self.elements, self.items, self.characters = bounds.elements, bounds.items, bounds.characters
+        self.keys = bounds.keys
 
     def pack(self, value: Any, depth: int) -> Any:
         """The value as JSON in which every collection is a list that begins with its kind."""
@@ -64,6 +68,9 @@ class _Packer:
         if isinstance(value, tuple):
             return ["tuple", *(self.pack(item, depth + 1) for item in value)]
         if isinstance(value, dict):
+            self.keys -= len(value)
+            if self.keys < 0:
+                raise ValueError(f"got more than {self.bounds.keys} keys in dictionaries; return less.")
             return ["dict", *([_key(self.pack(k, depth + 1)), self.pack(v, depth + 1)] for k, v in value.items())]
         return self._leaf(value)
 
@@ -87,6 +94,8 @@ class _Packer:
         self.elements -= max(1, math.prod(max(1, size) for size in value.shape)) * (1 + value.is_complex())
         if self.elements < 0:
             raise ValueError(f"got a shape of {tuple(value.shape)}; expected at most {self.bounds.elements} entries.")
+        if value.ndim > _DIMENSIONS:
+            raise ValueError(f"got a tensor of {value.ndim} axes; expected at most {_DIMENSIONS}.")
         name = str(len(self.tensors))
         order = sorted(range(value.ndim), key=lambda d: -value.stride(d))  # a transposed matrix comes back transposed
         value = value.detach().resolve_conj().resolve_neg().permute(order)
@@ -112,7 +121,7 @@ def loads(content: bytes, bounds: Bounds) -> Any:
     """
     try:
         tree = _checked(content, bounds)
-        return _unpack(tree, safetensors.torch.load(content), 0, [bounds.items], bounds)
+        return _unpack(tree, safetensors.torch.load(content), 0, [bounds.items, bounds.keys], bounds)
     except ValueError:
         raise
     except Exception as error:  # whatever was sent, it is only refused
@@ -150,6 +159,9 @@ def _unpack(tree: Any, tensors: dict[str, Tensor], depth: int, left: list[int], 
     if kind == "tuple":
         return tuple(_unpack(item, tensors, depth + 1, left, bounds) for item in rest)
     if kind == "dict":
+        left[1] -= len(rest)
+        if left[1] < 0:
+            raise ValueError(f"got more than {bounds.keys} keys in dictionaries; expected fewer.")
         pairs = [[_unpack(item, tensors, depth + 1, left, bounds) for item in pair] for pair in rest]
         return {_key(key): value for key, value in pairs}
     if kind == "complex":

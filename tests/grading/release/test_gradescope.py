@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,15 @@ PARTLY = ExerciseResult(
     hint="Look.",
     cases=CASES,
 )
+
+
+def test_what_a_submission_says_comes_without_control_characters():
+    said = "\ud800\0\x1b[31m\u202eraised\nand more"
+    row = replace(PARTLY, notes=(said,), cases=(CaseResult("by hand", False, said),))
+    shown = results(replace(result(row), problem=said), "after_published", 1.0)
+    texts = [shown["output"], *(test["output"] for test in shown["tests"])]
+    assert all("raised\nand more" in text for text in texts)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e]", "".join(texts))
 
 
 def test_points_are_split_between_what_students_see_and_what_they_do_not():

@@ -142,7 +142,7 @@ def test_an_exercise_is_not_stopped_for_the_time_in_which_a_busy_machine_did_not
     clock, (pipe, _) = Clock(busy), os.pipe()
     monkeypatch.setattr(watch, "starved", clock.starved)
     monkeypatch.setattr(watch, "broken", lambda *_: "")
-    attended = supervise._Round(0, 1, pipe, 0, Task("x.1", "right", CASES), Limits(seconds=10.0))
+    attended = supervise._Round(0, 1, pipe, 0, Task("x.1", "right", CASES), Limits(seconds=10.0), 99)
     attended.clock = clock
     while not attended._broken():
         pass
@@ -258,7 +258,9 @@ def test_an_error_is_never_a_value_and_everything_is_cut():
         ("time", 0, "after 30 seconds"), ("memory", 0, "768 MiB"), ("processes", 0, "24 threads"),
         ("files", 0, "files"),
         ("channel", 0, "4 MiB"), ("exit", 3, "exit code 3"), ("signal", 11, "signal 11"), ("signal", 24, "every loop"),
-        ("signal", 9, "more memory or time"), ("silence", 0, "30 seconds"), ("warden", 0, "not known"),
+        ("signal", 9, "a program can do so to itself"), ("signal", 31, "a system call"),
+        ("signal", 15, "Signal 15 ended"),
+        ("silence", 0, "30 seconds"), ("warden", 0, "not known"),
         ("invented", 0, "not known"),
     ],
 )  # fmt: skip

@@ -51,6 +51,25 @@ def test_what_safetensors_cannot_say_comes_back_with_the_same_numbers():
     assert there_and_back(torch.tensor([0.5], dtype=torch.float8_e4m3fn)).tolist() == [0.5]
 
 
+def test_keys_are_few_so_that_no_choice_of_them_takes_long():
+    """All of these hash to 0: a dictionary of n looks n * n / 2 times."""
+    alike = {number * (2**61 - 1): 0 for number in range(BOUNDS.keys)}
+    assert there_and_back(alike) == alike
+    alike[-(2**61 - 1)] = 0
+    with pytest.raises(ValueError, match="more than 1024 keys"):
+        wire.dumps(alike, BOUNDS)
+    sent = wire.dumps(alike, wire.JOB)
+    with pytest.raises(ValueError, match="more than 1024 keys"):
+        wire.loads(sent, BOUNDS)
+    with pytest.raises(ValueError, match="more than 1024 keys"):  # of all dictionaries together
+        wire.dumps(tuple({number: 0} for number in range(1025)), BOUNDS)
+
+
+def test_axes_are_counted_where_they_are_packed():
+    with pytest.raises(ValueError, match="a tensor of 17 axes; expected at most 16"):
+        wire.dumps(torch.zeros([1] * 17), BOUNDS)
+
+
 def test_a_transposed_matrix_arrives_transposed():
     matrix = torch.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
     back = there_and_back(matrix)

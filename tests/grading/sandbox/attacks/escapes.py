@@ -17,7 +17,7 @@ def attack(x):
 """,
         machines=("x86_64",),
         status="killed",
-        reason="crashed",
+        reason="a system call that no calculation makes",
     ),
     "gains_privileges": Attack(
         says="Capabilities, other users, memory dumps, a program with the setuid bit.",

@@ -1,0 +1,33 @@
+"""One call of a student's function: time limits inside of time limits."""
+
+import signal
+import time
+
+import pytest
+
+from course_lib.checking import call
+from course_lib.checking.call import DidNotFinish, limited
+
+needs_alarm = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="alarms")
+
+
+def many_short_limits():
+    for _ in range(60):
+        with limited(5.0):
+            time.sleep(0.05)
+
+
+@needs_alarm
+def test_a_limit_goes_on_while_others_start_and_end_inside(monkeypatch):
+    monkeypatch.setattr(call, "starved", lambda: 0.0)  # what a busy machine takes away does not count
+    began = time.monotonic()
+    with pytest.raises(DidNotFinish), limited(0.3):
+        many_short_limits()
+    assert time.monotonic() - began < 2.5  # 3 s without the outer limit; it may ring a second late
+
+
+@needs_alarm
+def test_after_the_last_limit_no_alarm_is_left():
+    with limited(5.0), limited(0.5):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
