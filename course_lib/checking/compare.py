@@ -2,7 +2,7 @@
 
 import math
 from itertools import islice
-from numbers import Number, Real
+from numbers import Integral, Number, Real
 from typing import Any
 
 import numpy
@@ -12,8 +12,10 @@ from torch import Tensor
 from course_lib.checking.short import MANY, short
 
 # Relative: float32 sums of a few thousand terms in another order differ by about 1e-5. Absolute: for entries near zero.
-# A count is a whole number; computed in float32 it is off by a few times 1e-7.
-RELATIVE, ABSOLUTE, RELATIVE_OF_COUNTS = 1e-4, 1e-6, 1e-6
+RELATIVE, ABSOLUTE = 1e-4, 1e-6
+# A count is a whole number: whole numbers must be equal. A floating point number may be off by rounding, but by less
+# than a tenth where float32 still counts exactly: one too many is wrong.
+TENTH, EXACT_IN_FLOAT32, RELATIVE_OF_COUNTS = 0.1, 2**24, 1e-6
 
 
 def plain(value: Any) -> Any:
@@ -72,12 +74,25 @@ def _close_dict(got: Any, expected: dict) -> str | None:
 def _close_number(got: Any, expected: Number) -> str | None:
     if not isinstance(got, Real) or isinstance(got, bool):
         return f"got {short(got)}, expected the number {short(expected)}"
-    relative = RELATIVE_OF_COUNTS if isinstance(expected, int) else RELATIVE
     try:
-        same = math.isclose(got, expected, rel_tol=relative, abs_tol=ABSOLUTE) or (got != got and expected != expected)
+        if isinstance(expected, int):
+            same = _same_count(got, expected)
+        else:
+            same = math.isclose(got, expected, rel_tol=RELATIVE, abs_tol=ABSOLUTE) or (
+                got != got and expected != expected
+            )
     except OverflowError:  # a whole number that is larger than any float
         same = got == expected
-    return None if same else f"got {short(got)}, expected {short(expected)}"
+    digits = isinstance(expected, int) and isinstance(got, float) and abs(got) < 2**53  # short would round one off away
+    return None if same else f"got {repr(got) if digits else short(got)}, expected {short(expected)}"
+
+
+def _same_count(got: Real, expected: int) -> bool:
+    if isinstance(got, Integral):
+        return got == expected
+    rounding = RELATIVE_OF_COUNTS * abs(expected)
+    most = min(rounding, TENTH) if abs(expected) <= EXACT_IN_FLOAT32 else rounding
+    return math.isclose(got, expected, rel_tol=0.0, abs_tol=max(most, ABSOLUTE))
 
 
 def _close_items(got: Any, expected: tuple) -> str | None:

@@ -79,7 +79,10 @@ def test_the_same_written_differently_agrees(got, expected):
         (T([math.inf]), T([-math.inf]), "first different at [0]"),
         (T([10_000]), T([10_001]), "first different at [0]: got 10000, expected 10001"),  # an index is exact
         (T([1.4]), T([1]), "first different at [0]: got 1.4, expected 1"),
-        (1_000_005, 1_000_000, "got 1000005, expected 1000000"),  # a count is exact up to rounding
+        (1_000_005, 1_000_000, "got 1000005, expected 1000000"),
+        (3_000_000_001, 3_000_000_000, "got 3000000001, expected 3000000000"),  # one too many is wrong at any size
+        (10_000_001.0, 10_000_000, "got 10000001.0, expected 10000000"),
+        (2.95, 3, "got 2.95, expected 3"),
         (["1", "2"], T([1.0, 2.0]), "got ('1', '2'), expected a tensor of shape (2,)"),
         ([10**30, 1], T([1.0, 1.0]), f"got ({10**30}, 1), expected a tensor of shape (2,)"),
         ({"a": 1, "b": 2}, {"a": 1}, "the keys are ['a', 'b'], expected ['a']"),
