@@ -11,10 +11,8 @@ from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, lin
 from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.start import drawings, plans
-from course_lib.measure.machine import measure_device
 from course_lib.measure.paired import mean_and_error
 from course_lib.measure.roofline import A100, GB, H200, LLAMA2_7B, LLAMA2_70B, Device, Transformer
-from course_lib.measure.timing import time_decoding
 from course_lib.models import blocks, linears, load_model, weight_of
 
 LAPTOP = Device("a machine of 10 GB/s", 100e9, 10e9, "round numbers for working by hand")
@@ -82,23 +80,21 @@ def roof_by_hand() -> Figure:
 
 
 def batches() -> Figure:
-    """A step of decoding for 1 to 16 answers at once, with the range of its steps."""
-    timings = time_decoding(_model()[0], (1, 2, 4, 8, 16))
-    device = measure_device()
+    """A step of decoding for 1 to 16 answers at once, in processor time of one thread."""
+    model, counts = _model()[0], (1, 2, 4, 8, 16)
+    with plans.one_thread():
+        steps = {n: sorted(plans.step_seconds(model, n, context=32) for _ in range(7)) for n in counts}
+    middle = [1000 * steps[n][3] for n in counts]
+    below = [m - 1000 * steps[n][0] for m, n in zip(middle, counts, strict=True)]
+    above = [1000 * steps[n][-1] - m for m, n in zip(middle, counts, strict=True)]
     fig, (axes,) = figure(width=7.6, height=3.8)
-    counts, seconds = [t.n_tokens for t in timings], [1000 * t.seconds for t in timings]
-    below = [1000 * (t.seconds - min(t.steps)) for t in timings]
-    above = [1000 * (max(t.steps) - t.seconds) for t in timings]
-    axes.errorbar(counts, seconds, yerr=[below, above], capsize=3, label="measured", **line_style(0))
-    axes.plot(
-        counts, [1000 * t.work.seconds(device) for t in timings], label="at least, by the roofline", **line_style(1)
-    )
-    axes.plot(counts, [seconds[0] * n for n in counts], label="if each answer were read for alone", **line_style(4))
+    axes.errorbar(counts, middle, yerr=[below, above], capsize=3, label="measured", **line_style(0))
+    axes.plot(counts, [middle[0] * n for n in counts], label="one after the other", **line_style(1))
     axes.legend(frameon=False)
     axes.set_xticks(counts)
     axes.set_ylim(bottom=0)
-    title = f"{counts[-1]} answers at once take {seconds[-1] / seconds[0]:.1f} times as long as one"
-    label(axes, title, "answers at once", "one step (ms; bars: shortest and longest)")
+    title = f"{counts[-1]} answers at once take {middle[-1] / middle[0]:.1f} times as long as one"
+    label(axes, title, "answers at once", "one step of one thread (ms;\nbars: shortest and longest of 7)")
     return fig
 
 
@@ -130,10 +126,10 @@ def cache_against_weights() -> Figure:
             answers, meet[name] / answers, **look, label=f"{name}: {meet[name] / 1000:.0f} thousand tokens in all"
         )
     axes.plot([64], [8192], "*", color=COLOURS[1], markersize=13)
-    axes.annotate("64 answers of 8192", (64, 8192), (-8, 8), textcoords="offset points", ha="right", fontsize=10)
+    axes.annotate("64 answers of 8192", (64, 8192), (0, 10), textcoords="offset points", ha="center", fontsize=10)
     log_scale(log_scale(axes, "x"), "y")
     axes.legend(frameon=False, fontsize=9, loc="lower left")
-    axes.text(100, 3e5, "cache larger than weights", ha="right", fontsize=10)
+    axes.text(100, 3e5, "above a line: cache larger than weights", ha="right", fontsize=10)
     above = meet["Llama-2-70B"] < 64 * 8192
     title = (
         f"64 answers of 8192 tokens: the cache of Llama-2-70B is {'larger' if above else 'smaller'} than its weights"
@@ -235,7 +231,7 @@ def ideas() -> Figure:
     axes.axvline(plans.GOAL, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(names)), names, fontsize=9)
     axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.legend(frameon=False, fontsize=9, loc="upper right")
     reached = [name for name in names if of_samples(found[name].logs, math.log(plans.GOAL)).holds]
     title = f"{len(reached)} of {len(names)} plans make a step at least twice as fast"
     label(axes, title, "times as fast as the whole model")

@@ -62,7 +62,7 @@ def test_the_table_says_what_was_found():
     lines = plans.table({"fast": fast, "idle": idle}, Device("by hand", 1e9, 100, "made up")).splitlines()
     assert lines[1].split() == ["fast", "60%", "2.50", "3.87", "±", "3", "%", "holds"]
     assert lines[2].split() == ["idle", "1%", "1.01", "1.00", "±", "1", "%", "does", "not", "hold"]
-    assert max(map(len, lines)) <= 108
+    assert max(map(len, lines)) <= 100
 
 
 def test_the_committed_ideas_are_those_of_the_experiment():
