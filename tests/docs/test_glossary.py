@@ -1,4 +1,4 @@
-"""Each term of the glossary is said in the lesson that it is listed under; terms are sorted and defined in a sentence."""
+"""Each term of the glossary is said in the lesson it is listed under; terms are sorted, and defined in a sentence."""
 
 import re
 

@@ -53,12 +53,13 @@ def row(*values: int | float) -> torch.Tensor:
 
 def _speedup(generator: torch.Generator) -> list[Case]:
     share, left = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+    large = 0.6 + 0.3 * share
     return [
         Case("nothing is to be gained", (0.3, 1.0)),
         Case("a small share cannot double the speed", (0.02, 2.0)),
         Case("nine tenths of the time, 11 times", (0.9, 11.0)),
         Case("99.9 % of the time, a hundred times", (0.999, 100.0)),
-        Case("a large share, nearly all it can give", (0.6 + 0.3 * share, 1 / (0.4 - 0.3 * share + 0.05 + 0.05 * left))),
+        Case("a large share, nearly all it can give", (large, 1 / (1 - large + 0.05 + 0.05 * left))),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The open task of lesson 00: plans counted by hand, a model that comes back whole, and a table that says what was found."""
+"""The open task of lesson 00: plans counted by hand, a model that comes back whole, a table of what was found."""
 
 import math
 
