@@ -383,8 +383,9 @@ print(plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": p
 # measured just now on yours. Steps of the whole and of the reduced model took turns, and the clock counted processor
 # time of one thread, because other programs disturb that least. *Not read* is the share of the bytes of weights and
 # cache that the reduced model leaves out, *roofline* is the gain that these bytes and FLOPs promise, *measured* the gain
-# with the standard error of its logarithm. Which ideas gain less than the roofline promises, and does any gain more?
-# Which of them leave out much and gain little, and why? Is yours twice as fast with less left out than any of these?
+# with the standard error of its logarithm, and *pairs* says how many steps of each it comes from. Which ideas gain less
+# than the roofline promises, and does any gain more? Which of them leave out much and gain little, and why? Is yours
+# twice as fast with less left out than any of these?
 #
 # ## To take home
 #

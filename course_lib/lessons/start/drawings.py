@@ -121,7 +121,7 @@ def _stack(axes: Axes, left: float, right: float) -> None:
     axes.text((left + right) / 2, 1.5, "all weights", ha="center", va="center", color="white", fontsize=10)
 
 
-def _blank(axes: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
+def _blank(axes: Axes, x: tuple[float | int, float | int], y: tuple[float | int, float | int]) -> None:
     axes.axis("off")
     axes.set(xlim=x, ylim=y)
 

@@ -161,13 +161,15 @@ IDEAS: dict[str, Plan] = {
 
 def table(ideas: dict[str, Attempt], machine: Device) -> str:
     """Every idea: what it leaves out, what that machine's roofline promises, what was measured, and the verdict."""
-    lines = [f"{'plan':<46}{'not read':>9}{'roofline':>10}{'measured':>16}   twice as fast?"]
+    lines = [f"{'plan':<45}{'not read':>8}{'roofline':>9}{'measured':>14}{'pairs':>6}  twice as fast?"]
     for name, made in ideas.items():
         promised = made.whole.seconds(machine) / made.left.seconds(machine)
         gain, error = mean_and_error(made.logs)
         found = f"{math.exp(gain):.2f} ± {100 * error:.0f} %"
         said = verdict(of_samples(made.logs, math.log(GOAL)))
-        lines.append(f"{name:<46}{made.left_out:>9.0%}{promised:>10.2f}{found:>16}   {said.split(' (')[0]}")
+        lines.append(
+            f"{name:<45}{made.left_out:>8.0%}{promised:>9.2f}{found:>14}{len(made.pairs):>6}  {said.split(' (')[0]}"
+        )
     return "\n".join(lines)
 
 

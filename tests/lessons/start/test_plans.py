@@ -60,8 +60,8 @@ def test_the_table_says_what_was_found():
     fast = Attempt(Plan(), Work(1, 100), Work(1, 40), ((4.0, 1.0), (4.0, 1.1), (4.0, 1.0)))
     idle = Attempt(Plan(), Work(1, 100), Work(1, 99), ((1.0, 1.0), (1.0, 1.01), (1.01, 1.0)))
     lines = plans.table({"fast": fast, "idle": idle}, Device("by hand", 1e9, 100, "made up")).splitlines()
-    assert lines[1].split() == ["fast", "60%", "2.50", "3.87", "±", "3", "%", "holds"]
-    assert lines[2].split() == ["idle", "1%", "1.01", "1.00", "±", "1", "%", "does", "not", "hold"]
+    assert lines[1].split() == ["fast", "60%", "2.50", "3.87", "±", "3", "%", "3", "holds"]
+    assert lines[2].split() == ["idle", "1%", "1.01", "1.00", "±", "1", "%", "3", "does", "not", "hold"]
     assert max(map(len, lines)) <= 100
 
 
@@ -69,7 +69,7 @@ def test_the_committed_ideas_are_those_of_the_experiment():
     measured = load_measured("start", "plans")
     found = plans.stored(measured["tables"]["ideas"], SMOLLM2)
     assert {name: made.plan for name, made in found.items()} == plans.IDEAS
-    assert all(len(made.pairs) >= 20 for made in found.values())
+    assert all(len(made.pairs) >= 8 for made in found.values())
     assert all(math.isfinite(sum(made.logs)) for made in found.values())
     assert measured["sizes"]["pairs"] == experiment_plans.Sizes().pairs
 
