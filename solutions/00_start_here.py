@@ -1,32 +1,34 @@
 # %% [markdown]
 # # 00 · Start here
 #
-# A language model does almost nothing but multiply by large matrices. Sparsity is the art of leaving out what does not
-# matter: weights, heads, tokens, experts. This first lesson shows how the workbook works, lets a real model speak, and
-# measures where its time and memory go on your machine. Everything later tries to make one of these parts smaller.
+# Almost all that a language model does is multiply by large matrices. Sparsity means leaving out of this work what does
+# not matter: weights, heads, tokens, experts. This first lesson shows how the workbook works, lets a real model speak,
+# and measures where its time and its memory go on your machine. The lessons after it make one of these parts smaller
+# and ask what that costs.
 #
-# **Afterwards you can** say whether a step of a language model waits for arithmetic or for memory, how much a faster
-# part speeds up the whole, and how many bytes weights and cache take. **You need** Python and tensors in PyTorch; what
-# a transformer is helps, but is not needed. **Time**: three quarters of an hour.
-#
-# Reading takes ten minutes, the five exercises about half an hour.
+# **Afterwards you can** say whether a step of a language model waits for arithmetic or for memory, how fast a part must
+# get for the whole to gain what you want, and how many bytes weights and cache take. **You need** Python and tensors in
+# PyTorch; what a transformer is helps, but is not needed. **Time**: three quarters of an hour, of which the five
+# exercises take a little over half an hour.
 
 # %%
 import math
 
 import torch
 
+from course_lib.lessons.common.tables import load_measured
 from course_lib.measure import timing
 from course_lib.measure.machine import measure_device
 from course_lib.measure.paired import mean_and_error
 from course_lib.models import blocks, linears, load_model, weight_of
-from course_lib.lessons.start import figures as plots
+from course_lib.lessons.start import figures as plots, plans
 from course_lib.lessons.start.block import block_drawing
-from course_lib.measure.roofline import A100, GB, GIB, LLAMA2_70B, Transformer
+from course_lib.lessons.start.bounds import layer_works
+from course_lib.measure.roofline import A100, GB, GIB, LLAMA2_70B, Device, Transformer
 from course_lib.quantization.grid import most_values
 from course_lib.sparsity.patterns import sparsity_of
 from course_lib.lessons.common.verdicts import of_independent, verdict
-from course_lib.workbook import check, show_progress
+from course_lib.workbook import check, mine, show_progress
 
 # %%
 model, tokenizer = load_model(device="cpu")
@@ -36,19 +38,21 @@ print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {s
 # %% [markdown]
 # ## 1. How to work
 #
-# Under each exercise stands `check(...)`. Run it as often as you like:
+# Under each exercise stands `check(...)`, which you may run as often as you like:
 #
 # - it tries your function on cases worked by hand and on random ones, and says where the first difference is;
-# - when it recognises a common mistake, it names it;
-# - it never blocks you: the notebook runs on whatever you have solved. From lesson 01 on, an experiment that follows an
-#   exercise uses your function once it is right, and the course's own until then.
+# - where it recognises a common mistake, it names it;
+# - it never blocks you, because the notebook runs on whatever you have solved. A cell with `mine(...)` goes on with your
+#   function once it is right, and with the course's own until then.
 #
-# Stuck? Run `hint("start.sparsity")` in a new cell; each call says a little more. `show_progress()`, or
-# `course progress` in a terminal, shows what you have solved. Your progress lives outside the notebook, so you may
+# If you are stuck, run `hint("start.sparsity")` in a new cell; each call says a little more. `show_progress()`, or
+# `course progress` in a terminal, shows what you have solved. Your progress is kept outside the notebook, so you may
 # rename or copy it.
 #
-# The word of this course first. The *sparsity* of a tensor is the share of its entries that are exactly zero; its
-# *density* is the rest.
+# First, the word this course is named after. The *sparsity* of a tensor is the share of its entries that are exactly
+# zero, and its *density* is the rest. Zeros are *unstructured* when they may lie anywhere, and *structured* when whole
+# rows, columns, heads or blocks are zero. They are *static* when they are the same for every input, as in a pruned
+# weight, and *dynamic* when the input decides, as in a cache from which tokens leave.
 
 # %% [markdown]
 # ### The sparsity of a tensor
@@ -69,7 +73,7 @@ def sparsity(tensor):
 check("start.sparsity", sparsity)
 
 # %% [markdown]
-# A model as it comes out of training is dense: next to no weight is exactly zero, though many are small.
+# A model as it comes out of training is dense: hardly any weight is exactly zero, although many are small.
 
 # %%
 every_weight = torch.cat([weight_of(linear).flatten() for block in blocks(model) for linear in linears(block).values()])
@@ -78,25 +82,25 @@ small = every_weight.abs() < every_weight.square().mean().sqrt() / 10
 print(f"{small.double().mean():.1%} are smaller than a tenth of the root mean square")
 
 # %% [markdown]
-# Training did not leave those few zeros. This model comes from a file that holds 4 bits for each weight: 32 neighbours
-# in a row share a smallest value and a step, and each of them is one of the 16 values that these make. Some weights
-# were rounded to exactly zero. Loading turned them into float32 again, but the grid is still there to be seen.
+# The few zeros do not come from training. This model was stored in a file with 4 bits for each weight: 32 neighbours in
+# a row share a smallest value and a step, and each of them is rounded to one of the 16 values that these two give. Some
+# weights became exactly zero in that way. Loading turned all of them into float32 again, but the grid can still be seen.
 
 # %%
 for name, linear in linears(blocks(model)[0]).items():
     print(f"{name:<17} at most {most_values(weight_of(linear).detach(), 32)} different values among 32 neighbours")
 
 # %% [markdown]
-# So every number of this course is measured on a model that was rounded once, and what the lessons call *dense* has
-# paid for that already. Methods are compared on the same weights, which is fair to all of them; a perplexity is not
-# that of the model as its authors trained it. Lesson 03, which rounds these weights a second time, asks whether the
-# first rounding prejudges the second. With a network, `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` takes the
-# weights as they were published.
+# So every number of this course is measured on a model that was rounded once, and even the model that the lessons call
+# *dense* has lost something to rounding. Methods are compared on the same weights, which is fair to all of them, but a
+# perplexity is not the one that the authors' own weights would give. Lesson 03 rounds these weights a second time and
+# asks whether the first rounding decides the result of the second. With a network,
+# `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` takes the weights as they were published.
 #
 # ## 2. The model speaks
 #
-# A language model gives a probability to every token that could come next. Picking the most probable one, appending it
-# and asking again makes text.
+# A language model gives a probability to every token that could come next. To make text, one picks the most probable
+# token, appends it, and asks again.
 
 # %%
 plots.next_tokens(model, tokenizer)
@@ -108,33 +112,36 @@ answer = model.generate(**prompt, max_new_tokens=48, do_sample=False)
 print(tokenizer.decode(answer[0, prompt.input_ids.shape[1] :], skip_special_tokens=True))
 
 # %% [markdown]
-# There are two phases, and they behave differently:
+# This happens in two phases, and they behave differently:
 #
 # - **prefill**: the prompt goes through the model at once, all its tokens side by side;
-# - **decode**: the answer comes one token at a time, each needing one pass through the whole model.
+# - **decode**: the answer comes one token at a time, and each of them needs a pass through the whole model.
 #
-# A pass goes through blocks that are all built alike. This is one of them; later lessons come back to this drawing.
+# A pass goes through blocks that are all built alike. The drawing shows one of them; later lessons come back to it.
 
 # %%
 block_drawing(sizes)
 
 # %% [markdown]
-# Every token is a list of numbers, the *residual stream*. A block reads it twice and adds to it twice.
+# Every token is carried through the model as a list of numbers, the *residual stream*. Each block reads it twice and
+# adds to it twice.
 #
-# - **Attention** looks at other tokens. The query of a token is compared with the keys of all tokens up to it, softmax
-#   turns the comparisons into weights, and the values are added up with these weights. Several heads do so side by
-#   side; some query heads share one head of keys and values (*grouped-query attention*).
-# - The **MLP** works on each token by itself. Each of its neurons multiplies a gate with a value, and `down_proj`
-#   writes what comes out back into the stream.
+# - **Attention** lets a token look at others. Its query is compared with the keys of all tokens up to it, softmax turns
+#   the comparisons into weights, and the values are added up with these weights. Several heads do so side by side, and
+#   some query heads share one head of keys and values (*grouped-query attention*).
+# - The **MLP** works on each token by itself. Each of its neurons multiplies a gate with a value, and `down_proj` writes
+#   the result back into the stream.
 #
-# A matrix of shape outputs × inputs multiplies what stands in the circle before it. Query, key and value read the same
-# input, and so do gate and up: seven matrices, but only four inputs to look at.
+# A matrix of shape outputs × inputs multiplies the input whose number stands in the circle before it. Query, key and
+# value read the same input, and so do gate and up. A method that looks at inputs therefore has only four of them to
+# look at, although a block has seven matrices.
 #
 # ## 3. Where the time goes
 #
-# A processor computes, and it reads from memory. Per layer with weight $W$ of shape (O, I) and N tokens of input, it
-# computes $2\,O\,I\,N$ FLOPs (a multiplication and an addition per weight and token), and it moves at least the weight,
-# the inputs and the outputs. FLOPs divided by bytes is the **arithmetic intensity**.
+# A processor does two things that take time: it computes, and it reads from memory. For a layer with a weight $W$ of
+# shape (O, I) and N tokens of input it computes $2\,O\,I\,N$ FLOPs, a multiplication and an addition for each weight and
+# token. It moves at least the weight, the inputs and the outputs. The FLOPs divided by the bytes are the **arithmetic
+# intensity**.
 
 # %% [markdown]
 # ### FLOPs a byte
@@ -158,26 +165,33 @@ def intensity(n_outputs, n_inputs, n_tokens, value_bytes):
 check("start.intensity", intensity)
 
 # %% [markdown]
-# One token through a float32 layer gives about half a FLOP a byte, whatever the layer's size. How fast can that be? The
-# **roofline** (Williams, Waterman and Patterson, 2009) answers with two numbers of the machine, $\pi$ FLOP/s and
-# $\beta$ byte/s. Work of $F$ FLOPs and $Q$ bytes takes at least
+# One token through a large float32 layer gives about half a FLOP a byte, because each weight has four bytes and is used
+# for two FLOPs. How fast can that be? The **roofline** (Williams, Waterman and Patterson, 2009) answers with two rates
+# of the machine, $\pi$ FLOP/s and $\beta$ byte/s. If computing and reading overlap perfectly, work of $F$ FLOPs and $Q$
+# bytes takes at least
 #
 # $$ t \ge \max\left(\frac{F}{\pi}, \frac{Q}{\beta}\right). $$
 #
-# Below an intensity of $\pi / \beta$, the *ridge*, memory decides; above it, arithmetic.
+# Below an intensity of $\pi / \beta$, the *ridge*, memory decides; above it, arithmetic does.
+#
+# A pass through the model is not one piece of work but a row of layers. A layer computes with what the layer before it
+# returned, so it cannot begin earlier. Suppose that computing and reading overlap inside a layer, and that nothing
+# overlaps across two layers: how long does the pass take at least?
 
 # %% [markdown]
-# ### The roofline
+# ### The roofline of a pass
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Return the least time that a step of `flops` FLOPs and `n_bytes` bytes can take on a machine with these two rates.
+# Return the least time, as one number, that a pass can take on a machine with these two rates. The first entries of
+# `flops` and `n_bytes` belong to the first layer, the second ones to the second, and so on.
 
 
 # %% exercise="start.step_seconds"
 def step_seconds(flops, n_bytes, flops_per_second, bytes_per_second):
-    """Seconds that the step takes at least, when computing and reading overlap perfectly."""
+    """Seconds of a pass through all layers; `flops` and `n_bytes`, both (layers,), float64, the rates plain numbers."""
     ### BEGIN SOLUTION
-    return max(flops / flops_per_second, n_bytes / bytes_per_second)
+    computing, reading = flops / flops_per_second, n_bytes / bytes_per_second
+    return torch.maximum(computing, reading).sum().item()
     ### END SOLUTION
 
 
@@ -185,8 +199,9 @@ def step_seconds(flops, n_bytes, flops_per_second, bytes_per_second):
 check("start.step_seconds", step_seconds)
 
 # %% [markdown]
-# Now this machine and this model. We measure the two rates, then decoding (1, 4 and 16 answers at once) and prefill
-# (prompts of 16, 64 and 256 tokens), and set each beside the work that the model's sizes imply.
+# Now to this machine and this model. The next cell measures the two rates, then decoding (1, 4 and 16 answers at once)
+# and prefill (prompts of 16, 64 and 256 tokens). Beside each measured time stands the least time that the roofline
+# gives for the whole pass, taken as one piece of work.
 
 # %%
 machine = measure_device()
@@ -205,9 +220,23 @@ for t in timings:
 plots.roofline(machine, timings)
 
 # %% [markdown]
-# **The claim.** Where memory decides, a second token at the same time is nearly free: the weights are read once for
-# both. Sixteen answers at once should cost less than half of sixteen single ones. Each of a few steps is timed, and the
-# verdict asks whether the ratio lies more than two of its standard errors below eight.
+# How much does it change the bound to go layer by layer? The function of the exercise answers for prompts of several
+# lengths. In a prefill the blocks work on all tokens, but the head needs the last one alone: it waits for memory while
+# the blocks wait for arithmetic, and the bytes of the one cannot hide behind the arithmetic of the others.
+
+# %%
+bound_of = mine("start.step_seconds", step_seconds)
+print("tokens  as one piece [ms]  layer by layer [ms]")
+for n_tokens in (1, 16, 64, 256):
+    works = layer_works(sizes, n_tokens, value_bytes=4)
+    one_piece = max(works[0].sum().item() / machine.flops_per_second, works[1].sum().item() / machine.bytes_per_second)
+    by_layers = bound_of(*works, machine.flops_per_second, machine.bytes_per_second)
+    print(f"{n_tokens:6} {1000 * one_piece:18.0f} {1000 * by_layers:20.0f}")
+
+# %% [markdown]
+# **The claim.** Where memory decides, a second token at the same time is nearly free, because the weights are read once
+# for both. So sixteen answers at once should cost less than half of sixteen single ones. Several steps of each kind are
+# timed, and the verdict asks whether their ratio lies more than two of its standard errors below eight.
 
 # %%
 one, sixteen = timings[0], timings[2]
@@ -219,10 +248,11 @@ spread = f"{ratio:.1f} times ± {100 * below_eight.error:.0f} %"
 print(f"Claim: they take less than 8 times as long. {spread}: {verdict(below_eight)}")
 
 # %% [markdown]
-# (A step that beats its roofline tells that the machine was busier while its own two rates were measured.)
+# A step cannot really be faster than its roofline. Where the table says so, the machine was busier with other programs
+# while its two rates were measured than while the step ran.
 #
-# So a compressed weight can speed up decoding even when it must be unpacked before use: bytes are what is scarce. For
-# prefill, only skipped arithmetic helps.
+# While one answer is decoded, bytes are what is scarce. A compressed weight can then make decoding faster even though it
+# has to be unpacked before use. In a long prefill arithmetic is scarce, and only arithmetic that is skipped helps.
 #
 # Neither phase reaches its roof. Which parts of a decoding step take the time?
 
@@ -231,27 +261,31 @@ seconds, n_bytes = timing.part_seconds(model), timing.part_bytes(model)
 plots.parts(seconds, n_bytes)
 
 # %% [markdown]
-# "The rest" is attention itself, the norms, and the overhead of a small model in Python; no weights are read there, and
-# no pruning of weights makes it faster. That limits what any method can gain. Amdahl (1967): if a share $p$ of the time
-# is made $s$ times faster, the whole becomes
+# "The rest" is attention itself, the norms, and what it costs to call many small operations from Python. No weights are
+# read there, so no pruning of weights makes it faster, and that limits what any method can gain. Amdahl (1967) put it
+# into a formula: if a share $p$ of the time is made $s$ times faster, the whole becomes
 #
 # $$ \frac{1}{(1 - p) + p / s} $$
 #
-# times faster.
+# times faster. Even a part that takes no time any more leaves the rest: the whole gains at most $1 / (1 - p)$.
+#
+# In practice the question is the other way round. Somebody wants the whole to be, say, 1.5 times as fast, and you have
+# to say what the part must gain for that, or that it cannot be done with this part alone.
 
 # %% [markdown]
-# ### What is left when a part gets faster
-# **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
+# ### How fast a part must get
+# **Exercise** · difficulty 3 of 5 · 8 minutes · 2 points
 #
-# Return how many times faster the whole gets when `share` of its time is made `factor` times faster. The factor may be
-# infinite.
+# Return how many times faster the part that takes `share` of the time must get, for the whole to get `goal` times
+# faster. Return 0 where no factor is enough.
 
 
 # %% exercise="start.speedup"
-def speedup(share, factor):
-    """Old time divided by new time; `share` between 0 and 1, `factor` at least 1."""
+def speedup(share, goal):
+    """The factor that the part needs, or 0; `share` above 0 and up to 1, `goal` at least 1."""
     ### BEGIN SOLUTION
-    return 1 / (1 - share + share / factor)
+    left = 1 / goal - (1 - share)
+    return share / left if left > 0 else 0.0
     ### END SOLUTION
 
 
@@ -260,15 +294,19 @@ check("start.speedup", speedup)
 
 # %%
 share = (seconds["attention matrices"] + seconds["MLP matrices"]) / sum(seconds.values())
-print(f"the matrices of the blocks take {share:.0%} of a decoding step")
-print(f"twice as fast: the step gains {1 / (1 - share + share / 2):.2f} times; free: {1 / (1 - share):.2f} times")
+print(f"The matrices of the blocks take {share:.0%} of a decoding step; without them it would be", end=" ")
+print(f"{1 / (1 - share):.2f} times as fast.")
+needed_for = mine("start.speedup", speedup)
+for goal in (1.25, 1.5, 2, 4):
+    factor = needed_for(share, goal)
+    print(f"{goal:4} times as fast: ", f"they must get {factor:.1f} times faster" if factor else "not with them alone")
 
 # %% [markdown]
 # ## 4. Where the memory goes
 #
-# Weights come first: 7 billion in float32 are 28 GB. While a model decodes, each block also keeps the keys and values
-# of all earlier tokens, so that they are not computed again: the **key-value cache**. It grows with every token of
-# every sequence.
+# The weights take most of it at first: 7 billion in float32 are 28 GB. While a model decodes, each block also keeps the
+# keys and values of all earlier tokens, because otherwise they would have to be computed again for every new one. This
+# is the **key-value cache**, and it grows with every token of every sequence.
 
 # %% [markdown]
 # ### The key-value cache
@@ -291,7 +329,7 @@ def cache_bytes(n_blocks, n_query, n_key_value, head_size, n_tokens, batch, valu
 check("start.cache_bytes", cache_bytes)
 
 # %% [markdown]
-# The formula against a real cache, byte by byte:
+# Does the formula count what a real cache holds? The next cell adds up its tensors, byte by byte.
 
 # %%
 with torch.no_grad():
@@ -304,7 +342,7 @@ print(f"{answer.shape[1]} tokens: {really} bytes in the model's cache, {expected
 plots.memory(sizes, 4, model.config.max_position_embeddings, "SmolLM2-135M")
 
 # %% [markdown]
-# At the size of a server the cache overtakes the weights. Llama-2-70B in float16, 64 sequences of 8192 tokens:
+# On a server the cache can overtake the weights. The example is Llama-2-70B in float16 with 64 sequences of 8192 tokens.
 
 # %%
 big = LLAMA2_70B.cache_bytes(8192, batch=64)
@@ -316,16 +354,45 @@ print(f"reading both once takes {(weights + big) / A100.bytes_per_second:.2f} s 
 # ## 5. When sparsity does not pay
 #
 # - Zeros that are stored and multiplied like other numbers save nothing. It takes a format that leaves them out (lesson
-#   01) and code that uses it.
-# - On many tokens at once arithmetic decides; only structure that hardware can skip helps there.
-# - Pruned weights leave the cache as it is, and the other way round. Measure first which of the two you pay for.
+#   01), and code that uses this format.
+# - With many tokens at once arithmetic decides, and then only structure helps that the hardware can skip.
+# - Pruned weights leave the cache as large as it was, and tokens that leave the cache do not change the weights. So
+#   before choosing a method, measure which of the two takes the larger share of your time or memory.
+#
+# ## 6. An open task
+#
+# Make a step of decoding at least twice as fast, and leave out as little as you can of what the step reads. You choose
+# the situation, that is how many answers are decoded at once and how many tokens each has behind it, and you choose
+# which shares are kept of three things: the neurons of every MLP, the blocks, and the tokens in every cache. Only speed
+# counts here; what the loss does to the text is what the other lessons are about. There is no formula, and nothing is
+# graded.
+#
+# Before you try, use what you know: what does the step read most of in your situation, does memory or arithmetic
+# decide, and which part of the time does none of your choices touch?
+
+# %%
+plan = plans.Plan(answers=1, context=64, neurons=1.0, blocks=1.0, tokens=1.0)
+
+# %%
+measured = load_measured("start", "plans")
+there = Device(**measured["tables"]["machine"][0], source="measured")
+print(plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": plans.attempt(model, plan)}, there))
+
+# %% [markdown]
+# The rows above yours are simple ideas, measured once on the machine that `course reproduce plans` ran on; your row was
+# measured just now on yours. Steps of the whole and of the reduced model took turns, and the clock counted processor
+# time of one thread, because other programs disturb that least. *Not read* is the share of the bytes of weights and
+# cache that the reduced model leaves out, *roofline* is the gain that these bytes and FLOPs promise, *measured* the gain
+# with the standard error of its logarithm, and *pairs* says how many steps of each it comes from. Which ideas gain less
+# than the roofline promises, and does any gain more? Which of them leave out much and gain little, and why? Is yours
+# twice as fast with less left out than any of these?
 #
 # ## To take home
 #
-# 1. A token alone is bound by memory, many tokens together by arithmetic. The ridge of the machine says where one turns
-#    into the other.
-# 2. A part of the time bounds what any method can gain on it.
-# 3. Weights are read once for everybody who is served at the same time; a cache is read for its own sequence alone.
+# 1. A token alone is bound by memory, many tokens together by arithmetic. The ridge of the machine says where the one
+#    turns into the other.
+# 2. A method that makes one part faster gains at most what that part takes of the whole time.
+# 3. Weights are read once for all answers that are decoded at the same time; a cache is read for its own answer alone.
 #
 # Three questions. Answer first, then unfold.
 #
@@ -340,27 +407,30 @@ print(f"reading both once takes {(weights + big) / A100.bytes_per_second:.2f} s 
 # <details><summary>Half of the weights in all blocks are gone, and a perfect kernel reads only the other half. Why is a
 # step of decoding not twice as fast?</summary>
 #
-# The head, attention itself, the norms and the overhead of each call take as long as before (Amdahl). And a format has
-# to say where the weights were, which costs bytes as well.
+# The head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's ceiling applies.
+# Besides, a format has to say where the weights were, and this costs bytes as well.
 #
 # </details>
 #
 # <details><summary>A server answers 64 long conversations at once. Would you rather prune its weights or its
 # cache?</summary>
 #
-# The cache, as long as it is the larger part: the weights are read once for all 64 conversations, every cache for its
-# own. For Llama-2-70B with 8192 tokens each it is larger than the weights.
+# The cache, where it is the larger part, because the weights are read once for all 64 conversations and every cache for
+# its own. For Llama-2-70B with 8192 tokens in each conversation it is larger than the weights.
 #
 # </details>
 #
 # ## What comes next
 #
-# | you pay for | lessons |
-# |:--|:--|
-# | weights read and stored | 01 patterns · 02 OBD and OBS · 03 SparseGPT · 04 Wanda · 05 Minitron |
-# | weights used per token | 06 MoE routing · 09 Deja Vu |
-# | the cache | 07 KV eviction · 08 attention sinks |
-# | the prompt | 10 compress, then prompt · 11 sparse attention |
+# The course is planned with thirteen lessons. Those in the last column are not written yet.
+#
+# | you pay for | there | to come |
+# |:--|:--|:--|
+# | weights read and stored | 01 patterns · 02 OBD and OBS · 03 SparseGPT · 04 Wanda | 05 Minitron |
+# | weights used for a token | | 06 MoE routing · 09 Deja Vu |
+# | the cache | 07 KV eviction · 08 attention sinks | |
+# | the prompt | | 10 compress, then prompt · 11 sparse attention |
+# | everything | 00, this lesson | 12 capstone |
 #
 # **Reading.** Williams, Waterman, Patterson: *Roofline: an insightful visual performance model for multicore
 # architectures*, CACM 52(4), 2009, <https://doi.org/10.1145/1498765.1498785>. Pope and others: *Efficiently scaling

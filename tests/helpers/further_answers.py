@@ -274,8 +274,8 @@ def sink_softmax(logits, sink):
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
-    "start.step_seconds": lambda f, b, fs, bs: sorted((f / fs, b / bs))[-1],
-    "start.speedup": lambda share, factor: ((1 - share) + share * factor**-1) ** -1,
+    "start.step_seconds": lambda f, b, fs, bs: sum(sorted((x / fs, y / bs))[-1] for x, y in zip(f, b, strict=True)),
+    "start.speedup": lambda share, goal: share / spare if (spare := goal**-1 - (1 - share)) > 0 else 0,
     "start.cache_bytes": lambda n, q, h, d, t, b, v: 2 * n * torch.empty(b, h, t, d, device="meta").numel() * v,
     "patterns.columns": columns,
     "patterns.blocks": blocks,

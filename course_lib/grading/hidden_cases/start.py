@@ -35,22 +35,31 @@ def _intensity(generator: torch.Generator) -> list[Case]:
 
 
 def _step_seconds(generator: torch.Generator) -> list[Case]:
-    slow = 1e9 * (1 + torch.rand((), generator=generator).item())
+    slow = 1e9 * (1 + torch.rand(3, generator=generator, dtype=torch.float64))
+    seven = torch.rand(2, 7, generator=generator, dtype=torch.float64) + 0.1
     return [
-        Case("whole numbers: 3 seconds of arithmetic, 2 of reading", (6, 10, 2, 5)),
-        Case("memory decides by two per cent", (1e12, 1.02e11, 1e12, 1e11)),
-        Case("arithmetic decides, on a fast machine", (5e15, 4e9, 3e14, 2e12)),
-        Case("memory decides, on a slow machine", (slow, 2 * slow, 5e9, 1e8)),
+        Case("whole numbers: 3 and 1 seconds of arithmetic, 2 and 4 of reading", (row(6, 2), row(10, 20), 2, 5)),
+        Case("memory decides by two per cent", (row(1e12), row(1.02e11), 1e12, 1e11)),
+        Case("an accelerator, arithmetic and then memory", (row(5e15, 4e12), row(4e9, 8e11), 3e14, 2e12)),
+        Case("memory decides in every layer, on a slow machine", (slow, 2 * slow.flip(0), 5e9, 1e8)),
+        Case("seven layers, some of each kind", (8e14 * seven[0], 2e12 * seven[1], 3e14, 2e12)),
     ]
 
 
+def row(*values: int | float) -> torch.Tensor:
+    """A number for each layer."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
 def _speedup(generator: torch.Generator) -> list[Case]:
-    share, factor = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+    share, left = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+    large = 0.6 + 0.3 * share
     return [
-        Case("a factor of one", (0.3, 1.0)),
-        Case("a small share, free", (0.02, float("inf"))),
-        Case("99.9 % of the time, a thousand times", (0.999, 1000.0)),
-        Case("a large share, by a large factor", (0.9 + 0.09 * share, 50 + 400 * factor)),
+        Case("nothing is to be gained", (0.3, 1.0)),
+        Case("a small share cannot double the speed", (0.02, 2.0)),
+        Case("nine tenths of the time, 11 times", (0.9, 11.0)),
+        Case("99.9 % of the time, a hundred times", (0.999, 100.0)),
+        Case("a large share, nearly all it can give", (large, 1 / (1 - large + 0.05 + 0.05 * left))),
     ]
 
 

@@ -28,7 +28,7 @@ def next_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prom
     axes.set_yticks(range(n), words)
     axes.invert_yaxis()
     title = f"After “{prompt}”, “{words[0].strip()}” has {top.values[0]:.0%} of the probability"
-    label(axes, title, "probability [%]", "next token")
+    label(axes, title, "probability (%)", "next token")
     return fig
 
 
@@ -44,7 +44,8 @@ def roofline(device: Device, timings: Sequence[Timing]) -> Figure:
         points = [t.work.intensity for t in chosen], [t.flops_per_second / 1e9 for t in chosen]
         axes.loglog(*points, MARKERS[index], color=COLOURS[index], markersize=8, label=kind)
         for t, x, y in zip(chosen, *points, strict=True):
-            axes.annotate(f"{t.n_tokens}", (x, y), xytext=(0, -14), textcoords="offset points", ha="center", fontsize=9)
+            beside = {"xytext": (0, 7 if index else -16), "textcoords": "offset points", "ha": "center", "fontsize": 9}
+            axes.annotate(f"{t.n_tokens}", (x, y), **beside)  # above one kind, below the other: points may coincide
     left, right = f"{device.bytes_per_second / GB:.1f} GB/s", f"{device.flops_per_second / 1e9:.0f} GFLOP/s"
     near = {"xytext": (-4, 4), "textcoords": "offset points", "ha": "right", "fontsize": 9}
     axes.annotate(left, ((low * device.ridge) ** 0.5, (roof[0] * roof[1]) ** 0.5 / 1e9), **near)
@@ -59,7 +60,7 @@ def _finish_roofline(fig: Figure, axes: Axes, device: Device, timings: Sequence[
     count = "token" if slow.n_tokens == 1 else "tokens"
     title = f"{slow.n_tokens} {count} at a time: {shares[0]} of peak arithmetic; {fast.n_tokens} at a time: {shares[1]}"
     axes.set_ylim(bottom=min(t.flops_per_second for t in timings) / 3e9)
-    return label(axes, title, "arithmetic intensity [FLOP/byte]", "speed [GFLOP/s]").figure
+    return label(axes, title, "arithmetic intensity (FLOP/byte)", "speed (GFLOP/s)").figure
 
 
 def memory(sizes: Transformer, value_bytes: int, n_tokens: int, name: str) -> Figure:
@@ -73,7 +74,7 @@ def memory(sizes: Transformer, value_bytes: int, n_tokens: int, name: str) -> Fi
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
     title = f"A cache of {n_tokens} tokens adds {cache[-1] / weights:.0%} to the weights of {name}"
-    label(axes, title, "tokens in the cache", "memory [GB]")
+    label(axes, title, "tokens in the cache", "memory (GB)")
     return fig
 
 
@@ -93,7 +94,7 @@ def parts(seconds: dict[str, float], n_bytes: dict[str, int]) -> Figure:
     axes.invert_yaxis()
     axes.legend(frameon=False)
     largest = max(names, key=seconds.get)
-    label(axes, f"Of a step of {1000 * total:.0f} ms, {seconds[largest] / total:.0%} goes to {largest}", "share [%]")
+    label(axes, f"Of a step of {1000 * total:.0f} ms, {seconds[largest] / total:.0%} goes to {largest}", "share (%)")
     return fig
 
 

@@ -1,19 +1,33 @@
-"""The picture beside the exercise of the roofline. Whoever grades draws nothing: matplotlib is imported here below."""
+"""The pictures beside the exercises. Whoever grades draws nothing: matplotlib is imported here below."""
+
+from contextlib import suppress
 
 
-def two_times(
-    flops: float, n_bytes: float, flops_per_second: float, bytes_per_second: float, got: object, expected: float
+def layer_by_layer(
+    flops: "torch.Tensor",
+    n_bytes: "torch.Tensor",
+    flops_per_second: float,
+    bytes_per_second: float,
+    got: object,
+    expected: float,
 ) -> "matplotlib.figure.Figure":
-    """The arithmetic and the reading as two bars of time, your answer and the expected one as lines."""
+    """Layers one after the other: the time of the arithmetic above that of the reading; the longer one counts."""
     from course_lib.lessons.common.style import COLOURS, figure, label
 
-    fig, (axes,) = figure(height=2.2)
-    axes.barh([0, 1], [flops / flops_per_second, n_bytes / bytes_per_second], color=COLOURS[4])
+    fig, (axes,) = figure(height=2.4)
+    times = [(flops / flops_per_second).tolist(), (n_bytes / bytes_per_second).tolist()]
+    start = 0.0
+    for computing, reading in zip(*times, strict=True):
+        axes.barh([0, 1], [computing, reading], left=start, color=[COLOURS[0], COLOURS[4]], edgecolor="white")
+        start += max(computing, reading)
+        axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
     axes.set_yticks([0, 1], ["arithmetic", "memory"])
-    axes.axvline(expected, color=COLOURS[0], label="expected")
-    axes.axvline(float(got), color=COLOURS[1], linestyle="--", label="yours")
-    axes.legend(frameon=False)
-    label(axes, f"The step takes {expected:.3g} s, as long as the longer bar", "time [s]")
+    axes.invert_yaxis()
+    axes.plot([expected], [-0.55], "v", color=COLOURS[0], label="expected", clip_on=False)
+    with suppress(TypeError, ValueError, RuntimeError):  # no single number
+        axes.axvline(float(got), color=COLOURS[1], linestyle="--", label="yours")
+    axes.legend(frameon=False, fontsize=8, loc="center right")
+    label(axes, f"{len(flops)} layers take {expected:.3g} s, each as long as its longer bar", "time (s)")
     return fig
 
 
@@ -32,17 +46,20 @@ def zeros_marked(tensor: "torch.Tensor", got: object, expected: float) -> "matpl
     return fig
 
 
-def old_and_new_time(share: float, factor: float, got: object, expected: float) -> "matplotlib.figure.Figure":
-    """A step of one second and the same step with a part made faster, and where your speed-up would let it end."""
+def old_and_new_time(share: float, goal: float, got: object, expected: float) -> "matplotlib.figure.Figure":
+    """A step of one second, the step that is wanted, and what yours would make of it."""
     from course_lib.lessons.common.style import COLOURS, figure, label
 
     fig, (axes,) = figure(height=2.2)
-    axes.barh([0, 1], [1 - share, 1 - share], color=COLOURS[0], label="as it was")
-    axes.barh([0, 1], [share / factor, share], left=[1 - share, 1 - share], color=COLOURS[4], label="made faster")
-    axes.set_yticks([0, 1], ["new", "old"])
-    if float(got) > 0:
-        axes.axvline(1 / float(got), color=COLOURS[1], linestyle="--", label=f"yours: 1 / {float(got):.3g}")
-    axes.set_xlim(0, 1.2)
-    axes.legend(frameon=False, fontsize=8)
-    label(axes, f"New time 1 / {expected:.3g}", "time [old step = 1]")
+    rest = 1 - share
+    yours = share / float(got) if float(got) > 0 else share
+    parts = {"yours": yours, "wanted": max(1 / goal - rest, 0.0), "before": share}
+    axes.barh(range(3), [rest] * 3, color=COLOURS[0], label="the rest")
+    axes.barh(range(3), parts.values(), left=rest, color=COLOURS[4], edgecolor=COLOURS[0], hatch="//", label="the part")
+    axes.set_yticks(range(3), parts)
+    axes.axvline(1 / goal, color=COLOURS[1], linestyle="--", label="what the new step may take")
+    axes.set_xlim(0, 1.55)
+    axes.legend(frameon=False, fontsize=8, loc="center right")
+    short = "no factor is enough" if expected == 0 else f"the part must get {expected:.3g} times faster"
+    label(axes, f"{goal:.3g} times faster as a whole: {short}", "time (old step = 1)")
     return fig

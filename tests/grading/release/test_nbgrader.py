@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from course_lib.checking.judge import judge
@@ -119,7 +120,7 @@ def test_the_masters_answers_earn_all_points_untouched_stubs_none_and_wrong_ones
     hand_in(tree, "nobody", {}, whole=False)
     noise = 'warnings.warn("a warning"); print("a print", file=sys.stderr)'  # costs points in nbgrader, not here
     loud = {name: source.replace("### BEGIN SOLUTION", noise) for name, source in answers.items()}
-    wrong = {"start.step_seconds": loud["start.step_seconds"].replace("return max(", "return min(")}
+    wrong = {"start.step_seconds": loud["start.step_seconds"].replace("torch.maximum(", "torch.minimum(")}
     assert wrong["start.step_seconds"] != loud["start.step_seconds"]
     hand_in(tree, "bob", loud | wrong, whole=False)
 
@@ -129,7 +130,11 @@ def test_the_masters_answers_earn_all_points_untouched_stubs_none_and_wrong_ones
     with (tree / "grades.csv").open(encoding="utf-8") as file:
         grades = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(file)}
     all_points = sum(find(name).points for name in answers)
-    share = nbgrader_cell.points_for(judge(find("start.step_seconds"), lambda f, b, fs, bs: min(f / fs, b / bs)))
+
+    def shorter(flops, n_bytes, flops_per_second, bytes_per_second):
+        return torch.minimum(flops / flops_per_second, n_bytes / bytes_per_second).sum()
+
+    share = nbgrader_cell.points_for(judge(find("start.step_seconds"), shorter))
     assert 0 < share < 2
     assert grades == {
         "ada": (all_points, all_points),

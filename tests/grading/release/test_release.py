@@ -60,7 +60,8 @@ def test_what_students_need_is_there_and_nothing_else(copy):
     top = {name.split("/")[0] for name in names}
     files = {"LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock"}
     assert top == files | {"course_lib", "docs", "kernels", "notebooks", "slides"}
-    assert [name for name in names if name.startswith("docs/")] == ["docs/models.md"]
+    pages = sorted(name for name in names if name.startswith("docs/"))
+    assert pages == ["docs/glossary.md", "docs/models.md", "docs/papers.md"]
     assert {f"notebooks/{path.stem}.ipynb" for path in masters.masters()} <= names.keys()
     assert not [
         name for name in names if re.search(r"grading|hidden_cases|kernels/gpu|solution|test_|\.git|\.ci|\.png", name)

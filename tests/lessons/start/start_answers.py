@@ -15,14 +15,41 @@ def zeros_one_by_one(tensor):
 
 
 def step_by_case(flops, n_bytes, flops_per_second, bytes_per_second):
-    computing, reading = flops / flops_per_second, n_bytes / bytes_per_second
-    return computing if computing > reading else reading
+    total = 0
+    for one, other in zip(flops, n_bytes, strict=True):
+        computing, reading = one / flops_per_second, other / bytes_per_second
+        total += computing if computing > reading else reading
+    return total
 
 
-def speedup_by_times(share, factor):
-    old = 1.0
-    fast = 0.0 if math.isinf(factor) else share / factor
-    return old / (old - share + fast)
+def in_numpy(flops, n_bytes, flops_per_second, bytes_per_second):
+    return numpy.maximum(flops.numpy() / flops_per_second, n_bytes.numpy() / bytes_per_second).sum()
+
+
+def speedup_by_times(share, goal):
+    rest = 1 - share
+    allowed = 1 / goal
+    if rest >= allowed:
+        return 0
+    return share / (allowed - rest)
+
+
+def speedup_by_trying(share, goal):
+    """Bisection over the share of the part's time that is left."""
+    if 1 / goal <= 1 - share:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 1 / (1 - share + share * middle) > goal else (low, middle)
+    return 1 / high
+
+
+def caught_division(share, goal):
+    try:
+        return share / (1 / goal - (1 - share))
+    except ZeroDivisionError:
+        return 0.0
 
 
 def cache_by_block(n_blocks, n_query, n_key_value, head_size, n_tokens, batch, value_bytes):
@@ -51,13 +78,15 @@ RIGHT = {
     },
     "start.step_seconds": {
         "by case": step_by_case,
-        "numpy": lambda f, b, fs, bs: numpy.maximum(f / fs, b / bs),
-        "by the bound": lambda f, b, fs, bs: f / min(fs, bs * f / b),
+        "numpy": in_numpy,
+        "by the bound": lambda f, b, fs, bs: (f / torch.clamp(bs * f / b, max=fs)).sum(),
+        "stacked": lambda f, b, fs, bs: torch.stack([f / fs, b / bs]).max(dim=0).values.sum(),
+        "in float32": lambda f, b, fs, bs: float(torch.maximum((f / fs).float(), (b / bs).float()).sum()),
     },
     "start.speedup": {
         "by times": speedup_by_times,
-        "numpy": lambda p, s: numpy.float64(1) / ((1 - p) + numpy.float64(p) / s),
-        "what is saved": lambda p, s: 1 / (1 - (p - p / s)),
+        "bisection": speedup_by_trying,
+        "numpy": lambda p, g: numpy.float64(p) / (1 / g - (1 - p)) if 1 / g - (1 - p) > 0 else numpy.float64(0),
     },
     "start.cache_bytes": {
         "block by block": cache_by_block,
@@ -97,32 +126,44 @@ WRONG = {
         "bytes of the weight alone": lambda o, i, n, b: 2 * o * i * n / (b * o * i + n * (o + i)),
     },
     "start.step_seconds": {
-        "sum": lambda f, b, fs, bs: f / fs + b / bs,
-        "shorter": lambda f, b, fs, bs: min(f / fs, b / bs),
-        "arithmetic": lambda f, b, fs, bs: f / fs,
-        "memory": lambda f, b, fs, bs: b / bs,
-        "upside down": lambda f, b, fs, bs: max(fs / f, bs / b),
-        "rates swapped": lambda f, b, fs, bs: max(f / bs, b / fs),
-        "mean": lambda f, b, fs, bs: (f / fs + b / bs) / 2,
-        "products": lambda f, b, fs, bs: max(f * fs, b * bs),
-        "by the larger amount": lambda f, b, fs, bs: f / fs if f > b else b / bs,
-        "wrong way at the ridge": lambda f, b, fs, bs: f / fs if f / b < fs / bs else b / bs,
-        "milliseconds": lambda f, b, fs, bs: 1000 * max(f / fs, b / bs),
-        "the larger by the smaller": lambda f, b, fs, bs: max(f, b) / min(fs, bs),
+        "sum": lambda f, b, fs, bs: (f / fs + b / bs).sum(),
+        "max of the sums": lambda f, b, fs, bs: max(f.sum() / fs, b.sum() / bs),
+        "max of the sums by the ridge": lambda f, b, fs, bs: (
+            f.sum() / fs if f.sum() / b.sum() > fs / bs else b.sum() / bs
+        ),
+        "shorter": lambda f, b, fs, bs: torch.minimum(f / fs, b / bs).sum(),
+        "arithmetic": lambda f, b, fs, bs: (f / fs).sum(),
+        "memory": lambda f, b, fs, bs: (b / bs).sum(),
+        "slowest layer": lambda f, b, fs, bs: torch.maximum(f / fs, b / bs).max(),
+        "the longest time of all": lambda f, b, fs, bs: max((f / fs).max(), (b / bs).max()),
+        "a row of times": lambda f, b, fs, bs: torch.maximum(f / fs, b / bs),
+        "upside down": lambda f, b, fs, bs: torch.maximum(fs / f, bs / b).sum(),
+        "rates swapped": lambda f, b, fs, bs: torch.maximum(f / bs, b / fs).sum(),
+        "mean of the layers": lambda f, b, fs, bs: torch.maximum(f / fs, b / bs).mean(),
+        "mean of the two": lambda f, b, fs, bs: (f / fs + b / bs).sum() / 2,
+        "products": lambda f, b, fs, bs: torch.maximum(f * fs, b * bs).sum(),
+        "by the larger amount": lambda f, b, fs, bs: torch.where(f > b, f / fs, b / bs).sum(),
+        "wrong way at the ridge": lambda f, b, fs, bs: torch.where(f / b < fs / bs, f / fs, b / bs).sum(),
+        "milliseconds": lambda f, b, fs, bs: 1000 * torch.maximum(f / fs, b / bs).sum(),
+        "the first layer": lambda f, b, fs, bs: max(f[0] / fs, b[0] / bs),
+        "max of two rows": lambda f, b, fs, bs: max(f / fs, b / bs),
     },
     "start.speedup": {
-        "the part alone": lambda p, s: s / p if p else math.inf,
-        "speeds averaged": lambda p, s: (1 - p) + p * s,
-        "time left": lambda p, s: (1 - p) + p / s,
-        "the factor": lambda p, s: s,
-        "share times factor": lambda p, s: p * s,
-        "the rest forgotten": lambda p, s: 1 / (p / s) if p else math.inf,
-        "share and rest swapped": lambda p, s: 1 / (p + (1 - p) / s),
-        "rest times factor": lambda p, s: 1 / ((1 - p) + p * s),
-        "multiplied through": lambda p, s: s / (s * (1 - p) + p),
-        "as a gain": lambda p, s: 1 / (1 - p + p / s) - 1,
-        "the limit": lambda p, s: 1 / (1 - p) if p < 1 else math.inf,
-        "time saved": lambda p, s: p - p / s,
+        "forward": lambda p, g: 1 / ((1 - p) + p / g),
+        "negative": lambda p, g: p / (1 / g - (1 - p)),
+        "negative, but no division by zero": caught_division,
+        "the goal": lambda p, g: g,
+        "goal by share": lambda p, g: g / p,
+        "goal times share": lambda p, g: g * p,
+        "time left": lambda p, g: 1 / g - (1 - p),
+        "one over time left": lambda p, g: 1 / (1 / g - (1 - p)) if 1 / g > 1 - p else 0,
+        "the limit": lambda p, g: 1 / (1 - p) if p < 1 else math.inf,
+        "infinite where out of reach": lambda p, g: p / (1 / g - (1 - p)) if 1 / g > 1 - p else math.inf,
+        "none where out of reach": lambda p, g: p / (1 / g - (1 - p)) if 1 / g > 1 - p else None,
+        "rest swapped": lambda p, g: (1 - p) / (1 / g - p) if 1 / g > p else 0,
+        "absolute value": lambda p, g: p / abs(1 / g - (1 - p)) if 1 / g != 1 - p else 0,
+        "the gain alone": lambda p, g: p / (p - (g - 1)) if p > g - 1 else 0,
+        "limit instead of 0": lambda p, g: p / (1 / g - (1 - p)) if 1 / g > 1 - p else 1 / (1 - p),
     },
     "start.cache_bytes": {
         "keys": lambda n, q, h, d, t, b, v: n * h * d * t * b * v,

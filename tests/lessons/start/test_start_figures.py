@@ -1,10 +1,11 @@
 """The titles of lesson 00's figures are computed from the data that they show."""
 
 import pytest
+import torch
 
 from course_lib.lessons.start import figures
 from course_lib.lessons.start.block import block_drawing
-from course_lib.lessons.start.two_times import two_times
+from course_lib.lessons.start.two_times import layer_by_layer, old_and_new_time
 from course_lib.measure.roofline import LLAMA2_7B, Device, Transformer, Work
 from course_lib.measure.timing import Timing
 
@@ -58,10 +59,25 @@ def test_parts():
     assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([37.5, 62.5, 100, 0])
 
 
-def test_two_times():
-    figure = two_times(2e9, 4e9, 1e11, 1e10, got=0.02, expected=0.4)
-    assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([0.02, 0.4])
-    assert "0.4 s" in title(figure)
+def test_layers_stand_one_after_the_other():
+    flops, n_bytes = torch.tensor([2e11, 2e9], dtype=torch.float64), torch.tensor([1e9, 4e9], dtype=torch.float64)
+    figure = layer_by_layer(flops, n_bytes, 1e11, 1e10, got=2.02, expected=2.4)
+    bars = [(bar.get_x(), bar.get_width()) for bar in figure.axes[0].patches]
+    assert bars == [pytest.approx(bar) for bar in ((0, 2), (0, 0.1), (2, 0.02), (2, 0.4))]
+    assert title(figure) == "2 layers take 2.4 s, each as long as its longer bar"
+    layer_by_layer(flops, n_bytes, 1e11, 1e10, got=flops, expected=2.4)  # not one number: no line, and no error
+
+
+@pytest.mark.parametrize(
+    ("goal", "expected", "said"),
+    [(4 / 3, 2.0, "the part must get 2 times faster"), (3.0, 0.0, "no factor is enough")],
+)
+def test_the_part_may_take_what_the_rest_leaves(goal, expected, said):
+    figure = old_and_new_time(0.5, goal, got=4.0, expected=expected)
+    assert title(figure).endswith(said)
+    yours, wanted, before = figure.axes[0].patches[3:]
+    assert [bar.get_width() for bar in (yours, before)] == [0.125, 0.5]
+    assert wanted.get_width() == pytest.approx(max(1 / goal - 0.5, 0))
 
 
 @pytest.mark.real

@@ -1,86 +1,134 @@
-"""The exercise start.step_seconds, "The roofline": its cases and its named mistakes."""
+"""The exercise start.step_seconds, "The roofline of a pass": its cases and its named mistakes.
+
+Dimension key: P layers of a pass.
+"""
 
 import torch
+from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.start.two_times import two_times
+
+
+def _layers(*layers: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    """(FLOPs, bytes) of each layer as two rows of numbers."""
+    flops, n_bytes = torch.tensor(layers, dtype=torch.float64).T
+    return flops.contiguous(), n_bytes.contiguous()
 
 
 def _step_cases(generator: torch.Generator) -> list[Case]:
-    uniform = torch.rand(2, 2, generator=generator, dtype=torch.float64).tolist()
-    memory, arithmetic = ((10**-x, 10**-x * (1.5 + 8 * y)) for x, y in uniform)  # the shorter and the longer time
+    def random(n_layers: int) -> tuple[Tensor, Tensor]:
+        """Layers on both sides of the ridge of 10 FLOP a byte, none of them near it."""
+        seconds = 10 ** -torch.rand(n_layers, generator=generator, dtype=torch.float64)
+        longer = 1.5 + 8 * torch.rand(n_layers, generator=generator, dtype=torch.float64)
+        computes = torch.arange(n_layers) % 2 == 0
+        return (
+            1e11 * torch.where(computes, longer * seconds, seconds),
+            1e10 * torch.where(computes, seconds, longer * seconds),
+        )
+
     return [
-        Case("memory decides: 2 GFLOP and 4 GB at 100 GFLOP/s and 10 GB/s", (2e9, 4e9, 1e11, 1e10)),
-        Case("arithmetic decides: 200 GFLOP and 1 GB", (2e11, 1e9, 1e11, 1e10)),
-        Case("both take equally long", (1e11, 1e10, 1e11, 1e10)),
-        Case("random, memory decides", (1e11 * memory[0], 1e10 * memory[1], 1e11, 1e10)),
-        Case("random, arithmetic decides", (1e11 * arithmetic[1], 1e10 * arithmetic[0], 1e11, 1e10)),
+        Case("one layer, 2 GFLOP and 4 GB at 100 GFLOP/s and 10 GB/s", (*_layers((2e9, 4e9)), 1e11, 1e10)),
+        Case(
+            "a layer for arithmetic, 2 s, then one for memory, 0.4 s", (*_layers((2e11, 1e9), (2e9, 4e9)), 1e11, 1e10)
+        ),
+        Case("three layers alike: both take equally long", (*_layers(*[(1e11, 1e10)] * 3), 1e11, 1e10)),
+        Case("random, five layers", (*random(5), 1e11, 1e10)),
+        Case("random, two layers", (*random(2), 1e11, 1e10)),
     ]
 
 
-def _step_picture(case: Case, got, expected):
-    return two_times(*case.arguments, got=got, expected=expected)
+def _step_picture(case: Case, got: object, expected: float) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.start.two_times import layer_by_layer
+
+    return layer_by_layer(*case.arguments, got=got, expected=expected)
+
+
+def _library(flops: Tensor, n_bytes: Tensor, flops_per_second: float, bytes_per_second: float) -> float:
+    from course_lib.lessons.start.bounds import pass_seconds
+
+    return pass_seconds(flops, n_bytes, flops_per_second, bytes_per_second)
 
 
 STEP_SECONDS = Exercise(
     id="start.step_seconds",
-    title="The roofline",
+    title="The roofline of a pass",
     difficulty=2,
     minutes=8,
     points=2,
-    reference=lambda flops, n_bytes, flops_per_second, bytes_per_second: max(
-        flops / flops_per_second, n_bytes / bytes_per_second
+    reference=lambda flops, n_bytes, flops_per_second, bytes_per_second: (
+        torch.maximum(flops / flops_per_second, n_bytes / bytes_per_second).sum().item()
     ),
     cases=_step_cases,
     picture=_step_picture,
+    library=_library,
     mistakes=(
         Mistake(
-            "sum of the two",
-            "Reading and computing go on at the same time. The bound is the longer of the two, not their sum.",
-            lambda f, b, fs, bs: f / fs + b / bs,
+            "as if the layers overlapped",
+            "This adds up first and compares afterwards, as if one layer could read while another computes. A layer "
+            "needs what the one before it computed: take the longer time of each layer, then add.",
+            lambda f, b, fs, bs: max((f.sum() / fs).item(), (b.sum() / bs).item()),
+        ),
+        Mistake(
+            "sum of the two times",
+            "Within a layer reading and computing go on at the same time. It takes the longer of the two.",
+            lambda f, b, fs, bs: (f / fs + b / bs).sum().item(),
         ),
         Mistake(
             "the shorter of the two",
-            "The step is not done before both are: take the longer time.",
-            lambda f, b, fs, bs: min(f / fs, b / bs),
+            "A layer is not done before both are: take the longer time.",
+            lambda f, b, fs, bs: torch.minimum(f / fs, b / bs).sum().item(),
+        ),
+        Mistake(
+            "the slowest layer alone",
+            "This is the time of one layer. The pass goes through all of them, one after the other.",
+            lambda f, b, fs, bs: torch.maximum(f / fs, b / bs).max().item(),
         ),
         Mistake(
             "arithmetic alone",
             "The bytes do not count here. When a token is made one at a time, they are all that counts.",
-            lambda f, b, fs, bs: f / fs,
+            lambda f, b, fs, bs: (f / fs).sum().item(),
         ),
         Mistake(
             "memory alone",
             "The FLOPs do not count here. For a long prompt they decide.",
-            lambda f, b, fs, bs: b / bs,
+            lambda f, b, fs, bs: (b / bs).sum().item(),
+        ),
+        Mistake(
+            "a time for each layer",
+            "These are the times of the layers, and each is right. The pass takes their sum, one number.",
+            lambda f, b, fs, bs: torch.maximum(f / fs, b / bs),
         ),
         Mistake(
             "rates and amounts swapped",
             "Seconds are an amount divided by a rate: FLOPs by FLOPs a second, bytes by bytes a second.",
-            lambda f, b, fs, bs: max(fs / f, bs / b),
+            lambda f, b, fs, bs: torch.maximum(fs / f, bs / b).sum().item(),
         ),
         Mistake(
             "each by the other's rate",
             "FLOPs are divided by FLOPs a second, bytes by bytes a second; here they are crossed.",
-            lambda f, b, fs, bs: max(f / bs, b / fs),
+            lambda f, b, fs, bs: torch.maximum(f / bs, b / fs).sum().item(),
+        ),
+        Mistake(
+            "the mean over the layers",
+            "The layers run one after the other, so their times add up. Nothing is divided by their number.",
+            lambda f, b, fs, bs: torch.maximum(f / fs, b / bs).mean().item(),
         ),
         Mistake(
             "the mean of the two",
-            "The step is done when the longer of the two is, not after their mean.",
-            lambda f, b, fs, bs: (f / fs + b / bs) / 2,
-        ),
-        Mistake(
-            "amounts times rates",
-            "Seconds are an amount divided by a rate.",
-            lambda f, b, fs, bs: max(f * fs, b * bs),
+            "A layer is done when the longer of the two is, not after their mean.",
+            lambda f, b, fs, bs: ((f / fs + b / bs) / 2).sum().item(),
         ),
     ),
     also_right=(
-        Variant("by comparing with the ridge", lambda f, b, fs, bs: f / fs if f / b > fs / bs else b / bs),
-        Variant("a tensor", lambda f, b, fs, bs: torch.tensor([f / fs, b / bs]).max()),
+        Variant(
+            "by comparing with the ridge",
+            lambda f, b, fs, bs: torch.where(f / b > fs / bs, f / fs, b / bs).sum(),
+        ),
+        Variant("a loop", lambda f, b, fs, bs: sum(max(x / fs, y / bs) for x, y in zip(f, b, strict=True))),
     ),
     hints=(
-        "How long would the arithmetic take alone? How long the reading alone?",
-        "If the two overlap perfectly, the step takes as long as the slower one.",
+        "How long would the arithmetic of the first layer take alone, and how long its reading? Which of them counts?",
+        "A layer cannot begin before the one in front of it is done. So the longer time of each layer comes first, the "
+        "sum over layers second.",
     ),
 )
