@@ -56,7 +56,7 @@ def perplexities() -> Figure:
 
 def order() -> Figure:
     """How much each pattern costs above the freer one before it, with two standard errors, and the verdict."""
-    fig, panels = figure(2, width=4.8, height=3.6)
+    fig, panels = figure(2, width=5.2, height=3.8)
     for axes, (sparsity, found) in zip(panels, measured().items(), strict=False):
         steps = tables.order_effects(found)
         for row, effect in enumerate(steps.values()):
@@ -65,14 +65,14 @@ def order() -> Figure:
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(steps)), list(steps))
         axes.set_ylim(len(steps) - 0.4, -0.6)
-        title = f"{figures.percent(sparsity)} removed, the more regular pattern\ncosts more: {verdict(steps.values())}"
+        title = f"{figures.percent(sparsity)} removed, more regular costs more:\n{verdict(steps.values())}"
         label(axes, title, "nats a token (bars: two standard errors)")
     return fig
 
 
 def papers() -> Figure:
     """Perplexity over that of the dense model by pattern, half of the weights removed: published and measured."""
-    fig, (axes,) = figure(width=6.6, height=4.2)
+    fig, (axes,) = figure(width=5.2, height=4.6)
     series: dict[str, dict[str, float]] = {}
     for row in load_published("patterns")["tables"]["perplexity"]:
         series.setdefault(f"{row['model']}, {row['method']} (paper)", {})[row["pattern"]] = row["perplexity"]
@@ -99,19 +99,17 @@ def ideas() -> Figure:
     first = next(iter(rows.values()))
     fig, (axes,) = figure(width=7.4, height=4.2)
     effects = {name: of_samples(made.losses - first.losses) for name, made in rows.items()}
-    for row, (name, effect) in enumerate(effects.items()):
+    for row, effect in enumerate(effects.values()):
         look = line_style(0) | {"linestyle": "none", "capsize": 3}
         axes.errorbar(effect.value, row, xerr=ERRORS * effect.error, **look)
-        perplexity = rows[name].losses.mean().exp().item()
-        beside = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-        axes.annotate(f"{perplexity:,.0f}".replace(",", " "), (effect.value, row), **beside)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_yticks(range(len(rows)), list(rows), fontsize=9)
+    read = {name: figures.rounded(made.losses.mean().exp().item()) for name, made in rows.items()}
+    axes.set_yticks(range(len(rows)), [f"{name}: {value}" for name, value in read.items()], fontsize=9)
     axes.set_ylim(len(rows) - 0.4, -0.8)
     better = sum((-effect.value) > ERRORS * effect.error for effect in effects.values())
     others = f"{better} of {len(rows) - 1} others are better than the first"
     title = f"{figures.percent(budget.BUDGET)} of the bytes: {others}"
-    label(axes, title, "nats a token above the first (bars: two standard errors; numbers: perplexity)")
+    label(axes, title, "nats a token above the first (bars: two standard errors)", "choice: perplexity")
     return fig
 
 
@@ -142,9 +140,9 @@ def take_home() -> Figure:
         ),
         (
             "a quarter: each more regular\npattern costs more",
-            "order of single weights, 4:8, 2:4\nin both papers",
-            f"{len(tables.order_effects(quarter))} steps, from {quarter['unstructured'].value:.0f}\n"
-            f"to {quarter['rows'].value / 1e6:.0f} million",
+            "single weights before 4:8\nbefore 2:4, at 50 %",
+            f"perplexity {quarter['unstructured'].value:.0f} to\n{figures.rounded(quarter['rows'].value)}, "
+            f"{len(tables.order_effects(quarter))} steps",
             verdict(tables.order_effects(quarter).values()),
         ),
         (

@@ -78,17 +78,17 @@ def two_of_four() -> Figure:
     row = torch.tensor([[1.0, 5, -2, -6, 7, 8, 3, 0]])
     keep = NofM(2, 4).keep(row.abs())
     packed = NofMPacked.encode(row * keep)
-    fig, (axes,) = figure(width=6.4, height=3.6)
-    cells(axes, row, keep, top=0.3)
-    axes.plot([4, 4], [-1.5, -0.1], color=COLOURS[1], linewidth=2)
-    axes.text(8.3, -0.95, "two of every four are kept", fontsize=9, color="#5c6773")
+    fig, (axes,) = figure(width=5.0, height=3.6)
+    cells(axes, row, keep, top=0.4)
+    axes.plot([4, 4], [-1.6, -0.2], color=COLOURS[1], linewidth=2)
+    axes.text(0, -0.15, "two of every four are kept", fontsize=9, color="#5c6773")
     listed(axes, [f"{v:g}" for v in packed.values[0].tolist()], 0, 2.4, "values")
     listed(axes, packed.columns[0].remainder(4).tolist(), 5, 2.4, "places, 2 bits each")
     bits = _bits(packed.positions)[0]
     listed(
         axes, [bits[at : at + 2] for at in range(0, 8, 2)], 0, 4.5, "one byte: the first place in the lowest bits", 1.2
     )
-    blank(axes, 13, 6, f"{row.numel()} weights become {packed.values.numel()} values and one byte")
+    blank(axes, 9.4, 6, f"{row.numel()} weights become {packed.values.numel()} values and one byte")
     return fig
 
 
@@ -97,7 +97,7 @@ def tiles() -> Figure:
     matrix = torch.tensor([[3.0, -1, 0, 1, 4, -2], [2, 2, 1, 0, -1, 1], [1, 0, -5, 2, 0, 1], [0, 1, 3, -1, 2, 0]])
     keep = Block(2, 2, 0.5).keep(matrix.abs())
     total = matrix.abs().unflatten(1, (-1, 2)).unflatten(0, (-1, 2)).sum((1, 3))
-    fig, (axes,) = figure(width=6.4, height=3.0)
+    fig, (axes,) = figure(width=5.0, height=2.7)
     cells(axes, matrix, keep, top=0.3)
     cells(axes, total, keep[::2, ::2], left=8.2, top=1.3)
     axes.text(8.2, -1.0, "sums", fontsize=9, color="#5c6773")

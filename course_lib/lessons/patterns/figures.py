@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from course_lib.lessons.common.dots import ERROR_BARS, reach
-from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.patterns.measure import bits_of_freedom, square_kept
 from course_lib.measure.perplexity import Perplexity
@@ -102,7 +102,7 @@ def square_kept_curves(weight: Tensor) -> Figure:
 
 def freedom(weight: Tensor, patterns: Mapping[str, Pattern]) -> Figure:
     """What each pattern keeps of the squares over the bits a weight that it takes to tell its masks apart."""
-    fig, (axes,) = figure(width=6.8, height=3.8)
+    fig, (axes,) = figure(width=5.6, height=4.2)
     bits = {name: bits_of_freedom(pattern, *weight.shape) for name, pattern in patterns.items()}
     shares = {name: square_kept(weight, pattern) for name, pattern in patterns.items()}
     for index, name in enumerate(bits):
@@ -110,11 +110,13 @@ def freedom(weight: Tensor, patterns: Mapping[str, Pattern]) -> Figure:
         right = bits[name] < 0.1
         beside = {"xytext": (9 if right else -9, -3), "textcoords": "offset points", "ha": "left" if right else "right"}
         axes.annotate(name, (bits[name], shares[name]), fontsize=9, **beside)
-    log_scale(axes, "x")
+    axes.set_xscale("log")
+    axes.set_xticks([0.001, 0.01, 0.1, 1], ["0.001", "0.01", "0.1", "1"])
+    axes.minorticks_off()
     axes.set_ylim(0.45, 1.0)
     axes.margins(x=0.2)
     first, *_, last = bits
-    title = f"Freedom is counted in bits: {bits[first]:.2g} a weight for {first}, {bits[last]:.1g} for {last}"
+    title = f"Bits a weight to name a mask: {bits[first]:.2g} for {first}, {bits[last]:.1g} for {last}"
     label(axes, title, "bits a weight that say which mask it is (log scale)", "squares that stay")
     return fig
 
@@ -145,7 +147,7 @@ def perplexities(by_sparsity: Mapping[float, Mapping[str, Perplexity]], vocabula
                 beside = {"xytext": (0, 5), "ha": "center"}
             named = {}
             place = (min(found.value, edge), spot)
-            axes.annotate(_rounded(found.value), place, textcoords="offset points", fontsize=8, bbox=_WHITE, **beside)
+            axes.annotate(rounded(found.value), place, textcoords="offset points", fontsize=8, bbox=_WHITE, **beside)
     axes.axvspan(vocabulary, 2 * edge, color="#e4e8ed", zorder=0)
     axes.axvline(dense, color="#5c6773", linestyle="--", linewidth=1)
     for value, name in ((dense, f"dense {dense:.0f}"), (vocabulary, "worse than guessing")):
@@ -177,10 +179,10 @@ def _damage(dense: float, kinds: Mapping[float, Mapping[str, Perplexity]], vocab
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.2g}" if factor < 10 else _rounded(factor)
+    return f"{factor:.2g}" if factor < 10 else rounded(factor)
 
 
-def _rounded(value: int | float) -> str:
+def rounded(value: int | float) -> str:
     """65, 4 280, 103 000, 6.2 million: as many digits as matter."""
     for size, name in ((1e9, "billion"), (1e6, "million")):
         if value >= size:
@@ -292,7 +294,7 @@ def limits(rows: int, columns: int, device: Device) -> Figure:
     axes.legend(frameon=False, fontsize=9)
     one, many = bounds[0], bounds[-1]
     title = (
-        f"2:4: at most × {one['2:4']:.2f} with one token, × {many['2:4']:.2f} with {tokens[-1]}; "
+        f"2:4: at most × {one['2:4']:.2f} with one token, × {many['2:4']:.2f} with {tokens[-1]};\n"
         f"a bitmap × {one['bitmap']:.2f} and × {many['bitmap']:.2f}"
     )
     label(
