@@ -353,9 +353,9 @@ for density in (0.5, 0.25, 0.02):
         print(f"{density:4.0%} kept, {name:15} {form:8} {n_bytes / (2 * weight.numel()):5.1%} of the dense bytes")
 
 # %% [markdown]
-# For a density of a half or a quarter the answer is a bitmap unless the zeros are regular, and CSR is only chosen where
-# two per cent of the weights are left. For rows and blocks none of the five formats is made. (The library stores rows
-# as a smaller matrix, too, and blocks as tiles with one column number each.)
+# With half or a quarter of the weights the answer is a bitmap, unless the zeros are 2:4 or whole columns. CSR is chosen
+# only where two per cent of the weights are left. For 1:4, rows and blocks none of the five formats is made. (The
+# library stores rows as a smaller matrix, too, blocks as tiles with one column number each, and 1:4 like 2:4.)
 #
 # To multiply with an encoded matrix, a kernel has to undo the encoding. For the bitmap:
 
