@@ -2,25 +2,25 @@
 # # 01 · Sparsity patterns
 #
 # A matrix with zeros can be stored in fewer bytes and multiplied in fewer steps. Whether it *is* smaller and faster
-# depends on where the zeros are. This lesson looks at the arrangements that matter for language models, what each costs
-# the model, how many bytes each takes, and how fast each runs on this machine.
+# depends on where the zeros are. This lesson looks at the arrangements of zeros that matter for language models: what
+# each of them costs the model, how many bytes it takes, and how fast it runs on this machine.
 #
-# **Afterwards you can** choose an arrangement of zeros for a purpose and say what it costs: how many bytes a format
-# takes and from which density on it pays, what a CPU and a GPU make of it, and what the model loses. **You need**
-# lesson 00, for bytes and the roofline, and tensors in PyTorch. **Time**: two hours, more than half of them for
-# exercises.
-#
-# You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. What follows an exercise uses your function once it is right, and the course's until then.
+# **Afterwards you can** choose an arrangement of zeros for a purpose and say what it costs: what the model loses, how
+# many bytes a format takes and from which density on it pays, and what a CPU and a GPU make of it. **You need** lesson
+# 00, for bytes and the roofline, and tensors in PyTorch. **Time**: two hours, more than half of them for the eight
+# exercises, and as long as you like for the open task at the end.
 
 # %%
 import torch
 from torch.nn.functional import linear
 
 from course_lib.data import corpora
+from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.patterns.experiment import measured
 from course_lib.measure.machine import measure_device
+from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks, head, linears, load_model, weight_of
+from course_lib.lessons.patterns import budget, drawings
 from course_lib.lessons.patterns import figures as plots
 from course_lib.lessons.patterns import tables as printed
 from course_lib.lessons.patterns.speed import bench_on_a_cpu
@@ -31,9 +31,10 @@ from course_lib.lessons.patterns.measure import (
     inputs_of,
     keep_most_active,
     one_of_each,
-    perplexity_of_patterns,
+    pruned_by_magnitude,
     stored_in_each_group,
 )
+from course_lib.sparsity import bitpacking
 from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, NofMPacked
 from course_lib.sparsity.patterns import Block, Columns, NofM, Unstructured, sparsity_of
 from course_lib.sparsity.speed import layer_speed, speed_by_round
@@ -47,21 +48,21 @@ print(f"{len(blocks(model))} blocks; our matrix has {weight.shape[0]} outputs (r
 # %% [markdown]
 # ## 1. The idea in one picture
 #
-# Below is a part of one weight matrix of the model, six times. Each time half of the weights are zero (white): those
-# with the smallest squares that the pattern allows to remove.
+# The figure shows the same part of one weight matrix six times. Each time half of all weights of the matrix are set to
+# zero (white): those with the smallest squares, as far as the pattern allows.
 
 # %%
-plots.masks(weight, one_of_each(0.5), first=64)
+plots.masks(weight, one_of_each(0.5))
 
 # %% [markdown]
-# - **Unstructured**: any weight may go. The best choice, and the hardest to make use of.
-# - **n:m** (semi-structured): of every m neighbours along the inputs, n stay. This course always counts those that
-#   *stay*; 2:4 reads the same either way, 1:4 and 3:4 do not.
-# - **Blocks**: whole tiles go.
-# - **Columns, rows** (structured): whole inputs or outputs go. What stays is an ordinary smaller matrix.
+# - **Unstructured**: any weight may be removed. This keeps the most of the matrix and is the hardest to make use of.
+# - **n:m** (semi-structured): of every m neighbouring inputs, n weights are kept. This course always counts those that
+#   are *kept*. For 2:4 that makes no difference; 1:4 and 3:4 mean something else where the removed ones are counted.
+# - **Blocks**: whole tiles are removed.
+# - **Columns, rows** (structured): whole inputs or outputs are removed. What remains is an ordinary smaller matrix.
 #
-# From the first to the last the pattern gets more regular: easier for hardware, and less free to keep the right
-# weights. The *sparsity* of a matrix is the fraction of its entries that are exactly zero; the rest is its *density*.
+# The *sparsity* of a matrix is the fraction of its entries that are exactly zero; the rest is its *density*. A trained
+# model is hardly sparse at all, because training has no reason to end at exactly zero:
 
 # %%
 matrices = [weight_of(layer) for block in blocks(model) for layer in linears(block).values()]
@@ -72,20 +73,80 @@ for name, pattern in one_of_each(0.5).items():
     print(f"{name:15} {sparsity_of(pattern.keep(weight.square())):.3f}")
 
 # %% [markdown]
-# Training leaves next to no zeros, and those few by rounding: somebody has to put them there. The patterns of the
-# library hit their count exactly, whatever the ties, because they select by rank and never by a threshold.
+# The few zeros of the model come from the file, which rounds its weights to 4 bits. The patterns of the library reach
+# their sparsity exactly, even where many weights are equal, because they select by rank and never by a threshold.
 #
-# ## 2. Structured: rows and columns
+# From the first pattern to the last the zeros get more regular. A regular pattern is easier for hardware, and it has
+# fewer masks to choose from. How many fewer can be counted: of $n$ units, half are removed in $\binom{n}{n/2}$ ways, so
+# that a mask takes at least $\log_2 \binom{n}{n/2}$ bits to write down. For single weights that is nearly one bit a
+# weight. 2:4 has $\binom{4}{2} = 6$ choices in a group of four weights, $\tfrac14 \log_2 6 = 0.65$ bits a weight. For
+# 16 × 16 blocks it is one bit for 256 weights.
+
+# %%
+plots.freedom(weight, one_of_each(0.5))
+
+# %% [markdown]
+# ## 2. What a pattern costs the model
 #
-# A column of $W$ (shape: outputs, inputs) belongs to one input. If a column goes, that input need not be computed at
-# all, and what stays is a dense matrix with fewer columns, $W_{:,S}\, x_S$: any device runs it without new kernels.
+# The freer a pattern is, the more of the weights' squares it can keep, at every sparsity. The straight line is what a
+# choice at random would keep.
+
+# %%
+plots.square_kept_curves(weight)
+
+# %% [markdown]
+# Squares are not yet quality, because nobody uses a model for the size of its weights. So we prune a quarter of every
+# matrix in every block, by magnitude, with each pattern, and let the model read articles that the course keeps apart
+# for evaluation. (Whether they were among the model's training texts is not known.) Nothing is repaired and nothing is
+# calibrated: it is the bluntest method, and the same for all patterns.
+
+# %%
+held_out = corpora.windows("wikipedia", 5, 128, tokenizer, split="evaluation", seed=0)
+found = {"dense": perplexity(model, held_out, progress=False)}
+for name, pattern in one_of_each(0.25).items():
+    with pruned_by_magnitude(model, pattern):  # afterwards the model has its weights back
+        found[name] = perplexity(model, held_out, progress=False)
+vocabulary = weight_of(head(model)).shape[0]
+plots.perplexities({0.25: found}, vocabulary)
+
+# %%
+for name, result in found.items():
+    print(f"{name:15} perplexity × {result.value / found['dense'].value:,.2f}")
+print(f"on these {len(held_out)} windows, each compared with itself:")
+print(printed.order_verdict(found))
+
+# %% [markdown]
+# That was little text. `course reproduce patterns` read more of it, and removed half of the weights as well. Here and
+# in all figures the model is SmolLM2-135M-Instruct, whose weights come from a file of 4 bits each.
+
+# %%
+plots.perplexities(measured(), vocabulary)
+
+# %% [markdown]
+# A model that gives every token of its vocabulary the same probability has a perplexity as large as the vocabulary. In
+# the grey part a model does worse than that, and how much worse says nothing more. Regular patterns remove what the
+# model needs, and it breaks. This is why methods for structured pruning choose more carefully and train afterwards
+# (lesson 05). With half of the weights removed, magnitude is a poor choice even for single weights: lessons 03 and 04
+# find better scores.
+#
+# One thing does not fit the curves above. Rows keep more squares of our matrix than 16 × 16 blocks do, and yet the
+# model without rows is far worse. The squares say how far the matrix moves, not how far its output moves. Where a row
+# is removed, an output is zero for every token, and everything that reads this output goes without; where tiles are
+# removed, most outputs only lose some of their terms. That is a likely reason, and this lesson does not test it. What a
+# weight does to the output is the subject of lessons 02 to 04.
+#
+# ## 3. Structured: rows and columns
+#
+# If regular zeros cost so much, why use them? Because they need nothing else. A column of $W$ (shape: outputs, inputs)
+# belongs to one input. Without the column this input need not be computed at all, and what remains is a dense matrix
+# with fewer columns, $W_{:,S}\, x_S$. Every device multiplies it with the kernels that it has.
 
 # %% [markdown]
 # ### Remove whole inputs
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Keep the columns with the largest Euclidean norm, exactly `n_kept` of them: which of two equal ones stays is up to
-# you. Return the smaller matrix, its columns in their old order, and the indices of the columns kept, ascending.
+# Keep exactly `n_kept` columns, those with the largest Euclidean norm. Which of two equal ones you keep is up to you.
+# Return the smaller matrix, with its columns in their old order, and the indices of these columns, ascending.
 
 
 # %% exercise="patterns.columns"
@@ -111,22 +172,22 @@ share = smaller.square().sum() / weight.square().sum()
 print(f"the half of the columns with the largest norms holds {share:.0%} of the squares")
 
 # %% [markdown]
-# ## 3. Blocks
+# ## 4. Blocks
 #
 # Between single weights and whole rows lie blocks. A block that is large enough fills a vector unit or a tensor core,
-# so a kernel can run dense code on each block it finds, and skip the others.
+# so that a kernel can run dense code on each block it finds and skip the others.
 
 # %% [markdown]
 # ### A block mask
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Divide the matrix into blocks of `rows` × `columns`. Of all blocks, keep the `n_kept` with the largest sum of absolute
-# values, exactly so many: which of two equal ones stays is up to you. Both sizes divide the matrix.
+# Divide the matrix into blocks of `rows` × `columns`; both sizes divide it. Keep exactly `n_kept` of all blocks, those
+# with the largest sum of absolute values. Which of two equal ones you keep is up to you.
 
 
 # %% exercise="patterns.blocks"
 def keep_blocks(weight, rows, columns, n_kept):
-    """Which weights stay when whole blocks leave.
+    """Which weights stay when whole blocks are removed.
 
     weight: (O, I). Returns (O, I), bool, True = stays.
     """
@@ -148,16 +209,18 @@ block_mask = mine("patterns.blocks", keep_blocks)
 for size in (2, 4, 16, 64):
     keep = block_mask(weight, size, size, weight.numel() // size**2 // 2)
     share = weight[keep].square().sum() / weight.square().sum()
-    print(f"half of all blocks of {size:2} × {size:2}: {sparsity_of(keep):.0%} sparse, {share:.0%} of the squares stay")
+    print(f"half of all blocks of {size:2} × {size:2}: {sparsity_of(keep):.0%} sparse, {share:.0%} of squares kept")
 
 # %% [markdown]
-# ## 4. n of m
+# The larger the blocks, the closer their sums are to each other, and the less there is to choose.
 #
-# The compromise that GPUs support: of every 4 neighbouring inputs 2 stay (Mishra and others, 2021). Every row then has
+# ## 5. n of m
+#
+# GPUs support a compromise: of every 4 neighbouring inputs, 2 are kept (Mishra and others, 2021). Every row then has
 # the same number of values, and the place of a value in its group fits into two bits.
 #
-# Why a pattern of its own? Because an unstructured mask of the same sparsity does not fit it. If each weight stayed by
-# the toss of a coin, a group of four would keep more than two with probability
+# Why is a pattern of its own needed for that? Because an unstructured mask of the same sparsity does not fit it. If
+# each weight were kept by the toss of a coin, a group of four would keep more than two with probability
 # $\left(\binom{4}{3} + \binom{4}{4}\right) / 2^4 = 5/16 \approx 31\,\%$. Does a real matrix behave like that?
 
 # %%
@@ -167,9 +230,9 @@ plots.groups(stored_in_each_group(Unstructured(0.5).keep(weight.abs())))
 # ### Compress to 2:4
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
-# Compress a matrix to 2:4. Of every four neighbouring inputs keep the two largest in absolute value. Return the values
-# that stay, and for each its place in its group (0 to 3). Within a group the places ascend. Which of two equal sizes
-# stays is up to you.
+# Compress a matrix to 2:4: of every four neighbouring inputs keep the two weights that are largest in absolute value.
+# Return the weights kept and, for each, its place in its group, from 0 to 3. Within a group the places ascend. Which of
+# two equally large weights you keep is up to you.
 
 
 # %% exercise="patterns.nofm"
@@ -189,109 +252,41 @@ def compress(weight):
 check("patterns.nofm", compress)
 
 # %% [markdown]
-# A place needs two bits, so four of them share a byte. The order of the bits is a convention; kernels depend on it.
-
-# %% [markdown]
-# ### Four places in a byte
-# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
-#
-# Pack the places of each row, four to a byte, the first in the lowest two bits. A row whose length is no multiple of
-# four ends in a byte whose upper bits are zero; the next row begins with a new byte.
-
-
-# %% exercise="patterns.pack"
-def pack(places):
-    """Two-bit numbers, four to a byte.
-
-    places: (O, K), integers from 0 to 3. Returns (O, ceil(K / 4)), uint8.
-    """
-    ### BEGIN SOLUTION
-    missing = -places.shape[1] % 4
-    padded = torch.nn.functional.pad(places.long(), (0, missing)).unflatten(1, (-1, 4))
-    return (padded << torch.tensor([0, 2, 4, 6])).sum(dim=2).to(torch.uint8)
-    ### END SOLUTION
-
-
-# %%
-check("patterns.pack", pack)
+# A place needs two bits, so four of them share a byte: place $j$ of a row is shifted left by $2\,(j \bmod 4)$ bits.
+# This order is a convention on which the kernels rely.
 
 # %%
 values, places = mine("patterns.nofm", compress)(weight)
-bits = mine("patterns.pack", pack)(places)
-packed = NofMPacked(values, bits, 2, 4, tuple(weight.shape))
-print(f"values {tuple(values.shape)} {values.dtype}, places {tuple(bits.shape)} {bits.dtype}")
+packed = NofMPacked(values, bitpacking.pack(places.to(torch.uint8), bits=2), 2, 4, tuple(weight.shape))
+print(f"the first places {places[0, :4].tolist()} make the byte {int(packed.positions[0, 0]):#010b}")
 print(f"{packed.n_bytes:,} bytes in all, dense {Dense.encode(weight).n_bytes:,}")
 decoded = packed.decode()
 share = decoded.square().sum() / weight.square().sum()
-print(f"read back: {sparsity_of(decoded):.0%} zeros, {share:.0%} of the squares stay")
+print(f"read back: {sparsity_of(decoded):.0%} zeros, {share:.0%} of the squares kept")
 
 # %% [markdown]
-# ## 5. Explore
+# ## 6. Bytes
 #
-# Choose a matrix, a pattern and a sparsity. On the left, what stays of the upper left corner; on the right, the bytes
-# of the whole matrix in each format. (Executed without a browser, the first choice is all you see.)
+# A format must say which entries it stores. This index costs bytes as well, and each format pays for it in its own way.
 
 # %%
-controls = explore(model)
+drawings.formats()
 
 # %% [markdown]
-# ## 6. What a pattern costs the model
-#
-# The freer the pattern, the more of the weights' squares it can keep. The grey line is what a random choice keeps.
-
-# %%
-plots.square_kept_curves(weight)
-
-# %% [markdown]
-# Squares are not quality. So we prune a quarter of every matrix in every block of the model, by magnitude, with each
-# pattern, and let it read articles held out from everything that this course fits. No repair, no calibration: the
-# bluntest method, the same for all.
-
-# %%
-held_out = corpora.windows("wikipedia", 5, 128, tokenizer, split="evaluation", seed=0)
-found = perplexity_of_patterns(model, held_out, one_of_each(0.25))
-vocabulary = weight_of(head(model)).shape[0]
-plots.perplexities({0.25: found}, vocabulary)
-
-# %% [markdown]
-# That was a little text. `course reproduce patterns` read more, and removed half of the weights too. (The weights of
-# this model come from a file of 4 bits each.) Its result:
-
-# %%
-plots.perplexities(measured(), vocabulary)
-
-# %% [markdown]
-# A perplexity above the size of the vocabulary is worse than guessing with no model at all, and how much worse says
-# nothing more. Regular patterns remove what the model needs, and without repair it breaks. That is why methods for
-# structured pruning choose more carefully and train afterwards (lesson 05). At half the weights even single weights,
-# chosen by magnitude, go wrong: lessons 03 and 04 find better scores.
-
-# %%
-for name, result in found.items():
-    print(f"{name:15} perplexity × {result.value / found['dense'].value:,.2f}")
-print(f"on these {len(held_out)} windows, each compared with itself:")
-print(printed.order_verdict(found))
-
-# %% [markdown]
-# ## 7. Bytes
-#
-# For $Z$ stored values of $v$ bytes in a matrix of $O \times I$:
-#
-# | format | holds | bytes |
-# |---|---|---|
-# | dense | every entry | $OIv$ |
-# | CSR | values, their columns (4 bytes each), row starts | $Z(v + 4) + 4(O + 1)$ |
-# | bitmap | values, one bit an entry, row starts | $Zv + O\lceil I/8\rceil + 4(O + 1)$ |
-# | 2:4 | $I/2$ values a row, 2 bits each for their place | $O\,(vI/2 + \lceil I/8\rceil)$ |
-# | blocks | whole tiles, one column number a tile | $Zv + 4Z/rc + 4(O/r + 1)$ |
+# - **CSR** (compressed sparse rows) stores the values row by row, for each value the number of its column, and for each
+#   row where it starts in the list of values. The starts hold one number more, the end of the last row.
+# - A **bitmap** stores the same values and starts, and one bit for every entry of the matrix that says whether it is
+#   stored. Each row of the map begins on a byte of its own, which is why a row of 10 entries takes two bytes.
+# - **2:4** stores two values of every four and a place of two bits for each. It needs no starts, because every row has
+#   the same length. Its places begin on a new byte in each row, too. Where a group has fewer than two weights, zeros
+#   fill it up, so that it always holds half of the entries.
 
 # %% [markdown]
 # ### Bytes of four formats
 # **Exercise** · difficulty 2 of 5 · 10 minutes · 3 points
 #
-# Compute the bytes of the first four. Column numbers and row starts are 4-byte integers; row starts hold one number for
-# each row and one for the end. Each row of the bitmap, and of the places of 2:4, begins on a byte of its own. 2:4 does
-# not depend on the number stored: it always holds half.
+# Work out the bytes of a dense matrix, of CSR, of a bitmap and of 2:4. Column numbers and row starts are integers of 4
+# bytes. Check your formulas with the small matrix of the figure first: it has 3 rows, 8 columns and 7 values.
 
 
 # %% exercise="patterns.bytes"
@@ -316,14 +311,60 @@ def format_bytes(rows, columns, n_stored, value_bytes):
 check("patterns.bytes", format_bytes)
 
 # %% [markdown]
-# To read a matrix back, or to multiply with it, a kernel has to undo the encoding. For the bitmap:
+# Which format is the best depends on the mask, and not every format can hold every mask. There is a fifth one: store
+# the columns in which anything is kept as a dense matrix, and the number of each of them in 4 bytes.
+
+# %% [markdown]
+# ### Choose a format
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+#
+# Choose the format that holds the weights of a mask in the fewest bytes, without losing any. `sizes` has what the last
+# exercise gives for as many weights as the mask keeps. 2:4 is always among them, whether or not this mask fits it; when
+# does it fit? Add the fifth format, `"columns"`, and return the name of the smallest and its bytes.
+
+
+# %% exercise="patterns.choose"
+def choose_format(keep, sizes, value_bytes):
+    """The format of fewest bytes that can hold a mask.
+
+    keep: (O, I), bool. sizes: {"dense": ..., "CSR": ..., "bitmap": ..., "2:4": ...}, bytes.
+    Returns (name, bytes).
+    """
+    ### BEGIN SOLUTION
+    able = dict(sizes)
+    if keep.shape[1] % 4 != 0 or keep.unflatten(1, (-1, 4)).sum(dim=2).max() > 2:
+        del able["2:4"]  # one group of three is enough to lose a weight
+    able["columns"] = int(keep.any(dim=0).sum()) * (keep.shape[0] * value_bytes + 4)
+    name = min(able, key=able.get)
+    return name, able[name]
+    ### END SOLUTION
+
+
+# %%
+check("patterns.choose", choose_format)
+
+# %%
+choose, count = mine("patterns.choose", choose_format), mine("patterns.bytes", format_bytes)
+for density in (0.5, 0.25, 0.02):
+    masks = one_of_each(1 - density) if density > 0.1 else {"unstructured": Unstructured(1 - density)}
+    for name, pattern in masks.items():
+        keep = pattern.keep(weight.abs())
+        form, n_bytes = choose(keep, count(*weight.shape, int(keep.sum()), 2), 2)
+        print(f"{density:4.0%} kept, {name:15} {form:8} {n_bytes / (2 * weight.numel()):5.1%} of the dense bytes")
+
+# %% [markdown]
+# With half or a quarter of the weights the answer is a bitmap, unless the zeros are 2:4 or whole columns. CSR is chosen
+# only where two per cent of the weights are left. For 1:4, rows and blocks none of the five formats is made. (The
+# library stores rows as a smaller matrix, too, blocks as tiles with one column number each, and 1:4 like 2:4.)
+#
+# To multiply with an encoded matrix, a kernel has to undo the encoding. For the bitmap:
 
 # %% [markdown]
 # ### Read a bitmap
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Decode. Bit $i \bmod 8$ of `bitmap[o, i // 8]`, counted from the lowest, says whether entry $(o, i)$ is stored. The
-# values follow each other row by row. Each row of the map begins on a byte of its own.
+# Decode a bitmap. Bit $i \bmod 8$ of `bitmap[o, i // 8]`, counted from the lowest, says whether entry $(o, i)$ is
+# stored. The stored values follow each other row by row. Each row of the map begins on a byte of its own.
 
 
 # %% exercise="patterns.bitmap"
@@ -351,13 +392,15 @@ decoded = mine("patterns.bitmap", decode_bitmap)(stored.values, stored.bitmap, w
 print(f"{stored.n_bytes:,} bytes read back; every entry as it was: {torch.equal(decoded, pruned)}")
 
 # %% [markdown]
-# A format starts to pay at the density where it takes as many bytes as dense. Row starts hardly count: leave them out.
+# A format starts to pay at the density at which it takes as many bytes as the dense matrix. Row starts hardly count in
+# matrices of this size, so leave them out.
 
 # %% [markdown]
 # ### Where a format starts to pay
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# At which density does CSR take as many bytes as dense, and at which a bitmap? Solve on paper, return the two formulas.
+# At which density does CSR take as many bytes as the dense matrix, and at which density does a bitmap? Solve both on
+# paper, for any width of values and of indices, and return the two formulas.
 
 
 # %% exercise="patterns.break_even"
@@ -377,16 +420,17 @@ def break_even(value_bytes, index_bytes):
 check("patterns.break_even", break_even)
 
 # %% [markdown]
-# And CSR against a bitmap: 4 bytes for each value stored against one bit for each entry meet at a density of 1/32,
-# whatever the width of a value. The narrower the values, the more the indices weigh. Lines are the formulas; dots are a
-# real matrix, pruned, encoded, and its tensors counted.
+# And CSR against a bitmap: 4 bytes for each stored value against one bit for each entry meet at a density of 1/32,
+# whatever the width of a value. The narrower the values are, the more the index weighs. In the figure, lines are the
+# formulas; dots are a real matrix, pruned and encoded, with the bytes of its tensors counted.
 
 # %%
 plots.bytes_per_weight(weight)
 
 # %% [markdown]
-# At half the weights in float16, CSR is *larger* than dense. A bitmap or 2:4 is 1.8 times smaller, not 2: the map costs
-# one bit a weight. CSR wins only where a few per cent are left, as in scientific computing, not in language models.
+# With half of the weights in float16, CSR is *larger* than dense. A bitmap or 2:4 is 1.8 times smaller and not 2 times,
+# because the index costs one bit a weight. CSR is the smallest only where a few per cent of the weights are left, as in
+# scientific computing, and not in language models.
 
 # %%
 half = weight.half()
@@ -403,14 +447,24 @@ for name, format in encoded.items():
     print(f"{name:8} {format.n_bytes:9,} bytes, dense / this = {encoded['dense'].n_bytes / format.n_bytes:.2f}")
 
 # %% [markdown]
+# ## 7. Explore
+#
+# Choose a matrix, a pattern and a sparsity. On the left you see what is kept of the upper left corner; on the right the
+# bytes of the whole matrix in each format. (When the notebook is executed without a browser, there is only the first
+# choice.)
+
+# %%
+controls = explore(model)
+
+# %% [markdown]
 # ## 8. Speed
 #
 # A layer has to do FLOPs and to move bytes. The two overlap, and the slower one decides: the *roofline* (Williams,
-# Waterman and Patterson, 2009). For $N$ tokens and a dense layer,
+# Waterman and Patterson, 2009). For $N$ tokens and a dense layer with values of $v$ bytes,
 #
 # $$ t \;\ge\; \max\left(\frac{2\,O\,I\,N}{\text{FLOP/s}},\; \frac{(OI + NO + NI)\,v}{\text{bytes/s}}\right) $$
 #
-# Lesson 00 has it as an exercise; here it says what zeros can save.
+# Lesson 00 asks for it as an exercise; here it says what zeros can save.
 
 # %%
 machine = measure_device()
@@ -421,10 +475,11 @@ for n_tokens in (1, 8, 64):
     print(f"  {n_tokens:3} tokens: {work.intensity:5.2f} FLOPs a byte, bound by {work.bound(machine)}")
 
 # %% [markdown]
-# With one token at a time, as in generation, memory decides: fewer bytes should mean less time, in the ratio of the
+# With one token at a time, as in generation, memory decides, and fewer bytes should mean less time, in the ratio of the
 # bytes. With many tokens arithmetic decides, and a format helps only if it skips zeros faster than the dense code runs
-# over them. Here is what happens on this machine, with a matrix larger than its cache: rows of the model's head, pruned
-# to several densities. CSR and blocks run in MKL where torch has it, columns as a smaller dense product.
+# over them. The next figure shows what happens on this machine, with a matrix that is larger than its cache: rows of
+# the model's head, pruned to several densities. CSR and blocks run in MKL where torch has it; columns run as a smaller
+# dense product.
 
 # %%
 large = weight_of(head(model))[:24576].clone()
@@ -436,45 +491,54 @@ for n_tokens, formats in faster.items():
     csr, columns = formats["CSR"][0.5], formats["columns"][0.5]
     print(f"half of the weights, {n_tokens:2} tokens: CSR × {csr:.2f}, columns × {columns:.2f} against dense")
 again = {n_tokens: speed_by_round(large, 0.5, n_tokens) for n_tokens in faster}  # all take turns, round by round
-claims = {"CSR": "scattered zeros make a layer a tenth faster", "columns": "removed columns do, in an ordinary product"}
+claims = {
+    "CSR": "with half of the weights, CSR makes a layer a tenth faster",
+    "columns": "with half of the columns, a smaller dense product does",
+}
 for name, claim in claims.items():
     print(printed.speed_verdict(claim, {n_tokens: logs[name] for n_tokens, logs in again.items()}))
 
 # %% [markdown]
 # Half of the columns are half of the bytes and half of the products, so the roofline allows a factor of two and no
-# more. Where the factor is larger, the dense product ran below its own roof, and the zeros have no part in that.
+# more. Where the factor is larger, the dense product ran below its own roof, and the zeros have no part in that. A busy
+# machine shows as a large error.
 #
-# The formats without a place in torch are those that half of the weights would need: bitmap and 2:4. Their arithmetic
-# is short, but plain torch must first rebuild the dense matrix. `course bench` timed them on a quiet machine:
+# For half of the weights the two good formats are bitmap and 2:4, and torch has no kernel for either on a CPU. In plain
+# torch they have to be decoded first, and that costs far more than it saves. `course bench` timed it on a quiet
+# machine:
 
 # %%
 bench_on_a_cpu()
 
 # %% [markdown]
-# **What a GPU needs.** Tensor cores multiply dense tiles, and 2:4 tiles at twice the rate. Scattered zeros save them
-# no arithmetic. A kernel can still read fewer bytes and expand on the chip, which helps where memory decides. The
+# This is a statement about kernels, not about CPUs. An engine written for unstructured zeros reached 1.82 times the
+# dense speed at 50 % on a CPU (Frantar and Alistarh, 2023, table 7: OPT-2.7B, 400 tokens, DeepSparse).
+#
+# **What a GPU needs.** Tensor cores multiply dense tiles, and 2:4 tiles at twice the rate. Scattered zeros save them no
+# arithmetic. A kernel can still read fewer bytes and expand them on the chip, which helps where memory decides. The
 # figure is a calculation from a data sheet, an upper limit and no measurement; `course bench` measures, given a GPU.
 
 # %%
 plots.limits(11008, 4096, H100)
 
 # %% [markdown]
-# Columns halve bytes and arithmetic, 2:4 nearly so, a bitmap saves bytes alone, and CSR at this density is slower even
-# on paper. Real kernels stay below all of these.
+# Columns halve bytes and arithmetic, 2:4 nearly so. A bitmap saves bytes alone, and CSR is slower even on paper at this
+# density. Real kernels stay below these limits: with 2048 tokens, 2:4 made the layers of OPT-175B 1.54 to 1.79 times
+# faster on an A100 (the same paper, table 8).
 #
 # ## 9. Static and dynamic
 #
-# So far the zeros were fixed: *static* sparsity, the same for every input. Zeros may also be chosen for each input:
-# *dynamic* sparsity. If a neuron is nearly silent for this token, its column of the next matrix need not be read for
-# this token. Mixtures of experts, eviction from the key-value cache and contextual sparsity (lessons 06, 07 and 09) are
-# all of this kind.
+# So far the zeros were the same for every input: *static* sparsity. They may also be chosen for each input: *dynamic*
+# sparsity. If a neuron is nearly zero for this token, its column of the next matrix need not be read for this token.
+# Mixtures of experts, eviction from the key-value cache and contextual sparsity (lessons 06, 07 and 09) are of this
+# kind.
 
 # %% [markdown]
 # ### A pattern that depends on the input
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# For each token keep the `k` inputs that are largest in absolute value, exactly `k` where some tie; set the others to
-# zero, and apply the layer.
+# For each token keep the `k` inputs that are largest in absolute value, and exactly `k` where some are equal. Set the
+# others to zero and apply the layer.
 
 
 # %% exercise="patterns.dynamic"
@@ -494,8 +558,8 @@ def dynamic_linear(weight, inputs, k):
 check("patterns.dynamic", dynamic_linear)
 
 # %% [markdown]
-# On the real model: the neurons of one MLP, for every token of some text. Keep a fraction of them, chosen for each
-# token, or chosen once for all tokens by their average size, and look at the output of the layer that reads them.
+# We try it on the neurons of one MLP, for every token of some text. A fraction of the neurons is kept, chosen for each
+# token, or chosen once for all tokens by their average size. The error is that of the layer that reads them.
 
 # %%
 layer = linears(blocks(model)[15])["mlp.down_proj"]
@@ -511,13 +575,14 @@ for k in (77, 154, 384):
     print(f"{k:4} of {neurons.shape[1]} neurons for each token: squared error {error.mean():.1%} of the output's")
 
 # %% [markdown]
-# This model's activation function (SiLU) makes no exact zeros, unlike ReLU; yet few neurons matter for one token, and
-# others for the next. Choosing by token keeps more for the same count. Its price: the choice must be known *before* the
-# work is done, it must be made again for every token, and a batch of tokens together needs nearly all columns.
+# This model's activation function (SiLU) makes no exact zeros, unlike ReLU. Even so a few neurons carry most of what
+# one token needs, and others carry the next token. So a choice for each token makes a smaller error for the same count.
+# It has a price: the choice must be known *before* the work is done, it must be made again for every token, and a batch of
+# tokens together needs nearly all columns.
 #
 # ## 10. Cost, and when it does not pay
 #
-# The arithmetic of memory, with units that matter (GB is $10^9$ bytes, GiB is $2^{30}$):
+# What would a sparse model save when it writes one token? (GB is $10^9$ bytes, GiB is $2^{30}$.)
 
 # %%
 shape = Transformer.of(model)
@@ -532,17 +597,50 @@ print(f"blocks half empty as bitmaps: weights take {1 - blocks_part * (1 - bitma
 # %% [markdown]
 # Sparsity does not pay
 #
-# - in CSR above a density of a third (float16): it is larger than dense;
-# - for unstructured zeros on tensor cores when many tokens are processed at once;
+# - in CSR above a density of a third (float16), because it is larger than dense;
+# - for unstructured zeros on tensor cores when many tokens are processed at once, because no product is skipped;
 # - when a smaller dense model of the same cost is as good: always compare with that;
-# - when the rest dominates: at long contexts the key-value cache, on small models the head.
+# - when something else dominates: the key-value cache at long contexts, the head of a small model.
+#
+# ## 11. An open task
+#
+# All patterns above removed the same share of every matrix. Now you choose freely: which weights are kept of each
+# matrix, so that all block matrices together take at most 70 % of their dense float16 bytes, and the model reads
+# held-out text as well as you can make it? Each matrix is stored in the cheapest format that can hold its mask, so
+# regular zeros buy you room for more weights, and scattered zeros buy you a better choice. There is no formula, and
+# nothing is graded.
+#
+# Your function gets one matrix and returns its mask. Before you try: how many weights can a bitmap keep at 70 % of the
+# bytes? Which matrices would you rather leave dense? A choice over the budget is counted, but not read.
+
+
+# %%
+def keep(part, depth, weight):
+    """Which weights of a matrix are kept.
+
+    part: its name, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1 for the last.
+    weight: (O, I). Returns (O, I), bool.
+    """
+    return Unstructured(1 - 0.633).keep(weight.abs())
+
+
+# %%
+ideas = budget.stored(load_measured("patterns", "budget")["tables"]["ideas"])
+print(budget.table(ideas, budget.attempt(keep, model, tokenizer)))
+
+# %% [markdown]
+# The rows above yours are simple ideas, measured once on the same text (`course reproduce budget`). *Relative size* is
+# the relative importance of Zhang and others (2024): a weight beside the other weights of its row and of its column.
+# The last column compares each choice with the first one, window by window, so that how hard a window is cancels. A
+# choice differs from the first where its number is larger than twice its error. Is any idea clearly better than the same
+# density everywhere? What does a regular format win back in bytes, and is it worth it?
 #
 # ## To take home
 #
-# 1. The more regular the zeros, the more hardware can make of them, and the more the model loses.
-# 2. Indices are bytes too. At half the weights a bitmap and 2:4 make a float16 matrix 1.8 times smaller, and CSR makes
-#    it larger.
-# 3. With one token bytes decide, with many tokens skipped arithmetic does.
+# 1. The more regular the zeros are, the more hardware can make of them, and the more the model loses.
+# 2. An index is bytes, too. With half of the weights a bitmap and 2:4 make a float16 matrix 1.8 times smaller, and CSR
+#    makes it larger.
+# 3. With one token at a time bytes decide, and with many tokens skipped arithmetic does.
 #
 # Three questions. Answer first, then unfold.
 #
@@ -553,24 +651,29 @@ print(f"blocks half empty as bitmaps: weights take {1 - blocks_part * (1 - bitma
 #
 # </details>
 #
-# <details><summary>2:4 makes a float16 matrix 1.78 times smaller. And one of 4 bits a weight?</summary>
+# <details><summary>2:4 makes a float16 matrix 1.78 times smaller. How many times smaller is one of 4 bits a
+# weight?</summary>
 #
-# The places cost one bit an entry, whatever the values are: $4 / (2 + 1) = 1.33$ times. The narrower the values, the
-# more their indices weigh.
+# The places cost one bit an entry, whatever the values are: $4 / (2 + 1) = 1.33$ times. The narrower the values are,
+# the more their index weighs.
 #
 # </details>
 #
-# <details><summary>Half of the columns leave, or half of the single weights. Why does the first cost the model
-# more?</summary>
+# <details><summary>Could a cleverer format than the bitmap say with fewer bits which half of the weights is kept? And
+# for 2:4?</summary>
 #
-# A column is kept or dropped as a whole, so that large weights leave with small ones. Of all choices of half the
-# weights, only few consist of columns, and the best of them is worse than the best of all.
+# For an unstructured half hardly: there are $\binom{n}{n/2} \approx 2^n / \sqrt{\pi n / 2}$ masks of $n$ weights, which
+# takes nearly one bit a weight to tell apart, and a bitmap takes one. 2:4 stores one bit a weight, too, but has only 6
+# masks for four weights: $\log_2 6 = 2.58$ bits would be enough where 4 are spent, because hardware wants each place on
+# its own.
 #
 # </details>
 #
 # ## Reading
 #
 # - Hoefler, Alistarh, Ben-Nun, Dryden, Peste (2021), *Sparsity in Deep Learning*, JMLR 22. https://arxiv.org/abs/2102.00554
+# - Frantar, Alistarh (2023), *SparseGPT*, appendix E: speed on a CPU and a GPU. https://arxiv.org/abs/2301.00774
+# - Zhang and others (2024), *Plug-and-Play*: relative importance. ICLR. https://iclr.cc/virtual/2024/poster/18549
 # - Mishra and others (2021), *Accelerating Sparse Deep Neural Networks*: 2:4. https://arxiv.org/abs/2104.08378
 # - Gale, Zaharia, Young, Elsen (2020), *Sparse GPU Kernels for Deep Learning*. https://arxiv.org/abs/2006.10901
 # - Williams, Waterman, Patterson (2009), *Roofline*, CACM 52 (4). https://doi.org/10.1145/1498765.1498785

@@ -36,9 +36,14 @@ def nofm(weight):
     return torch.tensor(values, dtype=weight.dtype).reshape(half), torch.tensor(places).reshape(half)
 
 
-def pack(places):
-    rows = places.tolist()
-    return [[sum(p << 2 * i for i, p in enumerate(row[at : at + 4])) for at in range(0, len(row), 4)] for row in rows]
+def choose(keep, sizes, value_bytes):
+    counts = keep.numpy().astype(int)
+    able = dict(sizes)
+    whole = counts.shape[1] % 4 == 0
+    if not whole or max(counts[:, at : at + 4].sum(1).max() for at in range(0, counts.shape[1], 4)) > 2:
+        able.pop("2:4")
+    able["columns"] = int((counts.max(0) == 1).sum()) * (len(counts) * value_bytes + 4)
+    return min((size, name) for name, size in able.items())[::-1]
 
 
 def bitmap(values, bitmap, columns):
@@ -280,7 +285,7 @@ FURTHER = {
     "patterns.columns": columns,
     "patterns.blocks": blocks,
     "patterns.nofm": nofm,
-    "patterns.pack": pack,
+    "patterns.choose": choose,
     "patterns.bytes": lambda o, i, z, v: {
         "dense": o * i * v,
         "CSR": z * v + 4 * (z + o + 1),

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from course_lib.checking.exercise import Case
+from course_lib.lessons.patterns.exercises.choose import case_of, drawn, of_columns, two_of_four
 
 
 def _randn(generator: torch.Generator, *shape: int) -> Tensor:
@@ -70,18 +71,6 @@ def _nofm(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _pack(generator: torch.Generator) -> list[Case]:
-    def drawn(*shape: int) -> Tensor:
-        return torch.randint(0, 4, shape, generator=generator, dtype=torch.uint8)
-
-    return [
-        Case("threes only, seven in a row", (torch.full((4, 7), 3, dtype=torch.uint8),)),
-        Case("two long rows of int64", (drawn(2, 101).long(),)),
-        Case("five in a row", (drawn(17, 5),)),
-        Case("twelve in a row, no byte half full", (drawn(6, 12),)),
-    ]
-
-
 def _bytes(generator: torch.Generator) -> list[Case]:
     n_stored = int(torch.randint(1, 300, (), generator=generator))
     return [
@@ -89,6 +78,25 @@ def _bytes(generator: torch.Generator) -> list[Case]:
         Case("narrow, everything stored", (1000, 4, 4000, 2)),
         Case("a single row", (1, 20, 7, 2)),
         Case("a drawn count, one byte a value", (9, 36, n_stored, 1)),
+    ]
+
+
+def _choose(generator: torch.Generator) -> list[Case]:
+    lone = two_of_four(generator, 50, 16)
+    lone[7, :8] = torch.tensor([1, 1, 1, 0, 0, 0, 0, 1]).bool()
+    thin = two_of_four(generator, 50, 16)
+    thin[::9, 4:8] = False
+    scattered = torch.zeros(9, 300, dtype=torch.bool)
+    scattered[torch.arange(9), torch.randperm(300, generator=generator)[:9]] = True
+    return [
+        case_of("two of every four, 8-byte values", two_of_four(generator, 17, 36), 8),
+        case_of("some groups are empty", thin),
+        case_of("one group of three", lone),
+        case_of("fourteen inputs, two columns", of_columns(33, 14, [0, 13])),
+        case_of("five neighbouring columns of twelve", of_columns(64, 12, [4, 5, 6, 7, 8])),
+        case_of("nine weights in a wide matrix", scattered),
+        case_of("all stay, one byte a value", torch.ones(12, 20, dtype=torch.bool), 1),
+        case_of("six of ten stay", drawn(generator, 26, 40, 0.6)),
     ]
 
 
@@ -150,8 +158,8 @@ HIDDEN = {
     "patterns.columns": _columns,
     "patterns.blocks": _blocks,
     "patterns.nofm": _nofm,
-    "patterns.pack": _pack,
     "patterns.bytes": _bytes,
+    "patterns.choose": _choose,
     "patterns.bitmap": _bitmap,
     "patterns.break_even": _break_even,
     "patterns.dynamic": _dynamic,

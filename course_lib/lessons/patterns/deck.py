@@ -6,7 +6,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data import corpora
-from course_lib.lessons.patterns import figures
+from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured, load_published
+from course_lib.lessons.common.verdicts import ERRORS, of_samples, verdict
+from course_lib.lessons.patterns import budget, figures, tables
 from course_lib.lessons.patterns.experiment import measured
 from course_lib.lessons.patterns.measure import (
     dynamic_and_static,
@@ -15,10 +18,10 @@ from course_lib.lessons.patterns.measure import (
     one_of_each,
     stored_in_each_group,
 )
+from course_lib.lessons.patterns.speed import bench_on_a_cpu, csr_at_half, effect_of_repetitions
 from course_lib.measure.roofline import H100
 from course_lib.models import blocks, head, linears, load_model, weight_of
 from course_lib.sparsity.patterns import Unstructured
-from course_lib.sparsity.speed import layer_speed
 
 _model = lru_cache(maxsize=1)(load_model)
 
@@ -32,7 +35,11 @@ def _held_out() -> Tensor:
 
 
 def masks() -> Figure:
-    return figures.masks(_weight(), one_of_each(0.5), first=64)
+    return figures.masks(_weight(), one_of_each(0.5))
+
+
+def freedom() -> Figure:
+    return figures.freedom(_weight(), one_of_each(0.5))
 
 
 def groups() -> Figure:
@@ -47,13 +54,116 @@ def perplexities() -> Figure:
     return figures.perplexities(measured(), vocabulary=weight_of(head(_model()[0])).shape[0])
 
 
+def order() -> Figure:
+    """How much each pattern costs above the freer one before it, with two standard errors, and the verdict."""
+    fig, panels = figure(2, width=5.2, height=3.8)
+    for axes, (sparsity, found) in zip(panels, measured().items(), strict=False):
+        steps = tables.order_effects(found)
+        for row, effect in enumerate(steps.values()):
+            look = line_style(0) | {"linestyle": "none", "capsize": 3}
+            axes.errorbar(effect.value, row, xerr=ERRORS * effect.error, **look)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_yticks(range(len(steps)), list(steps))
+        axes.set_ylim(len(steps) - 0.4, -0.6)
+        title = f"{figures.percent(sparsity)} removed, more regular costs more:\n{verdict(steps.values())}"
+        label(axes, title, "nats a token (bars: two standard errors)")
+    return fig
+
+
+def papers() -> Figure:
+    """Perplexity over that of the dense model by pattern, half of the weights removed: published and measured."""
+    fig, (axes,) = figure(width=5.2, height=4.6)
+    series: dict[str, dict[str, float]] = {}
+    for row in load_published("patterns")["tables"]["perplexity"]:
+        series.setdefault(f"{row['model']}, {row['method']} (paper)", {})[row["pattern"]] = row["perplexity"]
+    ours = measured()[0.5]
+    series["SmolLM2-135M, magnitude (measured)"] = {name: found.value for name, found in ours.items()}
+    names = ("unstructured", "4:8", "2:4")
+    for index, (name, values) in enumerate(series.items()):
+        points = [(spot, values[kind] / values["dense"]) for spot, kind in enumerate(names) if kind in values]
+        axes.plot(*zip(*points, strict=True), label=name, **line_style(index))
+    kinds = [rows_of["2:4"] / rows_of["unstructured"] for rows_of in series.values()]
+    log_scale(axes, "y")
+    axes.margins(y=0.15)
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlim(-0.3, len(names) - 0.7)
+    axes.legend(frameon=False, fontsize=9)
+    title = f"2:4 has {min(kinds):.1f} to {max(kinds):.1f} times the perplexity of single weights"
+    label(axes, title, "half of the weights removed", "perplexity over dense (log scale)")
+    return fig
+
+
+def ideas() -> Figure:
+    """The simple ideas of the open task: log-perplexity above the first, window by window."""
+    rows = budget.stored(load_measured("patterns", "budget")["tables"]["ideas"])
+    first = next(iter(rows.values()))
+    fig, (axes,) = figure(width=7.4, height=4.2)
+    effects = {name: of_samples(made.losses - first.losses) for name, made in rows.items()}
+    for row, effect in enumerate(effects.values()):
+        look = line_style(0) | {"linestyle": "none", "capsize": 3}
+        axes.errorbar(effect.value, row, xerr=ERRORS * effect.error, **look)
+    axes.axvline(0, color="black", linewidth=0.8)
+    read = {name: figures.rounded(made.losses.mean().exp().item()) for name, made in rows.items()}
+    axes.set_yticks(range(len(rows)), [f"{name}: {value}" for name, value in read.items()], fontsize=9)
+    axes.set_ylim(len(rows) - 0.4, -0.8)
+    better = sum((-effect.value) > ERRORS * effect.error for effect in effects.values())
+    others = f"{better} of {len(rows) - 1} others are better than the first"
+    title = f"{figures.percent(budget.BUDGET)} of the bytes: {others}"
+    label(axes, title, "nats a token above the first (bars: two standard errors)", "choice: perplexity")
+    return fig
+
+
 def bytes_per_weight() -> Figure:
     return figures.bytes_per_weight(_weight())
 
 
-def speed() -> Figure:
-    large = weight_of(head(_model()[0]))[:24576].clone()
-    return figures.speed(layer_speed(large, densities=[0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7], tokens=(1, 64)))
+def bench() -> Figure:
+    return bench_on_a_cpu()
+
+
+def take_home() -> Figure:
+    """Claim, paper, measured here, verdict: a table whose numbers come from the committed results."""
+    published = {
+        (row["model"], row["pattern"]): row["perplexity"] for row in load_published("patterns")["tables"]["perplexity"]
+    }
+    quarter, half = (measured()[sparsity] for sparsity in (0.25, 0.5))
+    first = next(iter(tables.order_effects(half).values()))
+    csr = csr_at_half()
+    llama = [published["LLaMA-2-7B", pattern] for pattern in ("unstructured", "2:4")]
+    rows = [
+        ("claim", "paper", "measured here", "verdict"),
+        (
+            "half the weights: 2:4 costs\nmore than single weights",
+            f"LLaMA-2-7B, magnitude:\nperplexity {llama[0]} and {llama[1]}",
+            f"perplexity {half['unstructured'].value:.0f} and {half['2:4'].value:.0f}",
+            verdict(first),
+        ),
+        (
+            "a quarter: each more regular\npattern costs more",
+            "single weights before 4:8\nbefore 2:4, at 50 %",
+            f"perplexity {quarter['unstructured'].value:.0f} to\n{figures.rounded(quarter['rows'].value)}, "
+            f"{len(tables.order_effects(quarter))} steps",
+            verdict(tables.order_effects(quarter).values()),
+        ),
+        (
+            "half the weights: faster on a\nCPU, one token",
+            "1.82 times (400 tokens,\nDeepSparse, table 7)",
+            f"CSR in MKL: {csr['times_anchor']:.2f} times\n"
+            f"({csr['times_anchor_low']:.2f} to {csr['times_anchor_high']:.2f})",
+            verdict(effect_of_repetitions(csr)),
+        ),
+    ]
+    fig, (axes,) = figure(width=11.0, height=4.4)
+    for row, texts in enumerate(rows):
+        for left, text in zip((0.0, 0.29, 0.58, 0.83), texts, strict=True):
+            weight = "bold" if row == 0 or left == 0.83 else "normal"
+            axes.text(left, 0.95 - 0.27 * row + 0.1 * (row > 0), text, fontsize=13, va="top", fontweight=weight)
+        if row:
+            axes.plot([0, 1], [0.99 - 0.27 * row + 0.1] * 2, color="#8d99ae", linewidth=0.8)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.axis("off")
+    return fig
 
 
 def limits() -> Figure:

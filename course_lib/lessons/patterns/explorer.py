@@ -34,7 +34,8 @@ PATTERNS: dict[str, Callable[[float], Pattern]] = {
 def picture(model: nn.Module, block: int, matrix: str, pattern: str, sparsity: float) -> Figure:
     """The explorer's picture for one choice."""
     chosen = PATTERNS[pattern](sparsity)
-    return explored(weight_of(linears(blocks(model)[block])[matrix]), chosen, f"block {block}, {matrix}: {chosen}")
+    said = f"{chosen.n} of {chosen.m}" if isinstance(chosen, NofM) else pattern
+    return explored(weight_of(linears(blocks(model)[block])[matrix]), chosen, f"block {block}, {matrix}: {said}")
 
 
 def explore(model: nn.Module) -> widgets.VBox:

@@ -3,7 +3,8 @@
 Dimension key: O outputs (rows), I inputs (columns), B windows, N tokens.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -11,15 +12,38 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from course_lib.measure.perplexity import Perplexity, perplexity
 from course_lib.models import blocks, linears, weight_of
 from course_lib.sparsity.patterns import Block, Columns, NofM, Pattern, Rows, Unstructured
+from course_lib.sparsity.ranking import n_pruned
 
 
 def square_kept(weight: Float[Tensor, "O I"], pattern: Pattern) -> float:
     """The share of the sum of squared weights that stays when a pattern keeps the largest."""
     squares = weight.square()
     return (squares[pattern.keep(squares)].sum(dtype=torch.float64) / squares.sum(dtype=torch.float64)).item()
+
+
+def bits_of_freedom(pattern: Pattern, rows: int, columns: int) -> float:
+    """log2 of the number of masks of this pattern and sparsity, for each weight: the least that an index can take."""
+    match pattern:
+        case Unstructured(sparsity, "row"):
+            return _bits(columns, n_pruned(columns, sparsity)) / columns
+        case NofM(n, m):
+            return _bits(m, n) / m
+        case Block(r, c, sparsity):
+            units = (rows // r) * (columns // c)
+        case Columns(sparsity):
+            units = columns
+        case Rows(sparsity):
+            units = rows
+        case _:
+            raise ValueError(f"got {pattern}; expected one of the patterns of one_of_each.")
+    return _bits(units, n_pruned(units, sparsity)) / (rows * columns)
+
+
+def _bits(units: int, chosen: int) -> float:
+    """log2 of n over k."""
+    return (math.lgamma(units + 1) - math.lgamma(chosen + 1) - math.lgamma(units - chosen + 1)) / math.log(2)
 
 
 @contextmanager
@@ -34,17 +58,6 @@ def pruned_by_magnitude(model: nn.Module, pattern: Pattern) -> Iterator[None]:
     finally:
         for weight, dense in zip(weights, saved, strict=True):
             weight.copy_(dense)
-
-
-def perplexity_of_patterns(
-    model: nn.Module, windows: Int[Tensor, "B N"], patterns: Mapping[str, Pattern]
-) -> dict[str, Perplexity]:
-    """Perplexity of the dense model, under "dense", and after magnitude pruning to each pattern."""
-    perplexities = {"dense": perplexity(model, windows, progress=False)}
-    for name, pattern in patterns.items():
-        with pruned_by_magnitude(model, pattern):
-            perplexities[name] = perplexity(model, windows, progress=False)
-    return perplexities
 
 
 def stored_in_each_group(keep: Bool[Tensor, "O I"], m: int = 4) -> Float[Tensor, "bins"]:

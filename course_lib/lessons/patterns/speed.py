@@ -1,11 +1,13 @@
 """What `course bench` measured on a CPU, from its committed result."""
 
+import math
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_bench
+from course_lib.lessons.common.verdicts import Effect
 
 Points = dict[float, dict[str, Any]]
 
@@ -18,6 +20,20 @@ def bench_on_a_cpu() -> Figure:
         if row["side"] != row["anchor"] and row["contest"] == "2:4, tokens: 1":
             lines[f"2:4, {row['side']}"] = {0.5: row}
     return times_faster(lines, bitmap["machine"]["cpu"])
+
+
+def csr_at_half() -> dict[str, Any]:
+    """CSR with half of the weights beside the dense layer, one token."""
+    return by_density(load_bench("cpu_bitmap_matvec")["tables"]["sides"])["CSR"][0.5]
+
+
+def effect_of_repetitions(row: dict[str, Any]) -> Effect:
+    """Whether a side is faster than its anchor. Of the repetitions only the 10 and 90 % points are kept.
+
+    Their distance is 2.56 standard deviations of a single repetition: more than the error of their middle.
+    """
+    low, middle, high = (math.log(row[f"times_anchor{end}"]) for end in ("_low", "", "_high"))
+    return Effect(value=middle, error=(high - low) / 2.56)
 
 
 def by_density(rows: list[dict[str, Any]]) -> dict[str, Points]:

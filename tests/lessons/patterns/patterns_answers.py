@@ -7,7 +7,7 @@ import math
 
 import numpy
 import torch
-from torch.nn.functional import avg_pool2d, linear, pad
+from torch.nn.functional import avg_pool2d, linear
 
 
 def best(worth, n):
@@ -246,67 +246,6 @@ def nofm_largest_alone(weight):
     return groups.gather(2, places).flatten(1), places.flatten(1)
 
 
-def padded(places):
-    return pad(places.long(), (0, -places.shape[1] % 4)).unflatten(1, (-1, 4))
-
-
-def pack_by(shifts):
-    return lambda places: (padded(places) << torch.tensor(shifts)).sum(2).to(torch.uint8)
-
-
-def pack_in_a_loop(places):
-    n = math.ceil(places.shape[1] / 4)
-    packed = torch.zeros(len(places), n, dtype=torch.uint8)
-    for row in range(len(places)):
-        for i, place in enumerate(places[row].tolist()):
-            packed[row, i // 4] += place * 4 ** (i % 4)
-    return packed
-
-
-def pack_in_numpy(places):
-    array = numpy.pad(places.numpy().astype(numpy.uint8), ((0, 0), (0, -places.shape[1] % 4)))
-    return array[:, 0::4] | array[:, 1::4] << 2 | array[:, 2::4] << 4 | array[:, 3::4] << 6
-
-
-def pack_with_or(places):
-    quads = padded(places)
-    return quads[..., 0] | (quads[..., 1] << 2) | (quads[..., 2] << 4) | (quads[..., 3] << 6)
-
-
-def pack_unpadded(places):
-    return (places.long().reshape(places.shape[0], -1, 4) << torch.tensor([0, 2, 4, 6])).sum(2).to(torch.uint8)
-
-
-def pack_by_flat(places):
-    flat = places.flatten().long()
-    flat = pad(flat, (0, -len(flat) % 4)).reshape(-1, 4)
-    return (flat << torch.tensor([0, 2, 4, 6])).sum(1).to(torch.uint8)
-
-
-def pack_strided(places):
-    quads = pad(places.long(), (0, -places.shape[1] % 4)).unflatten(1, (4, -1))
-    return (quads << torch.tensor([0, 2, 4, 6])[:, None]).sum(1).to(torch.uint8)
-
-
-def pack_front(places):
-    quads = pad(places.long(), (-places.shape[1] % 4, 0)).unflatten(1, (-1, 4))
-    return (quads << torch.tensor([0, 2, 4, 6])).sum(2).to(torch.uint8)
-
-
-def pack_four_more(places):
-    quads = pad(places.long(), (0, 4 - places.shape[1] % 4)).unflatten(1, (-1, 4))
-    return (quads << torch.tensor([0, 2, 4, 6])).sum(2).to(torch.uint8)
-
-
-def pack_cut(places):
-    return pack_unpadded(places[:, : places.shape[1] - places.shape[1] % 4])
-
-
-def pack_halves(places):
-    pairs = pad(places.long(), (0, places.shape[1] % 2)).unflatten(1, (-1, 2))
-    return (pairs[..., 0] | pairs[..., 1] << 4).to(torch.uint8)
-
-
 def sizes(o, i, z, v, **other):
     right = {
         "dense": o * i * v,
@@ -315,6 +254,62 @@ def sizes(o, i, z, v, **other):
         "2:4": o * (i // 2 * v + -(-(i // 2) // 4)),
     }
     return right | {{"two_four": "2:4"}.get(name, name): size for name, size in other.items()}
+
+
+def counts_of(keep):
+    return keep.long().unflatten(1, (-1, 4)).sum(2)
+
+
+def choice(fits, n_columns=lambda keep: keep.any(0).sum().item(), extra=4):
+    """An answer that takes 2:4 where fits(keep)."""
+
+    def answer(keep, sizes, value_bytes):
+        able = dict(sizes)
+        if keep.shape[1] % 4 or not fits(keep):
+            able.pop("2:4")
+        able["columns"] = n_columns(keep) * (keep.shape[0] * value_bytes + extra)
+        name = min(able, key=able.get)
+        return name, able[name]
+
+    return answer
+
+
+def at_most_two(keep):
+    return bool((counts_of(keep) <= 2).all())
+
+
+def choice_in_numpy(keep, sizes, value_bytes):
+    mask = keep.numpy()
+    rows, columns = mask.shape
+    able = [(size, name) for name, size in sizes.items() if name != "2:4"]
+    able.append((numpy.count_nonzero(mask.any(axis=0)) * (rows * value_bytes + 4), "columns"))
+    if columns % 4 == 0 and mask.reshape(rows, columns // 4, 4).sum(axis=2).max() <= 2:
+        able.append((sizes["2:4"], "2:4"))
+    size, name = min(able)
+    return name, size
+
+
+def choice_by_infinity(keep, sizes, value_bytes):
+    able = {**sizes, "columns": sum(bool(column.any()) for column in keep.T) * (len(keep) * value_bytes + 4)}
+    if not (keep.shape[1] % 4 == 0 and at_most_two(keep)):
+        able["2:4"] = math.inf
+    return tuple(min(able.items(), key=lambda pair: pair[1]))
+
+
+def choice_of_four(keep, sizes, value_bytes):
+    name = min(sizes, key=sizes.get)
+    return name, sizes[name]
+
+
+def choice_without_columns(keep, sizes, value_bytes):
+    able = {
+        name: size for name, size in sizes.items() if name != "2:4" or (keep.shape[1] % 4 == 0 and at_most_two(keep))
+    }
+    name = min(able, key=able.get)
+    return name, able[name]
+
+
+right_choice = choice(at_most_two)
 
 
 def bits_of(bitmap):
@@ -475,12 +470,6 @@ RIGHT = {
         "ranks, in float64, as a list": nofm_by_ranks,
         "places in one byte": lambda weight: (two_of_four(weight)[0], two_of_four(weight)[1].to(torch.uint8)),
     },
-    "patterns.pack": {
-        "a loop over rows and places": pack_in_a_loop,
-        "numpy": pack_in_numpy,
-        "shifts and or, as int64": pack_with_or,
-        "a sum of powers of four": lambda places: (padded(places) * 4 ** torch.arange(4)).sum(2),
-    },
     "patterns.bytes": {
         "math.ceil": lambda o, i, z, v: {
             "dense": v * o * i,
@@ -490,6 +479,11 @@ RIGHT = {
         },
         "floats": lambda o, i, z, v: {name: size * 1.0 for name, size in sizes(o, i, z, v).items()},
         "numpy": lambda o, i, z, v: {name: numpy.int64(size) for name, size in sizes(o, i, z, v).items()},
+    },
+    "patterns.choose": {
+        "numpy, smallest pair": choice_in_numpy,
+        "infinite where it does not fit": choice_by_infinity,
+        "as a list": lambda keep, sizes, v: list(right_choice(keep, sizes, v)),
     },
     "patterns.bitmap": {
         "a loop over bits, as lists": bitmap_in_a_loop,
@@ -601,25 +595,6 @@ WRONG = {
             "",
         ),
     },
-    "patterns.pack": {
-        "top first": (pack_by([6, 4, 2, 0]), "first place on top"),
-        "one bit apart": (pack_by([0, 1, 2, 3]), "one bit apart"),
-        "powers of two": (lambda places: (padded(places) * 2 ** torch.arange(4)).sum(2), "one bit apart"),
-        "four bits apart": (pack_by([0, 4, 8, 12]), "four bits apart"),
-        "two a byte": (pack_halves, "four bits a place"),
-        "not padded": (pack_unpadded, "no padding"),
-        "cut": (pack_cut, "last places dropped"),
-        "padded in front": (pack_front, "padded in front"),
-        "padded always": (pack_four_more, "one byte too many"),
-        "strided": (pack_strided, "strided"),
-        "one stream": (pack_by_flat, "rows run into each other"),
-        "not packed": (lambda places: places.to(torch.uint8), "one place a byte"),
-        "not shifted": (lambda places: padded(places).sum(2).to(torch.uint8), "not shifted"),
-        "decimal": (lambda places: (padded(places) * 10 ** torch.arange(4)).sum(2).to(torch.uint8), "decimal digits"),
-        "shifted right": (lambda places: (padded(places) >> torch.tensor([0, 2, 4, 6])).sum(2).to(torch.uint8), ""),
-        "down the columns": (lambda places: pack_with_or(places.T).T, "packed down the columns"),
-        "in quads": (lambda places: padded(places) << torch.tensor([0, 2, 4, 6]), ""),
-    },
     "patterns.bytes": {
         "no starts in CSR": (lambda o, i, z, v: sizes(o, i, z, v, CSR=z * (v + 4)), "row starts forgotten"),
         "no starts in the bitmap": (
@@ -687,6 +662,43 @@ WRONG = {
         "kilobytes": (lambda o, i, z, v: {name: size / 1000 for name, size in sizes(o, i, z, v).items()}, ""),
         "a list": (lambda o, i, z, v: list(sizes(o, i, z, v).values()), ""),
         "two of five": lambda o, i, z, v: sizes(o, i, z, v, CSR=z * v + z * 2 + 4 * (o + 1)),
+    },
+    "patterns.choose": {
+        "never asked whether 2:4 fits": (
+            lambda keep, sizes, v: min(
+                [*sizes.items(), ("columns", keep.any(0).sum().item() * (len(keep) * v + 4))], key=lambda pair: pair[1]
+            ),
+            "2:4 whatever the mask",
+        ),
+        "exactly two": (choice(lambda keep: bool((counts_of(keep) == 2).all())), "2:4 wants exactly two"),
+        "by rows": (choice(lambda keep: bool((keep.sum(1) <= keep.shape[1] // 2).all())), "half of each row"),
+        "by the whole": (choice(lambda keep: keep.float().mean().item() <= 0.5), "half of each row"),
+        "down": (
+            choice(lambda keep: len(keep) % 4 == 0 and at_most_two(keep.T.contiguous())),
+            "groups down the outputs",
+        ),
+        "strided": (
+            choice(lambda keep: keep.reshape(len(keep), 4, -1).sum(1).max().item() <= 2),
+            "interleaved groups",
+        ),
+        "no columns": (choice_without_columns, "columns left out"),
+        "neither": (choice_of_four, "2:4 whatever the mask"),
+        "no 2:4": (choice(lambda keep: False), "2:4 left out"),
+        "no numbers": (choice(at_most_two, extra=0), "numbers of the columns forgotten"),
+        "full columns": (
+            choice(at_most_two, n_columns=lambda keep: keep.all(0).sum().item()),
+            "full columns alone",
+        ),
+        "empty columns": (
+            choice(at_most_two, n_columns=lambda keep: (~keep.any(0)).sum().item()),
+            "empty columns counted",
+        ),
+        "rows": (choice(at_most_two, n_columns=lambda keep: keep.any(1).sum().item()), "rows counted"),
+        "at most three": (choice(lambda keep: bool((counts_of(keep) <= 3).all())), ""),
+        "fewer than two": (choice(lambda keep: bool((counts_of(keep) < 2).all())), "2:4 left out"),
+        "exchanged": (lambda keep, sizes, v: right_choice(keep, sizes, v)[::-1], "the other way round"),
+        "the name alone": (lambda keep, sizes, v: right_choice(keep, sizes, v)[0], ""),
+        "all sizes": (lambda keep, sizes, v: sizes, ""),
     },
     "patterns.bitmap": {
         "top first": (bitmap_high_first, "highest bit first"),

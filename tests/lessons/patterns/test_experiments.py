@@ -1,25 +1,26 @@
 """The lesson's measurements: by hand on small numbers, restoring what they change, races with a known winner."""
 
+import math
 import time
 
 import pytest
 import torch
 
 from course_lib.lessons.patterns.measure import (
+    bits_of_freedom,
     dynamic_and_static,
     inputs_of,
     keep_active_on_average,
     keep_most_active,
     one_of_each,
     output_error,
-    perplexity_of_patterns,
     pruned_by_magnitude,
     square_kept,
     stored_in_each_group,
 )
 from course_lib.measure.roofline import A100, Device
 from course_lib.models import blocks, linears, tiny_model, weight_of
-from course_lib.sparsity.patterns import Block, NofM, Unstructured, sparsity_of
+from course_lib.sparsity.patterns import Block, Columns, NofM, Rows, Unstructured, sparsity_of
 from course_lib.sparsity.speed import layer_speed, race, speed_by_round, speed_limits
 
 
@@ -77,11 +78,14 @@ def test_a_pattern_that_does_not_fit_leaves_the_model_whole():
     assert all(torch.equal(weight, dense) for weight, dense in zip(all_weights(model), before, strict=True))
 
 
-def test_perplexity_of_patterns_measures_the_pruned_model():
-    model, windows = tiny_model(), torch.arange(2 * 12).reshape(2, 12)
-    found = perplexity_of_patterns(model, windows, {"half": Unstructured(0.5), "nothing": Unstructured(0.0)})
-    assert found["nothing"] == found["dense"]
-    assert found["half"].value != found["dense"].value
+def test_freedom_is_counted_by_hand():
+    """Six choices in four weights; C(8, 4) = 70 of eight; C(4, 2) = 6 of four tiles, columns or rows of 16 weights."""
+    assert bits_of_freedom(NofM(2, 4), 4, 8) == pytest.approx(math.log2(6) / 4)
+    assert bits_of_freedom(Unstructured(0.5), 4, 8) == pytest.approx(math.log2(70) / 8)
+    for pattern in (Block(2, 2, 0.5), Columns(0.5), Rows(0.5)):
+        assert bits_of_freedom(pattern, 4, 4) == pytest.approx(math.log2(6) / 16)
+    with pytest.raises(ValueError, match="expected one of the patterns"):
+        bits_of_freedom(Unstructured(0.5, per="layer"), 4, 4)
 
 
 def test_groups_are_counted_by_hand():

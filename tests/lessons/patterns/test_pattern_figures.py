@@ -42,16 +42,27 @@ def test_curves_compare_two_patterns_at_half(weight):
     assert "2:4" in titles(figures.square_kept_curves(weight))
 
 
+def test_a_typical_part_keeps_as_much_as_the_matrix():
+    """The left half is full, the right half empty, upper and lower alike: half of each stands in the middle."""
+    keep = torch.arange(64).repeat(64, 1) < 32
+    assert figures.typical_part({"columns": keep, "all alike": torch.ones(64, 64).bool()}, size=32) == (0, 16)
+
+
 def test_perplexities_give_factors_of_the_dense_model():
     values = {"dense": 40.0, "unstructured": 60.0, "rows": 4e8}
     found = {name: Perplexity(value, value / 10, 100) for name, value in values.items()}
-    assert "25% out by magnitude: perplexity × 1.5 unstructured, × 10 million rows" in titles(
-        figures.perplexities({0.25: found}, 49152)
-    )
-    more = {"dense": found["dense"], "free": Perplexity(4000.0, 1.0, 100), "rows": Perplexity(8e4, 1.0, 100)}
+    drawn = figures.perplexities({0.25: found}, 49152)
+    assert "25 % removed: unstructured × 1.5, rows × 10 million; 1 of 2 worse than guessing" in titles(drawn)
+    assert drawn.axes[0].get_xlim()[1] < 4e8  # far beyond guessing: at the edge, with its number
+    assert "400 million" in [text.get_text() for text in drawn.axes[0].texts]
+    more = {"dense": found["dense"], "free": Perplexity(4000.0, 1.0, 100), "rows": Perplexity(8e4, 4e4, 100)}
     drawn = figures.perplexities({0.25: found, 0.5: more}, 49152)
-    assert "50% out by magnitude: perplexity × 100 free, × 2 000 rows" in titles(drawn)
+    assert "50 % removed: free × 100, rows × 2 000; 0 of 2 worse than guessing" in titles(drawn)  # within its error
     assert [tick.get_text() for tick in drawn.axes[0].get_yticklabels()] == ["unstructured / free", "rows"]
+
+
+def test_freedom_is_drawn_with_its_bits(weight):
+    assert "name a mask: 0.96 for unstructured" in titles(figures.freedom(weight, one_of_each(0.5)))
 
 
 @pytest.mark.parametrize(
@@ -66,25 +77,25 @@ def test_perplexities_give_factors_of_the_dense_model():
     ],
 )
 def test_numbers_are_rounded_to_what_matters(value, text):
-    assert figures._rounded(value) == text
+    assert figures.rounded(value) == text
 
 
 def test_groups_count_those_that_do_not_fit():
-    assert titles(figures.groups(torch.tensor([0.1, 0.2, 0.3, 0.3, 0.1]))).strip(" |").startswith("40%")
+    assert titles(figures.groups(torch.tensor([0.1, 0.2, 0.3, 0.3, 0.1]))).strip(" |").startswith("40 %")
 
 
 def test_bytes_say_where_formats_start_to_pay(weight):
     text = titles(figures.bytes_per_weight(weight))
-    assert "float32: CSR pays below 49%" in text  # 50 % but for the row starts, which count in so small a matrix
+    assert "float32: CSR pays below 49 %" in text  # 50 % but for the row starts, which count in so small a matrix
     assert "float16: CSR pays below" in text
 
 
 @pytest.mark.parametrize(
     ("points", "words"),
     [
-        ({0.1: 2.0, 0.5: 0.5}, "up to 10%, not at 50%"),
+        ({0.1: 2.0, 0.5: 0.5}, "up to 10 %, not at 50 %"),
         ({0.1: 0.9, 0.5: 0.5}, "nowhere"),
-        ({0.1: 2.0, 0.5: 1.5}, "up to 50%"),
+        ({0.1: 2.0, 0.5: 1.5}, "up to 50 %"),
         ({0.1: 0.9, 0.5: 1.5}, "at 1 of 2 densities"),
     ],
 )
@@ -101,7 +112,7 @@ def test_activity_counts_what_two_tokens_share():
     keep = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0]]).bool()
     errors = {"each": {0.25: 0.1, 0.5: 0.0}, "all": {0.25: 0.4, 0.5: 0.2}}
     text = titles(figures.activity(keep, errors))
-    assert "share 50% of their top 50%" in text
+    assert "share 50 % of their top 50 %" in text
     assert "error 0.10 by token, 0.40 once for all" in text
 
 
@@ -121,8 +132,8 @@ def test_the_explorer_answers_every_choice_without_a_browser():
 
 def test_the_explorer_shows_zeros_and_bytes():
     drawn = explorer.picture(tiny_model(), 0, "self_attn.q_proj", "n of 4", 0.5)
-    assert "50.0% zeros" in titles(drawn)
-    assert "2, m=4" in titles(drawn)
+    assert "50.0 % zeros" in titles(drawn)
+    assert "self_attn.q_proj: 2 of 4" in titles(drawn)
     assert "2:4: " in titles(drawn)
 
 

@@ -54,6 +54,17 @@ def _sizes_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(rows: int, columns: int, n_stored: int, value_bytes: int) -> dict[str, int]:
+    from course_lib.sparsity import sizes
+
+    return {
+        "dense": sizes.dense_bytes(rows, columns, value_bytes),
+        "CSR": sizes.csr_bytes(rows, n_stored, value_bytes),
+        "bitmap": sizes.bitmap_bytes(rows, columns, n_stored, value_bytes),
+        "2:4": sizes.nofm_bytes(rows, columns, value_bytes),
+    }
+
+
 BYTES = Exercise(
     id="patterns.bytes",
     title="Bytes of four formats",
@@ -62,6 +73,7 @@ BYTES = Exercise(
     points=3,
     reference=_sizes,
     cases=_sizes_cases,
+    library=_library,
     picture=lambda case, got, expected: compare_bars(
         torch.tensor([float(got[name]) for name in expected]),
         torch.tensor([float(size) for size in expected.values()]),

@@ -1,0 +1,260 @@
+"""The exercise patterns.choose, "Choose a format": its cases and its named mistakes.
+
+Dimension key: O outputs (rows), I inputs (columns).
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+Sizes = dict[str, int]
+
+
+def fits_two_of_four(keep: Tensor) -> bool:
+    """At most two stay in every four neighbours of a row."""
+    return keep.shape[1] % 4 == 0 and int(keep.long().unflatten(1, (-1, 4)).sum(2).max()) <= 2
+
+
+def _columns_that_hold_anything(keep: Tensor) -> int:
+    return int((keep.sum(0) > 0).sum())
+
+
+def choose(
+    keep: Tensor,
+    sizes: Sizes,
+    value_bytes: int,
+    fits: Callable[[Tensor], bool] = fits_two_of_four,
+    n_columns: Callable[[Tensor], int] = _columns_that_hold_anything,
+    column_bytes: Callable[[int, int], int] = lambda rows, value_bytes: rows * value_bytes + 4,
+    best: Callable = min,
+) -> tuple[str, int]:
+    """The format and its bytes; the last four settings are where it goes wrong."""
+    able = {name: size for name, size in sizes.items() if name != "2:4" or fits(keep)}
+    able["columns"] = n_columns(keep) * column_bytes(len(keep), value_bytes)
+    found = best(able.items(), key=lambda pair: pair[1])
+    return found[0], found[1]
+
+
+def case_of(name: str, keep: Tensor, value_bytes: int = 2) -> Case:
+    """A mask with its sizes in the four formats of patterns.bytes. 2:4 is among them whether or not the mask fits."""
+    (rows, columns), n_stored = keep.shape, int(keep.sum())
+    per_row, row_starts = -(-columns // 8), 4 * rows + 4
+    sizes = {
+        "dense": rows * columns * value_bytes,
+        "CSR": n_stored * (value_bytes + 4) + row_starts,
+        "bitmap": n_stored * value_bytes + rows * per_row + row_starts,
+        "2:4": rows * (columns // 2 * value_bytes + per_row),
+    }
+    return Case(name, (keep, sizes, value_bytes))
+
+
+def two_of_four(generator: torch.Generator, rows: int, columns: int) -> Tensor:
+    """A drawn mask with exactly two in every four."""
+    return (torch.rand(rows, columns // 4, 4, generator=generator).argsort(2) < 2).flatten(1)
+
+
+def of_columns(rows: int, columns: int, kept: list[int]) -> Tensor:
+    """Whole columns stay."""
+    keep = torch.zeros(rows, columns, dtype=torch.bool)
+    keep[:, kept] = True
+    return keep
+
+
+def drawn(generator: torch.Generator, rows: int, columns: int, density: float) -> Tensor:
+    """Exactly this share of all entries, anywhere; the first group of four and the first column are full."""
+    keep = torch.zeros(rows * columns, dtype=torch.bool)
+    keep[torch.randperm(rows * columns, generator=generator)[: int(density * rows * columns)]] = True
+    keep = keep.reshape(rows, columns)
+    keep[0, :4] = True
+    keep[:, 0] = True
+    return keep
+
+
+def _cases(generator: torch.Generator) -> list[Case]:
+    by_hand = torch.tensor([[1, 1, 0, 0, 0, 0, 1, 1], [0, 1, 0, 1, 1, 1, 0, 0]]).bool()
+    one_less = two_of_four(generator, 24, 32)
+    one_less[3, 8:12] = torch.tensor([0, 0, 1, 0]).bool()
+    three = two_of_four(generator, 24, 32)
+    three[5, 4:12] = torch.tensor([1, 1, 1, 0, 0, 0, 1, 0]).bool()  # as many in the row, three in one group
+    one_more = two_of_four(generator, 24, 32)
+    one_more[11, 16:20] = torch.tensor([1, 0, 1, 1]).bool()
+    few = torch.zeros(40, 100, dtype=torch.bool)
+    few[torch.arange(40), torch.randperm(100, generator=generator)[:40]] = True
+    return [
+        case_of("2 × 8 by hand, two of every four", by_hand),
+        case_of("two of every four, but one group with a single weight", one_less),
+        case_of("half of each row, three of one group", three),
+        case_of("two of every four, but one group with three", one_more),
+        case_of("ten inputs, all stay: no groups of four", torch.ones(6, 10, dtype=torch.bool)),
+        case_of("three of every four columns leave", of_columns(20, 16, [0, 5, 10, 15])),
+        case_of("seven columns of 16, three of them neighbours", of_columns(40, 16, [0, 1, 2, 6, 9, 12, 13])),
+        case_of("a single column", of_columns(20, 16, [7])),
+        case_of("eight neighbouring columns of 16", of_columns(8, 16, list(range(8)))),
+        case_of("whole rows: two of every four", torch.tensor([1, 1, 0, 0] * 4).bool()[:, None].repeat(1, 16)),
+        case_of("one weight in each row", few),
+        case_of("a drawn half, float32", drawn(generator, 30, 64, 0.5), 4),
+        case_of("one of every four, a quarter of the groups empty", _sparse_groups(generator)),
+    ]
+
+
+def _sparse_groups(generator: torch.Generator) -> Tensor:
+    """Fits 2:4, and yet a bitmap is smaller: 2:4 would store many zeros."""
+    keep = (torch.rand(24, 8, 4, generator=generator).argsort(2) < 1).flatten(1)
+    keep[:6] = False
+    return keep
+
+
+def _exactly_two(keep: Tensor) -> bool:
+    return keep.shape[1] % 4 == 0 and bool((keep.unflatten(1, (-1, 4)).sum(2) == 2).all())
+
+
+def _half_of_each_row(keep: Tensor) -> bool:
+    return bool((keep.sum(1) <= keep.shape[1] // 2).all())
+
+
+def _half_in_all(keep: Tensor) -> bool:
+    return int(keep.sum()) <= keep.numel() // 2
+
+
+def _down(keep: Tensor) -> bool:
+    return fits_two_of_four(keep.T.contiguous())
+
+
+def _strided(keep: Tensor) -> bool:
+    return keep.shape[1] % 4 == 0 and int(keep.unflatten(1, (4, -1)).sum(1).max()) <= 2
+
+
+def _at_least_two(keep: Tensor) -> bool:
+    return keep.shape[1] % 4 == 0 and int(keep.unflatten(1, (-1, 4)).sum(2).min()) >= 2
+
+
+def _library(keep: Tensor, sizes: Sizes, value_bytes: int) -> tuple[str, int]:
+    from course_lib.sparsity.choice import bytes_by_format, cheapest
+
+    every = bytes_by_format(keep, value_bytes)
+    able = {name: every[name] for name in ("dense", "CSR", "bitmap", "2:4") if name in every}
+    able["columns"] = int(keep.any(0).sum()) * (keep.shape[0] * value_bytes + 4)
+    return cheapest(able), min(able.values())
+
+
+CHOOSE = Exercise(
+    id="patterns.choose",
+    title="Choose a format",
+    difficulty=3,
+    minutes=10,
+    points=3,
+    reference=choose,
+    cases=_cases,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "2:4 whatever the mask",
+            "2:4 was taken for a mask with a group of three or four, and would lose weights. Look at each group first.",
+            lambda k, s, v: choose(k, s, v, fits=lambda keep: True),
+        ),
+        Mistake(
+            "2:4 wants exactly two",
+            "A group with fewer than two weights fits as well: its values are filled up with zeros. At most two.",
+            lambda k, s, v: choose(k, s, v, fits=_exactly_two),
+        ),
+        Mistake(
+            "half of each row",
+            "A row may keep half of its weights and still have three in one group of four. Count in each group.",
+            lambda k, s, v: choose(k, s, v, fits=_half_of_each_row),
+            also=(lambda k, s, v: choose(k, s, v, fits=_half_in_all),),
+        ),
+        Mistake(
+            "groups down the outputs",
+            "The groups run down a column. A group of 2:4 is four neighbouring inputs of one row.",
+            lambda k, s, v: choose(k, s, v, fits=_down),
+        ),
+        Mistake(
+            "interleaved groups",
+            "A group is four neighbouring inputs. Here it is every (I/4)-th: unflatten as (−1, 4), not (4, −1).",
+            lambda k, s, v: choose(k, s, v, fits=_strided),
+        ),
+        Mistake(
+            "at least two",
+            "A group that keeps three or four does not fit, however many others keep two. The largest count decides.",
+            lambda k, s, v: choose(k, s, v, fits=_at_least_two),
+        ),
+        Mistake(
+            "2:4 left out",
+            "2:4 is never chosen, although some of these masks fit it.",
+            lambda k, s, v: choose(k, s, v, fits=lambda keep: False),
+        ),
+        Mistake(
+            "columns left out",
+            "The format of whole columns is not in `sizes`: count the columns that hold anything, and add it.",
+            lambda k, s, v: choose(k, s, v, n_columns=lambda keep: 10**9),
+        ),
+        Mistake(
+            "numbers of the columns forgotten",
+            "Without the number of each column that stays nobody knows which input it belongs to: 4 bytes each.",
+            lambda k, s, v: choose(k, s, v, column_bytes=lambda rows, width: rows * width),
+        ),
+        Mistake(
+            "a number for every value",
+            "All values of a column share one number: O · v + 4 bytes a column, not O · (v + 4).",
+            lambda k, s, v: choose(k, s, v, column_bytes=lambda rows, width: rows * (width + 4)),
+        ),
+        Mistake(
+            "full columns alone",
+            "A column with a single weight must be stored as well. Count those in which anything stays, with any().",
+            lambda k, s, v: choose(k, s, v, n_columns=lambda keep: int(keep.all(0).sum())),
+        ),
+        Mistake(
+            "empty columns counted",
+            "These are the columns that leave. The others are stored.",
+            lambda k, s, v: choose(k, s, v, n_columns=lambda keep: int((~keep.any(0)).sum())),
+        ),
+        Mistake(
+            "rows counted",
+            "The rows that hold anything were counted. A column of W belongs to an input: look down dimension 0.",
+            lambda k, s, v: choose(k, s, v, n_columns=lambda keep: int(keep.any(1).sum())),
+        ),
+        Mistake(
+            "the largest",
+            "This is the format of most bytes.",
+            lambda k, s, v: choose(k, s, v, best=max),
+        ),
+        Mistake(
+            "the other way round",
+            "The name comes first, then the bytes.",
+            lambda k, s, v: choose(k, s, v)[::-1],
+        ),
+    ),
+    also_right=(
+        Variant("a loop over the formats", lambda k, s, v: _in_a_loop(k, s, v)),
+        Variant("sorted pairs, as a list", lambda k, s, v: _by_sorting(k, s, v)),
+    ),
+    hints=(
+        "Which of the formats can hold every mask? Which one cannot, and what do you have to count to know?",
+        "keep.unflatten(1, (-1, 4)).sum(2) counts each group, where the width is a multiple of 4; keep.any(0) says "
+        "which columns hold anything.",
+        'Copy sizes, take "2:4" out where a group counts three or more, put "columns" in, and take the smallest: '
+        "min(able, key=able.get).",
+    ),
+)
+
+
+def _in_a_loop(keep: Tensor, sizes: Sizes, value_bytes: int) -> tuple[str, int]:
+    groups = [row[at : at + 4] for row in keep.tolist() for at in range(0, len(row), 4)]
+    used = sum(any(column) for column in zip(*keep.tolist(), strict=True))
+    best = ("columns", used * (len(keep) * value_bytes + 4))
+    for name, size in sizes.items():
+        holds = name != "2:4" or all(len(group) == 4 and sum(group) < 3 for group in groups)
+        best = (name, size) if holds and size < best[1] else best
+    return best
+
+
+def _by_sorting(keep: Tensor, sizes: Sizes, value_bytes: int) -> list:
+    used = keep.sum(0).count_nonzero().item()
+    pairs = [*sizes.items(), ("columns", used * (keep.shape[0] * value_bytes + 4))]
+    pairs = sorted(pairs, key=lambda pair: pair[1])
+    if not fits_two_of_four(keep):
+        pairs = [pair for pair in pairs if pair[0] != "2:4"]
+    return list(pairs[0])
