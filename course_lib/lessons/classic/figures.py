@@ -86,6 +86,20 @@ def correlations(hessian: Tensor, names: list[str]) -> Figure:
     return fig
 
 
+def predictions(predicted: Tensor, real: Tensor, names: list[str]) -> Figure:
+    """The rise of the error by each deletion: as the second order predicts it, and as it is."""
+    fig, (axes,) = figure(width=6.6, height=3.4)
+    for index, (values, name) in enumerate(((predicted, "½ h w², predicted"), (real, "real"))):
+        places = [k + 0.4 * (index - 0.5) for k in range(len(names))]
+        axes.bar(places, values, 0.38, color=COLOURS[index], hatch=("", "//")[index], edgecolor="white", label=name)
+    axes.set_xticks(range(len(names)), names, rotation=45, fontsize=9)
+    axes.legend(frameon=False)
+    largest = max(predicted.max().item(), 1e-30)
+    title = f"Every deletion costs {(real / predicted.clamp(min=1e-30)).min():,.0f} times its prediction or more"
+    label(axes, f"{title};\nthe largest prediction is {largest:.1g}", "", "rise of the error")
+    return fig
+
+
 def diagonals(exact: Tensor, approximate: Tensor, layers: dict[str, slice]) -> Figure:
     """LeCun's recursion against the exact diagonal, each layer of weights with its own marker."""
     fig, (axes,) = figure(width=5.6, height=4.2)

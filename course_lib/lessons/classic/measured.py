@@ -17,6 +17,11 @@ def results() -> dict[str, Any]:
     return load_measured("classic")
 
 
+def small() -> dict[str, Any]:
+    """The second one: squared gradients, and ideas for the open task."""
+    return load_measured("classic", "small")
+
+
 def xor_bars(measured: dict[str, Any], decay: float = 1e-5) -> Figure:
     """How often XOR survives the deletion of one weight, by who chose it and whether the others moved."""
     fig, (axes,) = figure(width=6.8)
@@ -61,6 +66,33 @@ def monks_counts(measured: dict[str, Any]) -> Figure:
         )
         panel.set_xlabel("nothing retrained  |  refitted each time")
     axes[0].set_ylabel("weights left\n(bar, number: median; dotted: published)")
+    return fig
+
+
+def beside_the_papers(measured: dict[str, Any]) -> Figure:
+    """The published number of weights for each of the MONK's problems beside what the networks here come to."""
+    fig, (axes,) = figure(width=6.0, height=4.4)
+    kinds = {"OBS alone": ("OBS", False), "OBS, refitted": ("OBS", True), "magnitude, refitted": ("magnitude", True)}
+    for index, (name, (method, refit)) in enumerate(kinds.items()):
+        for place, problem in enumerate(PUBLISHED):
+            found = [r["n_left"] for r in rows(measured, "monks", problem=problem, method=method, refit=refit)]
+            middle = median(found)
+            reach = [[middle - min(found)], [max(found) - middle]]
+            look = line_style(index) | {"linestyle": "", "label": name if place == 0 else None}
+            axes.errorbar(place + 0.2 * (index - 1), middle, yerr=reach, capsize=3, **look)
+    for place, published in enumerate(PUBLISHED.values()):
+        axes.hlines(published, place - 0.4, place + 0.4, color="black", linestyle=":", linewidth=1.5)
+    axes.set_xticks(range(len(PUBLISHED)), [f"problem {problem}" for problem in PUBLISHED])
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, loc="upper right")
+    within = [median_left(measured, p, "OBS", False) - published for p, published in PUBLISHED.items()]
+    listed = ", ".join(f"{gap:+g}" for gap in within)
+    label(
+        axes,
+        f"OBS alone, median against published: {listed} weights",
+        "",
+        "weights left (median, range; dotted: published)",
+    )
     return fig
 
 

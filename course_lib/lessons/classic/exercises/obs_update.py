@@ -29,7 +29,7 @@ OBS_UPDATE = Exercise(
     id="classic.obs_update",
     title="The others make up for it",
     difficulty=3,
-    minutes=8,
+    minutes=10,
     points=3,
     reference=update_by_obs,
     cases=lambda generator: (
@@ -137,8 +137,9 @@ OBS_UPDATE = Exercise(
         Variant("a direct solution", lambda w, i, q: _solved(w, i, q)),
     ),
     hints=(
-        "H⁻¹ e_q is column q of the inverse: inverse[:, q].",
-        "Scale the column so that its q-th entry becomes −w_q, and add it to the weights.",
+        "H δw + λ e_q = 0 says that δw = −λ H⁻¹ e_q: a multiple of column q of the inverse, inverse[:, q].",
+        "Which multiple? The one whose q-th entry is −w_q, so that weight q becomes zero.",
+        "Divide the column by its own q-th entry, multiply by −w_q, and add the result to the weights.",
     ),
 )
 
