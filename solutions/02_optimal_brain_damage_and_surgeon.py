@@ -54,8 +54,8 @@ from course_lib.workbook import check, mine
 
 # %%
 surfaces = {
-    "correlations: none": quadratic((0.1, -0.3)),
-    "none, other weights": quadratic((0.2, -0.3)),
+    "no correlations": quadratic((0.1, -0.3)),
+    "no correlations, other weights": quadratic((0.2, -0.3)),
     "correlated": quadratic((0.2, -0.3), 30.0),
 }
 plots.quadratics(surfaces)
@@ -304,6 +304,11 @@ fisher.order_figure(small_networks)
 plots.correlations(outer_product_hessian(state.network, state.theta, patterns), deck.XOR_NAMES)
 
 # %% [markdown]
+# Each number is $|h_{ij}| / \sqrt{h_{ii} h_{jj}}$, the correlation of two weights' output gradients over the four
+# patterns. It is 1.0 beside the diagonal where the gradients of two weights are proportional. In a saturated unit
+# hardly any pattern but one has a gradient, and two weights that read the same value in that pattern cannot be told
+# apart.
+#
 # Hassibi and Stork (1992) keep all of it. When weight $q$ is deleted, the other weights may move, and the question is
 # where to. That is a minimisation under one condition:
 #

@@ -29,8 +29,8 @@ SIZES = {
 def surfaces() -> Figure:
     return figures.quadratics(
         {
-            "correlations: none": quadratic((0.1, -0.3)),
-            "none, other weights": quadratic((0.2, -0.3)),
+            "no correlations": quadratic((0.1, -0.3)),
+            "no correlations, other weights": quadratic((0.2, -0.3)),
             "correlated": quadratic((0.2, -0.3), 30.0),
         }
     )

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
+from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.paired import mean_and_error
@@ -145,7 +145,8 @@ def diagonals_figure(seed: int = 0) -> Figure:
             panel.plot(exact, diagonal, label=KINDS[kind], markersize=4.5, alpha=0.8, **look)
         ends = [exact.min().item(), exact.max().item()]
         panel.plot(ends, ends, color=COLOURS[4], linewidth=1, zorder=0)
-        log_scale(panel, "x"), log_scale(panel, "y")
+        panel.set_xscale("log")
+        panel.set_yscale("log")
         residual = residuals(*_parts(state, samples)).square().mean().item()
         below = (exact.sum() / found["squared"].sum()).item()
         title = f"{name}: squared gradients\n{below:,.0f} times too small, 1 / residual² = {1 / residual:,.0f}"

@@ -138,16 +138,16 @@ def ideas_figure(ideas: dict[str, list[Result]]) -> Figure:
     means = {name: mean_and_error([float(result.n_left) for result in results]) for name, results in ideas.items()}
     for place, (name, (mean, error)) in enumerate(reversed(means.items())):
         axes.errorbar(mean, place, xerr=ERRORS * error, capsize=3, **line_style(0))
-        solved = f"{sum(result.solved for result in ideas[name])} of {len(ideas[name])} right about all 432"
+        solved = f"{sum(result.solved for result in ideas[name])} of {len(ideas[name])} right"
         axes.annotate(f"  {mean:.1f}; {solved}", (mean + ERRORS * error, place), va="center", fontsize=8)
     axes.axvline(PUBLISHED, color=COLOURS[4], linestyle=":", label=f"published: {PUBLISHED}")
     axes.set_yticks(range(len(means)), list(means)[::-1])
-    axes.set_xlim(0, 46)
+    axes.set_xlim(0, 48)
     axes.legend(frameon=False, loc="lower right", fontsize=9)
     least, most = (extreme(mean for mean, _ in means.values()) for extreme in (min, max))
     of = len(next(iter(ideas.values())))
     title = f"Of 58 weights {least:.1f} to {most:.1f} are left, mean of {of} networks"
-    label(axes, title, "weights left (bars: two standard errors)")
+    label(axes, title, "weights left (bars: two standard errors); networks right about all 432 robots")
     return fig
 
 

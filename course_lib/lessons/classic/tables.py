@@ -140,29 +140,33 @@ def take_home(measured: dict[str, Any], small: dict[str, Any]) -> Figure:
     """What the papers claim, what was measured, and the verdicts, as a table that is drawn."""
     (of_alone, alone), (of_chosen, chosen) = _in_pairs(xor_verdict(measured))
     medians = "; ".join(f"{median_left(measured, p, 'OBS', False):g} (published {n})" for p, n in PUBLISHED.items())
-    fewer = next(line for line in monks_verdict(measured).splitlines() if "than both others" in line)
     ratios = ", ".join(f"{ratio:.0f}" for ratio in row_ratio(measured))
     order = [mean_and_error([r["squared_order"] for r in rows(small, "curvature", situation=s)]) for s in SITUATIONS]
-    correlations = ", ".join(f"{name} {mean:.2f}" for name, (mean, _) in zip(SITUATIONS, order, strict=True))
+    correlations = "; ".join(f"{name}: {mean:.2f}" for name, (mean, _) in zip(SITUATIONS, order, strict=True))
     lines = [
-        ["only OBS leaves XOR right in every case", "OBS, 1992", of_alone, _word(alone)],
-        ["only OBS chooses a correct weight", "OBS, 1992", of_chosen, _word(chosen)],
-        ["OBS alone leaves fewer weights than both others", "OBS, 1992", f"MONK's, medians: {medians}", _word(fewer)],
+        ["only OBS leaves XOR right in every case", "OBS, 1992", of_alone, _word(alone, "Claim")],
+        ["only OBS chooses a correct weight", "OBS, 1992", of_chosen, _word(chosen, "Claim")],
+        [
+            "OBS alone leaves fewer weights than both others",
+            "OBS, 1992",
+            f"MONK's, medians: {medians}",
+            _word(monks_verdict(measured), "than both others"),
+        ],
         [
             "OBS's error is below OBD's",
             "a row, lesson 03",
             f"{ratios} % of it, by layer",
-            _word(rows_verdict(measured)),
+            _word(rows_verdict(measured), "is smaller"),
         ],
         [
             f"squared gradients rank like the Hessian (above {SAME_ORDER})",
             "used by LLM-Pruner, 2023",
             correlations,
-            _word(order_verdict(small).split("\nClaim")[0]),
+            _word(order_verdict(small), "as the Hessian does"),
         ],
     ]
     header = ["claim", "from", "measured here", "verdict"]
-    return schematics.table(header, lines, [32, 16, 44, 22], "What this lesson measured, on its own networks")
+    return schematics.table(header, lines, [26, 13, 34, 18], "What this lesson measured, on its own networks")
 
 
 def _in_pairs(said: str) -> list[tuple[str, str]]:
@@ -171,9 +175,10 @@ def _in_pairs(said: str) -> list[tuple[str, str]]:
     return list(zip(lines[::2], lines[1::2], strict=True))
 
 
-def _word(said: str) -> str:
-    """The verdict at the end of a claim."""
-    return said.strip().rsplit(": ", 1)[1].rstrip(".")
+def _word(said: str, claim: str) -> str:
+    """The verdict at the end of the line that makes a claim."""
+    (line,) = (line for line in said.splitlines() if claim in line)
+    return line.rsplit(": ", 1)[1].rstrip(".")
 
 
 def digits_verdict(measured: dict[str, Any]) -> str:
