@@ -104,7 +104,9 @@ def table(header: list[str], lines: list[list[str]], widths: list[int], title: s
     heights = [max(cell.count("\n") + 1 for cell in line) + 0.7 for line in cells]
     starts = [sum(widths[:i]) + 2 * i for i in range(len(widths))]
     total = sum(heights)
-    fig, axes = _empty(0.088 * (starts[-1] + widths[-1]), 0.232 * total + 0.3, (0, starts[-1] + widths[-1]), (total, 0))
+    fig, axes = _empty(
+        0.088 * (starts[-1] + widths[-1]), 0.232 * total + 0.3, (0.0, float(starts[-1] + widths[-1])), (total, 0.0)
+    )
     top = 0.0
     for number, (line, height) in enumerate(zip(cells, heights, strict=True)):
         for start, cell in zip(starts, line, strict=True):
