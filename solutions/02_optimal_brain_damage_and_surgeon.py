@@ -462,13 +462,13 @@ print(tables.xor_verdict(measured))
 classic_results.xor_bars(measured)
 
 # %% [markdown]
-# The figure separates the *choice* of a weight from the *update* of the others, for the middle row of the table. There
-# is hardly ever a weight that can be deleted while the others stand still; the last column of the table counts the
-# networks that have one. So it is the **update** that keeps XOR right. OBD chooses a weight whose deletion no update
-# can repair. Magnitude chooses as well as OBS in these networks: with OBS's update after its choice, XOR is right as
-# often. That is why two claims stand above. The paper is right about the networks that result, but not about OBS alone
-# choosing a *correct weight*. With much decay, in the last row, the units are less saturated, the diagonal tells more,
-# and OBD keeps every network right for which a deletion without update can.
+# The figure separates the *choice* of a weight from the *update* of the others, for the middle row of the table. Few
+# networks have a weight that can be deleted while the others stand still (the last column of the table counts them). So
+# it is the **update** that keeps XOR right. OBD chooses a weight whose deletion no update can repair. Magnitude chooses
+# as well as OBS in these networks: with OBS's update after its choice, XOR is right as often. That is why two claims
+# stand above. The paper is right about the networks that result, but not about OBS alone choosing a *correct weight*.
+# With much decay, in the last row, the units are less saturated, the diagonal tells more, and OBD keeps every network
+# right for which a deletion without update can.
 #
 # ## 7. Surgery on a whole network
 #
@@ -692,7 +692,7 @@ prune_row(weight[0], row_surface["OBS"], 288)
 seconds = time.perf_counter() - start
 as_many = sum(n_out * (n_in / 576) ** 3 for n_out, n_in in shapes)
 print(f"one row of 576 weights: {seconds:.1f} s")
-print(f"{sum(n_out for n_out, _ in shapes):,} rows, some longer, by d³ as much as {as_many:,.0f} such rows: ", end="")
+print(f"{sum(n_out for n_out, _ in shapes):,} rows, some longer, by d³ as much as {as_many:,.0f} such rows:")
 print(f"{as_many * seconds / 3600:.0f} hours on this machine, for 135 million parameters")
 
 # %% [markdown]

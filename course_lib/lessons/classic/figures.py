@@ -33,7 +33,7 @@ def quadratics(surfaces: dict[str, Quadratic]) -> Figure:
         for index, choice in enumerate(deletions):
             draw_choice(panel, surface, choice, index)
         panel.set_aspect("equal")
-        panel.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(-0.02, -0.16))
+        panel.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(-0.08, -0.16))
         label(panel, f"{name}:\n{said_of(deletions)}", "weight 1", "weight 2")
     return fig
 

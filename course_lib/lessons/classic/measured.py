@@ -62,7 +62,7 @@ def monks_counts(measured: dict[str, Any]) -> Figure:
         size = {1: 58, 2: 39, 3: 39}[problem]
         label(
             panel,
-            f"MONK's problem {problem}, median: of {size} weights\nOBS leaves {best[False]:g}, refitted {best[True]:g}",
+            f"Problem {problem}, median: of {size} weights\nOBS leaves {best[False]:g}, refitted {best[True]:g}",
         )
         panel.set_xlabel("nothing retrained  |  refitted each time\n(dotted: published)")
     axes[0].set_ylabel("weights left (line: median)")

@@ -74,16 +74,16 @@ def xor_verdict(measured: dict[str, Any]) -> str:
 
 def monks_table(measured: dict[str, Any]) -> str:
     """Weights left and accuracy on all 432 robots at the stop, over the networks: the median and the range."""
-    lines = [f"{'':<24}" + "".join(f"{f'problem {p}, published {n}':>25}" for p, n in PUBLISHED.items())]
-    lines.append(f"{'':<24}" + f"{'left':>12}{'right (%)':>13}" * 3)
+    lines = [f"{'':<23}" + "".join(f"{f'problem {p}, published {n}':>25}" for p, n in PUBLISHED.items())]
+    lines.append(f"{'':<23}" + f"{'left':>13}{'right (%)':>12}" * 3)
     kinds = [(m, r) for r in (False, True) for m in (*METHODS, "OBS, alpha 1e-8")]
     for method, refit in kinds:
         cells = ""
         for problem in PUBLISHED:
             runs = rows(measured, "monks", problem=problem, method=method, refit=refit)
             left, test = [r["n_left"] for r in runs], [100 * r["test"] for r in runs]
-            cells += f"{f'{median(left):g} ({min(left)}–{max(left)})':>12}{f'{min(test):.1f}–{max(test):.1f}':>13}"
-        lines.append(f"{method + (' + refit' if refit else ''):<24}{cells}")
+            cells += f"{f'{median(left):g} ({min(left)}–{max(left)})':>13}{f'{min(test):.1f}–{max(test):.1f}':>12}"
+        lines.append(f"{method + (' + refit' if refit else ''):<23}{cells}")
     return "\n".join(lines)
 
 

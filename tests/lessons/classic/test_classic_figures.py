@@ -143,7 +143,7 @@ def test_titles_of_the_measurement():
     measured = made_up()
     assert title(classic_results.xor_bars(measured)) == "Of 16 networks still right: magnitude 2, OBD 0, OBS 16"
     assert title(classic_results.monks_counts(measured)) == (
-        "MONK's problem 1, median: of 58 weights\nOBS leaves 13, refitted 13"
+        "Problem 1, median: of 58 weights\nOBS leaves 13, refitted 13"
     )
     assert title(classic_results.monks_curve(measured)).endswith("unchanged down to: magnitude 4, OBD 3, OBS 2")
     curves = classic_results.digits_curves(measured)
