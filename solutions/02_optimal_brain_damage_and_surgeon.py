@@ -533,7 +533,7 @@ plots.surviving(end, dense)
 # That is the rule without its rare second half, which the wrong labels hide, and it is right for 97.2 % of the robots,
 # as the trained network was. A hidden unit without inputs is a constant ½, so its outgoing weight acts as a bias.
 # Compare magnitude in the list above: where it ends with as few weights and as many robots right, the small network is
-# owed to the problem, and not to OBS alone.
+# explained by the problem, and not by OBS alone.
 #
 # The paper's abstract gives reductions of 90, 76 and 62 % without saying which belongs to which problem. We read them
 # as 76 % of 58 weights, 62 % of 39 and 90 % of 39, which leaves 14, 15 and 4 weights: the dotted lines. Here are ten

@@ -101,8 +101,8 @@ def _obs_update(generator: torch.Generator) -> list[Case]:
     many = torch.linalg.inv(_hessian(generator, 20))
     return [
         Case("two weights that do nearly the same", (_vector(1.0, 0.5), same, 1)),
-        Case("the first of twenty leaves, negative", (_with(_randn(generator, 20), 0, -1.5), many, 0)),
-        Case("the last of six leaves", (_randn(generator, 6), torch.linalg.inv(_hessian(generator, 6)), 5)),
+        Case("the first of twenty is deleted, negative", (_with(_randn(generator, 20), 0, -1.5), many, 0)),
+        Case("the last of six is deleted", (_randn(generator, 6), torch.linalg.inv(_hessian(generator, 6)), 5)),
     ]
 
 
@@ -158,9 +158,9 @@ def _prune(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("fifteen weights that go together", some_leave(15, 6)),
-        Case("four weights, all leave", all_leave(*_FOUR)),
+        Case("four weights, all deleted", all_leave(*_FOUR)),
         Case("two of three below the limit", _rivals(generator)),
-        Case("five weights, all leave", all_leave(*_FIVE)),
+        Case("five weights, all deleted", all_leave(*_FIVE)),
     ]
 
 

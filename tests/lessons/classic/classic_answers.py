@@ -567,7 +567,7 @@ WRONG = {
         "trace": (lambda w, i: w**2 / (2 * i.trace()), ""),
     },
     "classic.obs_update": {
-        "size": (lambda w, i, q: w - w[q].abs() / i[q, q] * i[:, q], "size of the weight that leaves"),
+        "size": (lambda w, i, q: w - w[q].abs() / i[q, q] * i[:, q], "size of the deleted weight"),
         "plus": (lambda w, i, q: w + w[q] / i[q, q] * i[:, q], "wrong direction"),
         "nothing moves": (lambda w, i, q: w * (torch.arange(len(w)) != q), "nothing else moves"),
         "zeroed first": (update_after_zero, "nothing else moves"),
@@ -577,8 +577,8 @@ WRONG = {
         "diagonal": (lambda w, i, q: w - w[q] / i[q, q] * i.diagonal(), "diagonal instead of the column"),
         "half": (lambda w, i, q: w - w[q] / (2 * i[q, q]) * i[:, q], "half of the update"),
         "squared": (lambda w, i, q: w - w[q] ** 2 / (2 * i[q, q]) * i[:, q], "weight squared"),
-        "not scaled": (lambda w, i, q: w - i[:, q] / i[q, q], "not scaled by the weight that leaves"),
-        "all weights": (lambda w, i, q: w - w / i[q, q] * i[:, q], "each weight in place of the one that leaves"),
+        "not scaled": (lambda w, i, q: w - i[:, q] / i[q, q], "not scaled by the deleted weight"),
+        "all weights": (lambda w, i, q: w - w / i[q, q] * i[:, q], "each weight in place of the deleted one"),
         "all columns": (lambda w, i, q: w - w[q] / i[q, q] * i.sum(1), "all columns together"),
         "column of H": (
             lambda w, i, q: w - w[q] / torch.linalg.inv(i)[q, q] * torch.linalg.inv(i)[:, q],
