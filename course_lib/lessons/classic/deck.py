@@ -101,10 +101,6 @@ def digits_curves() -> Figure:
     return measured.digits_curves(measured.results())
 
 
-def dense_pruned_retrained() -> Figure:
-    return measured.dense_pruned_retrained(measured.results())
-
-
 def row_errors() -> Figure:
     return measured.row_errors(measured.results())
 
