@@ -253,7 +253,7 @@ print(f"XOR before training: the smallest entry of the diagonal is {both[0]:.1e}
 # that the model itself describes rightly, the mean of the outer products of the gradients equals the mean Hessian. Both
 # are called the **Fisher information**:
 #
-# $$ \mathbb E\left[ \frac{\partial E}{\partial w} \frac{\partial E}{\partial w}^{\!\top} \right]
+# $$ \mathbb E\left[ \frac{\partial E}{\partial w} \frac{\partial E}{\partial w}^{\top} \right]
 # = \mathbb E\left[ \frac{\partial^2 E}{\partial w\, \partial w^\top} \right] $$
 #
 # (Differentiate $\int p = 1$ twice to see it.) The mean is over targets drawn *from the model*. Whoever takes the

@@ -134,7 +134,7 @@ def table(ideas: dict[str, list[Result]], mine: list[Result] | None = None) -> s
 
 def ideas_figure(ideas: dict[str, list[Result]]) -> Figure:
     """The weights that each idea leaves: the mean over the networks, with two standard errors."""
-    fig, (axes,) = figure(width=7.4, height=3.4)
+    fig, (axes,) = figure(width=8.2, height=3.4)
     means = {name: mean_and_error([float(result.n_left) for result in results]) for name, results in ideas.items()}
     for place, (name, (mean, error)) in enumerate(reversed(means.items())):
         axes.errorbar(mean, place, xerr=ERRORS * error, capsize=3, **line_style(0))
@@ -147,7 +147,7 @@ def ideas_figure(ideas: dict[str, list[Result]]) -> Figure:
     least, most = (extreme(mean for mean, _ in means.values()) for extreme in (min, max))
     of = len(next(iter(ideas.values())))
     title = f"Of 58 weights {least:.1f} to {most:.1f} are left, mean of {of} networks"
-    label(axes, title, "weights left (bars: two standard errors); networks right about all 432 robots")
+    label(axes, title, "weights left (bars: two standard errors); right: about all 432 robots")
     return fig
 
 

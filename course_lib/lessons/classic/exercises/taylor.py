@@ -164,6 +164,6 @@ TAYLOR = Exercise(
     hints=(
         "First write the change: −w_k where weight k is deleted, and 0 everywhere else. -weight * gone does that.",
         "Then two terms of the expansion: one linear in the change, one quadratic with its ½.",
-        "With change = -weight * gone: gradient @ change, and half of change @ hessian @ change.",
+        "With the change of the first hint: gradient @ change, and half of change @ hessian @ change.",
     ),
 )
