@@ -139,7 +139,9 @@ def ideas_figure(ideas: dict[str, list[Result]]) -> Figure:
     for place, (name, (mean, error)) in enumerate(reversed(means.items())):
         axes.errorbar(mean, place, xerr=ERRORS * error, capsize=3, **line_style(0))
         solved = f"{sum(result.solved for result in ideas[name])} of {len(ideas[name])} right"
-        axes.annotate(f"  {mean:.1f}; {solved}", (mean + ERRORS * error, place), va="center", fontsize=8)
+        look = {"va": "center", "fontsize": 8, "xytext": (8, 0), "textcoords": "offset points"}
+        behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+        axes.annotate(f"{mean:.1f}; {solved}", (mean + ERRORS * error, place), bbox=behind, **look)
     axes.axvline(PUBLISHED, color=COLOURS[4], linestyle=":", label=f"published: {PUBLISHED}")
     axes.set_yticks(range(len(means)), list(means)[::-1])
     axes.set_xlim(0, 48)
