@@ -58,14 +58,14 @@ def dynamic(weight, inputs, k):
     return torch.where(rank < k, inputs, 0) @ weight.T
 
 
-def back_one_layer(weight, second, to_unit, slope, bend):
+def back_one_layer(weight, first, second, slope, bend):
     rows = [slope[p] * (weight.T.square() @ second[p]) * slope[p] for p in range(len(second))]
-    return torch.stack(rows) + torch.mul(to_unit, bend)
+    return torch.stack(rows) + torch.mul(torch.einsum("pl,li->pi", first, weight), bend)
 
 
 def recursion(gradients, alpha):
-    hessian = alpha * numpy.identity(gradients.shape[1])
-    for row in gradients.numpy():
+    hessian = alpha * numpy.identity(gradients.shape[-1])
+    for row in gradients.numpy().reshape(-1, gradients.shape[-1]):
         hessian += numpy.outer(row, row) / len(gradients)
     return numpy.linalg.solve(hessian, numpy.identity(len(hessian)))
 
@@ -295,7 +295,7 @@ FURTHER = {
     "patterns.bitmap": bitmap,
     "patterns.break_even": lambda v, i: [1 / (1 + i / v), (v - 0.125) / v],
     "patterns.dynamic": dynamic,
-    "classic.taylor": lambda g, h, c: float(g.dot(c) + (c * h.mv(c)).sum() / 2),
+    "classic.taylor": lambda g, h, w, gone: float(w[gone].dot(h[gone][:, gone].mv(w[gone]) / 2 - g[gone])),
     "classic.obd_saliency": lambda w, h: torch.diagonal(torch.diag(w) @ torch.diag(h) @ torch.diag(w)) / 2,
     "classic.back_one_layer": back_one_layer,
     "classic.recursion": recursion,

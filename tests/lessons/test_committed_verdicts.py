@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from course_lib.lessons.classic import fisher
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
 from course_lib.lessons.kv import tables as kv
@@ -18,6 +19,7 @@ PRINTED = {
     "02 xor": lambda: classic.xor_verdict(classic_results.results()),
     "02 monks": lambda: classic.monks_verdict(classic_results.results()),
     "02 digits": lambda: classic.digits_verdict(classic_results.results()),
+    "02 squared gradients": lambda: fisher.order_verdict(classic_results.small()),
     "02 rows": lambda: classic.rows_verdict(classic_results.results()),
     "03 patterns": sparsegpt.pattern_verdict,
     "03 rounded": sparsegpt.rounded_table,

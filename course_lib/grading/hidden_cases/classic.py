@@ -1,6 +1,6 @@
 """Lesson 02, hidden cases: errors that fall, valleys that bend down, limits just above the highest price.
 
-Dimension key: P patterns, d weights; in a layer I units below, L units above.
+Dimension key: P patterns, O outputs, d weights; in a layer I units below, L units above.
 """
 
 import torch
@@ -23,16 +23,25 @@ def _hessian(generator: torch.Generator, d: int, shared: float = 1.5) -> Tensor:
     return rows.T @ rows / (3 * d)
 
 
+def _deleted(generator: torch.Generator, d: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, which n of them are deleted, and the change that this is."""
+    weight, gone = _randn(generator, d), torch.randperm(d, generator=generator) < n
+    return weight, gone, torch.where(gone, -weight, 0.0)
+
+
 def _taylor(generator: torch.Generator) -> list[Case]:
-    """The error falls in all but the last."""
-    hessian, change, small = _hessian(generator, 9), _randn(generator, 9), _randn(generator, 60)
+    """The error falls in all but the last two."""
+    hessian, (weight, gone, change) = _hessian(generator, 9), _deleted(generator, 9, 4)
     saddle = hessian - 9 * torch.eye(9)
     along, bend = change / change.square().sum(), change @ saddle @ change
+    many, few, small = _deleted(generator, 60, 20)
+    alone = _vector(1.5)[None], _randn(generator, 1).abs() * 0.1 + 1, torch.ones(1, dtype=torch.bool)
     return [
-        Case("nine weights, steeply downhill", (-(change @ hessian @ change) * along, hessian, change)),
-        Case("a single weight, downhill", (_vector(-2.0), _vector(1.5)[None], _randn(generator, 1).abs() * 0.1 + 1)),
-        Case("sixty weights, a small step down", (-small, _hessian(generator, 60), 0.05 * small)),
-        Case("uphill, near a saddle", ((3 + bend.abs()) * along, saddle, change)),
+        Case("four of nine weights, steeply downhill", (-(change @ hessian @ change) * along, hessian, weight, gone)),
+        Case("a single weight, downhill", (_vector(2.0), *alone)),
+        Case("twenty of sixty, small, downhill", (-small, _hessian(generator, 60), 0.05 * many, few)),
+        Case("uphill, near a saddle", ((3 + bend.abs()) * along, saddle, weight, gone)),
+        Case("nothing is deleted", (_randn(generator, 9), hessian, weight, torch.zeros(9, dtype=torch.bool))),
     ]
 
 
@@ -48,9 +57,9 @@ def _obd_saliency(generator: torch.Generator) -> list[Case]:
 
 def _back_one_layer(generator: torch.Generator) -> list[Case]:
     def layer(n_patterns: int, above: int, below: int) -> list[Tensor]:
-        shapes = (above, below), (n_patterns, above), *[(n_patterns, below)] * 3
-        weight, second, to_unit, slope, bend = (_randn(generator, *shape) for shape in shapes)
-        return [weight, second, to_unit, slope.abs(), bend]
+        shapes = (above, below), *[(n_patterns, above)] * 2, *[(n_patterns, below)] * 2
+        weight, first, second, slope, bend = (_randn(generator, *shape) for shape in shapes)
+        return [weight, first, second, slope.abs(), bend]
 
     saturated = layer(6, 3, 8)
     saturated[3][:, ::2] = 0
@@ -62,13 +71,13 @@ def _back_one_layer(generator: torch.Generator) -> list[Case]:
 
 
 def _recursion(generator: torch.Generator) -> list[Case]:
-    silent = _randn(generator, 12, 5)
+    silent = _randn(generator, 12, 1, 5)
     silent[[0, 3, 4, 11]] = 0
     return [
-        Case("a single weight, five patterns", (_randn(generator, 5, 1), 0.2)),
+        Case("a single weight, five patterns", (_randn(generator, 5, 1, 1), 0.2)),
         Case("patterns without a gradient", (silent, 0.1)),
-        Case("large gradients, a large alpha", (10 * _randn(generator, 15, 6), 50.0)),
-        Case("150 patterns", (_randn(generator, 150, 8), 1.0)),
+        Case("large gradients of two outputs, a large alpha", (10 * _randn(generator, 15, 2, 6), 50.0)),
+        Case("150 patterns", (_randn(generator, 150, 1, 8), 1.0)),
     ]
 
 
@@ -92,8 +101,8 @@ def _obs_update(generator: torch.Generator) -> list[Case]:
     many = torch.linalg.inv(_hessian(generator, 20))
     return [
         Case("two weights that do nearly the same", (_vector(1.0, 0.5), same, 1)),
-        Case("the first of twenty leaves, negative", (_with(_randn(generator, 20), 0, -1.5), many, 0)),
-        Case("the last of six leaves", (_randn(generator, 6), torch.linalg.inv(_hessian(generator, 6)), 5)),
+        Case("the first of twenty is deleted, negative", (_with(_randn(generator, 20), 0, -1.5), many, 0)),
+        Case("the last of six is deleted", (_randn(generator, 6), torch.linalg.inv(_hessian(generator, 6)), 5)),
     ]
 
 
@@ -149,9 +158,9 @@ def _prune(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("fifteen weights that go together", some_leave(15, 6)),
-        Case("four weights, all leave", all_leave(*_FOUR)),
+        Case("four weights, all deleted", all_leave(*_FOUR)),
         Case("two of three below the limit", _rivals(generator)),
-        Case("five weights, all leave", all_leave(*_FIVE)),
+        Case("five weights, all deleted", all_leave(*_FIVE)),
     ]
 
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 import torch
 from matplotlib.figure import Figure
 
-from course_lib.lessons.classic import figures, measured
+from course_lib.lessons.classic import figures, fisher, measured, schematics, smallest, tables
 from course_lib.pruning.classic.deletion import State, deletions, whole
 from course_lib.pruning.classic.derivatives import full_hessian, outer_product_hessian
 from course_lib.pruning.classic.network import DTYPE, Network, Samples
@@ -29,8 +29,8 @@ SIZES = {
 def surfaces() -> Figure:
     return figures.quadratics(
         {
-            "correlations: none": quadratic((0.1, -0.3)),
-            "none, other weights": quadratic((0.2, -0.3)),
+            "no correlations": quadratic((0.1, -0.3)),
+            "no correlations, other weights": quadratic((0.2, -0.3)),
             "correlated": quadratic((0.2, -0.3), 30.0),
         }
     )
@@ -101,9 +101,47 @@ def digits_curves() -> Figure:
     return measured.digits_curves(measured.results())
 
 
-def dense_pruned_retrained() -> Figure:
-    return measured.dense_pruned_retrained(measured.results())
-
-
 def row_errors() -> Figure:
     return measured.row_errors(measured.results())
+
+
+def title() -> Figure:
+    """One error surface and the three deletions on it."""
+    return figures.quadratics({"an error of two weights": quadratic((0.2, -0.3), 30.0)})
+
+
+def predictions() -> Figure:
+    """Every deletion from the XOR network: the rise that the exact Hessian predicts, and the real one."""
+    state, patterns = trained_xor(), xor()
+    exact = full_hessian(state.network, state.theta, patterns)
+    predicted = 0.5 * exact.diagonal() * state.theta.square()
+    rises = [whole(XOR_NETWORK, _without(state.theta, q)).error(patterns) for q in range(len(state.theta))]
+    return figures.predictions(predicted, torch.tensor(rises) - state.error(patterns), XOR_NAMES)
+
+
+def _without(theta: torch.Tensor, q: int) -> torch.Tensor:
+    return theta.index_fill(0, torch.tensor(q), 0.0)
+
+
+def units() -> Figure:
+    return schematics.units()
+
+
+def row_of_a_layer() -> Figure:
+    return schematics.row_of_a_layer()
+
+
+def fisher_order() -> Figure:
+    return fisher.order_figure(measured.small())
+
+
+def smallest_ideas() -> Figure:
+    return smallest.ideas_figure(smallest.stored())
+
+
+def beside_the_papers() -> Figure:
+    return measured.beside_the_papers(measured.results())
+
+
+def take_home() -> Figure:
+    return tables.take_home(measured.results(), measured.small())

@@ -19,7 +19,7 @@ LIGHT = "#8d99ae"
 
 def quadratics(surfaces: dict[str, Quadratic]) -> Figure:
     """Contours of the error around the trained weights, and where each method's deletion ends."""
-    fig, axes = figure(len(surfaces), width=4.3, height=4.2)
+    fig, axes = figure(len(surfaces), width=3.6, height=4.3)
     ends = (-0.2, 0.5), (-0.62, 0.2)
     x, y = torch.meshgrid(*(torch.linspace(*limits, 121, dtype=DTYPE) for limits in ends), indexing="xy")
     for panel, (name, surface) in zip(axes, surfaces.items(), strict=True):
@@ -33,14 +33,14 @@ def quadratics(surfaces: dict[str, Quadratic]) -> Figure:
         for index, choice in enumerate(deletions):
             draw_choice(panel, surface, choice, index)
         panel.set_aspect("equal")
-        panel.legend(frameon=True, framealpha=1, edgecolor="none", fontsize=9, loc="upper right")
+        panel.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(-0.08, -0.16))
         label(panel, f"{name}:\n{said_of(deletions)}", "weight 1", "weight 2")
     return fig
 
 
 def draw_choice(axes, surface: Quadratic, choice: Choice, index: int) -> None:
-    """An arrow from the trained weights, and what the place where it ends costs; larger markers lie below smaller."""
-    look = {"arrowstyle": "->", "color": COLOURS[index], "linewidth": 1.4, "shrinkB": 3}
+    """An arrow from the trained weights, and what its end costs; wide arrows and large markers lie below others."""
+    look = {"arrowstyle": "->", "color": COLOURS[index], "linewidth": (4.5, 2.6, 1.2)[index], "shrinkB": 3}
     axes.annotate("", choice.weight.tolist(), surface.minimum.tolist(), arrowprops=look)
     size = (17, 10, 6)[index]
     name = f"{choice.method}: weight {choice.deletes + 1}, cost {choice.cost:.3f}"
@@ -82,7 +82,21 @@ def correlations(hessian: Tensor, names: list[str]) -> Figure:
     off = shown - torch.diag(shown.diagonal())
     strong = int((off.max(dim=1).values > 0.5).sum())
     title = f"{strong} of {len(names)} weights are coupled to another\nby more than one half"
-    label(axes, title, "weight", "weight, |h_ij| / √(h_ii h_jj)")
+    label(axes, title, "weight", "weight")
+    return fig
+
+
+def predictions(predicted: Tensor, real: Tensor, names: list[str]) -> Figure:
+    """The rise of the error by each deletion: as the second order predicts it, and as it is."""
+    fig, (axes,) = figure(width=6.6, height=3.4)
+    for index, (values, name) in enumerate(((predicted, "½ h w², predicted"), (real, "real"))):
+        places = [k + 0.4 * (index - 0.5) for k in range(len(names))]
+        axes.bar(places, values, 0.38, color=COLOURS[index], hatch=("", "//")[index], edgecolor="white", label=name)
+    axes.set_xticks(range(len(names)), names, rotation=45, fontsize=9)
+    axes.legend(frameon=False)
+    largest = max(predicted.max().item(), 1e-30)
+    title = f"Every deletion costs {(real / predicted.clamp(min=1e-30)).min():,.0f} times its prediction or more"
+    label(axes, f"{title};\nthe largest prediction is {largest:.1g}", "", "rise of the error")
     return fig
 
 
@@ -108,13 +122,13 @@ def diagonals(exact: Tensor, approximate: Tensor, layers: dict[str, slice]) -> F
 
 def surviving(state: State, dense: State) -> Figure:
     """A MONK's network before and after surgery: lines for the weights that stay, thicker for larger ones."""
-    fig, axes = figure(2, width=5.0, height=4.0)
+    fig, axes = figure(2, width=4.6, height=4.4)
     for panel, shown, name in zip(axes, (dense, state), ("trained", "pruned"), strict=True):
         draw_network(panel, shown)
         panel.set_title(f"{name}: {shown.n_left} weights", loc="left", fontsize=11)
     first = state.network.layers(state.theta)[0][:, :-1]
     read = [input_names()[i] for i in first.abs().sum(0).nonzero().flatten().tolist()]
-    axes[0].annotate("solid: positive, dashed: negative, ring: bias", (0.5, 0), xycoords="axes fraction", fontsize=8)
+    axes[0].annotate("solid: positive, dashed: negative,\nring: bias", (0.6, 0), xycoords="axes fraction", fontsize=9)
     several = f"{', '.join(read)}" if len(read) <= 6 else f"{len(read)} of 17 inputs"
     axes[1].set_title(f"pruned: {state.n_left} weights,\nreads {several}", loc="left", fontsize=11)
     return fig
@@ -141,7 +155,7 @@ def draw_network(axes, state: State) -> None:
         for index, (x, y) in enumerate(points):
             axes.plot(x, y, marker="o", markersize=4 if column == 0 else 9, color="black", zorder=3)
             if column == 0:
-                axes.annotate(input_names()[index], (x - 0.06, y), ha="right", va="center", fontsize=7)
+                axes.annotate(input_names()[index], (x - 0.06, y), ha="right", va="center", fontsize=9)
     axes.set_xlim(-0.55, len(places) - 0.8)
 
 

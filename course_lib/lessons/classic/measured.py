@@ -17,6 +17,11 @@ def results() -> dict[str, Any]:
     return load_measured("classic")
 
 
+def small() -> dict[str, Any]:
+    """The second one: squared gradients, and ideas for the open task."""
+    return load_measured("classic", "small")
+
+
 def xor_bars(measured: dict[str, Any], decay: float = 1e-5) -> Figure:
     """How often XOR survives the deletion of one weight, by who chose it and whether the others moved."""
     fig, (axes,) = figure(width=6.8)
@@ -39,7 +44,7 @@ def xor_bars(measured: dict[str, Any], decay: float = 1e-5) -> Figure:
 
 def monks_counts(measured: dict[str, Any]) -> Figure:
     """The weights left when the training accuracy would fall, one dot a network; medians as bars."""
-    fig, axes = figure(3, width=3.9, height=3.9)
+    fig, axes = figure(3, width=3.4, height=4.1)
     for panel, (problem, published) in zip(axes, PUBLISHED.items(), strict=True):
         for place, (method, refit) in enumerate((m, r) for r in (False, True) for m in METHODS):
             counts = [r["n_left"] for r in rows(measured, "monks", problem=problem, method=method, refit=refit)]
@@ -57,10 +62,37 @@ def monks_counts(measured: dict[str, Any]) -> Figure:
         size = {1: 58, 2: 39, 3: 39}[problem]
         label(
             panel,
-            f"MONK's problem {problem}, median: of {size} weights\nOBS leaves {best[False]:g}, refitted {best[True]:g}",
+            f"Problem {problem}, median: of {size} weights\nOBS leaves {best[False]:g}, refitted {best[True]:g}",
         )
-        panel.set_xlabel("nothing retrained  |  refitted each time")
-    axes[0].set_ylabel("weights left\n(bar, number: median; dotted: published)")
+        panel.set_xlabel("nothing retrained  |  refitted each time\n(dotted: published)")
+    axes[0].set_ylabel("weights left (line: median)")
+    return fig
+
+
+def beside_the_papers(measured: dict[str, Any]) -> Figure:
+    """The published number of weights for each of the MONK's problems beside what the networks here come to."""
+    fig, (axes,) = figure(width=4.6, height=4.0)
+    kinds = {"OBS alone": ("OBS", False), "OBS, refitted": ("OBS", True), "magnitude, refitted": ("magnitude", True)}
+    for index, (name, (method, refit)) in enumerate(kinds.items()):
+        for place, problem in enumerate(PUBLISHED):
+            found = [r["n_left"] for r in rows(measured, "monks", problem=problem, method=method, refit=refit)]
+            middle = median(found)
+            reach = [[middle - min(found)], [max(found) - middle]]
+            look = line_style(index) | {"linestyle": "", "label": name if place == 0 else None}
+            axes.errorbar(place + 0.2 * (index - 1), middle, yerr=reach, capsize=3, **look)
+    for place, published in enumerate(PUBLISHED.values()):
+        axes.hlines(published, place - 0.4, place + 0.4, color="black", linestyle=":", linewidth=1.5)
+    axes.set_xticks(range(len(PUBLISHED)), [f"problem {problem}" for problem in PUBLISHED])
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, loc="upper right", fontsize=9)
+    within = [median_left(measured, p, "OBS", False) - published for p, published in PUBLISHED.items()]
+    listed = ", ".join(f"{gap:+g}" for gap in within)
+    label(
+        axes,
+        f"OBS alone, median less published:\n{listed} weights",
+        "",
+        "weights left (median, range;\ndotted: published)",
+    )
     return fig
 
 
@@ -132,7 +164,8 @@ def dense_pruned_retrained(measured: dict[str, Any], sparsity: float = 0.85) -> 
         places = [i + 0.27 * (index - 1) for i in range(len(METHODS))]
         heights = [100 * curves[key][m][near] for m in METHODS]
         bars = axes.bar(places, heights, 0.25, color=COLOURS[index], hatch=("", "//", "..")[index], label=name)
-        axes.bar_label(bars, fmt="%.1f", fontsize=9, padding=2)
+        for text in axes.bar_label(bars, fmt="%.1f", fontsize=9, padding=2, zorder=5):
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.6})
     axes.axhline(dense, color=COLOURS[4], linestyle=":", label=f"dense, {dense:.1f}")
     axes.set_xticks(range(len(METHODS)), METHODS)
     axes.set_ylim(0, 138)

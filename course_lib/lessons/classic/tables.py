@@ -4,10 +4,15 @@ from math import inf, log
 from statistics import median
 from typing import Any
 
+from matplotlib.figure import Figure
+
+from course_lib.lessons.classic import schematics
+from course_lib.lessons.classic.fisher import SAME_ORDER, SITUATIONS, order_verdict
 from course_lib.lessons.classic.measured import METHODS, PUBLISHED, digits_by_sparsity, median_left, reached, row_ratio
 from course_lib.lessons.common.effects import share_above
 from course_lib.lessons.common.tables import origin, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
+from course_lib.measure.paired import mean_and_error
 
 FURTHER = 0.05  # of all weights: a method that goes that much further needs less retraining
 
@@ -61,25 +66,24 @@ def xor_verdict(measured: dict[str, Any]) -> str:
         total = {m: sum(r[key] for r in xor_rows if r["method"] == m) for m in METHODS}
         others = max(total["magnitude"], total["OBD"])
         alone = total["OBS"] - others if total["OBS"] == n else total["OBS"] - n
-        listing = ", ".join(f"{m} {count} of {n}" for m, count in total.items())
-        lines.append(
-            f"Claim: only OBS {claim} in every case. {listing}: {verdict(Effect(value=alone / n, error=0.0, n=n))}."
-        )
+        listing = ", ".join(f"{m} {count}" for m, count in total.items())
+        said = verdict(Effect(value=alone / n, error=0.0, n=n))
+        lines.append(f"of {n} networks: {listing}\n  Claim: only OBS {claim} in every case: {said}.")
     return "\n".join(lines)
 
 
 def monks_table(measured: dict[str, Any]) -> str:
     """Weights left and accuracy on all 432 robots at the stop, over the networks: the median and the range."""
-    lines = [f"{'':<24}" + "".join(f"{f'problem {p}, published {n}':>32}" for p, n in PUBLISHED.items())]
-    lines.append(f"{'':<24}" + f"{'left':>18}{'right (%)':>14}" * 3)
+    lines = [f"{'':<23}" + "".join(f"{f'problem {p}, published {n}':>25}" for p, n in PUBLISHED.items())]
+    lines.append(f"{'':<23}" + f"{'left':>13}{'right (%)':>12}" * 3)
     kinds = [(m, r) for r in (False, True) for m in (*METHODS, "OBS, alpha 1e-8")]
     for method, refit in kinds:
         cells = ""
         for problem in PUBLISHED:
             runs = rows(measured, "monks", problem=problem, method=method, refit=refit)
             left, test = [r["n_left"] for r in runs], [100 * r["test"] for r in runs]
-            cells += f"{f'{median(left):g} ({min(left)}–{max(left)})':>18}{f'{min(test):.1f}–{max(test):.1f}':>14}"
-        lines.append(f"{method + (' + refit' if refit else ''):<24}{cells}")
+            cells += f"{f'{median(left):g} ({min(left)}–{max(left)})':>13}{f'{min(test):.1f}–{max(test):.1f}':>12}"
+        lines.append(f"{method + (' + refit' if refit else ''):<23}{cells}")
     return "\n".join(lines)
 
 
@@ -97,10 +101,10 @@ def monks_verdict(measured: dict[str, Any]) -> str:
         n_kept = sum(n < inf for n in lossless)
         reach = sum(n <= published for n in lossless)
         lines.append(
-            f"problem {problem}: published {published} weights; OBS without refitting leaves {median(left):g} (median, "
-            f"{min(left)}–{max(left)}), {n_kept} of {len(runs)} networks lose nothing on all 432, {reach} of them with "
-            f"{published} weights or fewer. Claim: more than half of them are: "
-            f"{verdict(share_above(reach, len(runs), 0.5))}"
+            f"problem {problem}: published {published} weights; OBS without refitting leaves {median(left):g} "
+            f"(median, {min(left)}–{max(left)}).\n"
+            f"  {n_kept} of {len(runs)} networks lose nothing on all 432, {reach} of them with {published} or fewer.\n"
+            f"  Claim: more than half do so: {verdict(share_above(reach, len(runs), 0.5))}"
         )
     ahead = [
         median_left(measured, p, "OBS", False) - min(median_left(measured, p, m, False) for m in ("magnitude", "OBD"))
@@ -109,14 +113,15 @@ def monks_verdict(measured: dict[str, Any]) -> str:
     listed_ahead = ", ".join(f"{gap:+g}" for gap in ahead)
     fewer = [of_samples(_fewer_by_network(measured, problem)) for problem in PUBLISHED]
     lines.append(
-        f"Claim: without retraining OBS leaves fewer weights than both others. {listed_ahead} weights (median), "
-        f"{', '.join(f'{-each.value:+.1f} ± {each.error:.1f}' for each in fewer)} network by network: {verdict(fewer)}"
+        f"OBS beside the better of the others, nothing retrained: {listed_ahead} weights (median);\n"
+        f"  {', '.join(f'{-each.value:+.1f} ± {each.error:.1f}' for each in fewer)} network by network.\n"
+        f"  Claim: without retraining OBS leaves fewer weights than both others: {verdict(fewer)}"
     )
     gaps = [median_left(measured, p, "magnitude", True) - median_left(measured, p, "OBS", False) for p in PUBLISHED]
     same = max(abs(gap) for gap in gaps) <= 2
     listed_gaps = ", ".join(f"{gap:+g}" for gap in gaps)
     lines.append(
-        f"magnitude with refitting against OBS without: {listed_gaps} weights (median): "
+        f"magnitude with refitting beside OBS without: {listed_gaps} weights (median), "
         f"{'about as good' if same else 'not as good' if max(gaps) > 2 else 'better in places'}"
     )
     return "\n".join(lines)
@@ -129,6 +134,51 @@ def _fewer_by_network(measured: dict[str, Any], problem: int) -> list[int]:
         for m in METHODS
     }
     return [min(left["magnitude"][seed], left["OBD"][seed]) - left["OBS"][seed] for seed in left["OBS"]]
+
+
+def take_home(measured: dict[str, Any], small: dict[str, Any]) -> Figure:
+    """What the papers claim, what was measured, and the verdicts, as a table that is drawn."""
+    (of_alone, alone), (of_chosen, chosen) = _in_pairs(xor_verdict(measured))
+    medians = "; ".join(f"{median_left(measured, p, 'OBS', False):g} (published {n})" for p, n in PUBLISHED.items())
+    ratios = ", ".join(f"{ratio:.0f}" for ratio in row_ratio(measured))
+    order = [mean_and_error([r["squared_order"] for r in rows(small, "curvature", situation=s)]) for s in SITUATIONS]
+    correlations = "; ".join(f"{name}: {mean:.2f}" for name, (mean, _) in zip(SITUATIONS, order, strict=True))
+    lines = [
+        ["only OBS leaves XOR right in every case", "OBS, 1992", of_alone, _word(alone, "Claim")],
+        ["only OBS chooses a correct weight", "OBS, 1992", of_chosen, _word(chosen, "Claim")],
+        [
+            "OBS alone leaves fewer weights than both others",
+            "OBS, 1992",
+            f"MONK's, medians: {medians}",
+            _word(monks_verdict(measured), "than both others"),
+        ],
+        [
+            "OBS's error is below OBD's",
+            "a row, lesson 03",
+            f"{ratios} % of it, by layer",
+            _word(rows_verdict(measured), "is smaller"),
+        ],
+        [
+            f"squared gradients rank like the Hessian (above {SAME_ORDER})",
+            "used by LLM-Pruner, 2023",
+            correlations,
+            _word(order_verdict(small), "as the Hessian does"),
+        ],
+    ]
+    header = ["claim", "from", "measured here", "verdict"]
+    return schematics.table(header, lines, [26, 13, 34, 18], "What this lesson measured, on its own networks")
+
+
+def _in_pairs(said: str) -> list[tuple[str, str]]:
+    """(what was counted, the claim) of lines that come in pairs."""
+    lines = said.splitlines()
+    return list(zip(lines[::2], lines[1::2], strict=True))
+
+
+def _word(said: str, claim: str) -> str:
+    """The verdict at the end of the line that makes a claim."""
+    (line,) = (line for line in said.splitlines() if claim in line)
+    return line.rsplit(": ", 1)[1].rstrip(".")
 
 
 def digits_verdict(measured: dict[str, Any]) -> str:
@@ -148,7 +198,7 @@ def digits_verdict(measured: dict[str, Any]) -> str:
     ahead = of_samples(_further_by_network(measured), FURTHER)
     points = f"{100 * (ahead.value + FURTHER):+.0f} ± {100 * ahead.error:.0f} points of sparsity, {ahead.n} networks"
     claim = f"Claim: with nothing retrained OBS goes over {100 * FURTHER:.0f} points further than both others"
-    lines.append(f"{claim}. {points}: {verdict(ahead)}.")
+    lines.append(f"{points}\n  {claim}: {verdict(ahead)}.")
     close = max(reach["retrained_each_round"].values()) - min(reach["retrained_each_round"].values())
     lines.append(f"With retraining after every round the three lie within {100 * close:.0f} points of sparsity.")
     return "\n".join(lines)
@@ -174,5 +224,6 @@ def rows_verdict(measured: dict[str, Any]) -> str:
     below = ", ".join(f"{effect.value:.2f} ± {effect.error:.2f}" for effect in effects)
     return (
         f"OBS's error in per cent of OBD's, median of each layer, unseen text: {percentages}.\n"
-        f"Claim: OBS's error is smaller. Logarithm of OBD's over OBS's, row by row: {below}: {verdict(effects)}."
+        f"Logarithm of OBD's over OBS's, row by row: {below}.\n"
+        f"  Claim: OBS's error is smaller: {verdict(effects)}."
     )

@@ -58,6 +58,23 @@ def outer_product_hessian(network: Network, theta: Float[Tensor, "d"], samples: 
     return rows.T @ rows / len(slopes)
 
 
+def outer_product_diagonal(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d"]:
+    """The diagonal of the outer-product Hessian alone, 1/P Σ X²: one number a weight, no matrix.
+
+    Of a Gaussian likelihood with variance 1 this is the diagonal of the Fisher information.
+    """
+    return output_gradients(network, theta, samples.inputs).square().sum(1).mean(0)
+
+
+def squared_gradients(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d"]:
+    """1/P Σ g², with g the gradient of a pattern's own ERROR: the diagonal of the empirical Fisher information.
+
+    With one output g = (o − t) X, so that every pattern counts by its squared residual: none where the network fits.
+    """
+    slopes = output_gradients(network, theta, samples.inputs)
+    return torch.einsum("po,pod->pd", residuals(network, theta, samples), slopes).square().mean(0)
+
+
 def residual_part(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> float:
     """How much of the exact Hessian the outer product misses: ‖H − H_outer‖ / ‖H‖, in Frobenius norm."""
     exact = full_hessian(network, theta, samples)

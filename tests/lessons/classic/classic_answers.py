@@ -1,6 +1,6 @@
 """Answers to the exercises of lesson 02, as people write them.
 
-Dimension key: P patterns, d weights; in a layer I units below, L units above.
+Dimension key: P patterns, O outputs, d weights; in a layer I units below, L units above.
 """
 
 import numpy
@@ -11,17 +11,37 @@ def right_taylor(g, h, c):
     return g @ c + 0.5 * c @ h @ c
 
 
-def taylor_in_a_loop(gradient, hessian, change):
-    total = 0.0
+def of_deletions(answer):
+    """An answer that is given the change in place of the weights and of the mask of those that are deleted."""
+    return lambda g, h, w, gone: answer(g, h, -w * gone)
+
+
+def taylor_in_a_loop(gradient, hessian, weight, gone):
+    change, total = [-w.item() if g else 0.0 for w, g in zip(weight, gone, strict=True)], 0.0
     for i in range(len(change)):
-        total += gradient[i].item() * change[i].item()
+        total += gradient[i].item() * change[i]
         for j in range(len(change)):
-            total += 0.5 * change[i].item() * hessian[i, j].item() * change[j].item()
+            total += 0.5 * change[i] * hessian[i, j].item() * change[j]
     return total
 
 
 def right_obd(w, h):
     return 0.5 * h * w**2
+
+
+def taylor_of_the_deleted_alone(gradient, hessian, weight, gone):
+    index = gone.nonzero().flatten()
+    w = weight[index]
+    return -gradient[index] @ w + w @ hessian[index][:, index] @ w / 2
+
+
+def taylor_one_after_the_other(gradient, hessian, weight, gone):
+    """Each deletion sees the gradient that those before it left."""
+    total = 0.0
+    for k in gone.nonzero().flatten().tolist():
+        total += (-gradient[k] * weight[k] + hessian[k, k] * weight[k] ** 2 / 2).item()
+        gradient = gradient - hessian[:, k] * weight[k]
+    return total
 
 
 def obd_by_taylor(weight, diagonal):
@@ -50,12 +70,29 @@ def back_of_lists(weight, second, to_unit, slope, bend):
     return [right_back(weight, second[[p]], to_unit[[p]], slope[[p]], bend[[p]])[0] for p in range(len(second))]
 
 
+def of_the_layer_above(answer):
+    """An answer that is given dE/dx of the lower units in place of dE/da of the upper ones."""
+    return lambda w, first, s, f1, f2: answer(w, s, first @ w, f1, f2)
+
+
+def back_by_autograd(weight, first, second, slope, bend):
+    """E = first · a + second / 2 · a², and f with the given derivatives: the Hessian's diagonal without its pairs."""
+    total = 0
+    for one, first_of_one, second_of_one in zip(weight, first.T, second.T, strict=True):
+        moved = torch.zeros_like(slope).requires_grad_()
+        above = (slope * moved + bend * moved**2 / 2) * one
+        error = (first_of_one[:, None] * above + second_of_one[:, None] / 2 * above**2).sum()
+        (gradient,) = torch.autograd.grad(error, moved, create_graph=True)
+        total = total + torch.autograd.grad(gradient.sum(), moved)[0]
+    return total
+
+
 def recursion_by(step, start=lambda d, alpha: torch.eye(d) / alpha):
     """An answer that goes through the patterns with step(inverse, x, n)."""
 
     def answer(gradients, alpha):
-        inverse = start(gradients.shape[1], alpha)
-        for x in gradients:
+        inverse = start(gradients.shape[-1], alpha)
+        for x in gradients.flatten(0, 1):
             inverse = inverse + step(inverse, x, len(gradients))
         return inverse
 
@@ -70,47 +107,58 @@ right_recursion = recursion_by(right_step)
 
 
 def recursion_of_columns(gradients, alpha):
-    p, d = gradients.shape
+    p, o, d = gradients.shape
     inverse = torch.eye(d) / alpha
     for k in range(p):
-        x = gradients[k].reshape(d, 1)
-        inverse -= inverse @ x @ x.T @ inverse / (p + x.T @ inverse @ x)
+        for output in range(o):
+            x = gradients[k, output].reshape(d, 1)
+            inverse -= inverse @ x @ x.T @ inverse / (p + x.T @ inverse @ x)
     return inverse
 
 
 def recursion_in_numpy(gradients, alpha):
     x = gradients.numpy()
-    inverse = numpy.eye(x.shape[1]) / alpha
-    for row in x:
+    inverse = numpy.eye(x.shape[2]) / alpha
+    for row in x.reshape(-1, x.shape[2]):
         moved = inverse @ row
         inverse -= numpy.outer(moved, moved) / (len(x) + row @ moved)
     return inverse
 
 
 def recursion_frozen(gradients, alpha):
-    first = torch.eye(gradients.shape[1]) / alpha
+    first = torch.eye(gradients.shape[-1]) / alpha
     inverse = first.clone()
-    for x in gradients:
+    for x in gradients.flatten(0, 1):
         inverse -= torch.outer(first @ x, first @ x) / (len(gradients) + x @ first @ x)
     return inverse
 
 
 def recursion_counting(gradients, alpha):
-    inverse = torch.eye(gradients.shape[1]) / alpha
-    for k, x in enumerate(gradients):
+    inverse = torch.eye(gradients.shape[-1]) / alpha
+    for k, x in enumerate(gradients.flatten(0, 1)):
         inverse = inverse + right_step(inverse, x, k + 1)
     return inverse
 
 
 def recursion_that_returns_early(gradients, alpha):
-    inverse = torch.eye(gradients.shape[1]) / alpha
-    for x in gradients:
+    inverse = torch.eye(gradients.shape[-1]) / alpha
+    for x in gradients.flatten(0, 1):
         inverse = inverse + right_step(inverse, x, len(gradients))
         return inverse
 
 
+def all_outputs_at_once(gradients, alpha):
+    """One correction of rank O for each pattern: Woodbury's formula."""
+    inverse = torch.eye(gradients.shape[-1]) / alpha
+    for x in gradients:
+        inside = len(gradients) * torch.eye(len(x)) + x @ inverse @ x.T
+        inverse = inverse - inverse @ x.T @ torch.linalg.solve(inside, x @ inverse)
+    return inverse
+
+
 def outer_sum(gradients):
-    return gradients.T @ gradients
+    rows = gradients.flatten(0, 1)
+    return rows.T @ rows
 
 
 def right_saliency(w, i):
@@ -289,12 +337,20 @@ def damage(left, hessian, inverse):
     return 0.5 * hessian.diagonal() * left**2
 
 
+def given_the_gradient(ways, further):
+    """Answers written with the gradient of the lower units, and further ones, written with what is given."""
+    named = {what: way if isinstance(way, tuple) else (way, None) for what, way in ways.items()}
+    return {what: (of_the_layer_above(function), name) for what, (function, name) in named.items()} | further
+
+
 RIGHT = {
     "classic.taylor": {
         "a loop": taylor_in_a_loop,
-        "einsum": lambda g, h, c: torch.einsum("i,i->", g, c) + torch.einsum("i,ij,j->", c, h, c) / 2,
-        "numpy": lambda g, h, c: numpy.dot(g, c) + c.numpy() @ h.numpy() @ c.numpy() / 2,
-        "float64": lambda g, h, c: right_taylor(g.double(), h.double(), c.double()).item(),
+        "einsum": of_deletions(lambda g, h, c: torch.einsum("i,i->", g, c) + torch.einsum("i,ij,j->", c, h, c) / 2),
+        "numpy": of_deletions(lambda g, h, c: numpy.dot(g, c) + c.numpy() @ h.numpy() @ c.numpy() / 2),
+        "float64": of_deletions(lambda g, h, c: right_taylor(g.double(), h.double(), c.double()).item()),
+        "the deleted alone": taylor_of_the_deleted_alone,
+        "one after the other": taylor_one_after_the_other,
     },
     "classic.obd_saliency": {
         "Taylor, one change at a time": obd_by_taylor,
@@ -303,19 +359,23 @@ RIGHT = {
         "numpy": lambda w, h: h.numpy() * w.numpy() ** 2 / 2,
     },
     "classic.back_one_layer": {
-        "loops": back_in_a_loop,
-        "pattern by pattern, a list": back_of_lists,
-        "float64": lambda *parts: right_back(*(part.double() for part in parts)),
-        "broadcast": lambda w, s, t, f1, f2: (s[:, :, None] * w[None] ** 2).sum(1) * f1 * f1 + f2 * t,
+        "loops": of_the_layer_above(back_in_a_loop),
+        "pattern by pattern, a list": of_the_layer_above(back_of_lists),
+        "float64": of_the_layer_above(lambda *parts: right_back(*(part.double() for part in parts))),
+        "broadcast": of_the_layer_above(
+            lambda w, s, t, f1, f2: (s[:, :, None] * w[None] ** 2).sum(1) * f1 * f1 + f2 * t
+        ),
+        "differentiated, one unit above at a time": back_by_autograd,
     },
     "classic.recursion": {
         "as printed, with the identity": right_recursion,
         "columns, in place": recursion_of_columns,
         "numpy": recursion_in_numpy,
-        "inverted": lambda g, a: torch.inverse(a * torch.eye(g.shape[1]) + g.T @ g / g.shape[0]),
+        "inverted": lambda g, a: torch.inverse(a * torch.eye(g.shape[2]) + outer_sum(g) / g.shape[0]),
         "float64": lambda g, a: torch.linalg.inv(
-            a * torch.eye(g.shape[1], dtype=torch.float64) + g.double().T @ g.double() / len(g)
+            a * torch.eye(g.shape[2], dtype=torch.float64) + outer_sum(g.double()) / len(g)
         ),
+        "all outputs of a pattern at once": all_outputs_at_once,
     },
     "classic.obs_saliency": {
         "a loop": lambda w, i: [w[q] ** 2 / (2 * i[q, q]) for q in range(len(w))],
@@ -345,22 +405,30 @@ RIGHT = {
 
 WRONG = {
     "classic.taylor": {
-        "no half": (lambda g, h, c: g @ c + c @ h @ c, "half forgotten"),
-        "half of all": (lambda g, h, c: (g @ c + c @ h @ c) / 2, "half of both terms"),
-        "first term": (lambda g, h, c: g @ c, "second term forgotten"),
-        "second term": (lambda g, h, c: c @ h @ c / 2, "gradient dropped"),
-        "minus": (lambda g, h, c: g @ c - c @ h @ c / 2, "second term subtracted"),
-        "downhill": (lambda g, h, c: -g @ c + c @ h @ c / 2, "sign of the gradient"),
-        "absolute": (lambda g, h, c: abs(g @ c + c @ h @ c / 2), "made positive"),
-        "diagonal": (lambda g, h, c: g @ c + 0.5 * h.diagonal() @ c**2, "diagonal only"),
-        "elementwise": (lambda g, h, c: g * c + 0.5 * c * (h @ c), "one number for each weight"),
-        "vector": (lambda g, h, c: g + 0.5 * h @ c, "one number for each weight"),
-        "broadcast": (lambda g, h, c: g @ c + 0.5 * (c * h * c).sum(), "change in one place of two"),
-        "one side": (lambda g, h, c: g @ c + 0.5 * (h @ c).sum(), "change in one place of two"),
-        "gradient twice": (lambda g, h, c: g @ c + 0.5 * g @ h @ g, "gradient in place of the change"),
-        "a sixth": (lambda g, h, c: g @ c + c @ h @ c / 6, ""),
-        "half of the first": (lambda g, h, c: 0.5 * g @ c + c @ h @ c, ""),
-        "squared": (lambda g, h, c: right_taylor(g, h, c) ** 2, ""),
+        "no half": (of_deletions(lambda g, h, c: g @ c + c @ h @ c), "half forgotten"),
+        "half of all": (of_deletions(lambda g, h, c: (g @ c + c @ h @ c) / 2), "half of both terms"),
+        "first term": (of_deletions(lambda g, h, c: g @ c), "second term forgotten"),
+        "second term": (of_deletions(lambda g, h, c: c @ h @ c / 2), "gradient dropped"),
+        "minus": (of_deletions(lambda g, h, c: g @ c - c @ h @ c / 2), "second term subtracted"),
+        "upwards": (lambda g, h, w, gone: right_taylor(g, h, w * gone), "sign of the change"),
+        "absolute": (of_deletions(lambda g, h, c: abs(g @ c + c @ h @ c / 2)), "made positive"),
+        "diagonal": (of_deletions(lambda g, h, c: g @ c + 0.5 * h.diagonal() @ c**2), "diagonal only"),
+        "elementwise": (of_deletions(lambda g, h, c: g * c + 0.5 * c * (h @ c)), "one number for each weight"),
+        "vector": (of_deletions(lambda g, h, c: g + 0.5 * h @ c), "one number for each weight"),
+        "broadcast": (of_deletions(lambda g, h, c: g @ c + 0.5 * (c * h * c).sum()), "change in one place of two"),
+        "one side": (of_deletions(lambda g, h, c: g @ c + 0.5 * (h @ c).sum()), "change in one place of two"),
+        "gradient twice": (of_deletions(lambda g, h, c: g @ c + 0.5 * g @ h @ g), "gradient in place of the change"),
+        "a sixth": (of_deletions(lambda g, h, c: g @ c + c @ h @ c / 6), ""),
+        "half of the first": (of_deletions(lambda g, h, c: 0.5 * g @ c + c @ h @ c), ""),
+        "squared": (of_deletions(lambda g, h, c: right_taylor(g, h, c) ** 2), ""),
+        "all of them": (lambda g, h, w, gone: right_taylor(g, h, -w), "all deleted"),
+        "the kept ones": (lambda g, h, w, gone: right_taylor(g, h, -w * ~gone), "the others deleted"),
+        "the mask": (lambda g, h, w, gone: right_taylor(g, h, -gone.float()), "mask in place of the weights"),
+        "masked after": (lambda g, h, w, gone: gone * (-g * w + w * (h @ w) / 2), ""),
+        "mask outside": (
+            lambda g, h, w, gone: (-g * w * gone).sum() + 0.5 * (w * gone) @ h @ w,
+            "kept weights on one side",
+        ),
     },
     "classic.obd_saliency": {
         "no half": (lambda w, h: h * w**2, "half forgotten"),
@@ -380,27 +448,48 @@ WRONG = {
         "outer": (lambda w, h: 0.5 * torch.outer(h, w**2), ""),
         "whole numbers": (lambda w, h: 1 // 2 * h * w**2, ""),
     },
-    "classic.back_one_layer": {
-        "not squared": (lambda w, s, t, f1, f2: f1**2 * (s @ w) + f2 * t, "weights not squared"),
-        "sum squared": (lambda w, s, t, f1, f2: f1**2 * (s @ w) ** 2 + f2 * t, "squared after the sum"),
-        "slope once": (lambda w, s, t, f1, f2: f1 * (s @ w**2) + f2 * t, "slope not squared"),
-        "no slope": (lambda w, s, t, f1, f2: s @ w**2 + f2 * t, "slope forgotten"),
-        "no bend": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2), "bend forgotten"),
-        "bend alone": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) + f2, "bend without the gradient"),
-        "brackets": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2 + f2 * t), "slope over both terms"),
-        "exchanged": (lambda w, s, t, f1, f2: f2**2 * (s @ w**2) + f1 * t, "slope and bend exchanged"),
-        "minus": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) - f2 * t, "terms subtracted"),
-        "sizes": (lambda w, s, t, f1, f2: f1**2 * (s @ w.abs()) + f2 * t, "weights' size in place of their square"),
-        "second squared": (lambda w, s, t, f1, f2: f1**2 * (s**2 @ w**2) + f2 * t, "curvature squared"),
-        "bend squared": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) + f2**2 * t, "bend squared"),
-        "patterns added": (lambda *parts: right_back(*parts).sum(0), "patterns added up"),
-        "patterns averaged": (lambda *parts: right_back(*parts).mean(0), "patterns added up"),
-        "multiplied": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) * f2 * t, "terms multiplied"),
-        "from above alone": (lambda w, s, t, f1, f2: s @ w**2, "curvature from above alone"),
-        "gradient squared": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) + f2 * t**2, ""),
-        "transposed weight": lambda w, s, t, f1, f2: f1**2 * (s @ w.T**2) + f2 * t,
-        "half": (lambda *parts: 0.5 * right_back(*parts), ""),
-    },
+    "classic.back_one_layer": given_the_gradient(
+        {
+            "not squared": (lambda w, s, t, f1, f2: f1**2 * (s @ w) + f2 * t, "weights not squared"),
+            "sum squared": (lambda w, s, t, f1, f2: f1**2 * (s @ w) ** 2 + f2 * t, "squared after the sum"),
+            "slope once": (lambda w, s, t, f1, f2: f1 * (s @ w**2) + f2 * t, "slope not squared"),
+            "no slope": (lambda w, s, t, f1, f2: s @ w**2 + f2 * t, "slope forgotten"),
+            "no bend": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2), "bend forgotten"),
+            "bend alone": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) + f2, "bend without the gradient"),
+            "brackets": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2 + f2 * t), "slope over both terms"),
+            "exchanged": (lambda w, s, t, f1, f2: f2**2 * (s @ w**2) + f1 * t, "slope and bend exchanged"),
+            "minus": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) - f2 * t, "terms subtracted"),
+            "sizes": (lambda w, s, t, f1, f2: f1**2 * (s @ w.abs()) + f2 * t, "weights' size in place of their square"),
+            "second squared": (lambda w, s, t, f1, f2: f1**2 * (s**2 @ w**2) + f2 * t, "curvature squared"),
+            "bend squared": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) + f2**2 * t, "bend squared"),
+            "patterns added": (lambda *parts: right_back(*parts).sum(0), "patterns added up"),
+            "patterns averaged": (lambda *parts: right_back(*parts).mean(0), "patterns added up"),
+            "multiplied": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) * f2 * t, "terms multiplied"),
+            "from above alone": (lambda w, s, t, f1, f2: s @ w**2, "curvature from above alone"),
+            "gradient squared": (lambda w, s, t, f1, f2: f1**2 * (s @ w**2) + f2 * t**2, ""),
+            "transposed weight": lambda w, s, t, f1, f2: f1**2 * (s @ w.T**2) + f2 * t,
+            "half": (lambda *parts: 0.5 * right_back(*parts), ""),
+        },
+        {
+            "of a": (
+                lambda w, g, s, f1, f2: f1**2 * (s @ w**2) + f2 * (f1 * (g @ w)),
+                "gradient with respect to a, not x",
+            ),
+            "first through squares": (
+                lambda w, g, s, f1, f2: f1**2 * (s @ w**2) + f2 * (g @ w**2),
+                "gradient through squared weights",
+            ),
+            "first added up": (
+                lambda w, g, s, f1, f2: f1**2 * (s @ w**2) + f2 * g.sum(1)[:, None],
+                "gradient without the weights",
+            ),
+            "second twice": (
+                lambda w, g, s, f1, f2: f1**2 * (s @ w**2) + f2 * (s @ w),
+                "second derivatives in place of first",
+            ),
+            "as it comes": (lambda w, g, s, f1, f2: f1**2 * (s @ w**2) + f2 * g, None),
+        },
+    ),
     "classic.recursion": {
         "no P": (recursion_by(lambda h, x, n: right_step(h, x, 1)), "number of patterns forgotten"),
         "running count": (recursion_counting, "patterns so far instead of all"),
@@ -418,14 +507,14 @@ WRONG = {
         ),
         "frozen": (recursion_frozen, "inverse not carried on"),
         "first pattern": (recursion_that_returns_early, "last pattern only"),
-        "no alpha": (lambda g, a: torch.linalg.pinv(g.T @ g / len(g)), "alpha forgotten"),
-        "H": (lambda g, a: a * torch.eye(g.shape[1]) + outer_sum(g) / len(g), "H instead of its inverse"),
+        "no alpha": (lambda g, a: torch.linalg.pinv(outer_sum(g) / len(g)), "alpha forgotten"),
+        "H": (lambda g, a: a * torch.eye(g.shape[-1]) + outer_sum(g) / len(g), "H instead of its inverse"),
         "d for P": (
-            lambda g, a: torch.linalg.inv(a * torch.eye(g.shape[1]) + outer_sum(g) / g.shape[1]),
+            lambda g, a: torch.linalg.inv(a * torch.eye(g.shape[-1]) + outer_sum(g) / g.shape[-1]),
             "weights counted in place of patterns",
         ),
         "mean gradient": (
-            lambda g, a: torch.linalg.inv(a * torch.eye(g.shape[1]) + torch.outer(g.mean(0), g.mean(0))),
+            lambda g, a: torch.linalg.inv(a * torch.eye(g.shape[-1]) + outer_sum(g.mean(0, keepdim=True))),
             "the mean gradient alone",
         ),
         "1 + and 1/P": (
@@ -448,7 +537,15 @@ WRONG = {
             recursion_by(lambda h, x, n: -((h @ x) @ (h @ x)) / (n + x @ h @ x)),
             "squares in place of the outer product",
         ),
-        "transposed": lambda g, a: torch.linalg.inv(a * torch.eye(len(g)) + g @ g.T / len(g)),
+        "transposed": lambda g, a: torch.linalg.inv(
+            a * torch.eye(len(g.flatten(0, 1))) + g.flatten(0, 1) @ g.flatten(0, 1).T / len(g)
+        ),
+        "rows for P": (
+            lambda g, a: right_recursion(g.flatten(0, 1)[:, None], a),
+            "gradients counted in place of patterns",
+        ),
+        "sum of outputs": (lambda g, a: right_recursion(g.sum(1, keepdim=True), a), "outputs added up first"),
+        "first output": (lambda g, a: right_recursion(g[:, :1], a), "one output alone"),
         "mean at the end": lambda g, a: right_recursion(g, a) / len(g),
     },
     "classic.obs_saliency": {
@@ -470,7 +567,7 @@ WRONG = {
         "trace": (lambda w, i: w**2 / (2 * i.trace()), ""),
     },
     "classic.obs_update": {
-        "size": (lambda w, i, q: w - w[q].abs() / i[q, q] * i[:, q], "size of the weight that leaves"),
+        "size": (lambda w, i, q: w - w[q].abs() / i[q, q] * i[:, q], "size of the deleted weight"),
         "plus": (lambda w, i, q: w + w[q] / i[q, q] * i[:, q], "wrong direction"),
         "nothing moves": (lambda w, i, q: w * (torch.arange(len(w)) != q), "nothing else moves"),
         "zeroed first": (update_after_zero, "nothing else moves"),
@@ -480,8 +577,8 @@ WRONG = {
         "diagonal": (lambda w, i, q: w - w[q] / i[q, q] * i.diagonal(), "diagonal instead of the column"),
         "half": (lambda w, i, q: w - w[q] / (2 * i[q, q]) * i[:, q], "half of the update"),
         "squared": (lambda w, i, q: w - w[q] ** 2 / (2 * i[q, q]) * i[:, q], "weight squared"),
-        "not scaled": (lambda w, i, q: w - i[:, q] / i[q, q], "not scaled by the weight that leaves"),
-        "all weights": (lambda w, i, q: w - w / i[q, q] * i[:, q], "each weight in place of the one that leaves"),
+        "not scaled": (lambda w, i, q: w - i[:, q] / i[q, q], "not scaled by the deleted weight"),
+        "all weights": (lambda w, i, q: w - w / i[q, q] * i[:, q], "each weight in place of the deleted one"),
         "all columns": (lambda w, i, q: w - w[q] / i[q, q] * i.sum(1), "all columns together"),
         "column of H": (
             lambda w, i, q: w - w[q] / torch.linalg.inv(i)[q, q] * torch.linalg.inv(i)[:, q],

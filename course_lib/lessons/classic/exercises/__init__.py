@@ -10,4 +10,4 @@ from course_lib.lessons.classic.exercises.scale import SCALE
 from course_lib.lessons.classic.exercises.taylor import TAYLOR
 
 LESSON = "02 Optimal brain damage and surgeon"
-EXERCISES = (TAYLOR, OBD_SALIENCY, BACK_ONE_LAYER, RECURSION, OBS_SALIENCY, OBS_UPDATE, PRUNE, SCALE)
+EXERCISES = (TAYLOR, OBD_SALIENCY, BACK_ONE_LAYER, OBS_UPDATE, OBS_SALIENCY, RECURSION, PRUNE, SCALE)

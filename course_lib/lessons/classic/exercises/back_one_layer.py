@@ -1,4 +1,10 @@
-"""The exercise classic.back_one_layer, "Curvature, one layer down": its cases and its named mistakes."""
+"""The exercise classic.back_one_layer, "Curvature, one layer down": its cases and its named mistakes.
+
+Dimension key: P patterns, L units of the layer above, I units of the layer below.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -12,14 +18,24 @@ def _back(weight: Tensor, second: Tensor, to_unit: Tensor, slope: Tensor, bend: 
     return slope.square() * (second @ weight.square()) + bend * to_unit
 
 
+def _given(answer: Callable) -> Callable:
+    """An answer that is given dE/dx of the lower units in place of dE/da of the upper ones."""
+    return lambda weight, first, second, slope, bend: answer(weight, second, first @ weight, slope, bend)
+
+
+def _all_given(mistake: Mistake) -> Mistake:
+    return replace(mistake, function=_given(mistake.function), also=tuple(map(_given, mistake.also)))
+
+
 def _back_cases(generator: torch.Generator) -> list[Case]:
     def layer(n_patterns: int, above: int, below: int) -> tuple:
         activation = torch.tanh(randn(generator, n_patterns, below))
         slope = 1 - activation.square()
-        to_unit, second = randn(generator, n_patterns, below), randn(generator, n_patterns, above)
-        return randn(generator, above, below), second, to_unit, slope, -2 * activation * slope
+        first, second = randn(generator, n_patterns, above), randn(generator, n_patterns, above)
+        return randn(generator, above, below), first, second, slope, -2 * activation * slope
 
-    by_hand = (vector(2.0, -1.0)[:, None], vector(3.0, 5.0)[None], *(vector(v)[None] for v in (4.0, 0.5, -0.25)))
+    by_hand = (vector(2.0, -1.0)[:, None], vector(1.0, -2.0)[None], vector(3.0, 5.0)[None])
+    by_hand += (vector(0.5)[None], vector(-0.25)[None])
     return [
         Case("one unit below two, by hand", by_hand),
         Case("7 patterns, 4 units above, 3 below", layer(7, 4, 3)),
@@ -28,16 +44,10 @@ def _back_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-BACK_ONE_LAYER = Exercise(
-    id="classic.back_one_layer",
-    title="Curvature, one layer down",
-    difficulty=3,
-    minutes=12,
-    points=4,
-    reference=_back,
-    cases=_back_cases,
-    picture=lambda case, got, expected: compare_matrices(got, expected, "pattern", "unit below"),
-    mistakes=(
+# These are written with t, the gradient dE/dx of the lower units, which an answer has to find by itself.
+_GIVEN_THE_GRADIENT = tuple(
+    _all_given(mistake)
+    for mistake in (
         Mistake(
             "weights not squared",
             "Gradients travel down through w, second derivatives through w².",
@@ -116,7 +126,7 @@ BACK_ONE_LAYER = Exercise(
         ),
         Mistake(
             "bend without the gradient",
-            "f'' is multiplied by ∂E/∂x, the first derivative with respect to what the unit says.",
+            "f'' is multiplied by ∂E/∂x, the first derivative with respect to the unit's output.",
             lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2,
         ),
         Mistake(
@@ -124,17 +134,59 @@ BACK_ONE_LAYER = Exercise(
             "f'² belongs to the curvature from above, f'' to the gradient.",
             lambda w, s, t, f1, f2: f2.square() * (s @ w.square()) + f1 * t,
         ),
+    )
+)
+
+BACK_ONE_LAYER = Exercise(
+    id="classic.back_one_layer",
+    title="Curvature, one layer down",
+    difficulty=4,
+    minutes=15,
+    points=4,
+    reference=_given(_back),
+    cases=_back_cases,
+    picture=lambda case, got, expected: compare_matrices(got, expected, "pattern", "unit below"),
+    mistakes=(
+        Mistake(
+            "gradient with respect to a, not x",
+            "∂E/∂x_i = Σ_l w_li ∂E/∂a_l, without f'(a_i): the slope comes in when you go on to ∂E/∂a_i. In the second "
+            "derivative f'' stands where f' was.",
+            lambda w, g, s, f1, f2: f1.square() * (s @ w.square()) + f2 * f1 * (g @ w),
+        ),
+        Mistake(
+            "gradient through squared weights",
+            "The first derivative comes down through w, as in ordinary backpropagation; only second ones take w².",
+            lambda w, g, s, f1, f2: f1.square() * (s @ w.square()) + f2 * (g @ w.square()),
+        ),
+        Mistake(
+            "gradient without the weights",
+            "∂E/∂x_i = Σ_l w_li ∂E/∂a_l: each unit above counts by its weight, first @ weight.",
+            lambda w, g, s, f1, f2: f1.square() * (s @ w.square()) + f2 * g.sum(1, keepdim=True),
+            also=(lambda w, g, s, f1, f2: f1.square() * (s @ w.square()) + f2 * g.mean(1, keepdim=True),),
+        ),
+        Mistake(
+            "second derivatives in place of first",
+            "f'' is multiplied by the gradient, ∂E/∂x_i = Σ_l w_li ∂E/∂a_l, and not by the curvature.",
+            lambda w, g, s, f1, f2: f1.square() * (s @ w.square()) + f2 * (s @ w),
+            also=(lambda w, g, s, f1, f2: f1.square() * (s @ w.square()) + f2 * (s @ w.square()),),
+        ),
+        *_GIVEN_THE_GRADIENT,
     ),
     also_right=(
-        Variant("einsum", lambda w, s, t, f1, f2: torch.einsum("pl,li,pi->pi", s, w**2, f1**2) + t * f2),
+        Variant(
+            "einsum",
+            lambda w, g, s, f1, f2: torch.einsum("pl,li,pi->pi", s, w**2, f1**2) + torch.einsum("pl,li->pi", g, w) * f2,
+        ),
         Variant(
             "a loop over the units above",
-            lambda w, s, t, f1, f2: sum(s[:, [l]] * w[l] ** 2 for l in range(len(w))) * f1 * f1 + f2 * t,  # noqa: E741
+            _given(
+                lambda w, s, t, f1, f2: sum(s[:, [l]] * w[l] ** 2 for l in range(len(w))) * f1 * f1 + f2 * t  # noqa: E741
+            ),
         ),
     ),
     hints=(
-        "Two parts: what comes from above, through the weights, and how the unit itself bends.",
-        "From above: second @ weight.square() sums over the units l. Then the unit's own slope, squared.",
-        "Add second_derivative_of_f * to_unit, entry by entry.",
+        "Differentiate ∂E/∂a_i = f'(a_i) ∂E/∂x_i once more by a_i. It is a product, so there are two terms.",
+        "∂E/∂x_i = Σ_l w_li ∂E/∂a_l is first @ weight; its derivative by x_i, without pairs of units, has weight².",
+        "slope² * (second @ weight.square()), and beside it bend * (first @ weight).",
     ),
 )

@@ -80,7 +80,7 @@ OBS_SALIENCY = Exercise(
         ),
         Mistake(
             "weight not squared",
-            "The cost is quadratic in the weight that leaves: w_q².",
+            "The cost is quadratic in the deleted weight: w_q².",
             lambda w, i: 0.5 * w.abs() / i.diagonal(),
             also=(lambda w, i: w.abs() / i.diagonal(), lambda w, i: 0.5 * w / i.diagonal()),
         ),

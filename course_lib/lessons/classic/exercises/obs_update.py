@@ -9,7 +9,7 @@ from course_lib.lessons.common.answers import compare_bars
 
 
 def _negative(generator: torch.Generator, d: int) -> tuple[Tensor, Tensor, int]:
-    """Its last weight leaves, and is below zero."""
+    """Its last weight is deleted, and is below zero."""
     weight, inverse = randn(generator, d), torch.linalg.inv(random_hessian(generator, d))
     return torch.cat([weight[:-1], -weight[-1:].abs() - 0.5]), inverse, d - 1
 
@@ -29,12 +29,12 @@ OBS_UPDATE = Exercise(
     id="classic.obs_update",
     title="The others make up for it",
     difficulty=3,
-    minutes=8,
+    minutes=10,
     points=3,
     reference=update_by_obs,
     cases=lambda generator: (
         [
-            Case(f"{name}, weight {q} leaves", (w, inverse, q))
+            Case(f"{name}, weight {q} is deleted", (w, inverse, q))
             for q, (name, w, inverse) in zip((0, 4, 2), surface_cases(generator), strict=True)
         ]
         + [
@@ -43,7 +43,10 @@ OBS_UPDATE = Exercise(
         ]
     ),
     picture=lambda case, got, expected: compare_bars(
-        got, expected, tuple(str(k) for k in range(len(expected))), f"weights after number {case.arguments[2]} left"
+        got,
+        expected,
+        tuple(str(k) for k in range(len(expected))),
+        f"weights after number {case.arguments[2]} is deleted",
     ),
     library=_library,
     mistakes=(
@@ -71,13 +74,13 @@ OBS_UPDATE = Exercise(
             lambda w, i, q: w - w[q] / torch.linalg.inv(i)[q, q] * torch.linalg.inv(i)[:, q],
         ),
         Mistake(
-            "size of the weight that leaves",
+            "size of the deleted weight",
             "The absolute value turns the update round where w_q is negative: keep its sign.",
             lambda w, i, q: w - w[q].abs() / i[q, q] * i[:, q],
             also=(lambda w, i, q: _forced(w - w[q].abs() / i[q, q] * i[:, q], q),),
         ),
         Mistake(
-            "not scaled by the weight that leaves",
+            "not scaled by the deleted weight",
             "The update is in proportion to w_q: −w_q / [H⁻¹]_qq · H⁻¹ e_q.",
             lambda w, i, q: w - i[:, q] / i[q, q],
             also=(lambda w, i, q: _forced(w - i[:, q] / i[q, q], q),),
@@ -104,14 +107,14 @@ OBS_UPDATE = Exercise(
             also=(lambda w, i, q: _forced(w - w[q] * i[q, q] * i[:, q], q),),
         ),
         Mistake(
-            "each weight in place of the one that leaves",
+            "each weight in place of the deleted one",
             "w_q, one number, scales the whole column. Here every weight is scaled by itself.",
             lambda w, i, q: w - w / i[q, q] * i[:, q],
             also=(lambda w, i, q: w - w * i[:, q],),
         ),
         Mistake(
             "one weight less",
-            "The weight that leaves is cut out. Return all d of them, zero at q.",
+            "The deleted weight is cut out. Return all d of them, zero at q.",
             lambda w, i, q: torch.cat([update_by_obs(w, i, q)[:q], update_by_obs(w, i, q)[q + 1 :]]),
         ),
         Mistake(
@@ -137,8 +140,9 @@ OBS_UPDATE = Exercise(
         Variant("a direct solution", lambda w, i, q: _solved(w, i, q)),
     ),
     hints=(
-        "H⁻¹ e_q is column q of the inverse: inverse[:, q].",
-        "Scale the column so that its q-th entry becomes −w_q, and add it to the weights.",
+        "H δw + λ e_q = 0 says that δw = −λ H⁻¹ e_q: a multiple of column q of the inverse, inverse[:, q].",
+        "Which multiple? The one whose q-th entry is −w_q, so that weight q becomes zero.",
+        "Divide the column by its own q-th entry, multiply by −w_q, and add the result to the weights.",
     ),
 )
 

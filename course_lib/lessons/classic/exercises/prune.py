@@ -224,7 +224,7 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
 
     return [
         # saliencies 0.75, 3, 2; without the first weight (1, 2, 2) becomes (0, 2.5, 2), and 2 and 6.25 are left
-        Case("three weights by hand: one leaves", (vector(1.0, 2.0, 2.0), by_hand, 1.0)),
+        Case("three weights by hand: one is deleted", (vector(1.0, 2.0, 2.0), by_hand, 1.0)),
         # saliencies 0.76, 1.71, 1.125; then 23.04 and 1.125
         Case("OBD would choose another weight, by hand", (vector(2.0, 3.0, 2.5), coupled, 1.0)),
         Case("eight weights, correlated", drawn(8, 4)),
@@ -261,7 +261,7 @@ PRUNE = Exercise(
         ),
         Mistake(
             "no update",
-            "The weights that stay did not move. Add −w_q / [H⁻¹]_qq · H⁻¹ e_q after each deletion.",
+            "The other weights did not move. Add −w_q / [H⁻¹]_qq · H⁻¹ e_q after each deletion.",
             _prune_without_update,
         ),
         Mistake(
@@ -271,7 +271,7 @@ PRUNE = Exercise(
         ),
         Mistake(
             "inverse of the whole Hessian kept",
-            "A later update moves weights that have left, and prices are wrong: invert H over the weights that stay.",
+            "A later update moves deleted weights, and prices are wrong: invert H over the weights that are left.",
             _prune_with_first_inverse,
             also=(_prune_in_first_order, _prune_what_is_not_zero),
         ),
@@ -282,13 +282,13 @@ PRUNE = Exercise(
         ),
         Mistake(
             "OBD's choice, the surgeon's update",
-            "The others move as they should, but ½ h w² chose the weight that leaves. Choose by w² / (2 [H⁻¹]_qq).",
+            "The others move as they should, but ½ h w² chose the weight. Choose by w² / (2 [H⁻¹]_qq).",
             lambda w, h, limit: _prune_with(w, h, limit, price=_damage),
             also=(lambda w, h, limit: _prune_with(w, h, limit, choose=_damage),),
         ),
         Mistake(
             "place among the kept weights taken for an index",
-            "q counts among the weights that stay. keep[q] and weight[q] count among all: use keep.nonzero()[q] there.",
+            "q counts among those that are left. keep[q] and weight[q] count among all: use keep.nonzero()[q] there.",
             _prune_by_place,
             also=(lambda w, h, limit: _prune_by_place(w, h, limit, zero=False),),
         ),
@@ -348,7 +348,7 @@ PRUNE = Exercise(
         Variant("a list of indices", lambda w, h, limit: _prune(w.clone(), h.clone(), limit)),
     ),
     hints=(
-        "A loop: invert the Hessian of the weights that stay, find the lowest saliency, stop or delete.",
+        "A loop: invert the Hessian of the weights that are left, find the lowest saliency, stop or delete.",
         "hessian[keep][:, keep] is the Hessian of what stays. Indices in it are places among the kept weights.",
         "keep.nonzero().flatten()[q] turns the place q among the kept weights into an index of the whole vector.",
     ),

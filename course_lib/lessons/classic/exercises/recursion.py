@@ -1,6 +1,6 @@
 """The exercise classic.recursion, "The inverse without inverting": its cases and its named mistakes.
 
-Dimension key: P patterns, d weights.
+Dimension key: P patterns, O outputs, d weights.
 """
 
 import torch
@@ -11,56 +11,67 @@ from course_lib.lessons.classic.exercises.common import randn, vector
 from course_lib.lessons.common.answers import compare_matrices
 
 
+def _rows(gradients: Tensor) -> Tensor:
+    """One gradient a row: every output of every pattern."""
+    return gradients.flatten(0, -2)
+
+
 def _recursion(gradients: Tensor, alpha: float) -> Tensor:
-    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha
-    for x in gradients:
+    inverse = torch.eye(gradients.shape[-1], dtype=gradients.dtype) / alpha
+    for x in _rows(gradients):
         moved = inverse @ x
         inverse = inverse - torch.outer(moved, moved) / (len(gradients) + x @ moved)
     return inverse
 
 
 def _direct(gradients: Tensor, alpha: float, n: float | None = None) -> Tensor:
-    d = gradients.shape[1]
+    d = gradients.shape[-1]
     return torch.linalg.inv(
-        alpha * torch.eye(d, dtype=gradients.dtype) + gradients.T @ gradients / (n or len(gradients))
+        alpha * torch.eye(d, dtype=gradients.dtype) + _rows(gradients).T @ _rows(gradients) / (n or len(gradients))
     )
 
 
 def _recursion_from(gradients: Tensor, start: float) -> Tensor:
-    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) * start
-    for x in gradients:
+    inverse = torch.eye(gradients.shape[-1], dtype=gradients.dtype) * start
+    for x in _rows(gradients):
         moved = inverse @ x
         inverse = inverse - torch.outer(moved, moved) / (len(gradients) + x @ moved)
     return inverse
 
 
 def _recursion_with(gradients: Tensor, alpha: float, step) -> Tensor:
-    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha
-    for x in gradients:
+    inverse = torch.eye(gradients.shape[-1], dtype=gradients.dtype) / alpha
+    for x in _rows(gradients):
         inverse = inverse + step(inverse, x, len(gradients))
     return inverse
 
 
 def _recursion_with_running_count(gradients: Tensor, alpha: float) -> Tensor:
-    inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha
-    for n, x in enumerate(gradients, 1):
+    inverse = torch.eye(gradients.shape[-1], dtype=gradients.dtype) / alpha
+    for n, x in enumerate(_rows(gradients), 1):
         moved = inverse @ x
         inverse = inverse - torch.outer(moved, moved) / (n + x @ moved)
     return inverse
+
+
+def _recursion_of_the_start(gradients: Tensor, alpha: float) -> Tensor:
+    steps = (torch.outer(x, x) / alpha**2 / (len(gradients) + x @ x / alpha) for x in _rows(gradients))
+    return torch.eye(gradients.shape[-1]) / alpha - sum(steps)
 
 
 RECURSION = Exercise(
     id="classic.recursion",
     title="The inverse without inverting",
     difficulty=3,
-    minutes=12,
+    minutes=15,
     points=4,
     reference=_recursion,
     cases=lambda generator: [
-        Case("one pattern, two weights, by hand", (torch.ones(1, 2), 1.0)),
-        Case("two patterns, three weights", (vector(1.0, 0.0, 2.0, 0.0, 1.0, -1.0).reshape(2, 3), 0.5)),
-        Case("20 patterns, 6 weights", (randn(generator, 20, 6), 0.1)),
-        Case("fewer patterns than weights: H alone is singular", (randn(generator, 3, 7), 0.05)),
+        Case("one pattern, two weights, by hand", (torch.ones(1, 1, 2), 1.0)),
+        Case("two patterns, three weights", (vector(1.0, 0.0, 2.0, 0.0, 1.0, -1.0).reshape(2, 1, 3), 0.5)),
+        Case("20 patterns, 6 weights", (randn(generator, 20, 1, 6), 0.1)),
+        Case("fewer patterns than weights: H alone is singular", (randn(generator, 3, 1, 7), 0.05)),
+        Case("5 patterns with 3 outputs each", (randn(generator, 5, 3, 4), 0.2)),
     ],
     picture=lambda case, got, expected: compare_matrices(got, expected, "weight", "weight"),
     mistakes=(
@@ -77,8 +88,8 @@ RECURSION = Exercise(
         Mistake(
             "alpha forgotten",
             "This is the inverse of 1/P ΣXXᵀ alone, which is singular when there are fewer patterns than weights.",
-            lambda g, a: torch.linalg.inv(g.T @ g / len(g)),
-            also=(lambda g, a: torch.linalg.pinv(g.T @ g / len(g)),),
+            lambda g, a: torch.linalg.inv(_rows(g).T @ _rows(g) / len(g)),
+            also=(lambda g, a: torch.linalg.pinv(_rows(g).T @ _rows(g) / len(g)),),
         ),
         Mistake(
             "start not inverted",
@@ -93,22 +104,40 @@ RECURSION = Exercise(
         Mistake(
             "inverse not carried on",
             "Every step has to use the inverse that the step before left, not the first one.",
-            lambda g, a: torch.eye(g.shape[1]) / a - sum(torch.outer(x, x) / a**2 / (len(g) + x @ x / a) for x in g),
+            _recursion_of_the_start,
         ),
         Mistake(
             "last pattern only",
             "What is returned knows one pattern: correct the same matrix again for each of them.",
-            lambda g, a: _recursion_with(g[-1:], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)),
+            lambda g, a: _recursion_with(
+                g[-1:, -1:], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)
+            ),
             also=(
                 lambda g, a: _recursion_with(
-                    g[:1], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)
+                    g[:1, :1], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)
                 ),
             ),
         ),
         Mistake(
+            "gradients counted in place of patterns",
+            "H is a sum over outputs and a mean over patterns: P is len(gradients), however many outputs there are.",
+            lambda g, a: _direct(g, a, float(g.shape[0] * g.shape[1])),
+        ),
+        Mistake(
+            "outputs added up first",
+            "Every output has an outer product of its own; the outer product of their sum holds cross terms as well.",
+            lambda g, a: _direct(g.sum(1, keepdim=True), a),
+            also=(lambda g, a: _direct(g.mean(1, keepdim=True), a),),
+        ),
+        Mistake(
+            "one output alone",
+            "A pattern with several outputs gives several gradients; each of them corrects the inverse.",
+            lambda g, a: _direct(g[:, :1], a),
+        ),
+        Mistake(
             "weights counted in place of patterns",
-            "P is the number of patterns, len(gradients); gradients.shape[1] is the number of weights.",
-            lambda g, a: _direct(g, a, float(g.shape[1])),
+            "P is the number of patterns, len(gradients); gradients.shape[-1] is the number of weights.",
+            lambda g, a: _direct(g, a, float(g.shape[-1])),
         ),
         Mistake(
             "the mean gradient alone",
@@ -162,7 +191,7 @@ RECURSION = Exercise(
         Mistake(
             "H instead of its inverse",
             "This is αI + 1/P ΣXXᵀ itself. The recursion carries the inverse.",
-            lambda g, a: a * torch.eye(g.shape[1], dtype=g.dtype) + g.T @ g / len(g),
+            lambda g, a: a * torch.eye(g.shape[-1], dtype=g.dtype) + _rows(g).T @ _rows(g) / len(g),
         ),
         Mistake(
             "denominator without the curvature",
@@ -178,16 +207,18 @@ RECURSION = Exercise(
         ),
     ),
     hints=(
-        "Start from torch.eye(d) / alpha, in the dtype of the gradients, and correct it once for each row X.",
-        "moved = inverse @ x is used three times: twice in the numerator, once in the denominator.",
-        "inverse = inverse - torch.outer(moved, moved) / (P + x @ moved)",
+        "Which u makes u uᵀ = X Xᵀ / P? Put it into the Sherman-Morrison formula, and expand the fraction by P. "
+        "Before the first correction A is αI.",
+        "Go through the gradients of all outputs of all patterns. moved = inverse @ x is used three times: twice in "
+        "the numerator, once in the denominator.",
+        "Each one: subtract torch.outer(moved, moved) / (P + x @ moved), with P the number of patterns.",
     ),
 )
 
 
 def _columns(gradients: Tensor, alpha: float) -> Tensor:
-    inverse = torch.diag(torch.full((gradients.shape[1],), 1 / alpha, dtype=gradients.dtype))
-    for row in gradients:
+    inverse = torch.diag(torch.full((gradients.shape[-1],), 1 / alpha, dtype=gradients.dtype))
+    for row in _rows(gradients):
         x = row[:, None]
         inverse -= (inverse @ x @ x.T @ inverse) / (len(gradients) + x.T @ inverse @ x)
     return inverse
