@@ -85,9 +85,9 @@ plots.what_others_explain(gram.matrix, factor.upper, gram.n_tokens, "Block 15, i
 # $$ \min_{\hat W} \; \lVert X W^\top - X \hat W^\top \rVert_2^2 $$
 #
 # The minimum is taken over all $\hat W$ that have the required number of zeros. For one output the error is quadratic
-# in the change of its weights. The picture shows it for two weights of one output, those with the most correlated
-# inputs of the layer. Deleting the first weight alone moves straight to the left or right; the best place on the dotted
-# line is where the second weight has moved as well.
+# in the change of its weights. The picture shows it for two weights of one output whose inputs are of about the same
+# size and correlated. Deleting the first weight alone is a step along the horizontal axis. On the dotted line, where
+# the first weight is zero, the error is least at another place: the second weight has moved as well.
 
 # %%
 plots.objective(weight, gram.matrix)
