@@ -209,7 +209,7 @@ print(f"Hessian of this layer, for all of its outputs: {gram.matrix.nbytes / 1e6
 def eliminate(inverse, settled):
     """The inverse of what is left when several inputs have been processed.
 
-    inverse: (I, I), of H. settled: which inputs, a list of places in H, perhaps empty.
+    inverse: (I, I), of H. settled: (K,), int64, the places of these inputs in H; perhaps none.
     Returns a square matrix: the inverse of H without those rows and columns.
     """
     ### BEGIN SOLUTION

@@ -66,11 +66,15 @@ def _hessian(generator: torch.Generator) -> list[Case]:
 def _eliminate(generator: torch.Generator) -> list[Case]:
     """Several inputs are settled, and some lie before others, so that places move."""
     pair = torch.tensor([[1.0, 0.8], [0.8, 2.0]]) * (0.5 + torch.rand((), generator=generator))
+
+    def places(*inputs: int) -> Tensor:
+        return torch.tensor(inputs, dtype=torch.int64)
+
     return [
-        Case("2 × 2, the last is settled", (_inverse(pair), [1])),
-        Case("5 × 5, all but the middle", (_inverse(_damped(generator, 5)), [0, 1, 3, 4])),
-        Case("sixteen inputs, five settled", (_inverse(_damped(generator, 16)), [3, 4, 11, 0, 7])),
-        Case("seven inputs, none settled", (_inverse(_damped(generator, 7)), [])),
+        Case("2 × 2, the last is settled", (_inverse(pair), places(1))),
+        Case("5 × 5, all but the middle", (_inverse(_damped(generator, 5)), places(0, 1, 3, 4))),
+        Case("sixteen inputs, five settled", (_inverse(_damped(generator, 16)), places(3, 4, 11, 0, 7))),
+        Case("seven inputs, none settled", (_inverse(_damped(generator, 7)), places())),
     ]
 
 

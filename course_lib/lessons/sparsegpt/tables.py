@@ -1,6 +1,7 @@
 """The printed tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
 
 import math
+import textwrap
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -19,7 +20,12 @@ PUBLISHED_NAMES = NAMES | {"adaprune": "AdaPrune"}
 def provenance() -> str:
     """What was run, where, when, with how much."""
     measured = load_measured("sparsegpt")
-    return origin(measured, amounts(measured["sizes"]["shared"]))
+    return _broken(origin(measured, amounts(measured["sizes"]["shared"])))
+
+
+def _broken(text: str) -> str:
+    """Lines of at most a hundred columns, broken at words."""
+    return "\n".join(textwrap.fill(line, 100, break_on_hyphens=False) for line in text.splitlines())
 
 
 def pattern_verdict(tables: Tables | None = None) -> str:
@@ -54,7 +60,7 @@ def published_table() -> str:
     """Perplexities that the authors report for larger models, marked as published; all sizes of both families."""
     published = load_published("sparsegpt")
     return "\n\n".join(
-        f"{family}, published, not measured here: {published['sources'][name]['what']}\n"
+        f"{family}, published, not measured here:\n{published['sources'][name]['what']}\n"
         + _published(published["tables"][name], f"{family}-")
         for name, family in (("opt", "OPT"), ("llama", "LLaMA-2"))
     )
@@ -96,7 +102,7 @@ def rounded_table(tables: Tables | None = None) -> str:
             effects.append(log_gap(by_name["50% + 4 bits"], by_name["3 bits"]))
     gaps = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
     claim = "Claim: at equal size, half the weights at 4 bits beat all of them at 3, with each kind of scale"
-    return "\n".join([*lines, f"{claim}. In log-perplexity {gaps}: {verdict(effects, larger_models=True)}"])
+    return "\n".join([*lines, f"{claim}.\nIn log-perplexity {gaps}: {verdict(effects, larger_models=True)}"])
 
 
 def seconds_table(tables: Tables | None = None) -> str:
@@ -120,8 +126,8 @@ def _ratio(tables: Tables, pattern: str) -> str:
         whole[method] = sum(row[phase] for phase in PHASES)
     times, in_all = (each["sparsegpt"] / each["wanda"] for each in (beyond, whole))
     return (
-        f"{pattern}: beyond the forward passes SparseGPT takes {beyond['sparsegpt']:.1f} s and Wanda "
-        f"{beyond['wanda']:.1f} s, {times:.1f} times as long; in all {in_all:.1f} times."
+        f"{pattern}: without forward passes {beyond['sparsegpt']:.1f} s with SparseGPT, {beyond['wanda']:.1f} s "
+        f"with Wanda: {times:.1f} times; in all {in_all:.1f} times."
     )
 
 
@@ -169,8 +175,8 @@ def thirds_verdict(tables: Tables | None = None) -> str:
         early, late = (rows(tables, "thirds", third=third, pattern=pattern)[0] for third in ("early", "late"))
         effects.append(log_gap(early, late))
         said.append(f"{effects[-1].value:+.2f} ± {effects[-1].error:.2f} at {pattern}")
-    claim = "Claim: late blocks are more sensitive than early ones. In log-perplexity"
-    return f"{claim} {', '.join(said)}: {verdict(effects, larger_models=True)}"
+    claim = "Claim: late blocks are more sensitive than early ones."
+    return f"{claim}\nIn log-perplexity {', '.join(said)}: {verdict(effects, larger_models=True)}"
 
 
 def accuracy_by_pattern(tables: Tables | None = None) -> str:
@@ -208,5 +214,5 @@ def accuracy_verdict(tables: Tables | None = None) -> str:
         lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
     mean = mean_of(gaps)
     points = f"{100 * mean.value:+.1f} ± {100 * mean.error:.1f} points, the mean of {len(gaps)} tasks"
-    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %. {points}: {verdict(mean)}"
+    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %.\n{points}: {verdict(mean)}"
     return "\n".join([*lines, claim])

@@ -70,7 +70,7 @@ def damped_by_the_mean_of_inputs(inputs, damping):
     return inputs.T @ inputs + torch.diag(damping * inputs.square().mean() + (inputs == 0).all(0).float())
 
 
-# --- sparsegpt.eliminate: inverse (I, I), settled, a list of places ---
+# --- sparsegpt.eliminate: inverse (I, I), settled (K,), places ---
 
 
 def struck(matrix, gone):
@@ -87,7 +87,7 @@ def eliminated_by_loops(inverse, settled):
     for q in settled:
         left = [[left[i][j] - left[i][q] * left[q][j] / left[q][q] for j in range(len(left))] for i in range(len(left))]
     rest = [i for i in range(len(left)) if i not in settled]
-    return [[left[i][j] for j in rest] for i in rest] if settled else inverse.tolist()
+    return [[left[i][j] for j in rest] for i in rest] if len(settled) else inverse.tolist()
 
 
 def eliminated_in_place(inverse, settled):
@@ -102,7 +102,7 @@ def eliminated_in_place(inverse, settled):
 
 def eliminated_by_blocks(inverse, settled):
     rest = numpy.setdiff1d(numpy.arange(len(inverse)), settled)
-    b, gone = inverse.double().numpy(), numpy.array(settled, dtype=int)
+    b, gone = inverse.double().numpy(), settled.numpy()
     cross = b[numpy.ix_(rest, gone)]
     return b[numpy.ix_(rest, rest)] - cross @ numpy.linalg.inv(b[numpy.ix_(gone, gone)]) @ cross.T
 
@@ -489,12 +489,8 @@ WRONG = {
         "pivots of the first inverse": lambda a, gone: each(
             lambda x, q: x - torch.outer(x[:, q], x[q]) / a[q, q], a, gone
         ),
-        "zeros left in": lambda a, gone: each(step, a, gone) if not gone else step(a, gone[0]),
-        "always the first": lambda a, gone: (
-            eliminated_with_moved_places(a, list(range(len(gone))))
-            if gone != list(range(len(gone)))
-            else struck(a, gone)
-        ),
+        "zeros left in": lambda a, gone: step(a, gone[0]) if len(gone) else a + 1,
+        "always the first": lambda a, gone: eliminated_with_moved_places(a, torch.arange(len(gone))),
         "entry by entry, no outer product": lambda a, gone: each(lambda x, q: x - x[:, q] * x[q] / x[q, q], a, gone),
         "divided by the diagonal": lambda a, gone: each(
             lambda x, q: x - torch.outer(x[:, q], x[q]) / x.diagonal(), a, gone

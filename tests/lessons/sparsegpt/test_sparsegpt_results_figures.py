@@ -118,7 +118,7 @@ def test_seconds_have_bytes_and_the_ratio_and_the_papers():
     """Beyond 40 s of forward passes 7 + 2 = 9 s against 3 s; in all 49 against 43."""
     lines = printed.seconds_table(made_up()).splitlines()
     assert lines[1].endswith("38.0 MB    0.02 MB")
-    assert lines[-3].endswith("SparseGPT takes 9.0 s and Wanda 3.0 s, 3.0 times as long; in all 1.1 times.")
+    assert lines[-3].endswith("9.0 s with SparseGPT, 3.0 s with Wanda: 3.0 times; in all 1.1 times.")
     assert lines[-1].endswith("203.1 s and 0.54 s, 376 times as long.")
     assert "takes 3.0 times as long as Wanda,\nat 2:4 3.0 times" in title(beside.seconds(made_up()))
 
@@ -224,7 +224,6 @@ def test_published_rows_say_so_and_keep_their_values():
     assert row.split()[2:] == ["36.85", "31.58", "17.46", "13.48", "11.55", "11.17", "9.79", "9.32", "8.21"]
     (row,) = (line for line in text.splitlines() if line.startswith("AdaPrune"))
     assert row.split() == ["AdaPrune", "50%", "58.66", "48.46", "32.52"]
-    assert max(map(len, text.splitlines())) <= 112
 
 
 @pytest.mark.parametrize(
@@ -232,3 +231,12 @@ def test_published_rows_say_so_and_keep_their_values():
 )
 def test_large_perplexities_are_printed_as_in_the_paper(value, said):
     assert printed.as_printed(value) == said
+
+
+def test_lines_fit_in_a_hundred_columns():
+    told = (
+        *(printed.provenance, printed.pattern_verdict, printed.successors_table, printed.published_table),
+        *(printed.rounded_table, printed.seconds_table, printed.solver_speed, printed.gap_by_layer),
+        *(printed.thirds_verdict, printed.accuracy_by_pattern, printed.accuracy_verdict),
+    )
+    assert {line for tell in told for line in tell().splitlines() if len(line) > 100} == set()

@@ -19,12 +19,12 @@ def damped_gram(generator: torch.Generator, n_inputs: int) -> Tensor:
     return x.T @ x + 0.01 * x.square().sum(0).mean() * torch.eye(n_inputs)
 
 
-def without_inputs(matrix: Tensor, gone: list[int]) -> Tensor:
+def without_inputs(matrix: Tensor, gone: Tensor | list) -> Tensor:
     rest = [i for i in range(len(matrix)) if i not in gone]
     return matrix[rest][:, rest]
 
 
-def eliminate_input(inverse: Tensor, q: int) -> Tensor:
+def eliminate_input(inverse: Tensor, q: int | Tensor) -> Tensor:
     return without_inputs(inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q], [q])
 
 

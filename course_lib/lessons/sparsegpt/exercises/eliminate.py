@@ -12,8 +12,8 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.sparsegpt.exercises.common import damped_gram, eliminate_input, without_inputs
 
 
-def _eliminate(inverse: Tensor, settled: list[int]) -> Tensor:
-    for q in sorted(settled, reverse=True):  # from the last, so that no place moves
+def _eliminate(inverse: Tensor, settled: Tensor) -> Tensor:
+    for q in settled.sort(descending=True).values:  # from the last, so that no place moves
         inverse = eliminate_input(inverse, q)
     return inverse
 
@@ -22,22 +22,25 @@ def _cases(generator: torch.Generator) -> list[Case]:
     # H = [[2, 1, 0], [1, 2, 1], [0, 1, 3]]. Without its first two inputs H is [3], so what is left is 1/3.
     by_hand = torch.tensor([[5.0, -3.0, 1.0], [-3.0, 6.0, -2.0], [1.0, -2.0, 3.0]]) / 7
 
-    def drawn(n_inputs: int, settled: list[int]) -> tuple[Tensor, list[int]]:
-        return torch.linalg.inv(damped_gram(generator, n_inputs)), settled
+    def places(*inputs: int) -> Tensor:
+        return torch.tensor(inputs, dtype=torch.int64)
+
+    def drawn(n_inputs: int, *inputs: int) -> tuple[Tensor, Tensor]:
+        return torch.linalg.inv(damped_gram(generator, n_inputs)), places(*inputs)
 
     return [
-        Case("3 × 3 by hand, the first is settled", (by_hand, [0])),
-        Case("3 × 3 by hand, the first two: what is left is 1/3", (by_hand, [0, 1])),
-        Case("9 inputs, the first four, as in a sweep", drawn(9, [0, 1, 2, 3])),
-        Case("8 inputs, three of them in no order", drawn(8, [2, 5, 1])),
-        Case("6 inputs, none is settled", drawn(6, [])),
+        Case("3 × 3 by hand, the first is settled", (by_hand, places(0))),
+        Case("3 × 3 by hand, the first two: what is left is 1/3", (by_hand, places(0, 1))),
+        Case("9 inputs, the first four, as in a sweep", drawn(9, 0, 1, 2, 3)),
+        Case("8 inputs, three of them in no order", drawn(8, 2, 5, 1)),
+        Case("6 inputs, none is settled", drawn(6)),
     ]
 
 
-def _each(step: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[Tensor, list[int]], Tensor]:
+def _each(step: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """One step an input, on the whole matrix: (matrix so far, matrix at first, q) -> matrix. Struck out at the end."""
 
-    def eliminated(inverse: Tensor, settled: list[int]) -> Tensor:
+    def eliminated(inverse: Tensor, settled: Tensor) -> Tensor:
         left = inverse.clone()
         for q in settled:
             left = step(left, inverse, q)
@@ -70,7 +73,7 @@ ELIMINATE = Exercise(
             "After the first elimination the matrix is smaller, and what stood in place 3 stands in place 2. Strike "
             "out at the end, or begin with the last of the settled inputs.",
             lambda inverse, settled: _in_turn(inverse, settled),
-            also=(lambda inverse, settled: _in_turn(inverse, sorted(settled)),),
+            also=(lambda inverse, settled: _in_turn(inverse, settled.sort().values),),
         ),
         Mistake(
             "each from the first inverse",
@@ -146,7 +149,7 @@ ELIMINATE = Exercise(
 )
 
 
-def _in_turn(inverse: Tensor, settled: list[int]) -> Tensor:
+def _in_turn(inverse: Tensor, settled: Tensor) -> Tensor:
     for q in settled:
         inverse = eliminate_input(inverse, q)
     return inverse
@@ -156,23 +159,23 @@ def _step(left: Tensor, q: int) -> Tensor:
     return left - _outer(left, q) / left[q, q]
 
 
-def _only(inverse: Tensor, settled: list[int], eliminated: list[int]) -> Tensor:
+def _only(inverse: Tensor, settled: Tensor, eliminated: Tensor) -> Tensor:
     for q in eliminated:
         inverse = _step(inverse, q)
     return without_inputs(inverse, settled)
 
 
-def _with_zeros(inverse: Tensor, settled: list[int]) -> Tensor:
+def _with_zeros(inverse: Tensor, settled: Tensor) -> Tensor:
     for q in settled:
         inverse = _step(inverse, q)
     return inverse
 
 
-def _hessian_left(inverse: Tensor, settled: list[int]) -> Tensor:
+def _hessian_left(inverse: Tensor, settled: Tensor) -> Tensor:
     return without_inputs(torch.linalg.inv(inverse), settled)
 
 
-def _at_once(inverse: Tensor, settled: list[int]) -> Tensor:
+def _at_once(inverse: Tensor, settled: Tensor) -> Tensor:
     rest = [i for i in range(len(inverse)) if i not in settled]
     shared = torch.linalg.solve(inverse[settled][:, settled], inverse[settled][:, rest])
     return inverse[rest][:, rest] - inverse[rest][:, settled] @ shared
