@@ -108,19 +108,22 @@ def hessian(inputs, damping):
     return x.T @ x + numpy.diag(damping * diagonal.mean() * numpy.ones(len(diagonal)) + (diagonal == 0))
 
 
-def eliminate(inverse, q):
-    left = inverse.clone()
-    for row in range(len(left)):
-        if row != q:
-            left[row] -= left[q] * (left[row, q] / left[q, q])
-    return numpy.delete(numpy.delete(left.numpy(), q, 0), q, 1)
+def eliminate(inverse, settled):
+    """Row operations until every settled column is zero."""
+    left = inverse.numpy().astype(float)
+    for q in settled:
+        for row in range(len(left)):
+            if row != q:
+                left[row] -= left[q] * (left[row, q] / left[q, q])
+    rest = numpy.setdiff1d(numpy.arange(len(left)), settled)
+    return left[numpy.ix_(rest, rest)]
 
 
-def settle(weight, keep, upper, j):
-    error = torch.where(keep, 0.0, weight[:, j]) / upper[j, j]
+def settle(weight, values, upper, j):
+    lost = (weight[:, j] - values) / upper[j, j]
     right = torch.arange(weight.shape[1]) > j
-    moved = torch.where(right, weight - error[:, None] * upper[j], weight)
-    moved[~keep, j] = 0
+    moved = torch.where(right, weight - lost[:, None] * upper[j], weight)
+    moved[:, j] = values
     return moved
 
 

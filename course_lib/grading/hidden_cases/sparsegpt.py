@@ -64,11 +64,17 @@ def _hessian(generator: torch.Generator) -> list[Case]:
 
 
 def _eliminate(generator: torch.Generator) -> list[Case]:
+    """Several inputs are settled, and some lie before others, so that places move."""
     pair = torch.tensor([[1.0, 0.8], [0.8, 2.0]]) * (0.5 + torch.rand((), generator=generator))
+
+    def places(*inputs: int) -> Tensor:
+        return torch.tensor(inputs, dtype=torch.int64)
+
     return [
-        Case("2 × 2, the last leaves", (_inverse(pair), 1)),
-        Case("3 × 3, the middle leaves", (_inverse(_damped(generator, 3)), 1)),
-        Case("sixteen inputs", (_inverse(_damped(generator, 16)), 11)),
+        Case("2 × 2, the last is settled", (_inverse(pair), places(1))),
+        Case("5 × 5, all but the middle", (_inverse(_damped(generator, 5)), places(0, 1, 3, 4))),
+        Case("sixteen inputs, five settled", (_inverse(_damped(generator, 16)), places(3, 4, 11, 0, 7))),
+        Case("seven inputs, none settled", (_inverse(_damped(generator, 7)), places())),
     ]
 
 
@@ -85,15 +91,17 @@ def _factors(generator: torch.Generator) -> list[Case]:
 def _settle(generator: torch.Generator) -> list[Case]:
     """The column is inside, so that there are settled ones to its left and others to its right."""
 
-    def drawn(rows: int, columns: int, j: int, leaving: list[int]) -> tuple[Tensor, Tensor, Tensor, int]:
-        keep = torch.ones(rows, dtype=torch.bool)
-        keep[leaving] = False
-        return _randn(generator, rows, columns), keep, _factor(_damped(generator, columns)), j
+    def drawn(rows: int, columns: int, j: int, emptied: list[int], shrunk: list[int]) -> tuple:
+        weight, factor = _randn(generator, rows, columns), _factor(_damped(generator, columns))
+        values = weight[:, j].clone()
+        values[emptied] = 0
+        values[shrunk] *= 0.7
+        return weight, values, factor, j
 
     return [
-        Case("one output, and its weight leaves", drawn(1, 9, 4, [0])),
-        Case("all outputs but one lose their weight", drawn(8, 14, 6, list(range(1, 8)))),
-        Case("the last column but one", drawn(6, 11, 9, [0, 3, 5])),
+        Case("one output, and its weight becomes smaller", drawn(1, 9, 4, [], [0])),
+        Case("all outputs but one lose their weight", drawn(8, 14, 6, list(range(1, 8)), [])),
+        Case("the last column but one, some emptied and some smaller", drawn(6, 11, 9, [0, 3], [1, 5])),
     ]
 
 

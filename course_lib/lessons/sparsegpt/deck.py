@@ -38,6 +38,24 @@ def _layer(name: str) -> tuple[Tensor, Gram]:
     return weight_of(linears(block)[name]), grams[name]
 
 
+def title() -> Figure:
+    """The sweep half way."""
+    return _sweep((48,))
+
+
+def objective() -> Figure:
+    weight, gram = _layer("self_attn.q_proj")
+    return figures.objective(weight, gram.matrix)
+
+
+def spectrum() -> Figure:
+    model, tokenizer = load_model()
+    one = corpora.windows("wikipedia", 1, 256, tokenizer, split="calibration", seed=0)
+    name = "self_attn.q_proj"
+    short, gram = input_grams(model, one, BLOCK)[name], _layer(name)[1]
+    return figures.spectrum({short.n_tokens: short.matrix, gram.n_tokens: gram.matrix}, damping=0.01)
+
+
 def what_others_explain() -> Figure:
     _, gram = _layer("self_attn.q_proj")
     factor, name = gram.factor(0.01), f"Block {BLOCK}, input of attention"
@@ -45,10 +63,14 @@ def what_others_explain() -> Figure:
 
 
 def sweep() -> Figure:
+    return _sweep((32, 64, 96))
+
+
+def _sweep(columns: tuple[int, ...]) -> Figure:
     weight, gram = _layer("self_attn.q_proj")
     piece, corner = weight[:32, :96], first_inputs_of(gram, 96)
     solution = SparseGPT(block_size=32).solve(piece, corner)
-    return figures.sweep(piece, {column: settled_until(piece, solution, column) for column in (32, 64, 96)})
+    return figures.sweep(piece, {column: settled_until(piece, solution, column) for column in columns})
 
 
 def block_sizes() -> Figure:

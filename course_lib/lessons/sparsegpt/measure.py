@@ -30,13 +30,28 @@ def settled_until(weight: Float[Tensor, "O I"], solution: Solution, column: int)
     return now
 
 
+def settled_to(
+    weight: Float[Tensor, "O I"], values: Float[Tensor, "O"], upper: Float[Tensor, "I I"], j: int
+) -> Float[Tensor, "O I"]:
+    """Column j takes these values, whatever they are, and those right of it make up for it: one step of the sweep."""
+    # w_k − (w_j − v) U_jk / U_jj for k ≥ j; at k = j itself that is v
+    spread = (upper[j, j:] / upper[j, j])[None]
+    behind = weight[:, j:].addmm((weight[:, j] - values)[:, None], spread, alpha=-1)
+    return torch.cat([weight[:, :j], behind], dim=1).index_copy(1, torch.tensor([j]), values[:, None].to(weight.dtype))
+
+
 def first_inputs_of(gram: Gram, n: int) -> Gram:
-    """The Gram of the first n inputs alone, from n made-up tokens that have the same products."""
-    matrix = gram.matrix[:n, :n].double()
+    """The Gram of the first n inputs alone."""
+    return gram_of(gram.matrix[:n, :n])
+
+
+def gram_of(matrix: Float[Tensor, "I I"]) -> Gram:
+    """A Gram with these products, from as many made-up tokens as there are inputs."""
+    matrix, n = matrix.double(), len(matrix)
     rows = torch.linalg.cholesky(matrix + 1e-6 * matrix.diagonal().mean() * torch.eye(n)).T
-    smaller = Gram(n)
-    smaller.add(rows.float())
-    return smaller
+    made_up = Gram(n)
+    made_up.add(rows.float())
+    return made_up
 
 
 @dataclass

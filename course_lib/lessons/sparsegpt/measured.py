@@ -3,7 +3,9 @@
 from statistics import median
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from course_lib.lessons.common.dots import ERROR_BARS, reach, side_by_side
 from course_lib.lessons.common.effects import log_gap
@@ -18,25 +20,33 @@ NAMES = {
     "sparsegpt + refit": "SparseGPT, refitted",
 }
 PAPERS_BLOCK = 128
+PAPERS_GAP = 20  # per cent, appendix A.1, on OPT-2.7B
 Tables = dict[str, list[dict[str, Any]]]
 
 
 def sweep(tables: Tables | None = None) -> Figure:
-    """Perplexity over sparsity, by method."""
+    """Perplexity over sparsity by method; and, since the curves touch, as a multiple of Wanda's."""
     tables = tables or committed()
-    fig, (axes,) = figure(width=6.8)
+    fig, (left, right) = figure(2, width=5.0, height=3.7)
     (dense,) = rows(tables, "sweep", method="dense")
     curves = {}
     for index, (method, name) in enumerate(NAMES.items()):
         points = sorted(rows(tables, "sweep", method=method), key=lambda row: row["sparsity"])
         curves[method] = {row["sparsity"]: row["perplexity"] for row in points}
-        axes.plot([100 * s for s in curves[method]], curves[method].values(), label=name, **line_style(index))
-    axes.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label="dense")
-    log_scale(axes, "y")
-    axes.legend(frameon=False, fontsize=9)
+        left.plot([100 * s for s in curves[method]], curves[method].values(), label=name, **line_style(index))
+        if method.startswith("sparsegpt"):
+            ratios = [value / curves["wanda"][s] for s, value in curves[method].items()]
+            right.plot([100 * s for s in curves[method]], ratios, label=name, **line_style(index))
+    left.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label="dense")
+    right.axhline(1, color=COLOURS[1], linestyle="--", label="Wanda")
+    left.set_yscale("log")
+    right.set_ylim(0, 1.15)
+    for panel in (left, right):
+        panel.legend(frameon=False, fontsize=9)
     ratio = {s: curves["sparsegpt"][s] / curves["wanda"][s] for s in curves["sparsegpt"]}
     title = ", ".join(f"{value:.2f} at {100 * s:.0f} %" for s, value in ratio.items() if s in (0.3, 0.5, 0.7))
-    label(axes, f"SparseGPT's perplexity over Wanda's:\n{title}", "sparsity (%)", "perplexity (log scale)")
+    label(left, f"SparseGPT's perplexity over Wanda's:\n{title}", "sparsity (%)", "perplexity (log scale)")
+    label(right, "The same curves beside Wanda's", "sparsity (%)", "perplexity, over Wanda's")
     return fig
 
 
@@ -80,6 +90,7 @@ def calibration_curves(tables: Tables | None = None, of_wanda: list[dict[str, An
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(n) for n in sizes])
     log_scale(axes, "y")
+    _more_ticks(axes)
     axes.legend(frameon=False)
     fell = {name: curve[min(curve)] / curve[max(curve)] for name, curve in means.items()}
     times = ", ".join(f"{ratio:.1f} times with {name}" for name, ratio in fell.items())
@@ -120,9 +131,15 @@ def thirds(tables: Tables | None = None) -> Figure:
     spans = [rows(tables, "thirds", third=third)[0] for third in names]
     groups = [f"{r['third']}\nblocks {r['first_block']} to {r['last_block']}" for r in spans]
     side_by_side(axes, groups, series)
+    _more_ticks(axes)
     axes.legend(frameon=False, ncols=2)
     label(axes, "\n".join(findings), "", f"perplexity (log scale;\n{ERROR_BARS})")
     return fig
+
+
+def _more_ticks(axes: Axes) -> None:
+    """Where the y axis spans less than a decade, 1, 2 and 5 are too few."""
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)))
 
 
 def _with_errors(points: list[dict[str, Any]]) -> tuple[list[float], list[tuple[float, ...]]]:
@@ -159,7 +176,7 @@ def errors_over_depth(tables: Tables | None = None, pattern: str = "50%") -> Fig
     axes.legend(frameon=False, fontsize=9)
     above = 100 * (median(row["sparsegpt"] / row["refit"] for row in layers) - 1)
     below = sum(row["refit"] <= row["sparsegpt"] <= row["wanda"] for row in layers)
-    title = f"SparseGPT is {above:.0f} % above the best weights on its mask;"
+    title = f"SparseGPT is {above:.0f} % above the best weights on its mask (paper: about {PAPERS_GAP} %);"
     title += f"\nbetween them and Wanda in {below} of {len(layers)} layers"
     label(axes, title, "block", "changed share of the output (%, log scale)")
     return fig

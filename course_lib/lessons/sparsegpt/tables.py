@@ -1,21 +1,31 @@
 """The printed tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
 
+import math
+import textwrap
 from itertools import pairwise
+from statistics import fmean, median
 
 from course_lib.lessons.common.benchmarks import amounts, has_signal
 from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
+from course_lib.lessons.common.tables import load_bench, load_measured, load_published, origin, rows
 from course_lib.lessons.common.verdicts import verdict
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 from course_lib.lessons.sparsegpt.measured import NAMES, Tables
 
 _PATTERNS = ("50%", "4:8", "2:4")
+PHASES = ("forward", "gram", "factorise", "solve")
+PUBLISHED_NAMES = NAMES | {"adaprune": "AdaPrune"}
 
 
 def provenance() -> str:
     """What was run, where, when, with how much."""
     measured = load_measured("sparsegpt")
-    return origin(measured, amounts(measured["sizes"]["shared"]))
+    return _broken(origin(measured, amounts(measured["sizes"]["shared"])))
+
+
+def _broken(text: str) -> str:
+    """Lines of at most a hundred columns, broken at words."""
+    return "\n".join(textwrap.fill(line, 100, break_on_hyphens=False) for line in text.splitlines())
 
 
 def pattern_verdict(tables: Tables | None = None) -> str:
@@ -47,32 +57,32 @@ def successors_table(tables: Tables | None = None) -> str:
 
 
 def published_table() -> str:
-    """Perplexities that the authors report for larger models, marked as published."""
+    """Perplexities that the authors report for larger models, marked as published; all sizes of both families."""
     published = load_published("sparsegpt")
     return "\n\n".join(
-        f"published, not measured here: {published['sources'][name]['what'].split(', as quoted')[0]}\n"
-        + _published(published["tables"][name], models)
-        for name, models in (
-            ("opt", ("OPT-125M", "OPT-1.3B", "OPT-6.7B", "OPT-66B", "OPT-175B")),
-            ("llama", ("LLaMA-2-7B", "LLaMA-2-13B", "LLaMA-2-70B")),
-        )
+        f"{family}, published, not measured here:\n{published['sources'][name]['what']}\n"
+        + _published(published["tables"][name], f"{family}-")
+        for name, family in (("opt", "OPT"), ("llama", "LLaMA-2"))
     )
 
 
-def _published(table_rows: list[dict], models: tuple[str, ...]) -> str:
+def _published(table_rows: list[dict], family: str) -> str:
     values = {(row["model"], row["method"], row["pattern"]): row["perplexity"] for row in table_rows}
-    kinds = [kind for kind in dict.fromkeys((m, p) for _, m, p in values) if any((x, *kind) in values for x in models)]
-    lines = [f"{'':<17}" + "".join(f"{model:>13}" for model in models)]
-    for method, pattern in kinds:
-        name = method if method == pattern else f"{NAMES[method]} {pattern}"
+    models = list(dict.fromkeys(model for model, _, _ in values))
+    lines = [f"{'':<16}" + "".join(f"{model.removeprefix(family):>8}" for model in models)]
+    for method, pattern in dict.fromkeys((m, p) for _, m, p in values):
+        name = method if method == pattern else f"{PUBLISHED_NAMES[method]} {pattern}"
         cells = (values.get((model, method, pattern)) for model in models)
-        lines.append(
-            f"{name:<17}"
-            + "".join(
-                f"{'' if cell is None else f'{cell:,.0f}' if cell >= 1000 else f'{cell:.2f}':>13}" for cell in cells
-            )
-        )
+        lines.append(f"{name:<16}" + "".join(f"{'' if cell is None else as_printed(cell):>8}" for cell in cells))
     return "\n".join(lines)
+
+
+def as_printed(perplexity: float | int) -> str:
+    """As the paper prints it: 8.21, 265, 1.7e4. Beyond a thousand it gives two digits, and so do we."""
+    if perplexity >= 1000:
+        digits, power = f"{perplexity:.1e}".split("e+")
+        return f"{digits}e{int(power)}"
+    return f"{perplexity:.0f}" if perplexity >= 100 else f"{perplexity:.2f}"
 
 
 def rounded_table(tables: Tables | None = None) -> str:
@@ -92,19 +102,99 @@ def rounded_table(tables: Tables | None = None) -> str:
             effects.append(log_gap(by_name["50% + 4 bits"], by_name["3 bits"]))
     gaps = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
     claim = "Claim: at equal size, half the weights at 4 bits beat all of them at 3, with each kind of scale"
-    return "\n".join([*lines, f"{claim}. In log-perplexity {gaps}: {verdict(effects, larger_models=True)}"])
+    return "\n".join([*lines, f"{claim}.\nIn log-perplexity {gaps}: {verdict(effects, larger_models=True)}"])
 
 
 def seconds_table(tables: Tables | None = None) -> str:
-    """Where the time of pruning goes, and the most that was held."""
+    """Where the time of pruning goes, the most that was held, and how much longer SparseGPT takes than Wanda."""
     tables = tables or committed()
-    phases = ("forward", "gram", "factorise", "solve")
-    lines = [f"{'':<20}{'tokens':>8}" + "".join(f"{phase:>11}" for phase in phases) + f"{'beyond forward':>16}"]
+    heads = "".join(f"{phase:>11}" for phase in PHASES)
+    lines = [f"{'':<16}{'tokens':>8}{heads}{'activations':>14}{'matrices':>11}"]
     for row in rows(tables, "seconds"):
         name = f"{NAMES[row['method']]} {row['pattern']}"
-        beyond = sum(row[phase] for phase in phases[1:])
-        cells = "".join(f"{row[phase]:>9.1f} s" for phase in phases)
-        lines.append(f"{name:<20}{row['calibration_tokens']:>8}{cells}{beyond:>14.1f} s")
+        cells = "".join(f"{row[phase]:>9.1f} s" for phase in PHASES)
+        held = (row["bytes_activations"], row["bytes_grams"])
+        activations, matrices = (f"{n / 1e6:.1f} MB" if n >= 1e5 else f"{n / 1e6:.2f} MB" for n in held)
+        lines.append(f"{name:<16}{row['calibration_tokens']:>8}{cells}{activations:>14}{matrices:>11}")
+    return "\n".join([*lines, "", *(_ratio(tables, pattern) for pattern in ("50%", "2:4")), _published_ratio()])
+
+
+def _ratio(tables: Tables, pattern: str) -> str:
+    beyond, whole = beyond_forward(tables, pattern), {}
+    for method in beyond:
+        (row,) = rows(tables, "seconds", method=method, pattern=pattern)
+        whole[method] = sum(row[phase] for phase in PHASES)
+    times, in_all = (each["sparsegpt"] / each["wanda"] for each in (beyond, whole))
+    return (
+        f"{pattern}: without forward passes {beyond['sparsegpt']:.1f} s with SparseGPT, {beyond['wanda']:.1f} s "
+        f"with Wanda: {times:.1f} times; in all {in_all:.1f} times."
+    )
+
+
+def beyond_forward(tables: Tables, pattern: str) -> dict[str, float]:
+    """Seconds for all but the forward passes, by method."""
+    found = {row["method"]: sum(row[phase] for phase in PHASES[1:]) for row in rows(tables, "seconds", pattern=pattern)}
+    return {method: found[method] for method in ("wanda", "sparsegpt")}
+
+
+def _published_ratio() -> str:
+    spent = {row["method"]: row["seconds"] for row in rows(load_published("sparsegpt"), "metric_seconds")}
+    times = spent["sparsegpt"] / spent["wanda"]
+    return (
+        f"Published for LLaMA-7B, metric alone: {spent['sparsegpt']} s and {spent['wanda']} s, "
+        f"{times:.0f} times as long."
+    )
+
+
+def solver_speed() -> str:
+    """How much faster the library's solver is than the plain loop, over the layers that `course bench` times."""
+    sides = [row for row in load_bench("cpu_sparsegpt")["tables"]["sides"] if row["side"] == "solver"]
+    times = [row["times_anchor"] for row in sides]
+    return (
+        f"`course bench sparsegpt`, {len(sides)} contests on layers of this model: the solver is {min(times):.1f} to "
+        f"{max(times):.1f} times\nas fast as a loop over all columns to the right."
+    )
+
+
+def gap_by_layer(tables: Tables | None = None, pattern: str = "50%") -> str:
+    """How far SparseGPT is above the best weights on its mask, by place in the block: median and largest."""
+    tables = tables or committed()
+    gaps: dict[str, list[float]] = {}
+    for row in rows(tables, "layer_errors", pattern=pattern):
+        part = row["layer"].split(".", 2)[2]
+        gaps.setdefault(part, []).append(100 * (row["sparsegpt"] / row["refit"] - 1))
+    lines = [f"{'above the best weights':<24}{'median of the blocks':>22}{'largest':>10}"]
+    return "\n".join(lines + [f"{part:<24}{median(each):>20.0f} %{max(each):>8.0f} %" for part, each in gaps.items()])
+
+
+def thirds_verdict(tables: Tables | None = None) -> str:
+    """The paper's claim on depth: pruning the last third alone costs more than pruning the first alone."""
+    tables = tables or committed()
+    effects, said = [], []
+    for pattern in dict.fromkeys(row["pattern"] for row in rows(tables, "thirds")):
+        early, late = (rows(tables, "thirds", third=third, pattern=pattern)[0] for third in ("early", "late"))
+        effects.append(log_gap(early, late))
+        said.append(f"{effects[-1].value:+.2f} ± {effects[-1].error:.2f} at {pattern}")
+    claim = "Claim: late blocks are more sensitive than early ones."
+    return f"{claim}\nIn log-perplexity {', '.join(said)}: {verdict(effects, larger_models=True)}"
+
+
+def accuracy_by_pattern(tables: Tables | None = None) -> str:
+    """The mean accuracy over the tasks that speak, of every method at every pattern."""
+    tables = tables or committed()
+    speaking = [row["task"] for row in rows(tables, "zero_shot", method="dense") if has_signal(row)]
+
+    def mean(method: str, pattern: str) -> str:
+        found = [row for row in rows(tables, "zero_shot", method=method, pattern=pattern) if row["task"] in speaking]
+        if not found:
+            return ""
+        error = math.hypot(*(row["standard_error"] for row in found)) / len(found)
+        return f"{100 * fmean(row['accuracy'] for row in found):.0f} ± {100 * error:.0f}"
+
+    lines = [f"{'mean of ' + str(len(speaking)) + ' tasks (%)':<22}" + "".join(f"{p:>14}" for p in _PATTERNS)]
+    lines.append(f"{'dense':<22}{mean('dense', 'dense'):>14}")
+    for method, name in NAMES.items():
+        lines.append(f"{name:<22}" + "".join(f"{mean(method, pattern):>14}" for pattern in _PATTERNS))
     return "\n".join(lines)
 
 
@@ -124,5 +214,5 @@ def accuracy_verdict(tables: Tables | None = None) -> str:
         lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
     mean = mean_of(gaps)
     points = f"{100 * mean.value:+.1f} ± {100 * mean.error:.1f} points, the mean of {len(gaps)} tasks"
-    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %. {points}: {verdict(mean)}"
+    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %.\n{points}: {verdict(mean)}"
     return "\n".join([*lines, claim])

@@ -70,25 +70,83 @@ def damped_by_the_mean_of_inputs(inputs, damping):
     return inputs.T @ inputs + torch.diag(damping * inputs.square().mean() + (inputs == 0).all(0).float())
 
 
-# --- sparsegpt.eliminate: inverse (I, I), q ---
+# --- sparsegpt.eliminate: inverse (I, I), settled (K,), places ---
 
 
-def struck(matrix, q):
-    rest = [i for i in range(len(matrix)) if i != q]
+def struck(matrix, gone):
+    rest = [i for i in range(len(matrix)) if i not in gone]
     return matrix[rest][:, rest]
 
 
-def eliminated_by_loops(inverse, q):
-    rest = [i for i in range(len(inverse)) if i != q]
-    return [[float(inverse[i, j] - inverse[i, q] * inverse[q, j] / inverse[q, q]) for j in rest] for i in rest]
+def step(left, q):
+    return left - torch.outer(left[:, q], left[q]) / left[q, q]
 
 
-def eliminated_in_place(inverse, q):
-    row = inverse[q] / inverse[q, q]
-    for i in range(len(inverse)):
-        inverse[i] -= inverse[i, q].clone() * row
-    keep = torch.arange(len(inverse)) != q
+def eliminated_by_loops(inverse, settled):
+    left = inverse.double().tolist()
+    for q in settled:
+        left = [[left[i][j] - left[i][q] * left[q][j] / left[q][q] for j in range(len(left))] for i in range(len(left))]
+    rest = [i for i in range(len(left)) if i not in settled]
+    return [[left[i][j] for j in rest] for i in rest] if len(settled) else inverse.tolist()
+
+
+def eliminated_in_place(inverse, settled):
+    for q in settled:
+        row = inverse[q] / inverse[q, q]
+        for i in range(len(inverse)):
+            inverse[i] -= inverse[i, q].clone() * row
+    keep = torch.ones(len(inverse), dtype=torch.bool)
+    keep[settled] = False
     return inverse[keep][:, keep]
+
+
+def eliminated_by_blocks(inverse, settled):
+    rest = numpy.setdiff1d(numpy.arange(len(inverse)), settled)
+    b, gone = inverse.double().numpy(), settled.numpy()
+    cross = b[numpy.ix_(rest, gone)]
+    return b[numpy.ix_(rest, rest)] - cross @ numpy.linalg.inv(b[numpy.ix_(gone, gone)]) @ cross.T
+
+
+def eliminated_with_moved_places(inverse, settled):
+    gone = []
+    for q in settled:
+        place = q - sum(g < q for g in gone)
+        inverse = struck(step(inverse, place), [place])
+        gone.append(q)
+    return inverse
+
+
+def each(change, inverse, settled):
+    """The same change for every settled input, then rows and columns struck out."""
+    left = inverse.clone()
+    for q in settled:
+        left = change(left, q)
+    return struck(left, settled)
+
+
+def first_only(inverse, settled):
+    for q in settled:
+        return struck(step(inverse, q), settled)
+    return inverse
+
+
+def places_not_moved(inverse, settled):
+    for q in settled:
+        inverse = struck(step(inverse, q), [q])
+    return inverse
+
+
+def all_from_the_first(inverse, settled):
+    left = inverse.clone()
+    for q in settled:
+        left = left - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q]
+    return struck(left, settled)
+
+
+def blocks_without_the_inverse(inverse, settled):
+    rest = [i for i in range(len(inverse)) if i not in settled]
+    cross = inverse[rest][:, settled]
+    return inverse[rest][:, rest] - cross @ inverse[settled][:, settled] @ cross.T
 
 
 # --- sparsegpt.factor: hessian (I, I) ---
@@ -116,31 +174,30 @@ def upper_of_lu(matrix):
     return upper
 
 
-# --- sparsegpt.settle: weight (O, I), keep (O,), upper (I, I), j ---
+# --- sparsegpt.settle: weight (O, I), values (O,), upper (I, I), j ---
 
 
-def settled_by_loops(weight, keep, upper, j):
+def settled_by_loops(weight, values, upper, j):
     settled = weight.numpy().copy()
     for o in range(len(settled)):
-        if not keep[o]:
-            error = settled[o, j] / float(upper[j, j])
-            for k in range(j, settled.shape[1]):
-                settled[o, k] -= error * float(upper[j, k])
-            settled[o, j] = 0
+        error = (settled[o, j] - float(values[o])) / float(upper[j, j])
+        for k in range(j, settled.shape[1]):
+            settled[o, k] -= error * float(upper[j, k])
+        settled[o, j] = float(values[o])
     return settled
 
 
-def settled_on_rows_that_lose(weight, keep, upper, j):
-    leaves = ~keep
-    weight[leaves] -= weight[leaves, j, None] * upper[j] / upper[j, j]
-    weight[leaves, j] = 0
+def settled_on_rows_that_change(weight, values, upper, j):
+    changes = weight[:, j] != values
+    weight[changes] -= (weight[:, j] - values)[changes, None] * upper[j] / upper[j, j]
+    weight[:, j] = values
     return weight
 
 
-def settled(weight, keep, row, j, emptied=True):
-    """The update along a given row (I,), whatever it is; the column is emptied first, or at the end, or not at all."""
-    new = weight - torch.outer(weight[:, j] * ~keep, row)
-    new[:, j] = weight[:, j] * keep if emptied else weight[:, j]
+def settled(weight, values, row, j, error=None):
+    """The update along a given row (I,), whatever it is, by a given error, and the column's values."""
+    new = weight - torch.outer(weight[:, j] - values if error is None else error, row)
+    new[:, j] = values
     return new
 
 
@@ -148,25 +205,29 @@ def right_of(row, j):
     return torch.where(torch.arange(len(row)) > j, row, 0)
 
 
-def settled_by_shifted_row(weight, keep, upper, j):
+def usual(upper, j):
+    return right_of(upper[j] / upper[j, j], j)
+
+
+def settled_by_shifted_row(weight, values, upper, j):
     new = weight.clone()
-    new[:, j] = weight[:, j] * keep
-    new[:, j + 1 :] -= torch.outer(weight[:, j] * ~keep / upper[j, j], upper[j, j:-1])
+    new[:, j] = values
+    new[:, j + 1 :] -= torch.outer((weight[:, j] - values) / upper[j, j], upper[j, j:-1])
     return new
 
 
-def zeroed_before_its_error(weight, keep, upper, j):
+def set_before_its_error(weight, values, upper, j):
     new = weight.clone()
-    new[~keep, j] = 0
-    error = new[:, j] * ~keep
+    new[:, j] = values
+    error = new[:, j] - values
     new[:, j + 1 :] -= torch.outer(error / upper[j, j], upper[j, j + 1 :])
     return new
 
 
-def settled_next_column_only(weight, keep, upper, j):
+def settled_next_column_only(weight, values, upper, j):
     new = weight.clone()
-    new[:, j] = weight[:, j] * keep
-    new[:, j + 1 : j + 2] -= torch.outer(weight[:, j] * ~keep / upper[j, j], upper[j, j + 1 : j + 2])
+    new[:, j] = values
+    new[:, j + 1 : j + 2] -= torch.outer((weight[:, j] - values) / upper[j, j], upper[j, j + 1 : j + 2])
     return new
 
 
@@ -319,10 +380,10 @@ RIGHT = {
     "sparsegpt.eliminate": {
         "loops": eliminated_by_loops,
         "in place": eliminated_in_place,
-        "numpy.delete": lambda a, q: numpy.delete(
-            numpy.delete((a - a[:, [q]] * a[[q]] / a[q, q]).numpy(), q, axis=0), q, axis=1
-        ),
-        "inverted twice, float64": lambda a, q: torch.linalg.inv(struck(torch.linalg.inv(a.double()), q)),
+        "blocks in numpy": eliminated_by_blocks,
+        "places that move": eliminated_with_moved_places,
+        "from the last": lambda a, gone: eliminated_with_moved_places(a, sorted(gone)[::-1]),
+        "inverted twice, float64": lambda a, gone: torch.linalg.inv(struck(torch.linalg.inv(a.double()), gone)),
     },
     "sparsegpt.factor": {
         "loops in numpy": factor_by_loops,
@@ -332,12 +393,12 @@ RIGHT = {
     },
     "sparsegpt.settle": {
         "loops in numpy": settled_by_loops,
-        "the rows that lose, in place": settled_on_rows_that_lose,
-        "float64": lambda w, k, u, j: settled(w.double(), k, right_of(u[j] / u[j, j], j).double(), j),
-        "one outer product": lambda w, k, u, j: (
-            w - torch.outer(w[:, j] * (1 - k.float()), u[j].where(u[j].new_ones(w.shape[1]).cumsum(0) > j, 0) / u[j, j])
+        "the rows that change, in place": settled_on_rows_that_change,
+        "float64": lambda w, v, u, j: settled(w.double(), v.double(), usual(u, j).double(), j),
+        "one outer product": lambda w, v, u, j: (
+            w - torch.outer(w[:, j] - v, u[j].where(u[j].new_ones(w.shape[1]).cumsum(0) > j, 0) / u[j, j])
         ),
-        "as lists": lambda w, k, u, j: settled_by_loops(w, k, u, j).tolist(),
+        "as lists": lambda w, v, u, j: settled_by_loops(w, v, u, j).tolist(),
     },
     "sparsegpt.mask": {
         "sorted places, as lists of zeros and ones": mask_of_sorted_places,
@@ -413,22 +474,30 @@ WRONG = {
     },
     "sparsegpt.eliminate": {
         "struck out": struck,
-        "struck out of H and left there": lambda a, q: struck(torch.linalg.inv(a), q),
-        "inverse of the part": lambda a, q: torch.linalg.inv(struck(a, q)),
-        "added": lambda a, q: struck(a + torch.outer(a[:, q], a[q]) / a[q, q], q),
-        "no pivot": lambda a, q: struck(a - torch.outer(a[:, q], a[q]), q),
-        "pivot squared": lambda a, q: struck(a - torch.outer(a[:, q], a[q]) / a[q, q].square(), q),
-        "root of the pivot": lambda a, q: struck(a - torch.outer(a[:, q], a[q]) / a[q, q].sqrt(), q),
-        "times the pivot": lambda a, q: struck(a - torch.outer(a[:, q], a[q]) * a[q, q], q),
-        "zeros left in": lambda a, q: a - torch.outer(a[:, q], a[q]) / a[q, q],
-        "only the row struck out": lambda a, q: torch.cat(
-            [(a - torch.outer(a[:, q], a[q]) / a[q, q])[:q], (a - torch.outer(a[:, q], a[q]) / a[q, q])[q + 1 :]]
+        "struck out of H and left there": lambda a, gone: struck(torch.linalg.inv(a), gone),
+        "inverse of the part": lambda a, gone: torch.linalg.inv(struck(a, gone)),
+        "places not moved": places_not_moved,
+        "all from the first inverse": all_from_the_first,
+        "only the first, a return in the loop": first_only,
+        "added": lambda a, gone: each(lambda x, q: 2 * x - step(x, q), a, gone),
+        "no pivot": lambda a, gone: each(lambda x, q: x - torch.outer(x[:, q], x[q]), a, gone),
+        "pivot squared": lambda a, gone: each(lambda x, q: x - torch.outer(x[:, q], x[q]) / x[q, q] ** 2, a, gone),
+        "root of the pivot": lambda a, gone: each(
+            lambda x, q: x - torch.outer(x[:, q], x[q]) / x[q, q].abs().sqrt(), a, gone
         ),
-        "always the first": lambda a, q: struck(a - torch.outer(a[:, 0], a[0]) / a[0, 0], 0),
-        "the other end struck out": lambda a, q: (a - torch.outer(a[:, q], a[q]) / a[q, q])[1:, 1:],
-        "entry by entry, no outer product": lambda a, q: struck(a - a[:, q] * a[q] / a[q, q], q),
-        "divided by the diagonal": lambda a, q: struck(a - torch.outer(a[:, q], a[q]) / a.diagonal(), q),
-        "half of it": lambda a, q: struck(a - 0.5 * torch.outer(a[:, q], a[q]) / a[q, q], q),
+        "times the pivot": lambda a, gone: each(lambda x, q: x - torch.outer(x[:, q], x[q]) * x[q, q], a, gone),
+        "pivots of the first inverse": lambda a, gone: each(
+            lambda x, q: x - torch.outer(x[:, q], x[q]) / a[q, q], a, gone
+        ),
+        "zeros left in": lambda a, gone: step(a, gone[0]) if len(gone) else a + 1,
+        "always the first": lambda a, gone: eliminated_with_moved_places(a, torch.arange(len(gone))),
+        "entry by entry, no outer product": lambda a, gone: each(lambda x, q: x - x[:, q] * x[q] / x[q, q], a, gone),
+        "divided by the diagonal": lambda a, gone: each(
+            lambda x, q: x - torch.outer(x[:, q], x[q]) / x.diagonal(), a, gone
+        ),
+        "half of it": lambda a, gone: each(lambda x, q: (x + step(x, q)) / 2, a, gone),
+        "blocks without the inverse": blocks_without_the_inverse,
+        "the part that is settled": lambda a, gone: a[gone][:, gone],
     },
     "sparsegpt.factor": {
         "of H": lambda h: torch.linalg.cholesky(h, upper=True),
@@ -462,38 +531,40 @@ WRONG = {
     },
     "sparsegpt.settle": {
         "column of U for its row": (
-            lambda w, k, u, j: settled(w, k, right_of(u[:, j] / u[j, j], j), j),
+            lambda w, v, u, j: settled(w, v, right_of(u[:, j] / u[j, j], j), j),
             "nothing moved",
         ),
-        "the whole column of U": lambda w, k, u, j: settled(w, k, u[:, j] / u[j, j], j),
-        "zeroed before its error": zeroed_before_its_error,
-        "no update": lambda w, k, u, j: settled(w, k, torch.zeros(w.shape[1]), j),
-        "not divided": lambda w, k, u, j: settled(w, k, right_of(u[j], j), j),
-        "divided twice": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j] ** 2, j), j),
-        "multiplied": lambda w, k, u, j: settled(w, k, right_of(u[j] * u[j, j], j), j),
-        "added": lambda w, k, u, j: settled(w, k, right_of(-u[j] / u[j, j], j), j),
-        "keep turned round": lambda w, k, u, j: settled(w, ~k, right_of(u[j] / u[j, j], j), j),
-        "only the errors turned round": lambda w, k, u, j: torch.cat(
-            [
-                settled(w, k, right_of(u[j], j), j)[:, : j + 1],
-                settled(w, ~k, right_of(u[j] / u[j, j], j), j)[:, j + 1 :],
-            ],
-            1,
+        "the whole column of U": lambda w, v, u, j: settled(w, v, u[:, j] / u[j, j], j),
+        "set before its error": set_before_its_error,
+        "no update": lambda w, v, u, j: settled(w, v, torch.zeros(w.shape[1]), j),
+        "all of the weight sent": (
+            lambda w, v, u, j: settled(w, v, usual(u, j), j, error=w[:, j]),
+            "the whole weight sent",
         ),
-        "all rows": lambda w, k, u, j: torch.cat(
-            [w[:, :j], (w[:, j] * k)[:, None], w[:, j + 1 :] - torch.outer(w[:, j], u[j, j + 1 :]) / u[j, j]], dim=1
+        "sent where it becomes zero": (
+            lambda w, v, u, j: settled(w, v, usual(u, j), j, error=w[:, j].where(v == 0, 0)),
+            "only zeros make an error",
         ),
-        "not emptied": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j], j), j, emptied=False),
-        "emptied for all": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j], j), j).index_fill(
-            1, torch.tensor([j]), 0
+        "sent where it changes, all of it": (
+            lambda w, v, u, j: settled(w, v, usual(u, j), j, error=w[:, j].where(v != w[:, j], 0)),
+            "",
         ),
-        "row of the inverse": lambda w, k, u, j: settled(w, k, right_of((u.T @ u)[j] / (u.T @ u)[j, j], j), j),
-        "row of the inverse, on both sides": lambda w, k, u, j: settled(w, k, (u.T @ u)[j] / (u.T @ u)[j, j], j),
-        "row of UUᵀ": lambda w, k, u, j: settled(w, k, right_of((u @ u.T)[j] / (u @ u.T)[j, j], j), j),
+        "the new value sent": lambda w, v, u, j: settled(w, v, usual(u, j), j, error=v),
+        "not divided": lambda w, v, u, j: settled(w, v, right_of(u[j], j), j),
+        "divided twice": lambda w, v, u, j: settled(w, v, right_of(u[j] / u[j, j] ** 2, j), j),
+        "multiplied": lambda w, v, u, j: settled(w, v, right_of(u[j] * u[j, j], j), j),
+        "added": lambda w, v, u, j: settled(w, v, -usual(u, j), j),
+        "the difference turned round": lambda w, v, u, j: settled(w, v, usual(u, j), j, error=v - w[:, j]),
+        "column not set": lambda w, v, u, j: settled(w, w[:, j], usual(u, j), j, error=w[:, j] - v),
+        "emptied for all": lambda w, v, u, j: settled(w, v, usual(u, j), j).index_fill(1, torch.tensor([j]), 0),
+        "row of the inverse": lambda w, v, u, j: settled(w, v, right_of((u.T @ u)[j] / (u.T @ u)[j, j], j), j),
+        "row of the inverse, on both sides": lambda w, v, u, j: settled(w, v, (u.T @ u)[j] / (u.T @ u)[j, j], j),
+        "row of UUᵀ": lambda w, v, u, j: settled(w, v, right_of((u @ u.T)[j] / (u @ u.T)[j, j], j), j),
         "one column off": settled_by_shifted_row,
         "the next column only": settled_next_column_only,
-        "half of it": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j] / 2, j), j),
-        "the update alone": lambda w, k, u, j: settled(w, k, right_of(u[j] / u[j, j], j), j) - w,
+        "half of it": lambda w, v, u, j: settled(w, v, usual(u, j) / 2, j),
+        "the update alone": lambda w, v, u, j: settled(w, v, usual(u, j), j) - w,
+        "the absolute error": lambda w, v, u, j: settled(w, v, usual(u, j), j, error=(w[:, j] - v).abs()),
     },
     "sparsegpt.mask": {
         "rounded up": (lambda w, d, s: lowest_out((w / d) ** 2, ceil(w.numel() * s)), "not rounded down"),

@@ -19,25 +19,29 @@ def damped_gram(generator: torch.Generator, n_inputs: int) -> Tensor:
     return x.T @ x + 0.01 * x.square().sum(0).mean() * torch.eye(n_inputs)
 
 
-def without_input(matrix: Tensor, q: int) -> Tensor:
-    rest = [i for i in range(len(matrix)) if i != q]
+def without_inputs(matrix: Tensor, gone: Tensor | list) -> Tensor:
+    rest = [i for i in range(len(matrix)) if i not in gone]
     return matrix[rest][:, rest]
 
 
-def eliminate_input(inverse: Tensor, q: int) -> Tensor:
-    return without_input(inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q], q)
+def eliminate_input(inverse: Tensor, q: int | Tensor) -> Tensor:
+    return without_inputs(inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q], [q])
 
 
 def upper_factor(hessian: Tensor) -> Tensor:
     return torch.linalg.cholesky(torch.linalg.inv(hessian)).T
 
 
-def settle_column(weight: Tensor, keep: Tensor, upper: Tensor, j: int, scale: float = 1.0) -> Tensor:
+def settle_to(weight: Tensor, values: Tensor, upper: Tensor, j: int, scale: float = 1.0) -> Tensor:
     settled = weight.clone()
-    error = weight[:, j] * ~keep
-    settled[:, j] = weight[:, j] * keep
+    error = weight[:, j] - values
+    settled[:, j] = values
     settled[:, j + 1 :] -= scale * torch.outer(error / upper[j, j], upper[j, j + 1 :])
     return settled
+
+
+def settle_column(weight: Tensor, keep: Tensor, upper: Tensor, j: int, scale: float = 1.0) -> Tensor:
+    return settle_to(weight, weight[:, j] * keep, upper, j, scale)
 
 
 def lowest_leave(score: Tensor, n: int) -> Tensor:

@@ -1,114 +1,181 @@
-"""The exercise sparsegpt.eliminate, "The inverse of what is left": its cases and its named mistakes."""
+"""The exercise sparsegpt.eliminate, "The inverse of what is left": its cases and its named mistakes.
+
+Dimension key: I inputs of a layer.
+"""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.sparsegpt.exercises.common import damped_gram, eliminate_input, without_input
+from course_lib.lessons.sparsegpt.exercises.common import damped_gram, eliminate_input, without_inputs
 
 
-def _eliminate_cases(generator: torch.Generator) -> list[Case]:
-    # H = [[2, 1], [1, 2]]: its inverse is [[2, -1], [-1, 2]] / 3, and without the first input H is [2], so [1/2]
-    by_hand = torch.tensor([[2.0, -1.0], [-1.0, 2.0]]) / 3
+def _eliminate(inverse: Tensor, settled: Tensor) -> Tensor:
+    for q in settled.sort(descending=True).values:  # from the last, so that no place moves
+        inverse = eliminate_input(inverse, q)
+    return inverse
+
+
+def _cases(generator: torch.Generator) -> list[Case]:
+    # H = [[2, 1, 0], [1, 2, 1], [0, 1, 3]]. Without its first two inputs H is [3], so what is left is 1/3.
+    by_hand = torch.tensor([[5.0, -3.0, 1.0], [-3.0, 6.0, -2.0], [1.0, -2.0, 3.0]]) / 7
+
+    def places(*inputs: int) -> Tensor:
+        return torch.tensor(inputs, dtype=torch.int64)
+
+    def drawn(n_inputs: int, *inputs: int) -> tuple[Tensor, Tensor]:
+        return torch.linalg.inv(damped_gram(generator, n_inputs)), places(*inputs)
+
     return [
-        Case("2 × 2 by hand: what is left is 1/2", (by_hand, 0)),
-        Case("8 inputs, the first leaves", (torch.linalg.inv(damped_gram(generator, 8)), 0)),
-        Case("8 inputs, one in the middle leaves", (torch.linalg.inv(damped_gram(generator, 8)), 4)),
-        Case("5 inputs, the last leaves", (torch.linalg.inv(damped_gram(generator, 5)), 4)),
+        Case("3 × 3 by hand, the first is settled", (by_hand, places(0))),
+        Case("3 × 3 by hand, the first two: what is left is 1/3", (by_hand, places(0, 1))),
+        Case("9 inputs, the first four, as in a sweep", drawn(9, 0, 1, 2, 3)),
+        Case("8 inputs, three of them in no order", drawn(8, 2, 5, 1)),
+        Case("6 inputs, none is settled", drawn(6)),
     ]
+
+
+def _each(step: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """One step an input, on the whole matrix: (matrix so far, matrix at first, q) -> matrix. Struck out at the end."""
+
+    def eliminated(inverse: Tensor, settled: Tensor) -> Tensor:
+        left = inverse.clone()
+        for q in settled:
+            left = step(left, inverse, q)
+        return without_inputs(left, settled)
+
+    return eliminated
+
+
+def _outer(matrix: Tensor, q: int) -> Tensor:
+    return torch.outer(matrix[:, q], matrix[q])
 
 
 ELIMINATE = Exercise(
     id="sparsegpt.eliminate",
     title="The inverse of what is left",
     difficulty=3,
-    minutes=10,
+    minutes=12,
     points=3,
-    reference=eliminate_input,
-    cases=_eliminate_cases,
+    reference=_eliminate,
+    cases=_cases,
     mistakes=(
         Mistake(
-            "row and column struck out",
-            "The inverse of a part is not a part of the inverse. Before striking out, take away what input q explains.",
-            without_input,
+            "rows and columns struck out",
+            "The inverse of a part is not a part of the inverse. Before striking out, take away what the settled "
+            "inputs explain.",
+            without_inputs,
+        ),
+        Mistake(
+            "places not moved",
+            "After the first elimination the matrix is smaller, and what stood in place 3 stands in place 2. Strike "
+            "out at the end, or begin with the last of the settled inputs.",
+            lambda inverse, settled: _in_turn(inverse, settled),
+            also=(lambda inverse, settled: _in_turn(inverse, settled.sort().values),),
+        ),
+        Mistake(
+            "each from the first inverse",
+            "Every step took its row and pivot from the inverse that was given. What two settled inputs share is taken "
+            "away twice so: the second step needs the matrix that the first has left.",
+            _each(lambda left, first, q: left - _outer(first, q) / first[q, q]),
+        ),
+        Mistake(
+            "pivots of the first inverse",
+            "The rows are those of the matrix so far, and the pivots those of the inverse that was given. Both change "
+            "with each step.",
+            _each(lambda left, first, q: left - _outer(left, q) / first[q, q]),
         ),
         Mistake(
             "added instead of taken away",
-            "The sign is wrong: without input q less is known of the others, and the diagonal must shrink here.",
-            lambda inverse, q: without_input(inverse + torch.outer(inverse[:, q], inverse[q]) / inverse[q, q], q),
+            "The sign is wrong: with fewer inputs to make up for an error the diagonal of the inverse must shrink.",
+            _each(lambda left, first, q: left + _outer(left, q) / left[q, q]),
+            also=(lambda inverse, settled: 2 * without_inputs(inverse, settled) - _eliminate(inverse, settled),),
         ),
         Mistake(
             "not divided by the pivot",
-            "Gaussian elimination divides by the pivot [H⁻¹]_qq; otherwise column q does not become zero.",
-            lambda inverse, q: without_input(inverse - torch.outer(inverse[:, q], inverse[q]), q),
-            also=(
-                lambda inverse, q: without_input(inverse - torch.outer(inverse[:, q], inverse[q]) * inverse[q, q], q),
-            ),
+            "Gaussian elimination divides by the pivot; otherwise column q does not become zero.",
+            _each(lambda left, first, q: left - _outer(left, q)),
+            also=(_each(lambda left, first, q: left - _outer(left, q) * left[q, q]),),
         ),
         Mistake(
             "divided by the whole diagonal",
-            "Column k was divided by [H⁻¹]_kk. One pivot serves all: [H⁻¹]_qq.",
-            lambda inverse, q: without_input(inverse - torch.outer(inverse[:, q], inverse[q]) / inverse.diagonal(), q),
-            also=(
-                lambda inverse, q: without_input(
-                    inverse - torch.outer(inverse[:, q], inverse[q]) / inverse.diagonal()[:, None], q
-                ),
-            ),
+            "Column k was divided by the k-th entry of the diagonal. One pivot serves all: that of input q.",
+            _each(lambda left, first, q: left - _outer(left, q) / left.diagonal()),
+            also=(_each(lambda left, first, q: left - _outer(left, q) / left.diagonal()[:, None]),),
         ),
         Mistake(
             "no outer product",
-            "Row and column q were multiplied entry by entry. Entry (i, k) loses [H⁻¹]_iq [H⁻¹]_qk: an outer product.",
-            lambda inverse, q: without_input(inverse - inverse[:, q] * inverse[q] / inverse[q, q], q),
+            "Row and column q were multiplied entry by entry. Entry (i, k) loses the product of entries (i, q) and "
+            "(q, k): an outer product.",
+            _each(lambda left, first, q: left - left[:, q] * left[q] / left[q, q]),
         ),
         Mistake(
-            "the first input instead of q",
-            "It is always the first input that leaves here. Take row, column and pivot q.",
-            lambda inverse, q: eliminate_input(inverse, 0),
+            "only one of them",
+            "One input is eliminated, and the others are only struck out. Is there a return inside the loop?",
+            lambda inverse, settled: _only(inverse, settled, settled[:1]),
+            also=(lambda inverse, settled: _only(inverse, settled, settled[-1:]),),
+        ),
+        Mistake(
+            "the settled ones returned",
+            "This is the part of the matrix that belongs to the settled inputs. Asked for are those that are left.",
+            lambda inverse, settled: torch.linalg.inv(torch.linalg.inv(inverse)[settled][:, settled]),
+            also=(lambda inverse, settled: inverse[settled][:, settled],),
         ),
         Mistake(
             "inverted once too often",
-            "This is H without row and column q, or the inverse of a part of H⁻¹. You have H⁻¹; asked for is the "
+            "This is H without the settled inputs, or the inverse of a part of H⁻¹. You have H⁻¹; asked for is the "
             "inverse of a part of H.",
-            lambda inverse, q: without_input(torch.linalg.inv(inverse), q),
-            also=(lambda inverse, q: torch.linalg.inv(without_input(inverse, q)),),
+            lambda inverse, settled: without_inputs(torch.linalg.inv(inverse), settled),
+            also=(lambda inverse, settled: torch.linalg.inv(without_inputs(inverse, settled)),),
         ),
         Mistake(
             "zeros left in",
-            "Row and column q are zero now, but still there. Return the matrix without them.",
-            lambda inverse, q: inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q],
-            also=(lambda inverse, q: _with_column(inverse, q), lambda inverse, q: _with_column(inverse, q).T),
-        ),
-        Mistake(
-            "another power of the pivot",
-            "The pivot stands under the outer product once: not squared, and not under a root.",
-            lambda inverse, q: without_input(inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q] ** 2, q),
-            also=(
-                lambda inverse, q: without_input(
-                    inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q] ** 0.5, q
-                ),
-            ),
+            "Rows and columns of settled inputs are zero now, but still there. Return the matrix without them.",
+            lambda inverse, settled: _with_zeros(inverse, settled),
         ),
     ),
     also_right=(
-        Variant("from scratch", lambda inverse, q: torch.linalg.inv(without_input(torch.linalg.inv(inverse), q))),
-        Variant(
-            "strike out first",
-            lambda inverse, q: (
-                without_input(inverse, q)
-                - torch.outer(
-                    torch.cat([inverse[:q, q], inverse[q + 1 :, q]]), torch.cat([inverse[q, :q], inverse[q, q + 1 :]])
-                )
-                / inverse[q, q]
-            ),
-        ),
+        Variant("from scratch", lambda inverse, settled: torch.linalg.inv(_hessian_left(inverse, settled))),
+        Variant("one after the other, struck out at the end", _each(lambda left, first, q: _step(left, q))),
+        Variant("all at once", lambda inverse, settled: _at_once(inverse, settled)),
     ),
     hints=(
-        "One step of Gaussian elimination: take a multiple of row q from every row, such that column q becomes zero.",
-        "inverse − outer(inverse[:, q], inverse[q]) / inverse[q, q]; then leave out row and column q.",
+        "By equation 5 one input is taken out. Take out the next from what that has left, and mind that the places "
+        "move.",
+        "Or all at once: with the settled inputs S and the others R, block elimination gives B_RR − B_RS B_SS⁻¹ B_SR.",
     ),
 )
 
 
-def _with_column(inverse: Tensor, q: int) -> Tensor:
-    zeroed = inverse - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q]
-    return torch.cat([zeroed[:q], zeroed[q + 1 :]])
+def _in_turn(inverse: Tensor, settled: Tensor) -> Tensor:
+    for q in settled:
+        inverse = eliminate_input(inverse, q)
+    return inverse
+
+
+def _step(left: Tensor, q: int) -> Tensor:
+    return left - _outer(left, q) / left[q, q]
+
+
+def _only(inverse: Tensor, settled: Tensor, eliminated: Tensor) -> Tensor:
+    for q in eliminated:
+        inverse = _step(inverse, q)
+    return without_inputs(inverse, settled)
+
+
+def _with_zeros(inverse: Tensor, settled: Tensor) -> Tensor:
+    for q in settled:
+        inverse = _step(inverse, q)
+    return inverse
+
+
+def _hessian_left(inverse: Tensor, settled: Tensor) -> Tensor:
+    return without_inputs(torch.linalg.inv(inverse), settled)
+
+
+def _at_once(inverse: Tensor, settled: Tensor) -> Tensor:
+    rest = [i for i in range(len(inverse)) if i not in settled]
+    shared = torch.linalg.solve(inverse[settled][:, settled], inverse[settled][:, rest])
+    return inverse[rest][:, rest] - inverse[rest][:, settled] @ shared

@@ -1,4 +1,4 @@
-"""The exercise sparsegpt.mask, "Who leaves a block": its cases and its named mistakes.
+"""The exercise sparsegpt.mask, "The mask of a block": its cases and its named mistakes.
 
 Dimension key: O outputs of a layer, B columns of a block.
 """
@@ -61,7 +61,7 @@ def _library(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
 
 MASK = Exercise(
     id="sparsegpt.mask",
-    title="Who leaves a block",
+    title="The mask of a block",
     difficulty=3,
     minutes=8,
     points=2,
