@@ -160,13 +160,13 @@ def test_outlier_title_counts_the_features_that_hold_half():
 
 def test_loudest_title():
     norms = {"blocks.0.q": torch.tensor([1.0, 2.0, 8.0]), "blocks.1.q": torch.tensor([1.0, 1.0, 20.0])}
-    assert "the loudest feature is 4 to 20 times the median one" in title(figures.loudest_against_median(norms))
+    assert "the largest feature is 4 to 20 times the median one" in title(figures.loudest_against_median(norms))
 
 
 def test_columns_title():
-    weight = torch.tensor([[1.0, 2.0], [1.0, 2.0]])  # magnitude keeps column 1, Wanda the loud column 0
+    weight = torch.tensor([[1.0, 2.0], [1.0, 2.0]])  # magnitude keeps column 1, Wanda the large column 0
     figure = figures.columns_kept(weight, torch.tensor([10.0, 1.0]))
-    assert title(figure) == "Of the weights on the loudest 1 % of inputs, magnitude 0 % and Wanda 100 % stay"
+    assert title(figure) == "Kept on the largest 1 % of inputs: magnitude 0 % of the weights, Wanda 100 %"
 
 
 def test_obs_scores_meet_wanda_where_inputs_are_uncorrelated(generator):
