@@ -35,7 +35,7 @@ def wilson(n_right: int, n: int) -> tuple[float, float, float]:
 def coverage(interval: Interval, truth: float, n: int) -> float:
     """The probability that the interval of n answers, each right with probability `truth`, contains `truth`: exact."""
     inside = [k for k in range(n + 1) if (ends := interval(k, n)) and ends[1] <= truth <= ends[2]]
-    return sum(math.comb(n, k) * truth**k * (1 - truth) ** (n - k) for k in inside)
+    return sum((math.comb(n, k) * truth**k * (1 - truth) ** (n - k) for k in inside), 0.0)
 
 
 def how_often_right(interval: Interval = normal, n: int = 100) -> Figure:

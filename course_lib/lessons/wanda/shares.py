@@ -147,7 +147,7 @@ def stored(rows: list[dict]) -> dict[str, Attempt]:
 
 def compared(ideas: dict[str, Attempt]) -> Figure:
     """By how much each idea's log-perplexity is lower than with equal shares, and two errors of it."""
-    fig, (axes,) = figure(width=7.2, height=3.2)
+    fig, (axes,) = figure(width=8.0, height=3.2)
     same, *others = ideas
     found = {name: against(ideas[name].losses, ideas[same].losses) for name in others}
     for place, (lower, error) in enumerate(reversed(found.values())):
@@ -157,5 +157,5 @@ def compared(ideas: dict[str, Attempt]) -> Figure:
     axes.set_ylim(-0.6, len(found) - 0.4)
     better = [name for name, (lower, error) in found.items() if lower > ERRORS * error]
     title = f"Clearly better than equal shares: {listed(better) if better else f'none of {len(found)} ideas'}"
-    label(axes, title, f"log-perplexity lower than with equal shares ({ERROR_BARS})")
+    label(axes, title, f"log-perplexity below that of equal shares ({ERROR_BARS})")
     return fig

@@ -55,7 +55,7 @@ def zero_shot_verdict(measured: dict[str, Any]) -> str:
         f"The paper's seven tasks: {100 * gap:+.1f} ± {100 * error:.1f} points for Wanda on average. {silent} of them "
         f"have no signal,\nso this mean decides nothing.\nTasks with a signal: {listing}\n"
         f"Claim: Wanda keeps more accuracy than magnitude at 50 %. {100 * mean.value:+.1f} ± {100 * mean.error:.1f} "
-        f"points on average:\n{verdict(mean)}"
+        f"points on average: {verdict(mean)}"
     )
 
 
@@ -126,8 +126,8 @@ def claims(measured: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         for r in rows(load_published("wanda"), "zero_shot_mean", model="LLaMA-7B", pattern="50%")
     }
 
-    def numbers(source: dict) -> str:
-        return ", ".join(f"{source['wanda', pattern]:.3g}" for pattern in patterns)
+    def numbers(source: dict, digits: int) -> str:
+        return ", ".join(f"{source['wanda', pattern]:.{digits}f}" for pattern in patterns)
 
     ours = {kind: row["perplexity"] for kind, row in found.items()}
     best, *others = sorted(groups.values(), key=lambda row: row["perplexity"])
@@ -147,8 +147,8 @@ def claims(measured: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         ),
         (
             "Tighter patterns cost more:\n50 %, 4:8, 2:4",
-            f"{numbers(theirs)}\n(LLaMA-2-7B)",
-            numbers(ours),
+            f"{numbers(theirs, 2)}\n(LLaMA-2-7B)",
+            numbers(ours, 0),
             verdict([log_gap(found["wanda", a], found["wanda", b]) for a, b in pairwise(patterns)]),
         ),
         (
@@ -171,7 +171,7 @@ def claims_table(measured: dict[str, Any]) -> str:
     lines = []
     for claim, paper, here, said in claims(measured):
         claim, paper, here = (" ".join(text.split("\n")) for text in (claim, paper, here))
-        lines += [f"{claim}: {said}", f"    paper: {paper}; here: {here}"]
+        lines += [f"Claim: {claim}: {said}", f"    paper: {paper}; here: {here}"]
     return "\n".join(lines)
 
 
