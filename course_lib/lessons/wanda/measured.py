@@ -167,7 +167,7 @@ def _times_dense(measured: dict[str, Any], method: str, pattern: str) -> dict[st
 
 def errors_of_choices(masks: dict[str, Any]) -> Figure:
     """What half of the weights costs the output of every layer, by who chose them and among which weights."""
-    fig, (axes,) = figure(width=7.2, height=3.4)
+    fig, (axes,) = figure(width=8.4, height=3.6)
     found = rows(masks, "masks")
     choices = list(found[0]["relative_error"])
     for place, choice in enumerate(reversed(choices)):
@@ -176,17 +176,26 @@ def errors_of_choices(masks: dict[str, Any]) -> Figure:
         look = line_style(0 if choice.startswith("magnitude") else 1) | {"linestyle": "none"}
         axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], capsize=3, **look)
         axes.annotate(f"{middle:.1f}", (middle, place), (0, 6), textcoords="offset points", ha="center", fontsize=8)
-    names = [", ".join((NAMES[by], PER[per])) for by, per in (choice.split(", ") for choice in reversed(choices))]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.6, len(names) - 0.3)
+    axes.set_yticks(range(len(choices)), [choice_name(choice) for choice in reversed(choices)])
+    axes.set_ylim(-0.6, len(choices) - 0.3)
     log_scale(axes, "x")
     agree, times = agreement(masks)
     title = (
-        f"By output, magnitude's mask is {agree:.0f} % Wanda's, and costs the output\n"
-        f"{times:.1f} times as much (median of {len(found)} layers)"
+        f"By output, magnitude's mask is {agree:.0f} % Wanda's,\n"
+        f"and its error {times:.1f} times as large (median of {len(found)} layers)"
     )
-    label(axes, title, "squared error of the output on held-out text (%; log scale; median layer, bars: 10 to 90 %)")
+    label(
+        axes,
+        title,
+        "squared error of the output, held-out text (%, log scale;\nmedian layer, bars: 10 to 90 % of the layers)",
+    )
     return fig
+
+
+def choice_name(choice: str) -> str:
+    """Who chose a mask, and among which weights."""
+    by, per = choice.split(", ")
+    return f"{NAMES[by]}, {PER[per]}"
 
 
 def agreement(masks: dict[str, Any]) -> tuple[float, float]:

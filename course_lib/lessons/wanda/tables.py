@@ -9,7 +9,7 @@ from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.tables import listed, load_published, origin, rows
 from course_lib.lessons.common.verdicts import Effect, verdict
 from course_lib.lessons.wanda.accuracies import by_signal
-from course_lib.lessons.wanda.measured import MEASURED, NAMES
+from course_lib.lessons.wanda.measured import MEASURED, NAMES, choice_name
 
 
 def provenance(measured: dict[str, Any]) -> str:
@@ -172,6 +172,22 @@ def claims_table(measured: dict[str, Any]) -> str:
     for claim, paper, here, said in claims(measured):
         claim, paper, here = (" ".join(text.split("\n")) for text in (claim, paper, here))
         lines += [f"Claim: {claim}: {said}", f"    paper: {paper}; here: {here}"]
+    return "\n".join(lines)
+
+
+def masks_table(masks: dict[str, Any]) -> str:
+    """In how many layers one choice of a mask has a smaller error of the output than another."""
+    errors = [row["relative_error"] for row in rows(masks, "masks")]
+    pairs = [
+        ("wanda, row", "magnitude, row"),
+        ("magnitude, column", "magnitude, row"),
+        ("wanda, row", "sparsegpt_score, row"),
+        ("wanda, layer", "wanda, row"),
+    ]
+    lines = ["layers in which the first choice has the smaller error:"]
+    for better, worse in pairs:
+        n_better = sum(each[better] < each[worse] for each in errors)
+        lines.append(f"  {choice_name(better):<28} than {choice_name(worse):<32}{n_better:>4} of {len(errors)}")
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.wanda import experiment_masks
+from course_lib.lessons.wanda import experiment_masks, tables
 from course_lib.models import tiny_model
 from course_lib.pruning.input_statistics import grams_by_block, input_grams, input_norms
 
@@ -48,3 +48,6 @@ def test_the_committed_masks_are_those_of_the_experiment():
     assert len(found) == 210
     assert set(found[0]["relative_error"]) == {", ".join(choice) for choice in experiment_masks.CHOICES}
     assert measured["sizes"]["sparsity"] == experiment_masks.Sizes().sparsity
+    for line in tables.masks_table(measured).splitlines()[1:]:  # what the lesson's text and its slides say of them
+        n_better, n = map(int, line.rsplit(maxsplit=3)[1::2])
+        assert n_better > 0.9 * n

@@ -173,7 +173,9 @@ def test_ratios_to_dense_are_those_of_each_model():
 
 def test_claims_follow_the_data():
     measured = made_up()
-    measured["tables"]["groups"] += [{"method": "wanda", "group": "(input, 1)", "perplexity": 21.0, "standard_error": 3.0}]
+    measured["tables"]["groups"] += [
+        {"method": "wanda", "group": "(input, 1)", "perplexity": 21.0, "standard_error": 3.0}
+    ]
     said = {claim.split()[0]: verdict for claim, *_, verdict in tables.claims(measured)}
     assert said["Wanda's"] == said["Tighter"] == "holds"  # 20 against 90; 20, 30, 40, each ± 1
     assert said["Each"].startswith("holds partly (1 of 2)")  # 20 ± 1 against 25 ± 1 and 21 ± 3
@@ -196,8 +198,11 @@ def test_errors_of_choices_by_hand():
     }
     assert wanda_results.agreement(masks) == pytest.approx((92, 3))
     drawn = wanda_results.errors_of_choices(masks)
-    assert "magnitude's mask is 92 % Wanda's, and costs the output\n3.0 times as much (median of 3" in title(drawn)
-    assert [text.get_text() for text in drawn.axes[0].get_yticklabels()] == ["Wanda, each output", "magnitude, each output"]
+    assert title(drawn).endswith("is 92 % Wanda's,\nand its error 3.0 times as large (median of 3 layers)")
+    assert [text.get_text() for text in drawn.axes[0].get_yticklabels()] == [
+        "Wanda, each output",
+        "magnitude, each output",
+    ]
 
 
 def test_wilsons_interval_and_coverage_by_hand():
