@@ -19,7 +19,8 @@ def outliers(norms: Tensor, name: str) -> Figure:
     axes.axhline(norms.median(), color=COLOURS[1], linestyle="--", linewidth=1)
     axes.annotate("median", (len(norms) * 1.01, norms.median()), fontsize=9, va="center", annotation_clip=False)
     log_scale(axes, "y")
-    title = f"{name}: {few} of {len(norms)} input features hold half of the squared norm"
+    hold = "holds" if few == 1 else "hold"
+    title = f"{name}: {few} of {len(norms)} input features {hold} half of the squared norm"
     label(axes, title, "input feature j", "feature norm ‖X_j‖₂")
     return fig
 
