@@ -3,26 +3,39 @@
 Dimension key: I inputs of a linear layer, T tokens in a window.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
-from course_lib.models import by_block, layers_of
-from course_lib.pruning.layerwise.gram import Gram
+from course_lib.models import Layer, by_block, layers_of
+from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.pruning.sequential import PruneReport, advance, collect, first_inputs
 
 
 @torch.inference_mode()
+def grams_by_block(
+    model: nn.Module, calibration: Tensor, needs: Needs
+) -> Iterator[tuple[list[Layer], dict[str, Gram]]]:
+    """The layers of one block after the other with the statistics of their inputs in the dense model, by layer name.
+
+    Layers that read the same input share a Gram. `calibration` holds token ids (n, T).
+    """
+    layers_in, report = by_block(layers_of(model)), PruneReport(calibration.numel())
+    batches = first_inputs(model, calibration, list(layers_in))
+    for block, layers in layers_in.items():
+        yield layers, collect(layers, batches, needs, report)
+        advance(block, batches)
+
+
 def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:
     """‖X_j‖₂ of every input feature (I,) of the dense model, by the first layer that reads it.
 
     Names are such as "blocks.3.mlp.down_proj"; `calibration` holds token ids (n, T).
     """
-    layers_in, report, norms = by_block(layers_of(model)), PruneReport(calibration.numel()), {}
-    batches = first_inputs(model, calibration, list(layers_in))
-    for block, layers in layers_in.items():
-        grams = collect(layers, batches, "diagonal", report)
+    norms = {}
+    for layers, grams in grams_by_block(model, calibration, "diagonal"):
         norms |= {layer.name: grams[layer.name].diagonal.sqrt() for layer in layers if layer.is_first}
-        advance(block, batches)
     return norms
 
 

@@ -320,7 +320,10 @@ FURTHER = {
     "wanda.column_groups": lambda score, sparsity: torch.tensor(keep_rows(score.T, sparsity)).T,
     "wanda.n_of_m": n_of_m,
     "wanda.sequential": sequential,
-    "wanda.obs_score": lambda w, g, d: w.numpy() ** 2 / numpy.diag(numpy.linalg.inv(g.numpy() + d * numpy.eye(len(g)))),
+    "wanda.obs_score": lambda w, g: (
+        w.numpy() ** 2 * numpy.diag(g.numpy()),
+        w.numpy() ** 2 / numpy.diag(numpy.linalg.inv(g.numpy())),
+    ),
     "wanda.interval": interval,
     "kv.slots": slots,
     "kv.window": window,

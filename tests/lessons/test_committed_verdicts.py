@@ -25,6 +25,7 @@ PRINTED = {
     "03 rounded": sparsegpt.rounded_table,
     "03 accuracy": sparsegpt.accuracy_verdict,
     "04 accuracy": lambda: wanda.zero_shot_verdict(wanda_results.results()),
+    "04 claims": lambda: wanda.claims_table(wanda_results.results()),
     "07 attention": kv.attention_verdicts,
     "07 heavy hitters": kv.heavy_verdict,
     "07 beside a window": asked.window_verdict,

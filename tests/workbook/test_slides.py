@@ -130,7 +130,7 @@ def test_the_mathematics_font_has_what_the_formulas_need():
     rule = math_face(asset_path("math-font"), "<math><mi>&#x003B1;</mi><mo>&#x02211;</mo></math> ∫ outside")
     font = TTFont(io.BytesIO(base64.b64decode(re.search(r"base64,([^)]+)\)", rule)[1])))
     letters = font.getBestCmap()
-    assert {0x3B1, 0x2211, ord("x"), 0x1D465} <= set(letters)  # and the slanted x
+    assert {0x3B1, 0x2211, 0x221A, ord("x"), 0x1D465} <= set(letters)  # a root for <msqrt>, and the slanted x
     assert 0x222B not in letters
     assert "MATH" in font
     assert math_face(asset_path("math-font"), "no formula") == ""

@@ -25,7 +25,7 @@ def _score(generator: torch.Generator) -> list[Case]:
         Case("a single token", (_randn(generator, 6, 14), _randn(generator, 1, 14))),
         Case("a single output", (_randn(generator, 1, 25), _randn(generator, 10, 25))),
         Case("activations that cancel", (_randn(generator, 9, 24), torch.cat([x, -x]))),
-        Case("loud and quiet inputs", (_randn(generator, 12, 30), _randn(generator, 20, 30) * loudness)),
+        Case("large and small inputs", (_randn(generator, 12, 30), _randn(generator, 20, 30) * loudness)),
         Case("many more tokens than inputs", (_randn(generator, 20, 18), _randn(generator, 150, 18))),
     ]
 
@@ -103,14 +103,15 @@ def _clear(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) -> bo
 def _obs_score(generator: torch.Generator) -> list[Case]:
     """Damped, and correlated."""
 
-    def gram(n_tokens: int, n_inputs: int) -> Tensor:
+    def gram(n_tokens: int, n_inputs: int, damping: float) -> Tensor:
         x = _randn(generator, n_tokens, n_inputs) + _randn(generator, n_tokens, 1)
-        return x.T @ x
+        return x.T @ x + damping * torch.eye(n_inputs)
 
     return [
-        Case("one output, fewer tokens than inputs", (_randn(generator, 1, 10), gram(4, 10), 1.0)),
-        Case("25 inputs, strongly damped", (_randn(generator, 8, 25), gram(60, 25), 20.0)),
-        Case("more outputs than inputs", (_randn(generator, 16, 7), gram(30, 7), 3.0)),
+        Case("one output, fewer tokens than inputs", (_randn(generator, 1, 10), gram(4, 10, 1.0))),
+        Case("25 inputs, strongly damped", (_randn(generator, 8, 25), gram(60, 25, 20.0))),
+        Case("more outputs than inputs", (_randn(generator, 16, 7), gram(30, 7, 3.0))),
+        Case("a single input", (_randn(generator, 5, 1), gram(9, 1, 0.5))),
     ]
 
 

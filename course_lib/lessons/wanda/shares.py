@@ -8,9 +8,14 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.tables import listed
+from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.measure.paired import mean_and_error
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import Layer, layers_of, load_model, weight_of
@@ -138,3 +143,19 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
 def stored(rows: list[dict]) -> dict[str, Attempt]:
     """The ideas that were measured, from the table of a result."""
     return {row["idea"]: Attempt(row["sparsity"], torch.tensor(row["losses"])) for row in rows}
+
+
+def compared(ideas: dict[str, Attempt]) -> Figure:
+    """By how much each idea's log-perplexity is lower than with equal shares, and two errors of it."""
+    fig, (axes,) = figure(width=8.0, height=3.2)
+    same, *others = ideas
+    found = {name: against(ideas[name].losses, ideas[same].losses) for name in others}
+    for place, (lower, error) in enumerate(reversed(found.values())):
+        axes.errorbar(lower, place, xerr=ERRORS * error, capsize=3, **line_style(0))
+    axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
+    axes.set_yticks(range(len(found)), list(found)[::-1])
+    axes.set_ylim(-0.6, len(found) - 0.4)
+    better = [name for name, (lower, error) in found.items() if lower > ERRORS * error]
+    title = f"Clearly better than equal shares: {listed(better) if better else f'none of {len(found)} ideas'}"
+    label(axes, title, f"log-perplexity below that of equal shares ({ERROR_BARS})")
+    return fig

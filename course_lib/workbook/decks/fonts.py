@@ -15,6 +15,7 @@ FACES = (("regular", "normal", 400), ("italic", "italic", 400), ("semibold", "no
 # Browsers draw a letter of a formula as its slanted twin, which has a code of its own: Latin, Greek, and h.
 ITALIC = (*range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C), 0x210E)
 ASCII = range(0x20, 0x7F)
+ROOT = 0x221A  # browsers draw it for <msqrt>, in which it does not stand; without the glyph a root is invisible
 
 
 def text_faces(folder: Path) -> str:
@@ -32,7 +33,7 @@ def math_face(font: Path, page: str) -> str:
     characters = {ord(letter) for letter in html.unescape(re.sub(r"<[^>]*>", "", formulas))}
     options = subset.Options(layout_features=["*"], flavor="woff", notdef_outline=True)
     cut = subset.Subsetter(options)
-    cut.populate(unicodes=characters | set(ITALIC) | set(ASCII))
+    cut.populate(unicodes=characters | {ROOT} | set(ITALIC) | set(ASCII))
     with TTFont(font, recalcTimestamp=False) as whole:
         cut.subset(whole)
         whole.flavor = "woff"

@@ -77,3 +77,13 @@ def test_the_committed_ideas_are_those_of_the_task():
     for made in ideas.values():
         assert len(made.losses) == shares.HELD_OUT[0]
         assert made.sparsity == pytest.approx(shares.TOTAL, abs=1e-3)
+
+
+def test_the_picture_names_only_what_is_clearly_better():
+    """Lower by 1 and 1.2: clear; by −1 and 3: not."""
+    same = shares.Attempt(0.4, torch.tensor([3.0, 6.0]))
+    clear, wide = (shares.Attempt(0.4, same.losses - torch.tensor(lower)) for lower in ([1.0, 1.2], [-1.0, 3.0]))
+    drawn = shares.compared({"equal shares": same, "clear": clear, "wide": wide})
+    assert drawn.axes[0].get_title(loc="left") == "Clearly better than equal shares: clear"
+    drawn = shares.compared({"equal shares": same, "wide": wide})
+    assert drawn.axes[0].get_title(loc="left").endswith("none of 1 ideas")

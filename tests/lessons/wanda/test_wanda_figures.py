@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.lessons.common import masks
-from course_lib.lessons.wanda import figures, tables
+from course_lib.lessons.wanda import accuracies, deck, figures, tables
 from course_lib.lessons.wanda import measured as wanda_results
 
 
@@ -46,11 +46,16 @@ def made_up():
             "zero_shot_mean": [
                 {"method": m, "pattern": p, "accuracy": 0.4, "standard_error": 0.02, "chance": 0.35} for m, p in label
             ],
-            "sweep": [{"method": "dense", "sparsity": 0.0, "perplexity": 10.0}]
-            + [{"method": "wanda", "sparsity": s, "perplexity": 20.0 * s} for s in (0.3, 0.5, 0.7)]
-            + [{"method": "magnitude", "sparsity": s, "perplexity": 300 * s * s} for s in (0.3, 0.5, 0.7)],
+            "sweep": [
+                {"method": m, "sparsity": s, "perplexity": value, "standard_error": 1.0}
+                for m, s, value in [("dense", 0.0, 10.0)]
+                + [("wanda", s, 20.0 * s) for s in (0.3, 0.5, 0.7)]
+                + [("magnitude", s, 300 * s * s) for s in (0.3, 0.5, 0.7)]
+            ],
             "calibration": [
-                {"n_windows": n, "sample": k, "perplexity": 24.0 - 4 * (n > 1) + k} for n in (1, 8) for k in (0, 1)
+                {"n_windows": n, "sample": k, "perplexity": 24.0 - 4 * (n > 1) + k, "standard_error": 0.1}
+                for n in (1, 8)
+                for k in (0, 1)
             ],
             "groups": [
                 {"method": m, "group": g, "perplexity": v, "standard_error": 1.0}
@@ -105,29 +110,34 @@ def test_pattern_title_follows_the_data():
 
 def test_calibration_title():
     # means 24.5 and 20.5
-    assert title(wanda_results.calibration_curve(made_up())) == "One window of calibration text is 20 % worse than 8"
+    said = "One window of calibration text: perplexity 20 % above that of 8"
+    assert title(wanda_results.calibration_curve(made_up())) == said
+    rough = made_up()
+    for row in rough["tables"]["calibration"]:
+        row["standard_error"] = 2.0
+    assert title(wanda_results.calibration_curve(rough)) == f"{said}, within the errors"
 
 
 def test_group_title():
-    said = "Not clearly worse than the best group:\nlayer for magnitude, (output, 1)"
+    said = "Not clearly worse than the best group:\nthe whole layer for magnitude, each output"
     assert title(wanda_results.group_ablation(made_up())) == f"{said} for Wanda"
     near = made_up()
     for row in near["tables"]["groups"]:
         row["standard_error"] = 4.0
-    assert title(wanda_results.group_ablation(near)).endswith("(output, 1) and layer for Wanda")
+    assert title(wanda_results.group_ablation(near)).endswith("each output and the whole layer for Wanda")
 
 
 def test_zero_shot_title_and_order():
     measured = made_up()
-    assert title(wanda_results.zero_shot(measured)).startswith("1 of 2 tasks tell the dense model from chance")
-    assert wanda_results.by_signal(measured) == ["sciq", "boolq"]
+    assert title(accuracies.zero_shot(measured)).startswith("1 of 2 tasks tell the dense model from chance")
+    assert accuracies.by_signal(measured) == ["sciq", "boolq"]
 
 
 def test_tables():
     measured = made_up()
     table = tables.zero_shot_table(measured)
-    assert "sciq              100      25      75 ± 5 " in table
-    assert table.splitlines()[2].endswith("no signal")
+    assert "sciq               100       25    75 ± 5" in table
+    assert table.splitlines()[3].startswith("boolq * ")
     assert "10 %" in tables.cost_table(measured)
     assert "no forward pass needed" in tables.cost_table(measured)
     assert "seed 0, 2026-01-02, a processor (2 cores)" in tables.provenance(measured)
@@ -136,37 +146,104 @@ def test_tables():
 def test_zero_shot_verdict_follows_the_data():
     measured = made_up()
     said = tables.zero_shot_verdict(measured)
-    assert said.startswith(
-        "Mean of the paper's seven: +0.0 ± 2.8 points for Wanda; 1 of them have no signal"
-    )  # √2 × 0.02
-    assert said.endswith("+0.0 ± 6.1 points, the mean of 1 tasks: cannot tell (not with 100 times the sample, n = 100)")
+    assert said.startswith("The paper's seven tasks: +0.0 ± 2.8 points for Wanda on average. 1 of them have no signal")
+    assert said.endswith("+0.0 ± 6.1 points on average: cannot tell (not with 100 times the sample, n = 100)")
     for row in measured["tables"]["zero_shot"] + measured["tables"]["zero_shot_mean"]:
         row["accuracy"] += 0.2 * (row["method"] == "wanda")
     said = tables.zero_shot_verdict(measured)
     assert "+20.0 ± 2.8 points for Wanda" in said
-    assert said.endswith("the mean of 1 tasks: holds")
+    assert said.endswith("on average: holds")
 
 
-def test_published_table_is_marked():
+def test_published_numbers_are_marked_and_stand_beside_ours():
     table = tables.published_table()
-    assert table.startswith("published, not measured here")
+    assert table.startswith("Published, not measured here")
     assert "54.21" in table
+    lines = tables.perplexity_table(made_up()).splitlines()
+    (wanda,) = (line for line in lines if line.startswith("Wanda 50 %"))
+    assert wanda.split() == ["Wanda", "50", "%", "20.0", "±", "1.0", "6.42", "5.56", "3.98"]
+    assert any(line.startswith("SparseGPT 2:4") and "lesson 03" in line and "10.17" in line for line in lines)
+
+
+def test_ratios_to_dense_are_those_of_each_model():
+    """Here 20 / 10; published 6.42 / 5.12 = 1.25, 5.56 / 4.57 = 1.22, 3.98 / 3.12 = 1.28 at 50 %."""
+    said = title(wanda_results.beside_published(made_up()))
+    assert said == "50 %: Wanda 2.0 times the dense perplexity\nhere, 1.2 to 1.3 published"
+
+
+def test_claims_follow_the_data():
+    measured = made_up()
+    measured["tables"]["groups"] += [
+        {"method": "wanda", "group": "(input, 1)", "perplexity": 21.0, "standard_error": 3.0}
+    ]
+    said = {claim.split()[0]: verdict for claim, *_, verdict in tables.claims(measured)}
+    assert said["Wanda's"] == said["Tighter"] == "holds"  # 20 against 90; 20, 30, 40, each ± 1
+    assert said["Each"].startswith("holds partly (1 of 2)")  # 20 ± 1 against 25 ± 1 and 21 ± 3
+    assert said["Its"].startswith("cannot tell")  # no difference of accuracy
+    assert said["More"] == "holds"  # 21 ± 0.1 with most, 24 and 25 with one
+    assert tables.claims_table(measured).count("    paper: ") == 5
+
+
+def test_errors_of_choices_by_hand():
+    """Three layers: magnitude's mask agrees by 90, 92, 94 %, with 2, 3, 4 times the error."""
+    masks = {
+        "masks": [
+            {
+                "layer": str(times),
+                "agree_with_wanda": {"magnitude": 0.86 + 0.02 * times},
+                "relative_error": {"magnitude, row": 0.01 * times, "wanda, row": 0.01},
+            }
+            for times in (2, 3, 4)
+        ]
+    }
+    assert wanda_results.agreement(masks) == pytest.approx((92, 3))
+    drawn = wanda_results.errors_of_choices(masks)
+    assert title(drawn).endswith("is 92 % Wanda's,\nand its error 3.0 times as large (median of 3 layers)")
+    assert [text.get_text() for text in drawn.axes[0].get_yticklabels()] == [
+        "Wanda, each output",
+        "magnitude, each output",
+    ]
+
+
+def test_wilsons_interval_and_coverage_by_hand():
+    """0 of n reaches up to z²/(n + z²); one answer at p = ½: the normal interval has no width, Wilson's has ½ in it."""
+    assert accuracies.wilson(0, 10) == pytest.approx((0, 0, 3.8416 / 13.8416))
+    assert accuracies.wilson(10, 10) == pytest.approx((1, 10 / 13.8416, 1))
+    assert accuracies.normal(36, 100) == pytest.approx((0.36, 0.36 - 1.96 * 0.048, 0.36 + 1.96 * 0.048))
+    for share in accuracies.wilson(7, 25)[1:]:  # at its ends the observed share is 1.96 errors away
+        assert abs(7 / 25 - share) == pytest.approx(1.96 * (share * (1 - share) / 25) ** 0.5)
+    assert accuracies.coverage(accuracies.normal, 0.5, 1) == 0
+    assert accuracies.coverage(accuracies.wilson, 0.5, 1) == 1
+    assert accuracies.coverage(lambda k, n: (k / n, 0, 0.5), 0.5, 3) == 1
+
+
+def test_the_worked_example_of_the_deck():
+    assert "the two masks agree in 8 of 12 places" in deck.worked_example().get_suptitle()
+    said = [axes.get_title(loc="left") for axes in deck.n_of_m_drawn().axes]
+    assert said == ["Best half of the row: 30 of 41", "Best two of every four neighbours: 25 of 41"]
+
+
+def test_costs_of_a_removal_by_hand():
+    """H = [[2, 1], [1, 2]], its inverse has 2/3 on the diagonal: 2 w² alone, 3/2 w² helped."""
+    alone, helped = figures.costs_of_removal(torch.tensor([[1.0, -2.0]]), torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    torch.testing.assert_close(alone, torch.tensor([[2.0, 8.0]]))
+    torch.testing.assert_close(helped, torch.tensor([[1.5, 6.0]]))
 
 
 def test_outlier_title_counts_the_features_that_hold_half():
     norms = torch.tensor([1.0, 1.0, 10.0, 1.0])
-    assert title(figures.outliers(norms, "a layer")) == "a layer: 1 of 4 input features hold half of the squared norm"
+    assert title(figures.outliers(norms, "a layer")) == "a layer: 1 of 4 input features holds half of the squared norm"
 
 
 def test_loudest_title():
     norms = {"blocks.0.q": torch.tensor([1.0, 2.0, 8.0]), "blocks.1.q": torch.tensor([1.0, 1.0, 20.0])}
-    assert "the loudest feature is 4 to 20 times the median one" in title(figures.loudest_against_median(norms))
+    assert "the largest feature is 4 to 20 times the median one" in title(figures.loudest_against_median(norms))
 
 
 def test_columns_title():
-    weight = torch.tensor([[1.0, 2.0], [1.0, 2.0]])  # magnitude keeps column 1, Wanda the loud column 0
+    weight = torch.tensor([[1.0, 2.0], [1.0, 2.0]])  # magnitude keeps column 1, Wanda the large column 0
     figure = figures.columns_kept(weight, torch.tensor([10.0, 1.0]))
-    assert title(figure) == "Of the weights on the loudest 1 % of inputs, magnitude 0 % and Wanda 100 % stay"
+    assert title(figure) == "Kept on the largest 1 % of inputs: magnitude 0 % of the weights, Wanda 100 %"
 
 
 def test_obs_scores_meet_wanda_where_inputs_are_uncorrelated(generator):

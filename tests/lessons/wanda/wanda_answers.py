@@ -165,23 +165,48 @@ def accumulated_in_a_loop(total, batch):
     return total
 
 
-def damped(gram, amount):
-    return gram + amount * torch.eye(len(gram))
+# --- wanda.obs_score: weight (O, I) and the damped Gram matrix (I, I) ---
 
 
-def obs(weight, inverse):
+def alone(weight, gram):
+    return weight.square() * gram.diagonal()
+
+
+def helped(weight, inverse):
     return weight.square() / inverse.diagonal()
 
 
-def obs_by_solving(weight, gram, damping):
-    columns = [torch.linalg.solve(damped(gram, damping), unit)[j] for j, unit in enumerate(torch.eye(len(gram)))]
-    return weight**2 / torch.stack(columns)
+def costs(weight, gram):
+    return alone(weight, gram), helped(weight, gram.inverse())
 
 
-def obs_entry_by_entry(weight, gram, damping):
-    a = gram.numpy().astype("float64") + damping * numpy.eye(len(gram))
-    inverse = numpy.linalg.inv(a)
-    return [[float(w) ** 2 / inverse[j, j] for j, w in enumerate(row)] for row in weight]
+def costs_by_solving(weight, gram):
+    columns = [torch.linalg.solve(gram, unit)[j] for j, unit in enumerate(torch.eye(len(gram)))]
+    return weight**2 * gram.diagonal(), weight**2 / torch.stack(columns)
+
+
+def costs_entry_by_entry(weight, gram):
+    h = gram.numpy().astype("float64")
+    inverse = numpy.linalg.inv(h)
+    return tuple(
+        [[float(w) ** 2 * factor for w, factor in zip(row, factors, strict=True)] for row in weight]
+        for factors in (h.diagonal(), 1 / inverse.diagonal())
+    )
+
+
+def costs_of_the_steps(weight, gram):
+    """δ written out for every weight: −w e_j, and the best step with δ_j = −w."""
+    h = gram.double()
+    inverse = h.inverse()
+    both = torch.zeros(2, *weight.shape, dtype=torch.float64)
+    for j, unit in enumerate(torch.eye(len(h), dtype=torch.float64)):
+        for k, direction in enumerate((unit, inverse[j] / inverse[j, j])):
+            both[k, :, j] = weight[:, j].double() ** 2 * (direction @ h @ direction)
+    return both[0], both[1]
+
+
+def damped(gram, share=0.01):
+    return gram + share * gram.diagonal().mean() * torch.eye(len(gram))
 
 
 RIGHT = {
@@ -235,10 +260,12 @@ RIGHT = {
         ),
     },
     "wanda.obs_score": {
-        "solving for each column": obs_by_solving,
-        "entry by entry in float64": obs_entry_by_entry,
-        "pinv of the damped": lambda w, g, d: obs(w, torch.linalg.pinv(damped(g, d), hermitian=True)),
-        "in place": lambda w, g, d: w.square_().div_(g.add_(d * torch.eye(len(g))).inverse().diagonal()),
+        "solving for each column": costs_by_solving,
+        "entry by entry in float64": costs_entry_by_entry,
+        "every step written out": costs_of_the_steps,
+        "pinv": lambda w, g: [alone(w, g), helped(w, torch.linalg.pinv(g, hermitian=True))],
+        "stacked": lambda w, g: torch.stack(costs(w, g)),
+        "in place": lambda w, g: (alone(w, g), w.square_().div_(g.inverse().diagonal())),
     },
     "wanda.interval": {
         "n − 1": lambda k, n: interval(k, n, error=lambda p, n: math.sqrt(p * (1 - p) / (n - 1))),
@@ -422,28 +449,32 @@ WRONG = {
         ),
     },
     "wanda.obs_score": {
-        "λ as a share of the mean": lambda w, g, d: obs(w, damped(g, d * g.diagonal().mean()).inverse()),
-        "half": lambda w, g, d: 0.5 * obs(w, damped(g, d).inverse()),
-        "the root": lambda w, g, d: obs(w, damped(g, d).inverse()).sqrt(),
-        "w not squared": lambda w, g, d: w.abs() / damped(g, d).inverse().diagonal(),
-        "sign kept": lambda w, g, d: w / damped(g, d).inverse().diagonal(),
-        "divided by H_jj": lambda w, g, d: w.square() / damped(g, d).diagonal(),
-        "diagonal inverted": lambda w, g, d: w.square() / (1 / damped(g, d).diagonal()),
-        "multiplied": lambda w, g, d: w.square() * damped(g, d).inverse().diagonal(),
-        "the diagonal squared": lambda w, g, d: w.square() / damped(g, d).inverse().diagonal().square(),
-        "undamped": lambda w, g, d: obs(w, g.inverse()),
-        "undamped, pinv": lambda w, g, d: obs(w, torch.linalg.pinv(g)),
-        "λ on every entry": lambda w, g, d: obs(w, torch.linalg.pinv(g + d)),
-        "λ after inverting": lambda w, g, d: w.square() / (torch.linalg.pinv(g).diagonal() + d),
-        "λ in the quotient": lambda w, g, d: w.square() / (damped(g, d).inverse().diagonal() + d),
-        "the whole inverse": lambda w, g, d: w.square() @ damped(g, d).inverse(),
-        "row sums of the inverse": lambda w, g, d: w.square() / damped(g, d).inverse().sum(0),
-        "entries inverted": lambda w, g, d: w.square() / (1 / damped(g, d)).diagonal(),
-        "the diagonal down the rows": lambda w, g, d: w.square() / damped(g, d).inverse().diagonal()[: len(w), None],
-        "Wanda": lambda w, g, d: w.abs() * g.diagonal().sqrt(),
-        "Wanda squared": lambda w, g, d: w.square() * g.diagonal(),
-        "of the Cholesky factor": lambda w, g, d: (
-            w.square() / torch.linalg.cholesky(damped(g, d).inverse()).diagonal().square()
+        "half": lambda w, g: (0.5 * alone(w, g), 0.5 * helped(w, g.inverse())),
+        "half of the second": lambda w, g: (alone(w, g), 0.5 * helped(w, g.inverse())),
+        "the roots": lambda w, g: tuple(cost.sqrt() for cost in costs(w, g)),
+        "Wanda and the other": lambda w, g: (w.abs() * g.diagonal().sqrt(), helped(w, g.inverse())),
+        "w not squared": lambda w, g: (w.abs() * g.diagonal(), w.abs() / g.inverse().diagonal()),
+        "sign kept": lambda w, g: (w * g.diagonal(), w / g.inverse().diagonal()),
+        "w not squared in the second": lambda w, g: (alone(w, g), w.abs() / g.inverse().diagonal()),
+        "divided by H_jj": lambda w, g: (alone(w, g), w.square() / g.diagonal()),
+        "diagonal inverted": lambda w, g: (alone(w, g), w.square() / (1 / g.diagonal())),
+        "multiplied": lambda w, g: (alone(w, g), w.square() * g.inverse().diagonal()),
+        "the diagonal squared": lambda w, g: (w.square() * g.diagonal() ** 2, helped(w, g.inverse())),
+        "damped again": lambda w, g: costs(w, damped(g)),
+        "damped again, the second": lambda w, g: (alone(w, g), helped(w, damped(g).inverse())),
+        "the whole inverse": lambda w, g: (alone(w, g), w.square() @ g.inverse()),
+        "row sums of the inverse": lambda w, g: (alone(w, g), w.square() / g.inverse().sum(0)),
+        "row sums of H": lambda w, g: (w.square() * g.sum(0), helped(w, g.inverse())),
+        "the whole H": lambda w, g: (w.square() @ g, helped(w, g.inverse())),
+        "entries inverted": lambda w, g: (alone(w, g), w.square() / (1 / g).diagonal()),
+        "swapped": lambda w, g: costs(w, g)[::-1],
+        "the second alone": lambda w, g: helped(w, g.inverse()),
+        "the first alone": alone,
+        "what is saved": lambda w, g: (alone(w, g), alone(w, g) - helped(w, g.inverse())),
+        "both with help": lambda w, g: (helped(w, g.inverse()),) * 2,
+        "of the Cholesky factor": lambda w, g: (
+            alone(w, g),
+            w.square() / torch.linalg.cholesky(g.inverse()).diagonal().square(),
         ),
     },
     "wanda.interval": {

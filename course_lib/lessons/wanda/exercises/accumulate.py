@@ -88,7 +88,7 @@ ACCUMULATE = Exercise(
         ),
         Mistake(
             "largest instead of sum",
-            "Only the loudest token is counted. Sum over all of them.",
+            "Only the largest token is counted. Sum over all of them.",
             lambda total, batch: total + batch.square().amax(dim=(0, 1)),
         ),
         Mistake(

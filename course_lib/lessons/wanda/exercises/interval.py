@@ -31,6 +31,12 @@ def _wilson(n_right: int, n: int) -> tuple[float, float, float]:
     return accuracy, middle - half, middle + half
 
 
+def _library(n_right: int, n: int) -> tuple[float, float, float]:
+    from course_lib.lessons.wanda.accuracies import normal
+
+    return normal(n_right, n)
+
+
 def _times(z: float) -> Callable:
     return lambda k, n: (k / n, *(k / n + sign * z * math.sqrt(k / n * (1 - k / n) / n) for sign in (-1, 1)))
 
@@ -46,6 +52,7 @@ INTERVAL = Exercise(
     minutes=6,
     points=2,
     reference=_interval,
+    library=_library,
     agree=_agree_with_n_or_one_less,
     cases=lambda generator: [
         Case("60 of 100", (60, 100)),

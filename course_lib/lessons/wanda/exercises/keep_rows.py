@@ -50,7 +50,7 @@ KEEP_ROWS = Exercise(
     mistakes=(
         Mistake(
             "whole layer as one group",
-            "One ranking over the whole layer empties quiet rows. Wanda ranks within each output row.",
+            "One ranking over the whole layer may empty rows of small scores. Wanda ranks within each output row.",
             keep_in_layer,
             also=(
                 lambda score, sparsity: score > score.flatten().sort().values[int(score.numel() * sparsity) - 1],

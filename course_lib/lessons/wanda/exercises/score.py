@@ -55,7 +55,7 @@ def _score_cases(generator: torch.Generator) -> list[Case]:
     dead = random_inputs.clone()
     dead[:, 10] = 0
     return [
-        Case("a 3 × 4 layer worked by hand, one loud input", (weight, inputs)),
+        Case("a 3 × 4 layer worked by hand, one large input", (weight, inputs)),
         Case("37 outputs, 96 inputs, 50 tokens", (random_weight, random_inputs)),
         Case("an input that is always zero", (random_weight, dead)),
         Case("a transposed, non-contiguous weight", (torch.randn(12, 9, generator=generator).T, random_inputs[:, :12])),
@@ -94,7 +94,7 @@ SCORE = Exercise(
         ),
         Mistake(
             "squared norm",
-            "‖X_j‖² weighs loud inputs twice. Equation 1 multiplies |W_ij| by the norm itself.",
+            "‖X_j‖² weighs large inputs twice. The output moves by |W_ij| times the norm itself.",
             lambda weight, inputs: weight.abs() * inputs.square().sum(dim=0),
         ),
         Mistake(
@@ -110,7 +110,7 @@ SCORE = Exercise(
         ),
         Mistake(
             "each row on a scale of its own",
-            "The score was divided by its row's sum or maximum. Equation 1 has one scale for the layer, so that any "
+            "The score was divided by its row's sum or maximum. The norms give one scale for the layer, so that any "
             "comparison group can be ranked.",
             lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 1.0),
             also=(
@@ -120,12 +120,12 @@ SCORE = Exercise(
         ),
         Mistake(
             "one of the two squared",
-            "The weight is squared and the norm is not, so the weight counts twice. Equation 1 squares neither.",
+            "The weight is squared and the norm is not, so the weight counts twice. Square both or neither.",
             lambda weight, inputs: weight.square() * inputs.norm(dim=0),
         ),
         Mistake(
             "largest value instead of norm",
-            "One loud token decides here. The norm runs over all tokens.",
+            "One large token decides here. The norm runs over all tokens.",
             lambda weight, inputs: weight.abs() * inputs.abs().amax(dim=0),
         ),
         Mistake(
@@ -142,7 +142,7 @@ SCORE = Exercise(
         ),
         Mistake(
             "divided instead of multiplied",
-            "A loud input makes a weight matter more: multiply.",
+            "A large input makes a weight matter more: multiply.",
             lambda weight, inputs: weight.abs() / (inputs.norm(dim=0) + 1e-8),
             also=(lambda weight, inputs: weight.abs() / inputs.norm(dim=0),),
         ),
@@ -177,7 +177,7 @@ SCORE = Exercise(
         ),
         Mistake(
             "sum of absolute values",
-            "This is the L1 norm of each input. Equation 1 takes the L2 norm: square, add up, take the root.",
+            "This is the L1 norm of each input. The Euclidean norm is the L2 norm: square, add up, take the root.",
             lambda weight, inputs: weight.abs() * inputs.abs().sum(dim=0),
         ),
     ),
@@ -188,7 +188,7 @@ SCORE = Exercise(
         Variant("in place", lambda w, x: w.abs_().mul_(x.norm(dim=0))),
     ),
     hints=(
-        "Every weight W_ij meets one input feature, j. How large is that feature over all tokens?",
+        "With W_ij set to zero, output i of token t moves by −W_ij X_tj. What is the norm of these numbers over all t?",
         "inputs has shape (N, I); you need a vector of I numbers: the norm over dim=0.",
         "The vector of norms lines up with the columns of the weight, so broadcasting does the rest.",
     ),

@@ -158,7 +158,7 @@ SEQUENTIAL = Exercise(
         ),
         Mistake(
             "squared norms",
-            "‖X_j‖² weighs loud inputs twice: take the norm itself.",
+            "‖X_j‖² weighs large inputs twice: take the norm itself.",
             _masked(keep_in_rows, lambda weight, x: weight.abs() * x.square().sum(0)),
         ),
     ),

@@ -1,0 +1,97 @@
+"""Accuracies with their errors: two 95 % intervals, how often each contains the truth, and the measured benchmarks."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.benchmarks import has_signal
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.tables import rows
+
+Z = 1.96  # standard errors to either side: 95 % of a normal distribution
+Interval = Callable[[int, int], tuple[float, float, float]]
+
+
+def normal(n_right: int, n: int) -> tuple[float, float, float]:
+    """(accuracy, lower, upper), Z standard errors to either side."""
+    share = n_right / n
+    half = Z * math.sqrt(share * (1 - share) / n)
+    return share, share - half, share + half
+
+
+def wilson(n_right: int, n: int) -> tuple[float, float, float]:
+    """(accuracy, lower, upper): every p from which n_right lies at most Z of p's own errors away (Wilson, 1927).
+
+    |n_right/n − p| ≤ Z √(p(1 − p)/n) is quadratic in p, and its ends never leave 0 to 1.
+    """
+    share, extra = n_right / n, Z**2 / n
+    middle = (share + extra / 2) / (1 + extra)
+    half = math.sqrt(share * (1 - share) * extra + extra**2 / 4) / (1 + extra)
+    return share, max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def coverage(interval: Interval, truth: float, n: int) -> float:
+    """The probability that the interval of n answers, each right with probability `truth`, contains `truth`: exact."""
+    inside = [k for k in range(n + 1) if (ends := interval(k, n)) and ends[1] <= truth <= ends[2]]
+    return sum((math.comb(n, k) * truth**k * (1 - truth) ** (n - k) for k in inside), 0.0)
+
+
+def how_often_right(interval: Interval = normal, n: int = 100) -> Figure:
+    """Coverage over the true accuracy, of the normal approximation and of Wilson's interval."""
+    fig, (axes,) = figure(width=7.2)
+    truths = [t / 200 for t in range(2, 199)]
+    ways = {"normal approximation": _once(interval, n), "Wilson's interval": _once(wilson, n)}
+    found = {name: [100 * coverage(way, truth, n) for truth in truths] for name, way in ways.items()}
+    for index, (name, shares) in enumerate(found.items()):
+        look = line_style(index) | {"markersize": 4, "markevery": 10}
+        axes.plot([100 * t for t in truths], shares, label=name, **look)
+    axes.axhline(95, color=COLOURS[4], linestyle=":")
+    axes.legend(frameon=False, loc="lower center")
+    plain, better = (min(shares) for shares in found.values())
+    title = f"{n} answers, “95 %”: at worst {plain:.0f} % are right; Wilson's {better:.0f} %"
+    label(axes, title, "true accuracy (%)", "intervals that contain it (%)")
+    return fig
+
+
+def _once(interval: Interval, n: int) -> Interval:
+    """The same interval, asked once for every count."""
+    ends = {k: interval(k, n) for k in range(n + 1)}
+    return lambda k, _: ends[k]
+
+
+def zero_shot(measured: dict[str, Any]) -> Figure:
+    """Accuracy with Wilson's 95 % intervals: first the tasks on which the dense model is clearly above chance."""
+    fig, (axes,) = figure(width=9.5, height=4.0)
+    tasks = by_signal(measured)
+    models = [("dense", "dense", "dense"), ("wanda", "50%", "Wanda 50 %"), ("magnitude", "50%", "magnitude 50 %")]
+    for index, (method, pattern, name) in enumerate(models):
+        by_task = {row["task"]: row for row in rows(measured, "zero_shot", method=method, pattern=pattern)}
+        found = [wilson(round(by_task[task]["accuracy"] * by_task[task]["n"]), by_task[task]["n"]) for task in tasks]
+        axes.errorbar(
+            [i + 0.22 * (index - 1) for i in range(len(tasks))],
+            [100 * share for share, _, _ in found],
+            yerr=[[100 * (share - low) for share, low, _ in found], [100 * (high - share) for share, _, high in found]],
+            capsize=2,
+            label=name,
+            **line_style(index) | {"linestyle": ""},
+        )
+    dense = {row["task"]: row for row in rows(measured, "zero_shot", method="dense")}
+    for i, task in enumerate(tasks):
+        axes.hlines(100 * dense[task]["chance"], i - 0.4, i + 0.4, color=COLOURS[4], linestyle=":")
+    n_signal = sum(has_signal(dense[task]) for task in tasks)
+    axes.axvspan(n_signal - 0.5, len(tasks) - 0.5, color="#8d99ae", alpha=0.15, linewidth=0)
+    axes.set_xticks(range(len(tasks)), [task.replace("_", "\n") for task in tasks], fontsize=9)
+    axes.set_ylim(0, 100)
+    axes.legend(frameon=False, ncols=3)
+    title = f"{n_signal} of {len(tasks)} tasks tell the dense model from chance (dotted); the shaded ones do not"
+    label(axes, title, "", "accuracy (%), Wilson's 95 % interval")
+    return fig
+
+
+def by_signal(measured: dict[str, Any]) -> list[str]:
+    """The tasks, those with the clearest signal first."""
+    dense = rows(measured, "zero_shot", method="dense")
+    clear = {row["task"]: (row["accuracy"] - row["chance"]) / max(row["standard_error"], 1e-9) for row in dense}
+    return sorted(clear, key=clear.__getitem__, reverse=True)
