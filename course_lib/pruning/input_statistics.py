@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from course_lib.models import by_block, layers_of
 from course_lib.pruning.layerwise.gram import Gram
-from course_lib.pruning.sequential import PruneReport, advance, collect, first_inputs
+from course_lib.pruning.sequential import PruneReport, advance, collect, collect_and_advance, first_inputs
 
 
 @torch.inference_mode()
@@ -19,10 +19,9 @@ def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:
     """
     layers_in, report, norms = by_block(layers_of(model)), PruneReport(calibration.numel()), {}
     batches = first_inputs(model, calibration, list(layers_in))
-    for block, layers in layers_in.items():
-        grams = collect(layers, batches, "diagonal", report)
+    for layers in layers_in.values():
+        grams = collect_and_advance(layers, batches, "diagonal", report)
         norms |= {layer.name: grams[layer.name].diagonal.sqrt() for layer in layers if layer.is_first}
-        advance(block, batches)
     return norms
 
 
