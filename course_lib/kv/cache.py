@@ -112,5 +112,5 @@ def _attention(
         raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     output = layer.cache.forward_(layer, query, key, value, attention_mask, position_ids, scaling)
-    layer.n_passed += query.shape[2]  # not before: a pass that is refused has not come
+    layer.cache.passed(layer, query.shape[2])
     return output.transpose(1, 2), None
