@@ -60,6 +60,12 @@ def _check(model: PreTrainedModel, policy: object, vectors: object = FULL_PRECIS
         factors = getattr(policy, name)
         if factors and len(factors) != expected:
             raise ValueError(f"got {len(factors)} factors in {name}; expected {expected}, as many as the model has.")
+    spared = {layer % n_layers for layer in getattr(policy, "spared", ()) if -n_layers <= layer < n_layers}
+    if len(spared) == n_layers and not policy.keeps_all:
+        raise ValueError(
+            f"got spared {policy.spared} in a model of {n_layers} layers, of which no other is left to evict from; "
+            "expected fewer, such as spared=()."
+        )
 
 
 def check_model(model: PreTrainedModel) -> None:
@@ -112,5 +118,5 @@ def _attention(
         raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     output = layer.cache.forward_(layer, query, key, value, attention_mask, position_ids, scaling)
-    layer.n_passed += query.shape[2]  # not before: a pass that is refused has not come
+    layer.cache.passed(layer, query.shape[2])
     return output.transpose(1, 2), None

@@ -54,6 +54,11 @@ class EvictingLayer(CacheLayerMixin):
                 f"got keys of {tuple(key_states.shape[:2])} sequences and heads in a cache of {self.slots.shape}; a "
                 "cache is for one batch of one model. Call cache.reset() before another batch."
             )
+        if not self.index and not self.cache.is_whole:
+            raise ValueError(
+                "got a cache whose last pass stopped between two layers, so that they hold different tokens; expected "
+                "whole passes. Call cache.reset() and feed the text anew, or make another cache."
+            )
         if self.index and waiting.get() is not None:
             waiting.set(None)
             raise ValueError("got a cache in another model than that of its evicting(...), or in a copy of it.")
@@ -106,6 +111,7 @@ class EvictingCache(Cache):
         self.policy, self.rolling, self.vectors, self.active = policy, rolling, vectors, True
         self.config = model.config
         self.n_evicted = 0  # slots, all layers together
+        self.is_whole = True  # False while a pass is on its way, and for good where one stopped there
         self.is_allocated = not policy.allocates_layers
 
     def forward_(
@@ -133,7 +139,13 @@ class EvictingCache(Cache):
         if layer.index == 0:
             n_seen = layer.slots.n_seen
             self._new = NewTokens.of(_valid(padding, n_seen, n_new), rotation, n_seen)
+            self.is_whole = False
         return self._new
+
+    def passed(self, layer: EvictingLayer, n_new: int) -> None:
+        """New tokens are through the layer: not before, as a pass that is refused has not come."""
+        layer.n_passed += n_new
+        self.is_whole = layer is self.layers[-1]
 
     def _evict_(self, layer: EvictingLayer) -> None:
         """The lowest of the layer leave; where slots are yet to be allocated, those of all, after the last layer."""
@@ -151,6 +163,7 @@ class EvictingCache(Cache):
     def reset(self) -> None:
         """As at the start, for another text."""
         super().reset()
+        self.is_whole = True
         self.is_allocated = not self.policy.allocates_layers
 
     @property

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from course_lib.kv.slots import Slots
-from course_lib.kv.vectors import pick
+from course_lib.kv.vectors import FREE, pick
+
+TIE = 1e-4  # similarities that differ by less, of themselves, are equal: far more than float32 loses on the way to them
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,19 @@ class Evicted:
 def cosines(left: Float[Tensor, "B H E D"], right: Float[Tensor, "B H N D"]) -> Float[Tensor, "B H E N"]:
     """Of all pairs, in float32."""
     return normalize(left.float(), dim=3) @ normalize(right.float(), dim=3).transpose(2, 3)
+
+
+def most_alike(
+    similarity: Float[Tensor, "B H E N"], slots: Slots
+) -> tuple[Float[Tensor, "B H E"], Int[Tensor, "B H E"]]:
+    """The highest similarity of each that leaves, and the slot of its token: of several that tie, the oldest.
+
+    Where tokens repeat, the one in the middle is as similar to its neighbour on the left as to that on the right. Which
+    of the two is larger is then a matter of rounding, and of the order of slots, which padding changes.
+    """
+    best = similarity.amax(dim=3)
+    ties = similarity >= (best - TIE * best.abs())[..., None]  # (B, H, E, N)
+    return best, torch.where(ties, slots.position[:, :, None], FREE).argmin(dim=3)
 
 
 def merge_(

@@ -118,9 +118,9 @@ class EvictionPolicy(ABC):
         sizes = self.sizes(slots, layer)
         if slots.n <= int(sizes.min()):
             return slots
-        return self.evict_(slots, self.protected(slots), self._after_dropping(slots, sizes))
+        return self.evict_(slots, self.protected(slots), self.after_dropping(slots, sizes))
 
-    def _after_dropping(self, slots: Slots, sizes: Int[Tensor, "B H"]) -> Int[Tensor, "B H"]:
+    def after_dropping(self, slots: Slots, sizes: Int[Tensor, "B H"]) -> Int[Tensor, "B H"]:
         """What heads with too many keep, when they lose more than they have to."""
         if not self.dropped:
             return sizes

@@ -8,9 +8,10 @@ Dimension key: B sequences, H key-value heads, G query heads to each, N slots, Q
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from transformers import PreTrainedModel
@@ -20,6 +21,7 @@ from course_lib.kv.cache import attending, check_model
 from course_lib.kv.layers import EvictingCache, EvictingLayer
 from course_lib.kv.policy import EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
+from course_lib.kv.vectors import FREE, Columns
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Recycled(EvictionPolicy):
         similarity: instead of `every`, look every `check` steps whether the queries still resemble those of the last
             full step: a full one, in this layer, when their cosine, averaged over heads, falls below (the paper: 0.8).
 
-    Deviation: weights of the query heads of a group are averaged. In a batch all sequences refresh when one has to.
+    Deviation: weights of the query heads of a group are averaged. In a batch each sequence refreshes when it has to and
+    reads what it would read alone; a step in which only some do takes as long as if all did.
     """
 
     recent: int = 1
@@ -59,36 +62,42 @@ class Recycled(EvictionPolicy):
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         return slots.memory("newest")
 
-    def is_due(self, n_steps: int, query: Tensor, last_query: Tensor) -> bool:
-        """Whether the n-th step after a full one should be full again; queries (B, heads, 1, D), now and then."""
+    def is_due(
+        self, n_steps: Int[Tensor, "B"], query: Float[Tensor, "B heads 1 D"], last_query: Float[Tensor, "B heads 1 D"]
+    ) -> Bool[Tensor, "B"]:
+        """Which sequences should take their n-th step after a full one as another full one; queries now and then."""
         if self.similarity is None:
-            return self.every is not None and n_steps >= self.every
-        if n_steps % self.check:
-            return False
+            return n_steps >= self.every if self.every is not None else torch.zeros_like(n_steps, dtype=torch.bool)
+        checks = n_steps % self.check == 0
+        if not bool(checks.any()):
+            return checks
         cosine = cosine_similarity(query.float(), last_query.float(), dim=3).mean(dim=(1, 2))  # (B,)
-        return bool((cosine < self.similarity).any())
+        return checks & (cosine < self.similarity)
 
 
 class RecyclingLayer(EvictingLayer):
-    """`slots` is the working set; `everything` is what a full step reads."""
+    """`slots` is the working set; `everything` is what a full step reads, its tokens in the order of the text."""
 
     everything: Slots | None = None
-    last_query: Tensor | None = None  # of the last full step
-    n_steps = n_full = 0  # steps since then; full steps in all
+    last_query: Float[Tensor, "B heads 1 D"] | None = None  # of each sequence's last full step
+    n_steps: Int[Tensor, "B"] | None = None  # since then
+    n_full = 0  # steps that were full for some sequence
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         super().lazy_initialization(key_states, value_states)
         self.everything = self.slots
+        self.n_steps = torch.zeros(len(key_states), dtype=torch.int64, device=key_states.device)
 
     def reset(self) -> None:
         super().reset()
-        self.everything, self.last_query, self.n_steps, self.n_full = None, None, 0, 0
+        self.everything, self.last_query, self.n_steps, self.n_full = None, None, None, 0
 
     def batch_select_indices(self, indices: Tensor) -> None:
         super().batch_select_indices(indices)
         if self.last_query is not None:
             indices = indices.to(self.last_query.device)
-            self.everything, self.last_query = self.everything.select(indices), self.last_query.index_select(0, indices)
+            self.everything = self.everything.select(indices)
+            self.last_query, self.n_steps = self.last_query[indices], self.n_steps[indices]
 
 
 class RecyclingCache(EvictingCache):
@@ -110,23 +119,39 @@ class RecyclingCache(EvictingCache):
         new = self._new_tokens(layer, keys.shape[2], padding, rotation)
         layer.everything.append_(keys, values, new)
         layer.n_steps += 1
-        is_first = layer.last_query is None
-        if is_first or keys.shape[2] > 1 or self.policy.is_due(layer.n_steps, query, layer.last_query):
-            output = attend_(query, layer.everything, new.position, scaling, self.policy)
-            layer.slots, layer.last_query = self._most_attended(layer), query[:, :, -1:].clone()
-            layer.n_steps, layer.n_full = 0, layer.n_full + 1
+        due = self._due(layer, query)
+        if not bool(due.any()):
+            layer.slots.append_(keys, values, new)
+            output = attend_(query, layer.slots, new.position, scaling, self.policy)
+            self.policy.shrink(layer.slots, layer.index)
             return output
-        layer.slots.append_(keys, values, new)
-        output = attend_(query, layer.slots, new.position, scaling, self.policy)
-        self.policy.shrink(layer.slots, layer.index)
+        read = layer.everything if bool(due.all()) else _all_or_working_set(layer, due)
+        output = attend_(query, read, new.position, scaling, self.policy)
+        layer.slots = self._most_attended(read, layer.index, due)
+        newest = query[:, :, -1:]
+        last_query = newest if layer.last_query is None else layer.last_query
+        layer.last_query = torch.where(due[:, None, None, None], newest, last_query)
+        layer.n_steps.masked_fill_(due, 0)
+        layer.n_full += 1
         return output
 
-    def _most_attended(self, layer: RecyclingLayer) -> Slots:
-        """A copy of the slots that the newest query attended to most."""
-        slots = layer.everything
-        n = min(int(self.policy.sizes(slots, layer.index).max()), slots.n)
-        score = self.policy.protected(slots).masked_fill(~slots.occupied, float("-inf"))
-        return slots.take(score.topk(n, dim=2).indices)
+    def _due(self, layer: RecyclingLayer, query: Float[Tensor, "B heads Q D"]) -> Bool[Tensor, "B"]:
+        """Which sequences read everything: all of them with a prompt."""
+        if layer.last_query is None or query.shape[2] > 1:
+            return torch.ones_like(layer.n_steps, dtype=torch.bool)
+        return self.policy.is_due(layer.n_steps, query, layer.last_query)
+
+    def _most_attended(self, read: Slots, index: int, due: Bool[Tensor, "B"]) -> Slots:
+        """A copy of the slots that the newest query attended to most: of as many as each sequence works with."""
+        sizes = self.policy.sizes(read, index)
+        sizes = torch.where(due[:, None], sizes, self.policy.after_dropping(read, sizes))
+        score = self.policy.protected(read).masked_fill(~read.occupied, float("-inf"))
+        taken = read.take(score.topk(min(int(sizes.max()), read.n), dim=2).indices)  # the best first
+        if int(sizes.min()) < taken.n:
+            places = torch.arange(taken.n, device=sizes.device)
+            taken.position.masked_fill_(places >= sizes[..., None], FREE)
+            taken.has_free = True
+        return taken
 
     @property
     def stores(self) -> list[Slots]:
@@ -136,6 +161,19 @@ class RecyclingCache(EvictingCache):
     def n_full(self) -> list[int]:
         """Full steps of each layer, the prompt's included."""
         return [layer.n_full for layer in self.layers]
+
+
+def _all_or_working_set(layer: RecyclingLayer, due: Bool[Tensor, "B"]) -> Slots:
+    """Everything of sequences that are due; of the others what is not in their working set, nor new, is FREE."""
+    everything, working = layer.everything, layer.slots
+    n_padding = everything.n - everything.n_seen  # comes before every token of its sequence
+    at = torch.where(working.occupied, working.position + n_padding[:, None, None], everything.n - 1)
+    reads = torch.zeros_like(everything.position, dtype=torch.bool).scatter(2, at, True)
+    reads[:, :, -1] = True
+    position = everything.storage["position"].clone()
+    position[:, :, : everything.n].masked_fill_(~(reads | due[:, None, None]), FREE)
+    storage = Columns(everything.storage | {"position": position})
+    return replace(everything, storage=storage, has_free=True)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ Dimension key: B sequences, H key-value heads, N slots, Q new tokens, D size of 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -21,7 +21,7 @@ from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
 
 @dataclass
 class RollingSlots(Slots):
-    """Slots that also know the position to which RoPE turned each key, and how many older tokens have left.
+    """Slots that also know the position to which RoPE turned each key, and by how much its place lags behind that.
 
     To count those that have left at each eviction costs less than to sort the positions when they are read.
     """
@@ -29,7 +29,7 @@ class RollingSlots(Slots):
     @classmethod
     def empty(cls, keys: Float[Tensor, "B H Q D"], vectors: VectorFormat = FULL_PRECISION) -> "RollingSlots":
         slots = super().empty(keys, vectors)
-        slots.storage |= {name: torch.empty_like(slots.position) for name in ("rotation", "n_evicted_before")}
+        slots.storage |= {name: torch.empty_like(slots.position) for name in ("rotation", "lag")}
         return slots
 
     @property
@@ -37,29 +37,31 @@ class RollingSlots(Slots):
         return self.storage["rotation"][:, :, : self.n]
 
     @property
-    def n_evicted_before(self) -> Int[Tensor, "B H N"]:
-        return self.storage["n_evicted_before"][:, :, : self.n]
+    def lag(self) -> Int[Tensor, "B H N"]:
+        """Rotation less place; the place is the number of older tokens of the head, those that are left."""
+        return self.storage["lag"][:, :, : self.n]
 
     @property
-    def position_in_cache(self) -> Int[Tensor, "B H N"]:
-        """How many tokens of the head are older: the position in a text of those that are left."""
-        return self.position - self.n_evicted_before
+    def gap(self) -> Int[Tensor, "B H N"]:
+        """By how much the distance from the newest token, in the last slot, is longer in the text than in slots."""
+        gap = self.lag[:, :, -1:] - self.lag
+        return gap * self.occupied if self.has_free else gap
 
     def _columns(
         self, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"], new: NewTokens
     ) -> dict[str, Tensor]:
         n_left = self.occupied.sum(dim=2) if self.has_free else self.n  # (B, H)
         n_evicted = (self.n_seen[:, None] - n_left)[..., None]  # (B, H or 1, 1)
-        own = {"rotation": new.rotation[:, None], "n_evicted_before": n_evicted}
-        return super()._columns(keys, values, new) | own
+        lag = (new.rotation - new.position)[:, None] + n_evicted
+        return super()._columns(keys, values, new) | {"rotation": new.rotation[:, None], "lag": lag}
 
     def _drop_one_(self, evicted: Int[Tensor, "B H 1"]) -> None:
-        self.n_evicted_before.add_(self.position > self.position.gather(2, evicted))
+        self.lag.add_(self.position > self.position.gather(2, evicted))
         super()._drop_one_(evicted)
 
     def _drop_(self, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"], least: int, most: int) -> None:
         super()._drop_(score, sizes, least, most)
-        self.n_evicted_before.copy_(-way_to_place(self.position))
+        self.lag.copy_(self.rotation - self.position - way_to_place(self.position))
 
 
 def way_to_place(position: Int[Tensor, "... N"]) -> Int[Tensor, "... N"]:
@@ -68,18 +70,30 @@ def way_to_place(position: Int[Tensor, "... N"]) -> Int[Tensor, "... N"]:
 
 
 @dataclass(frozen=True)
+class Turns:
+    """Which keys are turned, of slots with these gaps, and by which angles."""
+
+    gap: Int[Tensor, "B H N"]
+    layout: tuple  # of the keys: where they lie is told by it
+    rows: Int[Tensor, "K"]  # of the storage as a matrix
+    angles: tuple[Float[Tensor, "K half"], Float[Tensor, "K half"]]
+
+
+@dataclass
 class Rotation:
     """The angles of a model's RoPE, a position; one for each pair of dimensions (i, i + D/2)."""
 
     frequencies: Float[Tensor, "half"]
+    last: Turns | None = field(default=None, repr=False, compare=False)  # of the layer before, as a rule those of this
 
     def turn(self, vectors: Float[Tensor, "... D"], by: Int[Tensor, "..."]) -> Float[Tensor, "... D"]:
         """Vectors turned on by that many positions; the angle is computed in float32."""
-        # (x_i, x_{i + D/2}) ← (x_i cos φ − x_{i + D/2} sin φ, x_{i + D/2} cos φ + x_i sin φ), φ = by · frequency_i
+        return _turned(vectors, *self._angles(by, vectors.dtype))
+
+    def _angles(self, by: Int[Tensor, "..."], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """cos φ and sin φ, φ = by · frequency_i."""
         angle = by[..., None].float() * self.frequencies
-        cos, sin = angle.cos().to(vectors.dtype), angle.sin().to(vectors.dtype)
-        low, high = vectors.chunk(2, dim=-1)
-        return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
+        return angle.cos().to(dtype), angle.sin().to(dtype)
 
     def keys(self, keys: Float[Tensor, "B H N D"], slots: RollingSlots) -> Float[Tensor, "B H N D"]:
         """A copy of the keys of slots, each turned so that its distance from the newest token is counted in slots."""
@@ -93,32 +107,42 @@ class Rotation:
 
         Queries stay as they are: attention knows distances alone, and between the tokens of one pass, of which none has
         left, those are the same either way. So do keys in their places, as a rule most: to copy them all at each step
-        would cost more than to read them.
+        would cost more than to read them. With sinks and a window that is all keys but those of the sinks, and few
+        vectors take less time to turn than to be told apart: layers that hold the same tokens do that once.
         """
-        by = _gaps(slots)
-        is_turned = (by != 0) & slots.occupied if slots.has_free else by != 0
-        all_rows, rows_apart = _as_rows(keys)
-        rows = is_turned.nonzero() @ rows_apart
-        before = all_rows.index_select(0, rows)
-        all_rows.index_copy_(0, rows, self.turn(before, by.masked_select(is_turned)))
+        turns = self._turns(keys, slots)
+        all_rows = _as_rows(keys)
+        before = all_rows.index_select(0, turns.rows)
+        all_rows.index_copy_(0, turns.rows, _turned(before, *turns.angles))
         try:
             yield
         finally:
-            all_rows.index_copy_(0, rows, before)
+            all_rows.index_copy_(0, turns.rows, before)
+
+    def _turns(self, keys: Float[Tensor, "B H N D"], slots: RollingSlots) -> Turns:
+        """Those of the layer before where its slots had the same gaps."""
+        gap, layout = slots.gap, (keys.dtype, keys.shape, keys.stride())
+        if self.last is None or self.last.layout != layout or not torch.equal(self.last.gap, gap):
+            turned = gap != 0
+            rows_apart = torch.tensor([step // keys.shape[3] for step in keys.stride()[:3]], device=keys.device)
+            angles = self._angles(gap.masked_select(turned), keys.dtype)
+            self.last = Turns(gap, layout, turned.nonzero() @ rows_apart, angles)
+        return self.last
 
 
-def _gaps(slots: RollingSlots) -> Int[Tensor, "B H N"]:
-    """By how much the distance from the newest token, in the last slot, is longer in the text than in slots."""
-    n_occupied = slots.occupied.sum(dim=2, keepdim=True) if slots.has_free else slots.n
-    return (slots.position_in_cache - slots.rotation) + (slots.rotation[:, :, -1:] - (n_occupied - 1))
+def _turned(
+    vectors: Float[Tensor, "... D"], cos: Float[Tensor, "... half"], sin: Float[Tensor, "... half"]
+) -> Float[Tensor, "... D"]:
+    # (x_i, x_{i + D/2}) ← (x_i cos φ − x_{i + D/2} sin φ, x_{i + D/2} cos φ + x_i sin φ)
+    low, high = vectors.chunk(2, dim=-1)
+    return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
 
 
-def _as_rows(keys: Float[Tensor, "B H N D"]) -> tuple[Float[Tensor, "rows D"], Int[Tensor, "3"]]:
-    """The storage of the keys as one matrix, and how many rows neighbours along each axis are apart.
+def _as_rows(keys: Float[Tensor, "B H N D"]) -> Float[Tensor, "rows D"]:
+    """The storage of the keys as one matrix.
 
     Rows are picked and put back in half the time that three indices into a part of the storage take.
     """
     size = keys.shape[3]
     n_numbers = keys.untyped_storage().nbytes() // keys.element_size() - keys.storage_offset()
-    rows_apart = torch.tensor([step // size for step in keys.stride()[:3]], device=keys.device)
-    return keys.as_strided((n_numbers // size, size), (size, 1)), rows_apart
+    return keys.as_strided((n_numbers // size, size), (size, 1))

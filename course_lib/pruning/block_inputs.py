@@ -98,7 +98,7 @@ def _recorded_calls(model_blocks: Sequence[nn.Module]):
 
     try:
         for block in model_blocks:
-            block.forward = record(block, inspect.signature(block.forward))
+            block.forward = record(block, _signature(block))
         yield calls
     except _ReachedTheEnd:
         pass
@@ -109,11 +109,29 @@ def _recorded_calls(model_blocks: Sequence[nn.Module]):
                 block.forward = forward
 
 
+def _signature(block: nn.Module) -> inspect.Signature:
+    """That of the block's forward, or where a wrapper that is (*args, **kwargs) hides it, that of its class."""
+    own = inspect.signature(block.forward)
+    return inspect.signature(type(block).forward.__get__(block)) if _takes_any(own) else own
+
+
+def _takes_any(signature: inspect.Signature) -> bool:
+    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values())
+
+
 def _named(signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
     """The hidden states, which come first, and all other arguments by name; GPT-2 passes its mask by position."""
-    bound = signature.bind(*args, **kwargs).arguments
-    rest = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
-    bound |= bound.pop(rest, {})
+    if _takes_any(signature):
+        if len(args) > 1:
+            raise ValueError(
+                f"got blocks whose forward is {signature}, called with {len(args)} arguments by position; expected one "
+                "that names them. Give the wrapper around it functools.wraps(forward)."
+            )
+        bound = dict(zip(("hidden states",), args, strict=False)) | kwargs
+    else:
+        bound = signature.bind(*args, **kwargs).arguments
+        rest = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
+        bound |= bound.pop(rest, {})
     hidden = bound.pop(next(iter(bound)))
     return hidden, {name: value for name, value in bound.items() if name not in FORGOTTEN}
 

@@ -12,16 +12,17 @@ from course_lib.sparsity.patterns import Pattern
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 HALF_PRUNED = "The model is half pruned: load it again before going on."
+UNCHANGED = "The model is as it was."
 
 
 class PruningError(RuntimeError):
     """Pruning stopped in the middle, at the block or layer `reached`. Earlier blocks are pruned, later ones are not."""
 
-    def __init__(self, reached: str, n_layers: int, cause: Exception, remedy: str = HALF_PRUNED):
+    def __init__(self, reached: str, n_layers: int, cause: Exception, remedy: str | None = None):
         self.reached = reached
         super().__init__(
             f"pruning stopped at {reached}, after {n_layers} layers were pruned: {type(cause).__name__}: {cause}. "
-            f"{remedy}"
+            f"{remedy or (HALF_PRUNED if n_layers else UNCHANGED)}"
         )
 
 

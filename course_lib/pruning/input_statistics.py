@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from course_lib.models import Layer, by_block, layers_of
 from course_lib.pruning.layerwise.gram import Gram, Needs
-from course_lib.pruning.sequential import PruneReport, advance, collect, first_inputs
+from course_lib.pruning.sequential import PruneReport, advance, collect, collect_and_advance, first_inputs
 
 
 @torch.inference_mode()
@@ -23,9 +23,8 @@ def grams_by_block(
     """
     layers_in, report = by_block(layers_of(model)), PruneReport(calibration.numel())
     batches = first_inputs(model, calibration, list(layers_in))
-    for block, layers in layers_in.items():
-        yield layers, collect(layers, batches, needs, report)
-        advance(block, batches)
+    for layers in layers_in.values():
+        yield layers, collect_and_advance(layers, batches, needs, report)
 
 
 def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:

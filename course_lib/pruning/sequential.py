@@ -13,6 +13,7 @@ of the MLP's hidden neurons, is by far the largest, and the peak comes when it i
 
 import copy
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -29,7 +30,16 @@ from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.pruning.report import PruneReport
 from course_lib.sparsity.patterns import sparsity_of
 
-__all__ = ["Batch", "PruneReport", "advance", "collect", "first_inputs", "prune_block", "prune_model"]
+__all__ = [
+    "Batch",
+    "PruneReport",
+    "advance",
+    "collect",
+    "collect_and_advance",
+    "first_inputs",
+    "prune_block",
+    "prune_model",
+]
 
 
 @torch.inference_mode()
@@ -114,8 +124,27 @@ def pruners(
 def collect(layers: list[Layer], batches: list[Batch], needs: Needs, report: PruneReport) -> dict[str, Gram]:
     """One forward pass of a block over all batches; the Gram of each layer's input by the layer's name.
 
-    Layers that read the same input have the same Gram.
+    Layers that read the same input have the same Gram. The batches stay what they are: they come once more, when the
+    layers are pruned.
     """
+    with _adding(layers, needs, report) as grams:
+        for batch in batches:
+            batch.through(layers[0].block)
+    return grams
+
+
+def collect_and_advance(
+    layers: list[Layer], batches: list[Batch], needs: Needs, report: PruneReport
+) -> dict[str, Gram]:
+    """The same of a block that stays as it is, so that one forward pass is enough: the batches go on behind it."""
+    with _adding(layers, needs, report) as grams:
+        advance(layers[0].block, batches)
+    return grams
+
+
+@contextmanager
+def _adding(layers: list[Layer], needs: Needs, report: PruneReport) -> Iterator[dict[str, Gram]]:
+    """Inside, what layers read in a forward pass is added to their Grams; no hook is left behind."""
     grams, handles = {}, []
     try:
         for layer in layers:
@@ -124,13 +153,11 @@ def collect(layers: list[Layer], batches: list[Batch], needs: Needs, report: Pru
                 grams |= dict.fromkeys(layer.group, gram)
                 handles.append(layer.module.register_forward_pre_hook(_adder(gram, report)))
         with report.timed("forward"):
-            for batch in batches:
-                batch.through(layers[0].block)
+            yield grams
     finally:
         for handle in handles:
             handle.remove()
     _hold(grams, report)
-    return grams
 
 
 def scan_blocks(
@@ -138,11 +165,9 @@ def scan_blocks(
 ) -> Iterator[Scores]:
     """The scores of each block's layers in the dense model, which stays as it is."""
     for layers in model_blocks:
-        grams = collect(layers, batches, scorer.needs, report)
+        grams = collect_and_advance(layers, batches, scorer.needs, report)
         yield {layer.name: scorer.score(offload.read(layer.module), grams[layer.name]) for layer in layers}
         del grams
-        with report.timed("forward"):
-            advance(layers[0].block, batches)
 
 
 def _start(

@@ -1,7 +1,7 @@
 """`mine`: what follows an exercise calls the student's function where it is right, else the course's own."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from torch import Tensor
@@ -21,7 +21,8 @@ def mine(exercise_id: object, function: object) -> Callable:
     """A function to go on with: yours if `check` finds it right, else the course's, which is called in the same way.
 
     It says which of the two it is. Yours is watched while it works on real data: where it raises, takes more than
-    SECONDS in all, or differs from the course's at its first call, the course's function takes over with a message.
+    SECONDS in all, or differs from the course's at its first call or at one whose result is of another kind than those
+    before, the course's function takes over with a message.
     With COURSE_STRICT=1 all of this raises CheckFailed.
 
     Raises:
@@ -49,7 +50,8 @@ class _Yours:
 
     def __init__(self, exercise: Exercise, function: Callable) -> None:
         self.exercise, self.function = exercise, function
-        self.seconds, self.like = 0.0, None
+        self.seconds = 0.0
+        self.like: dict[Hashable, Any] = {}  # what the course's gave where a result was of this kind for the first time
 
     def __call__(self, *arguments: Any) -> Any:
         if self.function is not None:
@@ -57,20 +59,35 @@ class _Yours:
             outcome = call(self.function, arguments, max(SECONDS - self.seconds, 0.01))
             self.seconds += time.perf_counter() - begun
             problem = outcome.error
-            if problem is None and self.like is None:
-                self.like = self.exercise.library(*arguments)
-                problem = difference(self.exercise, Case("real data", arguments), outcome, plain(self.like))
+            if problem is None and (kind := kind_of(outcome.value, arguments)) not in self.like:
+                self.like[kind] = like = self.exercise.library(*arguments)
+                problem = difference(self.exercise, Case("real data", arguments), outcome, plain(like))
             if problem is None:
-                return as_the_courses(outcome.value, self.like)
+                return as_the_courses(outcome.value, self.like[kind])
             self.function = None
             _instead(f"{self.exercise.title}, on real data: {problem}. The course's function goes on.")
         return self.exercise.library(*arguments)
 
 
+def kind_of(value: Any, arguments: tuple) -> Hashable:
+    """What changes from one layer of a model to the next only when something is wrong, and is told at no cost.
+
+    Of a tensor its type and axes, which arguments have its shape, and whether there are NaN in it.
+    """
+    if isinstance(value := as_tensor(value), Tensor):
+        shapes = tuple(value.shape == other.shape for other in arguments if isinstance(other, Tensor))
+        return value.dtype, value.ndim, shapes, bool(value.isnan().any())
+    if isinstance(value, tuple | list):
+        return tuple(kind_of(item, arguments) for item in value)
+    if isinstance(value, dict):
+        return tuple((key, kind_of(item, arguments)) for key, item in value.items())
+    return type(value)
+
+
 def as_the_courses(value: Any, like: Any) -> Any:
-    """A value of the same kind and number format, so that what takes the one takes the other."""
+    """A value of the same kind, number format and device, so that what takes the one takes the other."""
     if isinstance(like, Tensor) and isinstance(value := as_tensor(value), Tensor):
-        return value.to(like.dtype)
+        return value.to(like)
     if isinstance(like, tuple | list) and isinstance(value, tuple) and len(like) == len(value):
         return type(like)(as_the_courses(one, other) for one, other in zip(value, like, strict=True))
     return value

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel, StaticCache
 
 from course_lib.kv.cache import evicting
 from course_lib.kv.layers import EvictingCache
@@ -61,7 +61,8 @@ def _decode(stack: ExitStack, model: PreTrainedModel, ids: Tensor, n_sequences: 
     stock.batch_repeat_interleave(n_sequences)
     expected = _step(model, token, copy.deepcopy(stock))()
     work = _work(model, n_sequences, n_tokens, n_steps=STEPS)
-    sides = [Side("DynamicCache", _step(model, token, stock, n_steps=STEPS), work)]
+    static = _static_steps(model, token, stock, n_tokens)
+    sides = [Side("DynamicCache", _step(model, token, stock, n_steps=STEPS), work), Side("StaticCache", static, work)]
     n_kept = int(SHARE * n_tokens)
     short = DynamicCache(config=model.config)  # what no policy can beat by much: a text that was never longer
     model(ids[:, :n_kept], past_key_values=short, use_cache=True, logits_to_keep=1)
@@ -148,7 +149,7 @@ def _streaming(stack: ExitStack, model: PreTrainedModel, ids: Tensor) -> Contest
 def _step(
     model: PreTrainedModel,
     token: Tensor,
-    cache: DynamicCache | EvictingCache,
+    cache: DynamicCache | StaticCache | EvictingCache,
     n_seen: int | None = None,
     n_steps: int = 1,
 ) -> Callable[[], Tensor]:
@@ -162,6 +163,24 @@ def _step(
             out = model(token, position_ids=position, past_key_values=cache, use_cache=True)
             logits.append(out.logits[:, -1])
         return logits[0]
+
+    return run
+
+
+def _static_steps(model: PreTrainedModel, token: Tensor, stock: DynamicCache, n_tokens: int) -> Callable[[], Tensor]:
+    """The same steps over transformers' cache that is allocated once, with room for no more than they need.
+
+    It copies nothing when a token comes, as DynamicCache does with all that it holds: the stronger of the two.
+    """
+    cache = StaticCache(config=model.config, max_cache_len=n_tokens + STEPS)
+    for index, layer in enumerate(stock.layers):
+        cache.update(layer.keys, layer.values, index)
+    steps = _step(model, token, cache, n_tokens, STEPS)
+
+    def run() -> Tensor:
+        for layer in cache.layers:
+            layer.cumulative_length.fill_(n_tokens)
+        return steps()
 
     return run
 

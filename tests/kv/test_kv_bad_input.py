@@ -2,12 +2,16 @@
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from course_lib.kv.cache import _check, evicting
+from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
-from course_lib.models import tiny_model
+from course_lib.kv.recycled import Recycled, recycling
+from course_lib.kv.slots import Slots
+from course_lib.models import blocks, tiny_model
 
 IDS = torch.randint(3, 97, (2, 10), generator=torch.Generator().manual_seed(0))
 
@@ -51,6 +55,21 @@ def test_settings_that_a_model_cannot_have(architecture, policy, positions, said
     with pytest.raises(ValueError, match=said), evicting(model, policy, positions):
         pytest.fail("must not get here")
     assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_model_of_few_layers_is_not_spared_as_a_whole():
+    """D2O spares the first two layers and the last: all that a model of two or three layers has."""
+    config = tiny_model().config
+    for n_layers in (2, 3):
+        config.num_hidden_layers = n_layers
+        model = LlamaForCausalLM(config).eval()
+        said = rf"got spared \(0, 1, -1\) in a model of {n_layers} layers.* expected fewer, such as spared=\(\)"
+        with pytest.raises(ValueError, match=said), evicting(model, D2O(4, sinks=1, recent=1)):
+            pytest.fail("must not get here")
+        assert model.config._attn_implementation == "sdpa"
+        with evicting(model, D2O(4, sinks=1, recent=1, spared=(0, 17))) as cache:
+            model(IDS, past_key_values=cache)
+        assert cache.slots[0].n == 10 > cache.slots[1].n
 
 
 def test_a_policy_is_a_policy():
@@ -141,3 +160,46 @@ def test_padding_is_on_the_left_and_stays():
             with pytest.raises(ValueError, match="does not say of earlier tokens what it said before"):
                 model(IDS[:, 6:], attention_mask=mask.long(), past_key_values=cache, use_cache=True)
             assert cache.get_seq_length() == 6
+
+
+def stops(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def interrupt(patch, model, cache, where):
+    """The next pass stops: as the second layer begins, or in a layer when it has taken the new tokens."""
+    if where == "before the second layer":
+        patch.setattr(blocks(model)[1], "forward", stops)
+        return
+    layer, own = cache.layers[0 if where == "within the first" else -1], Slots.append_
+    here = [id(slots) for slots in (layer.slots, getattr(layer, "everything", None))]
+
+    def append_(slots, *args):
+        own(slots, *args)
+        return stops() if id(slots) in here else slots
+
+    patch.setattr(Slots, "append_", append_)
+
+
+@pytest.mark.parametrize(
+    "kind", [lambda model: evicting(model, Window(4)), lambda model: recycling(model, Recycled(4))]
+)
+@pytest.mark.parametrize("where", ["before the second layer", "within the first", "within the last"])
+@torch.no_grad()
+def test_a_pass_that_was_interrupted_is_not_built_upon(kind, where, monkeypatch):
+    model = tiny_model()
+    with kind(model) as cache:
+        model(IDS[:, :6], past_key_values=cache, use_cache=True)
+        with monkeypatch.context() as patch:
+            interrupt(patch, model, cache, where)
+            with pytest.raises(KeyboardInterrupt):
+                model(IDS[:, 6:8], past_key_values=cache, use_cache=True)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"stopped between two layers.* Call cache.reset\(\)"):
+                model(IDS[:, 6:8], past_key_values=cache, use_cache=True)
+        cache.reset()
+        model(IDS[:, :6], past_key_values=cache, use_cache=True)
+        again = model(IDS[:, 6:8], past_key_values=cache, use_cache=True).logits
+    with kind(model) as fresh:
+        model(IDS[:, :6], past_key_values=fresh, use_cache=True)
+        assert torch.equal(model(IDS[:, 6:8], past_key_values=fresh, use_cache=True).logits, again)

@@ -7,7 +7,8 @@ import torch
 from kv_naive import FirstLayer, kept_by, passes_of, run, sharp_model
 
 from course_lib.kv.cache import evicting
-from course_lib.kv.merging import Evicted, merge_
+from course_lib.kv.merging import Evicted, merge_, most_alike
+from course_lib.kv.merging import cosines as cosines_of
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
 from course_lib.kv.slots import NewTokens, Slots
@@ -341,3 +342,47 @@ def test_settings_of_ems_that_do_not_fit(settings):
 def test_settings_of_d2o_that_do_not_fit(smoothing):
     with pytest.raises(ValueError, match="expected"):
         D2O(smoothing=smoothing)
+
+
+@pytest.mark.parametrize("step", [1, 4])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        EMS(budget=12, recent=2, window=8, threshold=0.3),
+        EMS(budget=10, sinks=1, recent=3, window=16, threshold=0.1),
+        D2O(budget=12, sinks=0, recent=2, spared=()),
+        D2O(budget=10, sinks=1, recent=3, spared=()),
+    ],
+    ids=lambda policy: f"{type(policy).__name__}, {policy.budget}",
+)
+def test_where_tokens_repeat_neither_rounding_nor_padding_decides_who_takes_in_whom(policy, step):
+    """Of a, b, c, a, b, c … who leaves is as similar to the same token three before it as to that three behind it."""
+    model, n_padding = sharp_model(), 11
+    text = torch.tensor([7, 11, 23] * 12)
+    ids = torch.stack([torch.arange(3, 50), torch.cat([torch.ones(n_padding, dtype=torch.long), text])])
+    mask = torch.ones_like(ids)
+    mask[1, :n_padding] = 0
+    passes = passes_of(36, (24 if step == 1 else 20, step))
+    with evicting(model, policy) as alone, evicting(twin := sharp_model(), policy) as padded:
+        for tokens in passes:
+            expected = run(model, alone, text[None], tokens)[0]
+            start = tokens.start + n_padding if tokens.start else 0
+            found = run(twin, padded, ids, range(start, tokens.stop + n_padding), mask)[1, -len(tokens) :]
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    for both, one in zip(padded.slots, alone.slots, strict=True):
+        same(both, 1, [held(one, head) for head in range(2)])
+
+
+def held(slots, head):
+    order = slots.position[0, head].argsort()
+    return [(int(slots.position[0, head, i]), slots.keys[0, head, i], slots.values[0, head, i]) for i in order]
+
+
+def test_of_those_that_tie_the_oldest_takes_in_by_hand():
+    """Cosines 1 and 1 − 5e-5 tie, 0.9 does not; whatever the order of the slots."""
+    keys = torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.9, 0.4359]])
+    for order, oldest in (([0, 1, 2], 0), ([1, 0, 2], 0), ([2, 1, 0], 1)):
+        slots = one_head(keys[order].tolist())
+        best, target = most_alike(cosines_of(torch.tensor([[[[1.0, 0.0]]]]), slots.keys), slots)
+        assert best.tolist() == [[[1.0]]]
+        assert target.tolist() == [[[oldest]]]

@@ -11,6 +11,7 @@ from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.tova import TOVA
 from course_lib.kv.policies.window import Window
+from course_lib.kv.rotation import Rotation
 from course_lib.kv.slots import NewTokens, Slots
 from course_lib.models import blocks, tiny_model
 
@@ -186,3 +187,39 @@ def test_a_hand_made_head():
     by_mean = H2O(budget=1, recent=0, normalised=True)
     assert by_mean.score(slots).tolist() == [[[0.625, 0.75]]]
     assert by_mean.shrink(slots, 0).position.tolist() == [[[1]]]
+
+
+@pytest.mark.parametrize("by_layer", [(), (0.5, 1.5)])
+def test_layers_that_hold_the_same_tokens_share_the_angles_of_a_step(by_layer, monkeypatch):
+    """Window keys keep their distance from the newest, so that only the two sinks are turned; and only then anew."""
+    model, turned, own = tiny_model(), [], Rotation._angles
+    with evicting(model, StreamingLLM(budget=8, sinks=2, by_layer=by_layer), "rolling") as cache:
+        one_by_one(model, cache, IDS[:, :15])
+        monkeypatch.setattr(
+            Rotation, "_angles", lambda self, by, dtype: turned.append(by.tolist()) or own(self, by, dtype)
+        )
+        one_by_one(model, cache, IDS[:, 15:16], 15)
+        sizes = [slots.n for slots in cache.slots]
+    expected = [[15 - n] * 4 for n in sizes]  # two heads of two sinks, behind 15 tokens of which n are left
+    assert turned == (expected if by_layer else expected[:1])
+
+
+def test_turning_keys_is_turning_each_by_itself(generator):
+    """Of all keys of a head, in their text and in slots; afterwards they are what they were, to the last bit."""
+    model = tiny_model()
+    with evicting(model, H2O(budget=8, recent=3), "rolling") as cache:
+        one_by_one(model, cache, IDS[:, :20])
+        slots, rolling = cache.slots[0], cache.rolling
+        new = torch.randn(1, 2, 1, 8, generator=generator)
+        slots.append_(new, new, NewTokens.of(torch.ones(1, 1, dtype=torch.bool), n_seen=slots.n_seen))
+        before, found = slots.keys.clone(), rolling.keys(slots.keys, slots)
+        with rolling.turning_(slots.keys, slots):
+            torch.testing.assert_close(slots.keys, found, rtol=0, atol=0)
+        assert torch.equal(slots.keys, before)
+    for head in range(2):
+        position = slots.position[0, head].tolist()
+        for i, at in enumerate(position):
+            place = sum(other < at for other in position)
+            by = torch.tensor((20 - at) - (len(position) - 1 - place))  # how much nearer it is in slots
+            expected = rolling.turn(before[0, head, i], by)
+            torch.testing.assert_close(found[0, head, i], expected, rtol=0, atol=1e-6)

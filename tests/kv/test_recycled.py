@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from kv_naive import kept_by, run
 from test_kv_oracles import IDS, Recorder
 
 from course_lib.kv.policies.window import Window
 from course_lib.kv.recycled import Recycled, _check, recycling
-from course_lib.models import tiny_model
+from course_lib.models import blocks, tiny_model
 
 BATCH = torch.randint(3, 97, (2, 20), generator=torch.Generator().manual_seed(2))
 ASKED = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None}
@@ -69,15 +70,96 @@ def test_queries_that_resemble_the_last_ones_need_no_full_step():
     assert all(slots.n == 4 for slots in cache.slots)
 
 
+def due(settings, n_steps, query, last_query):
+    return settings.is_due(torch.tensor(n_steps), query, last_query).tolist()
+
+
 def test_the_check_comes_every_few_steps():
     settings, up, down = Recycled(similarity=0.5, check=3), torch.ones(1, 2, 1, 4), -torch.ones(1, 2, 1, 4)
-    assert [settings.is_due(n, down, up) for n in range(1, 7)] == [False, False, True, False, False, True]
-    assert not settings.is_due(3, up, up)
+    found = [due(settings, [n], down, up) for n in range(1, 7)]
+    assert found == [[False], [False], [True], [False], [False], [True]]
+    assert due(settings, [3], up, up) == [False]
     half = torch.cat([up[:, :1], down[:, :1]], dim=1)  # cosines 1 and -1: 0 on average
-    assert settings.is_due(3, half, up)
-    assert Recycled(similarity=-0.5, check=3).is_due(3, half, up) is False
-    two = torch.cat([up, half])
-    assert settings.is_due(3, two, torch.cat([up, up]))  # one sequence is enough
+    assert due(settings, [3], half, up) == [True]
+    assert due(Recycled(similarity=-0.5, check=3), [3], half, up) == [False]
+    assert due(Recycled(every=4), [3, 4], torch.cat([up, half]), torch.cat([up, up])) == [False, True]
+
+
+def test_each_sequence_is_due_for_itself():
+    settings, up = Recycled(similarity=0.5, check=3), torch.ones(1, 2, 1, 4)
+    turned = torch.cat([up, -up, -up])
+    assert due(settings, [3, 3, 4], turned, torch.cat([up] * 3)) == [False, True, False]
+
+
+TEXTS = torch.randint(3, 97, (3, 26), generator=torch.Generator().manual_seed(4))
+PADDING = (0, 5, 14)
+WAYS = {
+    "beams": {"do_sample": False, "num_beams": 3, "num_return_sequences": 3},
+    "sampled beams": {"do_sample": True, "num_beams": 3, "num_return_sequences": 3},
+    "several samples": {"do_sample": True, "num_return_sequences": 3},
+}
+
+
+def discerning_model():
+    """Tokens look at few others, and yet no weight is so small that float32 has none for it: equal scores tie."""
+    model = tiny_model()
+    with torch.no_grad():
+        for block in blocks(model):
+            block.self_attn.q_proj.weight *= 20
+    return model
+
+
+@torch.no_grad()
+def alone(model, settings, prompt, answer):
+    """The log-probabilities of an answer when one sequence is fed by itself, token by token."""
+    with recycling(model, settings) as cache:
+        logits = [model(prompt[None], past_key_values=cache, use_cache=True).logits[0, -1]]
+        for token in answer[:-1]:
+            logits.append(model(token[None, None], past_key_values=cache, use_cache=True).logits[0, -1])
+    return torch.stack(logits).log_softmax(dim=1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"budget": 7, "similarity": 0.9, "check": 1},
+        {"budget": 0.3, "similarity": 0.3, "check": 2, "dropped": 0.4},
+        {"budget": 0.3, "every": 4},
+    ],
+    ids=str,
+)
+def test_in_a_batch_each_sequence_is_as_it_would_be_alone(way, settings, monkeypatch):
+    """Left padding, beams that are reordered, samples: float32 sums in another order differ by 3e-5 at most."""
+    model, mask = discerning_model(), (torch.arange(26) >= torch.tensor(PADDING)[:, None]).long()
+    asked = {"max_new_tokens": 10, "eos_token_id": None, "attention_mask": mask, "return_dict_in_generate": True}
+    due, is_due = [], Recycled.is_due
+    monkeypatch.setattr(Recycled, "is_due", lambda *args: due.append(is_due(*args)) or due[-1])
+    torch.manual_seed(0)
+    with recycling(model, Recycled(**settings)) as cache:
+        out = model.generate(TEXTS, past_key_values=cache, output_logits=True, **asked, **WAYS[way])
+    assert any(rows.any() and not rows.all() for rows in due) == ("similarity" in settings)  # some, and not all
+    for i, sequence in enumerate(out.sequences):
+        beams = out.beam_indices[i].tolist() if "beams" in way else [i] * 10
+        found = torch.stack([logits[beam] for logits, beam in zip(out.logits, beams, strict=True)])
+        expected = alone(model, Recycled(**settings), TEXTS[i // 3, PADDING[i // 3] :], sequence[26:])
+        torch.testing.assert_close(found.log_softmax(dim=1), expected, rtol=0, atol=3e-5)
+
+
+@torch.no_grad()
+def test_sequences_of_a_batch_work_with_what_each_would_hold_alone():
+    model, settings = discerning_model(), Recycled(budget=0.3, similarity=0.9, check=2)
+    mask = (torch.arange(26) >= torch.tensor(PADDING)[:, None]).long()
+    with recycling(model, settings) as together:
+        for part in (slice(0, 16), *(slice(i, i + 1) for i in range(16, 26))):
+            run(model, together, TEXTS, range(part.start, part.stop), mask)
+    for row, n in enumerate(PADDING):
+        ids = TEXTS[row : row + 1, n:]
+        with recycling(model, settings) as own:
+            for part in (range(16 - n), *(range(i, i + 1) for i in range(16 - n, 26 - n))):
+                run(model, own, ids, part)
+        for both, one in zip(together.slots, own.slots, strict=True):
+            assert kept_by(both, row) == kept_by(one)
 
 
 def test_it_needs_more_memory_and_says_so():

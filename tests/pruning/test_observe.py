@@ -3,8 +3,14 @@
 import pytest
 import torch
 
-from course_lib.models import tiny_model
+from course_lib.models import blocks, by_block, layers_of, tiny_model
+from course_lib.pruning.allocation.one_ranking import OneRanking
+from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.input_statistics import input_gram, input_norms
+from course_lib.pruning.methods.wanda import Wanda
+from course_lib.pruning.report import PruneReport
+from course_lib.pruning.sequential import advance, collect, collect_and_advance, first_inputs, scan_blocks
+from course_lib.sparsity.patterns import Unstructured
 
 WINDOWS = torch.arange(90).reshape(3, 30)
 
@@ -43,3 +49,55 @@ def test_gram_of_one_layer_has_the_norms_on_its_diagonal():
         input_gram(model, WINDOWS, 2, "mlp.down_proj")
     with pytest.raises(ValueError, match="got layer 'mlp.fc1'; expected one of self_attn"):
         input_gram(model, WINDOWS, 0, "mlp.fc1")
+
+
+class Forwards:
+    """How often each block of a model ran."""
+
+    def __init__(self, model):
+        self.n = [0] * len(blocks(model))
+        for index, block in enumerate(blocks(model)):
+            block.self_attn.q_proj.register_forward_pre_hook(lambda m, args, index=index: self.count(index))
+
+    def count(self, index):
+        self.n[index] += 1
+
+
+def scans(allocation):
+    """One look at the dense model for OWL's outliers, two for OneRanking; each is one forward pass a block."""
+    return lambda model: allocation.sparsities(Wanda(Unstructured(0.1)), scan_of(model))
+
+
+def scan_of(model):
+    layers_in = by_block(layers_of(model))
+
+    def scan(scorer):
+        return scan_blocks(layers_in.values(), first_inputs(model, WINDOWS), scorer, PruneReport(WINDOWS.numel()))
+
+    return scan
+
+
+@pytest.mark.parametrize(
+    ("look", "n_forwards"),
+    [(lambda model: input_norms(model, WINDOWS), 1), (scans(OWL()), 1), (scans(OneRanking()), 2)],
+    ids=["input norms", "OWL", "one ranking"],
+)
+def test_a_look_at_the_dense_model_runs_each_block_once(look, n_forwards):
+    model = tiny_model()
+    forwards = Forwards(model)
+    with torch.inference_mode():
+        look(model)
+    assert forwards.n == [n_forwards] * 2
+
+
+@torch.inference_mode()
+def test_a_pass_that_collects_and_goes_on_is_both_passes_bit_for_bit():
+    model = tiny_model()
+    once, twice = first_inputs(model, WINDOWS), first_inputs(model, WINDOWS)
+    for block, layers in by_block(layers_of(model)).items():
+        found = collect_and_advance(layers, once, "matrix", PruneReport(0))
+        expected = collect(layers, twice, "matrix", PruneReport(0))
+        advance(block, twice)
+        assert all(torch.equal(found[name].matrix, gram.matrix) for name, gram in expected.items())
+        assert all(torch.equal(a.hidden, b.hidden) for a, b in zip(once, twice, strict=True))
+    assert not any(m._forward_pre_hooks for m in model.modules())

@@ -276,6 +276,46 @@ def test_blocks_are_themselves_again_after_first_inputs():
     assert "forward" not in vars(model.model.layers[1])
 
 
+def nameless(forward):
+    """What a wrapper without functools.wraps makes of a forward: nobody sees what its arguments are called."""
+    return lambda *args, **kwargs: forward(*args, **kwargs)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_a_wrapper_that_hides_the_names_of_a_blocks_arguments(architecture):
+    """GPT-2 passes its mask by position: its name is that of the class's own forward."""
+    wrapped, plain = tiny_model(3, architecture), tiny_model(3, architecture)
+    for block in blocks(wrapped):
+        block.forward = nameless(block.forward)
+    for model in (wrapped, plain):
+        prune_model(model, Wanda(), WINDOWS, progress=False)
+    for (name, a), (_, b) in zip(wrapped.named_parameters(), plain.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_a_class_whose_forward_was_wrapped(monkeypatch):
+    """Llama passes all but the hidden states by name; where names are missing, it is said before any weight changes."""
+    wrapped, plain, gpt2 = tiny_model(3), tiny_model(3), tiny_model(3, "gpt2")
+    prune_model(plain, Wanda(), WINDOWS, progress=False)
+    for model in (wrapped, gpt2):
+        kind = type(blocks(model)[0])
+        monkeypatch.setattr(kind, "forward", nameless(kind.forward))
+    prune_model(wrapped, Wanda(), WINDOWS, progress=False)
+    for (name, a), (_, b) in zip(wrapped.named_parameters(), plain.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+    refused(gpt2, r"called with \d arguments by position; expected one that names them. .* functools.wraps")
+
+
+def test_nothing_is_half_pruned_before_the_first_block_is():
+    model, before = tiny_model(), tiny_model()
+    blocks(model)[0].mlp.act_fn.forward = None
+    with pytest.raises(PruningError, match=r"after 0 layers were pruned: .* The model is as it was\.$"):
+        prune_model(model, Wanda(), WINDOWS, progress=False)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before.parameters(), strict=True))
+    with pytest.raises(PruningError, match=r"after 7 layers .* The model is half pruned"):
+        prune_model(tiny_model(), FailsAt(), WINDOWS, progress=False)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_models_are_pruned_in_their_own_precision(dtype):
     model = tiny_model(3).to(dtype)

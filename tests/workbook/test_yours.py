@@ -106,6 +106,58 @@ def test_one_that_fails_on_real_data_gives_way_once_and_says_why(real, said, mon
     assert (answer.calls, capsys.readouterr().out) == (n_calls, "")
 
 
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        (lambda score: None, "it returned None"),
+        (lambda score: score.sum(dim=0), "the shape is (2,)"),
+        (lambda score: score[:1], "the shape is (1, 2)"),
+        (lambda score: score * torch.nan, "4 entries are NaN"),
+        (lambda score: (score, score), "expected a tensor of shape (2, 2)"),
+    ],
+    ids=["nothing", "a sum", "a row", "NaN", "two"],
+)
+def test_a_later_result_of_another_kind_is_compared_too(later, said, capsys):
+    """The first call is right; what goes wrong only with another layer is seen by what it is, at no cost."""
+    calls = []
+
+    def real(weight, inputs):
+        calls.append(weight)
+        score = weight.abs() * inputs.norm(dim=0)
+        return score if len(calls) < 3 else later(score)
+
+    score = mine("wanda.score", Counted(real))
+    calls.clear()
+    capsys.readouterr()
+    assert all(torch.equal(score(WEIGHT, INPUTS), SCORE) for _ in range(2))
+    assert capsys.readouterr().out == ""
+    assert torch.equal(score(WEIGHT, INPUTS), SCORE)
+    out = capsys.readouterr().out
+    assert said in out
+    assert "The course's function goes on." in out
+
+
+def test_the_courses_function_is_called_once_for_each_kind_of_result():
+    exercise, asked = find("wanda.score"), []
+    library = exercise.library
+    object.__setattr__(exercise, "library", lambda *arguments: asked.append(1) or library(*arguments))
+    try:
+        score = mine("wanda.score", Counted())
+        for n_outputs in (2, 3, 7, 2):
+            score(torch.ones(n_outputs, 2), INPUTS[:, :2].repeat(3, 1))
+        assert len(asked) == 1
+        score(torch.ones(6, 2), INPUTS.repeat(3, 1))  # a weight of the inputs' shape: it might be either
+        assert len(asked) == 2
+    finally:
+        object.__setattr__(exercise, "library", library)
+
+
+def test_what_it_returns_lies_where_the_courses_result_lies():
+    like = torch.ones(2, device="meta", dtype=torch.float16)
+    got = yours.as_the_courses((torch.ones(2), 3), (like, 3))
+    assert (got[0].device.type, got[0].dtype, got[1]) == ("meta", torch.float16, 3)
+
+
 def test_slow_calls_are_counted_together(monkeypatch, capsys):
     def slow(weight, inputs):
         time.sleep(0.15)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.kv.merging import Evicted, cosines, merge_
+from course_lib.kv.merging import TIE, Evicted, cosines, merge_, most_alike
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.slots import Slots
 
@@ -49,14 +49,14 @@ class D2O(H2O):
     def evict_(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
         evicted = Evicted.of(slots, score, sizes)
         slots.keep_best_(evicted.below(score), sizes)
-        # u and the slot it belongs to, (B, H, E), of all cosines (B, H, E, N)
-        nearest, target = cosines(evicted.keys, slots.keys).masked_fill(~slots.occupied[:, :, None], -2).max(dim=3)
+        alike = cosines(evicted.keys, slots.keys).masked_fill(~slots.occupied[:, :, None], -2)  # (B, H, E, N)
+        nearest, target = most_alike(alike, slots)  # u and the slot it belongs to, (B, H, E)
         n_evicted = evicted.valid.sum(dim=2)
         mean = torch.where(evicted.valid, nearest, 0).sum(dim=2) / n_evicted.clamp(min=1)
         old = slots.per_head.get("threshold", torch.full_like(mean, torch.nan))  # until a head loses its first
         new = torch.where(old.isnan(), mean, self.smoothing * old + (1 - self.smoothing) * mean)
         slots.per_head["threshold"] = threshold = torch.where(n_evicted > 0, new, old)
-        weight = nearest.exp() * (evicted.valid & (nearest >= threshold[..., None]))
+        weight = nearest.exp() * (evicted.valid & (nearest >= threshold[..., None] - TIE))
         return merge_(slots, evicted, target, weight, own=torch.full_like(slots.memory("mass"), torch.e))
 
 

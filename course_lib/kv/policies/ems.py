@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.kv.history import PARTS, check_window, recent_sum
-from course_lib.kv.merging import Evicted, cosines, merge_
+from course_lib.kv.merging import Evicted, cosines, merge_, most_alike
 from course_lib.kv.policy import ALL, EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
 
@@ -57,7 +57,7 @@ class EMS(EvictionPolicy):
         slots.remember_({"absorbed": count - 1}).keep_best_(evicted.below(score), sizes)
         keys, values = cosines(evicted.keys, slots.keys), cosines(evicted.values, slots.values)  # (B, H, E, N)
         similarity = torch.where((keys > 0) & (values > 0) & slots.occupied[:, :, None], keys * values, 0)
-        best, target = similarity.max(dim=3)  # (B, H, E)
+        best, target = most_alike(similarity, slots)  # (B, H, E)
         n_evicted = evicted.valid.sum(dim=2, keepdim=True)
         n_better = n_evicted - 1 - torch.arange(best.shape[2], device=best.device)  # the worst come first
         weight = weight * (evicted.valid & (best > self.threshold) & (n_better < self.merged * sizes[..., None]))

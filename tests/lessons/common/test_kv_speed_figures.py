@@ -50,6 +50,16 @@ def test_a_fifth_is_compared_with_everything_in_the_same_cache():
     assert drawn.axes[0].get_yticklabels()[0].get_text() == "SnapKV, 20 %"
 
 
+def test_transformers_static_cache_is_hatched_where_it_was_measured():
+    measured = made_up()
+    measured["tables"]["sides"].insert(1, row("8 steps of 1 at 4096 tokens", [1, 4096], "StaticCache", 4.4))
+    drawn = plots.steps(measured)
+    assert title(drawn) == title(plots.steps(made_up()))
+    hatched = [bar.get_hatch() for bar in drawn.axes[0].patches]
+    assert (len(hatched), hatched[-1], hatched.count("//")) == (5, "//", 2)
+    assert drawn.axes[0].get_yticklabels()[-1].get_text() == "StaticCache"
+
+
 def test_a_step_and_the_window_anew():
     drawn = plots.streams(made_up())
     assert title(drawn) == "A step is 4.0 times as fast at 256 slots, 8.0 times at 512"
