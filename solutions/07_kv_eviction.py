@@ -20,7 +20,7 @@
 import torch
 
 from course_lib.data import corpora
-from course_lib.lessons.kv import live
+from course_lib.lessons.kv.running import live
 from course_lib.lessons.kv.claims import asked as questions, own_text
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
@@ -33,7 +33,7 @@ from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.recycled import Recycled, recycling
-from course_lib.lessons.kv.measure import nearest_that_stays, race, slots_by_layer
+from course_lib.lessons.kv.running.measure import nearest_that_stays, race, slots_by_layer
 from course_lib.models import blocks, heads, load_model
 from course_lib.data.needles import samples
 from course_lib.lessons.kv import figures as plots
@@ -45,7 +45,7 @@ from course_lib.lessons.kv import tables as printed
 from course_lib.attention.windowed import attention_weights
 from course_lib.kv.analysis.retrieval import read, retrieve
 from course_lib.lessons.common.by_mask import ByMask
-from course_lib.lessons.kv.own import ByStep, losses_after
+from course_lib.lessons.kv.running.own import ByStep, losses_after
 from course_lib.workbook import check, mine
 
 # %%

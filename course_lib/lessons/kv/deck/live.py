@@ -18,8 +18,9 @@ from course_lib.kv.policies.snapkv import SnapKV
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.policy import EvictionPolicy
-from course_lib.lessons.kv import figures, live
-from course_lib.lessons.kv.measure import nearest_that_stays, race, slots_by_layer
+from course_lib.lessons.kv import figures
+from course_lib.lessons.kv.running import live
+from course_lib.lessons.kv.running.measure import nearest_that_stays, race, slots_by_layer
 from course_lib.models import blocks, load_model
 
 BUDGET, SLOTS = 64, 28
