@@ -13,8 +13,8 @@ class Sizes:
 
     texts: int = 8
     length: int = 384
-    enough: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
-    masked: tuple[float, ...] = (0.01, 0.05, 0.1)
+    enough: tuple[float, ...] = (0.05, 0.1, 0.2)
+    masked: tuple[float, ...] = (0.02, 0.1)
     prompts: int = 8
     after: int = 96
     budgets: tuple[float, ...] = (0.1, 0.2, 0.5)

@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.kv.analysis.power_law import PowerLaw
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
@@ -54,13 +55,21 @@ def excess(losses: Mapping[str, Tensor], full: Tensor, budget: int, block: int =
 
 
 def mass_by_rank(mass: Tensor, layers: Sequence[int]) -> Figure:
-    """Share of all attention by rank of the token that receives it, (L, T), for some layers."""
+    """Share of all attention by rank of the token that receives it, (L, T), for some layers; a power of the rank
+    is fitted to the middle one, from the second rank to half of all.
+    """
     fig, (axes,) = figure(width=7.2)
     ordered = mass.sort(dim=1, descending=True).values
     for index, layer in enumerate(layers):
         look = line_style(index) | {"marker": ""}
         axes.plot(range(1, ordered.shape[1] + 1), 100 * ordered[layer], label=f"layer {layer}", **look)
     axes.axhline(100 / mass.shape[1], color=COLOURS[4], linewidth=0.8, label="an even share")
+    middle = ordered[layers[len(layers) // 2]]
+    law = PowerLaw.fit(middle, 2, len(middle) // 2)
+    rank = torch.arange(law.first, law.last + 1).double()
+    shift = (middle[law.first - 1 : law.last].double().log() - law.slope * rank.log()).mean()
+    fitted = 100 * (law.slope * rank.log() + shift).exp()
+    axes.plot(rank, fitted, color="black", linewidth=2.2, alpha=0.35, label=f"rank to the power {law.slope:.2f}")
     axes.set_xscale("log")
     log_scale(axes, "y")
     axes.legend(frameon=False, fontsize=9)

@@ -55,9 +55,10 @@ def largest(share: float) -> Choice:
     """Of each row the largest weights, as many as that share of the tokens its query can see, one at least."""
 
     def choice(weights: Float[Tensor, "B H G T T"]) -> Bool[Tensor, "B H G T T"]:
-        n_seen = torch.arange(1, weights.shape[-1] + 1)
-        rank = weights.argsort(dim=-1, descending=True).argsort(dim=-1)
-        return rank < (share * n_seen).round().clamp(min=1)[:, None]
+        n_read = (share * torch.arange(1, weights.shape[-1] + 1)).round().clamp(min=1)[:, None]
+        best = weights.topk(int(n_read.max()), dim=-1).indices
+        is_read = (torch.arange(best.shape[-1]) < n_read).expand(best.shape)
+        return torch.zeros_like(weights, dtype=torch.bool).scatter(-1, best, is_read)
 
     return choice
 
