@@ -208,7 +208,7 @@ sparsity = 100 * statistics.sparsity
 above = int((sparsity > 95).sum())
 word = verdict(of_count(above, n_layers, more_than=0.95), larger_models=True)
 print(f"negligible: {sparsity.min():.0f} % to {sparsity.max():.0f} % by layer, mean {sparsity.mean():.0f} %")
-print(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above} of {n_layers}: {word}")
+printed.say(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above} of {n_layers}: {word}")
 
 # %% [markdown]
 # If 95 % of the weights are negligible, are the other 5 % enough, and could a cache be 20 times smaller, as the talk on
@@ -219,12 +219,12 @@ print(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above}
 # receive most, the same but for the first token, or as many drawn at random.
 
 # %%
-print(heavy.provenance())
-print(heavy.enough_verdict())
+printed.say(heavy.provenance())
+printed.say(heavy.enough_verdict())
 heavy.masked()
 
 # %%
-print(heavy.masked_verdict())
+printed.say(heavy.masked_verdict())
 
 # %% [markdown]
 # To evict by attention we need one number for each slot. A key-value head is read by a *group* of query heads, three of
@@ -359,7 +359,7 @@ print(written.stories())
 # the prompt.
 
 # %%
-print(written.written_verdict())
+printed.say(written.written_verdict())
 
 # %% [markdown]
 # Differing tokens are no sign of quality by themselves: a text that loses its thread repeats itself little. Perplexity
@@ -672,8 +672,8 @@ print(f"held: {cache.bytes_held / 1e6:.1f} MB; a cache that keeps every token on
 
 # %%
 measured = results.results()
-print(printed.provenance(measured))
-print(printed.attention_verdicts(measured))
+printed.say(printed.provenance(measured))
+printed.say(printed.attention_verdicts(measured))
 
 # %% [markdown]
 # **How much of a prompt is enough?** Every policy compresses the same prompts, and the text behind each is predicted
@@ -683,7 +683,7 @@ print(printed.attention_verdicts(measured))
 results.compressed(measured)
 
 # %%
-print(printed.heavy_verdict(measured))
+printed.say(printed.heavy_verdict(measured))
 
 # %% [markdown]
 # The first claim is large for a simple reason: a plain window loses the first token (lesson 08). What choosing adds to
@@ -713,7 +713,7 @@ print(questions.retrieval_table(measured))
 # worse. With 20 questions only large differences can be told.
 
 # %%
-print(questions.window_verdict(measured))
+printed.say(questions.window_verdict(measured))
 
 # %% [markdown]
 # **The leak**, on the same needles:
@@ -735,7 +735,7 @@ print(printed.bits_table(measured))
 results.second_needle(measured)
 
 # %%
-print(questions.recycled_verdict(measured))
+printed.say(questions.recycled_verdict(measured))
 
 # %% [markdown]
 # Both ways to look again hold more bytes than the full cache does. A full step after a fixed number of steps finds
@@ -781,7 +781,7 @@ print(speed.prompts())
 # and many sequences. What the authors report from there is quoted, not measured here:
 
 # %%
-print(printed.published_table())
+printed.say(printed.published_table())
 
 # %% [markdown]
 # - **It does not pay** where the cache is small beside the weights: one sequence, a short text. There a step reads

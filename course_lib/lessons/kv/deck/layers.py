@@ -37,7 +37,7 @@ def sparse() -> Figure:
 def streams() -> Figure:
     """Perplexity and the most bytes held, a dot a policy."""
     fig, (axes,) = figure(width=9.0, height=4.2)
-    table = sorted(long.results()["tables"]["policies"], key=lambda row: -row["peak_bytes"])
+    table = sorted(long.results()["tables"]["policies"], key=lambda row: (-row["peak_bytes"], row["policy"]))
     for index, row in enumerate(table):
         megabytes, error = row["peak_bytes"] / 1e6, 2 * (row["standard_error"] or 0)
         axes.errorbar(row["perplexity"], index, xerr=error, capsize=3, color=COLOURS[0], marker="o")

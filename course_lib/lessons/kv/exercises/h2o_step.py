@@ -128,6 +128,7 @@ H2O_STEP = Exercise(
             "A token that has just come has had no time to collect anything. The newest `recent` stay in any case, "
             "also where sums are large: a bonus of 1000, or of a billion, is not enough; infinity is.",
             lambda s, n, p, b, r: (keep_newest(s + n, b), s + n),
+            also=(lambda s, n, p, b, r: (keep_newest(s + n + 1e9 * keep_newest(p, r), b), s + n),),
         ),
         Mistake(
             "last slots protected",

@@ -221,6 +221,12 @@ SCISSORHANDS = Exercise(
             also=(_from_behind(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),),
         ),
         Mistake(
+            "heads counted one by one",
+            "Each head was compared with 1/t by itself. Average the weights over the group first.",
+            _from_front(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
+            also=(_from_behind(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),),
+        ),
+        Mistake(
             "not the mean of the group",
             "The largest, smallest or middle weight of the group was compared with 1/t. Average the weights instead.",
             _from_front(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
@@ -231,12 +237,6 @@ SCISSORHANDS = Exercise(
                 _from_behind(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
                 _from_behind(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),
             ),
-        ),
-        Mistake(
-            "heads counted one by one",
-            "Each head was compared with 1/t by itself. Average the weights over the group first.",
-            _from_front(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
-            also=(_from_behind(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),),
         ),
         Mistake(
             "one head for the group",
