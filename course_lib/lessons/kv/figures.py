@@ -69,9 +69,15 @@ def mass_by_rank(mass: Tensor, layers: Sequence[int]) -> Figure:
     rank = torch.arange(law.first, law.last + 1).double()
     shift = (middle[law.first - 1 : law.last].double().log() - law.slope * rank.log()).mean()
     fitted = 100 * (law.slope * rank.log() + shift).exp()
-    axes.plot(rank, fitted, color="black", linewidth=2.2, alpha=0.35, label=f"rank to the power {law.slope:.2f}")
-    axes.set_xscale("log")
-    log_scale(axes, "y")
+    axes.plot(
+        rank,
+        fitted,
+        color="black",
+        linewidth=2.2,
+        alpha=0.35,
+        label=f"layer {layers[len(layers) // 2]} fitted: rank to the power {law.slope:.2f}",
+    )
+    log_scale(log_scale(axes, "x"), "y")
     axes.legend(frameon=False, fontsize=9)
     n = round(0.05 * mass.shape[1])
     few = 100 * ordered[:, :n].sum(dim=1)
@@ -84,8 +90,8 @@ def who_receives(by_kind: Mapping[str, Tensor]) -> Figure:
     """Share of all attention by kind of token over depth, (L,) each, stacked."""
     fig, (axes,) = figure(width=7.4)
     below = torch.zeros(len(next(iter(by_kind.values()))))
+    by_kind = {"neighbours" if kind == "near" else kind: share for kind, share in by_kind.items() if share.any()}
     for index, (kind, share) in enumerate(by_kind.items()):
-        kind = "neighbours" if kind == "near" else kind
         look = {"color": GREYS[index % len(GREYS)], "hatch": HATCHES[index % len(HATCHES)], "edgecolor": "white"}
         axes.bar(range(len(share)), 100 * share, bottom=100 * below, width=0.9, label=kind, linewidth=0, **look)
         below = below + share
@@ -159,9 +165,10 @@ def sizes_by_layer(sizes: Mapping[str, Sequence[int]]) -> Figure:
     """Slots of each layer under several ways to divide a budget."""
     fig, (axes,) = figure(width=7.2, height=3.0)
     for index, (name, slots) in enumerate(sizes.items()):
-        axes.plot(slots, markersize=4, label=f"{name}, {sum(slots)} in all", **line_style(index))
+        hollow = {"markersize": 7, "markerfacecolor": "none"} if index == len(sizes) - 1 else {"markersize": 4}
+        axes.plot(slots, label=f"{name}: {sum(slots)} in all", **line_style(index) | hollow)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=9)
-    ranges = ", ".join(f"{name} {min(slots)} to {max(slots)}" for name, slots in sizes.items() if len(set(slots)) > 1)
+    ranges = "; ".join(f"{name} {min(slots)} to {max(slots)}" for name, slots in sizes.items() if len(set(slots)) > 1)
     label(axes, f"Slots by layer: {ranges}", "layer", "slots of each head")
     return fig

@@ -1,6 +1,7 @@
 """The printed tables and verdicts of lesson 07, from the long measurement."""
 
 import textwrap
+from collections import Counter
 
 import torch
 
@@ -70,6 +71,18 @@ _COLUMNS = (
     "pivotal_any",
     "pivotal_mean",
 )
+
+
+def heavy_tokens(measured: Measured | None = None, start: str = "text") -> str:
+    """Which tokens of one text receive most: words that come often, and stand beside many others?"""
+    first, *others = sorted(rows(measured or results(), "heavy_tokens", start=start), key=lambda row: row["position"])
+    shares = Counter(row["token"] for row in others)
+    listing = ", ".join(f"{n} times {token!r}" for token, n in shares.most_common())
+    return (
+        f"The {1 + len(others)} tokens of one text that receive most: {first['token']!r} at position "
+        f"{first['position']} with {100 * first['mass']:.0f} %, and {listing} with "
+        f"{100 * sum(row['mass'] for row in others):.0f} % together"
+    )
 
 
 def streams_table(measured: Measured | None = None) -> str:

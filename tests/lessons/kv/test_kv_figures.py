@@ -38,7 +38,7 @@ def test_who_receives_leaves_out_what_hardly_counts():
     shares = {"first token": torch.tensor([0.5, 0.3]), "near": torch.tensor([0.49, 0.7]), "special": torch.zeros(2)}
     shares["word"] = torch.tensor([0.01, 0.0])
     (title,) = titles(figures.who_receives(shares))
-    assert title == "Mean over the layers: first token 40 %, near 60 %"
+    assert title == "Mean over the layers: first token 40 %, neighbours 60 %"
 
 
 def test_answers_give_what_the_leak_adds():

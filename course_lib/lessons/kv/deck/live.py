@@ -120,7 +120,7 @@ def sizes_by_layer() -> Figure:
     ways = {
         "even": H2O(BUDGET, recent=16),
         "rising": H2O(BUDGET, recent=16, by_layer=rising(len(blocks(model)))),
-        "D2O, none spared": D2O(BUDGET, sinks=0, recent=16, spared=()),
+        "D2O (none spared)": D2O(BUDGET, sinks=0, recent=16, spared=()),
     }
     return figures.sizes_by_layer({name: slots_by_layer(model, prompt, policy) for name, policy in ways.items()})
 
