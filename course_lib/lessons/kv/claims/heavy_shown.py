@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, origin, rows
+from course_lib.lessons.common.tables import listed, load_measured, origin, rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples, verdict
 from course_lib.lessons.kv.claims.reading import HEAVIEST, RANDOM, SPARED
 
@@ -29,7 +29,7 @@ def provenance(measured: Measured | None = None) -> str:
     sizes = measured["sizes"]
     amounts = (
         f"{sizes['texts']} texts of {sizes['length']} tokens, of which the second half counts; {sizes['prompts']} "
-        f"prompts\nof {sizes['length']} tokens; {sizes['written']} prompts of {sizes['prompt']} tokens, "
+        f"prompts of {sizes['length']} tokens; {sizes['written']} prompts of {sizes['prompt']} tokens, "
         f"{sizes['new']} written after each"
     )
     return origin(measured, amounts)
@@ -117,7 +117,7 @@ def masked_verdict(measured: Measured | None = None) -> str:
             (chance,) = rows(measured, "masked", which=RANDOM, share=row["share"])
             pairs = zip(row["losses"], chance["losses"], strict=True)
             gaps.append(of_samples([heavy - random for heavy, random in pairs]))
-        shares = ", ".join(f"{100 * row['share']:.0f}" for row in _by_share(measured))
+        shares = listed([f"{100 * row['share']:.0f}" for row in _by_share(measured)])
         listing = ", ".join(f"{gap.value:.2f} ± {gap.error:.2f}" for gap in gaps)
         lines.append(
             f"Claim: masking {NAMES[which]} costs more than masking {NAMES[RANDOM]}. "

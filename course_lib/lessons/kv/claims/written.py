@@ -9,7 +9,7 @@ from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.lessons.kv.claims.heavy_shown import Measured, results
 
 WIDTH = 96  # columns of a printed text
-COLUMN = 29  # letters of a line of the picture
+COLUMN = 27  # letters of a line of the picture
 FULL = "full"
 
 
@@ -65,10 +65,10 @@ def side_by_side(measured: Measured | None = None) -> Figure:
     """The same texts as a picture for the deck, a column a cache."""
     measured = measured or results()
     table = measured["tables"]["stories"]
-    fig, axes = figure(len(table), width=3.3, height=4.4)
+    fig, axes = figure(len(table), width=3.3, height=3.0)
     for panel, row in zip(axes, table, strict=True):
         panel.set_axis_off()
-        panel.set_title(f"{row['policy']}\n{_slots(measured, row)} slots", loc="left", fontsize=13, color=COLOURS[0])
+        panel.set_title(f"{row['policy']}\n{_slots(measured, row)} slots", loc="left", fontsize=15, color=COLOURS[0])
         text = textwrap.fill(" ".join(row["text"].split()), COLUMN)
-        panel.text(0, 1, text, va="top", ha="left", fontsize=12, transform=panel.transAxes, parse_math=False)
+        panel.text(0, 1, text, va="top", ha="left", fontsize=14, transform=panel.transAxes, parse_math=False)
     return fig

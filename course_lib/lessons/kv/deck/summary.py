@@ -36,8 +36,9 @@ def drawn(head: Row, body: Sequence[Row], widths: Sequence[int], size: float = 1
     for height, row in zip(heights, [[[cell] for cell in head], *cells], strict=True):
         left = 0
         for lines, width in zip(row, widths, strict=True):
-            look = {"fontweight": "bold", "color": COLOURS[0]} if not top else {}
-            axes.text(left, top + 0.2, "\n".join(lines), va="top", ha="left", fontsize=size, linespacing=1.25, **look)
+            look = {"va": "baseline", "fontweight": "bold", "color": COLOURS[0]} if not top else {"va": "top"}
+            at = top + (0.2 if top else 0.85)
+            axes.text(left, at, "\n".join(lines), ha="left", fontsize=size, linespacing=1.25, **look)
             left += width
         top += height
         axes.plot([0, across], [top, top], color=COLOURS[0] if top == heights[0] else "#d9dde3", linewidth=1.2)
