@@ -147,9 +147,9 @@ def persistence(ratio: Tensor, chance: Tensor) -> Figure:
     return fig
 
 
-def nearest(cosines: Mapping[str, Tensor]) -> Figure:
+def nearest(cosines: Mapping[str, Tensor], width: float = 7.2, height: float = 3.6) -> Figure:
     """Of tokens that leave, the cosine with the nearest that stays: median over depth, (L, tokens) each."""
-    fig, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=width, height=height)
     for index, (name, values) in enumerate(cosines.items()):
         axes.plot(values.median(dim=1).values, markersize=4, label=name, **line_style(index))
         low, high = values.quantile(0.1, dim=1), values.quantile(0.9, dim=1)
@@ -157,7 +157,7 @@ def nearest(cosines: Mapping[str, Tensor]) -> Figure:
     axes.set_ylim(0, 1.05)
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     medians = ", ".join(f"{name} {values.median():.2f}" for name, values in cosines.items())
-    label(axes, f"Nearest that stays, median cosine: {medians}", "layer", "cosine (median, 10 to 90 % shaded)")
+    label(axes, f"Nearest that stays, median cosine:\n{medians}", "layer", "cosine (median, 10 to 90 % shaded)")
     return fig
 
 

@@ -55,7 +55,7 @@ def test_persistence_counts_the_layers_above_the_mark():
 
 def test_nearest_gives_medians():
     drawn = figures.nearest({"keys": torch.full((2, 5), 0.9), "values": torch.full((2, 5), 0.4)})
-    assert titles(drawn) == ["Nearest that stays, median cosine: keys 0.90, values 0.40"]
+    assert titles(drawn) == ["Nearest that stays, median cosine:\nkeys 0.90, values 0.40"]
 
 
 def test_sizes_by_layer_give_the_range_where_there_is_one():

@@ -65,7 +65,7 @@ def side_by_side(measured: Measured | None = None) -> Figure:
     """The same texts as a picture for the deck, a column a cache."""
     measured = measured or results()
     table = measured["tables"]["stories"]
-    fig, axes = figure(len(table), width=3.3, height=3.0)
+    fig, axes = figure(len(table), width=3.3, height=3.5)
     for panel, row in zip(axes, table, strict=True):
         panel.set_axis_off()
         panel.set_title(f"{row['policy']}\n{_slots(measured, row)} slots", loc="left", fontsize=15, color=COLOURS[0])

@@ -126,4 +126,4 @@ def sizes_by_layer() -> Figure:
 
 
 def nearest() -> Figure:
-    return figures.nearest(nearest_that_stays(_model()[0], _text()[:256], 51))
+    return figures.nearest(nearest_that_stays(_model()[0], _text()[:256], 51), width=5.4, height=4.6)

@@ -55,15 +55,15 @@ def published() -> Figure:
     for side in ("H2O, 20 %", "StreamingLLM, 20 %", "SnapKV, 20 %", "H2O, 20 %, 4 bits"):
         times = (sides[side] / sides[EVERYTHING] for sides in by_shape.values())
         body.append((side, *(f"{each:.2f} times" for each in times)))
-    head = ("measured here", *(f"{n_sequences} × {n_tokens}" for n_sequences, n_tokens in by_shape))
-    return drawn(head, body, (22, 13, 13), size=14)
+    head = ("measured here", *(f"{n_sequences} × {n_tokens} tokens" for n_sequences, n_tokens in by_shape))
+    return drawn(head, body, (44, 30, 30))
 
 
 def take_home() -> Figure:
     """Claim, paper, here, verdict."""
     head = ("claim", "paper", "here", "verdict")
     body = [_sparse(), _enough(), _masked(), _choosing(), _persistence(), _again()]
-    return drawn(head, body, (38, 23, 34, 22))
+    return drawn(head, body, (31, 25, 27, 20))
 
 
 def _sparse() -> Row:
