@@ -93,3 +93,13 @@ def test_the_summary_has_a_verdict_in_each_row():
     words = ("holds", "does not hold", "cannot tell", "not at this scale")
     rows = (summary._sparse(), summary._enough(), summary._masked(), summary._choosing(), summary._persistence())
     assert all(row[-1].startswith(words) for row in rows)
+
+
+def test_what_is_drawn_without_a_model_is_drawn():
+    """Each square of the causal half, and each slot of the last query."""
+    (axes,) = drawn.cache().axes
+    n = len(drawn.WORDS)
+    assert len(axes.patches) == n * (n + 1) // 2 + drawn.BUDGET + 1
+    assert len(drawn.protocols().axes) == 2
+    assert summary.published().axes
+    assert summary.take_home().axes

@@ -64,7 +64,7 @@ def cache() -> Figure:
     return fig
 
 
-def _square(axes: Axes, x: float, y: float, colour: str, hatch: str = "", width: float = 1.0) -> None:
+def _square(axes: Axes, x: int | float, y: int | float, colour: str, hatch: str = "", width: float = 1.0) -> None:
     axes.add_patch(Rectangle((x, y), width, 1, facecolor=colour, edgecolor="white", hatch=hatch, linewidth=1.2))
 
 
