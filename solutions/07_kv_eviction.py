@@ -1,27 +1,30 @@
 # %% [markdown]
 # # 07 · KV eviction: which tokens stay in the cache
 #
-# A language model keeps a key and a value of every token that it has read. Long texts, and many of them at once, fill
-# memory with that; and each new token reads all of it. Most of it is hardly ever looked at. Which part can go?
+# A language model keeps a key and a value of every token that it has read: the key-value cache. Long texts, and many
+# of them at once, fill the memory with keys and values, and each new token reads all of them. Most of what it reads
+# gets hardly any attention. Which part of the cache can be evicted?
 #
-# **Afterwards you can** write a window, heavy hitters, counts and merging for a key-value cache, test a policy with a
-# question that it could not foresee, and say when evicting saves time and when bytes alone. **You need** lesson 00,
-# section 4, and attention: queries, keys, values, softmax. **Time**: two hours, more than half of them for exercises.
+# **Afterwards you can** write eviction policies for a key-value cache (a window, heavy hitters, counts, merging), test
+# a policy with a question that it could not foresee, and say when evicting saves time and when it saves only memory.
+# **You need** lesson 00, section 4, and attention: queries, keys, values, softmax. **Time**: two hours, more than half
+# of them for exercises.
 #
 # This lesson builds the answers that people have found, from a window in two lines to merging and four bits. Each one
-# runs on a real model, with tensors that really shrink. What happens at the first token of the text, and why, is lesson
-# 08.
+# runs on a real model, with tensors that really shrink. Why the first token of a text matters so much is the subject
+# of lesson 08.
 #
-# You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. Four of them then work on the real model: what follows an exercise uses your function once it is right,
-# and the course's own until then.
+# You will write eight short functions. Under each is a `check`, which tells you what is wrong and, when it recognises
+# it, which mistake you have made. Four of the functions then work on the real model: the cell behind such an exercise
+# uses your function once it is right, and the course's own until then.
 
 # %%
 import torch
 
 from course_lib.data import corpora
-from course_lib.lessons.kv import live
-from course_lib.lessons.kv.claims import asked as questions, own_text
+from course_lib.lessons.kv.running import live
+from course_lib.lessons.kv.claims import asked as questions, heavy_shown as heavy, own_text, written
+from course_lib.lessons.kv.claims.heavy import STORY
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
@@ -33,7 +36,7 @@ from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.recycled import Recycled, recycling
-from course_lib.lessons.kv.measure import nearest_that_stays, race, slots_by_layer
+from course_lib.lessons.kv.running.measure import beside, nearest_that_stays, race, slots_by_layer
 from course_lib.models import blocks, heads, load_model
 from course_lib.data.needles import samples
 from course_lib.lessons.kv import figures as plots
@@ -45,21 +48,24 @@ from course_lib.lessons.kv import tables as printed
 from course_lib.attention.windowed import attention_weights
 from course_lib.kv.analysis.retrieval import read, retrieve
 from course_lib.lessons.common.by_mask import ByMask
-from course_lib.lessons.kv.own import ByStep, losses_after
+from course_lib.lessons.kv.running.own import ByStep, losses_after
 from course_lib.workbook import check, mine
 
 # %%
 model, tokenizer = load_model()
 n_layers, sizes = len(blocks(model)), heads(model)
 (text,) = corpora.windows("wikipedia", 1, 384, tokenizer, split="evaluation", seed=0)
+story = tokenizer(STORY, return_tensors="pt").input_ids[0]
 print(f"{n_layers} layers, {sizes.n_query} query heads on {sizes.n_key_value} key-value heads of size {sizes.size}")
 
 # %% [markdown]
 # ## 1. The idea in one picture
 #
-# A text streams by, eight tokens at a time. The cache has 32 slots. Each row of the picture is a moment: dark tokens
-# are in the cache, light grey ones have left. A window keeps the newest. H2O keeps half of its slots for the newest and
-# gives the others to those that received most attention so far.
+# A cache with a *budget* has room for so many tokens; each place is a *slot*, which holds one key and one value. The
+# model below reads the beginning of a story, eight tokens at a time, with 32 slots in every key-value head. Each row
+# of the picture is a moment: dark tokens are in the cache, light grey ones have been evicted. A window keeps the
+# newest tokens. H2O (Zhang and others, 2023) keeps half of its slots for the newest, and gives the other half to those
+# that have received most attention so far.
 
 # %%
 budget = 32
@@ -68,14 +74,16 @@ policies = {
     "4 sinks + window": StreamingLLM(budget, sinks=4),
     "H2O": H2O(budget, recent=budget // 2),
 }
-histories = {name: live.watch(model, tokenizer, text[:160], policy) for name, policy in policies.items()}
+histories = {name: live.watch(model, tokenizer, story, policy) for name, policy in policies.items()}
 layer, head = 12, 1
 kept = {name: history.kept[:, layer, head] for name, history in histories.items()}
 plots.streams(kept, histories["H2O"].n_read, f"layer {layer}, head {head}")
 
 # %% [markdown]
-# The same as text. Play it, and change the policy, the layer and the head: every key-value head keeps tokens of its
-# own. White on dark is in the cache, grey has left. Which words stay for long?
+# The same as text: what is white on dark is in the cache, what is grey has been evicted. Every key-value head keeps
+# tokens of its own, because each head looks for something else. In a running notebook there are controls above the
+# text, with which you can play the stream and choose the policy, the layer and the head; an exported page shows the
+# last moment under H2O. Which words stay for long?
 
 # %%
 controls = live.explore(dict(reversed(histories.items())), layer, head)
@@ -83,15 +91,16 @@ controls = live.explore(dict(reversed(histories.items())), layer, head)
 # %% [markdown]
 # ## 2. How many tokens fit
 #
-# In lesson 00 you computed the bytes of a cache. Now the other way round: how many tokens fit into a given memory? A
-# token takes a slot in every key-value head of every block, and each slot holds a key and a value.
+# In lesson 00 you computed how many bytes a cache takes. Here the question is turned round: how many tokens fit into
+# a given memory? A token takes a slot in every key-value head of every block. Query heads take none, because the query
+# of a token is used once and never read again.
 
 # %% [markdown]
 # ### How many tokens fit
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
-# How many slots may each head have, so that the caches of `batch` sequences fit into `n_bytes`? All sequences get the
-# same number, and where memory does not hold one token of each, it is 0.
+# How many slots may each head have, so that the caches of `batch` sequences fit into `n_bytes`? Work out first what one
+# token costs. All sequences get the same number of slots; where the memory does not hold one token of each, it is 0.
 
 
 # %% exercise="kv.slots"
@@ -111,7 +120,8 @@ def slots_that_fit(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, va
 check("kv.slots", slots_that_fit)
 
 # %% [markdown]
-# Is the memory really given back? Read the text under two policies, and count the bytes of keys and values:
+# Does the memory really shrink? The model reads a text under two policies, and the bytes of all keys and values that
+# are held after a pass are counted:
 
 # %%
 for name, policy in {"full": Full(), "window": Window(64)}.items():
@@ -122,15 +132,16 @@ print(f"formula: {2 * n_layers * sizes.n_key_value * sizes.size * 4 * 64 / 1e6:.
 # %% [markdown]
 # ## 3. The window
 #
-# The simplest policy: the newest tokens stay. The cache hands it the positions of the tokens that its slots hold. The
-# order of the slots says nothing, since a new token takes the place of one that left.
+# The simplest policy keeps the newest tokens. The cache hands it the positions of the tokens in its slots, one row for
+# each head of each sequence. The order of the slots says nothing about age, because a new token takes whatever slot
+# has become free.
 
 # %% [markdown]
 # ### A window in two lines
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
-# In two lines: which slots stay, when each head may keep `budget` of them, its newest? Positions may have gaps; exactly
-# `budget` stay.
+# Which slots stay, when each head may keep `budget` of them, its newest? Two lines are enough. Positions may have gaps,
+# since other tokens have left before, but exactly `budget` slots stay.
 
 
 # %% exercise="kv.window"
@@ -150,10 +161,11 @@ def window_keep(position, budget):
 check("kv.window", window_keep)
 
 # %% [markdown]
-# Those two lines are a policy. `course_lib/kv/policies/window.py` has the same as a score: the position itself, and the
-# lowest leave. Now the model reads a text twice: with a cache that keeps everything, and with one that asks your
-# function which slots stay. The picture shows the ratio of the two perplexities: some passages are harder than others,
-# but they are so for both.
+# Those two lines are a policy. `course_lib/kv/policies/window.py` writes it as a score: the score of a slot is its
+# position, and the slots with the lowest scores are evicted. The model now reads a text twice, once with a cache that
+# keeps everything and once with one that asks your function which slots stay. The picture shows the ratio of the two
+# perplexities. Some passages are harder than others, but they are equally hard for both caches, so that the ratio
+# shows the cache alone.
 
 # %%
 budget, window = 64, mine("kv.window", window_keep)
@@ -162,53 +174,75 @@ found = race(model, text, {"full": Full(), "window": by_window})
 plots.excess({"window": found["window"].losses}, found["full"].losses, budget)
 
 # %% [markdown]
-# Nothing is lost while the cache fills up. The collapse begins when the first token of the text leaves. Lesson 08 finds
-# out why, and repairs it by keeping that token. Here we go another way: let the attention say who stays.
+# Nothing is lost while the cache fills up. The collapse begins when the first token of the text is evicted. Lesson 08
+# finds out why, and repairs it by keeping that token. This lesson goes another way and lets the attention decide who
+# stays.
 #
 # ## 4. Few tokens receive most of the attention
 #
-# Add up, for every token, what all queries give to it. If all tokens were alike, each would get an even share.
+# For every token, add up the attention that all queries give to it. If all tokens were alike, each would receive an
+# even share.
 
 # %%
 statistics = attention_statistics(model, text)
 plots.mass_by_rank(statistics.mass, (0, n_layers // 2, n_layers - 1))
 
 # %% [markdown]
-# Zhang and others (2023, section 3) call them **heavy hitters** and find that their mass falls like a power of the
-# rank. A power is a straight line in this picture. The curves are straight in their middle at best: from the first rank
-# to the second they fall steeply, and at the end they break off. Section 11 fits the middle and says from where to
-# where. Who are they?
+# Zhang and others (2023, section 3) call the tokens at the left **heavy hitters** and find that the attention they
+# receive falls like a power of the rank, which is a straight line in this picture. The grey line is such a power,
+# fitted to the middle layer from the second rank to half of all. Outside that range it does not fit: the first token
+# stands far above it, and at the end the curves break off, because the last tokens were visible to few queries. Who
+# are the heavy hitters?
 
 # %%
 plots.who_receives(statistics.by_kind(kinds_of(text, tokenizer)))
 
 # %% [markdown]
-# And most weights are next to nothing. The paper counts those below 1 % of the largest of their row, and reports over
-# 95 % of them in almost all layers of OPT. "Almost all" is read as 95 % of the layers here. The share grows with the
-# text, since each row has more entries beside one largest: section 11 has the same count for texts of 1024 tokens.
+# Since few tokens receive most, most weights are next to nothing. The paper counts a weight as negligible when it is
+# below 1 % of the largest of its row, and reports that over 95 % of them are, in almost all layers of OPT. "Almost
+# all" is read as 95 % of the layers here. The share grows with the length of the text, because each row has more
+# entries beside its one largest; section 11 has the same count for texts of 1024 tokens.
 
 # %%
 sparsity = 100 * statistics.sparsity
 above = int((sparsity > 95).sum())
 word = verdict(of_count(above, n_layers, more_than=0.95), larger_models=True)
 print(f"negligible: {sparsity.min():.0f} % to {sparsity.max():.0f} % by layer, mean {sparsity.mean():.0f} %")
-print(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above} of {n_layers}: {word}")
+printed.say(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above} of {n_layers}: {word}")
+
+# %% [markdown]
+# If 95 % of the weights are negligible, are the other 5 % enough, and could a cache be 20 times smaller, as the talk on
+# H2O concludes? `course reproduce heavy` tried it with an oracle: each query reads only its own largest weights, as
+# many as 5, 10 or 20 % of the tokens it can see. No cache can do that, since it does not know the next query; what the
+# oracle loses is the least that any policy of that size could hope for. And what happens when the heavy hitters are
+# what is missing? A second measurement hides a share of the tokens of every head from all later queries: those that
+# receive most, the same but for the first token, or as many drawn at random.
+
+# %%
+printed.say(heavy.provenance())
+printed.say(heavy.enough_verdict())
+heavy.masked()
+
+# %%
+printed.say(heavy.masked_verdict())
 
 # %% [markdown]
 # To evict by attention we need one number for each slot. A key-value head is read by a *group* of query heads, three of
-# them in this model. They share one cache, so they decide together:
+# them in this model (grouped-query attention). The heads of a group share one cache, so they have to decide together.
+# The attention that key $j$ receives is summed over them and over the queries $i$:
 #
 # $$ m_j = \sum_{h \in \text{group}} \; \sum_{i} A^{(h)}_{ij} $$
 #
-# The sum runs over the queries $i$, not over the keys: each row of $A$ sums to 1 whatever happens.
+# A sum over the keys instead would say nothing, since each row of $A$ sums to 1.
 
 # %% [markdown]
 # ### What a key receives
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # From the attention of all query heads compute $m_j$ for each key-value head. Neighbouring query heads form a group.
-# Sequences are padded: rows of queries that are not `valid` mean nothing. The mean over a group in place of its sum is
-# right too, since it puts the slots of a head in the same order; a mean over the queries is not.
+# Shorter sequences of a batch are padded, and the rows of queries that are not `valid` hold numbers without meaning. The
+# mean over a group in place of its sum is right too, since it puts the slots of a head in the same order; a mean over
+# the queries is not, because sums of several passes are added up later.
 
 
 # %% exercise="kv.group_mass"
@@ -228,11 +262,10 @@ def group_mass(weights, valid, n_key_value):
 check("kv.group_mass", group_mass)
 
 # %% [markdown]
-# On a real text: the attention of the first 96 tokens in one layer, added up by your function. Which tokens receive
-# most?
+# Your function adds up the attention of the story of section 1 in one layer. Which tokens receive most?
 
 # %%
-received, shown = mine("kv.group_mass", group_mass), text[:96]
+received, shown = mine("kv.group_mass", group_mass), story
 in_layer = attention_weights(model, shown[None])[layer][None]  # (1, query heads, queries, tokens)
 for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool), sizes.n_key_value)[0]:
     shares = head_mass / head_mass.sum()
@@ -241,22 +274,28 @@ for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool),
 # %% [markdown]
 # Each line is a key-value head with the six tokens that receive most.
 #
-# Public implementations for older models repeat keys and values for every query head before they cache them, which
-# triples this cache before anything is saved; others add scores over the sequences of a batch, so that one text
-# evicts tokens of another.
+# Two mistakes of public implementations come from here. Some repeat keys and values for every query head before they
+# cache them, which triples the cache of this model before anything is saved. Others add up scores over the sequences of
+# a batch, so that one text evicts tokens of another.
 #
 # ## 5. H2O: accumulate and evict
 #
-# H2O (algorithm 1) keeps a running sum for every slot. When a token comes, its attention is added; when there are too
-# many slots, the lowest sum leaves. A token that has just come has had no time to collect anything, so the newest
-# `recent` tokens are safe. It looks only at what the cache has seen: no query of the future takes part. (The authors'
-# code for benchmarks adds up all queries of a prompt, later ones included: an oracle, which no generation has.)
+# H2O (algorithm 1) keeps a running sum for every slot. When a token comes, its attention is added to the sums of the
+# slots that it reads; when there are too many slots, the lowest sum is evicted. A token that has just come has had no
+# time to collect anything, so the newest `recent` tokens are protected. No query of the future takes part. (The
+# authors' code for benchmarks adds up all queries of a prompt, later ones included. That is an oracle, because a cache
+# has to choose before those queries have come.)
+#
+# H2O's abstract calls this a dynamic submodular problem and claims a guarantee under mild assumptions. A function of
+# sets is *submodular* when a token adds less, the more others are already there. If more tokens also never hurt, choosing
+# greedily, the best token at each step, cannot end far from the best set. Whether the attention of a trained model
+# meets the assumptions is not measured here.
 
 # %% [markdown]
 # ### Accumulate and evict
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 4 points
 #
-# One step for all heads of a layer: add the new column sums, then choose the `budget` slots that stay. The newest
+# Write one step for all heads of a layer: add the new column sums, then choose the `budget` slots that stay. The newest
 # `recent` tokens are among them; of the others the highest scores stay, whichever way ties fall.
 
 
@@ -281,8 +320,9 @@ def h2o_step(score, new, position, budget, recent):
 check("kv.h2o_step", h2o_step)
 
 # %% [markdown]
-# Now both of your functions at work on the real model: `group_mass` adds up what a chunk of queries gives to each slot,
-# `h2o_step` adds that to the scores and evicts. Beside it the window, and a window with four sinks. All have 64 slots.
+# Both of your functions now work together on the real model: `group_mass` adds up what a chunk of queries gives to each
+# slot, `h2o_step` adds that to the scores and evicts. H2O is compared with the window, and with a window that also keeps
+# the first four tokens, its *sinks*: StreamingLLM (Xiao and others, 2023). All have 64 slots.
 
 # %%
 my_h2o = ByStep(budget, recent=budget // 2, mass=received, step=mine("kv.h2o_step", h2o_step))
@@ -295,28 +335,57 @@ plots.excess(
 )
 
 # %% [markdown]
-# H2O was not told about the first token. It found it: nobody receives more. Perplexity on running text, however, asks
-# little of a memory, because most words follow from the last few. A better test asks for something far away.
+# H2O was not told about the first token. It keeps it because no token receives more.
+#
+# **A sum favours the old.** A token that came early has been visible to more queries, so its sum had longer to grow.
+# The paper's score is that sum; dividing it by the number of queries that could see the token gives a mean, which is
+# the option `normalised` of the library's `H2O`. The left panel shows which tokens both choose, the right one whether
+# the mean predicts better what follows the prompt.
+
+# %%
+heavy.bias()
+
+# %% [markdown]
+# **What it writes.** The talk on H2O shows three continuations of one story and says that H2O repeats fewer words than
+# the full cache. Here is the same experiment with our model and our story, always taking the most likely token. A
+# cache that evicts has slots for 20 % of the prompt.
+
+# %%
+print(written.stories())
+
+# %% [markdown]
+# One story is an anecdote, so the same was done behind twelve articles. The second column counts how many of the written
+# tokens differ from each other; the third says how surprising the text is to the full cache, which alone has read all of
+# the prompt.
+
+# %%
+printed.say(written.written_verdict())
+
+# %% [markdown]
+# Differing tokens are no sign of quality by themselves: a text that loses its thread repeats itself little. Perplexity
+# on running text also asks little of a memory, because most words follow from the last few. A better test asks for
+# something far away.
 #
 # ## 6. A fair question
 #
-# Hide a sentence in a text, compress the cache, then ask for it. Many published comparisons put the question at the
-# end of the prompt. That is a leak. While the prompt is read, attention is complete. The prompt's last row of logits
-# then predicts the first token of the answer, and it comes from a cache from which nothing has left yet.
+# Hide a sentence in a text, compress the cache, then ask for the sentence. Many published comparisons put the question
+# at the end of the prompt, and that leaks the answer: while a prompt is read, attention is complete. The last row of
+# the prompt's logits, which predicts the first token of the answer, comes from a cache from which nothing has been
+# evicted yet.
 #
 # The fair protocol ends the prompt before the question. First comes the eviction, then the question is read by what is
-# left of the cache, and then the answer. The question comes right before the answer, so it is called the *prefix* of
-# what is held back.
+# left of the cache, and then the answer. Question and answer are *held back* until then. The question comes right
+# before the answer, so it is called the *prefix* of what is held back.
 
 # %% [markdown]
 # ### Ask after the eviction
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# `before` are the logits of the prompt's tokens, made while everything was there; no answer may rest on them. After the
-# eviction the tokens `held_back` were read: `n_prefix` (1 or more) tokens of the question, then the answer; `after` are
-# their logits, row by row. Row $i$ of any logits predicts the token behind token $i$; the last row of `after` predicts
-# what would come behind the answer. How many of the answer's tokens are right, counted from its first up to the first
-# wrong one, in predictions made after the eviction?
+# Your function gets two sets of logits. `before` holds those of the prompt's tokens, computed while the cache was
+# complete; a fair count must not rest on them. After the eviction the tokens `held_back` were read, first `n_prefix`
+# (1 or more) tokens of the question, then the answer, and `after` holds their logits. Row $i$ of any logits predicts
+# the token behind token $i$, so the last row of `after` predicts what would come behind the answer. How many of the
+# answer's tokens are right, counted from its first up to the first wrong one, in predictions made after the eviction?
 
 
 # %% exercise="kv.deferred"
@@ -336,9 +405,9 @@ def leading_right(before, after, held_back, n_prefix):
 check("kv.deferred", leading_right)
 
 # %% [markdown]
-# Ten texts of 112 tokens, each with a secret word at a depth of 10, 30, 50, 70 or 90 %. A quarter of the slots remains.
-# First the leak, with the question inside the prompt, then the fair protocol. If the full cache did not know the
-# answer, the task would say nothing.
+# Ten texts of 112 tokens each hide a secret word at a depth of 10, 30, 50, 70 or 90 %, and slots for a quarter of the
+# tokens remain. The dark bars put the question into the prompt, the others follow the fair protocol. The full cache
+# has to know the answer; otherwise the task would say nothing.
 
 # %%
 asked = samples("word", 10, 112, tokenizer, seed=0)
@@ -356,15 +425,20 @@ shares = {protocol: {n: (r.exact, r.interval) for n, r in rows.items()} for prot
 plots.answers(shares, len(asked))
 
 # %% [markdown]
-# With ten texts the intervals are wide, but the leak is not subtle. Asked in the prompt, a policy seems to know what it
-# has thrown away. *SnapKV* (Li and others, 2024) scores tokens by the attention of the last few queries of the prompt:
-# it is made for questions that stand there. Here the prompt ends with running text, which asks for nothing.
+# With ten texts the intervals are wide, but the leak is not subtle: asked in the prompt, a policy seems to know what it
+# has thrown away.
+#
+# *SnapKV* (Li and others, 2024) compresses prompts and nothing else. Once, at the end of the prompt, it scores every
+# token by the attention of the last few queries, spreads the scores over neighbouring tokens, so that phrases stay
+# together, and evicts the rest; tokens that are generated later all stay. This suits a long prompt that ends with its
+# question, since those last queries are the question. Here the prompt ends with running text, which asks for nothing,
+# and so its choice is no better than others.
 #
 # ## 7. Scissorhands: who mattered will matter
 #
-# Liu and others (2023) start from another observation, **persistence of importance**. Call a token pivotal for a query
-# that gives it more than $1/t$, the even share of $t$ tokens. Of the tokens that are pivotal in the second half of a
-# text, nearly all were pivotal in the first: over 95 % in most layers of OPT (section 3).
+# Liu and others (2023) start from another observation, **persistence of importance**. They call a token *pivotal* for a
+# query that gives it more than $1/t$, which is the even share of $t$ tokens. Of the tokens that are pivotal in the
+# second half of a text, nearly all were pivotal in the first: over 95 % in most layers of OPT (section 3).
 
 # %%
 persistence = statistics.persistence("any")
@@ -375,18 +449,19 @@ plots.persistence(persistence.ratio, persistence.early)
 # is pivotal for some query, nearly every set of tokens persists, whatever the model does. A cache can use no more than
 # the distance between the two lines.
 #
-# The method counts, over the last $w$ queries, how often a token was *low*. When a head holds more than its budget $B$,
-# the tokens with the highest counts leave, and half of the budget at once, so that evictions are rare (algorithms 1 and
-# 2). Heads of a group are averaged first, which is this course's choice: the paper's models have no groups.
+# The method counts, over the last $w$ queries, how often the weight of a token was *low*, below its even share. When a
+# head holds more than its budget $B$, it evicts the tokens with the highest counts, and half of the budget at once, so
+# that evictions are rare (algorithms 1 and 2). The heads of a group are averaged first, which is this course's choice,
+# because the paper's models have no groups.
 
 # %% [markdown]
 # ### Count how often nobody looks
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
-# A query at position $p$ has seen $t = p + 1$ tokens. A weight is low when the group's mean is below $1/t$; only
-# queries that could see the token count, those at its position or behind. If there are more than `budget` slots, keep
-# `budget - budget // 2`: the newest `recent` tokens, and of the others those with the lowest counts, whichever way ties
-# fall. Otherwise all stay.
+# A query at position $p$ has seen $p + 1$ tokens, some of which have left since. A weight is low when the group's mean
+# is below the even share of all tokens that the query has seen; only queries that could see the token count, those at
+# its position or behind. If there are more than `budget` slots, keep `budget - budget // 2` of them: the newest
+# `recent` tokens, and of the others those with the lowest counts, whichever way ties fall. Otherwise all stay.
 
 
 # %% exercise="kv.scissorhands"
@@ -414,23 +489,36 @@ def scissorhands_keep(weights, query_position, position, budget, recent):
 check("kv.scissorhands", scissorhands_keep)
 
 # %% [markdown]
-# **Not every layer needs as much.** Scissorhands gives later layers more, since importance persists less there. D2O
-# (Wan and others, 2024) looks at the prompt: where attention is spread evenly, and its variance is small, more tokens
-# are needed. It also keeps everything in three layers; "none spared" is D2O without that, so that the sums differ by
-# rounding alone. Here its line is nearly flat. Scores are scaled by the largest of their head before the variance is
-# taken; in most heads that is the first token's, far above all others, and beside it every variance is small.
+# **Other scores.** Three more policies appear in the tables of section 11. *TOVA* (Oren and others, 2024) has no memory
+# at all: a token's score is the attention of the newest query alone, averaged over all heads, and all heads keep the
+# same tokens. *StreamingH2O* is H2O for endless texts: it evicts inside the prompt too, and counts positions in slots,
+# so that no position is ever larger than the cache (lesson 08 shows why that matters). *EMS* (Li and others, 2024)
+# answers the bias of a sum with a *Global-Local score*: beside the attention that a token has received ever, it
+# counts what the last queries gave it. With $g_j$ and $l_j$ for the two sums this course takes
+#
+# $$ \text{score}_j = \frac{g_j}{\operatorname{mean}(g)} + \frac{l_j}{\operatorname{mean}(l)} $$
+#
+# The abstract names the two parts; dividing each by its mean, so that both weigh the same, is our reading of it.
+#
+# **Not every layer needs as much.** Scissorhands gives later layers more slots, because importance persists less there.
+# D2O (Wan and others, 2024) looks at the prompt: where attention is spread evenly, its variance is small, and more
+# tokens are needed. EMS goes further and compresses every head by itself. D2O also keeps everything in three layers;
+# "none spared" in the picture is D2O without that exception, so that all three ways share out the same number of slots
+# but for rounding. Here D2O's line is nearly flat, for this reason: before the variance is taken, scores are scaled by
+# the largest of their head, which in most heads is that of the first token, far above all others, and beside it every
+# variance is small.
 
 # %%
 even = slots_by_layer(model, text[:256], H2O(budget, recent=16))
 rise = slots_by_layer(model, text[:256], H2O(budget, recent=16, by_layer=rising(n_layers)))
 spread = slots_by_layer(model, text[:256], D2O(budget, sinks=0, recent=16, spared=()))
-plots.sizes_by_layer({"even": even, "rising": rise, "D2O, none spared": spread})
+plots.sizes_by_layer({"even": even, "rising": rise, "D2O (none spared)": spread})
 
 # %% [markdown]
 # ## 8. Merge instead of drop
 #
-# What leaves could be added to something similar that stays. Is there anything similar? Evict four fifths of a text as
-# H2O does, and look for the nearest key and the nearest value among those that stay.
+# A token that is evicted could be added to a similar one that stays. Is there a similar one? The next cell evicts four
+# fifths of a text as H2O does, and looks for the nearest key and the nearest value among those that stay.
 
 # %%
 plots.nearest(nearest_that_stays(model, text[:256], 51))
@@ -439,20 +527,16 @@ plots.nearest(nearest_that_stays(model, text[:256], 51))
 # The key of a token decides which queries read it, its value what they read. Where the nearest keys are more alike than
 # the nearest values, a merged slot is found by the same queries, but they read a mixture of what the two tokens held.
 #
-# D2O merges an evicted token into the kept slot whose key is nearest in direction, at cosine $s$, if $s$ reaches a
-# threshold. The weights are a softmax over the cosines with the kept key: $s$ for the evicted one, 1 for the kept one
-# itself:
-#
-# $$ k \leftarrow \frac{e \cdot k + e^{s} \cdot k_\text{evicted}}{e + e^{s}} $$
-#
-# and the value likewise. They sum to 1. Weights that do not, as in the authors' code, shorten keys and values with
-# every merge.
+# D2O merges an evicted token into the kept slot whose key is nearest in direction, if their cosine $s$ reaches a
+# threshold. The merged key is a weighted mean of the two. Its weights are a softmax over the cosines with the kept key,
+# where the evicted key has the cosine $s$; what cosine has the kept key with itself? The value is merged with the same
+# weights.
 
 # %% [markdown]
 # ### Merge instead of drop
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Merge one evicted token, or drop it when no cosine reaches the threshold.
+# Merge one evicted token, or drop it when no cosine reaches the threshold. The formula of the mean is left to you.
 
 
 # %% exercise="kv.merge"
@@ -478,33 +562,41 @@ def merge_token(key, value, keys, values, threshold):
 check("kv.merge", merge_token)
 
 # %% [markdown]
-# EMS (Li and others, 2024) looks for the kept token whose key *and* value are similar to those of the evicted one: the
-# product of the two cosines must be high. (That both must be above 0 is this course's addition: two negative cosines
-# have a positive product.) A token that is similar to none goes to a class of zeros: it is dropped.
-# Both beside H2O, on the same text and budget:
+# The softmax gives
+#
+# $$ k \leftarrow \frac{e \cdot k + e^{s} \cdot k_\text{evicted}}{e + e^{s}} $$
+#
+# and the weights sum to 1. Weights that do not, as in the authors' code, shorten keys and values with every merge. The
+# threshold of D2O is not fixed. It is a moving average of how similar the evicted tokens have been lately,
+# $\tau \leftarrow \tfrac12 \tau + \tfrac12 \operatorname{mean}(s)$, so that in every text some tokens are similar enough.
+#
+# EMS looks for the kept token whose key *and* value are similar to those of the evicted one: the product of the two
+# cosines must be high. (That both must be above 0 is this course's addition, because two negative cosines have a
+# positive product.) A token that is similar to none goes to a class of zeros, which means that it is dropped; so every
+# head can be handled by the same operation, however many of its tokens are merged. Both policies are compared with H2O
+# on the same text and budget:
 
 # %%
 policies = {"D2O": D2O(budget, sinks=4, recent=budget // 2), "EMS": EMS(budget, recent=budget // 2)}
 found |= race(model, text, policies)
 for name in ("H2O", *policies):
-    times = (found[name].losses - found["full"].losses)[budget:].mean().exp()
-    print(f"{name:<5} {times:.3f} times the perplexity of the full cache")
+    print(f"{name:<5} beside the full cache: {beside(found[name].losses, found['full'].losses, budget)}")
 
 # %% [markdown]
 # ## 9. Four bits on top
 #
-# Fewer tokens, and fewer bits for each. A key is cut into groups of neighbouring numbers; each group has a lowest value
-# and a step, and every number becomes a code of 4 bits:
-#
-# $$ x \approx \text{low} + \operatorname{round}\left(\frac{x - \text{low}}{\text{step}}\right) \text{step}, \qquad
-# \text{step} = \frac{\text{high} - \text{low}}{2^{b} - 1} $$
+# A cache of fewer tokens can also spend fewer bits on each. A key is cut into groups of neighbouring numbers, and each
+# group gets a grid of its own: as many evenly spaced levels as $b$ bits can number, the lowest at the smallest number of
+# the group, the highest at the largest. Only the number of the level is stored for each entry, and for each group where
+# its grid begins and how far apart its levels are.
 
 # %% [markdown]
 # ### Four bits on top
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Round a row to the grids of its groups and return the rounded row. A group may consist of equal numbers, and a quiet
-# one may have a step of a hundred-thousandth beside a loud one; steps smaller than a millionth do not occur.
+# Round a row to the grids of its groups, each number to the nearest level, and return the rounded row. How many levels
+# are there, and how many steps between them? A group may consist of equal numbers, and the levels of a group of small
+# numbers may be a hundred-thousandth apart; steps smaller than a millionth do not occur.
 
 
 # %% exercise="kv.quantize"
@@ -526,8 +618,10 @@ def quantize_row(row, n_bits, group_size):
 check("kv.quantize", quantize_row)
 
 # %% [markdown]
-# Your function on the real cache: the model reads 128 tokens, every key and value is rounded, and the next 64 tokens
-# are read with what came back. How much does the prediction of those suffer?
+# With a step of $(\text{high} - \text{low}) / (2^b - 1)$ a number becomes
+# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$. Now your function works on the real
+# cache: the model reads 128 tokens, every key and value is rounded, and the next 64 tokens are read with what came
+# back. How much does their prediction suffer?
 
 # %%
 rounded = mine("kv.quantize", quantize_row)
@@ -539,25 +633,25 @@ for bits in (8, 4, 2):
     print(f"{bits} bits: {more.mean():+.3f} ± {error:.3f} nats a token, {more.mean().exp():.3f} times the perplexity")
 
 # %% [markdown]
-# In the library this is not a policy but a way to store vectors, so it goes with any of them. There the newest 16
-# tokens stay as they are until others have come: after the first token they are read most.
+# In the library this is not a policy but a way to store vectors, so it can be combined with every policy. There the
+# newest 16 tokens are not rounded until others have come, because after the first token they are read most.
 
 # %%
 h2o = {"H2O": H2O(budget, recent=budget // 2)}
 for bits in (8, 4):
     small = race(model, text, h2o, vectors=Quantized(bits=bits, residual=16))["H2O"]
-    times = (small.losses - found["H2O"].losses)[budget:].mean().exp()
     share = small.peak_bytes / found["H2O"].peak_bytes
-    print(f"{bits} bits: {share:.2f} of H2O's bytes, {times:.3f} times its perplexity")
+    print(f"{bits} bits: {share:.2f} of H2O's bytes; {beside(small.losses, found['H2O'].losses, budget)}")
 
 # %% [markdown]
 # ## 10. Recycled attention: nothing is lost
 #
 # What is evicted never comes back, and no policy knows the next question. Recycled attention (Xu and others, 2024)
-# keeps everything and only *reads* little: a full step takes the tokens with the highest attention as a working set,
-# the steps after it read those alone. It looks at everything again after a fixed number of steps, or when the query no
-# longer resembles that of the last full step. Whether that comes in time for another question is measured in section
-# 11. It is meant to save time, and **not memory**: it holds all tokens, and a copy of the working set beside them.
+# therefore keeps everything and only *reads* less. A full step reads all tokens and takes those with the highest
+# attention as a working set; the steps after it read the working set alone. The next full step comes after a fixed
+# number of steps, or when the query no longer resembles that of the last full step. Whether it comes in time for
+# another question is measured in section 11. The method is meant to save time, and **not memory**: it holds all
+# tokens, and a copy of the working set beside them.
 
 # %%
 token, n_steps = asked[0].prompt[None], 24
@@ -571,22 +665,27 @@ print(f"held: {cache.bytes_held / 1e6:.1f} MB; a cache that keeps every token on
 # %% [markdown]
 # ## 11. The claims, measured
 #
-# What you have seen so far comes from one short text and a handful of needles. `course reproduce kv` measured what
-# follows, with more of both.
+# The live cells so far used one short text and ten hidden words. `course reproduce kv` measured what follows, with more
+# of both.
 
 # %%
 measured = results.results()
-print(printed.provenance(measured))
-print(printed.attention_verdicts(measured))
+printed.say(printed.provenance(measured))
+printed.say(printed.attention_verdicts(measured))
+printed.say(printed.heavy_tokens(measured))
 
 # %% [markdown]
-# **How much of a prompt is enough?** Every policy compresses the same prompts, and the text behind them is scored.
+# The last line fits what H2O's abstract says: heavy hitters are tokens that often occur together with others in the
+# text. It names one text, so it is an example and no test.
+#
+# **How much of a prompt is enough?** Every policy compresses the same prompts, and the text behind each is predicted
+# from what is left.
 
 # %%
 results.compressed(measured)
 
 # %%
-print(printed.heavy_verdict(measured))
+printed.say(printed.heavy_verdict(measured))
 
 # %% [markdown]
 # The first claim is large for a simple reason: a plain window loses the first token (lesson 08). What choosing adds to
@@ -601,8 +700,8 @@ print(printed.heavy_verdict(measured))
 print(printed.streams_table(measured))
 
 # %% [markdown]
-# **Who forgets what?** Words hidden at five depths, asked for after the eviction, four at each depth. With a fifth of
-# the prompt hardly anybody knows more than its end; the beginning is forgotten as well as the middle.
+# **Who forgets what?** Words were hidden at five depths, four at each, and asked for after the eviction. With a fifth of
+# the prompt hardly any policy knows more than its end; the beginning is forgotten as well as the middle.
 
 # %%
 results.by_depth(measured)
@@ -616,7 +715,7 @@ print(questions.retrieval_table(measured))
 # worse. With 20 questions only large differences can be told.
 
 # %%
-print(questions.window_verdict(measured))
+printed.say(questions.window_verdict(measured))
 
 # %% [markdown]
 # **The leak**, on the same needles:
@@ -631,19 +730,20 @@ results.answers(measured)
 print(printed.bits_table(measured))
 
 # %% [markdown]
-# **A second question.** Two words in each text, asked for one after the other. An eviction cannot know the second
-# question; recycled attention can look again.
+# **A second question.** Each text hides two words, which are asked for one after the other. A policy that evicts cannot
+# know the second question, while recycled attention can look again.
 
 # %%
 results.second_needle(measured)
 
 # %%
-print(questions.recycled_verdict(measured))
+printed.say(questions.recycled_verdict(measured))
 
 # %% [markdown]
-# Both ways to look again hold more bytes than the full cache does, and a look on a fixed beat finds nothing here: all
-# texts are asked in the same words, and the second full step falls on the first word of the second question, before it
-# has said what it asks for. The look by similarity comes after the question has turned to something else.
+# Both ways to look again hold more bytes than the full cache does. A full step after a fixed number of steps finds
+# nothing here, for a reason that is special to this test: all texts are asked in the same words, and the second full
+# step falls on the first word of the second question, before it has said what it asks for. The full step by similarity
+# comes later, when the question has turned to something else.
 
 # %% [markdown]
 # ## 12. What it costs, and when it does not pay
@@ -658,10 +758,10 @@ print(
 
 # %% [markdown]
 # What that means in time was measured on two cores of a server's processor with `course bench kv`: eight steps of
-# decoding behind 4096 tokens, the sides in turn. The hatched bars are transformers' own cache of a text that was never
-# longer than a fifth: what it would be to forget for nothing. That cache is copied at every step, while the others
-# write into free slots. So they gain before anything leaves: compare with the bar of the same cache with nothing
-# evicted.
+# decoding behind 4096 tokens, with the contestants in turn. The hatched bars are transformers' own cache of a text that
+# was only a fifth as long, which is what evicting would gain if it cost nothing. Transformers' cache is copied at every
+# step, while the course's caches write into free slots, so they gain before anything is evicted. The fair comparison is
+# therefore with the bar of the same cache with nothing evicted.
 
 # %%
 speed.steps()
@@ -675,35 +775,35 @@ print(speed.prompts())
 # and cost time: codes are turned back into numbers at every step. With eight sequences the cache outweighs the weights,
 # and most ways gain.
 #
-# Choosing who leaves costs thirty small decisions a step, one a layer. All policies take `dropped`, Scissorhands' way
-# out: over its budget a head loses some tokens more at once, and then has peace for as many steps.
+# Choosing who leaves takes thirty small decisions a step, one a layer. All policies therefore have the option
+# `dropped`, after Scissorhands: a head over its budget evicts several tokens at once, and needs no further decision
+# for as many steps.
 #
-# Speed comes where the cache, and not the weights, fills memory and bandwidth: large models, long texts, many
-# sequences. What the authors report from there is quoted, not measured here:
+# Evicting saves time where the cache, and not the weights, fills memory and bandwidth: with large models, long texts
+# and many sequences. What the authors report from there is quoted, not measured here:
 
 # %%
-print(printed.published_table())
+printed.say(printed.published_table())
 
 # %% [markdown]
 # - **It does not pay** where the cache is small beside the weights: one sequence, a short text. There a step reads
 #   the weights, and eviction saves nothing of them (lesson 00 has the roofline).
-# - **Policies that look at attention need it.** Fused attention never writes its weights down. To add up columns, a
+# - **Policies that look at attention need its weights.** Fused attention never writes them down. To add up columns, a
 #   prompt's weights must be computed a second time or in pieces; a window and sinks need none. During decoding there is
 #   one row a step, which is nearly free.
-# - **Masks save nothing.** A cache that only hides what it has evicted has all of its bytes, and as many to read. Count
-#   the bytes of the tensors, and compare with a cache that was full: a budget above the length of the text evicts
-#   nothing.
-# - **A batch has one shape.** Heads with budgets of their own are padded to the longest; what the shorter ones save is
-#   lost unless storage is ragged.
+# - **Masks save nothing.** A cache that only hides what it has evicted still holds and reads all of its bytes. Count the
+#   bytes of the tensors, and compare with a cache that was full: a budget above the length of the text evicts nothing.
+# - **A batch has one shape.** Heads with budgets of their own are padded to the longest of them, so the memory that the
+#   shorter ones save is lost, unless the tensors are stored with a length for each head.
 # - **What leaves cannot come back.** Perplexity of running text hardly shows it; a question about something far away
 #   does. Ask it after the eviction.
 #
 # ## 13. An open task
 #
-# H2O chooses by attention, a window with sinks by age alone. Of the same number of slots, who makes better use? On
-# running text the two are close, because most words follow from the last few. Find a text on which H2O loses clearly
+# H2O chooses by attention, a window with sinks by age alone. Which of them makes better use of the same number of slots?
+# On running text the two are close, because most words follow from the last few. Find a text on which H2O loses clearly
 # less: something has to be said early, stay important, and be asked for when a window has long dropped it. Or find one
-# on which choosing by attention is a mistake. Write it, or let Python write it; of a long text the first 512 tokens are
+# on which choosing by attention is a mistake. Write the text, or let Python write it; at most its first 512 tokens are
 # read.
 
 # %%
@@ -714,9 +814,10 @@ texts = own_text.stored(load_measured("kv", "own_text")["tables"]["texts"])
 print(own_text.table(texts | {"yours": own_text.contest(model, tokenizer, my_text)}))
 
 # %% [markdown]
-# The rows above yours are simple ideas, measured once (`course reproduce own_text`, where you can read the texts). The
-# last column compares both caches on the same 32 tokens at a time, and says something where it is larger than twice
-# its error. If your text does not do what you expected, look at what stays: `live.watch` of section 1 takes any tokens.
+# The rows above yours are simple ideas, measured once with `course reproduce own_text`; the texts stand in
+# `course_lib/lessons/kv/experiment_own_text.py`. The last column compares both caches on the same 32 tokens at a time,
+# and says something where it is larger than twice its error. If your text does not do what you expected, look at what
+# stays: `live.watch` of section 1 takes any tokens.
 #
 # ## To take home
 #
@@ -760,6 +861,8 @@ print(own_text.table(texts | {"yours": own_text.contest(model, tokenizer, my_tex
 #   Models*, 2024, [arXiv:2406.13035](https://arxiv.org/abs/2406.13035).
 # - Li and others: *EMS: Adaptive Evict-then-Merge Strategy for Head-wise KV Cache Compression Based on Global-Local
 #   Importance*, 2024, [arXiv:2412.08521](https://arxiv.org/abs/2412.08521).
+# - Oren and others: *Transformers are Multi-State RNNs*, 2024,
+#   [arXiv:2401.06104](https://arxiv.org/abs/2401.06104). TOVA.
 # - Li and others: *SnapKV: LLM Knows What You are Looking for Before Generation*, 2024,
 #   [arXiv:2404.14469](https://arxiv.org/abs/2404.14469).
 # - Xu, Goyal, Choi: *Recycled Attention: Efficient inference for long-context language models*, 2024,

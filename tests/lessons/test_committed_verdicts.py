@@ -8,7 +8,7 @@ from course_lib.lessons.classic import fisher
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
 from course_lib.lessons.kv import tables as kv
-from course_lib.lessons.kv.claims import asked
+from course_lib.lessons.kv.claims import asked, heavy_shown, written
 from course_lib.lessons.sinks import backcopy, trained, training
 from course_lib.lessons.sinks import measured as sinks
 from course_lib.lessons.sparsegpt import tables as sparsegpt
@@ -28,6 +28,9 @@ PRINTED = {
     "04 claims": lambda: wanda.claims_table(wanda_results.results()),
     "07 attention": kv.attention_verdicts,
     "07 heavy hitters": kv.heavy_verdict,
+    "07 enough": heavy_shown.enough_verdict,
+    "07 masked": heavy_shown.masked_verdict,
+    "07 written": written.written_verdict,
     "07 beside a window": asked.window_verdict,
     "07 recycled": asked.recycled_verdict,
     "08 stream": sinks.stream_verdict,

@@ -66,11 +66,11 @@ def _h2o_step(generator: torch.Generator) -> list[Case]:
         return score, new, position, budget, recent
 
     def long(step: tuple) -> tuple:
-        return 2e6 * step[0], 2e4 * step[1], *step[2:]
+        return 2e12 * step[0], 2e10 * step[1], *step[2:]
 
     return [
         Case("a prompt of 60 tokens, 10 stay", drawn(3, 60, 10, 3)),
-        Case("sums of a very long text", long(drawn(2, 20, 9, 2))),
+        Case("huge sums", long(drawn(2, 20, 9, 2))),
         Case("two slots too many", drawn(5, 18, 16, 5)),
         Case("one recent token", drawn(2, 25, 12, 1)),
     ]

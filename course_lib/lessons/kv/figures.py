@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.kv.analysis.power_law import PowerLaw
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
@@ -54,15 +55,29 @@ def excess(losses: Mapping[str, Tensor], full: Tensor, budget: int, block: int =
 
 
 def mass_by_rank(mass: Tensor, layers: Sequence[int]) -> Figure:
-    """Share of all attention by rank of the token that receives it, (L, T), for some layers."""
+    """Share of all attention by rank of the token that receives it, (L, T), for some layers; a power of the rank
+    is fitted to the middle one, from the second rank to half of all.
+    """
     fig, (axes,) = figure(width=7.2)
     ordered = mass.sort(dim=1, descending=True).values
     for index, layer in enumerate(layers):
         look = line_style(index) | {"marker": ""}
         axes.plot(range(1, ordered.shape[1] + 1), 100 * ordered[layer], label=f"layer {layer}", **look)
     axes.axhline(100 / mass.shape[1], color=COLOURS[4], linewidth=0.8, label="an even share")
-    axes.set_xscale("log")
-    log_scale(axes, "y")
+    middle = ordered[layers[len(layers) // 2]]
+    law = PowerLaw.fit(middle, 2, len(middle) // 2)
+    rank = torch.arange(law.first, law.last + 1).double()
+    shift = (middle[law.first - 1 : law.last].double().log() - law.slope * rank.log()).mean()
+    fitted = 100 * (law.slope * rank.log() + shift).exp()
+    axes.plot(
+        rank,
+        fitted,
+        color="black",
+        linewidth=2.2,
+        alpha=0.35,
+        label=f"layer {layers[len(layers) // 2]} fitted: rank to the power {law.slope:.2f}",
+    )
+    log_scale(log_scale(axes, "x"), "y")
     axes.legend(frameon=False, fontsize=9)
     n = round(0.05 * mass.shape[1])
     few = 100 * ordered[:, :n].sum(dim=1)
@@ -75,8 +90,8 @@ def who_receives(by_kind: Mapping[str, Tensor]) -> Figure:
     """Share of all attention by kind of token over depth, (L,) each, stacked."""
     fig, (axes,) = figure(width=7.4)
     below = torch.zeros(len(next(iter(by_kind.values()))))
+    by_kind = {"neighbours" if kind == "near" else kind: share for kind, share in by_kind.items() if share.any()}
     for index, (kind, share) in enumerate(by_kind.items()):
-        kind = "neighbours" if kind == "near" else kind
         look = {"color": GREYS[index % len(GREYS)], "hatch": HATCHES[index % len(HATCHES)], "edgecolor": "white"}
         axes.bar(range(len(share)), 100 * share, bottom=100 * below, width=0.9, label=kind, linewidth=0, **look)
         below = below + share
@@ -132,9 +147,9 @@ def persistence(ratio: Tensor, chance: Tensor) -> Figure:
     return fig
 
 
-def nearest(cosines: Mapping[str, Tensor]) -> Figure:
+def nearest(cosines: Mapping[str, Tensor], width: float = 7.2, height: float = 3.6) -> Figure:
     """Of tokens that leave, the cosine with the nearest that stays: median over depth, (L, tokens) each."""
-    fig, (axes,) = figure(width=7.2)
+    fig, (axes,) = figure(width=width, height=height)
     for index, (name, values) in enumerate(cosines.items()):
         axes.plot(values.median(dim=1).values, markersize=4, label=name, **line_style(index))
         low, high = values.quantile(0.1, dim=1), values.quantile(0.9, dim=1)
@@ -142,7 +157,7 @@ def nearest(cosines: Mapping[str, Tensor]) -> Figure:
     axes.set_ylim(0, 1.05)
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     medians = ", ".join(f"{name} {values.median():.2f}" for name, values in cosines.items())
-    label(axes, f"Nearest that stays, median cosine: {medians}", "layer", "cosine (median, 10 to 90 % shaded)")
+    label(axes, f"Nearest that stays, median cosine:\n{medians}", "layer", "cosine (median, 10 to 90 % shaded)")
     return fig
 
 
@@ -150,9 +165,10 @@ def sizes_by_layer(sizes: Mapping[str, Sequence[int]]) -> Figure:
     """Slots of each layer under several ways to divide a budget."""
     fig, (axes,) = figure(width=7.2, height=3.0)
     for index, (name, slots) in enumerate(sizes.items()):
-        axes.plot(slots, markersize=4, label=f"{name}, {sum(slots)} in all", **line_style(index))
+        hollow = {"markersize": 7, "markerfacecolor": "none"} if index == len(sizes) - 1 else {"markersize": 4}
+        axes.plot(slots, label=f"{name}: {sum(slots)} in all", **line_style(index) | hollow)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=9)
-    ranges = ", ".join(f"{name} {min(slots)} to {max(slots)}" for name, slots in sizes.items() if len(set(slots)) > 1)
+    ranges = "; ".join(f"{name} {min(slots)} to {max(slots)}" for name, slots in sizes.items() if len(set(slots)) > 1)
     label(axes, f"Slots by layer: {ranges}", "layer", "slots of each head")
     return fig

@@ -1,5 +1,8 @@
 """The printed tables and verdicts of lesson 07, from the long measurement."""
 
+import textwrap
+from collections import Counter
+
 import torch
 
 from course_lib.lessons.common.effects import log_gap
@@ -8,8 +11,15 @@ from course_lib.lessons.common.verdicts import of_count, verdict
 from course_lib.lessons.kv.measured import FULL, Measured, results
 
 SPARSE, PERSISTENT = 0.95, 0.95  # the marks of the papers on H2O and Scissorhands
+WIDTH = 100
 RIVALS = {"Window": "a plain window", "StreamingLLM": "a window with four sinks"}
 MOST, ALMOST_ALL = 0.5, 0.95  # of the layers: more than that many must be above a mark
+
+
+def say(text: str) -> None:
+    """Print a text; lines of more than WIDTH columns are broken at words, and go on indented."""
+    for line in text.splitlines():
+        print(textwrap.fill(line, WIDTH, subsequent_indent="    ") if len(line) > WIDTH else line)
 
 
 def provenance(measured: Measured | None = None) -> str:
@@ -61,6 +71,18 @@ _COLUMNS = (
     "pivotal_any",
     "pivotal_mean",
 )
+
+
+def heavy_tokens(measured: Measured | None = None, start: str = "text") -> str:
+    """Which tokens of one text receive most: words that come often, and stand beside many others?"""
+    first, *others = sorted(rows(measured or results(), "heavy_tokens", start=start), key=lambda row: row["position"])
+    shares = Counter(row["token"] for row in others)
+    listing = ", ".join(f"{n} times {token!r}" for token, n in shares.most_common())
+    return (
+        f"The {1 + len(others)} tokens of one text that receive most: {first['token']!r} at position "
+        f"{first['position']} with {100 * first['mass']:.0f} %, and {listing} with "
+        f"{100 * sum(row['mass'] for row in others):.0f} % together"
+    )
 
 
 def streams_table(measured: Measured | None = None) -> str:
@@ -126,5 +148,5 @@ def published_table() -> str:
         label = f"{row['device']:<6}{row['setting']:<28}{row['method']:<26}"
         lines.append(f"{label}{row['tokens_per_second']:>8,.4g} tokens a second{seconds}")
     lines.append(f"\npublished, not measured here: {published['sources']['claims']['what']}")
-    lines += [f"{row['source']:<14}{row['claim']}: {row['value']:g}" for row in published["tables"]["claims"]]
+    lines += [f"{row['source']:<20}{row['claim']}: {row['value']:g}" for row in published["tables"]["claims"]]
     return "\n".join(lines)

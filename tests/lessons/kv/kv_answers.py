@@ -204,9 +204,10 @@ H2O_RIGHT = {
     "lists": h2o_by_lists,
     "the lowest dropped, float64": h2o_dropping,
     "numpy": h2o_numpy,
-    "a billion": bonus(1e9),
+    "a bonus above all sums": lambda s, n, p, b, r: bonus(2 * float((s + n).max()) + 1)(s, n, p, b, r),
 }
 H2O_WRONG = {
+    "a bonus of a billion": (bonus(1e9), "recent tokens not protected"),
     "a bonus of 1000": bonus(1e3),
     "a bonus of 10": bonus(10),
     "a bonus of a million": bonus(1e6),
@@ -368,7 +369,10 @@ SCISSORHANDS_WRONG = {
     "sum of the group": scissorhands(lambda w, q, p: COUNT(w.sum(0, keepdim=True), q, p)),
     "largest of the group": scissorhands(lambda w, q, p: COUNT(w.amax(0, keepdim=True), q, p)),
     "smallest of the group": scissorhands(lambda w, q, p: COUNT(w.amin(0, keepdim=True), q, p)),
-    "median of the group": scissorhands(lambda w, q, p: COUNT(w.median(0, keepdim=True).values, q, p)),
+    "median of the group": (
+        scissorhands(lambda w, q, p: COUNT(w.median(0, keepdim=True).values, q, p)),
+        "not the mean of the group",
+    ),
     "first head": scissorhands(lambda w, q, p: COUNT(w[:1], q, p)),
     "head by head": scissorhands(lambda w, q, p: sum(COUNT(each[None], q, p) for each in w)),
     "half of it": scissorhands(size=lambda b: b // 2),

@@ -38,7 +38,7 @@ def test_who_receives_leaves_out_what_hardly_counts():
     shares = {"first token": torch.tensor([0.5, 0.3]), "near": torch.tensor([0.49, 0.7]), "special": torch.zeros(2)}
     shares["word"] = torch.tensor([0.01, 0.0])
     (title,) = titles(figures.who_receives(shares))
-    assert title == "Mean over the layers: first token 40 %, near 60 %"
+    assert title == "Mean over the layers: first token 40 %, neighbours 60 %"
 
 
 def test_answers_give_what_the_leak_adds():
@@ -55,7 +55,7 @@ def test_persistence_counts_the_layers_above_the_mark():
 
 def test_nearest_gives_medians():
     drawn = figures.nearest({"keys": torch.full((2, 5), 0.9), "values": torch.full((2, 5), 0.4)})
-    assert titles(drawn) == ["Nearest that stays, median cosine: keys 0.90, values 0.40"]
+    assert titles(drawn) == ["Nearest that stays, median cosine:\nkeys 0.90, values 0.40"]
 
 
 def test_sizes_by_layer_give_the_range_where_there_is_one():

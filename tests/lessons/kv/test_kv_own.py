@@ -9,8 +9,8 @@ from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.lessons.common.by_mask import ByMask
-from course_lib.lessons.kv import own
-from course_lib.lessons.kv.measure import race
+from course_lib.lessons.kv.running import own
+from course_lib.lessons.kv.running.measure import race
 from course_lib.models import tiny_model
 
 TEXT = torch.arange(1, 61)

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.window import Window
 from course_lib.kv.quantized import Quantized
-from course_lib.lessons.kv import live, measure
+from course_lib.lessons.kv.running import live, measure
 from course_lib.models import tiny_model
 
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
-from course_lib.lessons.kv.measure import race
+from course_lib.lessons.kv.running.measure import race
 from course_lib.measure.paired import block_means, mean_and_error
 
 BUDGET, SINKS = 64, 4

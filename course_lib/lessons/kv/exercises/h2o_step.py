@@ -33,9 +33,9 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
         torch.tensor([[0, 7, 2, 3, 8]]),
     )
 
-    # What was kept of a text of millions of tokens: the newest has 0.5, and no sum is too large to protect it from
+    # Sums of any size, as the docstring says: the newest has 0.5, and no bonus protects it that a sum can exceed
     long_text = (
-        torch.tensor([[4e6, 0.0, 1.2e6, 2.5e6, 1.5e6]]),
+        torch.tensor([[4e12, 0.0, 1.2e12, 2.5e12, 1.5e12]]),
         torch.tensor([[0.75, 0.5, 0.25, 0.5, 1.0]]),
         torch.tensor([[0, 9_000_000, 40, 7_000_000, 312]]),
     )
@@ -48,7 +48,7 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("one head, five slots, by hand, 4 stay", (*by_hand, 4, 1)),
-        Case("one head, sums of millions, 3 stay", (*long_text, 3, 1)),
+        Case("one head, huge sums, 3 stay", (*long_text, 3, 1)),
         Case("3 heads, 20 slots, one leaves", (*drawn(3, 20, 4, 60), 19, 4)),
         Case("4 heads, 30 slots, half of them leave", (*drawn(4, 30, 5, 90), 15, 5)),
         Case("2 heads, the recent ones take half of the budget", (*drawn(2, 24, 6, 40), 12, 6)),
@@ -89,7 +89,7 @@ def _other_slots(total: Tensor, newest: Tensor, keep: Tensor, right: Tensor) -> 
 
 
 def _library(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.kv.own import h2o_step
+    from course_lib.lessons.kv.running.own import h2o_step
 
     return h2o_step(score, new, position, budget, recent)
 
@@ -126,8 +126,9 @@ H2O_STEP = Exercise(
         Mistake(
             "recent tokens not protected",
             "A token that has just come has had no time to collect anything. The newest `recent` stay in any case, "
-            "also where sums have grown large: a bonus of 1000 is not enough, infinity is.",
+            "also where sums are large: a bonus of 1000, or of a billion, is not enough; infinity is.",
             lambda s, n, p, b, r: (keep_newest(s + n, b), s + n),
+            also=(lambda s, n, p, b, r: (keep_newest(s + n + 1e9 * keep_newest(p, r), b), s + n),),
         ),
         Mistake(
             "last slots protected",

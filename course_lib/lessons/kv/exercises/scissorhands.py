@@ -118,9 +118,14 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
     # Token 0 gets between 1/5 and 1/4, then between 1/6 and 1/5: never low. Token 1 is low once, and leaves.
     close = torch.tensor([[[0.22, 0.58, 0.10, 0.10, 0.00], [0.18, 0.05, 0.10, 0.07, 0.60]]])
     few = torch.tensor([0, 1, 2, 4, 5])
+    # The first slot is low in the mean never, the second in the middle head never, the third in the fewest heads
+    first = [[0.70, 0.13, 0.15, 0.02, 0.00], [0.02, 0.13, 0.80, 0.05, 0.00], [0.02, 0.00, 0.93, 0.05, 0.00]]
+    last = [[0.60, 0.13, 0.15, 0.02, 0.10], [0.02, 0.13, 0.01, 0.05, 0.79], [0.02, 0.00, 0.01, 0.05, 0.92]]
+    three = torch.tensor([first, first, last]).transpose(0, 1)
     return [
         Case("two heads, three queries, five slots, by hand", (by_hand, torch.tensor([3, 4, 5]), positions, 4, 1)),
         Case("one head whose weights lie close to 1/t", (close, torch.tensor([4, 5]), few, 4, 1)),
+        Case("three heads that disagree", (three, torch.tensor([8, 9, 10]), torch.tensor([5, 0, 7, 2, 10]), 4, 1)),
         Case("31 slots of 100 tokens, a budget of 30", (*_history(generator, 3, 12, 31, 100, 7), 30, 4)),
         Case("40 slots of 60 tokens, a budget of 36", (*_history(generator, 3, 16, 40, 60, 7), 36, 5)),
         Case("one head, an odd budget of 25", (*_history(generator, 1, 10, 26, 80), 25, 3)),
@@ -228,9 +233,11 @@ SCISSORHANDS = Exercise(
         ),
         Mistake(
             "not the mean of the group",
-            "The largest or smallest weight of the group was compared with 1/t. Average the weights instead.",
+            "The largest, smallest or middle weight of the group was compared with 1/t. Average the weights instead.",
             _from_front(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
             also=(
+                _from_front(lambda w, q, p: _low_counts(w.median(dim=0, keepdim=True).values, q, p)),
+                _from_behind(lambda w, q, p: _low_counts(w.median(dim=0, keepdim=True).values, q, p)),
                 _from_front(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),
                 _from_behind(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
                 _from_behind(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),

@@ -86,11 +86,12 @@ def h2o_step(
 
 
 def quantize_row(row: Float[Tensor, "D"], n_bits: int, group_size: int) -> Float[Tensor, "D"]:
-    """x ≈ low + round((x − low) / step) · step, as Quantized of the library, whose low and step are float16."""
+    """The nearest of the marks that divide each group's range evenly; Quantized of the library stores which one."""
     groups = row.unflatten(0, (-1, group_size))
-    low, high = groups.aminmax(dim=1, keepdim=True)
-    step = torch.where(high > low, (high - low) / (2**n_bits - 1), 1.0)
-    return torch.addcmul(low, ((groups - low) / step).round(), step).flatten()
+    ends = torch.stack(groups.aminmax(dim=1), dim=1)  # (groups, 2)
+    marks = torch.nn.functional.interpolate(ends[:, None], 2**n_bits, mode="linear", align_corners=True)[:, 0]
+    between = (marks[:, 1:] + marks[:, :-1]) / 2
+    return marks.gather(1, torch.searchsorted(between, groups.contiguous())).flatten()
 
 
 def _slots(position: Int[Tensor, "B H N"], **memory: Tensor) -> Slots:

@@ -73,15 +73,16 @@ def _kept(position: Int[Tensor, "H N"], n: int) -> Bool[Tensor, "H T"]:
     return kept.scatter_(1, position.long().clamp(max=n), True)[:, :n]
 
 
-def as_html(history: History, layer: int, head: int, moment: int) -> str:
-    """The text read so far; what is in the cache white on dark, what has left grey."""
+def as_html(history: History, layer: int, head: int, moment: int, policy: str = "") -> str:
+    """The text read so far under a policy; what is in the cache white on dark, what has been evicted grey."""
     history.check(layer, head)
     n_read, kept = history.n_read[moment], history.kept[moment, layer, head]
     spans = [
         f'<span style="{KEPT if stays else GONE}">{_visible(word)}</span>'
         for word, stays in zip(history.words[:n_read], kept.tolist(), strict=False)
     ]
-    caption = f"{n_read} tokens read, {int(kept.sum())} in the cache of layer {layer}, key-value head {head}"
+    named = f"{policy}: " if policy else ""
+    caption = f"{named}{n_read} tokens read, {int(kept.sum())} in the cache of layer {layer}, key-value head {head}"
     return f'<div style="{TEXT}"><b>{caption}</b>\n{"".join(spans)}</div>'
 
 
@@ -119,4 +120,4 @@ def explore(histories: Mapping[str, History], layer: int = 0, head: int = 0) -> 
 
 def _current(histories: Mapping[str, History], choice: Mapping[str, widgets.Widget]) -> HTML:
     chosen = {name: control.value for name, control in choice.items()}
-    return HTML(as_html(histories[chosen.pop("policy")], **chosen))
+    return HTML(as_html(histories[chosen["policy"]], **chosen))

@@ -3,6 +3,7 @@
 Dimension key: L layers, H key-value heads, N slots, E tokens that leave, P predictions, D size of a head.
 """
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -19,6 +20,7 @@ from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.slots import Slots
 from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
+from course_lib.measure.paired import block_means, mean_and_error
 
 
 @torch.no_grad()
@@ -36,6 +38,12 @@ def race(
         with evicting(model, policy, vectors=vectors) as cache:
             streams[name] = stream_through(model, ids, cache, chunk, skip)
     return streams
+
+
+def beside(mine: Float[Tensor, "P"], other: Float[Tensor, "P"], skip: int, block: int = 32) -> str:
+    """In words how much more one cache loses than another on the same text, from blocks of predictions."""
+    mean, error = mean_and_error(block_means((mine - other)[skip:], block))
+    return f"{mean:+.3f} ± {error:.3f} nats a token, {math.exp(mean):.3f} times the perplexity"
 
 
 @torch.no_grad()

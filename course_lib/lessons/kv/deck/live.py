@@ -11,15 +11,20 @@ from course_lib.data.needles import samples
 from course_lib.kv.analysis.attention_statistics import AttentionStatistics, attention_statistics, kinds_of
 from course_lib.kv.analysis.retrieval import retrieve
 from course_lib.kv.policies.d2o import D2O
+from course_lib.kv.policies.ems import EMS
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.h2o import H2O
-from course_lib.kv.policies.scissorhands import rising
+from course_lib.kv.policies.scissorhands import Scissorhands, rising
 from course_lib.kv.policies.snapkv import SnapKV
 from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.kv.policies.tova import TOVA
 from course_lib.kv.policies.window import Window
 from course_lib.kv.policy import EvictionPolicy
-from course_lib.lessons.kv import figures, live
-from course_lib.lessons.kv.measure import nearest_that_stays, race, slots_by_layer
+from course_lib.lessons.kv import figures
+from course_lib.lessons.kv.claims.heavy import STORY
+from course_lib.lessons.kv.deck.layers import choices as choices_of
+from course_lib.lessons.kv.running import live
+from course_lib.lessons.kv.running.measure import nearest_that_stays, race, slots_by_layer
 from course_lib.models import blocks, load_model
 
 BUDGET, SLOTS = 64, 28
@@ -40,9 +45,30 @@ def _three(budget: int) -> dict[str, EvictionPolicy]:
 
 
 def streams(layer: int = 12, head: int = 1) -> Figure:
-    histories = {name: live.watch(*_model(), _text()[:160], policy) for name, policy in _three(32).items()}
+    model, tokenizer = _model()
+    story = tokenizer(STORY, return_tensors="pt").input_ids[0]
+    histories = {name: live.watch(model, tokenizer, story, policy) for name, policy in _three(32).items()}
     kept = {name: history.kept[:, layer, head] for name, history in histories.items()}
     return figures.streams(kept, histories["H2O"].n_read, f"layer {layer}, head {head}")
+
+
+def choices(n: int = 96, budget: int = 24, layer: int = 12, head: int = 1) -> Figure:
+    """Which tokens of one prompt each policy keeps, in one head."""
+    recent = budget // 3
+    ways = {
+        "Window: the newest": Window(budget),
+        "StreamingLLM: 4 first ones, the newest": StreamingLLM(budget, sinks=4),
+        "H2O: sum over all queries": H2O(budget, recent=recent),
+        "H2O, normalised: mean over them": H2O(budget, recent=recent, normalised=True),
+        "TOVA: the newest query": TOVA(budget),
+        "SnapKV: the last 8 queries, pooled": SnapKV(budget, recent=8),
+        "Scissorhands: rarely low": Scissorhands(budget, recent=recent),
+        "EMS: global and local sum": EMS(budget, recent=recent),
+    }
+    kept = {
+        name: live.watch(*_model(), _text()[:n], policy, chunk=n).kept[-1, layer, head] for name, policy in ways.items()
+    }
+    return choices_of(kept, f"layer {layer}, head {head}")
 
 
 @lru_cache(maxsize=1)
@@ -89,20 +115,15 @@ def answers() -> Figure:
     )
 
 
-def persistence() -> Figure:
-    persisting = _statistics().persistence("any")
-    return figures.persistence(persisting.ratio, persisting.early)
-
-
 def sizes_by_layer() -> Figure:
     model, prompt = _model()[0], _text()[:256]
     ways = {
         "even": H2O(BUDGET, recent=16),
         "rising": H2O(BUDGET, recent=16, by_layer=rising(len(blocks(model)))),
-        "D2O, none spared": D2O(BUDGET, sinks=0, recent=16, spared=()),
+        "D2O (none spared)": D2O(BUDGET, sinks=0, recent=16, spared=()),
     }
     return figures.sizes_by_layer({name: slots_by_layer(model, prompt, policy) for name, policy in ways.items()})
 
 
 def nearest() -> Figure:
-    return figures.nearest(nearest_that_stays(_model()[0], _text()[:256], 51))
+    return figures.nearest(nearest_that_stays(_model()[0], _text()[:256], 51), width=5.4, height=4.6)

@@ -1,0 +1,1 @@
+"""Figures of the deck of lesson 07 that no cell of its notebook draws."""

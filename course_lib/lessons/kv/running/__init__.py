@@ -1,0 +1,1 @@
+"""What lesson 07 runs on the real model while one looks on."""
