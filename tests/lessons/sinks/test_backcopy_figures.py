@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.lessons.sinks import backcopy as plots
+from course_lib.lessons.sinks.claims import backcopy as plots
 
 
 def made_up(lost=0.8):

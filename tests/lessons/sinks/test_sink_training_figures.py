@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from course_lib.lessons.sinks import training as plots
+from course_lib.lessons.sinks.claims import training as plots
 
 BASE = {"vanilla": 3.0, "zero sink": 3.1, "learnable sink": 2.9}
 LOST = {"vanilla": 0.1, "zero sink": 0.0, "learnable sink": math.log(2)}

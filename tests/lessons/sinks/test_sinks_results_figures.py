@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.lessons.sinks import measured as sinks_results
-from course_lib.lessons.sinks import trained as sinks_trained
+from course_lib.lessons.sinks.claims import measured as sinks_results
+from course_lib.lessons.sinks.claims import trained as sinks_trained
 
 PERPLEXITIES = {"0 sinks": 30.0, "1 sink": 12.0, "2 sinks": 11.0, "4 sinks": 11.0, "4 newlines": 11.5}
 
