@@ -631,10 +631,10 @@ training.first_slot_by_layer(measured)
 #
 # ## 9. A tiny language with a sink
 #
-# Why would a head want a sink? Guo and others (2024) found a tiny language that shows it, *bigram-backcopy*. Letters follow
-# each other as in English, but after a trigger, here a vowel, comes a copy of the letter before the
-# trigger. A head has to look back at vowels, and has nothing to look for anywhere else. `course reproduce backcopy`
-# trained models of one layer and one head on it, five of each kind. How one with a learnable sink reads a line:
+# Why would a head want a sink? Guo and others (2024) found a tiny language that shows it, *bigram-backcopy*. Letters
+# follow each other as in English, but after a trigger, here a vowel, comes a copy of the letter before the trigger. A
+# head has to look back at vowels, and has nothing to look for anywhere else. `course reproduce backcopy` trained models
+# of one layer and one head on it, five of each kind. How one with a learnable sink reads a line:
 
 # %%
 idle = backcopy.results()
@@ -675,7 +675,7 @@ training.register_norms(measured)
 #   shows that, since most tokens depend on near ones; lesson 07 asks questions instead.
 # - **When turning costs more than reading.** Rolling positions turn keys at every step, unless the kernel that reads
 #   them does it.
-# - **When the window is short and quality is all that counts**, read it afresh without sinks, at the price of section 6.
+# - **When the window is short and quality is all that counts.** Then read it afresh, at the price of section 6.
 #
 # ## 12. An open task
 #

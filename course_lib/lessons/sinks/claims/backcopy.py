@@ -18,6 +18,7 @@ from course_lib.lessons.common.verdicts import verdict as words
 
 VARIANTS = ("vanilla", "zero sink", "learnable sink")
 MOST, LITTLE = 0.5, 0.1  # of the attention of a query
+UNITS = "hidden units behind the head"
 
 
 def results() -> dict[str, Any]:
@@ -110,13 +111,12 @@ def by_width(measured: dict[str, Any]) -> Figure:
     for panel in (left, right):
         panel.set_xticks(range(len(found)), list(found))
         panel.set_xlim(-0.6, len(found) - 0.4)
-        panel.set_xlabel("hidden units behind the head")
     left.set_ylim(0, 100)
     right.axhline(0, color=COLOURS[4], linewidth=1)
     widest = list(found.values())[-1]
     shares, lost = zip(*widest, strict=True)
-    label(left, f"With {max(found)} units the sink still gets\n{min(shares):.0f} to {max(shares):.0f} %")
-    label(right, f"and losing it costs {min(lost):.3f} to {max(lost):.3f} nats")
+    label(left, f"With {max(found)} units the sink still gets\n{min(shares):.0f} to {max(shares):.0f} %", UNITS)
+    label(right, f"and losing it costs {min(lost):.3f} to {max(lost):.3f} nats", UNITS)
     left.set_ylabel("attention of idle queries on it (%)")
     right.set_ylabel("nats a letter, without it")
     return fig

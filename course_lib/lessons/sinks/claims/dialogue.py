@@ -52,7 +52,7 @@ def _tokens(question: str, about: str) -> list[int]:
 
 @torch.no_grad()
 def talk(
-    model: PreTrainedModel, asked: list[Int[Tensor, "B Q"]], cache: str, n_new: int, budget: int, never: int, seed: int
+    model: PreTrainedModel, asked: list[Tensor], cache: str, n_new: int, budget: int, never: int, seed: int
 ) -> tuple[Int[Tensor, "B N"], list[int]]:
     """All tokens of the chats, and where the answers begin; each answer has `n_new` tokens, the token `never` none.
 

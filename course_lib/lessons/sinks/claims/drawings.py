@@ -82,18 +82,20 @@ def starts() -> Figure:
     """What simple ideas got in the open task, against the text's own first four tokens."""
     ideas = first_tokens.stored(load_measured("sinks", "first_tokens")["tables"]["ideas"])
     fig, (axes,) = figure(width=7.6, height=3.9)
-    own = ideas[first_tokens.OWN]
-    names = [name for name in ideas if name != first_tokens.OWN][::-1]
+    own, none = ideas.pop(first_tokens.OWN), ideas.pop(first_tokens.NONE)
+    names = list(ideas)[::-1]
     for place, name in enumerate(names):
         lower, error = first_tokens.against(ideas[name].losses, own.losses)
         axes.errorbar(100 * lower, place, xerr=100 * ERRORS * error, capsize=3, **line_style(0))
     axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
-    axes.set_yticks(range(len(names)), [f"{name} ({ideas[name].n_kept})" for name in names])
+    axes.set_yticks(range(len(names)), [f"{name}: {ideas[name].n_kept}" for name in names])
     axes.set_ylim(-0.6, len(names) - 0.4)
     better = [name for name in names if _clearly(ideas[name], own)]
-    n = len(own.losses)
-    title = f"{len(better)} of {len(names)} starts are clearly better than the text's own first 4 tokens"
-    label(axes, title, f"log-perplexity lower by (hundredths of a nat; bars: two standard errors, n = {n} texts)")
+    lost = -100 * first_tokens.against(none.losses, own.losses)[0]
+    title = f"{len(better)} of {len(names)} starts are clearly better than the text's own first 4 tokens;\n"
+    title += f"none at all costs {lost:.0f} hundredths of a nat"
+    label(axes, title, f"hundredths of a nat lower (bars: two standard errors, n = {len(own.losses)} texts)")
+    axes.set_ylabel("what stays, and its slots")
     return fig
 
 

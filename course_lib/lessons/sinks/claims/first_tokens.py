@@ -3,7 +3,9 @@
 Dimension key: N texts, T tokens of a text, S first tokens that stay.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -35,7 +37,7 @@ def attempt(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, start: S
         ValueError: for a start that is neither a text nor a number, or that takes more than MOST slots.
     """
     texts = windows("wikipedia", TEXTS, LENGTH, tokenizer, split="evaluation", seed=seed)
-    before, n_kept = _start(tokenizer, start)
+    before, n_kept = start_of(tokenizer, start)
     ids = torch.cat([before.expand(TEXTS, -1), texts], dim=1)
     with windowed(model, window=SLOTS - n_kept, sinks=n_kept):
         logits = model(ids, use_cache=False, logits_to_keep=LENGTH - SLOTS).logits[:, :-1]
@@ -43,7 +45,7 @@ def attempt(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, start: S
     return Attempt(n_kept, losses.double().mean(dim=1))
 
 
-def _start(tokenizer: PreTrainedTokenizerBase, start: Start) -> tuple[Tensor, int]:
+def start_of(tokenizer: Callable[..., Any], start: object) -> tuple[Tensor, int]:
     """The tokens that stand before a text, and how many first tokens stay."""
     if isinstance(start, bool) or not isinstance(start, str | int):
         raise ValueError(f"got {start!r}; expected a text, or how many of the text's own first tokens stay.")
@@ -60,10 +62,10 @@ def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float
     return mean_and_error(theirs - mine)
 
 
-OWN = "the text's own first 4 tokens"
+OWN, NONE = "the text's own first 4 tokens", "none"
 IDEAS: dict[str, Start] = {
     OWN: 4,
-    "none": 0,
+    NONE: 0,
     "its own first token": 1,
     "its own first 16 tokens": 16,
     "one newline": "\n",

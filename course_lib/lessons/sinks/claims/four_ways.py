@@ -62,7 +62,7 @@ def compared_at(n_tokens: int, n_compared: int, trained: int) -> list[int]:
     """
     last = (n_tokens - 2) // EVERY * EVERY
     first = last - EVERY * (n_compared - 1)
-    if first < min(trained, n_tokens // 2):
+    if first < (trained if n_tokens > trained else n_tokens // 2):
         raise ValueError(f"got {n_compared} of {n_tokens} tokens; expected all of them beyond {trained} tokens.")
     return list(range(first, last + 1, EVERY))
 

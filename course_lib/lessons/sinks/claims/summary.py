@@ -40,7 +40,7 @@ def _collapse() -> tuple[str, ...]:
     window, full = measured.by_block(measured.results(), "0 sinks", measured.EVERYTHING)
     lost = window - full
     published = {row["way"]: row["perplexity"] for row in load_published("sinks")["tables"]["ways"]}
-    theirs = f"{published[four_ways.WINDOW]:,} against {published[four_ways.STREAMING]:.2f}"
+    theirs = f"{published[four_ways.WINDOW]:,.0f} against {published[four_ways.STREAMING]:.2f}"
     claim = "a window without its first token collapses"
     return claim, theirs, f"{lost.mean().exp():.1f} times", _short(of_samples(lost, math.log(tables.COLLAPSED)))
 

@@ -76,43 +76,27 @@ def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
         heads = [[100 * r["slots"][0] for r in head_rows if r["layer"] == layer] for layer in layers]
         shift = 0.12 * (index - 1)
         for layer, shares in zip(layers, heads, strict=True):
-            axes.scatter([layer + shift] * len(shares), shares, s=14, color=COLOURS[index], marker=MARKERS[index])
+            hollow = {"facecolors": "none", "edgecolors": COLOURS[index], "marker": MARKERS[index]}
+            axes.scatter([layer + shift] * len(shares), shares, s=22, **hollow)
         means = [fmean(shares) for shares in heads]
-        axes.plot([layer + shift for layer in layers], means, label=variant, **line_style(index))
+        filled = line_style(index) | {"linestyle": "none"}
+        axes.plot([layer + shift for layer in layers], means, label=variant, **filled)
         highest[variant] = max(means)
         if variant == "zero sink":
             nowhere = [[100 * r["nowhere"] for r in head_rows if r["layer"] == layer] for layer in layers]
             for layer, shares in zip(layers, nowhere, strict=True):
-                axes.scatter([layer] * len(shares), shares, s=14, color=COLOURS[3], marker=MARKERS[3])
-            axes.plot(
-                layers, [fmean(shares) for shares in nowhere], label="zero sink: read by no slot", **line_style(3)
-            )
+                hollow = {"facecolors": "none", "edgecolors": COLOURS[3], "marker": MARKERS[3]}
+                axes.scatter([layer + 0.24] * len(shares), shares, s=22, **hollow)
+            filled = line_style(3) | {"linestyle": "none"}
+            lost = [fmean(shares) for shares in nowhere]
+            axes.plot([layer + 0.24 for layer in layers], lost, label="zero sink: read by no slot", **filled)
     even = 100 * measured["tables"]["attention"][0]["even"]
     axes.axhline(even, color=COLOURS[4], linestyle=":", label=f"a fair share, {even:.1f} %")
     axes.set_xticks(layers)
     axes.legend(frameon=False, fontsize=8)
     multiples = ", ".join(f"{variant} {share / even:.1f}" for variant, share in highest.items())
     title = f"The first slot's attention, highest layer, in fair shares:\n{multiples}"
-    label(axes, title, "layer (dots: heads)", "share of attention (%)")
-    return fig
-
-
-def training_curves(measured: dict[str, Any]) -> Figure:
-    """The loss on text not trained on, and when attention turns to the first slot."""
-    fig, (left, right) = figure(2, width=4.8)
-    last = {}
-    for index, variant in enumerate(VARIANTS):
-        seen = rows(measured, "emergence", variant=variant)
-        steps = [row["step"] for row in seen]
-        left.plot(steps, [row["evaluation_loss"] for row in seen], label=variant, **line_style(index))
-        right.plot(steps, [100 * max(row["first_slot"]) for row in seen], label=variant, **line_style(index))
-        last[variant] = seen[-1]["evaluation_loss"]
-    left.legend(frameon=False)
-    ends = ", ".join(f"{variant} {loss:.2f}" for variant, loss in last.items())
-    label(left, f"Loss in the end:\n{ends}", "step", "nats a byte")
-    shares = {v: 100 * max(rows(measured, "emergence", variant=v)[-1]["first_slot"]) for v in VARIANTS}
-    title = "The first slot in the end:\n" + ", ".join(f"{variant} {x:.1f} %" for variant, x in shares.items())
-    label(right, title, "step", "share of attention,\nhighest layer (%)")
+    label(axes, title, "layer (hollow: a head, filled: their mean)", "share of attention (%)")
     return fig
 
 

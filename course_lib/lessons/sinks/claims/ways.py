@@ -188,7 +188,8 @@ def chat_verdict(measured: dict[str, Any]) -> str:
         effect = of_samples([sign * (each - CIRCLES) for each in more])
         said.append(
             f"Claim: {what} more of the second answer is repetition than with\n"
-            f"everything kept: {100 * fmean(more):+.0f} ± {100 * effect.error:.0f} points, n = {effect.n} chats: {verdict(effect)}"
+            f"everything kept: {100 * fmean(more):+.0f} ± {100 * effect.error:.0f} points, n = {effect.n} chats: "
+            f"{verdict(effect)}"
         )
     return "\n".join(said)
 
