@@ -67,8 +67,9 @@ def test_a_chat_in_a_cache_that_holds_it_all_is_that_of_everything(model):
 def measured(dense=3.0, window=3.0, afresh=2.0, circles="a b c a b c a b c"):
     spread = [0.01 * i for i in range(-5, 6)]
     table = [
-        {"way": way, "trained": 8, "block": 4, "blocks": [2.0, loss], "losses": [loss + more for more in spread]}
+        {"way": way, "trained": 8, "budget": 4, "block": 4, "blocks": [2.0, loss, loss + 0.1, loss], "losses": losses}
         for way, loss in zip(four_ways.WAYS, (dense, window, afresh, 2.0), strict=True)
+        for losses in ([loss + more for more in spread],)
     ]
     chats = [
         {"cache": cache, "round": number, "budget": 4, "question": "what?", "text": text}
@@ -76,7 +77,7 @@ def measured(dense=3.0, window=3.0, afresh=2.0, circles="a b c a b c a b c"):
         for number in (1, 2)
         for _ in range(3)
     ]
-    return {"tables": {"ways": table, "chats": chats}}
+    return {"tables": {"ways": table, "chats": chats}, "sizes": {"tokens": 16}}
 
 
 def said(text):
@@ -100,7 +101,7 @@ def test_repetition_counts_runs_of_three_words():
 
 def test_titles_follow_from_the_data():
     left, right = ways.along_the_text(measured()).axes
-    assert left.get_title(loc="left") == "Beyond 8 tokens: dense 2.7 times,\nwindow 2.7 times StreamingLLM"
+    assert left.get_title(loc="left") == "Beyond 8 tokens: dense 2.72 times,\nwindow 2.72 times StreamingLLM"
     assert "11 predictions" in right.get_title(loc="left")
     flops = {"dense": [10.0, 60.0], "streaming": [10.0, 20.0], "read afresh": [40.0, 100.0]}
     title = ways.costs((2, 9), flops, 3).axes[0].get_title(loc="left")
