@@ -246,7 +246,8 @@ found = streaming_perplexity(model, newlines, StreamingLLM(budget, sinks=4), chu
 after = {name: each[budget:] for name, each in losses.items()}
 after = {"newest tokens": after["newest tokens"], "4 newlines + 124": found.losses[budget:]} | after
 print(printed.newline_verdict(after))
-by_cache = {name: each.mean().exp().item() for name, each in after.items()}
+worst_first = sorted(after, key=lambda name: after[name].mean().item(), reverse=True)
+by_cache = {name: after[name].mean().exp().item() for name in worst_first}
 plots.bars(by_cache, printed.newline_finding(by_cache))
 
 # %% [markdown]
@@ -501,9 +502,9 @@ print(printed.source("ways"))
 ways.beside_the_paper(compared)
 
 # %% [markdown]
-# Three things to see. The window is worse all along, because its sink is gone. The stream reads as well as a window that
-# is read afresh, at a small part of the work. And the dense model, which must break somewhere, has not broken yet: our
-# text ends a tenth behind the trained length, while the paper's goes on for many times of it. (Section 5 has shown that
+# Three things to see. The window is worse all along, because its sink is gone. The stream reads as well as a window
+# that is read afresh, at a small part of the work. And the dense model, which must break somewhere, has not broken yet:
+# our text ends a tenth behind the trained length, while the paper's goes on for many times of it. (Section 5 has shown that
 # distances of twice the trained length do break this model.) The collapse of the paper is far deeper than ours, and its
 # model is a hundred times larger. Whether the one comes from the other you can try with any model that your machine
 # holds.

@@ -102,7 +102,7 @@ def test_repetition_counts_runs_of_three_words():
 def test_titles_follow_from_the_data():
     left, right = ways.along_the_text(measured()).axes
     assert left.get_title(loc="left") == "Beyond 8 tokens: dense 2.72 times,\nwindow 2.72 times StreamingLLM"
-    assert "11 predictions" in right.get_title(loc="left")
+    assert "The same 11 predictions" in right.get_title(loc="left")
     flops = {"dense": [10.0, 60.0], "streaming": [10.0, 20.0], "read afresh": [40.0, 100.0]}
     title = ways.costs((2, 9), flops, 3).axes[0].get_title(loc="left")
     assert "dense costs 3.0 times" in title

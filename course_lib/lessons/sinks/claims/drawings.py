@@ -92,7 +92,7 @@ def starts() -> Figure:
     axes.set_ylim(-0.6, len(names) - 0.4)
     better = [name for name in names if _clearly(ideas[name], own)]
     lost = -100 * first_tokens.against(none.losses, own.losses)[0]
-    title = f"{len(better)} of {len(names)} starts are clearly better than the text's own first 4 tokens;\n"
+    title = f"Clearly better than the text's own first 4 tokens: {len(better)} of {len(names)} starts;\n"
     title += f"none at all costs {lost:.0f} hundredths of a nat"
     label(axes, title, f"hundredths of a nat lower (bars: two standard errors, n = {len(own.losses)} texts)")
     axes.set_ylabel("what stays, and its slots")

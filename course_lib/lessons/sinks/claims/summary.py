@@ -67,7 +67,7 @@ def _too_far() -> tuple[str, ...]:
         name: max(r["perplexity"] for r in rows(measured.results(), "gaps", positions=name)) for name in _POSITIONS
     }
     ours = " against ".join(f"{found[name]:.0f}" for name in _POSITIONS)
-    return "positions belong to the cache, not to the text", "section 3.2", ours, "a figure above"
+    return "far sinks need positions of the cache", "section 3.2", ours, "one text, no error"
 
 
 _POSITIONS = ("original", "rolling")

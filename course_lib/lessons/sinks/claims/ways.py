@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from torch import Tensor
 
 from course_lib.lessons.common.dots import reach
@@ -78,18 +79,18 @@ def ways_verdict(measured: dict[str, Any]) -> str:
 def along_the_text(measured: dict[str, Any]) -> Figure:
     """Perplexity along the text, and at the compared predictions with two standard errors."""
     fig, (left, right) = figure(2, width=4.9, height=3.7)
-    found = {way: mean_and_error(losses(measured, way)) for way in WAYS}
     for index, way in enumerate(WAYS):
         (row,) = rows(measured, "ways", way=way)
         middle = [row["block"] * (i + 0.5) / 1000 for i in range(len(row["blocks"]))]
         if middle:
             look = line_style(index) | {"marker": ""}
             left.plot(middle, [math.exp(loss) for loss in row["blocks"]], label=way, **look)
-        mean, error = found[way]
-        value = math.exp(mean)
-        below, above = reach(value, error * value)
-        right.errorbar(value, len(WAYS) - index, xerr=[[below], [above]], capsize=3, **line_style(index))
-        right.annotate(f" {value:.0f}", (value + above, len(WAYS) - index), va="center", fontsize=9)
+        if way != STREAMING:
+            mean, error = mean_and_error(losses(measured, way) - losses(measured, STREAMING))
+            below, above = reach(math.exp(mean), error * math.exp(mean))
+            right.errorbar(math.exp(mean), len(WAYS) - index, xerr=[[below], [above]], capsize=3, **line_style(index))
+            at = (math.exp(mean) + above, len(WAYS) - index)
+            right.annotate(f"{math.exp(mean):.2f}", at, (4, 0), textcoords="offset points", va="center", fontsize=9)
     trained = rows(measured, "ways", way=DENSE)[0]["trained"]
     left.axvline(trained / 1000, color="black", linestyle=":", linewidth=1)
     left.annotate(f"{trained:,} trained ", (trained / 1000, 0.02), xycoords=("data", "axes fraction"), ha="right")
@@ -101,12 +102,14 @@ def along_the_text(measured: dict[str, Any]) -> Figure:
     label(left, f"Beyond {trained:,} tokens: dense {times[0]:.2f} times,\nwindow {times[1]:.2f} times StreamingLLM")
     left.set_xlabel("thousand tokens read")
     left.set_ylabel(f"perplexity, {rows(measured, 'ways', way=DENSE)[0]['block']} tokens a point")
-    right.set_yticks(range(len(WAYS), 0, -1), WAYS)
-    right.set_ylim(0.4, len(WAYS) + 0.6)
+    right.axvline(1, color=COLOURS[4], linewidth=1)
+    right.set_yticks(range(len(WAYS), 1, -1), WAYS[:-1])
+    right.set_ylim(1.4, len(WAYS) + 0.6)
     log_scale(right, "x")
     right.margins(x=0.2)
     n = len(losses(measured, DENSE))
-    label(right, f"The same {n} predictions\nbeyond the trained length", "perplexity (log; bars: two standard errors)")
+    title = f"The same {n} predictions beyond the\ntrained length, beside StreamingLLM"
+    label(right, title, "times the perplexity (log; bars: two standard errors)")
     return fig
 
 
@@ -124,11 +127,13 @@ def beside_the_paper(measured: dict[str, Any]) -> Figure:
             below, above = reach(value, error)
             panel.errorbar(value, len(WAYS) - index, xerr=[[below], [above]], capsize=3, **line_style(index))
             said = f"{value:.2f}" if value < 10 else f"{value:.0f}"
-            panel.annotate(f" {said}", (value + above, len(WAYS) - index), va="center", fontsize=9)
+            at = (value + above, len(WAYS) - index)
+            panel.annotate(said, at, (5, 0), textcoords="offset points", va="center", fontsize=9)
         panel.set_yticks(range(len(WAYS), 0, -1), WAYS)
         panel.set_ylim(0.4, len(WAYS) + 0.6)
         log_scale(panel, "x")
         panel.margins(x=0.25)
+    axes[0].xaxis.set_major_locator(LogLocator(subs=(1,)))
     axes[1].tick_params(axis="y", labelleft=False)
     label(axes[0], "Published: Llama-2-13B (errors not given)", "perplexity (log scale)")
     label(
