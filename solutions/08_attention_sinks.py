@@ -504,9 +504,9 @@ ways.beside_the_paper(compared)
 # %% [markdown]
 # Three things to see. The window is worse all along, because its sink is gone. The stream reads as well as a window
 # that is read afresh, at a small part of the work. And the dense model, which must break somewhere, has not broken yet:
-# our text ends a tenth behind the trained length, while the paper's goes on for many times of it. (Section 5 has shown that
-# distances of twice the trained length do break this model.) The collapse of the paper is far deeper than ours, and its
-# model is a hundred times larger. Whether the one comes from the other you can try with any model that your machine
+# our text ends a tenth behind the trained length, while the paper's goes on for many times of it. (In section 5
+# distances of twice the trained length did break this model.) The collapse of the paper is far deeper than ours, and
+# its model is a hundred times larger. Whether the one comes from the other you can try with any model that your machine
 # holds.
 #
 # ## 7. A softmax that may decline
