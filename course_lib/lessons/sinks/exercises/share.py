@@ -1,4 +1,4 @@
-"""The exercise sinks.share, "The share of the first token": its cases and its named mistakes.
+"""The exercise sinks.share, "What each token receives": its cases and its named mistakes.
 
 Dimension key: L layers, H heads, T tokens of a text.
 """
