@@ -429,8 +429,8 @@ plots.bars(perplexities, printed.rolling_finding(perplexities, gap))
 
 # %% [markdown]
 # With positions as in the text, sinks are now **worse** than none, because the model has never seen such a distance.
-# The plain window hardly minds the gap: its distances are small either way, and a difference can only come from the
-# time when the first tokens, far away, were still in it. How far is too far? Here are gaps of many sizes.
+# The plain window minds the gap only as long as the first tokens, far away, are still in it; later its distances are
+# small either way. How far is too far? Here are gaps of many sizes.
 
 # %%
 results.gaps(measured)

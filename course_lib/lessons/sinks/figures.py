@@ -95,7 +95,8 @@ def streams(losses: Mapping[str, Tensor], budget: int, block: int = 64) -> Figur
     axes.axvline(budget, color="black", linestyle=":", linewidth=1)
     axes.annotate(" the cache is full", (budget, 0.02), xycoords=("data", "axes fraction"), fontsize=9)
     log_scale(axes, "y")
-    axes.legend(frameon=False, fontsize=9, title="from there on", title_fontsize=9)
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    axes.legend(frameon=False, fontsize=9, title="from there on", title_fontsize=9, **beside)
     worst, best = max(after, key=after.__getitem__), min(after, key=after.__getitem__)
     title = f"From token {budget} on: {worst} {after[worst] / after[best]:.1f} times the perplexity of {best}"
     label(axes, title, "token of the text", f"perplexity, {block} tokens a point")
