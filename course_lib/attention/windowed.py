@@ -86,10 +86,10 @@ def attention_logits(model: PreTrainedModel, ids: Int[Tensor, "1 T"]) -> Float[T
     return _collected(model, ids, lambda logits, values: logits[0])
 
 
-def first_share(weights: Float[Tensor, "L H T T"], start: int) -> Float[Tensor, "L H"]:
-    """What the first token receives of the queries from `start` on, on average."""
-    received = weights.select(3, 0)  # (L, H, T), by query
-    return received.narrow(2, start, received.shape[2] - start).mean(dim=2)
+def received_share(weights: Float[Tensor, "L H T T"], start: int) -> Float[Tensor, "L H T"]:
+    """What each token receives of the queries from `start` on, the mean over those that see it."""
+    sees = band(weights.shape[3], None, 0).to(weights.device)[start:]
+    return (weights.narrow(2, start, len(sees)) * sees).sum(2) / sees.sum(0)
 
 
 @torch.no_grad()

@@ -333,12 +333,18 @@ FURTHER = {
     "kv.scissorhands": scissorhands,
     "kv.merge": merge,
     "kv.quantize": quantize,
-    "sinks.share": lambda w, start: numpy.mean(w.numpy()[:, :, start:, 0], axis=-1),
+    "sinks.share": lambda w, start: numpy.stack(
+        [w.numpy()[:, :, max(start, token) :, token].mean(axis=-1) for token in range(w.shape[3])], axis=-1
+    ),
     "sinks.evict": lambda w, keep: torch.stack([row[keep] / row[keep].sum() for row in w]),
     "sinks.slots": sink_slots,
     "sinks.positions": sink_positions,
     "sinks.rotate": sink_rotate,
-    "sinks.cost": lambda p, n, d, w: [2 * p + 4 * n * d * w, 2 * p * w + 2 * n * d * w * (w + 1)],
+    "sinks.cost": lambda p, n, d, t, w: [
+        2 * p + 4 * n * d * t,
+        2 * p + 4 * n * d * min(t, w),
+        2 * p * min(t, w) + 2 * n * d * min(t, w) * (min(t, w) + 1),
+    ],
     "sinks.softmax": sink_softmax,
     "sinks.gate": lambda o, lse, s: torch.einsum("hqd,hq->hqd", o, 0.5 + torch.tanh((lse - s[:, None]) / 2) / 2),
 }

@@ -9,8 +9,8 @@ from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
 from course_lib.lessons.kv import tables as kv
 from course_lib.lessons.kv.claims import asked, heavy_shown, written
-from course_lib.lessons.sinks import backcopy, trained, training
-from course_lib.lessons.sinks import measured as sinks
+from course_lib.lessons.sinks.claims import backcopy, trained, training
+from course_lib.lessons.sinks.claims import measured as sinks
 from course_lib.lessons.sparsegpt import tables as sparsegpt
 from course_lib.lessons.wanda import measured as wanda_results
 from course_lib.lessons.wanda import tables as wanda

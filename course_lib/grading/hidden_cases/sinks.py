@@ -79,9 +79,11 @@ def _rotate(generator: torch.Generator) -> list[Case]:
 
 def _cost(generator: torch.Generator) -> list[Case]:
     return [
-        Case("few weights, a long window", (50_000, 12, 96, 1500)),
-        Case("two tokens, four layers", (7, 4, 5, 2)),
-        Case("a drawn model and window", (_whole(generator, 10**6, 10**9), 7, _whole(generator, 100, 900), 333)),
+        Case("few weights, a long window", (50_000, 12, 96, 1600, 1500)),
+        Case("two tokens, four layers", (7, 4, 5, 9, 2)),
+        Case("fewer tokens than the window", (90_000, 5, 48, _whole(generator, 2, 60), 77)),
+        Case("as many tokens as the window", (1_000, 3, 32, 41, 41)),
+        Case("a drawn model and window", (_whole(generator, 10**6, 10**9), 7, _whole(generator, 100, 900), 5000, 333)),
     ]
 
 

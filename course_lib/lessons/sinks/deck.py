@@ -14,7 +14,7 @@ from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.lessons.sinks import figures, tables
-from course_lib.lessons.sinks.race import counted, race
+from course_lib.lessons.sinks.claims import backcopy, drawings, training
 from course_lib.models import load_model
 
 BUDGET, START = 128, 64
@@ -29,9 +29,29 @@ def _read() -> tuple[PreTrainedModel, Tensor, Tensor, list[int]]:
 
 
 @lru_cache(maxsize=1)
-def _share() -> Tensor:
+def _weights() -> Tensor:
     model, text, *_ = _read()
-    return attention_weights(model, text[None, :256])[:, :, START:, 0].mean(dim=2)
+    return attention_weights(model, text[None, :256])
+
+
+def _share() -> Tensor:
+    return _weights()[:, :, START:, 0].mean(dim=2)
+
+
+def maps() -> Figure:
+    return drawings.maps(_weights()[:, :, :24, :24], (1, 20))
+
+
+def first_words() -> Figure:
+    model, text, _, newline = _read()
+    tokenizer = load_model()[1]
+    firsts = {"its own": text[:1].tolist(), "newline": newline, "the": tokenizer(" the").input_ids}
+    firsts |= {"end of text": [tokenizer.convert_tokens_to_ids("<|endoftext|>")], "number": tokenizer("7").input_ids}
+    shares = {}
+    for name, first in firsts.items():
+        row = torch.cat([torch.tensor(first[:1]), text[1:160]])
+        shares[name] = attention_weights(model, row[None])[:, :, START:, 0].mean(dim=(1, 2))
+    return figures.first_words(shares)
 
 
 def share_over_depth() -> Figure:
@@ -59,15 +79,6 @@ def streams() -> Figure:
     return figures.streams(_streams(), BUDGET)
 
 
-def newlines() -> Figure:
-    model, text, _, newline = _read()
-    changed = torch.cat([torch.tensor(newline * 4), text[4:]])
-    with_newlines = streaming_perplexity(model, changed, StreamingLLM(BUDGET, sinks=4), chunk=32, skip=BUDGET).value
-    own = {name: losses[BUDGET:].mean().exp().item() for name, losses in _streams().items()}
-    chosen = {"newest tokens": own["newest tokens"], "4 newlines + 124": with_newlines, "4 + 124": own["4 + 124"]}
-    return figures.bars(chosen, tables.newline_finding(chosen))
-
-
 @torch.no_grad()
 def constants() -> Figure:
     model, text, other, _ = _read()
@@ -91,24 +102,20 @@ def places() -> Figure:
     return figures.places([0, 1, 2, 3, *range(24, 32)], trained=16)
 
 
-def beyond() -> Figure:
-    model, text, *_ = _read()
-    gap, perplexities = 2 * model.config.max_position_embeddings, {}
-    with_sinks = StreamingLLM(BUDGET, sinks=4)
-    for name, policy, positions in (
-        ("newest tokens", Window(BUDGET), "original"),
-        ("4 + 124, original", with_sinks, "original"),
-        ("4 + 124, rolling", with_sinks, "rolling"),
-    ):
-        perplexities[name] = streaming_perplexity(model, text, policy, positions, chunk=32, skip=BUDGET, gap=gap).value
-    return figures.bars(perplexities, tables.rolling_finding(perplexities, gap))
+def pretraining() -> Figure:
+    return training.beside_the_paper(training.results())
 
 
-def costs() -> Figure:
-    model, text, *_ = _read()
-    windows = (32, 64, 128, 256)
-    flops = {name: [count / 1e9 for count in values] for name, values in counted(model, windows).items()}
-    return figures.costs(windows, flops, race(model, text, windows))
+def rates() -> Figure:
+    return training.rates(training.results())
+
+
+def idle_head() -> Figure:
+    return backcopy.sample(backcopy.results())
+
+
+def registers() -> Figure:
+    return training.register_norms(training.results())
 
 
 def gate() -> Figure:

@@ -31,6 +31,21 @@ def share_over_depth(share: Tensor, even: float) -> Figure:
     return fig
 
 
+def by_token(received: Tensor) -> Figure:
+    """What each token of a text receives, (T,): the first one beside all others."""
+    fig, (axes,) = figure(width=7.2, height=3.0)
+    axes.plot(
+        range(1, len(received)), 100 * received[1:], label="other tokens", **line_style(0) | {"linestyle": "none"}
+    )
+    axes.plot([0], 100 * received[:1], label="the first token", **line_style(1) | {"markersize": 8})
+    axes.legend(frameon=False, fontsize=9)
+    times = (received[0] / received[1:].max()).item()
+    label(
+        axes, f"The first token receives {times:.1f} times as much as any other", "token", "attention it receives (%)"
+    )
+    return fig
+
+
 def first_words(shares: Mapping[str, Tensor]) -> Figure:
     """The share of position 0 over depth, for the same text behind different first tokens."""
     fig, (axes,) = figure(width=7.2)
@@ -80,7 +95,8 @@ def streams(losses: Mapping[str, Tensor], budget: int, block: int = 64) -> Figur
     axes.axvline(budget, color="black", linestyle=":", linewidth=1)
     axes.annotate(" the cache is full", (budget, 0.02), xycoords=("data", "axes fraction"), fontsize=9)
     log_scale(axes, "y")
-    axes.legend(frameon=False, fontsize=9, title="from there on", title_fontsize=9)
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    axes.legend(frameon=False, fontsize=9, title="from there on", title_fontsize=9, **beside)
     worst, best = max(after, key=after.__getitem__), min(after, key=after.__getitem__)
     title = f"From token {budget} on: {worst} {after[worst] / after[best]:.1f} times the perplexity of {best}"
     label(axes, title, "token of the text", f"perplexity, {block} tokens a point")
@@ -120,27 +136,10 @@ def places(position: Sequence[int], trained: int | None = None) -> Figure:
         label(panel, f"{name}: the newest token (diamond) is {at[-1] - at[0]} away from the first", "")
     if trained is not None and far > trained:
         axes[0].axvspan(trained, position[-1] + 2, color=COLOURS[3], alpha=0.25, linewidth=0)
+        axes[0].annotate(
+            "farther than trained", (trained, 0.9), xycoords=("data", "axes fraction"), fontsize=8, va="top"
+        )
     axes[1].set_xlabel("position")
-    return fig
-
-
-def costs(
-    windows: Sequence[int], counted: Mapping[str, Sequence[float]], seconds: Mapping[str, Sequence[float]]
-) -> Figure:
-    """FLOPs and seconds for each token over the size of the window, streaming and recomputing."""
-    fig, axes = figure(2, width=4.6, height=3.4)
-    for panel, curves, unit in zip(
-        axes, (counted, seconds), ("GFLOP a token, counted", "seconds a token"), strict=True
-    ):
-        for index, (name, values) in enumerate(curves.items()):
-            panel.plot(windows, values, label=name, **line_style(index))
-        for which in "xy":
-            log_scale(panel, which)
-        panel.set_xticks(list(windows), [str(w) for w in windows])
-        streaming, recomputing = curves.values()
-        ratio = recomputing[-1] / streaming[-1]
-        label(panel, f"{ratio:.0f} times at a window of {windows[-1]}", "tokens in the window", unit)
-    axes[0].legend(frameon=False, fontsize=9)
     return fig
 
 

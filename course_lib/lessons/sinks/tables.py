@@ -4,7 +4,8 @@ Dimension key: L layers, Q queries of a text, P predictions.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Mapping
 
 from jaxtyping import Float
 from torch import Tensor
@@ -17,6 +18,7 @@ Samples = Float[Tensor, "n"]
 TOKENS, QUERIES = 64, 16  # neighbours that count as one sample: they are hard or easy together
 COLLAPSED = 1.5  # times the perplexity
 RESTORED, ALMOST = 0.8, 0.9  # of the difference of two log-perplexities
+COLUMNS = 100  # of a printed line
 
 _FIRST_TOKENS = ("4 newlines + 124", "4 + 124", "newest tokens")
 
@@ -27,14 +29,11 @@ def position_verdict(shares: Mapping[str, Float[Tensor, "L Q"]]) -> str:
     The text is the same behind each first token, so its queries are compared in pairs, in blocks of neighbours.
     """
     deep = {name: share[len(share) // 2 :].mean(dim=0) for name, share in shares.items()}
-    lines = [f"{name:<14}{100 * share.mean():5.1f} % of the attention, deeper half" for name, share in deep.items()]
     own, *others = deep.values()
     size = min(QUERIES, len(own))
     effects = [of_samples(block_means(other - own / 2, size)) for other in others]
     count = f"each of {len(others)} other first tokens gets more than half as much as the text's own"
-    return "\n".join(
-        [*lines, f"Claim: where a token stands makes it a sink, not what it says; {count}: {verdict(effects)}"]
-    )
+    return f"Claim: where a token stands makes it a sink, not what it says;\n{count}: {verdict(effects)}"
 
 
 def collapse_verdict(losses: Mapping[str, Float[Tensor, "P"]]) -> str:
@@ -116,22 +115,15 @@ def _by_block(losses: Mapping[str, Float[Tensor, "P"]]) -> dict[str, Samples]:
     return {name: block_means(each, min(TOKENS, len(each))) for name, each in losses.items()}
 
 
-def race_verdict(
-    windows: Sequence[int], flops: Mapping[str, Sequence[float]], seconds: Mapping[str, Sequence[float]]
-) -> str:
-    """What recomputing costs beside streaming, counted and measured, and the paper's number, marked as published."""
-    lines = [f"{'window':>8}{'FLOPs, counted':>16}{'seconds, measured':>19}"]
-    for i, window in enumerate(windows):
-        ratios = [cost["recomputing"][i] / cost["streaming"][i] for cost in (flops, seconds)]
-        lines.append(f"{window:>8}{ratios[0]:>14.1f} ×{ratios[1]:>17.1f} ×")
-    published = load_published("sinks")["tables"]["speed"][0]["times"]
-    lines.append(f"Recomputing over streaming. Published, not measured here: up to {published} × (GPU, larger models)")
-    return "\n".join(lines)
+def published_speed() -> str:
+    """How much faster the authors report streaming to be, marked as published."""
+    times = load_published("sinks")["tables"]["speed"][0]["times"]
+    return f"Published, not measured here: streaming is up to {times} times as fast (a GPU, larger models)"
 
 
-def published_table() -> str:
-    """Perplexities that the authors report, marked as published."""
-    published = load_published("sinks")
-    lines = [f"published, not measured here: {published['sources']['window']['what']}"]
-    table = published["tables"]["window"]
-    return "\n".join([*lines, *(f"{row['model']}, {row['cache']:<20}{row['perplexity']:>10,.2f}" for row in table)])
+def source(table: str) -> str:
+    """Where the published numbers of a figure come from."""
+    found = load_published("sinks")["sources"][table]
+    first, *_ = found["authors"].split(",")
+    said = f"Published, not measured here: {found['what']}. {first} and others, {found['year']}, {found['url']}"
+    return textwrap.fill(said, COLUMNS)

@@ -10,38 +10,51 @@ import torch
 
 
 def share_in_loops(w, start):
-    out = numpy.zeros(w.shape[:2])
+    out = numpy.zeros(w.shape[:3])
     for layer in range(w.shape[0]):
         for head in range(w.shape[1]):
-            queries = [w[layer, head, i, 0].item() for i in range(start, w.shape[2])]
-            out[layer, head] = sum(queries) / len(queries)
+            for token in range(w.shape[2]):
+                queries = [w[layer, head, i, token].item() for i in range(start, w.shape[2]) if i >= token]
+                out[layer, head, token] = sum(queries) / len(queries)
     return out
+
+
+def seen(w, start):
+    """How many queries from `start` on see each token."""
+    return torch.tensor([w.shape[2] - max(start, token) for token in range(w.shape[2])])
 
 
 SHARE_RIGHT = {
     "loops": share_in_loops,
-    "numpy": lambda w, s: w.numpy()[:, :, s:].mean(axis=2)[..., 0],
-    "select": lambda w, s: w.select(3, 0).narrow(2, s, w.shape[2] - s).double().mean(-1),
-    "sum over count": lambda w, s: w[:, :, s:, 0].sum(2) / w[0, 0, s:, 0].numel(),
+    "numpy": lambda w, s: w.numpy()[:, :, s:].sum(axis=2) / seen(w, s).numpy(),
+    "token by token": lambda w, s: torch.stack([w[:, :, max(s, j) :, j].mean(2) for j in range(w.shape[3])], dim=2),
+    "counted where it is seen": lambda w, s: w[:, :, s:].sum(2) / (w[:, :, s:] > 0).sum(2),
+    "two parts": lambda w, s: torch.cat(
+        [w[:, :, s:, :s].mean(2), w[:, :, s:, s:].sum(2) / torch.arange(w.shape[2] - s, 0, -1)], dim=2
+    ),
 }
 SHARE_WRONG = {
-    "all queries": lambda w, s: w[..., 0].mean(2),
-    "row 0": lambda w, s: w[:, :, 0, s:].mean(2),
-    "sum": lambda w, s: w[:, :, s:, 0].sum(2),
-    "heads averaged": lambda w, s: w[:, :, s:, 0].mean(1),
-    "layers averaged": lambda w, s: w[:, :, s:, 0].mean(0),
-    "a number a layer": lambda w, s: w[:, :, s:, 0].mean((1, 2)),
-    "one number": lambda w, s: w[:, :, s:, 0].mean(),
-    "start + 1": lambda w, s: w[:, :, s + 1 :, 0].mean(2),
-    "start - 1": lambda w, s: w[:, :, max(s - 1, 0) :, 0].mean(2),
-    "newest": lambda w, s: w[:, :, s:, -1].mean(2),
-    "all tokens": lambda w, s: w[:, :, s:].mean((2, 3)),
-    "token start": lambda w, s: w[:, :, s:, s].mean(2),
-    "largest": lambda w, s: w[:, :, s:, 0].amax(2),
-    "median": lambda w, s: w[:, :, s:, 0].median(2).values,
-    "queries before start": lambda w, s: w[:, :, :s, 0].mean(2),
-    "divided by all": lambda w, s: w[:, :, s:, 0].sum(2) / w.shape[2],
-    "queries kept": lambda w, s: w[:, :, s:, 0],
+    "one divisor": lambda w, s: w[:, :, s:].mean(2),
+    "all queries": lambda w, s: w.sum(2) / seen(w, 0),
+    "all queries, one divisor": lambda w, s: w.mean(2),
+    "rows": lambda w, s: w[:, :, s:].mean(3),
+    "sum": lambda w, s: w[:, :, s:].sum(2),
+    "heads averaged": lambda w, s: (w[:, :, s:].sum(2) / seen(w, s)).mean(1),
+    "layers averaged": lambda w, s: (w[:, :, s:].sum(2) / seen(w, s)).mean(0),
+    "start + 1": lambda w, s: w[:, :, s + 1 :].sum(2) / seen(w, s + 1),
+    "start - 1": lambda w, s: w[:, :, max(s - 1, 0) :].sum(2) / seen(w, max(s - 1, 0)),
+    "first token": lambda w, s: w[:, :, s:, 0].mean(2),
+    "newest token": lambda w, s: w[:, :, s:, -1].mean(2),
+    "largest": lambda w, s: w[:, :, s:].amax(2),
+    "median": lambda w, s: w[:, :, s:].median(2).values,
+    "queries before start": lambda w, s: w[:, :, :s].mean(2),
+    "divided by all": lambda w, s: w[:, :, s:].sum(2) / w.shape[2],
+    "divided by the place": lambda w, s: w[:, :, s:].sum(2) / seen(w, 0),
+    "divided from the front": lambda w, s: w[:, :, s:].sum(2) / torch.arange(1, w.shape[2] + 1),
+    "does not see itself": lambda w, s: w[:, :, s:].sum(2) / (seen(w, s) - 1).clamp(min=1),
+    "normalised": lambda w, s: torch.nn.functional.normalize(w[:, :, s:].sum(2) / seen(w, s), p=1, dim=2),
+    "the sink alone": lambda w, s: (w[:, :, s:].sum(2) / seen(w, s)).argmax(2),
+    "queries kept": lambda w, s: w[:, :, s:] / seen(w, s),
 }
 
 
@@ -229,40 +242,55 @@ ROTATE_WRONG = {
 }
 
 
-def cost(token=2, pair=4, pairs=lambda w: w * (w + 1) // 2, seen=lambda w: w, read=lambda w: w, layers=lambda n: n):
-    def flops(p, n, d, w):
-        each = pair * layers(n) * d
-        return token * p + each * seen(w), token * p * read(w) + each * pairs(w)
+def cost(token=2, pair=4, pairs=lambda m: m * (m + 1) // 2, held=min, seen=lambda m: m, read=lambda m: m, dense=int):
+    """`held` of tokens read and window are m; `seen`, `pairs` and `read` are counts of m, `dense` of tokens read."""
+
+    def flops(p, n, d, t, w):
+        each, m = pair * n * d, held(t, w)
+        return token * p + each * dense(t), token * p + each * seen(m), token * p * read(m) + each * pairs(m)
 
     return flops
 
 
 COST_RIGHT = {
-    "query by query": lambda p, n, d, w: (
-        sum([2 * p, *[4 * n * d] * w]),
-        sum(2 * p + 4 * n * d * seen for seen in range(1, w + 1)),
+    "query by query": lambda p, n, d, t, w: (
+        2 * p + t * 4 * n * d,
+        sum([2 * p, *[4 * n * d] * (w if t > w else t)]),
+        sum(2 * p + 4 * n * d * seen for seen in range(1, min(w, t) + 1)),
     ),
-    "a list of floats": lambda p, n, d, w: [2.0 * p + 4.0 * n * d * w, w * 2.0 * p + 2.0 * n * d * w * (w + 1)],
-    "numpy": lambda p, n, d, w: numpy.array([2 * p + 4 * n * d * w, 2 * p * w + 4 * n * d * numpy.arange(w + 1).sum()]),
+    "a list of floats": lambda p, n, d, t, w: [
+        2.0 * p + 4.0 * n * d * t,
+        2.0 * p + 4.0 * n * d * (m := min(t, w)),
+        m * 2.0 * p + 2.0 * n * d * m * (m + 1),
+    ],
+    "numpy": lambda p, n, d, t, w: numpy.array(
+        [2 * p + 4 * n * d * x for x in (t, min(t, w))]
+        + [2 * p * min(t, w) + 4 * n * d * numpy.arange(min(t, w) + 1).sum()]
+    ),
 }
 COST_WRONG = {
-    "all pairs": cost(pairs=lambda w: w * w),
-    "half of all": cost(pairs=lambda w: w * w / 2),
-    "not itself": cost(pairs=lambda w: w * (w - 1) // 2),
-    "newest alone": cost(pairs=lambda w: w),
-    "weights once": cost(read=lambda w: 1),
+    "all pairs": cost(pairs=lambda m: m * m),
+    "half of all": cost(pairs=lambda m: m * m / 2),
+    "not itself": cost(pairs=lambda m: m * (m - 1) // 2),
+    "newest alone": cost(pairs=lambda m: m),
+    "weights once": cost(read=lambda m: 1),
     "logits alone": cost(pair=2),
+    "multiplications alone": cost(pair=1),
     "one FLOP": cost(token=1),
-    "streaming without pairs": cost(seen=lambda w: 0),
-    "streaming reads itself": cost(seen=lambda w: 1),
-    "streaming as causal": cost(seen=lambda w: w * (w + 1) // 2),
-    "streaming without itself": cost(seen=lambda w: w - 1),
-    "with one more": cost(seen=lambda w: w + 1),
-    "one layer": cost(layers=lambda n: 1),
-    "layers of weights": lambda p, n, d, w: tuple(n * x for x in (2 * p + 4 * d * w, 2 * p * w + 2 * d * w * (w + 1))),
-    "the other order": lambda p, n, d, w: cost()(p, n, d, w)[::-1],
-    "ratio": lambda p, n, d, w: cost()(p, n, d, w)[1] / cost()(p, n, d, w)[0],
-    "recomputing alone": lambda p, n, d, w: cost()(p, n, d, w)[1],
+    "streaming without pairs": cost(seen=lambda m: 0),
+    "streaming reads itself": cost(seen=lambda m: 1),
+    "streaming as causal": cost(seen=lambda m: m * (m + 1) // 2),
+    "streaming without itself": cost(seen=lambda m: m - 1),
+    "with one more": cost(seen=lambda m: m + 1),
+    "always a full window": cost(held=lambda t, w: w),
+    "never a window": cost(held=lambda t, w: t),
+    "dense without itself": cost(dense=lambda t: t - 1),
+    "dense as causal": cost(dense=lambda t: t * (t + 1) // 2),
+    "one layer": lambda p, n, d, t, w: cost()(p, 1, d, t, w),
+    "the other order": lambda *sizes: cost()(*sizes)[::-1],
+    "the last two exchanged": lambda *sizes: [cost()(*sizes)[i] for i in (0, 2, 1)],
+    "ratio": lambda *sizes: cost()(*sizes)[2] / cost()(*sizes)[1],
+    "two of three": lambda *sizes: cost()(*sizes)[1:],
 }
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from course_lib.lessons.sinks import training as plots
+from course_lib.lessons.sinks.claims import training as plots
 
 BASE = {"vanilla": 3.0, "zero sink": 3.1, "learnable sink": 2.9}
 LOST = {"vanilla": 0.1, "zero sink": 0.0, "learnable sink": math.log(2)}
@@ -65,40 +65,22 @@ def test_cost_is_counted_in_pairs():
 
 def test_titles():
     measured = made_up()
-    bars = plots.streaming_bars(measured)
-    assert title(bars) == ("No first slot instead of 4:\nvanilla +10.5 %, zero sink +0.0 %, learnable sink +100.0 %")
-    assert len(bars.axes[0].patches) == 12
+    theirs, ours = plots.beside_the_paper(measured).axes
+    assert theirs.get_title(loc="left").startswith("Published: 160 million parameters")
+    assert ours.get_title(loc="left").endswith("none kept instead of 4: +11 %, +0 %, +100 %")
+    assert "29214" in [text.get_text() for text in theirs.texts]
+    assert "29214" not in [text.get_text() for text in ours.texts]
     layers = plots.first_slot_by_layer(measured)
     assert title(layers).endswith("in fair shares:\nvanilla 21.4, zero sink 10.7, learnable sink 85.7")
     assert "a fair share, 0.7 %" in [text.get_text() for text in layers.axes[0].get_legend().get_texts()]
-    curves = plots.training_curves(measured)
-    assert title(curves) == "Loss in the end: 3.00, 3.10, 2.90"
-    assert title(curves, 1) == "The first slot in the end: 10.0 %, 10.0 %, 10.0 %"
     rates = plots.rates(measured)
-    assert title(rates) == "The sink in the end: 5 %, 50 %"
-    assert title(rates, 1) == "Perplexity without it: +4 %, +49 %"
+    assert title(rates) == "The learned token in the end,\nby rate: 5 %, 50 %"
+    assert title(rates, 1) == "Loss meanwhile; perplexity when the sink leaves,\nby rate: +4 %, +49 %"
     norms = plots.register_norms(measured)
     assert title(norms) == "Largest patch norm over the median, mean of 2 trainings:\n6.0 with 0, 2.0 with 4 registers"
 
 
-def test_the_table_stands_beside_the_published_one():
-    lines = plots.table(made_up()).splitlines()
-    assert lines[0].split() == ["perplexity", "0+128", "1+127", "2+126", "4+124", "read", "afresh"]
-    assert lines[5].split() == [
-        "learnable",
-        "sink",
-        "36.35",
-        "±",
-        "0.50",
-        *["18.17", "±", "0.50"] * 3,
-        "20.00",
-        "±",
-        "0.25",
-    ]
-    assert lines[4].split() == ["published", "29,214.00", "19.90", "18.27", "18.01"]
-
-
-DRAWN = ["streaming_bars", "first_slot_by_layer", "training_curves", "rates", "register_norms", "table"]
+DRAWN = ["beside_the_paper", "first_slot_by_layer", "rates", "register_norms"]
 
 
 @pytest.mark.parametrize("name", DRAWN)

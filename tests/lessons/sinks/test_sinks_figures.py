@@ -51,19 +51,16 @@ def test_bars_take_a_log_scale_where_values_lie_far_apart():
     assert not far.axes[0].patches  # a bar on a log axis has no length to read
 
 
-def test_places_and_costs():
+def test_places():
     first, second = titles(figures.places([0, 1, 24, 25], trained=16))
     assert first == "in the text: the newest token (diamond) is 25 away from the first"
     assert second == "in the cache: the newest token (diamond) is 3 away from the first"
-    flops = {"streaming": [1.0, 1.0], "recomputing": [4.0, 8.0]}
-    seconds = {"streaming": [2.0, 2.0], "recomputing": [3.0, 6.0]}
-    assert titles(figures.costs((4, 8), flops, seconds)) == [
-        "8 times at a window of 8",
-        "3 times at a window of 8",
+
+
+def test_the_first_token_is_compared_with_the_largest_other():
+    assert titles(figures.by_token(torch.tensor([0.6, 0.1, 0.2]))) == [
+        "The first token receives 3.0 times as much as any other"
     ]
-    text = tables.race_verdict((4, 8), flops, seconds)
-    assert text.splitlines()[2].split() == ["8", "8.0", "×", "3.0", "×"]
-    assert "Published, not measured here" in text
 
 
 def test_the_gate_is_half_at_the_sink():
@@ -129,7 +126,10 @@ def test_newlines_constants_and_gaps():
     assert tables.rolling_finding(gaps, 1000) == said
 
 
-def test_published_numbers_are_marked_and_keep_their_values():
-    first, *lines = tables.published_table().splitlines()
-    assert first.startswith("published, not measured here")
-    assert [line.split()[-1] for line in lines] == ["5,158.07", "5.40", "5.60"]
+def test_published_numbers_are_marked_and_say_where_they_come_from():
+    text = " ".join(tables.source("window").split())
+    assert text.startswith("Published, not measured here: perplexity of Llama-2-13B")
+    assert "as quoted in public notes" in text
+    assert text.endswith("Xiao and others, 2023, https://arxiv.org/abs/2309.17453")
+    assert max(map(len, tables.source("ways").splitlines())) <= 100
+    assert "up to 22.2 times" in tables.published_speed()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.lessons.sinks import measured as sinks_results
-from course_lib.lessons.sinks import trained as sinks_trained
+from course_lib.lessons.sinks.claims import measured as sinks_results
+from course_lib.lessons.sinks.claims import trained as sinks_trained
 
 PERPLEXITIES = {"0 sinks": 30.0, "1 sink": 12.0, "2 sinks": 11.0, "4 sinks": 11.0, "4 newlines": 11.5}
 
@@ -40,8 +40,10 @@ def titles(drawn):
 
 
 def test_one_sink_is_so_much_of_the_way_back():
-    said = "256 slots, 1,500 tokens: one sink is 83 % of the way back\n(of the log-perplexity)"  # log 2.5 / log 3
-    assert titles(sinks_results.by_sinks(measured())) == [said]
+    theirs, ours = titles(sinks_results.by_sinks(measured()))
+    assert theirs == "Published (Llama-2-7B): one sink is 96 % of\nthe way from 0 to 8, then 25 % are left"
+    # log 31 / 13 over log 31 / 12; block by block one sink is log 12 / 11 above four
+    assert ours == "Here: one sink is 92 % of the way from 0 to 4,\nthen +8.70 ± 0.00 % are left"
 
 
 def test_the_long_stream_says_memory_and_time():
@@ -110,21 +112,3 @@ def test_registers_hold_where_patches_stood_out(largest, verdict):
     assert text.startswith(f"Largest patch norm over the median, 3 trainings: {largest} (")
     assert "1.5 (1.4 to 1.7) with 4 registers" in text
     assert text.endswith(f": {verdict}")
-
-
-def test_the_idlest_head_is_that_of_the_sink_in_question():
-    attention = [
-        {"variant": variant, "slots": [first], "nowhere": nowhere}
-        for variant, first, nowhere in (
-            ("vanilla", 0.99, 0.0),
-            ("zero sink", 0.98, 0.8),
-            ("zero sink", 0.1, 0.3),
-            ("learnable sink", 0.4, 0.0),
-            ("learnable sink", 0.5, 0.9),
-        )
-    ]
-    losses = {"vanilla": 1.25, "zero sink": 1.0, "learnable sink": 1.5}
-    models = [{"variant": variant, "evaluation_loss": loss} for variant, loss in losses.items()]
-    text = sinks_trained.idlest({"tables": {"attention": attention, "models": models}})
-    assert "zero sink takes up to 80 %, the learnable sink up to 50 %" in text
-    assert "vanilla 1.250, zero sink 1.000, learnable sink 1.500" in text

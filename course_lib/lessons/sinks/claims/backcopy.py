@@ -18,6 +18,7 @@ from course_lib.lessons.common.verdicts import verdict as words
 
 VARIANTS = ("vanilla", "zero sink", "learnable sink")
 MOST, LITTLE = 0.5, 0.1  # of the attention of a query
+UNITS = "hidden units behind the head"
 
 
 def results() -> dict[str, Any]:
@@ -94,24 +95,35 @@ def emergence(measured: dict[str, Any]) -> Figure:
 
 
 def verdict(measured: dict[str, Any]) -> str:
-    """Where idle and busy queries look, and the claims about it: each speaks of most trainings, and seeds are tries."""
-    lines = [f"{'share of attention that reads':<34}{'a trigger':>18}{'another letter':>18}"]
-    for variant in VARIANTS:
-        runs = rows(measured, "attention", variant=variant)
-        for place, name in (("first_slot", "the first slot"), ("nowhere", "no slot")):
-            if place == "first_slot" or variant == "zero sink":
-                cells = [[100 * row[f"{kind}_{place}"] for row in runs] for kind in ("busy", "idle")]
-                spans = (f"{min(cell):.0f} to {max(cell):.0f} %" for cell in cells)
-                lines.append(f"{f'{variant}, {name}':<34}" + "".join(f"{span:>18}" for span in spans))
-    copies = [[row["copies"] for row in rows(measured, "streaming", variant=variant, sinks=4)] for variant in VARIANTS]
-    lines.append("above the least loss where a letter is a copy, first slots kept (nats):")
-    lines += [f"{v:<34}{f'{min(c):.3f} to {max(c):.3f}':>36}" for v, c in zip(VARIANTS, copies, strict=True)]
-    return "\n".join([*lines, *_claims(measured)])
+    """The claims about idle and busy queries: each speaks of most trainings, and seeds are tries."""
+    return "\n".join(_claims(measured))
 
 
-def widths(measured: dict[str, Any]) -> str:
+def by_width(measured: dict[str, Any]) -> Figure:
     """The learnable sink by the size of the network behind the head: its share, and what it costs to lose it."""
-    lines = [f"{'hidden units':<14}{'idle queries read the sink':>30}{'worse without it (nats)':>30}"]
+    fig, (left, right) = figure(2, width=4.6, height=3.2)
+    found = widths(measured)
+    for place, cells in enumerate(found.values()):
+        shares, lost = zip(*cells, strict=True)
+        for panel, values in ((left, shares), (right, lost)):
+            look = {"color": COLOURS[0], "marker": MARKERS[place], "s": 34}
+            panel.scatter([place] * len(values), values, **look)
+    for panel in (left, right):
+        panel.set_xticks(range(len(found)), list(found))
+        panel.set_xlim(-0.6, len(found) - 0.4)
+    left.set_ylim(0, 100)
+    right.axhline(0, color=COLOURS[4], linewidth=1)
+    widest = list(found.values())[-1]
+    shares, lost = zip(*widest, strict=True)
+    label(left, f"With {max(found)} units the sink still gets\n{min(shares):.0f} to {max(shares):.0f} %", UNITS)
+    label(right, f"and losing it costs {min(lost):.3f} to {max(lost):.3f} nats", UNITS)
+    left.set_ylabel("attention of idle queries on it (%)")
+    right.set_ylabel("nats a letter, without it")
+    return fig
+
+
+def widths(measured: dict[str, Any]) -> dict[int, list[tuple[float, float]]]:
+    """For each number of hidden units and training: the sink's share of idle queries (%), and what it costs to lose."""
     by_hidden: dict[int, list[tuple[float, float]]] = {}
     hidden = measured["sizes"]["shape"]["hidden"]
     for row in rows(measured, "attention", variant="learnable sink"):
@@ -123,11 +135,7 @@ def widths(measured: dict[str, Any]) -> str:
     for row in measured["tables"]["widths"]:
         cell = (100 * row["idle_first_slot"], row["others_0"] - row["others_1"])
         by_hidden.setdefault(row["hidden"], []).append(cell)
-    for hidden, cells in sorted(by_hidden.items()):
-        shares, costs = zip(*cells, strict=True)
-        spans = f"{min(shares):.0f} to {max(shares):.0f} %", f"{min(costs):+.3f} to {max(costs):+.3f}"
-        lines.append(f"{hidden:<14}{spans[0]:>30}{spans[1]:>30}")
-    return "\n".join(lines)
+    return dict(sorted(by_hidden.items()))
 
 
 def _claims(measured: dict[str, Any]) -> list[str]:

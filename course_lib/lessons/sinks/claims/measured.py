@@ -8,8 +8,9 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, origin, rows
+from course_lib.lessons.common.dots import reach
+from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
 from course_lib.lessons.common.verdicts import of_independent, verdict
 from course_lib.lessons.sinks import tables
 from course_lib.measure.paired import mean_and_error
@@ -25,21 +26,61 @@ def results() -> dict[str, Any]:
 
 
 def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
-    """Perplexity of the same tokens with so many sinks among the slots, and with everything kept."""
-    perplexities = compared(measured or results())
-    fig, (axes,) = figure(width=6.8, height=3.0)
-    names = list(perplexities)[::-1]
-    axes.barh(names, [perplexities[name] for name in names], color=COLOURS[0], height=0.6)
-    for index, name in enumerate(names):
-        axes.annotate(f" {perplexities[name]:.1f}", (perplexities[name], index), va="center", fontsize=9)
-    axes.margins(x=0.15)
-    (row, *_) = rows(measured or results(), "streaming", name=NAMES[0])
-    window, full, one = (math.log(perplexities[name]) for name in ("0 sinks", EVERYTHING, "1 sink"))
-    back = 100 * (window - one) / (window - full)
-    title = f"{row['budget']} slots, {row['n_compared']:,} tokens: one sink is {back:.0f} % of the way back\n"
-    title += "(of the log-perplexity)"
-    label(axes, title, "perplexity")
+    """Perplexity with so many sinks among the slots: as published, and here with two standard errors."""
+    measured = measured or results()
+    fig, (left, right) = figure(2, width=4.9, height=3.2)
+    published = {row["sinks"]: row["perplexity"] for row in load_published("sinks")["tables"]["sinks"]}
+    left.plot(range(len(published)), list(published.values()), **line_style(1) | {"linestyle": "none"})
+    for place, value in enumerate(published.values()):
+        left.annotate(f"{value:,.2f}", (place, value), (0, 6), textcoords="offset points", ha="center", fontsize=9)
+    left.set_xticks(range(len(published)), [f"{n}" for n in published])
+    for place, name in enumerate(NAMES):
+        (row,) = rows(measured, "streaming", name=name)
+        below, above = reach(row["perplexity"], row["standard_error"])
+        right.errorbar(place, row["perplexity"], yerr=[[below], [above]], capsize=3, **line_style(0))
+        at = (place, row["perplexity"] + above)
+        right.annotate(f"{row['perplexity']:.2f}", at, (0, 3), textcoords="offset points", ha="center", fontsize=9)
+    right.set_xticks(range(len(NAMES)), [name.removesuffix(" sinks").removesuffix(" sink") for name in NAMES])
+    for panel in (left, right):
+        log_scale(panel, "y")
+        panel.margins(x=0.12, y=0.2)
+    back = _way_back(published[0], published[1], published[8])
+    label(
+        left,
+        f"Published (Llama-2-7B): one sink is {back:.0f} % of\n"
+        f"the way from 0 to 8, then {_more(published):.0f} % are left",
+    )
+    here = {
+        n: rows(measured, "streaming", name=name)[0]["perplexity"]
+        for n, name in ((0, NAMES[0]), (1, NAMES[1]), (4, NAMES[3]))
+    }
+    less, error = one_instead_of_four(measured)
+    back = _way_back(here[0], here[1], here[4])
+    label(
+        right,
+        f"Here: one sink is {back:.0f} % of the way from 0 to 4,\n"
+        f"then {100 * less:+.2f} ± {100 * error:.2f} % are left",
+    )
+    for panel in (left, right):
+        panel.set_xlabel("first tokens kept")
+    left.set_ylabel("perplexity (log scale)")
     return fig
+
+
+def _way_back(none: float, one: float, most: float) -> float:
+    """What one sink does of what many do, in percent of the log-perplexity."""
+    return 100 * math.log(none / one) / math.log(none / most)
+
+
+def _more(published: dict[int, float]) -> float:
+    """By how many percent perplexity with one sink is above that with the most."""
+    return 100 * (published[1] / published[max(published)] - 1)
+
+
+def one_instead_of_four(measured: dict[str, Any]) -> tuple[float, float]:
+    """How much more log-perplexity one sink costs than four, and its standard error over blocks of the same text."""
+    one, four = by_block(measured, NAMES[1], NAMES[3])
+    return mean_and_error(one - four)
 
 
 def compared(measured: dict[str, Any]) -> dict[str, float]:
@@ -103,13 +144,7 @@ def gaps(measured: dict[str, Any] | None = None) -> Figure:
 
 def stream_verdict(measured: dict[str, Any] | None = None) -> str:
     """The claims on a long stream: it does not collapse, in constant memory, at a constant time a token."""
-    measured = measured or results()
-    lines = [f"{'':<18}{'perplexity':>16}{'tokens':>9}{'cache':>10}{'same tokens as all kept':>26}"]
-    for row in measured["tables"]["streaming"]:
-        value, megabytes = f"{row['perplexity']:.2f} ± {row['standard_error']:.2f}", row["peak_bytes"] / 1e6
-        cells = f"{value:>16}{row['n_tokens']:>9,}{megabytes:>7.1f} MB{row['compared']:>26.2f}"
-        lines.append(f"{row['name']:<18}{cells}")
-    return "\n".join([*lines, *_claims(measured)])
+    return "\n".join(_claims(measured or results()))
 
 
 def _claims(measured: dict[str, Any]) -> list[str]:

@@ -9,16 +9,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.dots import side_by_side
+from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
+from course_lib.lessons.common.tables import load_measured, load_published, rows
 
 VARIANTS = ("vanilla", "zero sink", "learnable sink")
-# StreamingLLM, section 3.3: models of 160 M parameters, caches of 1024 slots with 0, 1, 2 and 4 sinks among them.
-PUBLISHED = {
-    "vanilla": {0: 27.87, 1: 18.49, 2: 18.05, 4: 18.05},
-    "zero sink": {0: 29214.0, 1: 19.90, 2: 18.27, 4: 18.01},
-    "learnable sink": {0: 1235.0, 1: 18.01, 2: 18.01, 4: 18.02},
-}
 
 
 def results() -> dict[str, Any]:
@@ -51,28 +46,23 @@ def _dearer(losses: list[float], others: list[float]) -> tuple[float, float]:
     return 100 * (exp(fmean(more)) - 1), 100 * exp(fmean(more)) * stdev(more) / len(more) ** 0.5
 
 
-def streaming_bars(measured: dict[str, Any]) -> Figure:
-    """The deck's table at small scale: perplexity by sinks in the cache, a group of bars for each model."""
-    fig, (axes,) = figure(width=7.2)
+def beside_the_paper(measured: dict[str, Any]) -> Figure:
+    """Perplexity by model and first slots kept: the paper's on the left, ours with two standard errors on the right."""
+    fig, (left, right) = figure(2, width=4.9, height=3.6)
     caches = sorted({row["sinks"] for row in rows(measured, "streaming")})
-    look = {"hatch": ("", "//", "..", "xx"), "colour": COLOURS}
-    for index, sinks in enumerate(caches):
+    theirs, ours = {}, {}
+    for sinks in caches:
+        published = [rows(load_published("sinks"), "pretraining", variant=v, sinks=sinks)[0] for v in VARIANTS]
         cells = [rows(measured, "streaming", variant=v, sinks=sinks)[0] for v in VARIANTS]
-        places = [i + 0.2 * (index - (len(caches) - 1) / 2) for i in range(len(VARIANTS))]
-        heights, errors = ([cell[key] for cell in cells] for key in ("perplexity", "standard_error"))
-        style = {"color": look["colour"][index], "hatch": look["hatch"][index], "capsize": 2}
-        bars = axes.bar(places, heights, 0.19, yerr=errors, label=f"{sinks} + {cells[0]['recent']}", **style)
-        axes.bar_label(bars, [f"{height:.1f}" for height in heights], fontsize=8, padding=2)
-    axes.set_xticks(range(len(VARIANTS)), VARIANTS)
-    axes.set_ylim(0, 1.5 * max(row["perplexity"] for row in rows(measured, "streaming")))
-    axes.legend(frameon=False, ncols=4, loc="upper left", title="first slots kept + newest", title_fontsize=9)
-    increases = ", ".join(f"{v} {cost(measured, v, 0)[0]:+.1f} %" for v in VARIANTS)
-    label(
-        axes,
-        f"No first slot instead of {max(caches)}:\n{increases}",
-        "",
-        f"perplexity of a byte\n(bar: standard error, n = {len(cells[0]['losses'])} documents)",
-    )
+        theirs[f"{sinks} kept"] = [(row["perplexity"], 0.0) for row in published]
+        ours[f"{sinks} kept"] = [(cell["perplexity"], cell["standard_error"]) for cell in cells]
+    for panel, series in ((left, theirs), (right, ours)):
+        side_by_side(panel, VARIANTS, series)
+        panel.tick_params(axis="x", labelsize=9)
+    left.legend(frameon=False, fontsize=8, title="first slots", title_fontsize=8)
+    label(left, "Published: 160 million parameters\n(tokens; errors not given)", "", "perplexity (log scale)")
+    increases = ", ".join(f"{cost(measured, v, 0)[0]:+.0f} %" for v in VARIANTS)
+    label(right, f"Here (bytes; bars: two standard errors),\nnone kept instead of {max(caches)}: {increases}")
     return fig
 
 
@@ -86,42 +76,27 @@ def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
         heads = [[100 * r["slots"][0] for r in head_rows if r["layer"] == layer] for layer in layers]
         shift = 0.12 * (index - 1)
         for layer, shares in zip(layers, heads, strict=True):
-            axes.scatter([layer + shift] * len(shares), shares, s=14, color=COLOURS[index], marker=MARKERS[index])
+            hollow = {"facecolors": "none", "edgecolors": COLOURS[index], "marker": MARKERS[index]}
+            axes.scatter([layer + shift] * len(shares), shares, s=22, **hollow)
         means = [fmean(shares) for shares in heads]
-        axes.plot([layer + shift for layer in layers], means, label=variant, **line_style(index))
+        filled = line_style(index) | {"linestyle": "none"}
+        axes.plot([layer + shift for layer in layers], means, label=variant, **filled)
         highest[variant] = max(means)
         if variant == "zero sink":
             nowhere = [[100 * r["nowhere"] for r in head_rows if r["layer"] == layer] for layer in layers]
             for layer, shares in zip(layers, nowhere, strict=True):
-                axes.scatter([layer] * len(shares), shares, s=14, color=COLOURS[3], marker=MARKERS[3])
-            axes.plot(
-                layers, [fmean(shares) for shares in nowhere], label="zero sink: read by no slot", **line_style(3)
-            )
+                hollow = {"facecolors": "none", "edgecolors": COLOURS[3], "marker": MARKERS[3]}
+                axes.scatter([layer + 0.24] * len(shares), shares, s=22, **hollow)
+            filled = line_style(3) | {"linestyle": "none"}
+            lost = [fmean(shares) for shares in nowhere]
+            axes.plot([layer + 0.24 for layer in layers], lost, label="zero sink: read by no slot", **filled)
     even = 100 * measured["tables"]["attention"][0]["even"]
     axes.axhline(even, color=COLOURS[4], linestyle=":", label=f"a fair share, {even:.1f} %")
     axes.set_xticks(layers)
     axes.legend(frameon=False, fontsize=8)
     multiples = ", ".join(f"{variant} {share / even:.1f}" for variant, share in highest.items())
     title = f"The first slot's attention, highest layer, in fair shares:\n{multiples}"
-    label(axes, title, "layer (dots: heads)", "share of attention (%)")
-    return fig
-
-
-def training_curves(measured: dict[str, Any]) -> Figure:
-    """The loss on text not trained on, and when attention turns to the first slot."""
-    fig, (left, right) = figure(2, width=4.8)
-    last = {}
-    for index, variant in enumerate(VARIANTS):
-        seen = rows(measured, "emergence", variant=variant)
-        steps = [row["step"] for row in seen]
-        left.plot(steps, [row["evaluation_loss"] for row in seen], label=variant, **line_style(index))
-        right.plot(steps, [100 * max(row["first_slot"]) for row in seen], label=variant, **line_style(index))
-        last[variant] = seen[-1]["evaluation_loss"]
-    left.legend(frameon=False)
-    label(left, "Loss in the end: " + ", ".join(f"{x:.2f}" for x in last.values()), "step", "nats a byte")
-    shares = [100 * max(rows(measured, "emergence", variant=v)[-1]["first_slot"]) for v in VARIANTS]
-    title = "The first slot in the end: " + ", ".join(f"{x:.1f} %" for x in shares)
-    label(right, title, "step", "share of attention,\nhighest layer (%)")
+    label(axes, title, "layer (hollow: a head, filled: their mean)", "share of attention (%)")
     return fig
 
 
@@ -133,12 +108,19 @@ def rates(measured: dict[str, Any]) -> Figure:
         seen = rows(measured, "rates", rate=rate)
         steps, of_sink = [row["step"] for row in seen], [100 * max(row["first_slot"]) for row in seen]
         left.plot(steps, of_sink, label=f"rate {rate:g}", **line_style(index))
-        right.plot(steps, [row["evaluation_loss"] for row in seen], **line_style(index))
+        right.plot(steps, [row["evaluation_loss"] for row in seen], label=f"rate {rate:g}", **line_style(index))
         shares.append(f"{of_sink[-1]:.0f} %")
         costs.append(f"{round(cost_at(measured, rate)[0]):+d} %")
     left.legend(frameon=False)
-    label(left, "The sink in the end: " + ", ".join(shares), "step", "share of attention,\nhighest layer (%)")
-    label(right, "Perplexity without it: " + ", ".join(costs), "step", "nats a byte, nothing evicted")
+    label(
+        left,
+        "The learned token in the end,\nby rate: " + ", ".join(shares),
+        "step",
+        "share of attention,\nhighest layer (%)",
+    )
+    title = "Loss meanwhile; perplexity when the sink leaves,\nby rate: " + ", ".join(costs)
+    label(right, title, "step", "nats a byte, nothing evicted")
+    right.legend(frameon=False)
     return fig
 
 
@@ -156,26 +138,11 @@ def register_norms(measured: dict[str, Any]) -> Figure:
             style = line_style(index) | {"linestyle": "-" if key == "largest" else ":"}
             axes.plot(layers, means, label=f"{n} registers, {name}", **style)
             largest.setdefault(n, max(means))
-    log_scale(axes, "y")
+    axes.set_ylim(1, None)
     axes.set_xticks(layers)
     axes.legend(frameon=False, fontsize=8, ncols=2)
     peaks = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in largest.items())
     n_trained = len({row["seed"] for row in norms})
     title = f"Largest patch norm over the median, mean of {n_trained} trainings:\n{peaks} registers"
-    label(axes, title, "layer", "norm / median of the layer (log scale)")
+    label(axes, title, "layer", "norm / median of the layer")
     return fig
-
-
-def table(measured: dict[str, Any]) -> str:
-    """Perplexity by model and cache, with the published numbers of models several hundred times as large."""
-    caches = sorted({row["sinks"] for row in rows(measured, "streaming")})
-    heads = [f"{n}+{rows(measured, 'streaming', sinks=n)[0]['recent']}" for n in caches]
-    lines = [f"{'perplexity':<16}" + "".join(f"{head:>15}" for head in heads) + f"{'read afresh':>15}"]
-    for variant in VARIANTS:
-        cells = [rows(measured, "streaming", variant=variant, sinks=n)[0] for n in caches]
-        cells.append(rows(measured, "recomputed", variant=variant)[0])
-        numbers = (f"{cell['perplexity']:.2f} ± {cell['standard_error']:.2f}" for cell in cells)
-        lines.append(f"{variant:<16}" + "".join(f"{number:>15}" for number in numbers))
-        published = "".join(f"{PUBLISHED[variant].get(n, float('nan')):>15,.2f}" for n in caches)
-        lines.append(f"{'  published':<16}{published}")
-    return "\n".join(lines)

@@ -4,11 +4,9 @@ import math
 from statistics import fmean
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
-from course_lib.lessons.sinks import backcopy, training
+from course_lib.lessons.sinks.claims import training
 
 HIGH = 3.0  # medians: norms above that are called high, as in the measurement
 DEARER = 0.01  # of the perplexity: less is no difference worth a slot
@@ -17,17 +15,11 @@ MOST = 0.9  # of what all first slots bring
 
 def pretraining_verdict(measured: dict[str, Any]) -> str:
     """The paper's three claims, each a difference against its own standard error, documents compared in pairs."""
-    lines = [f"{'more perplexity than with most first slots':<46}{'none':>16}{'one':>16}"]
-    costs = {}
-    for variant in training.VARIANTS:
-        costs[variant] = [training.cost(measured, variant, sinks) for sinks in (0, 1)]
-        lines.append(f"{variant:<46}" + "".join(f"{f'{c:+.1f} ± {e:.1f} %':>16}" for c, e in costs[variant]))
     needs = [_dearer(measured, variant, 0) for variant in training.VARIANTS]
-    one, own = _dearer(measured, "vanilla", 1), _own_slot(measured)
+    one, own = _dearer(measured, "vanilla", 1), own_slot(measured)
     threshold = f"by over {100 * DEARER:.0f} %"
     return "\n".join(
         [
-            *lines,
             f"Claim: without any first slot each of the {len(needs)} is worse {threshold}: "
             f"{verdict(needs, larger_models=True)}",
             f"Claim: with one first slot the vanilla model is still worse {threshold}: "
@@ -45,23 +37,11 @@ def _dearer(measured: dict[str, Any], variant: str, sinks: int) -> Effect:
     return of_samples([less - most for less, most in pairs], math.log(1 + DEARER))
 
 
-def _own_slot(measured: dict[str, Any]) -> Effect:
+def own_slot(measured: dict[str, Any]) -> Effect:
     """What the first slot alone brings the learnable sink, against its share of what all first slots bring."""
     losses = training.losses_by_sinks(measured, "learnable sink")
     triples = zip(losses[0], losses[1], losses[max(losses)], strict=True)
     return of_samples([(none - one) - MOST * (none - most) for none, one, most in triples])
-
-
-def idlest(measured: dict[str, Any]) -> str:
-    """How much of one head's attention a sink takes, and what the model is worth with it."""
-    declined = 100 * max(row["nowhere"] for row in rows(measured, "attention", variant="zero sink"))
-    taken = 100 * max(row["slots"][0] for row in rows(measured, "attention", variant="learnable sink"))
-    losses = {row["variant"]: row["evaluation_loss"] for row in measured["tables"]["models"]}
-    listing = ", ".join(f"{variant} {losses[variant]:.3f}" for variant in training.VARIANTS)
-    return (
-        f"Of one head's attention the zero sink takes up to {declined:.0f} %, the learnable sink up to {taken:.0f} %\n"
-        f"Nats a byte, nothing evicted: {listing} (one training each)"
-    )
 
 
 def registers_verdict(measured: dict[str, Any]) -> str:
@@ -88,23 +68,3 @@ def _peaks(measured: dict[str, Any], registers: int) -> list[float]:
         max(row["largest"] / row["median"] for row in norms if row["seed"] == seed)
         for seed in sorted({row["seed"] for row in norms})
     ]
-
-
-def table() -> Figure:
-    return training.streaming_bars(training.results())
-
-
-def first_slots() -> Figure:
-    return training.first_slot_by_layer(training.results())
-
-
-def rates() -> Figure:
-    return training.rates(training.results())
-
-
-def idle_head() -> Figure:
-    return backcopy.sample(backcopy.results())
-
-
-def registers() -> Figure:
-    return training.register_norms(training.results())

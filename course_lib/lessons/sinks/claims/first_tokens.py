@@ -1,0 +1,94 @@
+"""The open task of lesson 08: which tokens make the best sinks of a stream.
+
+Dimension key: N texts, T tokens of a text, S first tokens that stay.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from course_lib.attention.windowed import windowed
+from course_lib.data.corpora import windows
+from course_lib.measure.paired import mean_and_error
+
+SLOTS, MOST = 48, 16  # tokens that a query reads, itself among them; of these so many at most stay for good
+TEXTS, LENGTH = 10, 160
+Start = str | int  # a text that is put before each text, or how many of the text's own first tokens stay
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of a start: how many slots it takes, and the log-perplexity of every text."""
+
+    n_kept: int
+    losses: Float[Tensor, "N"]
+
+
+@torch.no_grad()
+def attempt(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, start: Start, seed: int = 0) -> Attempt:
+    """Stream the texts through SLOTS slots, of which the start takes its share; all starts predict the same tokens.
+
+    Raises:
+        ValueError: for a start that is neither a text nor a number, or that takes more than MOST slots.
+    """
+    texts = windows("wikipedia", TEXTS, LENGTH, tokenizer, split="evaluation", seed=seed)
+    before, n_kept = start_of(tokenizer, start)
+    ids = torch.cat([before.expand(TEXTS, -1), texts], dim=1)
+    with windowed(model, window=SLOTS - n_kept, sinks=n_kept):
+        logits = model(ids, use_cache=False, logits_to_keep=LENGTH - SLOTS).logits[:, :-1]
+    losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), texts[:, SLOTS + 1 :], reduction="none")
+    return Attempt(n_kept, losses.double().mean(dim=1))
+
+
+def start_of(tokenizer: Callable[..., Any], start: object) -> tuple[Tensor, int]:
+    """The tokens that stand before a text, and how many first tokens stay."""
+    if isinstance(start, bool) or not isinstance(start, str | int):
+        raise ValueError(f"got {start!r}; expected a text, or how many of the text's own first tokens stay.")
+    none = torch.zeros(0, dtype=torch.int64)
+    before = torch.tensor(tokenizer(start, add_special_tokens=False).input_ids) if isinstance(start, str) else none
+    n_kept = len(before) if isinstance(start, str) else start
+    if not 0 <= n_kept <= MOST:
+        raise ValueError(f"got a start of {n_kept} tokens; expected 0 to {MOST}: each takes a slot from the window.")
+    return before.long(), n_kept
+
+
+def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
+    """How much lower my log-perplexity is, and its standard error, both by texts: how hard one is drops out."""
+    return mean_and_error(theirs - mine)
+
+
+OWN, NONE = "the text's own first 4 tokens", "none"
+IDEAS: dict[str, Start] = {
+    OWN: 4,
+    NONE: 0,
+    "its own first token": 1,
+    "its own first 16 tokens": 16,
+    "one newline": "\n",
+    "4 newlines (one token)": "\n" * 4,
+    "end of text": "<|endoftext|>",
+    "what opens a chat": "<|im_start|>user\n",
+    "a sentence of 16 tokens": "This is an article of an encyclopedia about a person, a place or a time",
+    "digits": "7 3 9 1",
+}
+
+
+def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
+    """Every idea beside the text's own first tokens, the first of them; yours last."""
+    rows = {**ideas, **({"yours": mine} if mine else {})}
+    same = next(iter(ideas.values()))
+    lines = [f"{'what stays for good':<32}{'slots':>6}{'perplexity':>12}   log-perplexity lower than in the first row"]
+    for name, made in rows.items():
+        lower, error = against(made.losses, same.losses)
+        compared = "" if made is same else f"{lower:+.3f} ± {error:.3f}"
+        lines.append(f"{name:<32}{made.n_kept:>6}{made.losses.mean().exp():>12.1f}   {compared}".rstrip())
+    return "\n".join(lines)
+
+
+def stored(rows: list[dict]) -> dict[str, Attempt]:
+    """The ideas that were measured, from the table of a result."""
+    return {row["idea"]: Attempt(row["n_kept"], torch.tensor(row["losses"], dtype=torch.float64)) for row in rows}

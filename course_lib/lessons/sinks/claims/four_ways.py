@@ -1,0 +1,112 @@
+"""Four ways to read a text longer than what a model was trained on: all of it, a window, the window afresh, with sinks.
+
+StreamingLLM, figure 1: https://arxiv.org/abs/2309.17453
+
+Dimension key: P predictions, C compared predictions, W tokens of a window.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from course_lib.data.corpora import windows
+from course_lib.kv.cache import evicting
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.kv.policies.window import Window
+from course_lib.kv.policy import EvictionPolicy
+from course_lib.measure.experiment import Tables
+from course_lib.measure.paired import block_means
+from course_lib.models import blocks, heads, linears, load_model, weight_of
+
+N_READ, SHOWN = (128, 256, 1024, 8192, 65536, 1048576), 256  # tokens read and a window, to count the work of
+DENSE, WINDOW, AFRESH, STREAMING = WAYS = ("dense", "window", "window read afresh", "StreamingLLM")
+SINKS, BLOCK, BATCH, EVERY = 4, 128, 8, 16
+SLOW, FAST = 16, 64  # tokens in a pass, where tokens are compared and before
+POLICIES = {  # the policy of a budget, and how positions are counted
+    DENSE: (lambda budget: Full(), "original"),
+    WINDOW: (Window, "original"),
+    STREAMING: (lambda budget: StreamingLLM(budget, sinks=SINKS), "rolling"),
+}
+
+
+@lru_cache(maxsize=1)
+def loaded() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The default model, once for all steps: evicting leaves it as it was."""
+    return load_model()
+
+
+def way(name: str, n_tokens: int, n_compared: int, budget: int, seed: int) -> Tables:
+    """One way through one text: its losses by block, and those of the tokens that all ways are compared at."""
+    model, tokenizer = loaded()
+    ids = windows("wikipedia", 1, n_tokens, tokenizer, split="evaluation", seed=seed)[0]
+    at = compared_at(n_tokens, n_compared, model.config.max_position_embeddings)
+    row = {"way": name, "budget": budget, "trained": model.config.max_position_embeddings}
+    if name == AFRESH:
+        return {"ways": [row | {"blocks": [], "block": BLOCK, "losses": _rounded(read_afresh(model, ids, at, budget))}]}
+    policy, positions = POLICIES[name]
+    losses = streamed(model, ids, policy(budget), positions, at[0])
+    blocks = _rounded(block_means(losses, min(BLOCK, len(losses))))
+    return {"ways": [row | {"blocks": blocks, "block": BLOCK, "losses": _rounded(losses[at])}]}
+
+
+def compared_at(n_tokens: int, n_compared: int, trained: int) -> list[int]:
+    """Every sixteenth prediction of the end of the text, beyond the trained length where the text is longer.
+
+    These are the first tokens of passes, to which a cache shows its budget and no more.
+    """
+    last = (n_tokens - 2) // EVERY * EVERY
+    first = last - EVERY * (n_compared - 1)
+    if first < (trained if n_tokens > trained else n_tokens // 2):
+        raise ValueError(f"got {n_compared} of {n_tokens} tokens; expected all of them beyond {trained} tokens.")
+    return list(range(first, last + 1, EVERY))
+
+
+@torch.no_grad()
+def streamed(
+    model: PreTrainedModel, ids: Int[Tensor, "T"], policy: EvictionPolicy, positions: str, slow_from: int
+) -> Float[Tensor, "P"]:
+    """The loss of each token but the first; passes are long before `slow_from`, and short from there on."""
+    starts = [*range(0, slow_from, FAST), *range(slow_from, len(ids) - 1, SLOW), len(ids) - 1]
+    losses, place = [], torch.arange(len(ids))
+    with evicting(model, policy, positions) as cache:
+        for start, end in pairwise(starts):
+            logits = model(
+                ids[None, start:end], position_ids=place[None, start:end], past_key_values=cache, use_cache=True
+            ).logits[0]
+            losses.append(torch.nn.functional.cross_entropy(logits, ids[start + 1 : end + 1], reduction="none"))
+    return torch.cat(losses)
+
+
+@torch.no_grad()
+def read_afresh(model: PreTrainedModel, ids: Int[Tensor, "T"], at: Sequence[int], budget: int) -> Float[Tensor, "C"]:
+    """The loss of token i + 1 for each i, from the newest `budget` tokens up to i and nothing else."""
+    losses = []
+    for start in range(0, len(at), BATCH):
+        ends = torch.tensor(at[start : start + BATCH])
+        batch = ids[ends[:, None] + torch.arange(1 - budget, 1)]
+        logits = model(batch, use_cache=False, logits_to_keep=1).logits[:, 0]
+        losses.append(torch.nn.functional.cross_entropy(logits, ids[ends + 1], reduction="none"))
+    return torch.cat(losses)
+
+
+def flops_a_token(n_weights: int, n_layers: int, width: int, n_read: int, window: int) -> tuple[float, float, float]:
+    """What one more token costs: dense, streaming, window read afresh."""
+    seen, pair = min(n_read, window), 4.0 * n_layers * width
+    afresh = sum(2.0 * n_weights + pair * query for query in range(1, seen + 1))
+    return 2.0 * n_weights + pair * n_read, 2.0 * n_weights + pair * seen, afresh
+
+
+def shape(model: PreTrainedModel) -> tuple[int, int, int]:
+    """Weights of the blocks, layers, and the width of all heads together: what `flops_a_token` counts with."""
+    n_weights = sum(weight_of(linear).numel() for block in blocks(model) for linear in linears(block).values())
+    return n_weights, len(blocks(model)), heads(model).n_query * heads(model).size
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, 4) for value in values.tolist()]
