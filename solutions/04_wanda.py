@@ -491,8 +491,8 @@ check("wanda.obs_score", obs_score)
 
 # %%
 alone, helped = mine("wanda.obs_score", obs_score)(weight, plots.damped(gram_matrix))
-saved = 100 * (1 - helped / alone).median()
-print(f"the others of its row could save {saved:.0f} % of what removing a weight costs (median)")
+saved = 100 * (1 - helped.sum(dim=0) / alone.sum(dim=0)).median()  # by input: some weights are 0 and cost nothing
+print(f"the others of its row could save {saved:.0f} % of what removing a weight costs (median input)")
 plots.obs_against_wanda(helped, score, layer)
 
 # %% [markdown]
