@@ -42,8 +42,8 @@ print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {s
 #
 # - it tries your function on cases worked by hand and on random ones, and says where the first difference is;
 # - where it recognises a common mistake, it names it;
-# - it never blocks you, because the notebook runs on whatever you have solved. A cell with `mine(...)` goes on with your
-#   function once it is right, and with the course's own until then.
+# - it never blocks you, because the notebook runs on whatever you have solved. A cell with `mine(...)` goes on with
+#   your function once it is right, and with the course's own until then.
 #
 # If you are stuck, run `hint("start.sparsity")` in a new cell; each call says a little more. `show_progress()`, or
 # `course progress` in a terminal, shows what you have solved. Your progress is kept outside the notebook, so you may
@@ -84,7 +84,8 @@ print(f"{small.double().mean():.1%} are smaller than a tenth of the root mean sq
 # %% [markdown]
 # The few zeros do not come from training. This model was stored in a file with 4 bits for each weight: 32 neighbours in
 # a row share a smallest value and a step, and each of them is rounded to one of the 16 values that these two give. Some
-# weights became exactly zero in that way. Loading turned all of them into float32 again, but the grid can still be seen.
+# weights became exactly zero in that way. Loading turned all of them into float32 again, but the grid can still be
+# seen.
 
 # %%
 for name, linear in linears(blocks(model)[0]).items():
@@ -129,8 +130,8 @@ block_drawing(sizes)
 # - **Attention** lets a token look at others. Its query is compared with the keys of all tokens up to it, softmax turns
 #   the comparisons into weights, and the values are added up with these weights. Several heads do so side by side, and
 #   some query heads share one head of keys and values (*grouped-query attention*).
-# - The **MLP** works on each token by itself. Each of its neurons multiplies a gate with a value, and `down_proj` writes
-#   the result back into the stream.
+# - The **MLP** works on each token by itself. Each of its neurons multiplies a gate with a value, and `down_proj`
+#   writes the result back into the stream.
 #
 # A matrix of shape outputs × inputs multiplies the input whose number stands in the circle before it. Query, key and
 # value read the same input, and so do gate and up. A method that looks at inputs therefore has only four of them to
@@ -139,9 +140,9 @@ block_drawing(sizes)
 # ## 3. Where the time goes
 #
 # A processor does two things that take time: it computes, and it reads from memory. For a layer with a weight $W$ of
-# shape (O, I) and N tokens of input it computes $2\,O\,I\,N$ FLOPs, a multiplication and an addition for each weight and
-# token. It moves at least the weight, the inputs and the outputs. The FLOPs divided by the bytes are the **arithmetic
-# intensity**.
+# shape (O, I) and N tokens of input it computes $2\,O\,I\,N$ FLOPs, a multiplication and an addition for each weight
+# and token. It moves at least the weight, the inputs and the outputs. The FLOPs divided by the bytes are the
+# **arithmetic intensity**.
 
 # %% [markdown]
 # ### FLOPs a byte
@@ -251,8 +252,8 @@ print(f"Claim: they take less than 8 times as long. {spread}: {verdict(below_eig
 # A step cannot really be faster than its roofline. Where the table says so, the machine was busier with other programs
 # while its two rates were measured than while the step ran.
 #
-# While one answer is decoded, bytes are what is scarce. A compressed weight can then make decoding faster even though it
-# has to be unpacked before use. In a long prefill arithmetic is scarce, and only arithmetic that is skipped helps.
+# While one answer is decoded, bytes are what is scarce. A compressed weight can then make decoding faster even though
+# it has to be unpacked before use. In a long prefill arithmetic is scarce, and only arithmetic that is skipped helps.
 #
 # Neither phase reaches its roof. Which parts of a decoding step take the time?
 
@@ -342,7 +343,8 @@ print(f"{answer.shape[1]} tokens: {really} bytes in the model's cache, {expected
 plots.memory(sizes, 4, model.config.max_position_embeddings, "SmolLM2-135M")
 
 # %% [markdown]
-# On a server the cache can overtake the weights. The example is Llama-2-70B in float16 with 64 sequences of 8192 tokens.
+# On a server the cache can overtake the weights. The example is Llama-2-70B in float16 with 64 sequences of 8192
+# tokens.
 
 # %%
 big = LLAMA2_70B.cache_bytes(8192, batch=64)
@@ -382,10 +384,10 @@ print(plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": p
 # The rows above yours are simple ideas, measured once on the machine that `course reproduce plans` ran on; your row was
 # measured just now on yours. Steps of the whole and of the reduced model took turns, and the clock counted processor
 # time of one thread, because other programs disturb that least. *Not read* is the share of the bytes of weights and
-# cache that the reduced model leaves out, *roofline* is the gain that these bytes and FLOPs promise, *measured* the gain
-# with the standard error of its logarithm, and *pairs* says how many steps of each it comes from. Which ideas gain less
-# than the roofline promises, and does any gain more? Which of them leave out much and gain little, and why? Is yours
-# twice as fast with less left out than any of these?
+# cache that the reduced model leaves out, *roofline* is the gain that these bytes and FLOPs promise, *measured* the
+# gain with the standard error of its logarithm, and *pairs* says how many steps of each it comes from. Which ideas gain
+# less than the roofline promises, and does any gain more? Which of them leave out much and gain little, and why? Is
+# yours twice as fast with less left out than any of these?
 #
 # ## To take home
 #
@@ -407,8 +409,8 @@ print(plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": p
 # <details><summary>Half of the weights in all blocks are gone, and a perfect kernel reads only the other half. Why is a
 # step of decoding not twice as fast?</summary>
 #
-# The head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's ceiling applies.
-# Besides, a format has to say where the weights were, and this costs bytes as well.
+# The head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's ceiling
+# applies. Besides, a format has to say where the weights were, and this costs bytes as well.
 #
 # </details>
 #

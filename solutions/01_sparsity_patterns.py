@@ -577,8 +577,8 @@ for k in (77, 154, 384):
 # %% [markdown]
 # This model's activation function (SiLU) makes no exact zeros, unlike ReLU. Even so a few neurons carry most of what
 # one token needs, and others carry the next token. So a choice for each token makes a smaller error for the same count.
-# It has a price: the choice must be known *before* the work is done, it must be made again for every token, and a batch of
-# tokens together needs nearly all columns.
+# It has a price: the choice must be known *before* the work is done, it must be made again for every token, and a batch
+# of tokens together needs nearly all columns.
 #
 # ## 10. Cost, and when it does not pay
 #
@@ -632,8 +632,8 @@ print(budget.table(ideas, budget.attempt(keep, model, tokenizer)))
 # The rows above yours are simple ideas, measured once on the same text (`course reproduce budget`). *Relative size* is
 # the relative importance of Zhang and others (2024): a weight beside the other weights of its row and of its column.
 # The last column compares each choice with the first one, window by window, so that how hard a window is cancels. A
-# choice differs from the first where its number is larger than twice its error. Is any idea clearly better than the same
-# density everywhere? What does a regular format win back in bytes, and is it worth it?
+# choice differs from the first where its number is larger than twice its error. Is any idea clearly better than the
+# same density everywhere? What does a regular format win back in bytes, and is it worth it?
 #
 # ## To take home
 #
@@ -671,7 +671,8 @@ print(budget.table(ideas, budget.attempt(keep, model, tokenizer)))
 #
 # ## Reading
 #
-# - Hoefler, Alistarh, Ben-Nun, Dryden, Peste (2021), *Sparsity in Deep Learning*, JMLR 22. https://arxiv.org/abs/2102.00554
+# - Hoefler, Alistarh, Ben-Nun, Dryden, Peste (2021), *Sparsity in Deep Learning*, JMLR 22.
+#   https://arxiv.org/abs/2102.00554
 # - Frantar, Alistarh (2023), *SparseGPT*, appendix E: speed on a CPU and a GPU. https://arxiv.org/abs/2301.00774
 # - Zhang and others (2024), *Plug-and-Play*: relative importance. ICLR. https://iclr.cc/virtual/2024/poster/18549
 # - Mishra and others (2021), *Accelerating Sparse Deep Neural Networks*: 2:4. https://arxiv.org/abs/2104.08378

@@ -73,8 +73,8 @@ plots.loudest_against_median(norms)
 # ### The Wanda score
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
-# $W$ has shape (outputs, inputs), and $X$, the inputs that the layer reads, has shape (tokens, inputs). With $W_{ij}$ set
-# to zero, output $i$ changes on every token. The score of the weight is the Euclidean norm of this change over all
+# $W$ has shape (outputs, inputs), and $X$, the inputs that the layer reads, has shape (tokens, inputs). With $W_{ij}$
+# set to zero, output $i$ changes on every token. The score of the weight is the Euclidean norm of this change over all
 # tokens. Work out on paper what that is, then write it for all weights at once, without a loop. A constant factor for
 # the whole layer changes nothing, and neither does squaring the whole score; a factor of its own for each row does.
 
@@ -196,14 +196,15 @@ def keep_rows(score, sparsity):
 check("wanda.keep_rows", keep_rows)
 
 # %% [markdown]
-# Now the other axis, with each input column as a group. It looks like a small change, but it changes what the method is.
+# Now the other axis, with each input column as a group. It looks like a small change, but it changes what the method
+# is.
 
 # %% [markdown]
 # ### Compare within each input
 # **Exercise** · difficulty 2 of 5 · 5 minutes · 2 points
 #
-# From each column remove the $\lfloor O \cdot s \rfloor$ lowest scores, exactly that many. Before you run the cell after
-# the check, predict how the masks of magnitude and Wanda differ within these groups.
+# From each column remove the $\lfloor O \cdot s \rfloor$ lowest scores, exactly that many. Before you run the cell
+# after the check, predict how the masks of magnitude and Wanda differ within these groups.
 
 
 # %% exercise="wanda.column_groups"
@@ -402,13 +403,13 @@ print(tables.perplexity_table(measured))
 wanda_results.beside_published(measured)
 
 # %% [markdown]
-# The order of the methods is the paper's, but everything costs a model of 135 million weights more: it has less to spare
-# than one of 7 billion, and its weights had been rounded to 4 bits already. The published costs fall with size too, with
-# one exception. Magnitude pruning of LLaMA-2-7B is far off the line, and an independent rerun of the public code got
-# 11.8 instead of the 14.9 of the table: of the three methods, magnitude's numbers are the ones that vary most.
+# The order of the methods is the paper's, but everything costs a model of 135 million weights more: it has less to
+# spare than one of 7 billion, and its weights had been rounded to 4 bits already. The published costs fall with size
+# too, with one exception. Magnitude pruning of LLaMA-2-7B is far off the line, and an independent rerun of the public
+# code got 11.8 instead of the 14.9 of the table: of the three methods, magnitude's numbers are the ones that vary most.
 #
-# **How much calibration data?** The paper reports that a few samples are enough. Each dot is another sample of text, and
-# the axis does not begin at 0.
+# **How much calibration data?** The paper reports that a few samples are enough. Each dot is another sample of text,
+# and the axis does not begin at 0.
 
 # %%
 wanda_results.calibration_curve(measured)
@@ -437,20 +438,20 @@ wanda_results.errors_of_choices(masks_measured)
 
 # %% [markdown]
 # Magnitude is at its best with groups of one input here, too, for the reason given above. The last line is a surprise:
-# Wanda has the *smaller* error when it ranks over the whole layer, and yet the higher perplexity. Freer choice must give
-# a smaller sum of scores, but a sum over all outputs hardly notices when a few outputs of small weights lose nearly all
-# of theirs, and whatever reads these outputs does. That is a likely reason, not a proof. What is certain is that the
-# error of single layers is a means and not the end.
+# Wanda has the *smaller* error when it ranks over the whole layer, and yet the higher perplexity. Freer choice must
+# give a smaller sum of scores, but a sum over all outputs hardly notices when a few outputs of small weights lose
+# nearly all of theirs, and whatever reads these outputs does. That is a likely reason, not a proof. What is certain is
+# that the error of single layers is a means and not the end.
 #
 # ## 8. Where the score comes from
 #
-# Wanda asks what the removal of a weight costs when nothing else changes. SparseGPT (Frantar and Alistarh, 2023) lets the
-# other weights of the row make up for it. By how much can they help?
+# Wanda asks what the removal of a weight costs when nothing else changes. SparseGPT (Frantar and Alistarh, 2023) lets
+# the other weights of the row make up for it. By how much can they help?
 #
-# Let a row of $W$ change by $\delta$. Its output on the calibration text then changes by $X\delta$, and the squared norm
-# of that is $\delta^\top H \delta$ with $H = X^\top X$. Where inputs are copies of each other, $H$ has no inverse;
-# therefore λI is added to it, with λ a small share of the mean of its diagonal, as in lesson 03. From here on $H$ is this
-# damped matrix.
+# Let a row of $W$ change by $\delta$. Its output on the calibration text then changes by $X\delta$, and the squared
+# norm of that is $\delta^\top H \delta$ with $H = X^\top X$. Where inputs are copies of each other, $H$ has no inverse;
+# therefore λI is added to it, with λ a small share of the mean of its diagonal, as in lesson 03. From here on $H$ is
+# this damped matrix.
 
 # %% [markdown]
 # ### What a removal costs
@@ -482,10 +483,11 @@ check("wanda.obs_score", obs_score)
 #
 # $$ W_{ij}^2 H_{jj} \qquad \text{and} \qquad \frac{W_{ij}^2}{\left[H^{-1}\right]_{jj}} $$
 #
-# because the minimum under the constraint is at $\delta = -W_{ij}\, H^{-1} e_j / [H^{-1}]_{jj}$. The first is the square
-# of Wanda's score (but for λ), and squares change no ranking. The second is the score of the optimal brain surgeon, with
-# which SparseGPT chooses. If the inputs are uncorrelated, $H$ is diagonal, $[H^{-1}]_{jj} = 1 / H_{jj}$, and both are the
-# same. **Wanda is SparseGPT's score with the correlations ignored, and without the update of the other weights.**
+# because the minimum under the constraint is at $\delta = -W_{ij}\, H^{-1} e_j / [H^{-1}]_{jj}$. The first is the
+# square of Wanda's score (but for λ), and squares change no ranking. The second is the score of the optimal brain
+# surgeon, with which SparseGPT chooses. If the inputs are uncorrelated, $H$ is diagonal, $[H^{-1}]_{jj} = 1 / H_{jj}$,
+# and both are the same. **Wanda is SparseGPT's score with the correlations ignored, and without the update of the other
+# weights.**
 #
 # How much do the correlations matter on a real layer?
 
@@ -496,12 +498,12 @@ print(f"the others of its row could save {saved:.0f} % of what removing a weight
 plots.obs_against_wanda(helped, score, layer)
 
 # %% [markdown]
-# The two results do not contradict each other. The others could save much of the cost, but they could save it for nearly
-# every weight: the ratio of the two costs depends on the input alone, $1 / (H_{jj} [H^{-1}]_{jj})$, and where it is much
-# the same for all inputs the ranking hardly changes. So the two *scores* choose nearly the same mask. In the table of
-# section 7 SparseGPT's score even chooses worse than Wanda in nearly all layers, because it counts on help that never
-# comes when nobody updates the other weights. What SparseGPT gains over Wanda must come from the update. Lesson 03
-# measures the two apart.
+# The two results do not contradict each other. The others could save much of the cost, but they could save it for
+# nearly every weight: the ratio of the two costs depends on the input alone, $1 / (H_{jj} [H^{-1}]_{jj})$, and where it
+# is much the same for all inputs the ranking hardly changes. So the two *scores* choose nearly the same mask. In the
+# table of section 7 SparseGPT's score even chooses worse than Wanda in nearly all layers, because it counts on help
+# that never comes when nobody updates the other weights. What SparseGPT gains over Wanda must come from the update.
+# Lesson 03 measures the two apart.
 #
 # ## 9. How sure is an accuracy?
 #
@@ -536,8 +538,8 @@ check("wanda.interval", interval)
 # %% [markdown]
 # What does "95 %" promise? That of many such intervals 95 % contain the true accuracy. For $n$ questions this can be
 # computed exactly: for each true accuracy add up the probabilities of all counts whose interval contains it. Here is
-# your interval for 100 questions, beside Wilson's (1927), which asks for which accuracies $p$ the observed $\hat p$ lies
-# within 1.96 of *their* standard errors, $|\hat p - p| \le 1.96 \sqrt{p (1 - p) / n}$.
+# your interval for 100 questions, beside Wilson's (1927), which asks for which accuracies $p$ the observed $\hat p$
+# lies within 1.96 of *their* standard errors, $|\hat p - p| \le 1.96 \sqrt{p (1 - p) / n}$.
 
 # %%
 accuracies.how_often_right(mine("wanda.interval", interval))
@@ -557,9 +559,9 @@ print(tables.zero_shot_verdict(measured))
 
 # %% [markdown]
 # A task can show what pruning does only if the dense model stands clearly above chance on it. The other tasks are
-# printed all the same, because leaving them out would hide them: **no signal, no conclusion**. A larger model would make
-# them usable. The verdict is on the mean of the tasks with a signal, beside its error. (The table's errors divide by
-# n − 1, which for these numbers of questions is hardly different.)
+# printed all the same, because leaving them out would hide them: **no signal, no conclusion**. A larger model would
+# make them usable. The verdict is on the mean of the tasks with a signal, beside its error. (The table's errors divide
+# by n − 1, which for these numbers of questions is hardly different.)
 #
 # The paper's own accuracies are those of models 50 to 500 times larger. They are quoted, not measured here.
 
@@ -580,22 +582,24 @@ print(tables.cost_table(measured))
 #   matrix: for the widest input of LLaMA-2-70B, 28,672 features, that is 3.3 GB against 115 kB.
 # - **It does not pay** when nothing downstream uses the zeros. A matrix that is half zeros and stored densely is as
 #   large and as slow as before. Lesson 01 measures from which density a sparse format wins on this machine; at 50 %
-#   without a pattern it hardly ever does. (With an engine written for it, SparseGPT's paper reports 1.82 times on a CPU,
-#   table 7.) 2:4 is the pattern that GPUs can use, and its perplexity is the price.
+#   without a pattern it hardly ever does. (With an engine written for it, SparseGPT's paper reports 1.82 times on a
+#   CPU, table 7.) 2:4 is the pattern that GPUs can use, and its perplexity is the price.
 # - **It does not reach far.** In the sweep the perplexity of this model is beyond use from 60 % on. Methods that update
 #   the remaining weights, such as SparseGPT, reach further.
 #
 # ## 11. An open task
 #
-# So far every layer lost the same share of its weights. Nobody says that this is a good choice: some layers may be able to
-# lose more, and others could then lose less. *OWL* (Yin and others, 2024) is one answer. It counts the outliers of each
-# block and spares the blocks that have many. With $S$ the Wanda scores of block $l$, $\bar S$ their mean and $s$ the
-# sparsity of the model,
+# So far every layer lost the same share of its weights. Nobody says that this is a good choice: some layers may be able
+# to lose more, and others could then lose less. *OWL* (Yin and others, 2024) is one answer. It counts the outliers of
+# each block and spares the blocks that have many. With $S$ the Wanda scores of block $l$, $\bar S$ their mean and $s$
+# the sparsity of the model,
 #
-# $$ D_l = \frac{\#\{S_{ij} > 5 \bar S\}}{\text{number of weights}}, \qquad s_l = s - 0.08\, \frac{D_l - \bar D}{\max_k |D_k - \bar D|} $$
+# $$ D_l = \frac{\#\{S_{ij} > 5 \bar S\}}{\text{number of weights}} $$
 #
-# where 5 and 0.08 are the paper's choices. (Its public code maps $D$ onto the interval a little differently; the library
-# says how.) The authors report that OWL takes Wanda on LLaMA-7B at 70 % from a perplexity of 85.8 to 24.6.
+# $$ s_l = s - 0.08\, \frac{D_l - \bar D}{\max_k |D_k - \bar D|} $$
+#
+# where 5 and 0.08 are the paper's choices. (Its public code maps $D$ onto the interval a little differently; the
+# library says how.) The authors report that OWL takes Wanda on LLaMA-7B at 70 % from a perplexity of 85.8 to 24.6.
 #
 # What do you think of? Choose the share of every layer so that the model as a whole loses 40 % of its block weights and
 # reads held-out text as well as you can make it. There is no formula, and nothing is graded. Your rule gives each layer
@@ -618,8 +622,8 @@ print(shares.table(shares.stored(load_measured("wanda", "shares")["tables"]["ide
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once on the same text (`course reproduce shares`). The last column
-# compares each with equal shares, window by window, so that how hard a window is cancels. A row says something where its
-# number is larger than twice its error; the figure has bars of that length. Is any idea clearly better than equal
+# compares each with equal shares, window by window, so that how hard a window is cancels. A row says something where
+# its number is larger than twice its error; the figure has bars of that length. Is any idea clearly better than equal
 # shares? Is yours?
 
 # %%

@@ -240,9 +240,9 @@ printed.say(heavy.masked_verdict())
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # From the attention of all query heads compute $m_j$ for each key-value head. Neighbouring query heads form a group.
-# Shorter sequences of a batch are padded, and the rows of queries that are not `valid` hold numbers without meaning. The
-# mean over a group in place of its sum is right too, since it puts the slots of a head in the same order; a mean over
-# the queries is not, because sums of several passes are added up later.
+# Shorter sequences of a batch are padded, and the rows of queries that are not `valid` hold numbers without meaning.
+# The mean over a group in place of its sum is right too, since it puts the slots of a head in the same order; a mean
+# over the queries is not, because sums of several passes are added up later.
 
 
 # %% exercise="kv.group_mass"
@@ -287,9 +287,9 @@ for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool),
 # has to choose before those queries have come.)
 #
 # H2O's abstract calls this a dynamic submodular problem and claims a guarantee under mild assumptions. A function of
-# sets is *submodular* when a token adds less, the more others are already there. If more tokens also never hurt, choosing
-# greedily, the best token at each step, cannot end far from the best set. Whether the attention of a trained model
-# meets the assumptions is not measured here.
+# sets is *submodular* when a token adds less, the more others are already there. If more tokens also never hurt,
+# choosing greedily, the best token at each step, cannot end far from the best set. Whether the attention of a trained
+# model meets the assumptions is not measured here.
 
 # %% [markdown]
 # ### Accumulate and evict
@@ -321,8 +321,8 @@ check("kv.h2o_step", h2o_step)
 
 # %% [markdown]
 # Both of your functions now work together on the real model: `group_mass` adds up what a chunk of queries gives to each
-# slot, `h2o_step` adds that to the scores and evicts. H2O is compared with the window, and with a window that also keeps
-# the first four tokens, its *sinks*: StreamingLLM (Xiao and others, 2023). All have 64 slots.
+# slot, `h2o_step` adds that to the scores and evicts. H2O is compared with the window, and with a window that also
+# keeps the first four tokens, its *sinks*: StreamingLLM (Xiao and others, 2023). All have 64 slots.
 
 # %%
 my_h2o = ByStep(budget, recent=budget // 2, mass=received, step=mine("kv.h2o_step", h2o_step))
@@ -354,9 +354,9 @@ heavy.bias()
 print(written.stories())
 
 # %% [markdown]
-# One story is an anecdote, so the same was done behind twelve articles. The second column counts how many of the written
-# tokens differ from each other; the third says how surprising the text is to the full cache, which alone has read all of
-# the prompt.
+# One story is an anecdote, so the same was done behind twelve articles. The second column counts how many of the
+# written tokens differ from each other; the third says how surprising the text is to the full cache, which alone has
+# read all of the prompt.
 
 # %%
 printed.say(written.written_verdict())
@@ -568,7 +568,8 @@ check("kv.merge", merge_token)
 #
 # and the weights sum to 1. Weights that do not, as in the authors' code, shorten keys and values with every merge. The
 # threshold of D2O is not fixed. It is a moving average of how similar the evicted tokens have been lately,
-# $\tau \leftarrow \tfrac12 \tau + \tfrac12 \operatorname{mean}(s)$, so that in every text some tokens are similar enough.
+# $\tau \leftarrow \tfrac12 \tau + \tfrac12 \operatorname{mean}(s)$, so that in every text some tokens are similar
+# enough.
 #
 # EMS looks for the kept token whose key *and* value are similar to those of the evicted one: the product of the two
 # cosines must be high. (That both must be above 0 is this course's addition, because two negative cosines have a
@@ -586,9 +587,9 @@ for name in ("H2O", *policies):
 # ## 9. Four bits on top
 #
 # A cache of fewer tokens can also spend fewer bits on each. A key is cut into groups of neighbouring numbers, and each
-# group gets a grid of its own: as many evenly spaced levels as $b$ bits can number, the lowest at the smallest number of
-# the group, the highest at the largest. Only the number of the level is stored for each entry, and for each group where
-# its grid begins and how far apart its levels are.
+# group gets a grid of its own: as many evenly spaced levels as $b$ bits can number, the lowest at the smallest number
+# of the group, the highest at the largest. Only the number of the level is stored for each entry, and for each group
+# where its grid begins and how far apart its levels are.
 
 # %% [markdown]
 # ### Four bits on top
@@ -619,8 +620,8 @@ check("kv.quantize", quantize_row)
 
 # %% [markdown]
 # With a step of $(\text{high} - \text{low}) / (2^b - 1)$ a number becomes
-# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$. Now your function works on the real
-# cache: the model reads 128 tokens, every key and value is rounded, and the next 64 tokens are read with what came
+# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$. Now your function works on the
+# real cache: the model reads 128 tokens, every key and value is rounded, and the next 64 tokens are read with what came
 # back. How much does their prediction suffer?
 
 # %%
@@ -700,8 +701,8 @@ printed.say(printed.heavy_verdict(measured))
 print(printed.streams_table(measured))
 
 # %% [markdown]
-# **Who forgets what?** Words were hidden at five depths, four at each, and asked for after the eviction. With a fifth of
-# the prompt hardly any policy knows more than its end; the beginning is forgotten as well as the middle.
+# **Who forgets what?** Words were hidden at five depths, four at each, and asked for after the eviction. With a fifth
+# of the prompt hardly any policy knows more than its end; the beginning is forgotten as well as the middle.
 
 # %%
 results.by_depth(measured)
@@ -791,8 +792,9 @@ printed.say(printed.published_table())
 # - **Policies that look at attention need its weights.** Fused attention never writes them down. To add up columns, a
 #   prompt's weights must be computed a second time or in pieces; a window and sinks need none. During decoding there is
 #   one row a step, which is nearly free.
-# - **Masks save nothing.** A cache that only hides what it has evicted still holds and reads all of its bytes. Count the
-#   bytes of the tensors, and compare with a cache that was full: a budget above the length of the text evicts nothing.
+# - **Masks save nothing.** A cache that only hides what it has evicted still holds and reads all of its bytes. Count
+#   the bytes of the tensors, and compare with a cache that was full: a budget above the length of the text evicts
+#   nothing.
 # - **A batch has one shape.** Heads with budgets of their own are padded to the longest of them, so the memory that the
 #   shorter ones save is lost, unless the tensors are stored with a length for each head.
 # - **What leaves cannot come back.** Perplexity of running text hardly shows it; a question about something far away
@@ -800,11 +802,11 @@ printed.say(printed.published_table())
 #
 # ## 13. An open task
 #
-# H2O chooses by attention, a window with sinks by age alone. Which of them makes better use of the same number of slots?
-# On running text the two are close, because most words follow from the last few. Find a text on which H2O loses clearly
-# less: something has to be said early, stay important, and be asked for when a window has long dropped it. Or find one
-# on which choosing by attention is a mistake. Write the text, or let Python write it; at most its first 512 tokens are
-# read.
+# H2O chooses by attention, a window with sinks by age alone. Which of them makes better use of the same number of
+# slots? On running text the two are close, because most words follow from the last few. Find a text on which H2O loses
+# clearly less: something has to be said early, stay important, and be asked for when a window has long dropped it. Or
+# find one on which choosing by attention is a mistake. Write the text, or let Python write it; at most its first 512
+# tokens are read.
 
 # %%
 my_text = " ".join(f"{i} times {j} is {i * j}." for i in range(2, 9) for j in range(2, 10))

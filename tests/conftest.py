@@ -5,9 +5,12 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on a hub
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import announced_instructions
 import pytest
 import shape_annotations
 import torch
+
+announced_instructions.avoid_those_that_are_missing()
 
 shape_annotations.enforce("course_lib")
 
