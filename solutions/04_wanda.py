@@ -630,14 +630,14 @@ print(shares.table(shares.stored(load_measured("wanda", "shares")["tables"]["ide
 shares.compared(shares.stored(load_measured("wanda", "shares")["tables"]["ideas"]))
 
 # %% [markdown]
-# ## To take home
-#
 # What became of the paper's claims, each verdict from an effect and its error:
 
 # %%
 print(tables.claims_table(measured))
 
 # %% [markdown]
+# ## To take home
+#
 # 1. Look at what a weight multiplies, and not at the weight alone.
 # 2. With what a weight is compared is part of the method: within one input, Wanda and magnitude are the same.
 # 3. A number comes with its error. Where the error is larger than the difference, the difference says nothing.

@@ -110,6 +110,6 @@ def test_the_project_has_the_files_that_it_names():
 def test_what_is_found_by_its_place_has_the_tests_of_who_looks_there():
     users = what_changed.importers(what_changed.ROOT)
     assert "course_lib/workbook/catalogue.py" in users["course_lib/lessons/kv/exercises/slots.py"]
-    assert "course_lib/workbook/decks/markdown.py" in users["course_lib/lessons/kv/deck.py"]
+    assert "course_lib/workbook/decks/markdown.py" in users["course_lib/lessons/sinks/deck.py"]
     assert "course_lib/cli/reproduce.py" in users["course_lib/lessons/sinks/experiment_backcopy.py"]
     assert "tests/grading/sandbox/test_sandbox.py" in users["tests/helpers/submitting.py"]

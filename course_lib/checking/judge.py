@@ -12,6 +12,7 @@ from course_lib.checking.compare import plain, short
 from course_lib.checking.exercise import Case, Exercise, Mistake
 
 State = Literal["right", "wrong", "not attempted"]
+MOST_OF_A_MISTAKE = 1 / 3  # of the points, for an answer that a named mistake explains altogether
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,16 @@ class Verdict:
     def n_wrong(self) -> int:
         """Cases that were run and went wrong."""
         return sum(complaint is not None for complaint in self.differences)
+
+    @property
+    def share(self) -> float:
+        """Of the points: every case counts the same, and a named mistake, however many it meets, earns a third at most.
+
+        Some mistakes show on few cases only, and how many there are of these says nothing about the idea.
+        """
+        of_cases = self.n_right / self.n_cases
+        named = self.mistake is not None and self.explained == self.n_wrong
+        return min(of_cases, MOST_OF_A_MISTAKE) if named else of_cases
 
     @property
     def difference(self) -> str:

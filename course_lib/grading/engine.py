@@ -23,7 +23,7 @@ from course_lib.workbook import catalogue
 ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
 COMPARISON_SECONDS = 60.0
-VERSION = 1  # of how points are given; raise it when the same answers would earn other points
+VERSION = 2  # of how points are given; raise it when the same answers would earn other points
 FAILED = "The grader failed"  # how the problem of a submission begins for which that is not to blame
 _CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
@@ -168,7 +168,7 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
     if verdict.state == "not attempted":
         untouched = "The cell is as it was given."
         return ExerciseResult(**row, points=0.0, state="not attempted", reason=untouched)
-    points = round(exercise.points * verdict.n_right / len(cases), 2)
+    points = round(exercise.points * verdict.share, 2)
     state = _state(answer, verdict.n_right, len(cases))
     wrong = state not in ("right", "not attempted")
     return ExerciseResult(

@@ -212,7 +212,7 @@ def test_progress_table_counts(capsys):
     capsys.readouterr()
     show_progress()
     row = next(line for line in capsys.readouterr().out.splitlines() if "04 Wanda" in line)
-    assert [cell.strip() for cell in row.strip("│ ").split("│")] == ["04 Wanda", "1", "2", "8", "1", "2 of 20"]
+    assert [cell.strip() for cell in row.strip("│ ").split("│")] == ["04 Wanda", "1", "2", "8", "1", "2 of 21"]
 
 
 def test_a_broken_progress_file_is_kept_beside(home):

@@ -70,7 +70,7 @@ def _h2o_step(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("a prompt of 60 tokens, 10 stay", drawn(3, 60, 10, 3)),
-        Case("huge sums", long(drawn(2, 20, 9, 2))),
+        Case("huge sums of attention", long(drawn(2, 20, 9, 2))),
         Case("two slots too many", drawn(5, 18, 16, 5)),
         Case("one recent token", drawn(2, 25, 12, 1)),
     ]

@@ -34,7 +34,7 @@ def check(exercise_id: str, function: Callable) -> float:
 
 
 def points_for(verdict: Verdict) -> float:
-    return round(verdict.exercise.points * verdict.n_right / verdict.n_cases, 2)
+    return round(verdict.exercise.points * verdict.share, 2)
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ def truth(exercises: tuple[Exercise, ...], student: str, kind: str, work: Work, 
 
 
 def deserved(exercise: Exercise, student: str, does: Does, seed: int) -> Deserved:
-    """Points and state of one exercise: every case counts the same."""
+    """Points and state of one exercise: every case counts the same, a named mistake a third at most."""
     if isinstance(does, str):
         return Deserved(exercise.id, does, 0.0)
     visible, unseen = engine.draw(exercise, student, seed)
@@ -124,7 +124,7 @@ def deserved(exercise: Exercise, student: str, does: Does, seed: int) -> Deserve
             break
     judged = verdict(exercise, cases, outcomes)
     state = "partly" if judged.state == "wrong" and judged.n_right else judged.state
-    points = round(exercise.points * judged.n_right / len(cases), 2)
+    points = round(exercise.points * judged.share, 2)
     return Deserved(exercise.id, state, points, judged.mistake.name if judged.mistake else "")
 
 

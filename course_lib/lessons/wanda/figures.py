@@ -19,8 +19,7 @@ def outliers(norms: Tensor, name: str) -> Figure:
     axes.axhline(norms.median(), color=COLOURS[1], linestyle="--", linewidth=1)
     axes.annotate("median", (len(norms) * 1.01, norms.median()), fontsize=9, va="center", annotation_clip=False)
     log_scale(axes, "y")
-    hold = "holds" if few == 1 else "hold"
-    title = f"{name}: {few} of {len(norms)} input features {hold} half of the squared norm"
+    title = f"{name}: half of the squared norm is in {few} of {len(norms)} input features"
     label(axes, title, "input feature j", "feature norm ‖X_j‖₂")
     return fig
 
@@ -120,7 +119,7 @@ def obs_against_wanda(helped: Tensor, score: Tensor, name: str) -> Figure:
     pattern = Unstructured(0.5)
     same = 100 * (pattern.keep(helped) == pattern.keep(score)).float().mean().item()
     ranks = [100 * each.argsort(dim=1).argsort(dim=1).flatten() / each.shape[1] for each in (score, helped)]
-    *_, cells = axes.hist2d(*(rank.numpy() for rank in ranks), bins=60, cmap="Greys", norm=LogNorm())
+    *_, cells = axes.hist2d(*(rank.numpy() for rank in ranks), bins=60, cmap="Greys", norm=LogNorm(), rasterized=True)
     fig.colorbar(cells, ax=axes, label="weights in a cell")
     axes.axhline(50, color=COLOURS[1], linewidth=1)
     axes.axvline(50, color=COLOURS[1], linewidth=1, linestyle="--")

@@ -30,7 +30,7 @@ def test_a_graded_cell_gives_the_share_of_the_cases(capsys):
     assert nbgrader_cell.check("start.sparsity", exercise.reference) == exercise.points
     small = next(mistake for mistake in exercise.mistakes if mistake.name == "small counts as zero")
     verdict = judge(exercise, small.function)
-    assert 0 < nbgrader_cell.check("start.sparsity", small.function) == round(verdict.n_right / verdict.n_cases, 2) < 1
+    assert 0 < nbgrader_cell.check("start.sparsity", small.function) == round(verdict.share, 2) < 1
     assert "This looks like: small counts as zero" in capsys.readouterr().out
 
 
