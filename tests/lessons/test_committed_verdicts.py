@@ -23,6 +23,7 @@ PRINTED = {
     "02 rows": lambda: classic.rows_verdict(classic_results.results()),
     "03 patterns": sparsegpt.pattern_verdict,
     "03 rounded": sparsegpt.rounded_table,
+    "03 depth": sparsegpt.thirds_verdict,
     "03 accuracy": sparsegpt.accuracy_verdict,
     "04 accuracy": lambda: wanda.zero_shot_verdict(wanda_results.results()),
     "04 claims": lambda: wanda.claims_table(wanda_results.results()),

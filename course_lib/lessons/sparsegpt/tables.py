@@ -101,8 +101,14 @@ def rounded_table(tables: Tables | None = None) -> str:
         if {"50% + 4 bits", "3 bits"} <= set(by_name):
             effects.append(log_gap(by_name["50% + 4 bits"], by_name["3 bits"]))
     gaps = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
-    claim = "Claim: at equal size, half the weights at 4 bits beat all of them at 3, with each kind of scale"
-    return "\n".join([*lines, f"{claim}.\nIn log-perplexity {gaps}: {verdict(effects, larger_models=True)}"])
+    claim = "Claim: at equal size, half the weights at 4 bits beat all of them at 3"
+    return "\n".join(
+        [
+            *lines,
+            f"In log-perplexity, with each kind of scale: {gaps}.",
+            f"{claim}: {verdict(effects, larger_models=True)}",
+        ]
+    )
 
 
 def seconds_table(tables: Tables | None = None) -> str:
@@ -175,8 +181,8 @@ def thirds_verdict(tables: Tables | None = None) -> str:
         early, late = (rows(tables, "thirds", third=third, pattern=pattern)[0] for third in ("early", "late"))
         effects.append(log_gap(early, late))
         said.append(f"{effects[-1].value:+.2f} ± {effects[-1].error:.2f} at {pattern}")
-    claim = "Claim: late blocks are more sensitive than early ones."
-    return f"{claim}\nIn log-perplexity {', '.join(said)}: {verdict(effects, larger_models=True)}"
+    claim = "Claim: late blocks are more sensitive than early ones"
+    return f"In log-perplexity {', '.join(said)}.\n{claim}: {verdict(effects, larger_models=True)}"
 
 
 def accuracy_by_pattern(tables: Tables | None = None) -> str:
@@ -214,5 +220,5 @@ def accuracy_verdict(tables: Tables | None = None) -> str:
         lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
     mean = mean_of(gaps)
     points = f"{100 * mean.value:+.1f} ± {100 * mean.error:.1f} points, the mean of {len(gaps)} tasks"
-    claim = f"Claim: SparseGPT keeps more accuracy than Wanda at 50 %.\n{points}: {verdict(mean)}"
-    return "\n".join([*lines, claim])
+    said = f"Accuracy at 50 %, SparseGPT less Wanda: {points}."
+    return "\n".join([*lines, said, f"Claim: SparseGPT keeps more than Wanda: {verdict(mean)}"])

@@ -49,9 +49,10 @@ def test_published_rows_are_marked_and_complete():
     published = load_published("sparsegpt")
     assert published["published"] is True
     rows = {(r["model"], r["method"], r["pattern"]): r["perplexity"] for r in published["tables"]["opt"]}
-    assert len(rows) == 3 * 9 + 2 * 6
+    assert len(rows) == 3 * 9 + 2 * 6 + 3  # AdaPrune for the three smallest
     assert rows["OPT-175B", "sparsegpt", "50%"] == 8.21
     assert rows["OPT-2.7B", "sparsegpt", "2:4"] == 17.18
+    assert rows["OPT-1.3B", "adaprune", "50%"] == 32.52
     assert published["tables"]["llama"] == load_published("wanda")["tables"]["perplexity"]
 
 

@@ -125,7 +125,9 @@ def test_seconds_have_bytes_and_the_ratio_and_the_papers():
 
 def test_thirds_get_a_verdict():
     """Logs of 24 and 27 beside 25: -0.04 and 0.08, errors of about 0.06."""
-    assert printed.thirds_verdict(made_up()).endswith("-0.04 ± 0.06 at 50%, +0.08 ± 0.05 at 2:4: cannot tell")
+    numbers, claim = printed.thirds_verdict(made_up()).splitlines()
+    assert numbers.endswith("-0.04 ± 0.06 at 50%, +0.08 ± 0.05 at 2:4.")
+    assert claim.endswith(": cannot tell")
     tables = made_up()
     for row in tables["thirds"]:
         row["perplexity"] = {"early": 50.0, "middle": 40.0, "late": 20.0}[row["third"]]
@@ -183,16 +185,18 @@ def test_a_table_as_a_figure_breaks_long_cells():
 def test_only_tasks_with_a_signal_count():
     text = printed.accuracy_verdict(made_up())
     assert "boolq" not in text
-    assert text.endswith(
-        "+10.0 ± 6.7 points, the mean of 1 tasks: cannot tell (about 1.8 times the sample would: n = 178)"
-    )
+    numbers, claim = text.splitlines()[-2:]
+    assert numbers.endswith("+10.0 ± 6.7 points, the mean of 1 tasks.")
+    assert claim.endswith(": cannot tell (about 1.8 times the sample would: n = 178)")
 
 
 def test_accuracies_are_compared_question_by_question_where_they_are_kept():
     tables = made_up()
     for row in tables["zero_shot"]:  # the same sixty are right, and ten more with SparseGPT: 10 ± 3 points
         row["right"] = "".join(str(int(i < round(100 * row["accuracy"]))) for i in range(100))
-    assert printed.accuracy_verdict(tables).endswith("+10.0 ± 3.0 points, the mean of 1 tasks: holds")
+    numbers, claim = printed.accuracy_verdict(tables).splitlines()[-2:]
+    assert numbers.endswith("+10.0 ± 3.0 points, the mean of 1 tasks.")
+    assert claim.endswith(": holds")
 
 
 def test_the_order_of_patterns_is_judged_by_method():

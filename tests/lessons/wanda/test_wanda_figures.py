@@ -232,7 +232,7 @@ def test_costs_of_a_removal_by_hand():
 
 def test_outlier_title_counts_the_features_that_hold_half():
     norms = torch.tensor([1.0, 1.0, 10.0, 1.0])
-    assert title(figures.outliers(norms, "a layer")) == "a layer: 1 of 4 input features holds half of the squared norm"
+    assert title(figures.outliers(norms, "a layer")) == "a layer: half of the squared norm is in 1 of 4 input features"
 
 
 def test_loudest_title():

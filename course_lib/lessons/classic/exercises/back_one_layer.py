@@ -4,7 +4,6 @@ Dimension key: P patterns, L units of the layer above, I units of the layer belo
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -23,10 +22,6 @@ def _given(answer: Callable) -> Callable:
     return lambda weight, first, second, slope, bend: answer(weight, second, first @ weight, slope, bend)
 
 
-def _all_given(mistake: Mistake) -> Mistake:
-    return replace(mistake, function=_given(mistake.function), also=tuple(map(_given, mistake.also)))
-
-
 def _back_cases(generator: torch.Generator) -> list[Case]:
     def layer(n_patterns: int, above: int, below: int) -> tuple:
         activation = torch.tanh(randn(generator, n_patterns, below))
@@ -43,99 +38,6 @@ def _back_cases(generator: torch.Generator) -> list[Case]:
         Case("one pattern", layer(1, 2, 6)),
     ]
 
-
-# These are written with t, the gradient dE/dx of the lower units, which an answer has to find by itself.
-_GIVEN_THE_GRADIENT = tuple(
-    _all_given(mistake)
-    for mistake in (
-        Mistake(
-            "weights not squared",
-            "Gradients travel down through w, second derivatives through w².",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w) + f2 * t,
-        ),
-        Mistake(
-            "squared after the sum",
-            "Σ_l w_li² ∂²E/∂a_l² squares each weight, not the sum over the units above.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w).square() + f2 * t,
-        ),
-        Mistake(
-            "slope not squared",
-            "f' enters twice, once for each derivative: f'(a)².",
-            lambda w, s, t, f1, f2: f1 * (s @ w.square()) + f2 * t,
-        ),
-        Mistake(
-            "slope forgotten",
-            "What comes from above passes through the unit itself: multiply it by its slope squared, f'(a)².",
-            lambda w, s, t, f1, f2: s @ w.square() + f2 * t,
-        ),
-        Mistake(
-            "slope over both terms",
-            "f'² belongs to the curvature from above alone; f'' ∂E/∂x stands beside it.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w.square() + f2 * t),
-        ),
-        Mistake(
-            "weights' size in place of their square",
-            "Second derivatives travel down through w², not |w|.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w.abs()) + f2 * t,
-        ),
-        Mistake(
-            "curvature squared",
-            "∂²E/∂a_l² is a second derivative already; only the weight and the slope are squared.",
-            lambda w, s, t, f1, f2: f1.square() * (s.square() @ w.square()) + f2 * t,
-        ),
-        Mistake(
-            "bend squared",
-            "f'' enters once, times ∂E/∂x. The slope f' is the one that is squared.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2.square() * t,
-            also=(lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + (f2 * t).square(),),
-        ),
-        Mistake(
-            "terms subtracted",
-            "The two parts are added; the bend has a sign of its own.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) - f2 * t,
-        ),
-        Mistake(
-            "curvature from above alone",
-            "This is the sum over the units above. The unit's own slope and bend are left out.",
-            lambda w, s, t, f1, f2: s @ w.square(),
-            also=(lambda w, s, t, f1, f2: f1 * (s @ w.square()),),
-        ),
-        Mistake(
-            "patterns added up",
-            "Each pattern has a curvature of its own: keep the rows apart, (P, I).",
-            lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).sum(0),
-            also=(
-                lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).mean(0),
-                lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).sum(0, keepdim=True).expand_as(t),
-            ),
-        ),
-        Mistake(
-            "slope in place of the gradient",
-            "f'' is multiplied by ∂E/∂x, not by f'.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2 * f1,
-        ),
-        Mistake(
-            "terms multiplied",
-            "The two parts are added: the curvature from above, and the bend of the unit.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) * (f2 * t),
-        ),
-        Mistake(
-            "bend forgotten",
-            "Without f'' ∂E/∂x this is the Levenberg-Marquardt form. The exercise asks for the full one.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()),
-        ),
-        Mistake(
-            "bend without the gradient",
-            "f'' is multiplied by ∂E/∂x, the first derivative with respect to the unit's output.",
-            lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2,
-        ),
-        Mistake(
-            "slope and bend exchanged",
-            "f'² belongs to the curvature from above, f'' to the gradient.",
-            lambda w, s, t, f1, f2: f2.square() * (s @ w.square()) + f1 * t,
-        ),
-    )
-)
 
 BACK_ONE_LAYER = Exercise(
     id="classic.back_one_layer",
@@ -170,7 +72,95 @@ BACK_ONE_LAYER = Exercise(
             lambda w, g, s, f1, f2: f1.square() * (s @ w.square()) + f2 * (s @ w),
             also=(lambda w, g, s, f1, f2: f1.square() * (s @ w.square()) + f2 * (s @ w.square()),),
         ),
-        *_GIVEN_THE_GRADIENT,
+        # From here on written with t, the gradient dE/dx of the lower units, which an answer has to find by itself.
+        Mistake(
+            "weights not squared",
+            "Gradients travel down through w, second derivatives through w².",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w) + f2 * t),
+        ),
+        Mistake(
+            "squared after the sum",
+            "Σ_l w_li² ∂²E/∂a_l² squares each weight, not the sum over the units above.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w).square() + f2 * t),
+        ),
+        Mistake(
+            "slope not squared",
+            "f' enters twice, once for each derivative: f'(a)².",
+            _given(lambda w, s, t, f1, f2: f1 * (s @ w.square()) + f2 * t),
+        ),
+        Mistake(
+            "slope forgotten",
+            "What comes from above passes through the unit itself: multiply it by its slope squared, f'(a)².",
+            _given(lambda w, s, t, f1, f2: s @ w.square() + f2 * t),
+        ),
+        Mistake(
+            "slope over both terms",
+            "f'² belongs to the curvature from above alone; f'' ∂E/∂x stands beside it.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w.square() + f2 * t)),
+        ),
+        Mistake(
+            "weights' size in place of their square",
+            "Second derivatives travel down through w², not |w|.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w.abs()) + f2 * t),
+        ),
+        Mistake(
+            "curvature squared",
+            "∂²E/∂a_l² is a second derivative already; only the weight and the slope are squared.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s.square() @ w.square()) + f2 * t),
+        ),
+        Mistake(
+            "bend squared",
+            "f'' enters once, times ∂E/∂x. The slope f' is the one that is squared.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2.square() * t),
+            also=(_given(lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + (f2 * t).square()),),
+        ),
+        Mistake(
+            "terms subtracted",
+            "The two parts are added; the bend has a sign of its own.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) - f2 * t),
+        ),
+        Mistake(
+            "curvature from above alone",
+            "This is the sum over the units above. The unit's own slope and bend are left out.",
+            _given(lambda w, s, t, f1, f2: s @ w.square()),
+            also=(_given(lambda w, s, t, f1, f2: f1 * (s @ w.square())),),
+        ),
+        Mistake(
+            "patterns added up",
+            "Each pattern has a curvature of its own: keep the rows apart, (P, I).",
+            _given(lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).sum(0)),
+            also=(
+                _given(lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).mean(0)),
+                _given(
+                    lambda w, s, t, f1, f2: (f1.square() * (s @ w.square()) + f2 * t).sum(0, keepdim=True).expand_as(t)
+                ),
+            ),
+        ),
+        Mistake(
+            "slope in place of the gradient",
+            "f'' is multiplied by ∂E/∂x, not by f'.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2 * f1),
+        ),
+        Mistake(
+            "terms multiplied",
+            "The two parts are added: the curvature from above, and the bend of the unit.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) * (f2 * t)),
+        ),
+        Mistake(
+            "bend forgotten",
+            "Without f'' ∂E/∂x this is the Levenberg-Marquardt form. The exercise asks for the full one.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w.square())),
+        ),
+        Mistake(
+            "bend without the gradient",
+            "f'' is multiplied by ∂E/∂x, the first derivative with respect to the unit's output.",
+            _given(lambda w, s, t, f1, f2: f1.square() * (s @ w.square()) + f2),
+        ),
+        Mistake(
+            "slope and bend exchanged",
+            "f'² belongs to the curvature from above, f'' to the gradient.",
+            _given(lambda w, s, t, f1, f2: f2.square() * (s @ w.square()) + f1 * t),
+        ),
     ),
     also_right=(
         Variant(

@@ -37,7 +37,7 @@ def _cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _each(step: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+def _each(step: Callable[[Tensor, Tensor, int | Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """One step an input, on the whole matrix: (matrix so far, matrix at first, q) -> matrix. Struck out at the end."""
 
     def eliminated(inverse: Tensor, settled: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def _each(step: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[Tensor, Te
     return eliminated
 
 
-def _outer(matrix: Tensor, q: int) -> Tensor:
+def _outer(matrix: Tensor, q: int | Tensor) -> Tensor:
     return torch.outer(matrix[:, q], matrix[q])
 
 
@@ -155,7 +155,7 @@ def _in_turn(inverse: Tensor, settled: Tensor) -> Tensor:
     return inverse
 
 
-def _step(left: Tensor, q: int) -> Tensor:
+def _step(left: Tensor, q: int | Tensor) -> Tensor:
     return left - _outer(left, q) / left[q, q]
 
 
