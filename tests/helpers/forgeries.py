@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def leaves(value, change):
-    """The same collection with every tensor and number changed."""
+    """The same collection with every tensor, number and text changed."""
     if isinstance(value, tuple):
         return tuple(leaves(item, change) for item in value)
     if isinstance(value, dict):
@@ -27,6 +27,18 @@ def filled(value, fill, dtype=None):
     return leaves(value, change)
 
 
+def _times(factor):
+    """Every number times a factor; text stays right, so that the numbers alone are what is wrong."""
+    return lambda leaf: leaf if isinstance(leaf, str) else leaf * factor
+
+
+def _other_text(value):
+    """The right numbers beside other text; where no text is wanted, text in every place."""
+    texts = []
+    leaves(value, lambda leaf: texts.append(leaf) if isinstance(leaf, str) else None)
+    return leaves(value, lambda leaf: f"{leaf} or another" if isinstance(leaf, str) or not texts else leaf)
+
+
 def _nested_text(leaf):
     if isinstance(leaf, Tensor) and leaf.ndim == 2:
         return tuple(tuple(map(str, row)) for row in leaf.tolist())
@@ -35,11 +47,15 @@ def _nested_text(leaf):
 
 def _one_axis_more(leaf):
     """[None] would do for tensors; a number in brackets is a number to most people, and two of it are none."""
+    if isinstance(leaf, str):
+        return (leaf, leaf)
     return leaf[None] if isinstance(leaf, Tensor) and leaf.ndim else torch.tensor([float(leaf)] * 2)
 
 
 def _longer(leaf):
     """The right entries, and one more row of them."""
+    if isinstance(leaf, str):
+        return (leaf, leaf)
     return torch.cat([leaf, leaf[:1]]) if isinstance(leaf, Tensor) and leaf.ndim else torch.tensor([float(leaf)] * 2)
 
 
@@ -61,8 +77,8 @@ FORGED = {
     "more than float32 holds": lambda case, right: filled(right, 1e300, torch.float64),
     "complex zeros": lambda case, right: filled(right, 0, torch.complex64),
     "complex ones": lambda case, right: filled(right, 1 + 1j, torch.complex128),
-    "right, with an imaginary part": lambda case, right: leaves(right, lambda leaf: leaf * (1 + 1j)),
-    "right, as complex numbers": lambda case, right: leaves(right, lambda leaf: leaf * (1 + 0j)),
+    "right, with an imaginary part": lambda case, right: leaves(right, _times(1 + 1j)),
+    "right, as complex numbers": lambda case, right: leaves(right, _times(1 + 0j)),
     "one axis more": lambda case, right: leaves(right, _one_axis_more),
     "one row more": lambda case, right: leaves(right, _longer),
     "in one more tuple": lambda case, right: (right,),
@@ -78,6 +94,7 @@ FORGED = {
     "None": lambda case, right: None,
     "nothing in its place": lambda case, right: leaves(right, lambda leaf: None),
     "text": lambda case, right: "right",
+    "other text": lambda case, right: _other_text(right),
     "numbers as text": lambda case, right: leaves(right, str),
     "rows of text": lambda case, right: leaves(right, _nested_text),
     "a number without end": lambda case, right: 10**5000,

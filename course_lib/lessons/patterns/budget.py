@@ -85,7 +85,7 @@ def _checked(mask: object, layer: Layer, weight: Tensor) -> Bool[Tensor, "O I"]:
 
 
 @contextmanager
-def _masked(masks: list[tuple[Tensor, Bool[Tensor, "O I"]]]) -> Iterator[None]:
+def _masked(masks: list[tuple[Tensor, Tensor]]) -> Iterator[None]:
     saved = [weight.clone() for weight, _ in masks]
     try:
         for weight, mask in masks:

@@ -65,7 +65,7 @@ def order() -> Figure:
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(steps)), list(steps))
         axes.set_ylim(len(steps) - 0.4, -0.6)
-        title = f"{figures.percent(sparsity)} removed, more regular costs more:\n{verdict(steps.values())}"
+        title = f"{figures.percent(sparsity)} removed, regular costs more:\n{verdict(steps.values())}"
         label(axes, title, "nats a token (bars: two standard errors)")
     return fig
 

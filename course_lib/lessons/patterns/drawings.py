@@ -16,7 +16,9 @@ SMALL = torch.tensor(
 _KEPT, _INK = "#cfd9e6", COLOURS[0]
 
 
-def cells(axes: Axes, numbers: Tensor, shade: Tensor | None = None, left: float = 0, top: float = 0) -> None:
+def cells(
+    axes: Axes, numbers: Tensor, shade: Tensor | None = None, left: float | int = 0, top: float | int = 0
+) -> None:
     """A table of small numbers as boxes; shaded where they are kept, zeros left out."""
     for row in range(numbers.shape[0]):
         for column in range(numbers.shape[1]):
@@ -28,7 +30,7 @@ def cells(axes: Axes, numbers: Tensor, shade: Tensor | None = None, left: float 
                 axes.text(spot[0] + 0.5, spot[1] + 0.5, f"{value:g}".replace("-", "−"), ha="center", va="center")
 
 
-def listed(axes: Axes, values: list, left: float, top: float, name: str, width: float = 1.0) -> None:
+def listed(axes: Axes, values: list, left: float | int, top: float | int, name: str, width: float | int = 1) -> None:
     """A list of numbers as boxes in a row, with its name above."""
     axes.text(left, -top + 0.25, name, fontsize=9, color="#5c6773")
     for place, value in enumerate(values):
@@ -38,7 +40,7 @@ def listed(axes: Axes, values: list, left: float, top: float, name: str, width: 
         axes.text(spot[0] + width / 2, spot[1] + 0.5, text, ha="center", va="center", fontsize=9)
 
 
-def blank(axes: Axes, width: float, height: float, title: str) -> None:
+def blank(axes: Axes, width: float | int, height: float | int, title: str) -> None:
     axes.set_xlim(-0.3, width)
     axes.set_ylim(-height, 0.9)
     axes.set_aspect("equal")

@@ -116,7 +116,7 @@ def freedom(weight: Tensor, patterns: Mapping[str, Pattern]) -> Figure:
     axes.set_ylim(0.45, 1.0)
     axes.margins(x=0.2)
     first, *_, last = bits
-    title = f"Bits a weight to name a mask: {bits[first]:.2g} for {first}, {bits[last]:.1g} for {last}"
+    title = f"Bits a weight to name a mask:\n{bits[first]:.2g} for {first}, {bits[last]:.1g} for {last}"
     label(axes, title, "bits a weight that say which mask it is (log scale)", "squares that stay")
     return fig
 

@@ -8,6 +8,9 @@ from course_lib.lessons.common.style import COLOURS, figure
 from course_lib.measure.roofline import Transformer
 from course_lib.models import load_model
 
+Number = float | int
+Point = tuple[Number, Number]
+
 STREAM = 0.4  # the height at which it runs
 ARROW = {"arrowstyle": "-|>", "color": COLOURS[0], "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
 
@@ -63,43 +66,43 @@ def _mlp(axes: Axes, n_neurons: int, width: int) -> None:
     _to_stream(axes, 13.6, 2.45)
 
 
-def _from_stream(axes: Axes, x: float, y: float) -> None:
+def _from_stream(axes: Axes, x: Number, y: Number) -> None:
     """A norm reads the stream."""
     _step(axes, x, y, "norm", width=0.7, height=0.5)
     arrow(axes, (x, STREAM), (x, y - 0.25))
     arrow(axes, (x + 0.35, y), (x + 0.77, y))
 
 
-def _to_stream(axes: Axes, x: float, y: float) -> None:
+def _to_stream(axes: Axes, x: Number, y: Number) -> None:
     """What a matrix gives is added to the stream."""
     arrow(axes, (x, y - 0.35), (x, STREAM + 0.16))
     axes.add_patch(Circle((x, STREAM), 0.16, facecolor="white", edgecolor=COLOURS[0], zorder=3))
     axes.text(x, STREAM, "+", ha="center", va="center", fontsize=11, zorder=4)
 
 
-def _matrix(axes: Axes, x: float, y: float, name: str, shape: tuple[int, int], box: float = 1.3) -> None:
+def _matrix(axes: Axes, x: Number, y: Number, name: str, shape: tuple[int, int], box: Number = 1.3) -> None:
     _box(axes, x, y, box, 0.7, COLOURS[0])
     axes.text(x, y, f"{name}\n{shape[0]} × {shape[1]}", ha="center", va="center", color="white", fontsize=8.5, zorder=4)
 
 
-def _step(axes: Axes, x: float, y: float, text: str, width: float, height: float) -> None:
+def _step(axes: Axes, x: Number, y: Number, text: str, width: Number, height: Number) -> None:
     _box(axes, x, y, width, height, "white")
-    axes.text(x, y, text, ha="center", va="center", fontsize=8.5, zorder=4)
+    axes.text(x, y, text, ha="center", va="center", fontsize=8, zorder=4)
 
 
-def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str) -> None:
+def _box(axes: Axes, x: Number, y: Number, width: Number, height: Number, colour: str) -> None:
     corner, rounding = (x - width / 2, y - height / 2), "round,pad=0,rounding_size=0.08"
     axes.add_patch(
         FancyBboxPatch(corner, width, height, boxstyle=rounding, facecolor=colour, edgecolor=COLOURS[0], zorder=3)
     )
 
 
-def _input(axes: Axes, x: float, y: float, number: int) -> None:
+def _input(axes: Axes, x: Number, y: Number, number: int) -> None:
     axes.add_patch(Circle((x, y), 0.18, facecolor=COLOURS[3], edgecolor=COLOURS[0], zorder=3))
     axes.text(x, y, str(number), ha="center", va="center", fontsize=9, zorder=4)
 
 
-def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], linewidth: float = 1.1) -> None:
+def arrow(axes: Axes, start: Point, end: Point, linewidth: Number = 1.1) -> None:
     axes.annotate("", end, start, arrowprops=ARROW | {"linewidth": linewidth}, zorder=2)
 
 

@@ -36,6 +36,7 @@ def cost_of_a_token() -> Figure:
     axes.set_yticks(range(len(names)), [f"{name}\n{MODELS[name].matrix_weights * 2 / GB:.3g} GB" for name in names])
     axes.set_ylim(-0.5, len(names) - 0.3)
     axes.set_xscale("log")
+    axes.margins(x=0.08)
     axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1.02, 1.0), fontsize=10)
     largest = MODELS[names[0]].decode_step(0)
     title = f"A token of {names[0]} reads {largest.bytes / GB:.0f} GB: at least {1000 * largest.seconds(A100):.0f} ms"

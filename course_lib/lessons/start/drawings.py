@@ -115,7 +115,7 @@ def two_phases() -> Figure:
     return fig
 
 
-def _stack(axes: Axes, left: float, right: float) -> None:
+def _stack(axes: Axes, left: float | int, right: float | int) -> None:
     """The model as a box."""
     axes.add_patch(Rectangle((left, 0.75), right - left, 1.5, facecolor=COLOURS[0], edgecolor=COLOURS[0]))
     axes.text((left + right) / 2, 1.5, "all weights", ha="center", va="center", color="white", fontsize=10)

@@ -56,10 +56,12 @@ def roofline(device: Device, timings: Sequence[Timing]) -> Figure:
 
 def _finish_roofline(fig: Figure, axes: Axes, device: Device, timings: Sequence[Timing]) -> Figure:
     slow, fast = (min(timings, key=lambda t: t.work.intensity), max(timings, key=lambda t: t.work.intensity))
-    shares = [f"{100 * t.flops_per_second / device.flops_per_second:.2g} %" for t in (slow, fast)]
+    shares = [100 * t.flops_per_second / device.flops_per_second for t in (slow, fast)]
+    slowly, fully = (f"{share:.2g} %" if share < 99.5 else f"{share:.0f} %" for share in shares)
     count = "token" if slow.n_tokens == 1 else "tokens"
-    title = f"{slow.n_tokens} {count} at a time: {shares[0]} of peak arithmetic; {fast.n_tokens} at a time: {shares[1]}"
-    axes.set_ylim(bottom=min(t.flops_per_second for t in timings) / 3e9)
+    title = f"{slow.n_tokens} {count} at a time: {slowly} of peak arithmetic; {fast.n_tokens} at a time: {fully}"
+    speeds = [t.flops_per_second for t in timings]
+    axes.set_ylim(min(speeds) / 3e9, 2 * max(*speeds, device.flops_per_second) / 1e9)  # with room for what is written
     return label(axes, title, "arithmetic intensity (FLOP/byte)", "speed (GFLOP/s)").figure
 
 

@@ -181,7 +181,7 @@ def test_outside_a_checkout_it_refuses(tmp_path):
 
 def test_a_notebook_that_is_out_of_date_is_refused(tmp_path, capsys):
     path = course_of_one_lesson(tmp_path) / "notebooks" / "04_wanda.ipynb"
-    path.write_text(path.read_text().replace("How loud are the inputs", "How large are the inputs"))
+    path.write_text(path.read_text().replace("how large it usually is", "how loud it usually is"))
     with pytest.raises(ValueError, match="is not what its master gives .* Run `course build`"):
         release.run(tmp_path / "a.zip", None, None, None, QUIET, tmp_path)
     assert "04_wanda.ipynb: differs" in capsys.readouterr().out

@@ -62,7 +62,7 @@ def test_perplexities_give_factors_of_the_dense_model():
 
 
 def test_freedom_is_drawn_with_its_bits(weight):
-    assert "name a mask: 0.96 for unstructured" in titles(figures.freedom(weight, one_of_each(0.5)))
+    assert "name a mask:\n0.96 for unstructured" in titles(figures.freedom(weight, one_of_each(0.5)))
 
 
 @pytest.mark.parametrize(

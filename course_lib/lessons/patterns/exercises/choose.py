@@ -10,8 +10,6 @@ from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
-Sizes = dict[str, int]
-
 
 def fits_two_of_four(keep: Tensor) -> bool:
     """At most two stay in every four neighbours of a row."""
@@ -24,7 +22,7 @@ def _columns_that_hold_anything(keep: Tensor) -> int:
 
 def choose(
     keep: Tensor,
-    sizes: Sizes,
+    sizes: dict[str, int],
     value_bytes: int,
     fits: Callable[[Tensor], bool] = fits_two_of_four,
     n_columns: Callable[[Tensor], int] = _columns_that_hold_anything,
@@ -131,7 +129,7 @@ def _at_least_two(keep: Tensor) -> bool:
     return keep.shape[1] % 4 == 0 and int(keep.unflatten(1, (-1, 4)).sum(2).min()) >= 2
 
 
-def _library(keep: Tensor, sizes: Sizes, value_bytes: int) -> tuple[str, int]:
+def _library(keep: Tensor, sizes: dict[str, int], value_bytes: int) -> tuple[str, int]:
     from course_lib.sparsity.choice import bytes_by_format, cheapest
 
     every = bytes_by_format(keep, value_bytes)
@@ -241,7 +239,7 @@ CHOOSE = Exercise(
 )
 
 
-def _in_a_loop(keep: Tensor, sizes: Sizes, value_bytes: int) -> tuple[str, int]:
+def _in_a_loop(keep: Tensor, sizes: dict[str, int], value_bytes: int) -> tuple[str, int]:
     groups = [row[at : at + 4] for row in keep.tolist() for at in range(0, len(row), 4)]
     used = sum(any(column) for column in zip(*keep.tolist(), strict=True))
     best = ("columns", used * (len(keep) * value_bytes + 4))
@@ -251,7 +249,7 @@ def _in_a_loop(keep: Tensor, sizes: Sizes, value_bytes: int) -> tuple[str, int]:
     return best
 
 
-def _by_sorting(keep: Tensor, sizes: Sizes, value_bytes: int) -> list:
+def _by_sorting(keep: Tensor, sizes: dict[str, int], value_bytes: int) -> list:
     used = keep.sum(0).count_nonzero().item()
     pairs = [*sizes.items(), ("columns", used * (keep.shape[0] * value_bytes + 4))]
     pairs = sorted(pairs, key=lambda pair: pair[1])
