@@ -220,11 +220,11 @@ def chat(measured: dict[str, Any], index: int = 1, width: int = 96, most: int = 
 def chat_figure(measured: dict[str, Any] | None = None, index: int = 1) -> Figure:
     """The same as a picture, for a slide."""
     measured = measured or results()
-    fig, (axes,) = figure(width=9.6, height=4.2)
+    fig, (axes,) = figure(width=8.6, height=4.2)
     axes.axis("off")
     rounds = rows(measured, "chats", cache=NEWEST, round=2)
-    text = chat(measured, index, width=92).replace("$", r"\$")
-    axes.text(0, 1, text, va="top", family="monospace", fontsize=9.5, transform=axes.transAxes)
+    text = chat(measured, index, width=84).replace("$", r"\$")
+    axes.text(0, 1, text, va="top", family="monospace", fontsize=11, transform=axes.transAxes)
     axes.set_title(f"{rounds[index]['budget']} slots, the second answer of one chat of {len(rounds)}", loc="left")
     return fig
 
