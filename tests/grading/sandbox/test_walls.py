@@ -74,7 +74,7 @@ def test_where_the_numbers_are_not_known_there_is_no_filter(monkeypatch):
 def session():
     """A process of its own session with three threads that wait."""
     text = "import threading as t, time; [t.Thread(target=time.sleep, args=(1000,)).start() for _ in 'ab']; print(1)"
-    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-u", "-c", text], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout.readline() == b"1\n"
     yield process.pid
     process.kill()
