@@ -4,7 +4,7 @@ A registered attention function and a cache layer are all there is; no class of 
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,14 +80,27 @@ def check_model(model: PreTrainedModel) -> None:
 @contextmanager
 def attending(model: PreTrainedModel, cache: EvictingCache) -> Iterator[None]:
     """Let a model read through such layers; on exit it is as before and the cache is of no more use."""
-    AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, padding_mask)
+    with reading_through(model, NAME, _attention):
+        try:
+            yield
+        finally:
+            cache.active = False
+
+
+@contextmanager
+def reading_through(model: PreTrainedModel, name: str, attention: Callable) -> Iterator[None]:
+    """Let a model's layers attend with a function of transformers' attention interface; on exit it is as before.
+
+    Args:
+        name: under which the function is registered. attention: gets the mask as padding_mask gives it.
+    """
+    AttentionInterface.register(name, attention)
+    AttentionMaskInterface.register(name, padding_mask)
     before = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
+    model.set_attn_implementation(name)
     try:
         yield
     finally:
-        cache.active = False
         model.set_attn_implementation(before)
 
 

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
+from transformers import PreTrainedModel
 
-from course_lib.kv.cache import check_model, padding_mask
+from course_lib.kv.cache import check_model, reading_through
 
 NAME = "course_h2o_oracle"
 
@@ -47,14 +46,8 @@ def h2o_oracle(model: PreTrainedModel, heavy: float, recent: float) -> Iterator[
         read = attend_with_oracle(query, key, value, scaling, heavy, recent)
         return read.transpose(1, 2), None
 
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, padding_mask)
-    before = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
-    try:
+    with reading_through(model, NAME, attention):
         yield
-    finally:
-        model.set_attn_implementation(before)
 
 
 def attend_with_oracle(

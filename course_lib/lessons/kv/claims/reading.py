@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
+from transformers import PreTrainedModel
 
-from course_lib.kv.cache import check_model, padding_mask
+from course_lib.kv.cache import check_model, reading_through
 
 NAME = "course_reading_a_part"
 Choice = Callable[[Tensor], Tensor]  # weights (B, H, G, T, T) -> which of them are read, of a shape that fits
@@ -36,14 +35,8 @@ def reading(model: PreTrainedModel, choice: Choice) -> Iterator[None]:
         weights = logits.masked_fill(~choice(logits.softmax(dim=-1)), float("-inf")).softmax(dim=-1)
         return (weights @ value[:, :, None]).flatten(1, 2).transpose(1, 2), None
 
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, padding_mask)
-    before = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
-    try:
+    with reading_through(model, NAME, attention):
         yield
-    finally:
-        model.set_attn_implementation(before)
 
 
 def everything(weights: Float[Tensor, "B H G T T"]) -> Bool[Tensor, "B H G T T"]:
