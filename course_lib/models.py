@@ -35,6 +35,8 @@ class Architecture:
     mlp: tuple[str, ...]  # the linears into the hidden neurons (gate, up), then the one out of them (down)
     norms: tuple[str, ...]  # before attention, before the mlp
     fused: bool = False
+    neurons_key: str = "intermediate_size"  # of the configuration
+    head_size_key: str = ""  # of the configuration; empty where a head is always width / heads wide
 
     @property
     def input_groups(self) -> tuple[tuple[str, ...], ...]:
@@ -50,6 +52,7 @@ ARCHITECTURES = (
         attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
         mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
         norms=("input_layernorm", "post_attention_layernorm"),
+        head_size_key="head_dim",
     ),
     Architecture(
         "OPT",
@@ -58,6 +61,7 @@ ARCHITECTURES = (
         attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"),
         mlp=("fc1", "fc2"),
         norms=("self_attn_layer_norm", "final_layer_norm"),
+        neurons_key="ffn_dim",
     ),
     Architecture(
         "GPT-2",
@@ -67,6 +71,7 @@ ARCHITECTURES = (
         mlp=("mlp.c_fc", "mlp.c_proj"),
         norms=("ln_1", "ln_2"),
         fused=True,
+        neurons_key="n_inner",
     ),
 )
 

@@ -1,0 +1,94 @@
+"""What leaves together: which axis of which parameter counts neurons, heads, key-value groups or width channels.
+
+    neuron          row of gate and up (with its bias), column of down
+    query head      `head size` rows of the query projection, columns of the output projection
+    key-value group rows of key and value; the query heads h with h // G equal to the group leave with it
+    width channel   embedding, every norm, the input or output side of every linear, the head
+    block           everything in it
+
+One table serves cutting, counting and scoring, so that none of them can forget a matrix that another knows.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from course_lib.models import Architecture, architecture, blocks, final_norm, head, heads
+
+Axes = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Parameter:
+    """A parameter, and of which groups each of its axes is made; None for an axis that no cut touches.
+
+    Args:
+        name: as in `state_dict`. block: the index of its block, None outside of the blocks.
+        repeats: how many entries of each axis one group has: a head has `head size` rows.
+    """
+
+    name: str
+    tensor: Tensor
+    axes: Axes
+    repeats: tuple[int, ...]
+    block: int | None
+
+
+def parameters_of(model: PreTrainedModel) -> list[Parameter]:
+    """Every parameter of a causal language model of a known family; a tied one once.
+
+    Raises:
+        ValueError: naming a parameter that belongs to no known part.
+    """
+    model_blocks, size = blocks(model), heads(model).size
+    kind = architecture(model_blocks[0])
+    inside = {id(p): (i, name) for i, block in enumerate(model_blocks) for name, p in block.named_parameters()}
+    outside = _outside(model)
+    parameters = []
+    for name, tensor in model.named_parameters():
+        index, part = inside.get(id(tensor), (None, name))
+        axes = outside.get(id(tensor)) if index is None else _axes(part, model_blocks[index], kind)
+        if axes is None:
+            raise ValueError(
+                f"got the parameter {name} of shape {tuple(tensor.shape)}, which belongs to no part that "
+                f"{kind.family} models are known to have; cutting would leave it as it is, and the model broken."
+            )
+        repeats = tuple(size if axis in ("heads", "groups") else 1 for axis in axes)
+        parameters.append(Parameter(name=name, tensor=tensor, axes=axes, repeats=repeats, block=index))
+    return parameters
+
+
+def _axes(name: str, block: nn.Module, kind: Architecture) -> Axes | None:
+    """The axes of a block's parameter, such as "mlp.up_proj.weight"; None for one that is not known."""
+    path, _, what = name.rpartition(".")
+    if path in kind.norms:
+        return ("width",)
+    if path in (*kind.attention, *kind.mlp):
+        out, into = linear_axes(path, kind)
+        axes = (out,) if what == "bias" else (out, into)
+        return axes[::-1] if isinstance(block.get_submodule(path), Conv1D) else axes
+    if path.endswith(("q_norm", "k_norm")):  # of every head alike
+        return (None,)
+    return None
+
+
+def linear_axes(path: str, kind: Architecture) -> tuple[str | None, str | None]:
+    """What a linear's outputs and inputs are."""
+    if path in kind.mlp:
+        return ("width", "neurons") if path == kind.mlp[-1] else ("neurons", "width")
+    if kind.fused:  # queries, keys and values of all heads in one matrix, which no configuration can describe cut
+        return ("width", None) if path == kind.attention[-1] else (None, "width")
+    query, *_, output = kind.attention
+    return ("width", "heads") if path == output else ("heads" if path == query else "groups", "width")
+
+
+def _outside(model: PreTrainedModel) -> dict[int, Axes]:
+    """Axes of the parameters outside of the blocks, by identity: embeddings, the last norm, the head."""
+    axes: dict[int, Axes] = {}
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):  # of tokens, and of positions where the family has them
+            axes[id(module.weight)] = (None, "width")
+    axes |= {id(parameter): ("width",) for parameter in final_norm(model).parameters()}
+    return axes | {id(parameter): (None, "width")[: parameter.ndim] for parameter in head(model).parameters()}

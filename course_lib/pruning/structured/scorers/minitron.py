@@ -1,0 +1,32 @@
+"""Minitron. Muralidharan and others, Compact Language Models via Pruning and Knowledge Distillation, 2024. https://arxiv.org/abs/2407.14679"""
+
+from dataclasses import dataclass
+
+import torch
+
+from course_lib.pruning.structured.activations import Mean
+from course_lib.pruning.structured.choice import Scores
+from course_lib.pruning.structured.scorer import Evidence, Scorer, group_sums
+
+
+@dataclass(frozen=True)
+class Minitron(Scorer):
+    """Sizes of activations (section 2.2): what a neuron gives, what a head gives, what stands behind the norms.
+
+    The size is aggregated over the tokens of a window, then over windows; the paper found the mean over the sequence
+    and L2 over the batch to be best. Neurons are read behind the activation function, as in the authors' code, not
+    before it, as in the text. A width channel's score is the sum over all norms.
+    """
+
+    batch: Mean = "l2"
+    sequence: Mean = "mean"
+
+    def score(self, evidence: Evidence) -> Scores:
+        seen, way = evidence.activations, (self.batch, self.sequence)
+        heads = torch.stack([norms.of(*way) for norms in seen.heads])
+        return Scores(
+            neurons=torch.stack([norms.of(*way) for norms in seen.neurons]),
+            heads=heads,
+            groups=group_sums(heads, evidence.shape.groups),
+            width=torch.stack([norms.of(*way) for norms in seen.width]).sum(0),
+        )

@@ -1,0 +1,31 @@
+"""Depth by perplexity. Kim and others, Shortened LLaMA: Depth Pruning for Large Language Models, 2024. https://arxiv.org/abs/2402.02834"""
+
+from dataclasses import dataclass
+
+import torch
+
+from course_lib.measure.perplexity import perplexity
+from course_lib.models import blocks
+from course_lib.pruning.structured.choice import Scores
+from course_lib.pruning.structured.scorer import Evidence, Scorer
+
+
+@dataclass(frozen=True)
+class PerplexityDrop(Scorer):
+    """log perplexity of the model without a block: as many passes as there are blocks."""
+
+    def score(self, evidence: Evidence) -> Scores:
+        losses = []
+        for block in blocks(evidence.model):
+            handle = block.register_forward_hook(_pass_by, with_kwargs=True)
+            try:
+                losses.append(perplexity(evidence.model, evidence.windows).value)
+            finally:
+                handle.remove()
+        return Scores(blocks=torch.tensor(losses, dtype=torch.float64).log())
+
+
+def _pass_by(_, args, kwargs, out):
+    """A block that gives what it reads."""
+    before = args[0] if args else kwargs["hidden_states"]
+    return (before, *out[1:]) if isinstance(out, tuple) else before

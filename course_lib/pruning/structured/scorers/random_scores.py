@@ -1,0 +1,27 @@
+"""Chance. Mittal, Bhardwaj, Khapra, Ravindran, Recovering from Random Pruning, 2018. https://arxiv.org/abs/1801.10447"""
+
+from dataclasses import dataclass
+
+import torch
+
+from course_lib.pruning.structured.choice import Scores
+from course_lib.pruning.structured.scorer import Evidence, Scorer
+
+
+@dataclass(frozen=True)
+class Random(Scorer):
+    """Uniform numbers, the same for the same seed: what any score has to beat, over several seeds."""
+
+    seed: int = 0
+
+    def score(self, evidence: Evidence) -> Scores:
+        generator, shape = torch.Generator().manual_seed(self.seed), evidence.shape
+        within = {
+            kind: torch.rand(shape.blocks, getattr(shape, kind), generator=generator)
+            for kind in ("neurons", "heads", "groups")
+        }
+        return Scores(
+            **within,
+            width=torch.rand(shape.width, generator=generator),
+            blocks=torch.rand(shape.blocks, generator=generator),
+        )

@@ -1,0 +1,121 @@
+"""Cut a model down to what stays: a new model of the same class, which every tool loads; the old one is not touched.
+
+RMSNorm divides by √(S/d + ε), S the sum of squares over d channels. When d − d′ channels leave that hold nothing, S
+stays and the output must too. With w the norm's weight,
+
+    x / √(S/d′ + ε′) · w′ = x / √(S/d + ε) · w    for    w′ = w √(d/d′),  ε′ = ε d/d′.
+"""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from course_lib.models import architecture, blocks, final_norm, heads
+from course_lib.pruning.structured.choice import Kept, Scores, choose
+from course_lib.pruning.structured.parts import Parameter, parameters_of
+from course_lib.pruning.structured.shape import Shape, shape_of
+
+
+def cut(model: PreTrainedModel, target: Shape, scores: Scores, rescale: bool = True) -> PreTrainedModel:
+    """A model of the target's shape that keeps what scores best.
+
+    Args:
+        rescale: make up for the norm over fewer channels, when width leaves.
+
+    Raises:
+        ValueError: for scores that do not fit, or a shape that this family cannot have.
+    """
+    return take(model, choose(scores, shape_of(model), target), rescale)
+
+
+def take(model: PreTrainedModel, kept: Kept, rescale: bool = True) -> PreTrainedModel:
+    """A model of what is kept, of the same class, in evaluation mode and with the same settings for generation.
+
+    Raises:
+        ValueError: when this family's configuration cannot describe what would be left.
+    """
+    before, after = shape_of(model), kept.shape
+    check_family(model, before, after)
+    config = _config(model, kept, rescale)
+    with torch.random.fork_rng(devices=[]):  # the random weights that every new model draws
+        smaller = type(model)(config)
+    values = {_renamed(p, kept): _cut(p, kept) for p in parameters_of(model) if _stays(p, kept)}
+    if rescale:
+        factor = (before.width / after.width) ** 0.5
+        values |= {name: values[name] * factor for name in _norm_weights(smaller)}
+    for name, parameter in smaller.named_parameters():
+        parameter.data = values.pop(name)
+    assert not values, f"nothing takes {', '.join(values)}"
+    smaller.generation_config = copy.deepcopy(model.generation_config)
+    return smaller.to(model.device).eval()
+
+
+def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:
+    """Raises ValueError, naming what the family cannot express, for a shape that its configuration cannot describe."""
+    kind, name = architecture(blocks(model)[0]), type(model).__name__
+    if (before.heads, before.groups) != (after.heads, after.groups) and not kind.head_size_key:
+        raise ValueError(
+            f"got {after.heads} heads and {after.groups} groups for a {name}, in which a head is always width / heads "
+            f"wide: {before.heads} have to stay. Cut neurons or blocks of it."
+        )
+    if before.width != after.width and isinstance(final_norm(model), nn.LayerNorm):
+        raise ValueError(
+            f"got width {after.width} for a {name}, whose LayerNorm subtracts the mean over the width: no factor makes "
+            f"up for channels that leave. Keep {before.width}; cut neurons or blocks of it."
+        )
+    if after.width % after.heads:
+        low = after.width // after.heads * after.heads
+        offers = [size for size in (low, low + after.heads) if 0 < size <= before.width]
+        raise ValueError(
+            f"got width {after.width} with {after.heads} heads; transformers wants the width to be a multiple of the "
+            f"heads, though a head's size is given. Use {' or '.join(map(str, offers))}."
+        )
+
+
+def _config(model: PreTrainedModel, kept: Kept, rescale: bool) -> PreTrainedConfig:
+    config, kind, after = copy.deepcopy(model.config), architecture(blocks(model)[0]), kept.shape
+    for key, value in config.to_dict().items():  # what is said block by block, such as layer_types
+        if isinstance(value, list) and len(value) == config.num_hidden_layers:
+            setattr(config, key, [value[index] for index in kept.blocks.tolist()])
+    sizes = {"num_hidden_layers": after.blocks, kind.neurons_key: after.neurons}
+    if kind.head_size_key:
+        # Without its size said, fewer heads would silently be wider ones.
+        sizes |= {kind.head_size_key: heads(model).size, "hidden_size": after.width}
+        sizes |= {"num_attention_heads": after.heads, "num_key_value_heads": after.groups}
+        if rescale:
+            sizes["rms_norm_eps"] = config.rms_norm_eps * model.config.hidden_size / after.width
+    for key, value in sizes.items():
+        setattr(config, key, value)
+    return config
+
+
+def _stays(parameter: Parameter, kept: Kept) -> bool:
+    return parameter.block is None or parameter.block in kept.blocks.tolist()
+
+
+def _renamed(parameter: Parameter, kept: Kept) -> str:
+    """Blocks are numbered anew, or a cache would have no place for them."""
+    if parameter.block is None:
+        return parameter.name
+    before, number, after = parameter.name.partition(f".{parameter.block}.")
+    return f"{before}.{kept.blocks.tolist().index(parameter.block)}.{after}" if number else parameter.name
+
+
+def _cut(parameter: Parameter, kept: Kept) -> Tensor:
+    tensor = parameter.tensor.detach()
+    for dimension, (axis, each) in enumerate(zip(parameter.axes, parameter.repeats, strict=True)):
+        if axis is not None:
+            index = kept.width if axis == "width" else getattr(kept, axis)[parameter.block]
+            entries = (index[:, None] * each + torch.arange(each)).flatten()
+            tensor = tensor.index_select(dimension, entries.to(tensor.device))
+    return tensor.clone()
+
+
+def _norm_weights(model: PreTrainedModel) -> list[str]:
+    """Names of the weights of the norms over the width."""
+    kind = architecture(blocks(model)[0])
+    norms = [final_norm(model), *(block.get_submodule(path) for block in blocks(model) for path in kind.norms)]
+    weights = {id(norm.weight) for norm in norms}
+    return [name for name, parameter in model.named_parameters() if id(parameter) in weights]
