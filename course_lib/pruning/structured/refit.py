@@ -1,0 +1,86 @@
+"""Least squares after a cut: the matrices that read what is left make up for what has gone.
+
+W (O, I) read the inputs X (N, I) of the whole model; of these the columns S stay. With H = XᵀX, the matrix W′ that
+gives most nearly the same output, and stays near W where the tokens say little, is the minimum of
+
+    ‖X_S W′ᵀ − X Wᵀ‖² + λ ‖W′ − W_S‖²,    so    W′ = (W H_{:S} + λ W_S) (H_SS + λ I)⁻¹.
+
+Without the term λ W_S damping would shrink W′ towards zero. λ is relative to the median of H's diagonal: a few inputs
+are thousands of times louder than the others, and rule the mean.
+
+Dimension key: O outputs of a layer, I its inputs, S those that stay, N tokens.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from rich.progress import track
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.models import architecture, blocks, heads, layers_of, weight_of
+from course_lib.pruning.input_statistics import grams_by_block
+from course_lib.pruning.structured.choice import Kept
+from course_lib.pruning.structured.shape import shape_of
+
+DAMPING = 1.0
+
+
+def least_squares(
+    weight: Float[Tensor, "O I"], gram: Float[Tensor, "I I"], stays: Int[Tensor, "S"], damping: float = DAMPING
+) -> Float[Tensor, "O S"]:
+    """W′, solved in float64.
+
+    Raises:
+        ValueError: for damping that is not positive, or too little of it for the inputs that the tokens excite.
+    """
+    if not damping > 0:
+        raise ValueError(f"got damping {damping!r}; expected a positive number, such as {DAMPING:g}.")
+    target, h = weight.double(), gram.double()
+    ridge = damping * h.diagonal().median().clamp_min(torch.finfo(torch.float32).tiny)
+    inside = h[stays][:, stays] + ridge * torch.eye(len(stays), dtype=h.dtype, device=h.device)
+    right = target @ h[:, stays] + ridge * target[:, stays]
+    factor, failed = torch.linalg.cholesky_ex(inside)
+    if failed:
+        raise ValueError(
+            f"got a Gram matrix that is singular at damping {damping:g}; give more tokens, or more damping."
+        )
+    return torch.cholesky_solve(right.T, factor).T.to(weight.dtype)
+
+
+@torch.no_grad()
+def refit(
+    model: PreTrainedModel,
+    smaller: PreTrainedModel,
+    kept: Kept,
+    windows: Int[Tensor, "N T"],
+    damping: float = DAMPING,
+    progress: bool = True,
+) -> None:
+    """Change `smaller`, which is what `take(model, kept)` gives, in place: down and output projections of all blocks.
+
+    The inputs are those of the whole model, from one pass over the windows (n, T) of token ids.
+
+    Raises:
+        ValueError: when width has left too (the stream is another one then), or for another model.
+    """
+    if shape_of(smaller) != kept.shape or kept.shape.width != shape_of(model).width:
+        raise ValueError(
+            f"got a model of {shape_of(smaller)}, and {kept.shape} that stay of {shape_of(model)}; expected what "
+            "take(model, kept) gives, with all of the width."
+        )
+    into = {layer.name: layer.module for layer in layers_of(smaller)}
+    numbers = {int(old): new for new, old in enumerate(kept.blocks)}
+    grams = grams_by_block(model, windows, "matrix")
+    for index, (layers, gram_of) in enumerate(
+        track(grams, "refit", len(blocks(model)), disable=not progress, transient=True)
+    ):
+        if index not in numbers:
+            continue
+        kind, size = architecture(layers[0].block), heads(model).size
+        entries = (kept.heads[index][:, None] * size + torch.arange(size)).flatten()
+        for layer in layers:
+            stays = {kind.attention[-1]: entries, kind.mlp[-1]: kept.neurons[index]}.get(layer.part)
+            if stays is not None and len(stays) < gram_of[layer.name].n_inputs:
+                stays = stays.to(layer.module.weight.device)
+                better = least_squares(weight_of(layer.module), gram_of[layer.name].matrix, stays, damping)
+                weight_of(into[layer.name.replace(f".{index}.", f".{numbers[index]}.", 1)]).copy_(better)
