@@ -1,0 +1,164 @@
+"""Distillation, as in Minitron (Muralidharan and others, 2024, section 3): a student learns to say what a teacher says.
+
+A run can be killed at any moment: what it needs to go on is written whole or not at all, and the same command gives the
+same losses to the last bit on the same machine.
+
+Dimension key: N windows, B of them in a batch, T tokens.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from jaxtyping import Float, Int
+from rich.progress import track
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.pruning.stream.safetensors_io import whole
+from course_lib.pruning.structured.losses import hidden_states, kl_divergence, next_token
+from course_lib.pruning.structured.recipe import Recipe, batch_of, check, groups, identity, with_adapters
+
+STATE = "distillation.pt"
+
+
+class NotFinite(RuntimeError):
+    """The loss or its gradient was no number. The student has the weights of the last sound step."""
+
+
+def distil(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel | None,
+    windows: Int[Tensor, "N T"],
+    recipe: Recipe | None = None,
+    *,
+    folder: Path | None = None,
+    of_teacher: Sequence[int] = (),
+    progress: bool = True,
+) -> list[float]:
+    """Train the student in place; the loss before each step, those of an interrupted run included.
+
+    Args:
+        teacher: stays as it is, and is asked without gradients; None where the loss asks nobody.
+        windows: token ids (n, T); all come once before any comes again.
+        folder: where the state of the run is kept; without one nothing can be resumed.
+        of_teacher: which block of the teacher each block of the student was, for the loss on hidden states.
+
+    Raises:
+        ValueError: before any step, for models, windows or a state on the disk that do not go together.
+        NotFinite: when a loss is NaN or infinite, or its gradient.
+    """
+    recipe = recipe or Recipe()
+    check(student, teacher, windows, recipe, list(of_teacher))
+    run = _Run(student, teacher, windows, recipe, folder, list(of_teacher))
+    try:
+        run.resume()
+        steps = range(len(run.losses), recipe.schedule.n_steps)
+        for step in track(steps, "distilling", disable=not progress, transient=True):
+            run.step(step)
+    finally:
+        run.leave()
+    return run.losses
+
+
+class _Run:
+    """A student on its way: what changes from step to step."""
+
+    def __init__(
+        self,
+        student: PreTrainedModel,
+        teacher: PreTrainedModel | None,
+        windows: Int[Tensor, "N T"],
+        recipe: Recipe,
+        folder: Path | None,
+        of_teacher: list[int],
+    ):
+        self.student, self.teacher, self.windows, self.recipe = student, teacher, windows, recipe
+        self.path, self.of_teacher = folder and Path(folder) / STATE, of_teacher
+        self.losses: list[float] = []
+        self.needed = {parameter: parameter.requires_grad for parameter in student.parameters()}
+        self.identity = identity(student, teacher, windows, recipe)
+        self.model = with_adapters(student, recipe)
+        optimiser = torch.optim.AdamW(groups(self.model, recipe.schedule.decay), betas=(0.9, 0.95))
+        on_cpu = student.device.type == "cpu"
+        self.accelerator = Accelerator(mixed_precision="no" if on_cpu else "bf16", cpu=on_cpu)
+        self.learner, self.optimiser = self.accelerator.prepare(self.model, optimiser)
+
+    def step(self, step: int) -> None:
+        """One batch: the loss, its gradient, a step of AdamW."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.recipe.schedule.rate_at(step)
+        self.learner.train()
+        self.optimiser.zero_grad()
+        loss = self._loss(batch_of(self.windows, self.recipe, step).to(self.student.device))
+        self._must_be_finite("loss", loss, step)
+        self.accelerator.backward(loss)
+        self._must_be_finite("gradient", self.accelerator.clip_grad_norm_(self.learner.parameters(), 1.0), step)
+        self.optimiser.step()
+        self.losses.append(loss.item())
+        if self.path is not None and (
+            len(self.losses) % self.recipe.every == 0 or step + 1 == self.recipe.schedule.n_steps
+        ):
+            self._save()
+
+    def _loss(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
+        wants_states = self.recipe.hidden > 0
+        ours = self.learner(ids, use_cache=False, output_hidden_states=wants_states)
+        if self.recipe.loss == "next token":
+            return next_token(ours.logits, ids)
+        with torch.no_grad(), self.accelerator.autocast():
+            theirs = self.teacher(ids, use_cache=False, output_hidden_states=wants_states)
+        loss = kl_divergence(ours.logits, theirs.logits, self.recipe.temperature)
+        if wants_states:
+            # Entry i + 1 of `hidden_states` is what block i gives. α = L_logits / L_states keeps both of one size.
+            of_teacher = [theirs.hidden_states[index + 1] for index in self.of_teacher]
+            beside = hidden_states(list(ours.hidden_states[1:]), of_teacher)
+            alpha = loss.detach() / beside.detach().clamp_min(1e-12)
+            loss = loss + self.recipe.hidden * alpha * beside
+        return loss
+
+    def _must_be_finite(self, what: str, value: Tensor, step: int) -> None:
+        if not bool(value.isfinite()):
+            raise NotFinite(
+                f"the {what} of step {step + 1} is {value.item()}; the student has the weights of step {step}. Lower "
+                f"the rate ({self.recipe.schedule.rate:g}), warm up for longer, or look for NaN in the teacher."
+            )
+
+    def leave(self) -> None:
+        """The student as it was before, but for what it has learnt."""
+        if self.recipe.lora_rank:
+            self.model.merge_and_unload()
+        for parameter, needed in self.needed.items():
+            parameter.requires_grad_(needed)
+            parameter.grad = None
+        self.student.eval()
+
+    def _save(self) -> None:
+        learning = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
+        state = {"identity": self.identity, "losses": self.losses, "weights": learning}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with whole(self.path) as file:
+            torch.save(state | {"optimiser": self.optimiser.state_dict()}, file)
+
+    def resume(self) -> None:
+        """Go on from what is on the disk, if there is something.
+
+        Raises:
+            ValueError: when it is of another run.
+        """
+        if self.path is None or not self.path.exists():
+            return
+        state: dict[str, Any] = torch.load(self.path, weights_only=True, map_location=self.student.device)
+        if different := [key for key, value in self.identity.items() if state["identity"].get(key) != value]:
+            raise ValueError(
+                f"got {self.path}, the state of a run with another {', '.join(different)}. Use another folder, or "
+                "remove that file to begin anew."
+            )
+        weights = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, value in state["weights"].items():
+                weights[name].copy_(value)
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.losses = list(state["losses"])

@@ -1,0 +1,44 @@
+"""What a student learns from a teacher, token by token. Hinton, Vinyals, Dean, 2015. https://arxiv.org/abs/1503.02531
+
+Dimension key: N sequences, T tokens, V words of the vocabulary, D width.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import cross_entropy, log_softmax, mse_loss
+
+
+def kl_divergence(
+    student: Float[Tensor, "*tokens V"], teacher: Float[Tensor, "*tokens V"], temperature: float = 1.0
+) -> Float[Tensor, ""]:
+    """τ² Σ_v p_T(v) log(p_T(v) / p_S(v)) of the logits over τ, the mean over tokens, in nats for τ = 1.
+
+    τ² keeps gradients at one size when τ grows. `F.kl_div(reduction="mean")` would also divide by the vocabulary.
+
+    Raises:
+        ValueError: for logits of different shapes, or a temperature that is not positive.
+    """
+    if student.shape != teacher.shape:
+        raise ValueError(
+            f"got logits of shape {tuple(student.shape)} from the student and {tuple(teacher.shape)} from the teacher; "
+            "expected one vocabulary and the same tokens. Distil from a model with the same tokenizer."
+        )
+    if not temperature > 0:
+        raise ValueError(f"got temperature {temperature!r}; expected a positive number, such as 1.")
+    ours, theirs = (log_softmax(logits.float() / temperature, -1) for logits in (student, teacher.detach()))
+    return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1).mean()
+
+
+def next_token(logits: Float[Tensor, "N T V"], ids: Tensor) -> Float[Tensor, ""]:
+    """Negative log-likelihood of each token after the first, the mean over them; no teacher is asked."""
+    return cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
+
+
+def hidden_states(student: list[Float[Tensor, "N T D"]], teacher: list[Float[Tensor, "N T D"]]) -> Float[Tensor, ""]:
+    """The mean squared difference behind some blocks, each in units of the teacher's own mean square there."""
+    terms = [
+        mse_loss(ours.float(), theirs.detach().float()) / theirs.detach().float().square().mean()
+        for ours, theirs in zip(student, teacher, strict=True)
+    ]
+    return torch.stack(terms).mean()

@@ -1,0 +1,123 @@
+"""How a student learns: the settings of a distillation, what must fit before it begins, and which batch comes when."""
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from peft import LoraConfig, get_peft_model
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.attention.small_models.training import Schedule
+from course_lib.models import blocks
+
+
+def short_schedule() -> Schedule:
+    """40 steps of 4 × 128 tokens, the rate rising to 3e-4 over 10 and falling to a tenth."""
+    return Schedule(n_steps=40, batch=4, length=128, rate=3e-4, warm_up=10, decay=0.01)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Settings.
+
+    Args:
+        loss: "kl" from the teacher's probabilities, "next token" from the text alone, as a control.
+        hidden: weight of the loss on hidden states, relative to that on the logits; 0 leaves it out.
+        lora_rank: adapters of that rank on every linear learn in place of all weights; 0 for all weights.
+        every: steps between two states on the disk.
+    """
+
+    schedule: Schedule = field(default_factory=short_schedule)
+    loss: Literal["kl", "next token"] = "kl"
+    temperature: float = 1.0
+    hidden: float = 0.0
+    lora_rank: int = 0
+    seed: int = 0
+    every: int = 10
+
+
+def batch_of(windows: Int[Tensor, "N T"], recipe: Recipe, step: int) -> Int[Tensor, "B T"]:
+    """The windows of a step: every epoch is an order of its own, drawn from the seed and the epoch alone."""
+    size = recipe.schedule.batch
+    epoch, place = divmod(step, len(windows) // size)
+    order = torch.randperm(len(windows), generator=torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch))
+    return windows[order[place * size : (place + 1) * size]]
+
+
+def groups(model: nn.Module, decay: float) -> list[dict]:
+    """What learns, for AdamW: matrices decay, vectors do not."""
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return [
+        {"params": [p for p in learning if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in learning if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+def with_adapters(student: PreTrainedModel, recipe: Recipe) -> nn.Module:
+    """The student itself, or the student with adapters that learn in its place."""
+    if not recipe.lora_rank:
+        return student.requires_grad_(True)
+    settings = LoraConfig(r=recipe.lora_rank, lora_alpha=2 * recipe.lora_rank, target_modules="all-linear")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        return get_peft_model(student, settings)
+
+
+def identity(
+    student: PreTrainedModel, teacher: PreTrainedModel | None, windows: Tensor, recipe: Recipe
+) -> dict[str, str]:
+    """What must be the same for a run to go on, in digests."""
+
+    def weights_of(model: PreTrainedModel | None) -> list:
+        # The sum and the size of every weight: enough to tell two models apart, and read in a moment.
+        return [] if model is None else [(n, *p.shape, p.double().sum().item()) for n, p in model.named_parameters()]
+
+    facts = {
+        "student": weights_of(student),
+        "teacher": weights_of(teacher),
+        "text": (windows.shape, windows.tolist()),
+        "recipe": asdict(recipe) | {"every": 0},
+    }
+    return {name: hashlib.sha256(repr(fact).encode()).hexdigest()[:16] for name, fact in facts.items()}
+
+
+def check(
+    student: PreTrainedModel, teacher: PreTrainedModel | None, windows: Tensor, recipe: Recipe, of_teacher: list[int]
+) -> None:
+    """Raises ValueError for what cannot be distilled."""
+    if windows.ndim != 2 or windows.shape[1] < 2 or len(windows) < recipe.schedule.batch:
+        raise ValueError(
+            f"got windows of shape {tuple(windows.shape)}; expected at least {recipe.schedule.batch} of them, one "
+            "batch, of at least two tokens. Use corpora.windows('wikipedia', 128, 128, ...)."
+        )
+    if recipe.loss == "next token":
+        return
+    if teacher is None:
+        raise ValueError("got no teacher for the loss 'kl'; give the model that was cut, or use loss='next token'.")
+    ours, theirs = student.config.vocab_size, teacher.config.vocab_size
+    if ours != theirs:
+        raise ValueError(
+            f"got a student of {ours} words and a teacher of {theirs}; expected one vocabulary. Distil from a model "
+            "with the same tokenizer."
+        )
+    if not recipe.temperature > 0:
+        raise ValueError(f"got temperature {recipe.temperature!r}; expected a positive number, such as 1.")
+    if recipe.hidden > 0:
+        _check_states(student, teacher, of_teacher)
+
+
+def _check_states(student: PreTrainedModel, teacher: PreTrainedModel, of_teacher: list[int]) -> None:
+    if student.config.hidden_size != teacher.config.hidden_size:
+        raise ValueError(
+            f"got hidden states of width {student.config.hidden_size} and {teacher.config.hidden_size}; expected one "
+            "width. Set hidden=0 for a student that lost width."
+        )
+    n_ours, n_theirs = len(blocks(student)), len(blocks(teacher))
+    if len(of_teacher) != n_ours or not all(0 <= index < n_theirs for index in of_teacher):
+        raise ValueError(
+            f"got of_teacher={of_teacher}; expected for each of the student's {n_ours} blocks which of the teacher's "
+            f"{n_theirs} it was. Give kept.blocks.tolist() of the cut."
+        )

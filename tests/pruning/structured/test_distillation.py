@@ -1,0 +1,227 @@
+"""Distillation: losses against hand and torch, gradients that vanish at the teacher, runs that end and go on."""
+
+import copy
+import math
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+from course_lib.attention.small_models.training import Schedule
+from course_lib.models import tiny_model
+from course_lib.pruning.structured import distillation
+from course_lib.pruning.structured.choice import choose
+from course_lib.pruning.structured.distillation import NotFinite, distil
+from course_lib.pruning.structured.losses import hidden_states, kl_divergence, next_token
+from course_lib.pruning.structured.recipe import Recipe, batch_of
+from course_lib.pruning.structured.scorer import Evidence
+from course_lib.pruning.structured.scorers.random_scores import Random
+from course_lib.pruning.structured.shape import shape_of
+from course_lib.pruning.structured.surgery import take
+
+WINDOWS = torch.randint(0, 97, (8, 16), generator=torch.Generator().manual_seed(3))
+RECIPE = Recipe(schedule=Schedule(n_steps=6, batch=2, length=16, rate=3e-3, warm_up=2, decay=0.01), every=2)
+
+
+@pytest.fixture
+def teacher():
+    model, generator = tiny_model(), torch.Generator().manual_seed(1)
+    for parameter in model.parameters():  # with logits that are not all alike
+        parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+@pytest.fixture
+def pair(teacher):
+    shape = shape_of(teacher)
+    kept = choose(Random().score(Evidence(teacher, WINDOWS, False)), shape, replace(shape, neurons=60, blocks=1))
+    return take(teacher, kept), kept
+
+
+def test_kl_by_hand():
+    # Teacher (1/2, 1/2), student (3/4, 1/4): ½ log(½ / ¾) + ½ log(½ / ¼) = ½ log(4/3); the second token agrees.
+    student = torch.tensor([[3.0, 1.0], [2.0, 2.0]]).log()
+    teacher = torch.tensor([[1.0, 1.0], [5.0, 5.0]]).log()
+    assert kl_divergence(student, teacher).item() == pytest.approx(0.5 * math.log(4 / 3) / 2)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_kl_against_torch(temperature):
+    generator = torch.Generator().manual_seed(0)
+    student, teacher = (torch.randn(2, 5, 11, generator=generator) for _ in range(2))
+    logs = [log_softmax(logits / temperature, -1).flatten(0, 1) for logits in (student, teacher)]
+    expected = temperature**2 * kl_div(*logs, log_target=True, reduction="batchmean")  # over tokens, not words
+    torch.testing.assert_close(kl_divergence(student, teacher, temperature), expected)
+
+
+def test_only_the_student_learns_and_nothing_at_the_teacher_s_own_logits():
+    logits = torch.randn(3, 7, generator=torch.Generator().manual_seed(0))
+    student, teacher = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    kl_divergence(student, teacher).backward()
+    assert teacher.grad is None
+    assert student.grad.abs().max() < 1e-7
+
+
+def test_next_token_against_torch():
+    logits = torch.randn(2, 4, 7, generator=torch.Generator().manual_seed(0))
+    ids = torch.tensor([[1, 2, 3, 4], [0, 6, 5, 2]])
+    terms = [cross_entropy(logits[n, t], ids[n, t + 1]) for n in range(2) for t in range(3)]
+    torch.testing.assert_close(next_token(logits, ids), torch.stack(terms).mean())
+
+
+def test_hidden_states_by_hand():
+    ours, theirs = [torch.tensor([[[1.0, 2.0]]])], [torch.tensor([[[3.0, 4.0]]])]
+    assert hidden_states(ours, theirs).item() == pytest.approx(4.0 / 12.5)
+
+
+def test_the_loss_falls_and_the_teacher_stays(pair, teacher):
+    student, _ = pair
+    before = copy.deepcopy(teacher.state_dict())
+    losses = distil(
+        student, teacher, WINDOWS, replace(RECIPE, schedule=replace(RECIPE.schedule, n_steps=25)), progress=False
+    )
+    assert len(losses) == 25
+    assert sum(losses[-4:]) < 0.6 * sum(losses[:4])
+    assert not student.training
+    assert not teacher.training
+    for name, value in teacher.state_dict().items():
+        assert torch.equal(value, before[name])
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in student.parameters())
+
+
+def test_the_teacher_teaches_itself_nothing(teacher):
+    student = copy.deepcopy(teacher)
+    losses = distil(
+        student,
+        teacher,
+        WINDOWS,
+        replace(RECIPE, schedule=replace(RECIPE.schedule, decay=0.0, n_steps=1)),
+        progress=False,
+    )
+    assert losses == [pytest.approx(0, abs=1e-6)]
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"loss": "next token"}, {"hidden": 1.0}, {"lora_rank": 2}, {"temperature": 2.0}]
+)
+def test_a_run_that_is_interrupted_goes_on_to_the_last_bit(settings, pair, teacher, tmp_path, monkeypatch):
+    recipe, (student, kept) = replace(RECIPE, **settings), pair
+    options = {"of_teacher": kept.blocks.tolist(), "progress": False}
+    whole = copy.deepcopy(student)
+    expected = distil(whole, teacher, WINDOWS, recipe, **options)
+    for stop in (0, 3, 4):  # before anything was written, between two states, right after one
+        broken, folder = copy.deepcopy(student), tmp_path / str(stop)
+
+        def interrupted(windows, recipe, step, stop=stop):
+            if step == stop:
+                raise KeyboardInterrupt
+            return batch_of(windows, recipe, step)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(distillation, "batch_of", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                distil(broken, teacher, WINDOWS, recipe, folder=folder, **options)
+        again = copy.deepcopy(student)
+        assert distil(again, teacher, WINDOWS, recipe, folder=folder, **options) == expected
+        for ours, theirs in zip(again.parameters(), whole.parameters(), strict=True):
+            assert torch.equal(ours, theirs)
+    assert [name for name, _ in again.named_parameters()] == [name for name, _ in student.named_parameters()]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import test_distillation as here
+from course_lib.pruning.structured import distillation
+batch_of = distillation.batch_of
+def killing(windows, recipe, step):
+    if step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return batch_of(windows, recipe, step)
+distillation.batch_of = killing
+here.torch.set_num_threads(int(sys.argv[2]))
+distillation.distil(here.tiny_model(1), here.tiny_model(0), here.WINDOWS, here.RECIPE, folder=Path(sys.argv[1]))
+"""
+
+
+def test_a_run_that_is_killed_goes_on_to_the_last_bit(tmp_path):
+    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(distillation.__file__).parents[3])])
+    line = [sys.executable, "-c", KILLED, str(tmp_path), str(torch.get_num_threads())]
+    killed = subprocess.run(line, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(torch.load(tmp_path / distillation.STATE, weights_only=True)["losses"]) == 2
+    once = distil(tiny_model(1), tiny_model(0), WINDOWS, RECIPE, progress=False)
+    assert distil(tiny_model(1), tiny_model(0), WINDOWS, RECIPE, folder=tmp_path, progress=False) == once
+
+
+def test_windows_come_once_each_before_any_comes_again():
+    windows = torch.arange(7)[:, None].repeat(1, 3)
+    batches = [batch_of(windows, RECIPE, step)[:, 0].tolist() for step in range(6)]
+    for first in (0, 3):
+        assert len({window for batch in batches[first : first + 3] for window in batch}) == 6
+    assert batches[:3] != batches[3:]
+
+
+def test_a_loss_that_is_no_number_keeps_the_last_sound_weights(pair, teacher, tmp_path):
+    student, _ = pair
+    three = replace(RECIPE, schedule=replace(RECIPE.schedule, rate=1e-3))
+    calls = []
+    handle = teacher.lm_head.register_forward_hook(
+        lambda *args: calls.append(0) or (args[2] * float("nan") if len(calls) > 3 else None)
+    )
+    twin = copy.deepcopy(student)
+    with pytest.raises(
+        NotFinite, match=r"loss of step 4 is nan; the student has the weights of step 3\. Lower the rate"
+    ):
+        distil(student, teacher, WINDOWS, three, folder=tmp_path, progress=False)
+    handle.remove()
+    state = torch.load(tmp_path / distillation.STATE, weights_only=True)
+    assert len(state["losses"]) == 2
+    assert all(parameter.isfinite().all() for parameter in student.parameters())
+    assert any(not torch.equal(a, b) for a, b in zip(student.parameters(), twin.parameters(), strict=True))
+    assert len(distil(twin, teacher, WINDOWS, three, folder=tmp_path, progress=False)) == 6
+
+
+REFUSED = {
+    "another vocabulary": (lambda s, t, w, r: (s, _of_vocabulary(98), w, r), "98; expected one vocabulary"),
+    "no teacher": (lambda s, t, w, r: (s, None, w, r), "got no teacher"),
+    "one token": (lambda s, t, w, r: (s, t, w[:, :1], r), "at least two tokens"),
+    "too few windows": (lambda s, t, w, r: (s, t, w[:1], r), "at least 2 of them"),
+    "no temperature": (lambda s, t, w, r: (s, t, w, replace(r, temperature=0.0)), "expected a positive number"),
+    "states without pairs": (lambda s, t, w, r: (s, t, w, replace(r, hidden=1.0)), r"kept\.blocks"),
+}
+
+
+def _of_vocabulary(size):
+    model = tiny_model()
+    model.resize_token_embeddings(size)
+    return model
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_refused(reason, pair, teacher):
+    change, words = REFUSED[reason]
+    student, _ = pair
+    before = copy.deepcopy(student.state_dict())
+    with pytest.raises(ValueError, match=words):
+        distil(*change(student, teacher, WINDOWS, RECIPE), progress=False)
+    assert all(torch.equal(value, before[name]) for name, value in student.state_dict().items())
+
+
+def test_the_state_of_another_run_is_refused_and_kept(pair, teacher, tmp_path):
+    student, _ = pair
+    other = copy.deepcopy(student)
+    distil(student, teacher, WINDOWS, RECIPE, folder=tmp_path, progress=False)
+    content = (tmp_path / distillation.STATE).read_bytes()
+    for windows, recipe, name in ((WINDOWS + 0, replace(RECIPE, seed=1), "recipe"), (WINDOWS.flip(0), RECIPE, "text")):
+        with pytest.raises(ValueError, match=f"another {name}"):
+            distil(other, teacher, windows, recipe, folder=tmp_path, progress=False)
+    with pytest.raises(ValueError, match="another student"):
+        distil(tiny_model(), teacher, WINDOWS, RECIPE, folder=tmp_path, progress=False)
+    assert (tmp_path / distillation.STATE).read_bytes() == content
