@@ -144,11 +144,24 @@ def prune(
     device_map: Annotated[
         str | None, typer.Option(help="'auto' spreads the model over GPUs, memory and disk by accelerate.")
     ] = None,
+    shape: Annotated[
+        str | None, typer.Option(help="Cut to a smaller dense model in place of zeros: 'neurons=1126,blocks=24'.")
+    ] = None,
+    score: Annotated[
+        str, typer.Option(help="With --shape: minitron, llmpruner, ...; a wrong name lists them.")
+    ] = "minitron",
+    distil: Annotated[int, typer.Option(min=0, help="With --shape: steps of distillation from the whole model.")] = 0,
 ) -> None:
     """Prune a checkpoint, block by block, into one that from_pretrained loads.
 
     One block at a time is in memory. After an interruption the same command goes on at the block where it was.
     """
+    if shape is not None:
+        from course_lib.cli import cut
+
+        raise typer.Exit(
+            cut.run(model, out, shape=shape, score=score, samples=samples, length=length, seed=seed, steps=distil)
+        )
     from course_lib.cli import prune as command
 
     code = command.run(

@@ -1,0 +1,114 @@
+"""`course prune --shape`: cut to a smaller dense model, refit it, distil it, and save what from_pretrained loads."""
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from transformers import PreTrainedModel
+
+from course_lib import discover
+from course_lib.cli.prune import STOPPED, folder_of
+from course_lib.data import corpora
+from course_lib.measure.perplexity import perplexity
+from course_lib.models import load_model
+from course_lib.pruning.stream.resume import FOLDER, make_folder, refuse_foreign
+from course_lib.pruning.structured import scorers
+from course_lib.pruning.structured.choice import Scores, choose
+from course_lib.pruning.structured.distillation import STATE, NotFinite, distil
+from course_lib.pruning.structured.recipe import Recipe, short_schedule
+from course_lib.pruning.structured.refit import refit
+from course_lib.pruning.structured.scorer import Evidence, Scorer
+from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
+from course_lib.pruning.structured.shape import Shape, shape_of
+from course_lib.pruning.structured.surgery import check_family, take
+
+
+def shape_named(text: str, now: Shape) -> Shape:
+    """ "neurons=1126,blocks=24" is the model's shape but for these sizes.
+
+    Raises:
+        ValueError: for anything else, or a shape that cannot be.
+    """
+    sizes = dict(re.findall(r"(\w+)=(\d+)", text))
+    names = [field.name for field in fields(Shape)]
+    if ",".join(f"{name}={size}" for name, size in sizes.items()) != text.replace(" ", "") or set(sizes) - set(names):
+        raise ValueError(
+            f"got shape {text!r}; expected sizes such as 'neurons=1126,blocks=24', of {', '.join(names)}. "
+            f"The model has {now}."
+        )
+    return replace(now, **{name: int(size) for name, size in sizes.items()})
+
+
+def scorer_named(name: str) -> Scorer:
+    """The scorer of that name, whatever its capitals.
+
+    Raises:
+        ValueError: listing those that exist.
+    """
+    kinds = {kind.__name__.lower(): kind for kind in discover.subclasses(scorers, Scorer)}
+    if name.lower() not in kinds:
+        raise ValueError(f"got score {name!r}; expected one of {', '.join(kinds)}.")
+    return kinds[name.lower()]()
+
+
+def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, length: int, seed: int, steps: int) -> int:
+    """Cut into `out`; report parameters and the perplexity after each step of the way."""
+    console, scorer = Console(), scorer_named(score)
+    refuse_foreign(out)
+    model, tokenizer = load_model(str(folder_of(model_name)))
+    now = shape_of(model)
+    target = shape_named(shape, now)
+    check_family(model, now, target)
+    held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
+    windows = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
+    table = Table("", "parameters", "perplexity, held-out Wikipedia", title=f"{model_name} cut to {target}")
+
+    def add(name: str, what: PreTrainedModel) -> None:
+        n_parameters = sum(parameter.numel() for parameter in what.parameters())
+        table.add_row(name, f"{n_parameters / 1e6:,.2f} M", f"{perplexity(what, held_out).value:.2f}")
+
+    add("dense", model)
+    kept = choose(_scores(scorer, Evidence(model, windows)), now, target)
+    smaller = take(model, kept)
+    add(f"cut by {type(scorer).__name__}", smaller)
+    if kept.shape.width == now.width and (target.neurons, target.heads) != (now.neurons, now.heads):
+        refit(model, smaller, kept, windows)
+        add("refit", smaller)
+    make_folder(out)
+    if steps and not _distilled(smaller, model, tokenizer, out, seed, steps, console):
+        return STOPPED
+    if steps:
+        add(f"distilled, {steps} steps", smaller)
+    smaller.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    _forget(out)
+    console.print(table)
+    console.print(f"Saved to {out}. Load it with: load_model({str(out)!r})", soft_wrap=True)
+    return 0
+
+
+def _scores(scorer: Scorer, evidence: Evidence) -> Scores:
+    """Those of the method; blocks by their influence where it has no opinion of blocks."""
+    return scorer.score(evidence) | BlockInfluence().score(evidence)
+
+
+def _distilled(smaller, model, tokenizer, out: Path, seed: int, steps: int, console: Console) -> bool:
+    """Whether the student got to the end. What an interrupted run needs stays in the folder."""
+    schedule = replace(short_schedule(), n_steps=steps)
+    text = corpora.windows("wikipedia", 64 * schedule.batch, schedule.length, tokenizer, split="calibration", seed=seed)
+    try:
+        distil(smaller, model, text, Recipe(schedule=schedule, seed=seed), folder=out / FOLDER)
+    except NotFinite as error:
+        raise ValueError(str(error)) from error
+    except KeyboardInterrupt:
+        console.print(f"Stopped. What is learnt is kept in {out}: the same command goes on from there.", soft_wrap=True)
+        return False
+    return True
+
+
+def _forget(out: Path) -> None:
+    (out / FOLDER / STATE).unlink(missing_ok=True)
+    if (out / FOLDER).is_dir():
+        (out / FOLDER).rmdir()
