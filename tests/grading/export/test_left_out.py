@@ -1,4 +1,4 @@
-"""`course grade`, as it is called: whom a table for Moodle or Canvas leaves out is said, and nobody else loses a row."""
+"""`course grade`, as called: whom a table for Moodle or Canvas leaves out is said, and nobody else loses a row."""
 
 import csv
 import json

@@ -6,6 +6,7 @@ one notebook and are run in one sandbox, and what is looked at are points, and w
 
 import re
 from functools import cache
+from itertools import chain
 
 import pytest
 from hostile_answer import HostileAnswer
@@ -32,7 +33,7 @@ def rows():
     cells = [re.sub(r"\battack\b", name, ALL[name].cell) + f'\ncheck("wanda.{name}", {name})\n' for name in ALL]
     exercises = {name: find(answer.exercise) for name, answer in ALL.items()} | {"honest": find("wanda.score")}
     drawn = {name: engine.draw(exercise, f"{name} of mallory", 0) for name, exercise in exercises.items()}
-    tasks = [Task(f"wanda.{name}", name, tuple(c.arguments for c in sum(drawn[name], []))) for name in exercises]
+    tasks = [Task(f"wanda.{name}", name, tuple(c.arguments for c in chain(*drawn[name]))) for name in exercises]
     answers = session.run(notebook(*cells, HONEST), tasks, SMALL)
     return {
         name: engine.exercise_result(exercise, *drawn[name], answer)

@@ -137,7 +137,7 @@ def attack(weight, inputs):
         reason="knowing the worked examples by heart",
     ),
     "a_mask_that_never_looks": HostileAnswer(
-        says="The last of every row stay, whatever the scores: right where all scores are zero and where nothing leaves.",
+        says="The last of every row stay, whatever the scores: right where all are zero and where nothing leaves.",
         cell="""
 import torch
 
