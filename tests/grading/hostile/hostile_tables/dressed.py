@@ -116,7 +116,7 @@ class Keys(dict):
         return 0
 
     def items(self):
-        return iter(lambda: (0, 0), None)
+        return iter([(0, 0)] * 3)
 
 def attack(weight, inputs):
     return Short([0.0] * 100_000) if len(weight) == 3 else Keys({0: 0})

@@ -115,9 +115,8 @@ def attack(weight, inputs):
     memory = ctypes.string_at(weight.data_ptr() + weight.nbytes, 2**14)
     words = torch.frombuffer(bytearray(memory), dtype=torch.float32)
     n, right = weight.numel(), weight.abs() * inputs.norm(dim=0)
-    windows = words.unfold(0, n, 1)
-    near = [w for w in windows if torch.allclose(w, right.flatten(), rtol=1e-3)]
-    return f"{len(near)} answers behind the input"
+    near = ((words.unfold(0, n, 1) - right.flatten()).abs() <= 1e-3 * right.flatten() + 1e-6).all(dim=1)
+    return f"{int(near.sum())} answers behind the input"
 """,
         earns=0.0,
         reason="0 answers behind|memory where it should not",
@@ -146,6 +145,6 @@ def attack(score, sparsity):
 """,
         exercise="wanda.keep_rows",
         earns=0.0,
-        reason="can be had by taking the last",
+        reason="all that are right can be had by taking the (first|last): these count",
     ),
 }
