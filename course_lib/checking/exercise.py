@@ -46,6 +46,18 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Trivial:
+    """An answer without the idea. What it gets right earns nothing by itself.
+
+    Args:
+        name: what one does for it, to be read after "by": "always choosing the first".
+    """
+
+    name: str
+    function: Callable | Recorded
+
+
+@dataclass(frozen=True)
 class Exercise:
     """One step for the student to write.
 
@@ -58,6 +70,8 @@ class Exercise:
         picture: (case, got, expected) -> a figure shown beside a wrong or right answer, where one helps.
         library: the course's own function of the same arguments and result, where an experiment of the lesson calls
             one: `mine` puts a right answer in its place.
+        trivial: answers without the idea that checking/trivial.py does not make up by itself.
+        by_heart: the places of the cases that are the same whatever the generator, where the others cannot be drawn.
     """
 
     id: str
@@ -73,3 +87,5 @@ class Exercise:
     agree: Callable[[Any, Any, Case], str | None] = up_to_rounding
     picture: Callable[[Case, Any, Any], "matplotlib.figure.Figure"] | None = None
     library: Callable | None = None
+    trivial: tuple[Trivial, ...] = ()
+    by_heart: tuple[int, ...] | None = None

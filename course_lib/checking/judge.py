@@ -3,10 +3,12 @@
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
 
+from course_lib.checking import trivial
 from course_lib.checking.call import Outcome, Recorded, call
 from course_lib.checking.compare import plain, short
 from course_lib.checking.exercise import Case, Exercise, Mistake
@@ -20,7 +22,8 @@ class Verdict:
     """The result of a check. `case`, `got`, `expected` and `trace` belong to the first case that went wrong.
 
     `differences` has one entry for every case that was run: None where it agrees. `explained` says of how many of the
-    wrong ones the named mistake gives the same result; of all of them, it also agrees with the right ones.
+    wrong ones the named mistake gives the same result; of all of them, it also agrees with the right ones. `easy` says
+    by what all cases that are right can be had without the idea, and is empty where one of them cannot.
     """
 
     exercise: Exercise
@@ -34,6 +37,7 @@ class Verdict:
     trace: str = ""
     mistake: Mistake | None = None
     explained: int = 0
+    easy: tuple[str, ...] = ()
 
     @property
     def n_wrong(self) -> int:
@@ -41,19 +45,39 @@ class Verdict:
         return sum(complaint is not None for complaint in self.differences)
 
     @property
+    def named(self) -> bool:
+        """Whether a named mistake explains all that is wrong."""
+        return self.mistake is not None and self.explained == self.n_wrong
+
+    @property
     def share(self) -> float:
-        """Of the points: every case counts the same, and a named mistake, however many it meets, earns a third at most.
+        """Of the points: every case counts the same. What can be had without the idea counts together with a case that
+        cannot; a named mistake, however many cases it meets, earns a third at most.
 
         Some mistakes show on few cases only, and how many there are of these says nothing about the idea.
         """
-        of_cases = self.n_right / self.n_cases
-        named = self.mistake is not None and self.explained == self.n_wrong
-        return min(of_cases, MOST_OF_A_MISTAKE) if named else of_cases
+        of_cases = 0.0 if self.easy else self.n_right / self.n_cases
+        return min(of_cases, MOST_OF_A_MISTAKE) if self.named else of_cases
+
+    @property
+    def lowered(self) -> str:
+        """Why the points are less than the share of the cases that are right, to be said by `but`; else empty."""
+        if self.share == self.n_right / self.n_cases:
+            return ""
+        if self.easy:
+            right, count = ("it", "it counts") if self.n_right == 1 else ("all that are right", "these count")
+            return f"{right} can be had by {' or '.join(self.easy)}: {count} once one of the others is right"
+        return "a named mistake is all that is wrong: such an answer earns a third of the points at most"
 
     @property
     def difference(self) -> str:
         """What is wrong with the first case that went wrong."""
         return next((complaint for complaint in self.differences if complaint), "")
+
+
+def but(n_right: int, n_cases: int, lowered: str) -> str:
+    """How many cases are right, and why they do not all count, as a sentence."""
+    return f"{n_right} of {n_cases} cases {'is' if n_right == 1 else 'are'} right, but {lowered}." if lowered else ""
 
 
 def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) -> str | None:
@@ -129,11 +153,13 @@ def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> V
     n_cases, cases = len(cases), cases[: len(outcomes)]
     expected = _expected(exercise, cases)
     differences = tuple(difference(exercise, *compared) for compared in zip(cases, outcomes, expected, strict=True))
-    n_right = sum(d is None for d in differences)
+    right = [at for at, d in enumerate(differences) if d is None]
+    n_right = len(right)
     if n_right == n_cases:
         return Verdict(exercise, "right", n_right, n_right, cases[0], outcomes[0].value, expected[0], differences)
+    easy = trivial.ways(exercise, cases, expected, right, partial(difference, exercise)) if right else ()
     if n_right == len(cases):  # all that there is, is right
-        return Verdict(exercise, "wrong", n_right, n_cases, differences=differences)
+        return Verdict(exercise, "wrong", n_right, n_cases, differences=differences, easy=easy)
     wrong = [d is not None for d in differences]
     first = wrong.index(True)
     return Verdict(
@@ -147,4 +173,5 @@ def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> V
         differences,
         outcomes[first].trace,
         *recognise(exercise, cases, outcomes, wrong),
+        easy,
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from course_lib.checking.call import Outcome, Recorded
 from course_lib.checking.compare import up_to_rounding
-from course_lib.checking.exercise import Case, Exercise, Mistake
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial
 
 SUFFIX = ".safetensors"  # beside score.py stands score.safetensors
 
@@ -46,6 +46,8 @@ def recorded(
         agree=agree,
         picture=picture,
         library=library,
+        trivial=tuple(Trivial(each["name"], _recorded(each["outcomes"], tensors)) for each in stored["trivial"]),
+        by_heart=tuple(stored["by_heart"]),
     )
 
 

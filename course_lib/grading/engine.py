@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from course_lib.checking import compare, judge
+from course_lib.checking import compare, judge, trivial
 from course_lib.checking.call import DidNotFinish, limited
 from course_lib.checking.exercise import Case, Exercise
 from course_lib.grading import hidden_cases
@@ -23,7 +23,7 @@ from course_lib.workbook import catalogue
 ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
 COMPARISON_SECONDS = 60.0
-VERSION = 2  # of how points are given; raise it when the same answers would earn other points
+VERSION = 3  # of how points are given; raise it when the same answers would earn other points
 FAILED = "The grader failed"  # how the problem of a submission begins for which that is not to blame
 _CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
@@ -84,7 +84,7 @@ def _key(module: ModuleType, functions: dict[str, str], seed: int) -> str:
     """Whatever can change the points: the exercises, the hidden cases, the comparison and the seed."""
     unseen = importlib.import_module(f"{hidden_cases.__name__}.{_lesson(functions)}")
     sources = [path.read_text(encoding="utf-8") for path in sorted(Path(module.__file__).parent.glob("*.py"))]
-    sources += [inspect.getsource(decides) for decides in (unseen, compare, judge)]
+    sources += [inspect.getsource(decides) for decides in (unseen, compare, judge, trivial)]
     return hashlib.sha256(repr((VERSION, sources, sorted(functions.items()), seed)).encode()).hexdigest()[:16]
 
 
@@ -176,6 +176,7 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
         points=points,
         state=state,
         reason=answer.reason[:TEXT] or _reason(verdict, len(visible), len(cases)),
+        lowered=verdict.lowered,
         mistake=verdict.mistake.name if verdict.mistake else "",
         explanation=verdict.mistake.explanation if verdict.mistake else "",
         hint=exercise.hints[0] if wrong else "",

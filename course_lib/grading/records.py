@@ -69,7 +69,10 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class ExerciseResult:
-    """One row of the grades: what an exercise earned, and why not more."""
+    """One row of the grades: what an exercise earned, and why not more.
+
+    `lowered` says why the cases that are right do not all count, as `judge.Verdict.lowered` does.
+    """
 
     exercise: str
     title: str
@@ -78,6 +81,7 @@ class ExerciseResult:
     state: State
     reason: str = ""
     _: KW_ONLY
+    lowered: str = ""
     mistake: str = ""
     explanation: str = ""
     hint: str = ""

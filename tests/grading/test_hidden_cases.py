@@ -10,7 +10,7 @@ import types
 
 import pytest
 import torch
-from forgeries import FORGED, LAZY
+from forgeries import FORGED
 from further_answers import FURTHER
 from torch import Tensor
 
@@ -170,14 +170,6 @@ def test_forged_answers_earn_nothing(exercise):
         passed = [case.name for case, said in zip(cases, found, strict=True) if not said]
         assert not passed, f"{name} is taken for right: {passed}"
         assert all(len(said) < 1000 for said in found)
-
-
-def test_constants_and_inputs_earn_at_most_a_third(exercise):
-    for seed in SEEDS:
-        cases, right = cases_of(exercise.id, seed), expected(exercise.id, seed)
-        for name, lazy in LAZY.items():
-            found = differences(exercise, seed, [Outcome(lazy(*each)) for each in zip(cases, right, strict=True)])
-            assert 3 * found.count(None) <= len(found), f"{name} earns {found.count(None)} of {len(found)} cases"
 
 
 def test_a_comparison_that_raises_counts_as_wrong(exercise):

@@ -28,6 +28,7 @@ def hostile_result(text: str, problem: str = "") -> Result:
     )
     said = {
         "reason": text,
+        "lowered": text,
         "mistake": text,
         "explanation": text,
         "hint": text,

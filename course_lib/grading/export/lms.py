@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
+from course_lib.checking.judge import but
 from course_lib.grading.export.csv_safe import MARK, cell, written
-from course_lib.grading.records import Result
+from course_lib.grading.records import ExerciseResult, Result
 from course_lib.grading.report.feedback_row import STATES
 from course_lib.grading.report.html import NAME, clean, number, points_of
 
@@ -47,12 +48,19 @@ def _rows(result: Result) -> list[dict[str, str]]:
         n_right = sum(case.difference is None for case in row.cases)
         right, cases = right + n_right, cases + len(row.cases)
         named = (cell(row.exercise, NAME), cell(row.title, NAME), number(row.points), number(row.of), row.state)
-        details = (cell(row.mistake, NAME), cell(row.reason), number(row.seconds))
+        details = (cell(row.mistake, NAME), cell(_reason(row)), number(row.seconds))
         lines.append((*who, *named, str(n_right), str(len(row.cases)), *details))
     whole = ("total", "", number(result.points), number(result.of), "", str(right), str(cases), "")
     seconds = number(sum(row.seconds for row in result.exercises))
     lines.append((*who, *whole, cell(result.problem), seconds))
     return [dict(zip(COLUMNS, row, strict=True)) for row in lines]
+
+
+def _reason(row: ExerciseResult) -> str:
+    """What is wrong, and why what is right does not all count."""
+    n_right = sum(case.difference is None for case in row.cases)
+    parts = [row.reason, but(n_right, len(row.cases), row.lowered)]
+    return "; ".join(part.rstrip(".") for part in parts if part) if row.lowered else row.reason
 
 
 def grades_csv(results: Iterable[Result]) -> str:
@@ -151,7 +159,8 @@ def _feedback(result: Result) -> str:
     sentences = [f"{points_of(result.points, result.of)}."]
     for row in result.exercises:
         looks = f", looks like: {row.mistake}" if row.mistake else ""
+        why = f" ({row.lowered})" if row.lowered else ""
         sentences.append(
-            f"{row.title}: {STATES[row.state][1].lower()}, {number(row.points)} of {number(row.of)}{looks}."
+            f"{row.title}: {STATES[row.state][1].lower()}, {number(row.points)} of {number(row.of)}{why}{looks}."
         )
     return html.escape(cell(" ".join(sentences), FEEDBACK), quote=False)

@@ -8,7 +8,7 @@ NOTE_IN_COMMON = "Without the answers: what the comparisons need is all that is 
 _EXERCISES = re.compile(r"course_lib\.lessons\.\w+\.exercises\b")
 _COMMON = re.compile(r"course_lib\.lessons\.\w+\.exercises\.common")  # what exercises of a lesson share
 ASKED = ("agree", "picture", "library")  # what of an exercise stays
-ANSWERED = ("reference", "mistakes", "also_right")  # and what leaves
+ANSWERED = ("reference", "mistakes", "also_right", "trivial")  # and what leaves
 
 Definitions = dict[str, ast.stmt]  # the statement that gives each name at the top of a file its meaning
 

@@ -19,17 +19,17 @@ from course_lib.workbook.progress import Record
 
 
 def check(exercise_id: str, function: Callable) -> float:
-    """The points for a function: a share for every case that is right, as `course grade` gives them.
+    """The points for a function: its share of the cases of `check`, by the same rules as in `course grade`.
 
     Raises:
-        CheckFailed: when nothing is right.
+        CheckFailed: when nothing is right, or nothing that counts.
     """
     with silent():
         verdict = judge(find(exercise_id), function, SEED)
         show.verdict(verdict, Record())
     points = points_for(verdict)
     if not points:
-        raise CheckFailed(f"{exercise_id} is {verdict.state}: {verdict.difference}")
+        raise CheckFailed(f"{exercise_id} is {verdict.state}: {verdict.lowered or verdict.difference}")
     return points
 
 

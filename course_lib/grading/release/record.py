@@ -12,6 +12,7 @@ from torch import Tensor
 
 from course_lib.checking.call import Outcome, call
 from course_lib.checking.exercise import Case, Exercise
+from course_lib.checking.trivial import by_heart
 from course_lib.workbook.checks import SEED
 
 
@@ -68,6 +69,11 @@ def _stored(exercise: Exercise, tensors: Tensors, seed: int) -> dict[str, Any]:
             }
             for mistake in exercise.mistakes
         ],
+        "trivial": [
+            {"name": trivial.name, "outcomes": _outcomes(trivial.function, cases, tensors)}
+            for trivial in exercise.trivial
+        ],
+        "by_heart": sorted(by_heart(exercise, cases)),
     }
 
 

@@ -7,7 +7,9 @@ from course_lib.grading.report.html import NAME, clean, counted, escape, frame, 
 
 MOST_EXERCISES = 60
 
-FOOT = """<footer><p>Every case of an exercise counts the same. The numbers in them were drawn for you. Cases marked
+FOOT = """<footer><p>Every case of an exercise counts the same; where only such cases are right as one gets without the
+idea, none does, and an answer that is altogether a named mistake earns a third at most. The numbers in the cases were
+drawn for you. Cases marked
 “hidden” are not in the notebook: they look at what its cases leave open. Prints, warnings and hints cost no points.</p>
 <p>If you think that a grade is wrong, name the exercise and the case when you ask.</p></footer>"""
 

@@ -3,6 +3,7 @@
 Of a hidden case nothing is told but its name and whether it was right: neither the difference nor a traceback.
 """
 
+from course_lib.checking.judge import but
 from course_lib.grading.records import CaseResult, ExerciseResult, State
 from course_lib.grading.report import charts
 from course_lib.grading.report.html import NAME, counted, escape, escape_trace, points_of, sentence
@@ -38,18 +39,20 @@ def section(row: ExerciseResult, index: int) -> str:
         f'<section id="e{index}" aria-labelledby="h{index}"><header><h2 id="h{index}">{escape(row.title, NAME)}</h2>'
         f'<span class="state {kind}">{charts.mark(kind)}{word}</span>'
         f'<span class="points">{points_of(row.points, row.of)}</span></header>\n'
-        f"{_cases(row.cases)}{happened(row)}{_mistake(row)}{next_step(row)}{trace(row)}{notes(row.notes)}</section>"
+        f"{_cases(row)}{happened(row)}{_mistake(row)}{next_step(row)}{trace(row)}{notes(row.notes)}</section>"
     )
 
 
-def _cases(cases: tuple[CaseResult, ...]) -> str:
-    """Every case by name; marks for the eye, words for a screen reader."""
+def _cases(row: ExerciseResult) -> str:
+    """Every case by name; marks for the eye, words for a screen reader. Then why not all that are right count."""
+    cases = row.cases
     if not cases:
         return ""
     n_right = sum(case.difference is None for case in cases)
     if n_right == len(cases):
         named = " · ".join(f"{escape(case.name, NAME)}{_HIDDEN * case.hidden}" for case in cases[:MOST_CASES])
         return f'<p class="small">{"All" if n_right > 1 else "The"} {counted(n_right, "case")} right: {named}</p>'
+    lowered = f'<p class="small">{escape(but(n_right, len(cases), row.lowered))}</p>' if row.lowered else ""
     items = "".join(
         f"<li>{charts.mark(kind)}<span>{escape(case.name, NAME)}"
         f'<span class="hidden">: {word}</span>{_HIDDEN * case.hidden}</span></li>'
@@ -57,7 +60,7 @@ def _cases(cases: tuple[CaseResult, ...]) -> str:
         for kind, word in [("right", "right") if case.difference is None else ("wrong", "not right")]
     )
     summary = f'<p class="small">{n_right} of {counted(len(cases), "case")} right</p>'
-    return f'{summary}<ul class="cases">{items}</ul>'
+    return f'{summary}<ul class="cases">{items}</ul>{lowered}'
 
 
 def _first_wrong(row: ExerciseResult) -> CaseResult | None:

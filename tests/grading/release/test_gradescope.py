@@ -172,8 +172,10 @@ def test_from_the_zip_to_results_in_the_sandbox(made, own_copy):
     for test in shown["tests"]:
         points[test["number"][0]] = points.get(test["number"][0], 0) + test["score"]
     assert [points[n] for n in "1245"] == pytest.approx([1, 2, 2, 2])
-    assert 0 < points["3"] < 2  # the two times are equal in one case
-    assert "the shorter of the two" in next(t for t in shown["tests"] if t["number"] == "3")["output"]
+    assert points["3"] == 0  # right in one case alone, a worked example in which the two times are equal
+    said = next(t for t in shown["tests"] if t["number"] == "3")["output"]
+    assert "the shorter of the two" in said
+    assert "Points: it can be had by knowing the worked examples by heart: it counts once one of the others" in said
     assert "without a sandbox" not in shown["output"]
 
 

@@ -10,7 +10,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
 from rich.console import Console
 
 from course_lib.checking.judge import judge
@@ -120,8 +119,8 @@ def test_the_masters_answers_earn_all_points_untouched_stubs_none_and_wrong_ones
     hand_in(tree, "nobody", {}, whole=False)
     noise = 'warnings.warn("a warning"); print("a print", file=sys.stderr)'  # costs points in nbgrader, not here
     loud = {name: source.replace("### BEGIN SOLUTION", noise) for name, source in answers.items()}
-    wrong = {"start.step_seconds": loud["start.step_seconds"].replace("torch.maximum(", "torch.minimum(")}
-    assert wrong["start.step_seconds"] != loud["start.step_seconds"]
+    wrong = {"start.speedup": loud["start.speedup"].replace(" if left > 0 else 0.0", "")}
+    assert wrong["start.speedup"] != loud["start.speedup"]
     hand_in(tree, "bob", loud | wrong, whole=False)
 
     nbgrader(tree, "autograde", LESSON, "--create")
@@ -131,10 +130,10 @@ def test_the_masters_answers_earn_all_points_untouched_stubs_none_and_wrong_ones
         grades = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(file)}
     all_points = sum(find(name).points for name in answers)
 
-    def shorter(flops, n_bytes, flops_per_second, bytes_per_second):
-        return torch.minimum(flops / flops_per_second, n_bytes / bytes_per_second).sum()
+    def without_limit(share, goal):
+        return share / (1 / goal - (1 - share))
 
-    share = nbgrader_cell.points_for(judge(find("start.step_seconds"), shorter))
+    share = nbgrader_cell.points_for(judge(find("start.speedup"), without_limit))
     assert 0 < share < 2
     assert grades == {
         "ada": (all_points, all_points),

@@ -682,7 +682,7 @@ WRONG = {
             "interleaved groups",
         ),
         "no columns": (choice_without_columns, "columns left out"),
-        "neither": (choice_of_four, "2:4 whatever the mask"),
+        "neither": (choice_of_four, "the smallest of sizes"),
         "no 2:4": (choice(lambda keep: False), "2:4 left out"),
         "no numbers": (choice(at_most_two, extra=0), "numbers of the columns forgotten"),
         "full columns": (

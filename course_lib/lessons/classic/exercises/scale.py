@@ -3,6 +3,8 @@
 Dimension key: d weights.
 """
 
+import torch
+
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 SCALE = Exercise(
@@ -17,6 +19,10 @@ SCALE = Exercise(
         Case("a MONK's network, 58 weights, 124 patterns, float64", (58, 124, 8)),
         Case("a row of 576 weights and 2048 tokens", (576, 2048, 4)),
         Case("all weights in the blocks of the default model", (106_168_320, 1000, 2)),
+        Case(
+            "a drawn number of weights, and of gradients",
+            (*torch.randint(100, 9000, (2,), generator=generator).tolist(), 4),
+        ),
     ],
     mistakes=(
         Mistake(

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
 
 
 def _leading(right: Tensor) -> int:
@@ -58,6 +58,7 @@ def _deferred_cases(generator: torch.Generator) -> list[Case]:
         Case("all four right, the prefix surprised the model", _retrieval(generator, 4, [1] * 4, True, False, "begin")),
         Case("one right", _retrieval(generator, 2, [1, 0, 0, 1], False, True, "twice")),
         Case("all three right", _retrieval(generator, 3, [1] * 3, True, True, "begin, twice")),
+        Case("nine of twelve, then a slip", _retrieval(generator, 4, [1] * 9 + [0, 1, 1], True, True, "begin, twice")),
     ]
 
 
@@ -69,6 +70,7 @@ DEFERRED = Exercise(
     points=3,
     reference=_deferred,
     cases=_deferred_cases,
+    trivial=(Trivial("counting the whole answer", lambda b, a, h, n: len(h) - n),),
     mistakes=(
         Mistake(
             "the leak",

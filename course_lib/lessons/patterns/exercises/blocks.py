@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
 from course_lib.lessons.common.masks import compare_masks
 from course_lib.lessons.patterns.exercises.common import even_and_spiky, in_blocks, randn
 
@@ -118,6 +118,12 @@ def _blocks_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _blocks_in_order(weight: Tensor, rows: int, columns: int, n_kept: int, descending: bool) -> Tensor:
+    """The first blocks, or the last: the weight is not looked at."""
+    worth = torch.arange(weight.numel() // (rows * columns)).reshape(len(weight) // rows, -1)
+    return _keep_tiles(-worth if descending else worth, rows, columns, n_kept)
+
+
 BLOCKS = Exercise(
     id="patterns.blocks",
     title="A block mask",
@@ -131,6 +137,10 @@ BLOCKS = Exercise(
         got, expected if _agree_on_blocks(got, expected, case) else got, case.arguments[2]
     ),
     library=_library,
+    trivial=(
+        Trivial("keeping the first blocks", lambda *a: _blocks_in_order(*a, descending=True)),
+        Trivial("keeping the last blocks", lambda *a: _blocks_in_order(*a, descending=False)),
+    ),
     mistakes=(
         Mistake(
             "blocks read across rows",

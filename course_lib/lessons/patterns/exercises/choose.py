@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
 
 
 def fits_two_of_four(keep: Tensor) -> bool:
@@ -147,6 +147,10 @@ CHOOSE = Exercise(
     reference=choose,
     cases=_cases,
     library=_library,
+    trivial=(
+        Trivial("always choosing the bitmap", lambda k, s, v: ("bitmap", s["bitmap"])),
+        Trivial("always choosing 2:4", lambda k, s, v: ("2:4", s["2:4"])),
+    ),
     mistakes=(
         Mistake(
             "2:4 whatever the mask",
@@ -188,6 +192,11 @@ CHOOSE = Exercise(
             "columns left out",
             "The format of whole columns is not in `sizes`: count the columns that hold anything, and add it.",
             lambda k, s, v: choose(k, s, v, n_columns=lambda keep: 10**9),
+        ),
+        Mistake(
+            "the smallest of sizes",
+            "This takes the smallest number it was given. Ask which formats can hold the mask, and add the columns.",
+            lambda k, s, v: min(s.items(), key=lambda pair: pair[1]),
         ),
         Mistake(
             "numbers of the columns forgotten",

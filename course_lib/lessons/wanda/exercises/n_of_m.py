@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
 from course_lib.lessons.common.masks import compare_masks
 from course_lib.lessons.wanda.exercises.common import agree_on_keep, drop_lowest
 
@@ -49,6 +49,12 @@ def _library(score: Tensor, n: int, m: int) -> Tensor:
     return NofM(n, m).keep(score)
 
 
+def _same_places(score: Tensor, n: int, m: int, last: bool) -> Tensor:
+    """The same n places of every group: the score is not looked at."""
+    place = torch.arange(score.shape[1]) % m
+    return (place >= m - n if last else place < n).expand(score.shape)
+
+
 N_OF_M = Exercise(
     id="wanda.n_of_m",
     title="N of M",
@@ -60,6 +66,10 @@ N_OF_M = Exercise(
     agree=_BY_M_INPUTS,
     picture=lambda case, got, expected: compare_masks(got, expected, case.arguments[2], score=case.arguments[0]),
     library=_library,
+    trivial=(
+        Trivial("keeping the first n of every m", lambda score, n, m: _same_places(score, n, m, last=False)),
+        Trivial("keeping the last n of every m", lambda score, n, m: _same_places(score, n, m, last=True)),
+    ),
     mistakes=(
         Mistake(
             "n dropped instead of kept",

@@ -1,0 +1,168 @@
+"""Answers without the idea: zeros, what was given, a mask that looks at nothing, the worked example by heart.
+
+What such an answer gets right says nothing about whoever wrote it. They are made of the arguments and of the shape of
+what is expected alone; an exercise lists in `trivial` what that leaves out. Each is named by what one does for it, to
+be read after "by".
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.call import Outcome, Recorded, call
+from course_lib.checking.compare import as_tensor, plain
+from course_lib.checking.exercise import Case, Exercise
+
+BY_HEART = "knowing the worked examples by heart"
+ONE_FOR_ALL = "returning the same whatever is given"
+Agrees = Callable[[Case, Outcome, Any], str | None]
+_OTHER_SEEDS = (811, 812)  # cases that are the same with these are known to everybody
+
+
+def ways(exercise: Exercise, cases: list[Case], expected: list, which: list[int], agrees: Agrees) -> tuple[str, ...]:
+    """How some of the cases can all be had without the idea, in as few ways as that takes; nothing when one cannot.
+
+    Args:
+        expected: the right value of every case. which: the places of the cases that are asked about.
+        agrees: (case, outcome, right value) -> None when they agree, else a sentence.
+    """
+    ways_of: dict[int, list[str]] = {}
+    known = by_heart(exercise, cases)
+    for at in which:
+        tried = outcomes(exercise, cases, expected, at, known)
+        ways_of[at] = [name for name, outcome in tried if agrees(cases[at], outcome, expected[at]) is None]
+        if not ways_of[at]:
+            return ()
+    names: list[str] = []
+    while ways_of:  # the way to most of the cases that are left
+        names.append(max(chain(*ways_of.values()), key=lambda name: sum(name in ways for ways in ways_of.values())))
+        ways_of = {at: ways for at, ways in ways_of.items() if names[-1] not in ways}
+    return tuple(names)
+
+
+def outcomes(
+    exercise: Exercise, cases: list[Case], expected: list, at: int, known: set[int]
+) -> Iterator[tuple[str, Outcome]]:
+    """What answers without the idea give on one of the cases, each with its name; `known`: the cases of `by_heart`."""
+    for name, values in _GENERIC.items():
+        yield from ((name, Outcome(value)) for value in values(plain(cases[at].arguments), expected[at]))
+    for trivial in exercise.trivial:
+        function = trivial.function
+        recorded = isinstance(function, Recorded)
+        yield trivial.name, function.outcomes[at] if recorded else call(function, cases[at].arguments)
+    yield from ((ONE_FOR_ALL, Outcome(value)) for other, value in enumerate(expected) if other != at)
+    if at in known:
+        yield BY_HEART, Outcome(expected[at])
+
+
+def by_heart(exercise: Exercise, cases: list[Case]) -> set[int]:
+    """The places of the cases that everybody gets alike; those that are hidden nobody has seen."""
+    if exercise.by_heart is not None:
+        return set(exercise.by_heart)
+    draws = [exercise.cases(torch.Generator().manual_seed(seed)) for seed in _OTHER_SEEDS]
+    together = enumerate(zip(cases, *draws, strict=False))
+    return {at for at, same in together if all(_equal(a.arguments, b.arguments) for a, b in pairwise(same))}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.shape == other.shape and torch.equal(one, other)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return type(one) is type(other) and one == other
+
+
+# Each of these makes values of the shape of the right one, from that and the arguments, both as plain data ------------
+
+
+def _everywhere(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same collection with every tensor, number and text changed."""
+    if isinstance(value, tuple):
+        return tuple(_everywhere(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: _everywhere(item, change) for key, item in value.items()}
+    return change(value)
+
+
+def _filled(fill: int) -> Callable[[tuple, Any], Iterator[Any]]:
+    def values(arguments: tuple, right: Any) -> Iterator[Any]:
+        yield _everywhere(right, lambda leaf: torch.full_like(leaf, fill) if isinstance(leaf, Tensor) else fill)
+
+    return values
+
+
+def _given(arguments: tuple, right: Any) -> Iterator[Any]:
+    """Each argument; in every place of a collection; as many side by side as are wanted; in another shape."""
+    n = len(right) if isinstance(right, tuple | dict) else 1
+    for at, argument in enumerate(arguments):
+        yield argument
+        yield _everywhere(right, lambda leaf, given=argument: _reshaped(given, leaf))
+        if n > 1:
+            yield arguments[at : at + n]
+
+
+def _reshaped(given: Any, leaf: Any) -> Any:
+    fits = isinstance(given, Tensor) and isinstance(leaf, Tensor) and given.numel() == leaf.numel()
+    return given.reshape(leaf.shape) if fits else given
+
+
+def _ends(last: bool) -> Callable[[tuple, Any], Iterator[Any]]:
+    """So many of the first, or of the last, as are wanted, along an axis or of all (None)."""
+
+    def values(arguments: tuple, right: Any) -> Iterator[Any]:
+        if isinstance(right, tuple) and right and all(type(item) is int for item in right):
+            right = as_tensor(right)
+        for axis in (-1, 0, None):
+            for n in _lengths(arguments) if last else [0]:
+                yield _everywhere(right, lambda leaf, axis=axis, n=n: _end(leaf, arguments, last, axis, n))
+
+    return values
+
+
+def _lengths(arguments: tuple) -> set[int]:
+    """Of how many the last may be wanted: the numbers that are given, and the sizes of tensors."""
+    numbers = {argument for argument in arguments if type(argument) is int}
+    return numbers | {n for argument in arguments if isinstance(argument, Tensor) for n in argument.shape}
+
+
+def _end(leaf: Any, arguments: tuple, last: bool, axis: int | None, n: int) -> Any:
+    """A mask, places or numbers like the leaf, of one end. `n`: how many there are to take the last places of."""
+    if not isinstance(leaf, Tensor) or not leaf.ndim:
+        return 0
+    if leaf.dtype == torch.bool:
+        return _mask(leaf, last, axis)
+    if not leaf.is_floating_point():
+        length = leaf.shape[-1]
+        return (torch.arange(length) + (n - length if last else 0)).expand(leaf.shape)
+    wanted = leaf.shape[axis or 0]
+    for argument in arguments:
+        if isinstance(argument, Tensor) and argument.ndim == leaf.ndim and argument.shape[axis or 0] >= wanted:
+            return argument.narrow(axis or 0, argument.shape[axis or 0] - wanted if last else 0, wanted)
+    return torch.zeros_like(leaf)
+
+
+def _mask(right: Tensor, last: bool, axis: int | None) -> Tensor:
+    """As many True as the right mask has along an axis, or in all: at one end. The same for every row, as for a mask
+    that looks at nothing.
+    """
+    counts = right.sum() if axis is None else right.sum(dim=axis)
+    if not right.numel() or not (counts == counts.flatten()[0]).all():
+        return torch.zeros_like(right)
+    length = right.numel() if axis is None else right.shape[axis]
+    n = int(counts.flatten()[0])
+    keep = torch.arange(length) >= length - n if last else torch.arange(length) < n
+    if axis is None:
+        return keep.reshape(right.shape)
+    return keep.expand(right.shape) if axis == -1 else keep.reshape(-1, *[1] * (right.ndim - 1)).expand(right.shape)
+
+
+_GENERIC: dict[str, Callable[[tuple, Any], Iterator[Any]]] = {
+    "returning zeros": _filled(0),
+    "returning ones": _filled(1),
+    "returning what was given": _given,
+    "taking the first": _ends(last=False),
+    "taking the last": _ends(last=True),
+}

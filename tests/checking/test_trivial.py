@@ -1,0 +1,183 @@
+"""Cases that can be had without the idea: which they are, and when they count. Worked by hand on made-up exercises."""
+
+import dataclasses
+from functools import partial
+
+import pytest
+import torch
+
+from course_lib.checking import trivial
+from course_lib.checking.call import Outcome, Recorded, call
+from course_lib.checking.compare import plain
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial
+from course_lib.checking.judge import Verdict, but, difference, judge, verdict
+
+
+def made(reference, *arguments, drawn=True, **fields):
+    """An exercise with such cases, the first as it is, the others with a number of their own unless not drawn."""
+
+    def cases(generator):
+        shift = torch.rand((), generator=generator, dtype=torch.float64).item() * drawn
+        first, *others = (Case(f"case {at}", each) for at, each in enumerate(arguments))
+        moved = (tuple(x + shift if isinstance(x, float) else x for x in each.arguments) for each in others)
+        return [first, *(dataclasses.replace(each, arguments=m) for each, m in zip(others, moved, strict=True))]
+
+    described = {"id": "made.up", "title": "Made up", "difficulty": 1, "minutes": 1, "points": 3, "hints": ("Think.",)}
+    return Exercise(**described | {"mistakes": (), "also_right": ()} | fields, reference=reference, cases=cases)
+
+
+def found(exercise, which=None, seed=0):
+    """By what each case, or all of some, can be had."""
+    cases = exercise.cases(torch.Generator().manual_seed(seed))
+    right = [plain(exercise.reference(*case.arguments)) for case in cases]
+    ways = partial(trivial.ways, exercise, cases, right, agrees=partial(difference, exercise))
+    return ways(which) if which else [ways([at]) for at in range(len(cases))]
+
+
+def test_zeros_what_was_given_and_the_worked_example_need_no_idea():
+    square = made(lambda x: x * x, (3.0,), (0.5,), (torch.zeros(2),), (torch.ones(2),), (torch.tensor([2.0, 3.0]),))
+    assert found(square) == [
+        (trivial.BY_HEART,),
+        (),
+        ("returning zeros",),
+        ("returning ones",),
+        (trivial.BY_HEART,),  # a tensor, which the exercise above does not draw
+    ]
+    assert found(square, [0, 2]) == (trivial.BY_HEART,)
+    assert found(square, [0, 1, 2]) == ()
+
+
+def test_as_few_ways_are_named_as_that_takes():
+    twice = made(lambda x: 2 * x, (torch.zeros(2),), (torch.full((2,), 0.5),), (torch.zeros(3),), by_heart=())
+    assert found(twice) == [("returning zeros",), ("returning ones",), ("returning zeros",)]
+    assert found(twice, [0, 1, 2]) == ("returning zeros", "returning ones")
+    assert found(twice, [0, 2]) == ("returning zeros",)
+
+
+@pytest.mark.parametrize(
+    ("value", "way"),
+    [
+        (torch.tensor([[True, True, False], [True, True, False]]), "taking the first"),
+        (torch.tensor([[False, True, True], [False, True, True]]), "taking the last"),
+        (torch.tensor([[True, True, True], [False, False, False]]), "taking the first"),  # of each column, and of all
+        (torch.tensor([[False, False, False], [True, True, True]]), "taking the last"),
+        (torch.tensor([[True, True, False], [True, False, False]]), None),  # as many for every row, or it has looked
+        (torch.tensor([[True, False, True], [True, False, True]]), None),
+        (torch.zeros(2, 3), "returning zeros"),
+        (torch.arange(6.0).reshape(2, 3)[:, :2], "taking the first"),
+        (torch.arange(6.0).reshape(2, 3)[1:], "taking the last"),
+        (torch.arange(6.0).reshape(3, 2), "returning what was given"),
+        (torch.arange(6.0).reshape(2, 3) + 1, None),
+        ((0, 1), "taking the first"),
+        ((5, 6), "taking the last"),  # of the seven that are given
+        ((0, 6), None),
+        ((torch.arange(6.0).reshape(2, 3)[:, :1], torch.tensor([0])), "taking the first"),
+        ({"a": 7, "b": 7}, "returning what was given"),
+        ((torch.arange(6.0).reshape(2, 3), 7), "returning what was given"),
+        ("CSR", None),
+        (12.5, None),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_way_is_known_and_no_other(value, way):
+    exercise = made(lambda *_: value, ("the worked example",), (torch.arange(6.0).reshape(2, 3), 7))
+    cases = exercise.cases(torch.Generator().manual_seed(0))[1:]
+    drawn = dataclasses.replace(exercise, by_heart=())
+    tried = trivial.ways(drawn, cases, [plain(value)], [0], partial(difference, exercise))
+    assert tried == ((way,) if way else ())
+
+
+def test_an_exercise_adds_what_is_trivial_there():
+    assert found(made(max, (2.0, 5.0), (4.0, 3.5))) == [("returning what was given",)] * 2
+    half = made(lambda a: a / 2, (6.0,), (4.0,), trivial=(Trivial("dividing by two", lambda a: a / 2),))
+    assert found(half)[1] == ("dividing by two",)
+    recorded = Trivial("dividing by two", Recorded((Outcome(error="no"), Outcome(2.0))))
+    assert found(
+        dataclasses.replace(half, trivial=(recorded,), cases=lambda g: [Case("a", (6.0,)), Case("b", (4.0,))])
+    ) == [
+        (trivial.BY_HEART,),
+        ("dividing by two",),
+    ]
+
+
+def test_what_is_right_of_two_cases_needs_no_look_at_either():
+    count = made(lambda x: len(x), ("ab",), ("aba",), ("bab",), ("abbab",), by_heart=())
+    assert found(count) == [(), (trivial.ONE_FOR_ALL,), (trivial.ONE_FOR_ALL,), ()]
+
+
+def test_only_cases_that_everybody_has_seen_can_be_known_by_heart():
+    exercise = made(lambda x: 2 * x, (7.0,), (3.0,))
+    cases = exercise.cases(torch.Generator().manual_seed(5))
+    hidden = [Case("a hidden one", (11.0,))]
+    assert trivial.by_heart(exercise, cases + hidden) == {0}
+    assert trivial.by_heart(made(lambda x: 2 * x, (7.0,), (3.0,), drawn=False), cases) == {0}
+    assert trivial.by_heart(made(lambda x: 2 * x, (7.0,), (3.0,), drawn=False), hidden + cases) == set()
+
+
+# When they count ------------------------------------------------------------------------------------------------------
+
+SQUARE = made(lambda x: x * x, (3.0,), (0.5,), (torch.zeros(2),), (1.5,))
+
+
+def judged(*values, exercise=SQUARE):
+    cases = exercise.cases(torch.Generator().manual_seed(0))
+    right = [plain(exercise.reference(*case.arguments)) for case in cases]
+    return verdict(exercise, cases, [Outcome(r if v else -9.0) for r, v in zip(right, values, strict=False)])
+
+
+@pytest.mark.parametrize(
+    ("right", "share", "lowered"),
+    [
+        ((1, 1, 1, 1), 1.0, ""),
+        ((0, 0, 0, 0), 0.0, ""),
+        ((1, 1, 1, 0), 0.75, ""),
+        ((0, 1, 0, 0), 0.25, ""),
+        ((0, 0, 1, 0), 0.0, "it can be had by returning zeros: it counts once one of the others is right"),
+        (
+            (1, 0, 1, 0),
+            0.0,
+            "all that are right can be had by knowing the worked examples by heart: these count once one of the others "
+            "is right",
+        ),
+        ((1, 1), 0.5, ""),  # the others were not run
+        ((1,), 0.0, "it can be had by knowing the worked examples by heart: it counts once one of the others is right"),
+    ],
+)
+def test_easy_cases_count_together_with_one_that_is_not(right, share, lowered):
+    said = judged(*right)
+    assert (said.share, said.lowered) == (share, lowered)
+
+
+def test_a_named_mistake_says_so_where_it_lowers_the_points():
+    doubled = Mistake("doubled", "Multiply by itself.", lambda x: 2 * x)
+    exercise = made(lambda x: x * x, (0.5,), (2,), (3,), mistakes=(doubled,), by_heart=())
+    said = judge(exercise, lambda x: x + x)
+    assert (said.n_right, said.n_cases, said.mistake, said.share, said.lowered) == (1, 3, doubled, 1 / 3, "")
+    exercise = made(lambda x: x * x, (0.5,), (2,), (2.0 - 1e-9,), (3,), drawn=False, mistakes=(doubled,), by_heart=())
+    said = judge(exercise, lambda x: x + x)
+    assert (said.n_right, said.share) == (2, 0.0)
+    assert said.lowered.startswith("all that are right can be had by returning the same whatever is given")
+
+
+def test_the_sentence_counts_what_is_right():
+    assert but(5, 9, "they are few") == "5 of 9 cases are right, but they are few."
+    assert but(1, 9, "it is one") == "1 of 9 cases is right, but it is one."
+    assert but(5, 9, "") == ""
+
+
+def test_both_rules_together_leave_nothing():
+    mistake = Mistake("m", "Think.", lambda x: x)
+    right = ((None, "wrong", None), 2, 3)
+    for easy, share in (((), 1 / 3), (("returning zeros",), 0.0)):
+        said = Verdict(
+            SQUARE, "wrong", right[1], right[2], differences=right[0], mistake=mistake, explained=1, easy=easy
+        )
+        assert said.share == pytest.approx(share)
+    named = Verdict(SQUARE, "wrong", 2, 3, differences=right[0], mistake=mistake, explained=1)
+    assert named.lowered == "a named mistake is all that is wrong: such an answer earns a third of the points at most"
+    assert Verdict(SQUARE, "wrong", 1, 3, differences=("w", "w", None), mistake=mistake, explained=2).lowered == ""
+
+
+def test_a_function_that_ends_its_process_after_the_worked_example_earns_nothing():
+    cases = SQUARE.cases(torch.Generator().manual_seed(0))
+    assert verdict(SQUARE, cases, [call(SQUARE.reference, cases[0].arguments)]).share == 0.0

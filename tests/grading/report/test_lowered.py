@@ -1,0 +1,98 @@
+"""Where a rule lowers the points, each place says so in the same words: page, tables, Gradescope, check, nbgrader."""
+
+import csv
+import io
+
+import pytest
+import torch
+from page_reader import Page
+
+from course_lib.checking.call import call
+from course_lib.checking.judge import judge
+from course_lib.grading import engine
+from course_lib.grading.export import gradescope_results, lms
+from course_lib.grading.records import Answer, Result
+from course_lib.grading.release import nbgrader_cell
+from course_lib.grading.report import feedback
+from course_lib.workbook import show
+from course_lib.workbook.catalogue import find
+from course_lib.workbook.checks import CheckFailed
+from course_lib.workbook.progress import Record
+
+PRUNE, BYTES = find("classic.prune"), find("patterns.bytes")
+ZEROS = (
+    "4 of 12 cases are right, but all that are right can be had by returning zeros: these count once one of the others "
+    "is right."
+)
+
+
+def zeros(weight, hessian, limit):
+    return torch.zeros_like(weight)
+
+
+def graded(exercise, function):
+    """The result of a student who handed in this alone."""
+    visible, hidden = engine.draw(exercise, "ada", 0)
+    outcomes = tuple(call(function, case.arguments) for case in visible + hidden)
+    row = engine.exercise_result(exercise, visible, hidden, Answer(exercise.id, "ran", outcomes))
+    return Result("ada", "02 Optimal brain damage", "ada.ipynb", 0, (row,))
+
+
+@pytest.fixture(scope="module")
+def result():
+    return graded(PRUNE, zeros)
+
+
+def test_the_students_page_says_it(result):
+    text = Page(feedback.html(result)).text
+    assert "0 of 6 points" in text
+    assert "4 of 12 cases right" in text
+    assert ZEROS in text
+
+
+def test_the_tables_say_it(result):
+    rows = list(csv.DictReader(io.StringIO(lms.grades_csv([result]).lstrip("\ufeff"))))
+    assert (rows[0]["points"], rows[0]["cases_right"]) == ("0", "4")
+    assert rows[0]["reason"].endswith(f"; {ZEROS.rstrip('.')}")
+    moodle = lms.moodle_csv([result], "Lesson 02", "Username").text
+    assert "partly right, 0 of 6 (all that are right can be had by returning zeros: these count once one of" in moodle
+
+
+@pytest.mark.parametrize("visibility", ["visible", "after_published"])
+def test_gradescope_says_it_and_no_number_of_hidden_cases(result, visibility):
+    tests = gradescope_results.results(result, visibility, 1.0)["tests"]
+    assert sum(test["score"] for test in tests) == 0
+    assert "Points: all that are right can be had by returning zeros" in tests[0]["output"]
+    assert "12 cases" not in tests[0]["output"]
+
+
+def test_check_and_nbgrader_say_it_of_the_cases_that_they_have():
+    verdict = judge(PRUNE, zeros)
+    said = "2 of 8 cases are right, but all that are right can be had by returning zeros"
+    assert f"Points: {said}" in show.as_text(verdict, Record())
+    assert said in show.as_html(verdict, Record())
+    assert nbgrader_cell.points_for(verdict) == 0.0
+    with pytest.raises(CheckFailed, match="classic.prune is wrong: all that are right can be had by returning zeros"):
+        nbgrader_cell.check(PRUNE.id, zeros)
+
+
+def test_the_limit_of_a_named_mistake_is_said_too():
+    """It is right in more than a third of the cases, which is what it earns."""
+    named = [(exercise, m) for exercise in (PRUNE, BYTES) for m in exercise.mistakes]
+    capped = [
+        (exercise, m, row) for exercise, m in named for row in graded(exercise, m.function).exercises if row.lowered
+    ]
+    capped = [each for each in capped if each[2].lowered.startswith("a named mistake")]
+    assert capped, "no mistake of these is right so often; choose another exercise"
+    exercise, mistake, row = capped[0]
+    n_right = sum(case.difference is None for case in row.cases)
+    assert (row.mistake, row.points) == (mistake.name, round(exercise.points / 3, 2))
+    text = Page(feedback.html(graded(exercise, mistake.function))).text
+    assert f"{n_right} of {len(row.cases)} cases are right, but a named mistake is all that is wrong: such an" in text
+
+
+def test_where_nothing_is_lowered_nothing_is_said():
+    for function in (PRUNE.reference, lambda *a: None):
+        assert graded(PRUNE, function).exercises[0].lowered == ""
+    text = show.as_text(judge(find("wanda.score"), lambda w, x: w.abs()), Record())
+    assert "Points:" not in text

@@ -1,0 +1,292 @@
+"""Answers that somebody without the idea might hand in, by hand for every exercise: they see the arguments alone.
+
+None may earn more than a tenth of the points. What each does is in its name, where its formula does not tell.
+"""
+
+import torch
+from torch import Tensor
+
+
+def kept(places: Tensor, like: Tensor) -> Tensor:
+    """A mask that is True at the same places of every row."""
+    return torch.isin(torch.arange(like.shape[-1]), places).expand(like.shape)
+
+
+def keep_first(like: Tensor, n: int) -> Tensor:
+    return kept(torch.arange(n), like)
+
+
+def keep_last(like: Tensor, n: int) -> Tensor:
+    return kept(torch.arange(like.shape[-1])[-n:] if n else torch.arange(0), like)
+
+
+def keep_first_blocks(weight: Tensor, rows: int, columns: int, n: int) -> Tensor:
+    across = weight.shape[1] // columns
+    keep = torch.zeros_like(weight, dtype=torch.bool)
+    for block in range(n):
+        top, left = block // across * rows, block % across * columns
+        keep[top : top + rows, left : left + columns] = True
+    return keep
+
+
+def two_of_four(weight: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
+    columns = [i for i in range(weight.shape[1]) if i % 4 in places]
+    return weight[:, columns], torch.tensor([i % 4 for i in columns]).expand(len(weight), len(columns))
+
+
+def unpack_in_order(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
+    dense = torch.zeros(len(bitmap) * columns)
+    dense[: len(values)] = values
+    return dense.reshape(len(bitmap), columns)
+
+
+def with_column(weight: Tensor, values: Tensor, j: int) -> Tensor:
+    return weight.index_copy(1, torch.tensor([j]), values[:, None])
+
+
+LAZY = {
+    "start.sparsity": [lambda t: 0.0, lambda t: 1.0, lambda t: 1 / 3, lambda t: 0.25, lambda t: t.mean()],
+    "start.intensity": [lambda o, i, n, b: 0.25, lambda o, i, n, b: float(n), lambda o, i, n, b: 1.0],
+    "start.step_seconds": [lambda f, b, x, y: 0.4, lambda f, b, x, y: len(f), lambda f, b, x, y: torch.zeros(())],
+    "start.speedup": [
+        lambda p, g: 0,
+        lambda p, g: g,
+        lambda p, g: 1.0,
+        lambda p, g: 2 * (p == 0.5),
+        lambda p, g: 1 / p,
+    ],
+    "start.cache_bytes": [lambda *a: 96, lambda *a: a[0] * a[4], lambda *a: 0, lambda *a: {2: 96, 30: 377487360}[a[0]]],
+    "patterns.columns": [
+        lambda w, k: (w[:, :k], torch.arange(k)),
+        lambda w, k: (w[:, -k:], torch.arange(w.shape[1] - k, w.shape[1])),
+        lambda w, k: (torch.zeros(len(w), k), torch.arange(k)),
+        lambda w, k: (w, torch.arange(w.shape[1])),
+    ],
+    "patterns.blocks": [
+        keep_first_blocks,
+        lambda w, r, c, n: keep_first_blocks(w, r, c, n).flip(0).flip(1),
+        lambda w, r, c, n: keep_first_blocks(w.T, c, r, n).T,
+        lambda w, r, c, n: torch.ones_like(w, dtype=torch.bool),
+        lambda w, r, c, n: torch.zeros_like(w, dtype=torch.bool),
+        lambda w, r, c, n: w != 0,
+    ],
+    "patterns.nofm": [
+        lambda w: two_of_four(w, [0, 1]),
+        lambda w: two_of_four(w, [2, 3]),
+        lambda w: two_of_four(w, [1, 3]),
+        lambda w: (torch.zeros(len(w), w.shape[1] // 2), torch.tensor([0, 1] * (w.shape[1] // 4)).expand(len(w), -1)),
+    ],
+    "patterns.bytes": [
+        lambda o, i, z, b: dict.fromkeys(("dense", "CSR", "bitmap", "2:4"), o * i * b),
+        lambda o, i, z, b: dict.fromkeys(("dense", "CSR", "bitmap", "2:4"), 0),
+        lambda o, i, z, b: {"dense": 64, "CSR": 52, "bitmap": 34, "2:4": 34},
+    ],
+    "patterns.choose": [
+        *(lambda k, s, v, name=name: (name, s[name]) for name in ("dense", "CSR", "bitmap", "2:4")),
+        lambda k, s, v: ("columns", s["dense"]),
+        lambda k, s, v: ("2:4", s["2:4"]) if k.shape == (2, 8) else ("bitmap", s["bitmap"]),
+    ],
+    "patterns.bitmap": [
+        unpack_in_order,
+        lambda v, m, c: torch.zeros(len(m), c),
+        lambda v, m, c: v.reshape(len(m), c),
+        lambda v, m, c: v[: len(m) * c].expand(len(m), -1),
+    ],
+    "patterns.break_even": [
+        lambda v, i: (0.5, 0.96875),
+        lambda v, i: (0.5, 0.9375),
+        lambda v, i: (1.0, 1.0),
+        lambda v, i: (v, i),
+    ],
+    "patterns.dynamic": [
+        lambda w, x, k: x[:, :k] @ w[:, :k].T,
+        lambda w, x, k: x[:, -k:] @ w[:, -k:].T,
+        lambda w, x, k: torch.zeros(len(x), len(w)),
+    ],
+    "classic.taylor": [
+        lambda g, h, w, gone: 0.0,
+        lambda g, h, w, gone: 2.0,
+        lambda g, h, w, gone: gone.sum(),
+        lambda g, h, w, gone: w[gone].sum(),
+    ],
+    "classic.obd_saliency": [
+        lambda w, h: w,
+        lambda w, h: h,
+        lambda w, h: w * 0,
+        lambda w, h: w.abs(),
+        lambda w, h: w * w,
+    ],
+    "classic.back_one_layer": [
+        lambda w, a, b, s, c: s,
+        lambda w, a, b, s, c: c,
+        lambda w, a, b, s, c: torch.zeros_like(s),
+        lambda w, a, b, s, c: torch.full_like(s, 3.25),
+    ],
+    "classic.obs_update": [lambda w, v, q: w, lambda w, v, q: w * 0, lambda w, v, q: v[q], lambda w, v, q: v @ w],
+    "classic.obs_saliency": [lambda w, v: w, lambda w, v: w * 0, lambda w, v: v.diagonal(), lambda w, v: w.square()],
+    "classic.recursion": [
+        lambda x, a: torch.eye(x.shape[2]) / a,
+        lambda x, a: torch.zeros(x.shape[2], x.shape[2]),
+        lambda x, a: torch.ones(x.shape[2], x.shape[2]) * a,
+    ],
+    "classic.prune": [
+        lambda w, h, limit: torch.zeros_like(w),
+        lambda w, h, limit: w,
+        lambda w, h, limit: w if limit == 0.5 else torch.zeros_like(w),
+        lambda w, h, limit: w if limit < 1 else torch.zeros_like(w),
+        lambda w, h, limit: torch.tensor([0, 2.5, 2]) if limit == 1 else torch.zeros_like(w),
+    ],
+    "classic.scale": [lambda d, n, b: (400, 1200), lambda d, n, b: (d, n), lambda d, n, b: (0, 0)],
+    "sparsegpt.layer_error": [lambda w, p, g: 0.0, lambda w, p, g: g.sum(), lambda w, p, g: (w - p).sum()],
+    "sparsegpt.hessian": [
+        lambda x, r: torch.eye(x.shape[1]),
+        lambda x, r: torch.zeros(x.shape[1], x.shape[1]),
+        lambda x, r: x.T[:, : x.shape[1]],
+    ],
+    "sparsegpt.eliminate": [
+        lambda v, gone: v,
+        lambda v, gone: v[len(gone) :, len(gone) :],
+        lambda v, gone: v[: len(v) - len(gone), : len(v) - len(gone)],
+        lambda v, gone: torch.eye(len(v) - len(gone)),
+        lambda v, gone: v if not len(gone) else torch.tensor([[1 / 3]]),
+    ],
+    "sparsegpt.factor": [lambda h: h, lambda h: h.triu(), lambda h: torch.eye(len(h)), lambda h: torch.zeros_like(h)],
+    "sparsegpt.settle": [lambda w, x, u, j: w, lambda w, x, u, j: w * 0, lambda w, x, u, j: x[:, None].expand(w.shape)],
+    "sparsegpt.mask": [
+        lambda w, d, s: torch.ones_like(w).bool(),
+        lambda w, d, s: torch.zeros_like(w).bool(),
+        lambda w, d, s: keep_last(w.reshape(1, -1), w.numel() - int(w.numel() * s)).reshape(w.shape),
+        lambda w, d, s: keep_first(w.reshape(1, -1), w.numel() - int(w.numel() * s)).reshape(w.shape),
+        lambda w, d, s: keep_first(w, w.shape[1] - int(w.shape[1] * s)),
+        lambda w, d, s: w != 0,
+    ],
+    "sparsegpt.prune": [
+        lambda w, u, s, b: w,
+        lambda w, u, s, b: w * 0,
+        lambda w, u, s, b: w * keep_last(w, w.shape[1] - int(w.shape[1] * s)),
+    ],
+    "sparsegpt.bits": [lambda s, b, g, z: 3.25, lambda s, b, g, z: b, lambda s, b, g, z: 0, lambda s, b, g, z: 1 + b],
+    "wanda.score": [lambda w, x: w, lambda w, x: torch.zeros_like(w), lambda w, x: w * 0 + 1],
+    "wanda.accumulate": [lambda t, x: t, lambda t, x: t * 0, lambda t, x: x[0, 0], lambda t, x: t + 1],
+    "wanda.keep_rows": [
+        lambda s, p: keep_last(s, s.shape[1] - int(p * s.shape[1])),
+        lambda s, p: keep_first(s, s.shape[1] - int(p * s.shape[1])),
+        lambda s, p: torch.ones_like(s).bool(),
+        lambda s, p: torch.zeros_like(s).bool(),
+        lambda s, p: keep_last(s.T, s.shape[0] - int(p * s.shape[0])).T,
+    ],
+    "wanda.column_groups": [
+        lambda s, p: keep_last(s.T, s.shape[0] - int(p * s.shape[0])).T,
+        lambda s, p: keep_first(s.T, s.shape[0] - int(p * s.shape[0])).T,
+        lambda s, p: torch.ones_like(s).bool(),
+        lambda s, p: torch.zeros_like(s).bool(),
+        lambda s, p: keep_first(s, s.shape[1] - int(p * s.shape[1])),
+        lambda s, p: s != 0,
+    ],
+    "wanda.n_of_m": [
+        lambda s, n, m: (torch.arange(s.shape[1]) % m < n).expand(s.shape),
+        lambda s, n, m: (torch.arange(s.shape[1]) % m >= m - n).expand(s.shape),
+        lambda s, n, m: keep_first(s, s.shape[1] * n // m),
+        lambda s, n, m: torch.ones_like(s).bool(),
+        lambda s, n, m: torch.zeros_like(s).bool(),
+    ],
+    "wanda.sequential": [
+        lambda a, b, x, s: (a, b),
+        lambda a, b, x, s: (a * 0, b * 0),
+        lambda a, b, x, s: (
+            a * keep_last(a, a.shape[1] - int(a.shape[1] * s)),
+            b * keep_last(b, b.shape[1] - int(b.shape[1] * s)),
+        ),
+    ],
+    "wanda.obs_score": [lambda w, h: (w, w), lambda w, h: (w * 0, w * 0), lambda w, h: (w.square(), w.square())],
+    "wanda.interval": [
+        lambda k, n: (1.0, 1.0, 1.0),
+        lambda k, n: (k, 0, n),
+        lambda k, n: (0.6, 0.50398, 0.69602),
+        lambda k, n: (0.0, 0.0, 1.0),
+    ],
+    "kv.slots": [lambda *a: 0, lambda *a: 1, lambda *a: 10, lambda *a: a[0] // 100, lambda *a: int(a[0] > 100)],
+    "kv.window": [
+        keep_last,
+        keep_first,
+        lambda p, n: torch.ones_like(p).bool(),
+        lambda p, n: torch.zeros_like(p).bool(),
+        lambda p, n: p < n,
+        lambda p, n: p >= n,
+    ],
+    "kv.group_mass": [
+        lambda w, v, n: w[:, :n, 0],
+        lambda w, v, n: w[:, :n, -1],
+        lambda w, v, n: torch.zeros_like(w[:, :n, 0]),
+        lambda w, v, n: torch.ones_like(w[:, :n, 0]),
+    ],
+    "kv.h2o_step": [
+        lambda s, new, p, b, r: (keep_first(s, b), s + new),
+        lambda s, new, p, b, r: (keep_last(s, b), s + new),
+        lambda s, new, p, b, r: (torch.ones_like(s).bool(), s),
+        lambda s, new, p, b, r: (torch.zeros_like(s).bool(), s + new),
+    ],
+    "kv.deferred": [
+        *(lambda b, a, h, n, k=k: k for k in range(8)),
+        lambda b, a, h, n: len(h) - n,
+        lambda b, a, h, n: n,
+        lambda b, a, h, n: len(h),
+    ],
+    "kv.scissorhands": [
+        lambda w, t, p, b, r: torch.ones_like(p).bool(),
+        lambda w, t, p, b, r: torch.zeros_like(p).bool(),
+        lambda w, t, p, b, r: keep_last(p, min(b, len(p))),
+        lambda w, t, p, b, r: keep_first(p, b),
+        lambda w, t, p, b, r: (
+            torch.tensor([True, False, False, False, True]) if len(p) == 5 else torch.ones_like(p) > 0
+        ),
+    ],
+    "kv.merge": [
+        lambda k, v, ks, vs, t: (ks, vs),
+        lambda k, v, ks, vs, t: (ks * 0, vs * 0),
+        lambda k, v, ks, vs, t: (ks + k, vs + v),
+        lambda k, v, ks, vs, t: (k.expand(ks.shape), v.expand(vs.shape)),
+    ],
+    "kv.quantize": [
+        lambda x, b, g: x,
+        lambda x, b, g: x * 0,
+        lambda x, b, g: x.round(),
+        lambda x, b, g: x.reshape(-1, g).mean(1).repeat_interleave(g),
+    ],
+    "sinks.share": [
+        lambda w, s: w[:, :, -1],
+        lambda w, s: w[:, :, 0] * 0,
+        lambda w, s: w[:, :, s],
+        lambda w, s: w[:, :, 0] * 0 + 1,
+    ],
+    "sinks.evict": [
+        lambda w, k: w[:, : k.sum()],
+        lambda w, k: w[:, -k.sum() :],
+        lambda w, k: torch.ones(len(w), k.sum()) / k.sum(),
+        lambda w, k: torch.zeros(len(w), k.sum()),
+        lambda w, k: w,
+    ],
+    "sinks.slots": [
+        lambda n, s, b: list(range(n)),
+        lambda n, s, b: list(range(min(n, b))),
+        lambda n, s, b: list(range(max(n - b, 0), n)),
+        lambda n, s, b: list(range(b)),
+        lambda n, s, b: [0, 1, 6, 7, 8, 9],
+        lambda n, s, b: [],
+        lambda n, s, b: [0, 1, 6, 7, 8, 9] if n == 10 else list(range(n)),
+    ],
+    "sinks.positions": [lambda p: p, lambda p: -p, lambda p: p * 0, lambda p: torch.arange(p.shape[1]).expand(p.shape)],
+    "sinks.rotate": [lambda k, by, f: k, lambda k, by, f: -k, lambda k, by, f: k * 0, lambda k, by, f: k.roll(1, -1)],
+    "sinks.cost": [
+        lambda w, n, d, r, k: (60, 44, 108),
+        lambda w, n, d, r, k: (2 * w, 2 * w, 2 * w),
+        lambda w, n, d, r, k: (0, 0, 0),
+    ],
+    "sinks.softmax": [
+        lambda x, s: torch.zeros_like(x),
+        lambda x, s: x,
+        lambda x, s: torch.ones_like(x) / (x.shape[2] + 1),
+        lambda x, s: torch.ones_like(x) / 4,
+    ],
+    "sinks.gate": [lambda o, z, s: o, lambda o, z, s: o * 0, lambda o, z, s: o * 3 / 4, lambda o, z, s: o / 2],
+}
