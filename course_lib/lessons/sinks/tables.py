@@ -4,13 +4,12 @@ Dimension key: L layers, Q queries of a text, P predictions.
 """
 
 import math
-import textwrap
 from collections.abc import Mapping
 
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.lessons.common.tables import load_published
+from course_lib.lessons.common.tables import load_published, wrapped
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.paired import block_means
 
@@ -18,7 +17,6 @@ Samples = Float[Tensor, "n"]
 TOKENS, QUERIES = 64, 16  # neighbours that count as one sample: they are hard or easy together
 COLLAPSED = 1.5  # times the perplexity
 RESTORED, ALMOST = 0.8, 0.9  # of the difference of two log-perplexities
-COLUMNS = 100  # of a printed line
 
 _FIRST_TOKENS = ("4 newlines + 124", "4 + 124", "newest tokens")
 
@@ -126,4 +124,4 @@ def source(table: str) -> str:
     found = load_published("sinks")["sources"][table]
     first, *_ = found["authors"].split(",")
     said = f"Published, not measured here: {found['what']}. {first} and others, {found['year']}, {found['url']}"
-    return textwrap.fill(said, COLUMNS)
+    return wrapped(said)

@@ -1,7 +1,6 @@
 """The printed tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
 
 import math
-import textwrap
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -20,12 +19,7 @@ PUBLISHED_NAMES = NAMES | {"adaprune": "AdaPrune"}
 def provenance() -> str:
     """What was run, where, when, with how much."""
     measured = load_measured("sparsegpt")
-    return _broken(origin(measured, amounts(measured["sizes"]["shared"])))
-
-
-def _broken(text: str) -> str:
-    """Lines of at most a hundred columns, broken at words."""
-    return "\n".join(textwrap.fill(line, 100, break_on_hyphens=False) for line in text.splitlines())
+    return origin(measured, amounts(measured["sizes"]["shared"]))
 
 
 def pattern_verdict(tables: Tables | None = None) -> str:
