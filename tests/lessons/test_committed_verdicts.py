@@ -40,7 +40,8 @@ PRINTED = {
     "08 idle head": lambda: backcopy.verdict(backcopy.results()),
 }
 WORD = re.compile(
-    r": (holds|holds partly \(\d+ of \d+\)|does not hold|cannot tell( \([^)]*\))?|not at this scale)(\.|;.*)?$"
+    r": (holds|holds partly \(\d+ of \d+\)|(does not hold|not at this scale)( \(fails in \d+ of \d+\))?"
+    r"|cannot tell( \([^)]*\))?)(\.|;.*)?$"
 )
 
 
