@@ -40,7 +40,8 @@ def pattern_verdict(tables: Tables | None = None) -> str:
 def successors_table(tables: Tables | None = None) -> str:
     """At half the weights: each step beyond SparseGPT, on the windows of the curves."""
     tables = tables or committed()
-    lines = [f"{'':<26}{'unstructured':>18}{'2:4':>18}"]
+    windows = f"on {tables['successors'][0]['n_tokens']:,} tokens"
+    lines = [f"{windows:<26}{'unstructured':>18}{'2:4':>18}"]
     by_setting = {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
     by_setting |= {(row["method"], row["pattern"]): row for row in tables["successors"]}
     for method, name in (NAMES | {"swaps + refit": "mask by swaps, refitted"}).items():
@@ -214,5 +215,5 @@ def accuracy_verdict(tables: Tables | None = None) -> str:
         lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
     mean = mean_of(gaps)
     points = f"{100 * mean.value:+.1f} ± {100 * mean.error:.1f} points, the mean of {len(gaps)} tasks"
-    said = f"Accuracy at 50 %, SparseGPT less Wanda: {points}."
+    said = f"Accuracy at 50 %, SparseGPT minus Wanda: {points}."
     return "\n".join([*lines, said, f"Claim: SparseGPT keeps more than Wanda: {verdict(mean)}"])
