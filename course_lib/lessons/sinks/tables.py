@@ -46,12 +46,12 @@ def collapse_claims(window: Samples, full: Samples, one: Samples) -> list[str]:
     """The two claims on the log-perplexities of the same blocks: without a sink, with everything, with one sink."""
     lost, gained = window - full, window - one
     collapse, back = of_samples(lost, math.log(COLLAPSED)), of_samples(gained - RESTORED * lost)
-    times, share = lost.mean().exp(), 100 * gained.mean() / lost.mean()
+    times, share, error = lost.mean().exp(), 100 * gained.mean() / lost.mean(), 100 * back.error / lost.mean()
     return [
         f"Claim: without a sink the window collapses, to over {COLLAPSED} times the perplexity: {times:.1f} times, "
         f"± {100 * collapse.error:.0f} %, n = {collapse.n}: {verdict(collapse)}",
         f"Claim: one sink brings back over {100 * RESTORED:.0f} % of the log-perplexity: "
-        f"{share:.0f} %: {verdict(back)}",
+        f"{share:.0f} ± {error:.0f} %, n = {back.n}: {verdict(back)}",
     ]
 
 
@@ -65,10 +65,11 @@ def newline_verdict(losses: Mapping[str, Float[Tensor, "P"]]) -> str:
 def newline_claim(newlines: Samples, own: Samples, window: Samples) -> str:
     """On the log-perplexities of the same blocks."""
     effect = of_samples((window - newlines) - ALMOST * (window - own))
-    share = 100 * (window - newlines).mean() / (window - own).mean()
+    whole = (window - own).mean()
+    share, error = 100 * (window - newlines).mean() / whole, 100 * effect.error / whole
     return (
         f"Claim: four newlines do over {100 * ALMOST:.0f} % of what the text's own first tokens do for the "
-        f"log-perplexity: {share:.0f} %, n = {effect.n}: {verdict(effect)}"
+        f"log-perplexity: {share:.0f} ± {error:.0f} %, n = {effect.n}: {verdict(effect)}"
     )
 
 

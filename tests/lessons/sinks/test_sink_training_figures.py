@@ -75,7 +75,7 @@ def test_titles():
     assert "a fair share, 0.7 %" in [text.get_text() for text in layers.axes[0].get_legend().get_texts()]
     rates = plots.rates(measured)
     assert title(rates) == "The learned token in the end,\nby rate: 5 %, 50 %"
-    assert title(rates, 1) == "Loss meanwhile; perplexity when the sink leaves,\nby rate: +4 %, +49 %"
+    assert title(rates, 1) == "Loss in the end, by rate: 2.00, 2.00;\nperplexity without its sink: +4 %, +49 %"
     norms = plots.register_norms(measured)
     assert title(norms) == "Largest patch norm over the median, mean of 2 trainings:\n6.0 with 0, 2.0 with 4 registers"
 

@@ -48,7 +48,7 @@ def test_one_sink_is_so_much_of_the_way_back():
 
 def test_the_long_stream_says_memory_and_time():
     left, right = titles(sinks_results.long_stream(measured()))
-    assert left == "2,000 tokens in a cache of 12 MB"
+    assert left == "2,000 tokens in 12 MB:\n1 sink has 1.091 times the perplexity of 4"
     assert right == "Slowest part over fastest: 1.10 with 4 sinks"
 
 

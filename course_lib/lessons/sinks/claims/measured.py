@@ -105,7 +105,10 @@ def long_stream(measured: dict[str, Any] | None = None) -> Figure:
     right.set_ylim(0, None)
     left.legend(frameon=False, fontsize=9)
     (row,) = rows(measured, "streaming", name="4 sinks")
-    label(left, f"{row['n_tokens']:,} tokens in a cache of {row['peak_bytes'] / 1e6:.0f} MB", "thousand tokens read")
+    one, four = by_block(measured, "1 sink", "4 sinks")
+    title = f"{row['n_tokens']:,} tokens in {row['peak_bytes'] / 1e6:.0f} MB:\n"
+    title += f"1 sink has {(one - four).mean().exp():.3f} times the perplexity of 4"
+    label(left, title, "thousand tokens read")
     left.set_ylabel(f"perplexity, {measured['tables']['streaming_curves'][0]['block']} tokens a point")
     title = f"Slowest part over fastest: {unevenness(measured):.2f} with 4 sinks"
     label(right, title, "thousand tokens read", "milliseconds a token")

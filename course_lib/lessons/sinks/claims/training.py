@@ -129,13 +129,14 @@ def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
 def rates(measured: dict[str, Any]) -> Figure:
     """A learnable sink at several learning rates: when it is read, and how well the model reads meanwhile."""
     fig, (left, right) = figure(2, width=4.8)
-    shares, costs = [], []
+    shares, costs, ends = [], [], []
     for index, rate in enumerate(sorted({row["rate"] for row in measured["tables"]["rates"]})):
         seen = rows(measured, "rates", rate=rate)
         steps, of_sink = [row["step"] for row in seen], [100 * max(row["first_slot"]) for row in seen]
         left.plot(steps, of_sink, label=f"rate {rate:g}", **line_style(index))
         right.plot(steps, [row["evaluation_loss"] for row in seen], label=f"rate {rate:g}", **line_style(index))
         shares.append(f"{of_sink[-1]:.0f} %")
+        ends.append(seen[-1]["evaluation_loss"])
         costs.append(f"{round(cost_at(measured, rate)[0]):+d} %")
     left.legend(frameon=False)
     label(
@@ -144,7 +145,8 @@ def rates(measured: dict[str, Any]) -> Figure:
         "step",
         "share of attention,\nhighest layer (%)",
     )
-    title = "Loss meanwhile; perplexity when the sink leaves,\nby rate: " + ", ".join(costs)
+    lowest = ", ".join(f"{loss:.2f}" for loss in ends)
+    title = f"Loss in the end, by rate: {lowest};\nperplexity without its sink: {', '.join(costs)}"
     label(right, title, "step", "nats a byte, nothing evicted")
     right.legend(frameon=False)
     return fig
