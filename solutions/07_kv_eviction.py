@@ -269,7 +269,7 @@ received, shown = mine("kv.group_mass", group_mass), story
 in_layer = attention_weights(model, shown[None])[layer][None]  # (1, query heads, queries, tokens)
 for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool), sizes.n_key_value)[0]:
     shares = head_mass / head_mass.sum()
-    print("  ".join(f"{tokenizer.decode(shown[i])!r} {shares[i]:.0%}" for i in shares.topk(6).indices))
+    print("  ".join(f"{tokenizer.decode(shown[i])!r} {100 * shares[i]:.0f} %" for i in shares.topk(6).indices))
 
 # %% [markdown]
 # Each line is a key-value head with the six tokens that receive most.
@@ -694,8 +694,9 @@ printed.say(printed.heavy_verdict(measured))
 # prompts.
 
 # %% [markdown]
-# **A stream** of a few thousand tokens in a cache of constant size. The times are of this machine and this small model,
-# where the weights take most of a step.
+# **A stream** of 1280 tokens in a cache of 256 slots, which is full after a fifth of it. (D2O holds more, because it
+# spares three layers. The stream is read sixteen tokens at a time, and SnapKV takes each such pass for a prompt.) The
+# times are of this machine and this small model, where the weights take most of a step.
 
 # %%
 print(printed.streams_table(measured))
@@ -725,7 +726,8 @@ printed.say(questions.window_verdict(measured))
 results.answers(measured)
 
 # %% [markdown]
-# **Four bits on top**, against the same tokens in float32:
+# **Four bits on top**, against the same policy with every number in float32. The newest tokens are rounded only when
+# others have come. In a small cache they are a large part, and four bits take far more than an eighth of its bytes:
 
 # %%
 print(printed.bits_table(measured))

@@ -128,14 +128,14 @@ def heavy_verdict(measured: Measured | None = None) -> str:
 def bits_table(measured: Measured | None = None) -> str:
     """Fewer bits on top of fewer tokens: bytes and log-perplexity, prompt by prompt against the same in full."""
     measured = measured or results()
-    lines = [f"{'':<14}{'kept':>6}{'bits':>6}{'bytes':>9}{'change of log-perplexity':>27}"]
+    lines = [f"{'':<14}{'kept':>6}{'bits':>6}{'bytes, share':>14}{'change of log-perplexity':>27}"]
     for row in sorted(measured["tables"]["quantized"], key=lambda row: (row["policy"], -row["bits"])):
         (same,) = rows(measured, "compressed", policy=row["policy"], budget=row["budget"])
         change = torch.tensor(row["losses"]) - torch.tensor(same["losses"])
         cell = f"{change.mean():+.3f} ± {change.std() / len(change) ** 0.5:.3f}"
         share = f"{100 * row['budget']:.0f} %"
         bytes_held = f"{row['bytes'] / same['bytes']:.2f}"
-        lines.append(f"{row['policy']:<14}{share:>6}{row['bits']:>6}{bytes_held:>9}{cell:>27}")
+        lines.append(f"{row['policy']:<14}{share:>6}{row['bits']:>6}{bytes_held:>14}{cell:>27}")
     return "\n".join(lines)
 
 
