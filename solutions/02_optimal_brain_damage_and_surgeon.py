@@ -693,7 +693,8 @@ seconds = time.perf_counter() - start
 as_many = sum(n_out * (n_in / 576) ** 3 for n_out, n_in in shapes)
 print(f"one row of 576 weights: {seconds:.1f} s")
 print(f"{sum(n_out for n_out, _ in shapes):,} rows, some longer, by d³ as much as {as_many:,.0f} such rows:")
-print(f"{as_many * seconds / 3600:.0f} hours on this machine, for 135 million parameters")
+n_weights = sum(n_out * n_in for n_out, n_in in shapes)
+print(f"{as_many * seconds / 3600:.0f} hours on this machine, for {n_weights / 1e6:.0f} million weights in blocks")
 
 # %% [markdown]
 # What would you give up so that the rows of a layer may share one inverse: the order of the deletions, the choice, or

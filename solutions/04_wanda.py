@@ -60,7 +60,8 @@ plots.loudest_against_median(norms)
 # %% [markdown]
 # If all features were of similar size, the magnitude of a weight would be a good guide to what it does. Language models
 # are different, because they grow a few *outlier features* that are far larger than the rest: tens of times at the
-# inputs of q, k and v here, less at the others. The Wanda paper (section 2, after Dettmers and others, 2022) gives this
+# inputs of q, k and v here, hundreds of times at the input of down_proj in two or three blocks, less elsewhere. The
+# Wanda paper (section 2, after Dettmers and others, 2022) gives this
 # as the reason why magnitude pruning fails on them. This model has outlier features too, though it is fifty times
 # smaller than the smallest LLaMA of the paper.
 #

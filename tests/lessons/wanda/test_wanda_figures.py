@@ -119,12 +119,14 @@ def test_calibration_title():
 
 
 def test_group_title():
-    said = "Not clearly worse than the best group:\nthe whole layer for magnitude, each output"
-    assert title(wanda_results.group_ablation(made_up())) == f"{said} for Wanda"
+    said = ":\nthe whole layer for magnitude, each output"
+    assert title(wanda_results.group_ablation(made_up())) == f"Clearly the best group{said} for Wanda"
     near = made_up()
     for row in near["tables"]["groups"]:
         row["standard_error"] = 4.0
-    assert title(wanda_results.group_ablation(near)).endswith("each output and the whole layer for Wanda")
+    said = title(wanda_results.group_ablation(near))
+    assert said.startswith("The best group, and what is not clearly worse:")
+    assert said.endswith("each output and the whole layer for Wanda")
 
 
 def test_zero_shot_title_and_order():
