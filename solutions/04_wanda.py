@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 04 · Wanda: pruning by weights and activations
 #
-# Half of a language model's weights can be removed in a few seconds, without gradients and without retraining, if one
-# knows one number for each input feature: how large it usually is. This lesson builds the method step by step on a
+# Half of a language model's weights can be removed in less than a minute, without gradients and without retraining, if
+# one knows one number for each input feature: how large it usually is. This lesson builds the method step by step on a
 # real model, and then measures which of the paper's claims hold at 135 million parameters.
 #
-# **Afterwards you can** prune a language model in seconds by weights and activations, choose the comparison group of a
+# **Afterwards you can** prune a language model within a minute by weights and activations, choose the comparison group of a
 # weight and say why it matters, explain what Wanda leaves out of SparseGPT, and read a table of pruned models with its
 # errors. **You need** lesson 00, and norms, top-k and the inverse of a matrix in PyTorch; lesson 03 is not needed.
 # **Time**: an hour and three quarters, 65 minutes of it for exercises.
@@ -378,7 +378,9 @@ perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perpl
 # What you just measured comes from four windows of text. `course reproduce wanda` did the same with more text, more
 # sparsities and benchmarks, and its result is part of the course, with seed, sizes and machine in it; the figures below
 # read it. Magnitude ranks over whole layers here, as in the paper, unless the comparison group is what is varied. The
-# model's weights come from a file of 4 bits each, so what is pruned here was rounded before.
+# model's weights come from a file of 4 bits each, so what is pruned here was rounded before. Every perplexity has an
+# error of its own. All of them read the same windows, and a difference of two is known better than their errors tell:
+# where a verdict is "cannot tell", windows compared in pairs might decide.
 
 # %%
 measured = wanda_results.results()

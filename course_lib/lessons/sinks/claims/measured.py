@@ -48,7 +48,7 @@ def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
     label(
         left,
         f"Published (Llama-2-7B): one sink is {back:.0f} % of\n"
-        f"the way from 0 to 8, then {_more(published):.0f} % are left",
+        f"the way from 0 to 8, and {_more(published):.0f} % above 8",
     )
     here = {
         n: rows(measured, "streaming", name=name)[0]["perplexity"]
@@ -58,8 +58,7 @@ def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
     back = _way_back(here[0], here[1], here[4])
     label(
         right,
-        f"Here: one sink is {back:.0f} % of the way from 0 to 4,\n"
-        f"then {100 * less:+.2f} ± {100 * error:.2f} % are left",
+        f"Here: one sink is {back:.0f} % of the way from 0 to 4,\nand {100 * less:.2f} ± {100 * error:.2f} % above 4",
     )
     for panel in (left, right):
         panel.set_xlabel("first tokens kept")

@@ -60,7 +60,8 @@ def ways_verdict(measured: dict[str, Any]) -> str:
     dense, window = rows(measured, "ways", way=DENSE)[0], rows(measured, "ways", way=WINDOW)[0]
     beyond = f"{100 * (measured['sizes']['tokens'] / dense['trained'] - 1):.0f} % beyond the trained length, dense"
     claims = []
-    for way, what, first in ((DENSE, beyond, dense["trained"]), (WINDOW, "without sinks, along the whole text", window["budget"])):
+    without = "without sinks, along the whole text"
+    for way, what, first in ((DENSE, beyond, dense["trained"]), (WINDOW, without, window["budget"])):
         more = blocks(measured, way, first) - blocks(measured, STREAMING, first)
         worse = of_samples(more, math.log(COLLAPSED))
         claims.append(
