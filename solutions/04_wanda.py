@@ -5,9 +5,9 @@
 # one knows one number for each input feature: how large it usually is. This lesson builds the method step by step on a
 # real model, and then measures which of the paper's claims hold at 135 million parameters.
 #
-# **Afterwards you can** prune a language model within a minute by weights and activations, choose the comparison group of a
-# weight and say why it matters, explain what Wanda leaves out of SparseGPT, and read a table of pruned models with its
-# errors. **You need** lesson 00, and norms, top-k and the inverse of a matrix in PyTorch; lesson 03 is not needed.
+# **Afterwards you can** prune a language model within a minute by weights and activations, choose the comparison group
+# of a weight and say why it matters, explain what Wanda leaves out of SparseGPT, and read a table of pruned models with
+# its errors. **You need** lesson 00, and norms, top-k and the inverse of a matrix in PyTorch; lesson 03 is not needed.
 # **Time**: an hour and three quarters, 65 minutes of it for exercises.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
@@ -565,6 +565,21 @@ print(tables.zero_shot_verdict(measured))
 # printed all the same, because leaving them out would hide them: **no signal, no conclusion**. A larger model would
 # make them usable. The verdict is on the mean of the tasks with a signal, beside its error. (The table's errors divide
 # by n − 1, which for these numbers of questions is hardly different.)
+#
+# **Perplexity is not everything.** It is one number for all of a text. What does it say about a single task? The next
+# figure takes the six pruned models in the order of their perplexity, three of Wanda and three of magnitude, and shows
+# what each task keeps of its margin above chance. LAMBADA asks for one exact word; the other three offer answers to
+# choose from.
+
+# %%
+accuracies.against_perplexity(measured)
+
+# %%
+print(accuracies.one_word_verdict(measured))
+
+# %% [markdown]
+# Where perplexity doubles, from 375 to 740, none of the tasks that offer answers tells the two models apart. So report
+# both, and let the task that matters to you decide.
 #
 # The paper's own accuracies are those of models 50 to 500 times larger. They are quoted, not measured here.
 
