@@ -775,7 +775,9 @@ print(smallest.table(smallest.stored(), smallest.attempt(make_small)))
 #   [arXiv:1506.02626](https://arxiv.org/abs/1506.02626). Magnitude pruning, with retraining.
 # - Ma, Fang, Wang: *LLM-Pruner: On the Structural Pruning of Large Language Models*, NeurIPS 2023,
 #   [arXiv:2305.11627](https://arxiv.org/abs/2305.11627). Squared gradients as curvatures, on language models.
-# - Kunstner, Hennig, Balles: *Limitations of the Empirical Fisher Approximation for Natural Gradient Descent*, NeurIPS
+# - Kunstner, Balles, Hennig: *Limitations of the Empirical Fisher Approximation for Natural Gradient Descent*, NeurIPS
 #   2019, [arXiv:1905.12558](https://arxiv.org/abs/1905.12558). What goes wrong when the two are confused.
+# - Pearlmutter: *Fast Exact Multiplication by the Hessian*, Neural Computation 6(1), 1994,
+#   [doi:10.1162/neco.1994.6.1.147](https://doi.org/10.1162/neco.1994.6.1.147). The Hessian times a vector.
 # - Frantar, Singh, Alistarh: *Optimal Brain Compression*, NeurIPS 2022,
 #   [arXiv:2208.11580](https://arxiv.org/abs/2208.11580). The exact surgeon, row by row.

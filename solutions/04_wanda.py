@@ -698,3 +698,5 @@ print(tables.claims_table(measured))
 #   [arXiv:2208.07339](https://arxiv.org/abs/2208.07339). The outlier features.
 # - Han, Pool, Tran, Dally: *Learning both Weights and Connections for Efficient Neural Networks*, NeurIPS 2015,
 #   [arXiv:1506.02626](https://arxiv.org/abs/1506.02626). Magnitude pruning, with retraining.
+# - Wilson: *Probable Inference, the Law of Succession, and Statistical Inference*, JASA 22, 1927,
+#   [doi:10.1080/01621459.1927.10502953](https://doi.org/10.1080/01621459.1927.10502953). The interval.

@@ -266,9 +266,9 @@ def _wins(points: Mapping[float, float]) -> str:
     if not won:
         return "nowhere"
     if not lost:
-        return f"up to {percent(max(won))}"
+        return f"up to a density of {max(won):g}"
     if max(won) < min(lost):
-        return f"up to {percent(max(won))}, not at {percent(min(lost))}"
+        return f"up to a density of {max(won):g}, not at {min(lost):g}"
     return f"at {len(won)} of {len(points)} densities"
 
 
