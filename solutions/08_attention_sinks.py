@@ -35,7 +35,7 @@ from course_lib.lessons.sinks import figures as plots
 from course_lib.lessons.sinks import tables as printed
 from course_lib.lessons.sinks.claims import backcopy, drawings, first_tokens, four_ways, trained, training, ways
 from course_lib.lessons.sinks.claims import measured as results
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, say
 from course_lib.kv.analysis.streaming import streaming_perplexity
 from course_lib.lessons.common.by_mask import ByMask
 from course_lib.workbook import check, mine
@@ -117,7 +117,7 @@ for name, first in starts.items():
 plots.first_words(by_layer)
 
 # %%
-print(printed.position_verdict(shares))
+say(printed.position_verdict(shares))
 
 # %% [markdown]
 # **What do they read there?** What a query reads of a token is its attention times the value of the token. Here is how
@@ -234,7 +234,7 @@ for sinks in (1, 4):
 plots.streams(losses, budget)
 
 # %%
-print(printed.collapse_verdict({name: each[budget:] for name, each in losses.items()}))
+say(printed.collapse_verdict({name: each[budget:] for name, each in losses.items()}))
 
 # %% [markdown]
 # **Do the first tokens matter, or that there are any?** The paper replaces the first four by newlines (table 1). The
@@ -245,7 +245,7 @@ newlines = torch.cat([torch.tensor(tokenizer("\n").input_ids * 4), text[4:]])
 found = streaming_perplexity(model, newlines, StreamingLLM(budget, sinks=4), chunk=32, skip=budget)
 after = {name: each[budget:] for name, each in losses.items()}
 after = {"newest tokens": after["newest tokens"], "4 newlines + 124": found.losses[budget:]} | after
-print(printed.newline_verdict(after))
+say(printed.newline_verdict(after))
 worst_first = sorted(after, key=lambda name: after[name].mean().item(), reverse=True)
 by_cache = {name: after[name].mean().exp().item() for name in worst_first}
 plots.bars(by_cache, printed.newline_finding(by_cache))
@@ -257,7 +257,7 @@ plots.bars(by_cache, printed.newline_finding(by_cache))
 # %%
 measured = results.results()
 print(results.provenance())
-print(results.stream_verdict(measured))
+say(results.stream_verdict(measured))
 print(printed.source("sinks"))
 
 # %%
@@ -289,7 +289,7 @@ print(ways.chat(compared))
 # before in the same answer. (The loss would not do as a measure: a text that repeats itself is easy to predict.)
 
 # %%
-print(ways.chat_verdict(compared))
+say(ways.chat_verdict(compared))
 ways.chat_repeats(compared)
 
 # %% [markdown]
@@ -423,7 +423,7 @@ for name, policy, positions in (
 ):
     stream = streaming_perplexity(model, text, policy, positions, chunk=32, skip=budget, gap=gap)
     beyond[name] = stream.losses[budget:]
-print(printed.rolling_verdict(beyond, gap))
+say(printed.rolling_verdict(beyond, gap))
 perplexities = {name: each.mean().exp().item() for name, each in beyond.items()}
 plots.bars(perplexities, printed.rolling_finding(perplexities, gap))
 
@@ -494,7 +494,7 @@ speed.streams()
 
 # %%
 print(ways.provenance(compared))
-print(ways.ways_verdict(compared))
+say(ways.ways_verdict(compared))
 ways.along_the_text(compared)
 
 # %%
@@ -613,7 +613,7 @@ training.rates(measured)
 
 # %%
 print(printed.source("pretraining"))
-print(trained.pretraining_verdict(measured))
+say(trained.pretraining_verdict(measured))
 training.beside_the_paper(measured)
 
 # %% [markdown]
@@ -644,7 +644,7 @@ idle = backcopy.results()
 backcopy.sample(idle)
 
 # %%
-print(backcopy.verdict(idle))
+say(backcopy.verdict(idle))
 backcopy.costs(idle)
 
 # %% [markdown]
@@ -667,7 +667,7 @@ backcopy.by_width(idle)
 # nothing to take over.
 
 # %%
-print(trained.registers_verdict(measured))
+say(trained.registers_verdict(measured))
 training.register_norms(measured)
 
 # %% [markdown]

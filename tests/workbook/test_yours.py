@@ -60,7 +60,11 @@ def unwritten(weight, inputs):
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(unwritten, "not attempted"), (lambda weight, inputs: weight, "not right yet"), (3, "of type int, not a function")],
+    [
+        (unwritten, "not attempted"),
+        (lambda weight, inputs: weight, "not right yet"),
+        (3, "of type int, not a function"),
+    ],
 )
 def test_otherwise_the_courses_function_is_used_and_it_says_so(answer, said, capsys):
     score = mine("wanda.score", answer)

@@ -50,6 +50,12 @@ def wrapped(text: str) -> str:
     return "\n".join(textwrap.fill(line, COLUMNS, break_on_hyphens=False) for line in text.splitlines())
 
 
+def say(text: str) -> None:
+    """Print a text; lines of more than COLUMNS columns are broken at words, and go on indented."""
+    for line in text.splitlines():
+        print(textwrap.fill(line, COLUMNS, subsequent_indent="    ") if len(line) > COLUMNS else line)
+
+
 def listed(names: Sequence[object]) -> str:
     """Names as one says them: a; a and b; a, b and c."""
     *others, last = map(str, names)

@@ -1,6 +1,5 @@
 """The printed tables and verdicts of lesson 07, from the long measurement."""
 
-import textwrap
 from collections import Counter
 
 import torch
@@ -11,15 +10,8 @@ from course_lib.lessons.common.verdicts import of_count, verdict
 from course_lib.lessons.kv.measured import FULL, Measured, results
 
 SPARSE, PERSISTENT = 0.95, 0.95  # the marks of the papers on H2O and Scissorhands
-WIDTH = 100
 RIVALS = {"Window": "a plain window", "StreamingLLM": "a window with four sinks"}
 MOST, ALMOST_ALL = 0.5, 0.95  # of the layers: more than that many must be above a mark
-
-
-def say(text: str) -> None:
-    """Print a text; lines of more than WIDTH columns are broken at words, and go on indented."""
-    for line in text.splitlines():
-        print(textwrap.fill(line, WIDTH, subsequent_indent="    ") if len(line) > WIDTH else line)
 
 
 def provenance(measured: Measured | None = None) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lessons.common.tables import COLUMNS, listed, load_measured, load_published, origin, rows, wrapped
+from course_lib.lessons.common.tables import COLUMNS, listed, load_measured, load_published, origin, rows, say, wrapped
 
 RESULT = {
     "command": "course reproduce tiny",
@@ -43,3 +43,11 @@ def test_no_printed_line_is_wider_than_a_page_and_words_stay_whole():
     assert said.split() == (origin(RESULT, "").split() + ["many", "words"] * n)
     assert wrapped("short\n\nlines") == "short\n\nlines"
     assert wrapped("a" * 60 + " " + "b" * 60) == "a" * 60 + "\n" + "b" * 60
+
+
+def test_what_is_said_goes_on_indented(capsys):
+    say("short\nClaim: " + "a word " * 20)
+    short, claim, rest = capsys.readouterr().out.splitlines()
+    assert (short, claim[:6], rest[:4], rest[4] == " ") == ("short", "Claim:", "    ", False)
+    assert len(claim) <= COLUMNS
+    assert f"{claim} {rest}".split() == ["Claim:"] + ["a", "word"] * 20
