@@ -27,7 +27,7 @@ def next_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prom
     axes.barh(range(n), 100 * top.values.cpu(), color=COLOURS[0])
     axes.set_yticks(range(n), words)
     axes.invert_yaxis()
-    title = f"After “{prompt}”, “{words[0].strip()}” has {percent(top.values[0])} of the probability"
+    title = f"After “{prompt}”, “{words[0].strip()}” has {percent(top.values[0].item())} of the probability"
     label(axes, title, "probability (%)", "next token")
     return fig
 
