@@ -68,7 +68,8 @@ plots.masks(weight, one_of_each(0.5))
 matrices = [weight_of(layer) for block in blocks(model) for layer in linears(block).values()]
 zeros = sum(int((matrix == 0).sum()) for matrix in matrices)
 n_weights = sum(matrix.numel() for matrix in matrices)
-print(f"exact zeros in the trained model: {zeros:,} of {n_weights:,} weights in the blocks ({zeros / n_weights:.3%})")
+share = 100 * zeros / n_weights
+print(f"exact zeros in the trained model: {zeros:,} of {n_weights:,} weights in the blocks ({share:.3f} %)")
 for name, pattern in one_of_each(0.5).items():
     print(f"{name:15} {sparsity_of(pattern.keep(weight.square())):.3f}")
 
@@ -169,7 +170,7 @@ check("patterns.columns", keep_columns)
 smaller, columns = mine("patterns.columns", keep_columns)(weight, weight.shape[1] // 2)
 print(f"{tuple(weight.shape)} becomes {tuple(smaller.shape)}; the first inputs kept are {columns[:6].tolist()}")
 share = smaller.square().sum() / weight.square().sum()
-print(f"the half of the columns with the largest norms holds {share:.0%} of the squares")
+print(f"the half of the columns with the largest norms holds {100 * share:.0f} % of the squares")
 
 # %% [markdown]
 # ## 4. Blocks
@@ -208,8 +209,8 @@ check("patterns.blocks", keep_blocks)
 block_mask = mine("patterns.blocks", keep_blocks)
 for size in (2, 4, 16, 64):
     keep = block_mask(weight, size, size, weight.numel() // size**2 // 2)
-    share = weight[keep].square().sum() / weight.square().sum()
-    print(f"half of all blocks of {size:2} × {size:2}: {sparsity_of(keep):.0%} sparse, {share:.0%} of squares kept")
+    zeros, share = 100 * sparsity_of(keep), 100 * weight[keep].square().sum() / weight.square().sum()
+    print(f"half of all blocks of {size:2} × {size:2}: {zeros:.0f} % sparse, {share:.0f} % of squares kept")
 
 # %% [markdown]
 # The larger the blocks, the closer their sums are to each other, and the less there is to choose.
@@ -262,7 +263,7 @@ print(f"the first places {places[0, :4].tolist()} make the byte {int(packed.posi
 print(f"{packed.n_bytes:,} bytes in all, dense {Dense.encode(weight).n_bytes:,}")
 decoded = packed.decode()
 share = decoded.square().sum() / weight.square().sum()
-print(f"read back: {sparsity_of(decoded):.0%} zeros, {share:.0%} of the squares kept")
+print(f"read back: {100 * sparsity_of(decoded):.0f} % zeros, {100 * share:.0f} % of the squares kept")
 
 # %% [markdown]
 # ## 6. Bytes
@@ -472,7 +473,7 @@ print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.b
 print(f"below {machine.ridge:.1f} FLOPs a byte memory decides, above it arithmetic")
 for n_tokens in (1, 8, 64):
     work = linear_work(*weight.shape, n_tokens, value_bytes=4)
-    print(f"  {n_tokens:3} tokens: {work.intensity:5.2f} FLOPs a byte, bound by {work.bound(machine)}")
+    print(f"  tokens at once {n_tokens:3}: {work.intensity:5.2f} FLOPs a byte, bound by {work.bound(machine)}")
 
 # %% [markdown]
 # With one token at a time, as in generation, memory decides, and fewer bytes should mean less time, in the ratio of the
@@ -489,7 +490,7 @@ plots.speed(faster)
 # %%
 for n_tokens, formats in faster.items():
     csr, columns = formats["CSR"][0.5], formats["columns"][0.5]
-    print(f"half of the weights, {n_tokens:2} tokens: CSR × {csr:.2f}, columns × {columns:.2f} against dense")
+    print(f"half of the weights, tokens at once {n_tokens:2}: CSR × {csr:.2f}, columns × {columns:.2f} against dense")
 again = {n_tokens: speed_by_round(large, 0.5, n_tokens) for n_tokens in faster}  # all take turns, round by round
 claims = {
     "CSR": "with half of the weights, CSR makes a layer a tenth faster",
@@ -500,8 +501,9 @@ for name, claim in claims.items():
 
 # %% [markdown]
 # Half of the columns are half of the bytes and half of the products, so the roofline allows a factor of two and no
-# more. Where the factor is larger, the dense product ran below its own roof, and the zeros have no part in that. A busy
-# machine shows as a large error.
+# more. Half of the weights in CSR are as many bytes as all of them in float32, a column index beside every value, so
+# there the roofline allows no gain at all. Where a factor is larger than that, the dense product ran below its own
+# roof, and the zeros have no part in it. A busy machine shows as a large error.
 #
 # For half of the weights the two good formats are bitmap and 2:4, and torch has no kernel for either on a CPU. In plain
 # torch they have to be decoded first, and that costs far more than it saves. `course bench` timed it on a quiet
@@ -565,14 +567,15 @@ check("patterns.dynamic", dynamic_linear)
 layer = linears(blocks(model)[15])["mlp.down_proj"]
 neurons = inputs_of(model, layer, held_out)
 errors = dynamic_and_static(weight_of(layer), neurons, shares=(0.05, 0.1, 0.25, 0.5, 0.75))
-print(f"neurons that are exactly zero: {sparsity_of(neurons):.1%}")
+print(f"neurons that are exactly zero: {100 * sparsity_of(neurons):.1f} %")
 plots.activity(keep_most_active(neurons, neurons.shape[1] // 10), errors)
 
 # %%
 dynamic, dense_output = mine("patterns.dynamic", dynamic_linear), linear(neurons, weight_of(layer))
 for k in (77, 154, 384):
     error = (dynamic(weight_of(layer), neurons, k) - dense_output).square().sum(1) / dense_output.square().sum(1)
-    print(f"{k:4} of {neurons.shape[1]} neurons for each token: squared error {error.mean():.1%} of the output's")
+    lost = 100 * error.mean()
+    print(f"{k:4} of {neurons.shape[1]} neurons for each token: squared error {lost:.1f} % of the output's")
 
 # %% [markdown]
 # This model's activation function (SiLU) makes no exact zeros, unlike ReLU. Even so a few neurons carry most of what
@@ -592,7 +595,8 @@ print(f"one token of this model in float32: {step.flops / 1e6:.0f} MFLOP, {step.
 print(f"at least {1e3 * step.seconds(machine):.0f} ms here, bound by {step.bound(machine)}")
 bitmap_share = encoded["bitmap"].n_bytes / encoded["dense"].n_bytes
 blocks_part = shape.n_blocks * shape.block_weights / shape.matrix_weights
-print(f"blocks half empty as bitmaps: weights take {1 - blocks_part * (1 - bitmap_share):.0%} of the bytes (float16)")
+share = 1 - blocks_part * (1 - bitmap_share)
+print(f"blocks half empty as bitmaps: weights take {100 * share:.0f} % of the bytes (float16)")
 
 # %% [markdown]
 # Sparsity does not pay

@@ -693,7 +693,8 @@ seconds = time.perf_counter() - start
 as_many = sum(n_out * (n_in / 576) ** 3 for n_out, n_in in shapes)
 print(f"one row of 576 weights: {seconds:.1f} s")
 print(f"{sum(n_out for n_out, _ in shapes):,} rows, some longer, by d³ as much as {as_many:,.0f} such rows:")
-print(f"{as_many * seconds / 3600:.0f} hours on this machine, for 135 million parameters")
+n_weights = sum(n_out * n_in for n_out, n_in in shapes)
+print(f"{as_many * seconds / 3600:.0f} hours on this machine, for {n_weights / 1e6:.0f} million weights in blocks")
 
 # %% [markdown]
 # What would you give up so that the rows of a layer may share one inverse: the order of the deletions, the choice, or
@@ -774,7 +775,9 @@ print(smallest.table(smallest.stored(), smallest.attempt(make_small)))
 #   [arXiv:1506.02626](https://arxiv.org/abs/1506.02626). Magnitude pruning, with retraining.
 # - Ma, Fang, Wang: *LLM-Pruner: On the Structural Pruning of Large Language Models*, NeurIPS 2023,
 #   [arXiv:2305.11627](https://arxiv.org/abs/2305.11627). Squared gradients as curvatures, on language models.
-# - Kunstner, Hennig, Balles: *Limitations of the Empirical Fisher Approximation for Natural Gradient Descent*, NeurIPS
+# - Kunstner, Balles, Hennig: *Limitations of the Empirical Fisher Approximation for Natural Gradient Descent*, NeurIPS
 #   2019, [arXiv:1905.12558](https://arxiv.org/abs/1905.12558). What goes wrong when the two are confused.
+# - Pearlmutter: *Fast Exact Multiplication by the Hessian*, Neural Computation 6(1), 1994,
+#   [doi:10.1162/neco.1994.6.1.147](https://doi.org/10.1162/neco.1994.6.1.147). The Hessian times a vector.
 # - Frantar, Singh, Alistarh: *Optimal Brain Compression*, NeurIPS 2022,
 #   [arXiv:2208.11580](https://arxiv.org/abs/2208.11580). The exact surgeon, row by row.

@@ -574,7 +574,9 @@ for bits in (4, 3):
 # The live experiments above use few windows, because a lesson has little time. What follows was measured before, with
 # more text, by `course reproduce sparsegpt`. Its windows are those that lesson 04 has for Wanda, so that Wanda's rows
 # can stand beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5; Wanda ranks
-# within each output.
+# within each output. Every perplexity has an error of its own. All of them read the same windows, and a difference of
+# two is known better than their errors tell: where a verdict is "cannot tell", pairs of windows as in section 7 might
+# decide.
 
 # %%
 measured = results.committed()

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 04 · Wanda: pruning by weights and activations
 #
-# Half of a language model's weights can be removed in a few seconds, without gradients and without retraining, if one
-# knows one number for each input feature: how large it usually is. This lesson builds the method step by step on a
+# Half of a language model's weights can be removed in less than a minute, without gradients and without retraining, if
+# one knows one number for each input feature: how large it usually is. This lesson builds the method step by step on a
 # real model, and then measures which of the paper's claims hold at 135 million parameters.
 #
-# **Afterwards you can** prune a language model in seconds by weights and activations, choose the comparison group of a
-# weight and say why it matters, explain what Wanda leaves out of SparseGPT, and read a table of pruned models with its
-# errors. **You need** lesson 00, and norms, top-k and the inverse of a matrix in PyTorch; lesson 03 is not needed.
+# **Afterwards you can** prune a language model within a minute by weights and activations, choose the comparison group
+# of a weight and say why it matters, explain what Wanda leaves out of SparseGPT, and read a table of pruned models with
+# its errors. **You need** lesson 00, and norms, top-k and the inverse of a matrix in PyTorch; lesson 03 is not needed.
 # **Time**: an hour and three quarters, 65 minutes of it for exercises.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
@@ -60,7 +60,8 @@ plots.loudest_against_median(norms)
 # %% [markdown]
 # If all features were of similar size, the magnitude of a weight would be a good guide to what it does. Language models
 # are different, because they grow a few *outlier features* that are far larger than the rest: tens of times at the
-# inputs of q, k and v here, less at the others. The Wanda paper (section 2, after Dettmers and others, 2022) gives this
+# inputs of q, k and v here, hundreds of times at the input of down_proj in two or three blocks, less elsewhere. The
+# Wanda paper (section 2, after Dettmers and others, 2022) gives this
 # as the reason why magnitude pruning fails on them. This model has outlier features too, though it is fifty times
 # smaller than the smallest LLaMA of the paper.
 #
@@ -377,7 +378,9 @@ perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perpl
 # What you just measured comes from four windows of text. `course reproduce wanda` did the same with more text, more
 # sparsities and benchmarks, and its result is part of the course, with seed, sizes and machine in it; the figures below
 # read it. Magnitude ranks over whole layers here, as in the paper, unless the comparison group is what is varied. The
-# model's weights come from a file of 4 bits each, so what is pruned here was rounded before.
+# model's weights come from a file of 4 bits each, so what is pruned here was rounded before. Every perplexity has an
+# error of its own. All of them read the same windows, and a difference of two is known better than their errors tell:
+# where a verdict is "cannot tell", windows compared in pairs might decide.
 
 # %%
 measured = wanda_results.results()
@@ -563,6 +566,21 @@ print(tables.zero_shot_verdict(measured))
 # make them usable. The verdict is on the mean of the tasks with a signal, beside its error. (The table's errors divide
 # by n − 1, which for these numbers of questions is hardly different.)
 #
+# **Perplexity is not everything.** It is one number for all of a text. What does it say about a single task? The next
+# figure takes the six pruned models in the order of their perplexity, three of Wanda and three of magnitude, and shows
+# what each task keeps of its margin above chance. LAMBADA asks for one exact word; the other three offer answers to
+# choose from.
+
+# %%
+accuracies.against_perplexity(measured)
+
+# %%
+print(accuracies.one_word_verdict(measured))
+
+# %% [markdown]
+# Where perplexity doubles, from 375 to 740, none of the tasks that offer answers tells the two models apart. So report
+# both, and let the task that matters to you decide.
+#
 # The paper's own accuracies are those of models 50 to 500 times larger. They are quoted, not measured here.
 
 # %%
@@ -680,3 +698,5 @@ print(tables.claims_table(measured))
 #   [arXiv:2208.07339](https://arxiv.org/abs/2208.07339). The outlier features.
 # - Han, Pool, Tran, Dally: *Learning both Weights and Connections for Efficient Neural Networks*, NeurIPS 2015,
 #   [arXiv:1506.02626](https://arxiv.org/abs/1506.02626). Magnitude pruning, with retraining.
+# - Wilson: *Probable Inference, the Law of Succession, and Statistical Inference*, JASA 22, 1927,
+#   [doi:10.1080/01621459.1927.10502953](https://doi.org/10.1080/01621459.1927.10502953). The interval.

@@ -42,7 +42,7 @@ from course_lib.data.needles import samples
 from course_lib.lessons.kv import figures as plots
 from course_lib.lessons.kv import measured as results
 from course_lib.lessons.common import cache_speed as speed
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.common.verdicts import of_count, verdict
 from course_lib.lessons.kv import tables as printed
 from course_lib.attention.windowed import attention_weights
@@ -208,7 +208,7 @@ sparsity = 100 * statistics.sparsity
 above = int((sparsity > 95).sum())
 word = verdict(of_count(above, n_layers, more_than=0.95), larger_models=True)
 print(f"negligible: {sparsity.min():.0f} % to {sparsity.max():.0f} % by layer, mean {sparsity.mean():.0f} %")
-printed.say(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above} of {n_layers}: {word}")
+say(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above} of {n_layers}: {word}")
 
 # %% [markdown]
 # If 95 % of the weights are negligible, are the other 5 % enough, and could a cache be 20 times smaller, as the talk on
@@ -219,12 +219,12 @@ printed.say(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {
 # receive most, the same but for the first token, or as many drawn at random.
 
 # %%
-printed.say(heavy.provenance())
-printed.say(heavy.enough_verdict())
+say(heavy.provenance())
+say(heavy.enough_verdict())
 heavy.masked()
 
 # %%
-printed.say(heavy.masked_verdict())
+say(heavy.masked_verdict())
 
 # %% [markdown]
 # To evict by attention we need one number for each slot. A key-value head is read by a *group* of query heads, three of
@@ -269,7 +269,7 @@ received, shown = mine("kv.group_mass", group_mass), story
 in_layer = attention_weights(model, shown[None])[layer][None]  # (1, query heads, queries, tokens)
 for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool), sizes.n_key_value)[0]:
     shares = head_mass / head_mass.sum()
-    print("  ".join(f"{tokenizer.decode(shown[i])!r} {shares[i]:.0%}" for i in shares.topk(6).indices))
+    print("  ".join(f"{tokenizer.decode(shown[i])!r} {100 * shares[i]:.0f} %" for i in shares.topk(6).indices))
 
 # %% [markdown]
 # Each line is a key-value head with the six tokens that receive most.
@@ -359,7 +359,7 @@ print(written.stories())
 # read all of the prompt.
 
 # %%
-printed.say(written.written_verdict())
+say(written.written_verdict())
 
 # %% [markdown]
 # Differing tokens are no sign of quality by themselves: a text that loses its thread repeats itself little. Perplexity
@@ -671,9 +671,9 @@ print(f"held: {cache.bytes_held / 1e6:.1f} MB; a cache that keeps every token on
 
 # %%
 measured = results.results()
-printed.say(printed.provenance(measured))
-printed.say(printed.attention_verdicts(measured))
-printed.say(printed.heavy_tokens(measured))
+say(printed.provenance(measured))
+say(printed.attention_verdicts(measured))
+say(printed.heavy_tokens(measured))
 
 # %% [markdown]
 # The last line fits what H2O's abstract says: heavy hitters are tokens that often occur together with others in the
@@ -686,7 +686,7 @@ printed.say(printed.heavy_tokens(measured))
 results.compressed(measured)
 
 # %%
-printed.say(printed.heavy_verdict(measured))
+say(printed.heavy_verdict(measured))
 
 # %% [markdown]
 # The first claim is large for a simple reason: a plain window loses the first token (lesson 08). What choosing adds to
@@ -694,8 +694,9 @@ printed.say(printed.heavy_verdict(measured))
 # prompts.
 
 # %% [markdown]
-# **A stream** of a few thousand tokens in a cache of constant size. The times are of this machine and this small model,
-# where the weights take most of a step.
+# **A stream** of 1280 tokens in a cache of 256 slots, which is full after a fifth of it. (D2O holds more, because it
+# spares three layers. The stream is read sixteen tokens at a time, and SnapKV takes each such pass for a prompt.) The
+# times are of this machine and this small model, where the weights take most of a step.
 
 # %%
 print(printed.streams_table(measured))
@@ -716,7 +717,7 @@ print(questions.retrieval_table(measured))
 # worse. With 20 questions only large differences can be told.
 
 # %%
-printed.say(questions.window_verdict(measured))
+say(questions.window_verdict(measured))
 
 # %% [markdown]
 # **The leak**, on the same needles:
@@ -725,7 +726,8 @@ printed.say(questions.window_verdict(measured))
 results.answers(measured)
 
 # %% [markdown]
-# **Four bits on top**, against the same tokens in float32:
+# **Four bits on top**, against the same policy with every number in float32. The newest tokens are rounded only when
+# others have come. In a small cache they are a large part, and four bits take far more than an eighth of its bytes:
 
 # %%
 print(printed.bits_table(measured))
@@ -738,7 +740,7 @@ print(printed.bits_table(measured))
 results.second_needle(measured)
 
 # %%
-printed.say(questions.recycled_verdict(measured))
+say(questions.recycled_verdict(measured))
 
 # %% [markdown]
 # Both ways to look again hold more bytes than the full cache does. A full step after a fixed number of steps finds
@@ -784,7 +786,7 @@ print(speed.prompts())
 # and many sequences. What the authors report from there is quoted, not measured here:
 
 # %%
-printed.say(printed.published_table())
+say(printed.published_table())
 
 # %% [markdown]
 # - **It does not pay** where the cache is small beside the weights: one sequence, a short text. There a step reads

@@ -12,6 +12,9 @@ from course_lib.workbook.progress import Record
 # Left border, word: told apart without colour too.
 _LOOK = {"right": ("#2e7d32", "Right"), "wrong": ("#c62828", "Not yet"), "not attempted": ("#757575", "Not attempted")}
 
+# How a difference begins where there is no answer to show beside the expected one.
+_NOTHING_GOT = ("it raised", "it returned", "it did not finish")
+
 
 def in_notebook() -> bool:
     """Whether output is rendered by Jupyter."""
@@ -45,7 +48,7 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
     if v.state == "right":
         return []
     rows = [("Case", v.case.name)]
-    if v.difference.startswith(("it raised", "it returned")):
+    if v.difference.startswith(_NOTHING_GOT):
         rows += [("What happened", v.difference)]
     else:
         got, expected = short(v.got), short(v.expected)
@@ -100,11 +103,7 @@ def _box(colour: str) -> str:
 
 def _picture(v: Verdict) -> str:
     """The exercise's picture as an inline PNG; a picture that fails is left out, the verdict stands."""
-    if (
-        v.exercise.picture is None
-        or v.state == "not attempted"
-        or v.difference.startswith(("it raised", "it returned"))
-    ):
+    if v.exercise.picture is None or v.state == "not attempted" or v.difference.startswith(_NOTHING_GOT):
         return ""
     try:
         buffer = io.BytesIO()

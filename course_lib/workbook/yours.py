@@ -26,18 +26,22 @@ def mine(exercise_id: object, function: object) -> Callable:
     With COURSE_STRICT=1 all of this raises CheckFailed.
 
     Raises:
-        ValueError: for an exercise that does not exist, or whose answer nothing in the course calls.
+        ValueError: for an exercise that does not exist; with COURSE_STRICT=1, or without a function to give back, also
+            for one whose answer nothing in the course calls.
     """
     exercise = find(exercise_id)
+    if exercise.library is None and callable(function) and not strict():
+        show.message(f"{exercise.title}: no later cell has a use for this answer, so here is your function as it is.")
+        return function
     if exercise.library is None:
         raise ValueError(
             f"got {exercise_id}, which nothing calls after its check; expected an exercise with `library`."
         )
     verdict = judged(exercise, function) if callable(function) else None
     if verdict and verdict.state == "right":
-        show.message(f"With your function: {exercise.title}.")
+        show.message(f"With your function: {exercise.title}{'' if exercise.title.endswith('?') else '.'}")
         return _Yours(exercise, function)
-    state = verdict.state if verdict else f"a {type(function).__name__}, not a function"
+    state = verdict.state if verdict else f"of type {type(function).__name__}, not a function"
     _instead(
         f"{exercise.title}: yours is {'not right yet' if state == 'wrong' else state}. With the course's function; "
         "run this cell again after your check says Right."

@@ -85,6 +85,16 @@ def test_every_step_of_the_experiment_works(tmp_path, monkeypatch):
     assert [row["sinks"] for row in tables["rate_streaming"]] == [0, 1]
 
 
+def test_the_committed_measurement_tells_how_its_rate_was_picked():
+    measured = load_measured("sinks", "sink_pretraining")
+    (picked,) = measured["tables"]["picked"]
+    assert picked == experiment_sink_pretraining.PICKED
+    assert picked["rate"] == training.Schedule().rate == measured["sizes"]["schedule"]["rate"]
+    assert picked["rate"] in picked["among"]
+    plan = experiment_sink_pretraining.steps(experiment_sink_pretraining.Sizes())
+    assert [step.name for step in plan] == [*measured["steps"]]
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_committed_weights_are_those_that_were_measured(variant):
     """Weights are the same bits; the sums of another processor move the loss in the sixth digit."""

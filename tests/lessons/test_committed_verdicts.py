@@ -12,6 +12,7 @@ from course_lib.lessons.kv.claims import asked, heavy_shown, written
 from course_lib.lessons.sinks.claims import backcopy, trained, training
 from course_lib.lessons.sinks.claims import measured as sinks
 from course_lib.lessons.sparsegpt import tables as sparsegpt
+from course_lib.lessons.wanda import accuracies
 from course_lib.lessons.wanda import measured as wanda_results
 from course_lib.lessons.wanda import tables as wanda
 
@@ -26,6 +27,7 @@ PRINTED = {
     "03 depth": sparsegpt.thirds_verdict,
     "03 accuracy": sparsegpt.accuracy_verdict,
     "04 accuracy": lambda: wanda.zero_shot_verdict(wanda_results.results()),
+    "04 one word": lambda: accuracies.one_word_verdict(wanda_results.results()),
     "04 claims": lambda: wanda.claims_table(wanda_results.results()),
     "07 attention": kv.attention_verdicts,
     "07 heavy hitters": kv.heavy_verdict,
@@ -40,7 +42,8 @@ PRINTED = {
     "08 idle head": lambda: backcopy.verdict(backcopy.results()),
 }
 WORD = re.compile(
-    r": (holds|holds partly \(\d+ of \d+\)|does not hold|cannot tell( \([^)]*\))?|not at this scale)(\.|;.*)?$"
+    r": (holds|holds partly \(\d+ of \d+\)|(does not hold|not at this scale)( \(fails in \d+ of \d+\))?"
+    r"|cannot tell( \([^)]*\))?)(\.|;.*)?$"
 )
 
 

@@ -102,6 +102,7 @@ def test_an_endless_loop_becomes_a_verdict(monkeypatch, capsys):
     check("wanda.score", loops)
     out = capsys.readouterr().out
     assert "0 of " in out
+    assert "Got" not in out  # nothing was
     assert "it did not finish within 0.2 seconds: does the loop end?" in out
     assert "test_check.py" in out
     assert "call.py" not in out

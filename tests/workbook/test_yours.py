@@ -60,7 +60,11 @@ def unwritten(weight, inputs):
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(unwritten, "not attempted"), (lambda weight, inputs: weight, "not right yet"), (3, "a int, not a function")],
+    [
+        (unwritten, "not attempted"),
+        (lambda weight, inputs: weight, "not right yet"),
+        (3, "of type int, not a function"),
+    ],
 )
 def test_otherwise_the_courses_function_is_used_and_it_says_so(answer, said, capsys):
     score = mine("wanda.score", answer)
@@ -191,8 +195,16 @@ def test_strict_mode_raises_where_a_student_would_be_told(monkeypatch):
         mine("wanda.score", Counted(raises))(WEIGHT, INPUTS)
 
 
-def test_an_exercise_that_nothing_calls_is_refused():
+def test_an_answer_that_nothing_calls_comes_back_as_it_is(capsys):
+    assert mine("start.sparsity", unwritten) is unwritten
+    assert "no later cell has a use for this answer" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="which nothing calls after its check"):
+        mine("start.sparsity", 3)
+
+
+def test_a_master_that_calls_what_nothing_needs_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="did you mean wanda.score"):
         mine("wanda.scores", unwritten)
+    monkeypatch.setenv("COURSE_STRICT", "1")
     with pytest.raises(ValueError, match="got start.sparsity, which nothing calls after its check"):
         mine("start.sparsity", unwritten)

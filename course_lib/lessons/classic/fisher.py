@@ -79,7 +79,7 @@ def curvature_table(measured: dict[str, Any]) -> str:
     """By situation: the size of each diagonal beside the Hessian's, and the order of OBD's saliencies."""
     lines = [
         f"{'':<19}{'residual²':>10}{'size, beside the Hessian':>28}{'order of the saliencies (1: the same)':>42}",
-        f"{'':<19}{'':>10}{'outer pr.':>14}{'squared':>14}{'outer pr.':>14}{'squared':>14}{'w² alone':>14}",
+        f"{'':<19}{'':>10}{'Gauss-Newton':>14}{'squared':>14}{'Gauss-Newton':>14}{'squared':>14}{'w² alone':>14}",
     ]
     for name in SITUATIONS:
         found = rows(measured, "curvature", situation=name)

@@ -89,7 +89,7 @@ def beside_the_papers(measured: dict[str, Any]) -> Figure:
     listed = ", ".join(f"{gap:+g}" for gap in within)
     label(
         axes,
-        f"OBS alone, median less published:\n{listed} weights",
+        f"OBS alone, median minus published:\n{listed} weights",
         "",
         "weights left (median, range;\ndotted: published)",
     )

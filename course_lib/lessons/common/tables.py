@@ -1,5 +1,6 @@
 """What the lessons print of long measurements: where the numbers come from, their rows, and how much was measured."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from course_lib.measure.result_files import load
 from course_lib.models import WEIGHTS
 
 Measured = dict[str, Any]
+
+COLUMNS = 100  # of a printed line: what a page beside a notebook's prompts has room for
 
 _LESSONS = Path(__file__).parents[1]
 
@@ -34,12 +37,23 @@ def rows(result: Measured, table: str, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def origin(result: Measured, amounts: str, weights: str = WEIGHTS) -> str:
-    """Two lines: what was run, where, when and on which weights; and with how much, in each lesson's own words."""
+    """What was run, where, when; then the weights, and how much was measured, in each lesson's own words."""
     machine = result["machine"]
-    return (
+    return wrapped(
         f"`{result['command']}`, seed {result['seed']}, {result['started'][:10]}, {machine['cpu']} "
         f"({machine['cores']} cores), torch {machine['torch']}\n{weights}{'; ' if weights else ''}{amounts}"
     )
+
+
+def wrapped(text: str) -> str:
+    """The same lines, those of more than COLUMNS columns broken at words."""
+    return "\n".join(textwrap.fill(line, COLUMNS, break_on_hyphens=False) for line in text.splitlines())
+
+
+def say(text: str) -> None:
+    """Print a text; lines of more than COLUMNS columns are broken at words, and go on indented."""
+    for line in text.splitlines():
+        print(textwrap.fill(line, COLUMNS, subsequent_indent="    ") if len(line) > COLUMNS else line)
 
 
 def listed(names: Sequence[object]) -> str:

@@ -73,7 +73,8 @@ def verdict(effects: Effect | Iterable[Effect], larger_models: bool = False) -> 
     - "holds": the value is more than two errors above 0; of several cases in all of them.
     - "holds partly (3 of 4)": in some of several cases.
     - "does not hold": the value is more than two errors below 0, or exactly counted and not above 0; of several cases,
-      none holds and none is undecided. "not at this scale" instead, where the claim is about larger models.
+      none holds and some fail like this. Where the others are undecided, with the count: "does not hold (fails in 2 of
+      6)". "not at this scale" instead, where the claim is about larger models.
     - "cannot tell": otherwise. Where n is known, with the sample that could: an error falls with its root.
 
     Raises:
@@ -87,10 +88,11 @@ def verdict(effects: Effect | Iterable[Effect], larger_models: bool = False) -> 
         return "holds"
     if n_held:
         return f"holds partly ({n_held} of {len(cases)})"
-    undecided = [case for case in cases if case.undecided]
-    if not undecided:
-        return "not at this scale" if larger_models else "does not hold"
-    return "cannot tell" + _sample_that_could(undecided)
+    n_failed = sum(case.fails for case in cases)
+    if n_failed:
+        word = "not at this scale" if larger_models else "does not hold"
+        return word if n_failed == len(cases) else f"{word} (fails in {n_failed} of {len(cases)})"
+    return "cannot tell" + _sample_that_could(cases)
 
 
 def _sample_that_could(undecided: list[Effect]) -> str:

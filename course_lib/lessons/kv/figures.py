@@ -63,7 +63,7 @@ def mass_by_rank(mass: Tensor, layers: Sequence[int]) -> Figure:
     for index, layer in enumerate(layers):
         look = line_style(index) | {"marker": ""}
         axes.plot(range(1, ordered.shape[1] + 1), 100 * ordered[layer], label=f"layer {layer}", **look)
-    axes.axhline(100 / mass.shape[1], color=COLOURS[4], linewidth=0.8, label="an even share")
+    axes.axhline(100 / mass.shape[1], color="black", linewidth=1.0, linestyle=":", label="an even share")
     middle = ordered[layers[len(layers) // 2]]
     law = PowerLaw.fit(middle, 2, len(middle) // 2)
     rank = torch.arange(law.first, law.last + 1).double()

@@ -1,6 +1,5 @@
 """The printed tables and verdicts of lesson 07, from the long measurement."""
 
-import textwrap
 from collections import Counter
 
 import torch
@@ -11,15 +10,8 @@ from course_lib.lessons.common.verdicts import of_count, verdict
 from course_lib.lessons.kv.measured import FULL, Measured, results
 
 SPARSE, PERSISTENT = 0.95, 0.95  # the marks of the papers on H2O and Scissorhands
-WIDTH = 100
 RIVALS = {"Window": "a plain window", "StreamingLLM": "a window with four sinks"}
 MOST, ALMOST_ALL = 0.5, 0.95  # of the layers: more than that many must be above a mark
-
-
-def say(text: str) -> None:
-    """Print a text; lines of more than WIDTH columns are broken at words, and go on indented."""
-    for line in text.splitlines():
-        print(textwrap.fill(line, WIDTH, subsequent_indent="    ") if len(line) > WIDTH else line)
 
 
 def provenance(measured: Measured | None = None) -> str:
@@ -128,14 +120,14 @@ def heavy_verdict(measured: Measured | None = None) -> str:
 def bits_table(measured: Measured | None = None) -> str:
     """Fewer bits on top of fewer tokens: bytes and log-perplexity, prompt by prompt against the same in full."""
     measured = measured or results()
-    lines = [f"{'':<14}{'kept':>6}{'bits':>6}{'bytes':>9}{'change of log-perplexity':>27}"]
+    lines = [f"{'':<14}{'kept':>6}{'bits':>6}{'bytes, share':>14}{'change of log-perplexity':>27}"]
     for row in sorted(measured["tables"]["quantized"], key=lambda row: (row["policy"], -row["bits"])):
         (same,) = rows(measured, "compressed", policy=row["policy"], budget=row["budget"])
         change = torch.tensor(row["losses"]) - torch.tensor(same["losses"])
         cell = f"{change.mean():+.3f} ± {change.std() / len(change) ** 0.5:.3f}"
         share = f"{100 * row['budget']:.0f} %"
         bytes_held = f"{row['bytes'] / same['bytes']:.2f}"
-        lines.append(f"{row['policy']:<14}{share:>6}{row['bits']:>6}{bytes_held:>9}{cell:>27}")
+        lines.append(f"{row['policy']:<14}{share:>6}{row['bits']:>6}{bytes_held:>14}{cell:>27}")
     return "\n".join(lines)
 
 

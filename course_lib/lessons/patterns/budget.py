@@ -149,7 +149,7 @@ def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> str:
             lines.append(f"{start}{'not read':>13}   over the budget of {BUDGET:.0%}")
             continue
         value, error = mean_and_error(made.losses - first.losses)
-        above = "" if made is first else f"{value:+.3f} ± {error:.3f}"
+        above = "" if made is first else f"{round(value, 3) + 0.0:+.3f} ± {error:.3f}"  # no minus before zero
         lines.append(f"{start}{made.losses.mean().exp():>13,.1f}   {above}".rstrip())
     if mine:
         lines.append(f"yours is stored as {', '.join(f'{name} ({n})' for name, n in mine.formats.items())}")

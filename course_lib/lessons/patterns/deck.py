@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data import corpora
-from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.style import figure, label, line_style, log_scale, percent
 from course_lib.lessons.common.tables import load_measured, load_published
 from course_lib.lessons.common.verdicts import ERRORS, of_samples, verdict
 from course_lib.lessons.patterns import budget, figures, tables
@@ -65,7 +65,7 @@ def order() -> Figure:
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(steps)), list(steps))
         axes.set_ylim(len(steps) - 0.4, -0.6)
-        title = f"{figures.percent(sparsity)} removed, regular costs more:\n{verdict(steps.values())}"
+        title = f"{percent(sparsity)} removed, regular costs more:\n{verdict(steps.values())}"
         label(axes, title, "nats a token (bars: two standard errors)")
     return fig
 
@@ -108,7 +108,7 @@ def ideas() -> Figure:
     axes.set_ylim(len(rows) - 0.4, -0.8)
     better = sum((-effect.value) > ERRORS * effect.error for effect in effects.values())
     others = f"{better} of {len(rows) - 1} others are better than the first"
-    title = f"{figures.percent(budget.BUDGET)} of the bytes: {others}"
+    title = f"{percent(budget.BUDGET)} of the bytes: {others}"
     label(axes, title, "nats a token above the first (bars: two standard errors)", "choice: perplexity")
     return fig
 

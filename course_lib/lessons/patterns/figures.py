@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from course_lib.lessons.common.dots import ERROR_BARS, reach
-from course_lib.lessons.common.style import figure, label, line_style
+from course_lib.lessons.common.style import figure, label, line_style, percent
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.patterns.measure import bits_of_freedom, square_kept
 from course_lib.measure.perplexity import Perplexity
@@ -19,12 +19,6 @@ from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, Encoded
 from course_lib.sparsity.patterns import Block, Columns, NofM, Pattern, Rows, Unstructured
 from course_lib.sparsity.sizes import bitmap_bytes, break_even_density, csr_bytes, dense_bytes, nofm_bytes
 from course_lib.sparsity.speed import speed_limits
-
-
-def percent(share: float) -> str:
-    """0.31 is 31 %."""
-    return f"{100 * share:.0f} %"
-
 
 _WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.4}  # behind a number that a line may cross
 
@@ -272,9 +266,9 @@ def _wins(points: Mapping[float, float]) -> str:
     if not won:
         return "nowhere"
     if not lost:
-        return f"up to {percent(max(won))}"
+        return f"up to a density of {max(won):g}"
     if max(won) < min(lost):
-        return f"up to {percent(max(won))}, not at {percent(min(lost))}"
+        return f"up to a density of {max(won):g}, not at {min(lost):g}"
     return f"at {len(won)} of {len(points)} densities"
 
 

@@ -103,7 +103,7 @@ def places() -> Figure:
 
 
 def pretraining() -> Figure:
-    return training.beside_the_paper(training.results())
+    return training.by_first_slots(training.results())
 
 
 def rates() -> Figure:

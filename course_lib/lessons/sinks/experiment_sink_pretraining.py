@@ -37,6 +37,13 @@ FIXED_TEXT = (
     "The Roman Empire was one of the largest empires in history."
 )
 REGISTERS = (0, 4)
+# What no table shows: the setting was not drawn by a rule, it was picked, and these trainings were not kept.
+PICKED = {
+    "rate": 1.2e-2,
+    "among": [8e-3, 1e-2, 1.2e-2, 2e-2],
+    "how": "by hand, before this measurement, on models of two and three layers",
+    "because": "at this rate the learned token keeps its attention and the text is still read tolerably",
+}
 LOOKED_AT = (1, 50, 100, 200, 300, 400, 600, 800, 1200, 1600, 2000, 2500, 3000, 3500, 4000)
 
 
@@ -86,6 +93,7 @@ def steps(sizes: Sizes) -> list[Step]:
         plan.append(Step(f"window read afresh: {variant}", partial(recomputed, sizes, variant)))
         plan.append(Step(f"attention: {variant}", partial(attention, sizes, variant)))
     plan += [Step(f"rate: {rate:g}", partial(at_rate, sizes, rate)) for rate in sizes.rates]
+    plan.append(Step("how the rate was picked", picked))
     return plan + [
         Step(f"registers: {n}, seed {seed}", partial(registers, sizes, n, seed))
         for seed in sizes.register_seeds
@@ -149,6 +157,11 @@ def at_rate(sizes: Sizes, rate: float, seed: int) -> Tables:
     model, _, seen = followed(sizes, "learnable sink", schedule, tokens, label, seed)
     rows = [label | {"sinks": n} | kept(sizes, model, n) for n in (0, 1)]
     return {"rates": seen, "rate_streaming": rows}
+
+
+def picked(seed: int) -> Tables:
+    """How the rate of the three models came about, beside what was measured with it."""
+    return {"picked": [PICKED]}
 
 
 @torch.no_grad()

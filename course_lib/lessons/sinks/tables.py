@@ -4,13 +4,12 @@ Dimension key: L layers, Q queries of a text, P predictions.
 """
 
 import math
-import textwrap
 from collections.abc import Mapping
 
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.lessons.common.tables import load_published
+from course_lib.lessons.common.tables import load_published, wrapped
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.paired import block_means
 
@@ -18,7 +17,6 @@ Samples = Float[Tensor, "n"]
 TOKENS, QUERIES = 64, 16  # neighbours that count as one sample: they are hard or easy together
 COLLAPSED = 1.5  # times the perplexity
 RESTORED, ALMOST = 0.8, 0.9  # of the difference of two log-perplexities
-COLUMNS = 100  # of a printed line
 
 _FIRST_TOKENS = ("4 newlines + 124", "4 + 124", "newest tokens")
 
@@ -48,12 +46,12 @@ def collapse_claims(window: Samples, full: Samples, one: Samples) -> list[str]:
     """The two claims on the log-perplexities of the same blocks: without a sink, with everything, with one sink."""
     lost, gained = window - full, window - one
     collapse, back = of_samples(lost, math.log(COLLAPSED)), of_samples(gained - RESTORED * lost)
-    times, share = lost.mean().exp(), 100 * gained.mean() / lost.mean()
+    times, share, error = lost.mean().exp(), 100 * gained.mean() / lost.mean(), 100 * back.error / lost.mean()
     return [
         f"Claim: without a sink the window collapses, to over {COLLAPSED} times the perplexity: {times:.1f} times, "
         f"± {100 * collapse.error:.0f} %, n = {collapse.n}: {verdict(collapse)}",
         f"Claim: one sink brings back over {100 * RESTORED:.0f} % of the log-perplexity: "
-        f"{share:.0f} %: {verdict(back)}",
+        f"{share:.0f} ± {error:.0f} %, n = {back.n}: {verdict(back)}",
     ]
 
 
@@ -67,10 +65,11 @@ def newline_verdict(losses: Mapping[str, Float[Tensor, "P"]]) -> str:
 def newline_claim(newlines: Samples, own: Samples, window: Samples) -> str:
     """On the log-perplexities of the same blocks."""
     effect = of_samples((window - newlines) - ALMOST * (window - own))
-    share = 100 * (window - newlines).mean() / (window - own).mean()
+    whole = (window - own).mean()
+    share, error = 100 * (window - newlines).mean() / whole, 100 * effect.error / whole
     return (
         f"Claim: four newlines do over {100 * ALMOST:.0f} % of what the text's own first tokens do for the "
-        f"log-perplexity: {share:.0f} %, n = {effect.n}: {verdict(effect)}"
+        f"log-perplexity: {share:.0f} ± {error:.0f} %, n = {effect.n}: {verdict(effect)}"
     )
 
 
@@ -126,4 +125,4 @@ def source(table: str) -> str:
     found = load_published("sinks")["sources"][table]
     first, *_ = found["authors"].split(",")
     said = f"Published, not measured here: {found['what']}. {first} and others, {found['year']}, {found['url']}"
-    return textwrap.fill(said, COLUMNS)
+    return wrapped(said)

@@ -57,7 +57,7 @@ def by_size(tables: Tables | None = None) -> Figure:
     axes.minorticks_off()
     log_scale(axes, "y")
     axes.legend(frameon=False, fontsize=9, ncols=2)
-    title = f"50 % out: {half['OPT-125M']:.2f} times the dense perplexity with OPT-125M, "
+    title = f"50 % zero: {half['OPT-125M']:.2f} times the dense perplexity with OPT-125M, "
     title += f"{half['OPT-175B']:.2f} with OPT-175B;\n{half[HERE]:.2f} with the 135 million weights measured here"
     label(axes, title, "parameters (log scale)", f"perplexity, over the dense model's\n(log scale; {ERROR_BARS})")
     return fig

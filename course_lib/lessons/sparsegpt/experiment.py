@@ -26,14 +26,14 @@ from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import blocks, by_block, layers_of, linears, load_model, weight_of
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan
 from course_lib.pruning.base import LayerPruner
-from course_lib.pruning.block_inputs import advance, first_inputs
+from course_lib.pruning.block_inputs import first_inputs
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit, refit
 from course_lib.pruning.methods.sparse_swaps import SparseSwaps
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.report import PruneReport
-from course_lib.pruning.sequential import collect, prune_model
+from course_lib.pruning.sequential import collect_and_advance, prune_model
 from course_lib.quantization.gptq import RoundToNearest, gptq
 from course_lib.quantization.grid import Quantization
 from course_lib.quantization.storage import dense_bytes, sparse_bytes
@@ -232,8 +232,8 @@ def layer_errors(sizes: Sizes, pattern: str, seed: int) -> Tables:
     ids = windows("wikipedia", sizes.error_windows, sizes.shared.length, tokenizer, seed=seed)
     batches, rows = first_inputs(model, ids), []
     within = Unstructured(0.5) if pattern == "50%" else pattern_of("sparsegpt", pattern)
-    for block, layers in by_block(layers_of(model)).items():
-        grams = collect(layers, batches, "matrix", PruneReport(ids.numel()))
+    for layers in by_block(layers_of(model)).values():
+        grams = collect_and_advance(layers, batches, "matrix", PruneReport(ids.numel()))
         for layer in layers:
             weight, gram = weight_of(layer.module), grams.pop(layer.name)
             solved = SparseGPT(within).prune(weight, gram)
@@ -247,7 +247,6 @@ def layer_errors(sizes: Sizes, pattern: str, seed: int) -> Tables:
             rows.append(
                 label | {method: relative_error(weight, solution, gram) for method, solution in solutions.items()}
             )
-        advance(block, batches)
     return {"layer_errors": rows}
 
 

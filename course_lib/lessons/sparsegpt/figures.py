@@ -21,9 +21,9 @@ def what_others_explain(gram: Tensor, upper: Tensor, n_tokens: int, name: str, c
     fig, (left, right) = figure(2, width=4.4, height=3.7)
     size = gram.diagonal().sqrt().clamp(min=1e-30)
     cosine = (gram / (size[:, None] * size))[:corner, :corner]
-    shown = left.imshow(cosine, cmap="RdBu_r", vmin=-0.5, vmax=0.5, interpolation="nearest")
+    shown = left.imshow(cosine.abs(), cmap="Greys", vmin=0, vmax=0.5, interpolation="nearest")
     left.grid(visible=False)
-    fig.colorbar(shown, ax=left, shrink=0.8, label="cosine of two inputs", extend="both")
+    fig.colorbar(shown, ax=left, shrink=0.8, label="cosine of two inputs, without its sign", extend="max")
     pairs = cosine[~torch.eye(len(cosine), dtype=torch.bool)].abs().median().item()
     label(left, f"{name}:\ntwo inputs have little in common ({pairs:.2f})", "input", "input")
     explained, chance = explained_share(gram, upper), len(gram) / n_tokens
@@ -144,7 +144,7 @@ def layer_errors(
     axes.margins(y=0.08)
     fig.legend(frameon=False, fontsize=9, ncols=3, loc="outside lower center")
     ratios = [errors[better] / errors[than] for errors in by_layer.values()]
-    title = f"{better} changes {min(ratios):.2f} to {max(ratios):.2f} times as much of the output as: {than}"
+    title = f"{better} changes {min(ratios):.2f} to {max(ratios):.2f} times as much of the output as “{than}”"
     label(axes, title, "", "changed share of the output\n(%, log scale)")
     return fig
 

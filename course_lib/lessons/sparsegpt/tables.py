@@ -1,7 +1,6 @@
 """The printed tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
 
 import math
-import textwrap
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -20,12 +19,7 @@ PUBLISHED_NAMES = NAMES | {"adaprune": "AdaPrune"}
 def provenance() -> str:
     """What was run, where, when, with how much."""
     measured = load_measured("sparsegpt")
-    return _broken(origin(measured, amounts(measured["sizes"]["shared"])))
-
-
-def _broken(text: str) -> str:
-    """Lines of at most a hundred columns, broken at words."""
-    return "\n".join(textwrap.fill(line, 100, break_on_hyphens=False) for line in text.splitlines())
+    return origin(measured, amounts(measured["sizes"]["shared"]))
 
 
 def pattern_verdict(tables: Tables | None = None) -> str:
@@ -46,7 +40,8 @@ def pattern_verdict(tables: Tables | None = None) -> str:
 def successors_table(tables: Tables | None = None) -> str:
     """At half the weights: each step beyond SparseGPT, on the windows of the curves."""
     tables = tables or committed()
-    lines = [f"{'':<26}{'unstructured':>18}{'2:4':>18}"]
+    windows = f"on {tables['successors'][0]['n_tokens']:,} tokens"
+    lines = [f"{windows:<26}{'unstructured':>18}{'2:4':>18}"]
     by_setting = {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
     by_setting |= {(row["method"], row["pattern"]): row for row in tables["successors"]}
     for method, name in (NAMES | {"swaps + refit": "mask by swaps, refitted"}).items():
@@ -220,5 +215,5 @@ def accuracy_verdict(tables: Tables | None = None) -> str:
         lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
     mean = mean_of(gaps)
     points = f"{100 * mean.value:+.1f} ± {100 * mean.error:.1f} points, the mean of {len(gaps)} tasks"
-    said = f"Accuracy at 50 %, SparseGPT less Wanda: {points}."
+    said = f"Accuracy at 50 %, SparseGPT minus Wanda: {points}."
     return "\n".join([*lines, said, f"Claim: SparseGPT keeps more than Wanda: {verdict(mean)}"])

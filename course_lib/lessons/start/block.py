@@ -4,7 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 
-from course_lib.lessons.common.style import COLOURS, figure
+from course_lib.lessons.common.style import COLOURS, figure, percent
 from course_lib.measure.roofline import Transformer
 from course_lib.models import load_model
 
@@ -26,10 +26,8 @@ def block_drawing(sizes: Transformer) -> Figure:
     _attention(axes, sizes, {"q_proj": (query, width), "k_proj": (key, width), "v_proj": (key, width)})
     _mlp(axes, sizes.n_neurons, width)
     share = 3 * sizes.n_neurons * width / sizes.block_weights
-    title = (
-        f"One of {sizes.n_blocks} blocks: seven matrices read four inputs, and the MLP has {share:.0%} of the weights"
-    )
-    axes.set_title(title, loc="left", fontsize=11)
+    title = f"One of {sizes.n_blocks} blocks: seven matrices read four inputs"
+    axes.set_title(f"{title}, and the MLP has {percent(share)} of the weights", loc="left", fontsize=11)
     return fig
 
 
@@ -42,7 +40,7 @@ def _attention(axes: Axes, sizes: Transformer, readers: dict[str, tuple[int, int
         arrow(axes, (3.4, y), (3.95, 2.45 + (y - 2.45) * 0.5))
     group = sizes.n_query // sizes.n_key_value
     text = f"attention\n\n{sizes.n_query} query heads,\n{sizes.n_key_value} key-value heads:\n"
-    text += f"{group} of the first\nshare one\nof the second"
+    text += f"{group} query heads\nshare each\nkey-value head"
     _step(axes, 4.75, 2.45, text, width=1.65, height=2.3)
     _input(axes, 6.0, 2.45, 2)
     arrow(axes, (5.58, 2.45), (5.82, 2.45))

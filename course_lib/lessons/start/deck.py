@@ -7,7 +7,7 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.effects import log_gap
-from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
+from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale, percent
 from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.start import drawings, plans
@@ -53,9 +53,8 @@ def weights_of_a_layer(name: str = "mlp.up_proj", block: int = 15) -> Figure:
     axes.axvspan(-0.1, 0.1, color=COLOURS[1], alpha=0.5, linewidth=0)
     zero = (weight == 0).double().mean().item()
     small = (weight.abs() < root_mean_square / 10).double().mean().item()
-    title = (
-        f"Of {len(weight) / 1e3:.0f} thousand weights {zero:.2%} are zero; {small:.1%} lie in the band of small ones"
-    )
+    title = f"Of {len(weight) / 1e3:.0f} thousand weights {percent(zero, 2)} are zero; "
+    title += f"{percent(small, 1)} lie in the band of small ones"
     label(axes, title, f"weight of blocks.{block}.{name} (root mean square = 1)", "weights")
     return fig
 
@@ -106,7 +105,8 @@ def amdahl() -> Figure:
     shares = (0.5, 0.8, 0.95)
     for index, share in enumerate(shares):
         gain = 1 / (1 - share + share / factors)
-        axes.plot(factors, gain, **line_style(index) | {"marker": ""}, label=f"{share:.0%} of the time", linewidth=2)
+        look = line_style(index) | {"marker": "", "linewidth": 2}
+        axes.plot(factors, gain, **look, label=f"{percent(share)} of the time")
         axes.axhline(1 / (1 - share), color=COLOURS[index], linewidth=0.7, linestyle=":")
         axes.annotate(f"{1 / (1 - share):.0f}", (1, 1 / (1 - share)), (2, 3), textcoords="offset points", fontsize=10)
     log_scale(log_scale(axes, "x"), "y")
@@ -126,14 +126,14 @@ def cache_against_weights() -> Figure:
         axes.plot(
             answers, meet[name] / answers, **look, label=f"{name}: {meet[name] / 1000:.0f} thousand tokens in all"
         )
-    axes.plot([64], [8192], "*", color=COLOURS[1], markersize=13)
-    axes.annotate("64 answers of 8192", (64, 8192), (0, 10), textcoords="offset points", ha="center", fontsize=10)
+    axes.plot([128], [4096], "*", color=COLOURS[1], markersize=13)
+    axes.annotate("128 answers of 4096", (128, 4096), (-4, 10), textcoords="offset points", ha="right", fontsize=10)
     log_scale(log_scale(axes, "x"), "y")
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     axes.text(100, 3e5, "above a line: cache larger than weights", ha="right", fontsize=10)
-    above = meet["Llama-2-70B"] < 64 * 8192
+    above = meet["Llama-2-70B"] < 128 * 4096
     title = (
-        f"64 answers of 8192 tokens: the cache of Llama-2-70B is {'larger' if above else 'smaller'} than its weights"
+        f"128 answers of 4096 tokens: the cache of Llama-2-70B is {'larger' if above else 'smaller'} than its weights"
     )
     label(axes, title, "answers at once", "tokens of each at which both are equal")
     return fig
@@ -153,7 +153,7 @@ def formats() -> Figure:
     log_scale(log_scale(axes, "x"), "y")
     axes.legend(frameon=False)
     slower = [d for d, row in zip(densities, found, strict=True) if row["times_anchor_high"] < 1]
-    title = f"Storing {min(slower):.0%} of the weights or more in CSR is slower than storing all"
+    title = f"Storing {percent(min(slower))} of the weights or more in CSR is slower than storing all"
     label(axes, title, "density: share of the weights stored (log scale)", "times as fast as dense (log scale)")
     return fig
 

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from course_lib.lessons.common.style import COLOURS, figure, label
+from course_lib.lessons.common.style import COLOURS, figure, label, percent
 from course_lib.lessons.start.block import arrow
 from course_lib.sparsity.patterns import Block, Columns, NofM, Pattern, Unstructured, sparsity_of
 
@@ -71,7 +71,8 @@ def four_patterns() -> Figure:
         panel.grid(visible=False)
         panel.set(xticks=[], yticks=[])
         panel.set_title(name, fontsize=11)
-        panel.set_xlabel(f"{sparsity_of(keep.float()):.0%} zeros; {shares[name]:.0%}\nof the squares stay", fontsize=10)
+        zeros = percent(sparsity_of(keep.float()))
+        panel.set_xlabel(f"{zeros} zeros; {percent(shares[name])}\nof the squares stay", fontsize=10)
     best = max(shares, key=shares.get)
     fig.suptitle(f"Half of the same 256 random weights: {best} keeps the most of their squares", x=0.01, ha="left")
     return fig

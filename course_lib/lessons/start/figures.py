@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label
+from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, percent
 from course_lib.measure.machine import measure_device
 from course_lib.measure.roofline import GB, Device, Transformer
 from course_lib.measure.timing import Timing, part_bytes, part_seconds, time_decoding, time_prefill, value_bytes
@@ -27,7 +27,7 @@ def next_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prom
     axes.barh(range(n), 100 * top.values.cpu(), color=COLOURS[0])
     axes.set_yticks(range(n), words)
     axes.invert_yaxis()
-    title = f"After “{prompt}”, “{words[0].strip()}” has {top.values[0]:.0%} of the probability"
+    title = f"After “{prompt}”, “{words[0].strip()}” has {percent(top.values[0].item())} of the probability"
     label(axes, title, "probability (%)", "next token")
     return fig
 
@@ -75,7 +75,7 @@ def memory(sizes: Transformer, value_bytes: int, n_tokens: int, name: str) -> Fi
     axes.plot(lengths, [c / GB for c in cache], color=COLOURS[1], linestyle="--", label="key-value cache, one sequence")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
-    title = f"A cache of {n_tokens} tokens adds {cache[-1] / weights:.0%} to the weights of {name}"
+    title = f"A cache of {n_tokens} tokens adds {percent(cache[-1] / weights)} to the weights of {name}"
     label(axes, title, "tokens in the cache", "memory (GB)")
     return fig
 
@@ -96,7 +96,9 @@ def parts(seconds: dict[str, float], n_bytes: dict[str, int]) -> Figure:
     axes.invert_yaxis()
     axes.legend(frameon=False)
     largest = max(names, key=seconds.get)
-    label(axes, f"Of a step of {1000 * total:.0f} ms, {seconds[largest] / total:.0%} goes to {largest}", "share (%)")
+    label(
+        axes, f"Of a step of {1000 * total:.0f} ms, {percent(seconds[largest] / total)} goes to {largest}", "share (%)"
+    )
     return fig
 
 

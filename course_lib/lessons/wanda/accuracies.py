@@ -7,8 +7,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.verdicts import ERRORS, Effect, verdict
+from course_lib.measure.paired import error_of_share
 
 Z = 1.96  # standard errors to either side: 95 % of a normal distribution
 Interval = Callable[[int, int], tuple[float, float, float]]
@@ -95,3 +97,67 @@ def by_signal(measured: dict[str, Any]) -> list[str]:
     dense = rows(measured, "zero_shot", method="dense")
     clear = {row["task"]: (row["accuracy"] - row["chance"]) / max(row["standard_error"], 1e-9) for row in dense}
     return sorted(clear, key=clear.__getitem__, reverse=True)
+
+
+def above_chance(measured: dict[str, Any]) -> dict[str, list[tuple[float, float, float]]]:
+    """By task with a signal, for each pruned model: (perplexity, share of the dense margin above chance, its error).
+
+    The models are ordered by perplexity. The error counts the questions of both models as independent, which is too
+    wide, since they are the same questions.
+    """
+    by_model = {(r["method"], r["pattern"]): r["perplexity"] for r in rows(measured, "perplexity", corpus="wikipedia")}
+    models = sorted((model for model in by_model if model[0] != "dense"), key=by_model.__getitem__)
+    found = {}
+    for dense in filter(has_signal, rows(measured, "zero_shot", method="dense")):
+        margin, error = dense["accuracy"] - dense["chance"], _error(dense)
+        found[dense["task"]] = []
+        for method, pattern in models:
+            (row,) = rows(measured, "zero_shot", method=method, pattern=pattern, task=dense["task"])
+            share = (row["accuracy"] - row["chance"]) / margin
+            wide = math.hypot(_error(row), share * error) / margin
+            found[dense["task"]].append((by_model[method, pattern], share, wide))
+    return found
+
+
+def _error(row: dict[str, Any]) -> float:
+    return error_of_share(round(row["accuracy"] * row["n"]), row["n"])
+
+
+def against_perplexity(measured: dict[str, Any]) -> Figure:
+    """What each task keeps of the dense model's margin above chance, over the perplexity of the pruned model."""
+    fig, (axes,) = figure(width=7.6, height=3.9)
+    found = above_chance(measured)
+    for index, (task, points) in enumerate(found.items()):
+        shift = 1.035 ** (index - (len(found) - 1) / 2)  # beside each other, not on each other
+        at, shares, errors = zip(*points, strict=True)
+        bars = [100 * ERRORS * error for error in errors]
+        look = line_style(index) | {"label": task.replace("_", " "), "capsize": 2, "elinewidth": 0.8}
+        axes.errorbar([shift * each for each in at], [100 * share for share in shares], yerr=bars, **look)
+    axes.axhline(0, color="black", linewidth=0.8)
+    log_scale(axes, "x")
+    axes.set_ylim(top=125)
+    axes.legend(frameon=False, fontsize=9, ncols=len(found), loc="upper center")
+    middle = len(next(iter(found.values()))) // 2
+    kept = ", ".join(f"{task.replace('_', ' ')} {100 * points[middle][1]:.0f}" for task, points in found.items())
+    perplexity = next(iter(found.values()))[middle][0]
+    title = f"Left of the margin above chance at a perplexity of {perplexity:.0f} (% of dense):\n{kept}"
+    label(
+        axes,
+        title,
+        "perplexity of the pruned model (log scale)",
+        "margin above chance, % of dense\n(bars: two standard errors)",
+    )
+    return fig
+
+
+def one_word_verdict(measured: dict[str, Any], task: str = "lambada") -> str:
+    """Whether a task that asks for one word keeps less than those that offer answers do on average, model by model."""
+    found = above_chance(measured)
+    own, others = found.pop(task), list(found.values())
+    effects = []
+    for place, (_, share, error) in enumerate(own):
+        _, shares, errors = zip(*(points[place] for points in others), strict=True)
+        wide = math.hypot(error, math.hypot(*errors) / len(errors))
+        effects.append(Effect(value=sum(shares) / len(shares) - share, error=wide))
+    points = ", ".join(f"{100 * effect.value:.0f} ± {100 * effect.error:.0f}" for effect in effects)
+    return f"By so many points, from the lowest perplexity on: {points}\nClaim: {task} keeps less: {verdict(effects)}"

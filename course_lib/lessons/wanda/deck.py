@@ -232,6 +232,10 @@ def masks() -> Figure:
     return measured.errors_of_choices(load_measured("wanda", "masks"))
 
 
+def against_perplexity() -> Figure:
+    return accuracies.against_perplexity(measured.results())
+
+
 def zero_shot() -> Figure:
     return accuracies.zero_shot(measured.results())
 

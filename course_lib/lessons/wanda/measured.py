@@ -106,9 +106,10 @@ def group_ablation(measured: dict[str, Any]) -> Figure:
     names = [GROUPS.get(group, group) for group in groups]
     side_by_side(axes, names, {NAMES[m]: _cells(list(found.values())) for m, found in by_method.items()})
     axes.legend(frameon=False, ncols=2, loc="upper right")
-    title = "Not clearly worse than the best group:\n" + ", ".join(
-        f"{listed([_short(group) for group in best_groups(found)])} for {NAMES[m]}" for m, found in by_method.items()
-    )
+    best = {NAMES[m]: [_short(group) for group in best_groups(found)] for m, found in by_method.items()}
+    said = ", ".join(f"{listed(groups)} for {name}" for name, groups in best.items())
+    alone = all(len(groups) == 1 for groups in best.values())
+    title = f"{'Clearly the best group' if alone else 'The best group, and what is not clearly worse'}:\n{said}"
     label(
         axes, title, "comparison group, and the paper's name for it", f"perplexity at 50 % (log scale;\n{ERROR_BARS})"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lessons.common.tables import listed, load_measured, load_published, origin, rows
+from course_lib.lessons.common.tables import COLUMNS, listed, load_measured, load_published, origin, rows, say, wrapped
 
 RESULT = {
     "command": "course reproduce tiny",
@@ -34,3 +34,20 @@ def test_results_are_found_by_their_lesson():
 
 def test_names_are_listed_as_one_says_them():
     assert [listed(names) for names in (["a"], ["a", 2], ("a", "b", 3))] == ["a", "a and 2", "a, b and 3"]
+
+
+def test_no_printed_line_is_wider_than_a_page_and_words_stay_whole():
+    n = 40
+    said = origin(RESULT, "many words " * n)
+    assert max(map(len, said.splitlines())) <= COLUMNS
+    assert said.split() == (origin(RESULT, "").split() + ["many", "words"] * n)
+    assert wrapped("short\n\nlines") == "short\n\nlines"
+    assert wrapped("a" * 60 + " " + "b" * 60) == "a" * 60 + "\n" + "b" * 60
+
+
+def test_what_is_said_goes_on_indented(capsys):
+    say("short\nClaim: " + "a word " * 20)
+    short, claim, rest = capsys.readouterr().out.splitlines()
+    assert (short, claim[:6], rest[:4], rest[4] == " ") == ("short", "Claim:", "    ", False)
+    assert len(claim) <= COLUMNS
+    assert f"{claim} {rest}".split() == ["Claim:"] + ["a", "word"] * 20

@@ -93,9 +93,9 @@ def test_bytes_say_where_formats_start_to_pay(weight):
 @pytest.mark.parametrize(
     ("points", "words"),
     [
-        ({0.1: 2.0, 0.5: 0.5}, "up to 10 %, not at 50 %"),
+        ({0.1: 2.0, 0.5: 0.5}, "up to a density of 0.1, not at 0.5"),
         ({0.1: 0.9, 0.5: 0.5}, "nowhere"),
-        ({0.1: 2.0, 0.5: 1.5}, "up to 50 %"),
+        ({0.1: 2.0, 0.5: 1.5}, "up to a density of 0.5"),
         ({0.1: 0.9, 0.5: 1.5}, "at 1 of 2 densities"),
     ],
 )

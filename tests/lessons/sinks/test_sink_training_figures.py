@@ -75,14 +75,21 @@ def test_titles():
     assert "a fair share, 0.7 %" in [text.get_text() for text in layers.axes[0].get_legend().get_texts()]
     rates = plots.rates(measured)
     assert title(rates) == "The learned token in the end,\nby rate: 5 %, 50 %"
-    assert title(rates, 1) == "Loss meanwhile; perplexity when the sink leaves,\nby rate: +4 %, +49 %"
+    assert title(rates, 1) == "Loss in the end, by rate: 2.00, 2.00;\nperplexity without its sink: +4 %, +49 %"
     norms = plots.register_norms(measured)
     assert title(norms) == "Largest patch norm over the median, mean of 2 trainings:\n6.0 with 0, 2.0 with 4 registers"
 
 
-DRAWN = ["beside_the_paper", "first_slot_by_layer", "rates", "register_norms"]
+DRAWN = ["beside_the_paper", "by_first_slots", "first_slot_by_layer", "rates", "register_norms"]
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_the_committed_measurement_can_be_drawn(name):
     assert getattr(plots, name)(plots.results())
+
+
+def test_beside_the_papers_table_the_figure_shows_ours_alone():
+    drawn = plots.by_first_slots(made_up())
+    assert title(drawn).endswith("none kept instead of 4: +11 %, +0 %, +100 %")
+    numbers = [text.get_text() for text in drawn.axes[0].texts]  # by first slots kept, and in each by model
+    assert numbers == ["22", "22", "36"] + 3 * ["20", "22", "18"]

@@ -113,7 +113,7 @@ def test_the_place_and_not_the_word():
 def test_newlines_constants_and_gaps():
     found = {"newest tokens": 30.0, "4 newlines + 124": 10.5, "4 + 124": 10.0}
     losses = {name: tokens(value) for name, value in found.items()}
-    assert tables.newline_verdict(losses).endswith("96 %, n = 8: holds")  # log 30 / 10.5 over log 3
+    assert tables.newline_verdict(losses).endswith("96 ± 0 %, n = 8: holds")  # log 30 / 10.5 over log 3
     said = "Four newlines do 96 % of what the text's own first tokens do\n(of the log-perplexity)"
     assert tables.newline_finding(found) == said
     assert tables.newline_verdict(losses | {"4 newlines + 124": tokens(14.0)}).endswith("does not hold")

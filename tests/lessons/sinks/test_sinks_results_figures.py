@@ -41,14 +41,14 @@ def titles(drawn):
 
 def test_one_sink_is_so_much_of_the_way_back():
     theirs, ours = titles(sinks_results.by_sinks(measured()))
-    assert theirs == "Published (Llama-2-7B): one sink is 96 % of\nthe way from 0 to 8, then 25 % are left"
+    assert theirs == "Published (Llama-2-7B): one sink is 96 % of\nthe way from 0 to 8, and 25 % above 8"
     # log 31 / 13 over log 31 / 12; block by block one sink is log 12 / 11 above four
-    assert ours == "Here: one sink is 92 % of the way from 0 to 4,\nthen +8.70 ± 0.00 % are left"
+    assert ours == "Here: one sink is 92 % of the way from 0 to 4,\nand 8.70 ± 0.00 % above 4"
 
 
 def test_the_long_stream_says_memory_and_time():
     left, right = titles(sinks_results.long_stream(measured()))
-    assert left == "2,000 tokens in a cache of 12 MB"
+    assert left == "2,000 tokens in 12 MB:\n1 sink has 1.091 times the perplexity of 4"
     assert right == "Slowest part over fastest: 1.10 with 4 sinks"
 
 

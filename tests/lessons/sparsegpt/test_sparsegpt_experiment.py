@@ -7,9 +7,12 @@ import torch
 
 from course_lib.lessons.common.tables import load_published
 from course_lib.lessons.sparsegpt import experiment
+from course_lib.lessons.sparsegpt.measure import relative_error
 from course_lib.lessons.wanda import experiment as wanda
 from course_lib.models import blocks, linears, tiny_model, weight_of
+from course_lib.pruning.input_statistics import input_grams
 from course_lib.pruning.methods.sparsegpt import SparseGPT
+from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
 from course_lib.quantization.grid import Quantization
 from course_lib.sparsity.patterns import NofM, Unstructured, sparsity_of
@@ -112,6 +115,23 @@ def test_sparsegpt_lies_between_refit_and_wanda_on_every_layer_of_a_block(monkey
     assert [row["layer"].split(".")[1] for row in rows] == ["0"] * 7
     for row in rows:
         assert row["refit"] < row["sparsegpt"] < row["wanda"], row
+
+
+def test_layer_errors_run_each_block_once_and_measure_its_inputs_in_the_dense_model(monkeypatch):
+    model, ids, n = tiny_model(), torch.arange(60).reshape(3, 20), [0, 0]
+    for index, block in enumerate(blocks(model)):
+        # a layer inside: the block itself is called once more, to record its arguments, and computes nothing then
+        block.self_attn.q_proj.register_forward_pre_hook(lambda *_, i=index: n.__setitem__(i, n[i] + 1))
+    monkeypatch.setattr(experiment, "load", lambda sizes: (model, None))
+    monkeypatch.setattr(experiment, "windows", lambda *_, **__: ids)
+    found = experiment.layer_errors(experiment.QUICK, "2:4", seed=0)["layer_errors"]
+    assert n == [1, 1]
+
+    layer = input_grams(tiny_model(), ids, 1)  # the second block: what is measured has gone through the first
+    weight = weight_of(linears(blocks(model)[1])["mlp.down_proj"])
+    (row,) = (row for row in found if row["layer"] == "blocks.1.mlp.down_proj")
+    pruned = Wanda(NofM(2, 4)).prune(weight, layer["mlp.down_proj"])
+    assert row["wanda"] == relative_error(weight, pruned, layer["mlp.down_proj"])
 
 
 @pytest.mark.real

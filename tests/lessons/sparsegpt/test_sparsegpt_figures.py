@@ -58,7 +58,7 @@ def test_the_spectrum_counts_directions_without_tokens():
 def test_layer_errors_compare_two_methods():
     found = {"a.q": {"Wanda": 0.4, "SparseGPT": 0.1}, "a.k": {"Wanda": 0.4, "SparseGPT": 0.2}}
     drawn = figures.layer_errors(found, than="Wanda")
-    assert titles(drawn) == ["SparseGPT changes 0.25 to 0.50 times as much of the output as: Wanda"]
+    assert titles(drawn) == ["SparseGPT changes 0.25 to 0.50 times as much of the output as “Wanda”"]
     assert {line.get_linestyle() for line in drawn.axes[0].lines} == {"None"}  # layers have no order
 
 

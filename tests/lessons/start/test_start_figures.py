@@ -43,19 +43,19 @@ def test_a_block_has_seven_matrices_and_four_inputs():
         "down": "8 × 16",
     }
     assert {f"{name}_proj\n{shape}" for name, shape in shapes.items()} | {"1", "2", "3", "4", "+"} <= texts
-    assert any("4 query heads,\n2 key-value heads:\n2 of the first\nshare one" in text for text in texts)
-    assert title(figure) == "One of 3 blocks: seven matrices read four inputs, and the MLP has 67% of the weights"
+    assert any("4 query heads,\n2 key-value heads:\n2 query heads\nshare each" in text for text in texts)
+    assert title(figure) == "One of 3 blocks: seven matrices read four inputs, and the MLP has 67 % of the weights"
 
 
 def test_memory():
     figure = figures.memory(LLAMA2_7B, 2, 4096, "Llama-2-7B")
-    assert title(figure) == "A cache of 4096 tokens adds 16% to the weights of Llama-2-7B"  # 2.1 GB and 13.5 GB
+    assert title(figure) == "A cache of 4096 tokens adds 16 % to the weights of Llama-2-7B"  # 2.1 GB and 13.5 GB
     assert figure.axes[0].lines[1].get_ydata()[-1] == pytest.approx(2 * 32 * 4096 * 2 * 4096 / 1e9)
 
 
 def test_parts():
     figure = figures.parts({"MLP matrices": 0.03, "the rest": 0.05}, {"MLP matrices": 10})
-    assert title(figure) == "Of a step of 80 ms, 62% goes to the rest"
+    assert title(figure) == "Of a step of 80 ms, 62 % goes to the rest"
     assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([37.5, 62.5, 100, 0])
 
 
@@ -87,4 +87,4 @@ def test_next_tokens(real_model):
     assert widths == sorted(widths, reverse=True)
     assert 0 < sum(widths) <= 100
     assert "“Rome”" in title(figure)
-    assert f"{widths[0] / 100:.0%}" in title(figure)
+    assert f"{widths[0]:.0f} %" in title(figure)

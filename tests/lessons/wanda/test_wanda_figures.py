@@ -1,9 +1,12 @@
 """The titles say what the data say: every finding is computed, and changes when the data change."""
 
+import math
+
 import pytest
 import torch
 
 from course_lib.lessons.common import masks
+from course_lib.lessons.common.tables import rows
 from course_lib.lessons.wanda import accuracies, deck, figures, tables
 from course_lib.lessons.wanda import measured as wanda_results
 
@@ -119,12 +122,14 @@ def test_calibration_title():
 
 
 def test_group_title():
-    said = "Not clearly worse than the best group:\nthe whole layer for magnitude, each output"
-    assert title(wanda_results.group_ablation(made_up())) == f"{said} for Wanda"
+    said = ":\nthe whole layer for magnitude, each output"
+    assert title(wanda_results.group_ablation(made_up())) == f"Clearly the best group{said} for Wanda"
     near = made_up()
     for row in near["tables"]["groups"]:
         row["standard_error"] = 4.0
-    assert title(wanda_results.group_ablation(near)).endswith("each output and the whole layer for Wanda")
+    said = title(wanda_results.group_ablation(near))
+    assert said.startswith("The best group, and what is not clearly worse:")
+    assert said.endswith("each output and the whole layer for Wanda")
 
 
 def test_zero_shot_title_and_order():
@@ -295,3 +300,27 @@ def test_the_first_number_that_differs_is_outlined():
     assert [a.get_title(loc="left") for a in figure.axes] == ["yours: 3 of 4 are zero", "expected: 1 of 4 are zero"]
     assert outlined(masks.compare_numbers(expected + 1e-6, expected)) is None
     assert outlined(masks.compare_numbers(torch.zeros(3, 1), expected)) is None
+
+
+def test_margins_above_chance_are_beside_those_of_the_dense_model():
+    """Dense 75 % with 25 % by chance; 50 % is half of that margin. The error of the share by hand, from n = 100."""
+    measured = made_up()
+    for row in rows(measured, "zero_shot", method="wanda", pattern="50%", task="sciq"):
+        row["accuracy"] = 0.5
+    found = accuracies.above_chance(measured)
+    assert list(found) == ["sciq"]  # boolq has no signal
+    assert [perplexity for perplexity, *_ in found["sciq"]] == [20.0, 30.0, 40.0, 80.0, 90.0, 95.0]
+    perplexity, share, error = found["sciq"][0]
+    of_half, of_dense = (math.sqrt(p * (1 - p) / 104) for p in (52 / 104, 77 / 104))
+    assert (perplexity, share) == (20.0, 0.5)
+    assert error == pytest.approx(math.hypot(of_half, 0.5 * of_dense) / 0.5)
+    drawn = title(accuracies.against_perplexity(measured))
+    assert drawn == "Left of the margin above chance at a perplexity of 80 (% of dense):\nsciq 100"
+
+
+def test_a_task_of_one_word_is_judged_beside_the_others_model_by_model():
+    measured = made_up()
+    for row in rows(measured, "zero_shot", task="boolq"):  # from here on a task with a signal, of which nothing is left
+        row["accuracy"] = 0.75 if row["method"] == "dense" else 0.25
+    assert accuracies.one_word_verdict(measured, "boolq").endswith("Claim: boolq keeps less: holds")
+    assert accuracies.one_word_verdict(measured, "sciq").endswith("Claim: sciq keeps less: does not hold")

@@ -48,7 +48,7 @@ def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
     label(
         left,
         f"Published (Llama-2-7B): one sink is {back:.0f} % of\n"
-        f"the way from 0 to 8, then {_more(published):.0f} % are left",
+        f"the way from 0 to 8, and {_more(published):.0f} % above 8",
     )
     here = {
         n: rows(measured, "streaming", name=name)[0]["perplexity"]
@@ -58,8 +58,7 @@ def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
     back = _way_back(here[0], here[1], here[4])
     label(
         right,
-        f"Here: one sink is {back:.0f} % of the way from 0 to 4,\n"
-        f"then {100 * less:+.2f} ± {100 * error:.2f} % are left",
+        f"Here: one sink is {back:.0f} % of the way from 0 to 4,\nand {100 * less:.2f} ± {100 * error:.2f} % above 4",
     )
     for panel in (left, right):
         panel.set_xlabel("first tokens kept")
@@ -105,7 +104,10 @@ def long_stream(measured: dict[str, Any] | None = None) -> Figure:
     right.set_ylim(0, None)
     left.legend(frameon=False, fontsize=9)
     (row,) = rows(measured, "streaming", name="4 sinks")
-    label(left, f"{row['n_tokens']:,} tokens in a cache of {row['peak_bytes'] / 1e6:.0f} MB", "thousand tokens read")
+    one, four = by_block(measured, "1 sink", "4 sinks")
+    title = f"{row['n_tokens']:,} tokens in {row['peak_bytes'] / 1e6:.0f} MB:\n"
+    title += f"1 sink has {(one - four).mean().exp():.3f} times the perplexity of 4"
+    label(left, title, "thousand tokens read")
     left.set_ylabel(f"perplexity, {measured['tables']['streaming_curves'][0]['block']} tokens a point")
     title = f"Slowest part over fastest: {unevenness(measured):.2f} with 4 sinks"
     label(right, title, "thousand tokens read", "milliseconds a token")

@@ -78,7 +78,7 @@ def _afresh() -> tuple[str, ...]:
     more = ways.losses(found, four_ways.STREAMING) - ways.losses(found, four_ways.AFRESH)
     published = {row["way"]: row["perplexity"] for row in load_published("sinks")["tables"]["ways"]}
     theirs = f"{published[four_ways.STREAMING]:.2f} against {published[four_ways.AFRESH]:.2f}"
-    claim = f"a stream reads as well as a fresh window (within {100 * (ways.WITHIN - 1):.0f} %)"
+    claim = f"a stream is at most {100 * (ways.WITHIN - 1):.0f} % above a fresh window"
     return claim, theirs, f"{more.mean().exp():.2f} times", _short(of_samples(math.log(ways.WITHIN) - more))
 
 

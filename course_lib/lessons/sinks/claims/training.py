@@ -7,6 +7,7 @@ from math import exp
 from statistics import fmean, stdev
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.dots import side_by_side
@@ -49,21 +50,46 @@ def _dearer(losses: list[float], others: list[float]) -> tuple[float, float]:
 def beside_the_paper(measured: dict[str, Any]) -> Figure:
     """Perplexity by model and first slots kept: the paper's on the left, ours with two standard errors on the right."""
     fig, (left, right) = figure(2, width=4.9, height=3.6)
-    caches = sorted({row["sinks"] for row in rows(measured, "streaming")})
-    theirs, ours = {}, {}
-    for sinks in caches:
-        published = [rows(load_published("sinks"), "pretraining", variant=v, sinks=sinks)[0] for v in VARIANTS]
-        cells = [rows(measured, "streaming", variant=v, sinks=sinks)[0] for v in VARIANTS]
-        theirs[f"{sinks} kept"] = [(row["perplexity"], 0.0) for row in published]
-        ours[f"{sinks} kept"] = [(cell["perplexity"], cell["standard_error"]) for cell in cells]
-    for panel, series in ((left, theirs), (right, ours)):
-        side_by_side(panel, VARIANTS, series)
-        panel.tick_params(axis="x", labelsize=9)
+    published = {(row["variant"], row["sinks"]): row for row in load_published("sinks")["tables"]["pretraining"]}
+    theirs = {
+        f"{sinks} kept": [(published[variant, sinks]["perplexity"], 0.0) for variant in VARIANTS]
+        for sinks in _caches(measured)
+    }
+    side_by_side(left, VARIANTS, theirs)
     left.legend(frameon=False, fontsize=8, title="first slots", title_fontsize=8)
     label(left, "Published: 160 million parameters\n(tokens; errors not given)", "", "perplexity (log scale)")
-    increases = ", ".join(f"{cost(measured, v, 0)[0]:+.0f} %" for v in VARIANTS)
-    label(right, f"Here (bytes; bars: two standard errors),\nnone kept instead of {max(caches)}: {increases}")
+    label(right, f"Here (bytes; bars: two standard errors),\n{_ours(right, measured)}")
+    for panel in (left, right):
+        panel.tick_params(axis="x", labelsize=9)
     return fig
+
+
+def by_first_slots(measured: dict[str, Any]) -> Figure:
+    """Ours alone, where the paper's numbers stand beside the figure."""
+    fig, (axes,) = figure(width=9.6, height=3.0)
+    finding = _ours(axes, measured)
+    axes.legend(frameon=False, fontsize=9, title="first slots", title_fontsize=9, loc="upper left")
+    label(axes, f"Here (bytes; bars: two standard errors), {finding}", "", "perplexity (log scale)")
+    return fig
+
+
+def _ours(axes: Axes, measured: dict[str, Any]) -> str:
+    """Dots by model and first slots kept; what a model loses that keeps none, in words."""
+    ours = {
+        f"{sinks} kept": [
+            (cell["perplexity"], cell["standard_error"])
+            for variant in VARIANTS
+            for cell in rows(measured, "streaming", variant=variant, sinks=sinks)
+        ]
+        for sinks in _caches(measured)
+    }
+    side_by_side(axes, VARIANTS, ours)
+    increases = ", ".join(f"{cost(measured, variant, 0)[0]:+.0f} %" for variant in VARIANTS)
+    return f"none kept instead of {max(_caches(measured))}: {increases}"
+
+
+def _caches(measured: dict[str, Any]) -> list[int]:
+    return sorted({row["sinks"] for row in rows(measured, "streaming")})
 
 
 def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
@@ -103,13 +129,14 @@ def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
 def rates(measured: dict[str, Any]) -> Figure:
     """A learnable sink at several learning rates: when it is read, and how well the model reads meanwhile."""
     fig, (left, right) = figure(2, width=4.8)
-    shares, costs = [], []
+    shares, costs, ends = [], [], []
     for index, rate in enumerate(sorted({row["rate"] for row in measured["tables"]["rates"]})):
         seen = rows(measured, "rates", rate=rate)
         steps, of_sink = [row["step"] for row in seen], [100 * max(row["first_slot"]) for row in seen]
         left.plot(steps, of_sink, label=f"rate {rate:g}", **line_style(index))
         right.plot(steps, [row["evaluation_loss"] for row in seen], label=f"rate {rate:g}", **line_style(index))
         shares.append(f"{of_sink[-1]:.0f} %")
+        ends.append(seen[-1]["evaluation_loss"])
         costs.append(f"{round(cost_at(measured, rate)[0]):+d} %")
     left.legend(frameon=False)
     label(
@@ -118,7 +145,8 @@ def rates(measured: dict[str, Any]) -> Figure:
         "step",
         "share of attention,\nhighest layer (%)",
     )
-    title = "Loss meanwhile; perplexity when the sink leaves,\nby rate: " + ", ".join(costs)
+    lowest = ", ".join(f"{loss:.2f}" for loss in ends)
+    title = f"Loss in the end, by rate: {lowest};\nperplexity without its sink: {', '.join(costs)}"
     label(right, title, "step", "nats a byte, nothing evicted")
     right.legend(frameon=False)
     return fig
