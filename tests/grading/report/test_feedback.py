@@ -198,6 +198,13 @@ def test_a_template_cleans_cuts_and_escapes_by_itself_and_only_once():
     assert printed("{{ said|trace }}", "<b>\n  if x:\n") == "&lt;b&gt;\n  if x:"
 
 
+def test_no_template_goes_round_the_escape():
+    pages = sorted(templates.FOLDER.glob("*.html"))
+    assert pages
+    for path in pages:
+        assert not re.search(r"\|\s*safe\b|autoescape|Markup", path.read_text(encoding="utf-8")), path.name
+
+
 def test_a_template_that_names_what_is_not_there_is_refused():
     with pytest.raises(UndefinedError, match="'sad' is undefined"):
         printed("{{ sad }}", "")
