@@ -8,9 +8,8 @@ from course_lib.grading.report.tally import ExerciseTally, Facts, MistakeTally
 from course_lib.grading.report.text import counted, duration, name, percent, points_of
 
 
-def lead(results: Sequence[Result]) -> str:
+def lead(results: Sequence[Result], rows: Sequence[ExerciseTally], named: Sequence[MistakeTally]) -> str:
     """What an instructor should know first."""
-    rows, named = tally.exercises(results), tally.mistakes(results)
     if not rows:
         return "Nothing was graded." if results else "There are no submissions."
     lost = max(rows, key=lambda row: row.of - row.points)

@@ -44,7 +44,7 @@ def html(results: Sequence[Result], facts: Facts) -> str:
         most=most,
         chart=charts.histogram(totals, most) if graded else None,
         say={
-            "lead": findings.lead(results),
+            "lead": findings.lead(results, exercises, mistakes),
             "points": findings.points(totals, most),
             "exercises": findings.exercises(exercises),
             "mistakes": findings.mistakes(mistakes, graded),
