@@ -25,6 +25,12 @@ class Histogram:
         edges = [number(min(index * self.step, self.of)) for index in range(len(self.heights) + 1)]
         return ", ".join(f"{edges[i]} to {edges[i + 1]}: {n}" for i, n in enumerate(self.heights) if n)
 
+    def place(self, points: float | int) -> float:
+        """How many bars from the left some points lie. The last bar may be of fewer points than the others."""
+        index = min(int(points / self.step + 1e-9), len(self.heights) - 1)
+        low, high = index * self.step, min((index + 1) * self.step, self.of)
+        return index + (points - low) / (high - low) if high > low else 0.0
+
 
 def histogram(totals: Sequence[float | int], of: float | int) -> Histogram:
     """The totals of a class, of the points that there are."""

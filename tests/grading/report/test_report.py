@@ -117,6 +117,26 @@ def test_the_histogram_holds_every_graded_submission(class_):
     assert charts.bars([5.0], 0.0) == [1]
 
 
+@pytest.mark.parametrize("median_", [0.0, 14.0, 20.0, 21.0])
+def test_the_median_stands_where_its_number_does(median_):
+    """21 points are drawn as bars of 2, and the last bar is of 1 point: the axis is no longer one scale."""
+    seen = Page(report.html([student(name, row(points=median_, of=21.0)) for name in "abc"], FACTS))
+    numbers = [
+        (label, values["x"]) for label, values in seen.labels if re.fullmatch(r"\d+", label) and not values.get("class")
+    ]
+    lines = [values["x1"] for tag, values in seen.elements if tag == "line" and values["class"] == "median"]
+    expected = [x for label, x in numbers if label == f"{median_:g}"]
+    assert len(lines) == 2  # for a wide and for a narrow screen
+    assert lines == expected
+
+
+def test_a_place_in_the_histogram_by_hand():
+    chart = charts.histogram([], 21)
+    assert (chart.step, len(chart.heights)) == (2, 11)
+    assert [chart.place(points) for points in (0, 3, 14, 20, 20.5, 21)] == [0, 1.5, 7, 10, 10.5, 11]
+    assert charts.histogram([], 0).place(0) == 0
+
+
 def test_problems_are_listed_with_their_reasons(class_, seen):
     lost = [(text.clean(result.student, 120), "not graded", result.problem) for result in class_ if result.problem]
     rows = [tuple(cells[:3]) for cells in seen.tables["Problems"][1:]]
