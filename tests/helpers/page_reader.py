@@ -41,6 +41,7 @@ class Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict]] = []
         self.words: list[str] = []
+        self.labels: list[tuple[str, dict]] = []  # of charts
         self.tables: dict[str, list[list[str]]] = {}
         self.open: list[str] = []
         self.row: list[str] | None = None
@@ -69,6 +70,8 @@ class Page(HTMLParser):
     def handle_data(self, text):
         if not {"style", "script"} & set(self.open):
             self.words.append(text)
+            if "text" in self.open[-1:]:
+                self.labels.append((text, self.elements[-1][1]))
             if {"td", "th"} & set(self.open):
                 self.tables[self.table][-1][-1] += text
 

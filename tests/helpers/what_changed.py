@@ -43,6 +43,7 @@ def main(options: list[str]) -> int:
 FOUND_BY = {  # what is found by its place, and who looks there
     r"course_lib/lessons/\w+/exercises/": "course_lib/workbook/catalogue.py",
     r"course_lib/lessons/\w+/\w+\.py": "course_lib/workbook/decks/markdown.py",
+    r"course_lib/grading/report/templates/": "course_lib/grading/report/templates.py",
     r"course_lib/(lessons/\w+|grading/synthetic)/experiment\w*\.py": "course_lib/cli/reproduce.py",
 }
 
@@ -87,11 +88,12 @@ def importers(root: Path) -> dict[str, set[str]]:
         folder = f"{Path(name).parent}/__init__.py"
         if folder in found and folder != name:
             found[name].add(folder)
-        for place, finder in FOUND_BY.items():
-            if re.match(place, name) and finder in found:
-                found[name].add(finder)
     for name in set(paths) - set(sources):
         found[name] = {user for user, source in sources.items() if Path(name).name in source}
+    for place, finder in FOUND_BY.items():
+        for name in paths if finder in found else ():
+            if re.match(place, name):
+                found[name].add(finder)
     return found
 
 

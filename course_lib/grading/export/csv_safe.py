@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from course_lib.grading.report.html import SENTENCE, clean
+from course_lib.grading.report.text import SENTENCE, clean
 
 MARK = "\ufeff"  # the byte order mark, once encoded
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from course_lib.grading.records import CaseResult, ExerciseResult, Result
-from course_lib.grading.report.html import clean
+from course_lib.grading.report.text import clean
 
 VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
 TEXT = 4000  # characters of one exercise's output

@@ -14,7 +14,7 @@ from course_lib.checking.judge import but
 from course_lib.grading.export.csv_safe import MARK, cell, written
 from course_lib.grading.records import ExerciseResult, Result
 from course_lib.grading.report.feedback_row import STATES
-from course_lib.grading.report.html import NAME, clean, number, points_of
+from course_lib.grading.report.text import NAME, clean, number, points_of
 
 COLUMNS = ("student", "lesson", "exercise", "title", "points", "of", "state", "cases_right", "cases")
 COLUMNS += ("mistake", "reason", "seconds")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from course_lib.grading.intake import zips
-from course_lib.grading.intake.bounded import too_large, why_not
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 
 DEEPEST = 12  # folders in folders
@@ -112,7 +111,7 @@ def _file(path: Path, parts: tuple[str, ...], status: os.stat_result) -> Entry:
     elif not stat.S_ISREG(status.st_mode):
         problem = "it is no ordinary file."
     elif kind == "notebook":
-        problem = str(too_large(NOTEBOOK_BYTES)) if status.st_size > NOTEBOOK_BYTES else why_not(path)
+        problem = str(zips.too_large(NOTEBOOK_BYTES)) if status.st_size > NOTEBOOK_BYTES else zips.why_not(path)
     return Entry(parts, kind, path, stamp=status.st_mtime, problem=problem)
 
 
@@ -137,7 +136,7 @@ def _zip(entry: Entry) -> Iterator[Entry]:
             continue
         kind, problem = _kind(names[-1]), member.problem
         if kind == "notebook" and member.size > NOTEBOOK_BYTES:
-            problem = problem or str(too_large(NOTEBOOK_BYTES))
+            problem = problem or str(zips.too_large(NOTEBOOK_BYTES))
         inner_entry = Entry((*entry.parts, *names), kind, entry.path, entry.outer, member.name, member.stamp, problem)
         if kind == "zip" and not problem:
             left -= member.size

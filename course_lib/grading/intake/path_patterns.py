@@ -18,12 +18,14 @@ def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
     """
     expression = compiled(pattern)
     groups: dict[str, Group] = {}
+    fitted: set[str] = set()
     missed: dict[str, list[Entry]] = {}
     for entry in (candidate for candidate in entries if candidate.parts):
         match = expression.search(entry.where[:LONGEST_PATH]) if entry.kind != "folder" else None
         if match is None or not match["student"]:
             missed.setdefault(entry.parts[0], []).append(entry)
             continue
+        fitted.add(entry.parts[0])
         group = groups.setdefault(match["student"], Group(Owner(match["student"]), origin=entry.where))
         if entry.kind == "notebook":
             names = (match.groupdict().get("lesson") or "", *reversed(entry.parts))
@@ -31,7 +33,6 @@ def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
         else:
             group.others.append(entry)
     # Nobody is lost because of a pattern that fits most: what it has nothing to say of is a student with a problem.
-    fitted = {placed.parts[0] for group in groups.values() for placed in _all(group)}
     for name, unfit in missed.items():
         if name not in fitted and any(stray.kind != "other" or stray.problem for stray in unfit):
             odd = [
@@ -40,10 +41,6 @@ def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
             ]
             groups.setdefault(name, Group(Owner(name), others=odd, origin=name))
     return list(groups.values())
-
-
-def _all(group: Group) -> list[Entry]:
-    return [*group.others, *(notebook.entry for notebook in group.notebooks)]
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

@@ -1,6 +1,6 @@
 """One notebook of one student, as it lies among what was handed in."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from course_lib.grading.intake import zips
@@ -17,6 +17,8 @@ class Submission:
         member: its name in the zip. outer: the name of that zip in the zip at the path, where a zip holds zips.
         origin: where it came from, as the instructor would look for it.
         notes: such as "3 notebooks, the newest was taken".
+        lesson: what its path says, such as 04_wanda; empty where it says nothing.
+        attempt: of a resubmission, as the course system counts them. stamp: when it was saved, in seconds.
     """
 
     student: str
@@ -26,6 +28,10 @@ class Submission:
     outer: str = ""
     problem: str = ""
     notes: tuple[str, ...] = ()
+    _: KW_ONLY
+    lesson: str = ""
+    attempt: int = 0
+    stamp: float = 0.0
 
     def read(self) -> bytes:
         """The notebook's bytes.

@@ -1,7 +1,7 @@
 """A folder of anything that a class handed in becomes submissions, one for every student, whatever is wrong with it."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from course_lib.grading.intake.entries import Entry, walk
@@ -11,23 +11,9 @@ from course_lib.grading.intake.path_patterns import by_pattern
 from course_lib.grading.intake.student_ids import clean, file_name
 from course_lib.grading.intake.submission import Submission
 
-__all__ = ["Candidate", "file_name", "find", "newest"]
+__all__ = ["file_name", "find", "newest"]
 
 MOST_NOTES = 5
-
-
-@dataclass(frozen=True)
-class Candidate(Submission):
-    """One notebook of a student, before it is known which of them counts.
-
-    Args:
-        lesson: what its path says, such as 04_wanda; empty where it says nothing.
-        attempt: of a resubmission, as the course system counts them. stamp: when it was saved, in seconds.
-    """
-
-    lesson: str = ""
-    attempt: int = 0
-    stamp: float = 0.0
 
 
 def find(folder: Path, pattern: str | None = None, roster: list[str] | None = None) -> list[Submission]:
@@ -67,9 +53,7 @@ def newest(submissions: list[Submission], stem: str) -> list[Submission]:
 
 
 def _one(mine: list[Submission], stem: str) -> Submission:
-    lessons = [
-        (getattr(work, "lesson", "") or lesson_of(work.origin), work) for work in mine if work.path or work.problem
-    ]
+    lessons = [(work.lesson or lesson_of(work.origin), work) for work in mine if work.path or work.problem]
     of_lesson = [work for lesson, work in lessons if lesson == stem]
     fits = of_lesson or [work for lesson, work in lessons if not lesson]
     if not fits:
@@ -86,13 +70,12 @@ def _one(mine: list[Submission], stem: str) -> Submission:
 
 def _age(submission: Submission) -> tuple[bool, int, float, str]:
     """What sorts the newest last: what can be graded, what the course system counts, when it was saved."""
-    attempt, stamp = getattr(submission, "attempt", 0), getattr(submission, "stamp", 0.0)
-    return submission.path is not None, attempt, stamp, submission.origin
+    return submission.path is not None, submission.attempt, submission.stamp, submission.origin
 
 
 def _candidates(student: str, group: Group) -> list[Submission]:
     """A group's notebooks, or its problem."""
-    problems = [f"{shown(entry)}: {entry.problem}" for entry in group.others if entry.problem]
+    problems = [f"{_shown(entry)}: {entry.problem}" for entry in group.others if entry.problem]
     notes = (*group.notes, *problems[:MOST_NOTES])
     if group.notebooks:
         return [_candidate(student, notebook, notes) for notebook in group.notebooks]
@@ -100,26 +83,26 @@ def _candidates(student: str, group: Group) -> list[Submission]:
         more = f" ({len(problems) - 1} more like this)" if len(problems) > 1 else ""
         problem = f"no notebook could be taken from {problems[0]}{more}"
     else:
-        files = [shown(entry) for entry in group.others if entry.kind == "other"]
+        files = [_shown(entry) for entry in group.others if entry.kind == "other"]
         holds = f"it holds {', '.join(files[:3])}" + (" and more" if len(files) > 3 else "") if files else "it is empty"
         problem = f"there is no notebook (.ipynb): {holds}."
-    return [Candidate(student, clean_path(group.origin), problem=problem, notes=tuple(group.notes))]
+    return [Submission(student, _clean_path(group.origin), problem=problem, notes=tuple(group.notes))]
 
 
-def _candidate(student: str, notebook: Notebook, notes: tuple[str, ...]) -> Candidate:
+def _candidate(student: str, notebook: Notebook, notes: tuple[str, ...]) -> Submission:
     entry = notebook.entry
-    place = (None, "", "") if entry.problem else (entry.path, entry.member, entry.outer)
-    problem = f"{shown(entry)}: {entry.problem}" if entry.problem else ""
-    known = (notebook.lesson, notebook.attempt, entry.stamp)
-    return Candidate(student, clean_path(entry.where), *place, problem, notes, *known)
+    place = {} if entry.problem else {"path": entry.path, "member": entry.member, "outer": entry.outer}
+    problem = f"{_shown(entry)}: {entry.problem}" if entry.problem else ""
+    known = {"lesson": notebook.lesson, "attempt": notebook.attempt, "stamp": entry.stamp}
+    return Submission(student, _clean_path(entry.where), problem=problem, notes=notes, **place, **known)
 
 
-def clean_path(where: str) -> str:
+def _clean_path(where: str) -> str:
     """A path in readable letters."""
     return "/".join(clean(part) for part in where.split("/"))
 
 
-def shown(entry: Entry) -> str:
+def _shown(entry: Entry) -> str:
     return clean(entry.parts[-1])
 
 
@@ -159,5 +142,5 @@ def _against(submissions: list[Submission], roster: list[str]) -> list[Submissio
         for work in submissions
     ]
     there = {work.student for work in submissions}
-    missing = [Candidate(name, "the roster", problem="nothing was handed in.") for name in listed if name not in there]
+    missing = [Submission(name, "the roster", problem="nothing was handed in.") for name in listed if name not in there]
     return [*noted, *missing]

@@ -1,6 +1,7 @@
 """Files and zips of strangers, opened with bounds. Nothing is ever extracted: members are listed, and read into memory.
 
-A zip may lie in every number it holds, so every size is checked before anything is read, and again while reading.
+Links are not followed, pipes not waited for. A zip may lie in every number it holds, so every size is checked before
+anything is read, and again while reading.
 """
 
 import io
@@ -15,23 +16,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.intake.bounded import Guarded, Refused, bounded, regular, too_large
-
 MOST_MEMBERS = 20_000  # a class of 500 with 40 files each
+LARGEST_READ = 2**22  # bytes that are read at once where a file says itself how much there is
 LARGEST_INNER = 2**26  # bytes of a zip inside of a zip, which is read into memory
 BOMB = 2**30, 200  # unpacks to more than so many bytes, and to more than so many times its size
 LONGEST_NAME = 1024
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the others may ask for a lot of memory
-_BROKEN = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    OSError,
-    ValueError,
-)
+_BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, OSError, ValueError)
+
+
+class Refused(ValueError):
+    """What is wrong with a file or a zip, in a sentence for the student."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ def members(path: Path, outer: str = "") -> list[Member]:
         if len(infos) > MOST_MEMBERS:
             raise Refused(f"the zip holds {len(infos)} files; expected at most {MOST_MEMBERS}.")
         unpacked, packed = sum(info.file_size for info in infos), sum(info.compress_size for info in infos)
-        if unpacked > BOMB[0] and unpacked > BOMB[1] * min(packed, _size(archive)):
+        if unpacked > BOMB[0] and unpacked > BOMB[1] * min(packed, archive.fp.seek(0, os.SEEK_END)):
             raise Refused(f"the zip unpacks to {unpacked >> 20} MiB, which is no submission.")
         for info in infos:
             if not info.is_dir():
@@ -93,13 +88,13 @@ def read(path: Path, outer: str = "", member: str = "", *, limit: int) -> bytes:
 def _opened(path: Path, outer: str) -> Iterator[zipfile.ZipFile]:
     """A zip, or a zip in it. What goes wrong while it is open is said in one sentence."""
     try:
-        with regular(path) as file, zipfile.ZipFile(Guarded(file)) as archive:
+        with regular(path) as file, zipfile.ZipFile(_Guarded(file)) as archive:
             if not outer:
                 yield archive
                 return
             with archive.open(_info(archive, outer)) as packed:
                 inside = io.BytesIO(bounded(packed, LARGEST_INNER))
-            with zipfile.ZipFile(Guarded(inside)) as inner:
+            with zipfile.ZipFile(_Guarded(inside)) as inner:
                 yield inner
     except Refused:
         raise
@@ -150,5 +145,59 @@ def _stamp(info: zipfile.ZipInfo) -> float:
         return 0.0
 
 
-def _size(archive: zipfile.ZipFile) -> int:
-    return archive.fp.seek(0, os.SEEK_END)
+@contextmanager
+def regular(path: Path) -> Iterator[io.IOBase]:
+    """An ordinary file: a link is not followed, and a pipe is not waited for."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags)
+    except OSError as error:
+        raise Refused(f"the file cannot be opened ({error.strerror}).") from None
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise Refused("it is no ordinary file.")
+        yield file
+
+
+def bounded(file: io.IOBase, limit: int) -> bytes:
+    parts, left = [], limit + 1
+    while left and (part := file.read(min(left, 2**20))):
+        parts.append(part)
+        left -= len(part)
+    if not left:
+        raise too_large(limit)
+    return b"".join(parts)
+
+
+def too_large(limit: int) -> Refused:
+    return Refused(f"got more than {limit >> 20} MiB; clear the notebook's outputs and hand it in again.")
+
+
+def why_not(path: Path) -> str:
+    """Why a file cannot be opened; empty when it can."""
+    try:
+        with regular(path):
+            return ""
+    except Refused as error:
+        return str(error)
+
+
+class _Guarded(io.RawIOBase):
+    """A file of which nothing large is read at once, as a zip's own list of its members would be."""
+
+    def __init__(self, file: io.IOBase):
+        self.file = file
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.file.seek(offset, whence)
+
+    def read(self, size: int = -1) -> bytes:
+        if size > LARGEST_READ:
+            raise Refused(f"the zip's list of its files has {size >> 20} MiB, which is no submission.")
+        return self.file.read(LARGEST_READ if size < 0 else size)

@@ -1,29 +1,41 @@
 """The code of an answer without names, comments and formatting, to be compared with other submissions' code.
 
-Names that the student chose become v0, v1, ... in the order in which they appear; what is imported is called by its
-full name, and constants stay. Standard library only: this runs inside the sandbox.
+What a student named becomes f0, f1, ... where it is defined at the top level, and v0, v1, ... inside of that, in the
+order in which it appears. What is imported is called by its full name, and constants stay. Standard library only: this
+runs inside the sandbox.
 """
 
 import ast
 import collections
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from course_lib.grading.notebook.bindings import Item
-from course_lib.grading.notebook.renaming import Rename
 
 LONGEST = 20_000  # characters; of longer code a digest stands for the rest
+DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
+_NAMES = ("id", "arg", "name", "rest")  # the fields in which Python's nodes keep a name
 
 
 def code(items: list[Item], chosen: Item) -> str:
     """Normalised source of the chosen definition, followed by what it needs in the order in which it is named."""
-    bare = {item: _Bare().visit(ast.parse(item.statement.source).body[-1]) for item in items if not _is_import(item)}
-    rename = Rename(origins(i.node for i in items), {n for i in bare for n in i.binds}, bare.values())
-    parts = []
-    for item in _reached(bare, chosen):
-        rename.visit(bare[item])
-        parts.append(ast.unparse(ast.fix_missing_locations(bare[item])))
+    imported = origins(item.node for item in items)
+    bound: dict[str, list[Item]] = {}
+    for item in items:
+        for name in item.binds | item.changes if not isinstance(item.node, IMPORTS) else ():
+            bound.setdefault(name, []).append(item)
+    top, called = bound.keys() - imported.keys(), {}
+    queue, seen, parts = collections.deque([chosen] if chosen.binds & bound.keys() else []), {chosen}, []
+    while queue:
+        item = queue.popleft()
+        tree = ast.parse(item.statement.source).body[-1]
+        bare = _Bare(tree, item.binds, top, imported, called)
+        parts.append(ast.unparse(ast.fix_missing_locations(bare.visit(tree) or ast.Pass())))
+        for other in [needed for name in bare.named for needed in bound.pop(name, ())]:
+            if other not in seen:
+                seen.add(other)
+                queue.append(other)
     whole = "\n".join(parts)
     if len(whole) > LONGEST:
         whole = f"{whole[:LONGEST]}\n# {hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()}"
@@ -43,48 +55,82 @@ def origins(nodes: Iterable[ast.AST]) -> dict[str, str]:
     return full_names
 
 
-def _is_import(item: Item) -> bool:
-    return isinstance(item.node, IMPORTS)
-
-
-def _reached(bare: dict[Item, ast.stmt], chosen: Item) -> Iterator[Item]:
-    """Definitions in the order in which they are named, the chosen one first; where they stand does not matter."""
-    bound: dict[str, list[Item]] = {}
-    for item in bare:
-        for name in item.binds | item.changes:
-            bound.setdefault(name, []).append(item)
-    queue, seen = collections.deque([chosen] if chosen in bare else []), {chosen}
-    while queue:
-        item = queue.popleft()
-        named = [node.id for node in ast.walk(bare[item]) if isinstance(node, ast.Name)]
-        yield item
-        for other in [needed for name in named for needed in bound.pop(name, ())]:
-            if other not in seen:
-                seen.add(other)
-                queue.append(other)
-
-
 class _Bare(ast.NodeTransformer):
-    """Takes out annotations, docstrings and other text that does nothing, and imports inside of functions."""
+    """One definition without names, and without what does nothing: text, annotations, inner imports.
+
+    A local name, v0, v1, ..., stands for one thing in all of the definition, also where Python has two scopes for it.
+
+    Args:
+        binds: what the definition defines. top: all that the answer's definitions define.
+        called: what those are called, f0, f1, ...; names are added as they appear.
+    """
+
+    def __init__(
+        self, tree: ast.stmt, binds: Set[str], top: Set[str], imported: dict[str, str], called: dict[str, str]
+    ):
+        self.local = {name for node in ast.walk(tree) for name in _bound_by(node)} - binds
+        self.top, self.imported, self.global_names = top, imported, called
+        self.local_names: dict[str, str] = {}
+        self.named: list[str] = []  # of the top level
+
+    def called(self, name: str) -> str:
+        """The student's own in numbers, the full name for what is imported, itself for any other."""
+        if name in self.local:
+            return self.number(name)
+        if name in self.top:
+            self.named.append(name)
+            return self.global_names.setdefault(name, f"f{len(self.global_names)}")
+        return self.imported.get(name, name)
+
+    def number(self, name: str) -> str:
+        return self.local_names.setdefault(name, f"v{len(self.local_names)}")
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(statements := getattr(node, name, None), list):
-                kept = [statement for statement in statements if not self._does_nothing(statement)]
-                setattr(node, name, kept or ([ast.Pass()] if name == "body" else []))
-        for name in ("returns", "annotation"):
-            if hasattr(node, name):
-                setattr(node, name, None)
+        for field in _NAMES:
+            if isinstance(name := getattr(node, field, None), str):
+                setattr(node, field, self.called(name))
+        for field in ("returns", "annotation"):
+            if hasattr(node, field):
+                setattr(node, field, None)
         if hasattr(node, "type_params"):
             node.type_params = []
+        super().generic_visit(node)
+        if getattr(node, "body", None) == []:
+            node.body = [ast.Pass()]
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        plain = ast.Assign([node.target], node.value) if node.value else ast.Pass()
-        return self.generic_visit(ast.copy_location(plain, node))
+    def visit_Pass(self, node: ast.Pass | ast.Import | ast.ImportFrom) -> None:
+        """Does nothing, so it goes."""
 
-    @staticmethod
-    def _does_nothing(node: ast.AST) -> bool:
-        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        return text or isinstance(node, (ast.Pass, *IMPORTS))
+    visit_Import = visit_ImportFrom = visit_Pass
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        return self.visit(ast.Assign([node.target], node.value)) if node.value else None
+
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> ast.AST:
+        node.names = [self.called(name) for name in node.names]
+        return node
+
+    visit_Nonlocal = visit_Global
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Keywords of the student's own functions are names that the student chose, those of others are not."""
+        mine = isinstance(node.func, ast.Name) and node.func.id in self.local | self.top
+        self.generic_visit(node)
+        for keyword in node.keywords:
+            if mine and keyword.arg:
+                keyword.arg = self.number(keyword.arg)
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        node.value = self.visit(node.value)
+        return node
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    """The names to which a node gives a meaning: of variables, arguments, functions, classes and patterns."""
+    if not isinstance(node, ast.keyword | ast.alias) and not isinstance(getattr(node, "ctx", None), ast.Load):
+        yield from (name for field in _NAMES if isinstance(name := getattr(node, field, None), str))

@@ -6,11 +6,11 @@ themselves. What counts as a signal is code that is long enough and that few of 
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from course_lib.grading.records import Result
+from course_lib.grading.records import ExerciseResult, Result
 
 LONG_ENOUGH = 60  # tokens; more than half of the course's own solutions are shorter, one to four lines
 FEW = 0.1  # of those who answered; what more people write is rather the answer that the hints lead to
@@ -36,15 +36,21 @@ class Shared:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two submissions and the exercises in which their telling code is the same.
+    """Two submissions and the telling code that they share.
 
     Being wrong in the same words says more than being right in the same words.
     """
 
     students: tuple[str, str]
-    exercises: tuple[str, ...]
-    wrong: int
-    tokens: int
+    pieces: tuple[Shared, ...]
+
+    @property
+    def exercises(self) -> tuple[str, ...]:
+        return tuple(piece.title for piece in self.pieces)
+
+    @property
+    def wrong(self) -> int:
+        return sum(not piece.right for piece in self.pieces)
 
 
 @dataclass(frozen=True)
@@ -52,33 +58,29 @@ class Signal:
     """One exercise of one submission, and what was seen."""
 
     student: str
-    exercise: str
     title: str
     seen: tuple[str, ...]
 
 
 def shared(results: Sequence[Result]) -> list[Shared]:
     """Every piece of code that two or more submissions have, the longest first."""
-    groups: dict[tuple[str, str], list[tuple[str, str, bool]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, ExerciseResult]]] = {}
     answered: Counter[str] = Counter()
-    for result in results:
-        for row in result.exercises:
-            if row.code.strip() and row.state != "not attempted":
-                answered[row.exercise] += 1
-                groups.setdefault((row.exercise, row.code), []).append(
-                    (result.student, row.title, row.state == "right")
-                )
+    for student, row in _answers(results):
+        if row.code.strip() and row.state != "not attempted":
+            answered[row.exercise] += 1
+            groups.setdefault((row.exercise, row.code), []).append((student, row))
     pieces = [
         Shared(
-            exercise,
-            members[0][1],
-            tuple(student for student, _, _ in members),
-            answered[exercise],
-            len(_TOKEN.findall(code)),
-            all(right for _, _, right in members),
+            exercise=exercise,
+            title=members[0][1].title,
+            students=tuple(student for student, _ in members),
+            n=answered[exercise],
+            tokens=len(_TOKEN.findall(code)),
+            right=all(row.state == "right" for _, row in members),
         )
         for (exercise, code), members in groups.items()
-        if len({student for student, _, _ in members}) > 1
+        if len({student for student, _ in members}) > 1
     ]
     return sorted(pieces, key=lambda piece: (-piece.tokens, piece.exercise, piece.students))
 
@@ -90,33 +92,22 @@ def pairs(pieces: Sequence[Shared]) -> list[Pair]:
         if piece.telling:
             for first, second in combinations(sorted(set(piece.students)), 2):
                 common.setdefault((first, second), []).append(piece)
-    paired = [
-        Pair(
-            students,
-            tuple(twin.title for twin in mine),
-            sum(not twin.right for twin in mine),
-            sum(twin.tokens for twin in mine),
-        )
-        for students, mine in common.items()
-    ]
-    return sorted(paired, key=lambda pair: (-len(pair.exercises), -pair.wrong, -pair.tokens, pair.students))
+    return sorted((Pair(students, tuple(mine)) for students, mine in common.items()), key=_most_telling_first)
+
+
+def _most_telling_first(pair: Pair) -> tuple:
+    return -len(pair.pieces), -pair.wrong, -sum(piece.tokens for piece in pair.pieces), pair.students
 
 
 def only_calls(results: Sequence[Result]) -> list[Signal]:
     """Answers whose body does nothing but call course_lib."""
-    return [
-        Signal(result.student, row.exercise, row.title, row.uses)
-        for result in results
-        for row in result.exercises
-        if row.only_calls
-    ]
+    return [Signal(student, row.title, row.uses) for student, row in _answers(results) if row.only_calls]
 
 
 def touched(results: Sequence[Result]) -> list[Signal]:
     """Attempts to open or import what belongs to the grader."""
-    return [
-        Signal(result.student, row.exercise, row.title, row.touched)
-        for result in results
-        for row in result.exercises
-        if row.touched
-    ]
+    return [Signal(student, row.title, row.touched) for student, row in _answers(results) if row.touched]
+
+
+def _answers(results: Sequence[Result]) -> Iterator[tuple[str, ExerciseResult]]:
+    return ((result.student, row) for result in results for row in result.exercises)

@@ -48,16 +48,16 @@ def wanda_score(weight, inputs):
     return lowest(scores=total, n=2), G(weight), print
 '''
     assert code(source).splitlines() == [
-        "def v0(v1, v2):",
+        "def f0(v0, v1):",
         "",
-        "    def v3(v4):",
-        "        return numpy.abs(v4) + v1",
-        "    v5 = [v3(v6) for v6 in v2 if v6]",
-        "    return (v7(v8=v5, v9=2), course_lib.pruning.base.Gram(v1), print)",
-        "def v7(v8, *, v9=v10):",
-        "    v11 = v8.sort(dim=1)",
-        "    return torch.topk(v11, k=v9)",
-        "v10 = 3",
+        "    def v2(v3):",
+        "        return numpy.abs(v3) + v0",
+        "    v4 = [v2(v5) for v5 in v1 if v5]",
+        "    return (f1(v6=v4, v7=2), course_lib.pruning.base.Gram(v0), print)",
+        "def f1(v0, *, v1=f2):",
+        "    v2 = v0.sort(dim=1)",
+        "    return torch.topk(v2, k=v1)",
+        "f2 = 3",
     ]
 
 
@@ -136,6 +136,22 @@ def test_where_helpers_stand_does_not_matter():
     main = "def wanda_score(w, x):\n    return one(w) + two(x)"
     one, two = "def one(a):\n    return a * K", "def two(a):\n    return a - K"
     assert code("K = 2", one, two, main) == code(main, "K = 2\n" + two, one)
+
+
+def test_which_helper_is_called_where_does_matter():
+    one, two = "def one(a):\n    return a * 2", "def two(a):\n    return a - 2"
+    main = "def wanda_score(w, x):\n    return one(w), two(x)"
+    assert code(one, two, main) != code(one, two, main.replace("one(w), two(x)", "two(w), one(x)"))
+
+
+def test_what_defines_two_helpers_is_there_once():
+    both = "one, two = (lambda a: a * 2), (lambda b: b - 2)"
+    assert code(both, "def wanda_score(w, x):\n    return one(w), two(x)").count("lambda") == 2
+
+
+def test_what_the_answer_does_not_name_is_not_compared():
+    main = "def wanda_score(w, x):\n    TABLE = 3\n    return w * x"
+    assert code("TABLE = [1]", main) == code(main)
 
 
 CHANGES = {

@@ -8,11 +8,12 @@ import pytest
 from hostile import LONG, PAYLOADS, hostile_result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 from made_up_class import made_up_class
 from page_reader import Page, measure
 
 from course_lib.grading.records import CaseResult, ExerciseResult, Result
-from course_lib.grading.report import feedback, html
+from course_lib.grading.report import feedback, templates, text
 from course_lib.workbook.decks import chromium
 
 TAGS = {
@@ -65,7 +66,7 @@ WRONG = exercise(
 
 
 def test_a_wrong_answer_is_told_with_all_that_is_known_of_it():
-    text = Page(feedback.html(result_of(WRONG))).text
+    words = Page(feedback.html(result_of(WRONG))).text
     for said in (
         "1 of 2 points",
         "Partly right",
@@ -77,8 +78,8 @@ def test_a_wrong_answer_is_told_with_all_that_is_known_of_it():
         "ValueError: no",
         *WRONG.notes,
     ):
-        assert said in text
-    assert text.count("first different at") == 1  # the reason does not say it again
+        assert said in words
+    assert words.count("first different at") == 1  # the reason does not say it again
 
 
 def test_of_a_hidden_case_only_the_name_and_the_verdict_are_told():
@@ -105,17 +106,17 @@ def test_of_a_hidden_case_only_the_name_and_the_verdict_are_told():
 )
 def test_what_did_not_run_says_why_and_what_to_do(state, word, advice):
     row = exercise(state=state, points=0.0, reason="it was stopped after 60 seconds")
-    text = Page(feedback.html(result_of(row, exercise(state="right", points=2.0)))).text
-    assert word in text
-    assert advice in text
-    assert ("It was stopped after 60 seconds" in text) is (state != "not attempted")
+    words = Page(feedback.html(result_of(row, exercise(state="right", points=2.0)))).text
+    assert word in words
+    assert advice in words
+    assert ("It was stopped after 60 seconds" in words) is (state != "not attempted")
 
 
 def test_a_reason_that_all_exercises_share_is_said_once():
     rows = [exercise(title=f"Step {i}", state="failed", points=0.0, reason="the cell never ends") for i in range(5)]
-    text = Page(feedback.html(result_of(*rows))).text
-    assert text.count("The cell never ends") == 1
-    assert all(f"Step {i}" in text for i in range(5))
+    words = Page(feedback.html(result_of(*rows))).text
+    assert words.count("The cell never ends") == 1
+    assert all(f"Step {i}" in words for i in range(5))
 
 
 def test_a_submission_that_could_not_be_graded_says_why_and_nothing_else():
@@ -130,12 +131,12 @@ def test_points_are_those_of_the_result():
     for result in made_up_class(30, seed=3):
         if result.problem:
             continue
-        text = Page(feedback.html(result)).text
+        words = Page(feedback.html(result)).text
         earned = round(sum(row.points for row in result.exercises), 2)
         right = sum(row.state == "right" for row in result.exercises)
-        assert f"{earned:g} of {sum(row.of for row in result.exercises):g} points" in text
+        assert f"{earned:g} of {sum(row.of for row in result.exercises):g} points" in words
         n = len(result.exercises)
-        assert (f"All {n} exercises are right" if right == n else f"{right or 'None'} of {n} exercises") in text
+        assert (f"All {n} exercises are right" if right == n else f"{right or 'None'} of {n} exercises") in words
 
 
 def test_most_is_to_be_gained_where_most_was_lost():
@@ -145,10 +146,10 @@ def test_most_is_to_be_gained_where_most_was_lost():
     assert "Most is to be gained in “The Wanda score”: 1 point." in Page(feedback.html(result_of(*rows))).text
 
 
-@pytest.mark.parametrize("text", [*PAYLOADS, LONG], ids=range(len(PAYLOADS) + 1))
+@pytest.mark.parametrize("written", [*PAYLOADS, LONG], ids=range(len(PAYLOADS) + 1))
 @pytest.mark.parametrize("problem", [False, True])
-def test_nothing_a_submission_says_becomes_more_than_text(text, problem):
-    said = feedback.html(hostile_result(text, text if problem else ""))
+def test_nothing_a_submission_says_becomes_more_than_text(written, problem):
+    said = feedback.html(hostile_result(written, written if problem else ""))
     seen = Page(said)
     assert seen.tags <= TAGS
     assert {name for _, values in seen.elements for name in values} <= ATTRIBUTES
@@ -159,20 +160,54 @@ def test_nothing_a_submission_says_becomes_more_than_text(text, problem):
 
 @settings(deadline=None, max_examples=50)
 @given(st.text(max_size=300), st.integers(1, 200))
-def test_text_becomes_one_bounded_line_and_is_encodable(text, limit):
-    made = html.clean(text, limit)
+def test_text_becomes_one_bounded_line_and_is_encodable(written, limit):
+    made = text.clean(written, limit)
     assert len(made.splitlines()) <= 1
     assert len(made) <= limit + 30
     made.encode("utf-8")
-    assert "<" not in html.escape(text)
-    assert "<" not in html.escape_trace(text)
 
 
 def test_long_text_says_how_much_is_missing():
-    assert html.clean("a" * 1000, 100) == "a" * 100 + " … (900 more characters)"
-    assert html.escape_trace("first\n" + "x\n" * 100 + "ValueError: last").startswith("…\nx\n")
-    assert html.escape_trace("y" * 50_000 + "last").endswith("yylast")
-    assert len(html.escape_trace("\x1b[0m" * 100_000 + "last")) < 10_000
+    assert text.clean("a" * 1000, 100) == "a" * 100 + " … (900 more characters)"
+    assert text.trace("first\n" + "x\n" * 100 + "ValueError: last").startswith("…\nx\n")
+    assert text.trace("y" * 50_000 + "last").endswith("yylast")
+    assert len(text.trace("\x1b[0m" * 100_000 + "last")) < 10_000
+
+
+def printed(template, said):
+    """What a template makes of a text that it prints without any care."""
+    return templates.environment.from_string(template).render(said=said)
+
+
+@pytest.mark.parametrize("template", ["{{ said }}", "{{ said|name }}", "{{ said|sentence }}", "{{ said|trace }}"])
+@settings(deadline=None, max_examples=50)
+@given(st.text(max_size=300))
+def test_whatever_a_template_prints_is_text(template, said):
+    assert not set("<>\"'") & set(printed(template, said))
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e]", printed(template, said))
+
+
+def test_a_template_cleans_cuts_and_escapes_by_itself_and_only_once():
+    assert printed("{{ said }}", " a\x1b[31m\n<b>\u202e & ") == "a &lt;b&gt; &amp;"
+    long = "a" * 1000
+    cut = f"{'a' * 700} … (300 more characters)"
+    assert printed("{{ said }}", long) == cut
+    assert printed("{{ said|sentence }}", long) == "A" + cut[1:]
+    assert printed("{{ said|name }}", long) == f"{'a' * 120} … (880 more characters)"
+    assert printed("{{ said|path }}", "class/<b>/x") == "class/<wbr>&lt;b&gt;/<wbr>x"
+    assert printed("{{ said|trace }}", "<b>\n  if x:\n") == "&lt;b&gt;\n  if x:"
+
+
+def test_no_template_goes_round_the_escape():
+    pages = sorted(templates.FOLDER.glob("*.html"))
+    assert pages
+    for path in pages:
+        assert not re.search(r"\|\s*safe\b|autoescape|Markup", path.read_text(encoding="utf-8")), path.name
+
+
+def test_a_template_that_names_what_is_not_there_is_refused():
+    with pytest.raises(UndefinedError, match="'sad' is undefined"):
+        printed("{{ sad }}", "")
 
 
 def test_a_page_needs_nothing_else_and_runs_nothing():
@@ -210,7 +245,9 @@ def contrast(first, second):
 
 def test_text_has_contrast_in_light_and_in_dark():
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
-    light, dark = re.findall(r"--paper: #.*?\}", html.styles("page"), re.DOTALL)[:2]
+    light, dark = re.findall(
+        r"--paper: #.*?\}", (templates.FOLDER / "page.css").read_text(encoding="utf-8"), re.DOTALL
+    )[:2]
     for theme in (light, dark):
         colours = dict(re.findall(r"--(\w+): (#\w{6})", theme))
         for name in ("ink", "quiet", "strong", "right", "partly", "wrong", "none", "link"):

@@ -15,7 +15,7 @@ from page_reader import Page, measure
 
 from course_lib.grading.intake.student_ids import file_name
 from course_lib.grading.records import ExerciseResult, Result
-from course_lib.grading.report import charts, html, similar_code, tables
+from course_lib.grading.report import charts, similar_code, templates, text
 from course_lib.grading.report import page as report
 from course_lib.grading.report.page import Facts
 from course_lib.workbook.decks import chromium
@@ -74,9 +74,9 @@ def test_the_headline_counts(class_, seen):
     for said in (
         f"Submissions {len(class_)} Graded {len(graded)}",
         f"With problems {len(class_) - len(graded) + len(silent)}",
-        f"Median {html.number(median(totals))} of {of:g}",
+        f"Median {text.number(median(totals))} of {of:g}",
         f"Points earned {share} %",
-        f"Half of the class has at least {html.number(median(totals))} of {of:g} points; {totals.count(of)} have all",
+        f"Half of the class has at least {text.number(median(totals))} of {of:g} points; {totals.count(of)} have all",
     ):
         assert said in seen.text
 
@@ -94,7 +94,7 @@ def test_every_exercise_has_its_shares(class_, seen):
         assert title == mine[0].title
         assert [int(re.search(r"\((\d+)\)", share)[1]) for share in shares] == counts
         assert [int(share.split()[0]) for share in shares] == [round(100 * n / len(mine)) for n in counts]
-        assert points == f"{html.number(sum(row.points for row in mine) / len(mine))} of {mine[0].of:g}"
+        assert points == f"{text.number(sum(row.points for row in mine) / len(mine))} of {mine[0].of:g}"
 
 
 def test_every_named_mistake_is_counted_and_explained(class_, seen):
@@ -117,8 +117,28 @@ def test_the_histogram_holds_every_graded_submission(class_):
     assert charts.bars([5.0], 0.0) == [1]
 
 
+@pytest.mark.parametrize("median_", [0.0, 14.0, 20.0, 21.0])
+def test_the_median_stands_where_its_number_does(median_):
+    """21 points are drawn as bars of 2, and the last bar is of 1 point: the axis is no longer one scale."""
+    seen = Page(report.html([student(name, row(points=median_, of=21.0)) for name in "abc"], FACTS))
+    numbers = [
+        (label, values["x"]) for label, values in seen.labels if re.fullmatch(r"\d+", label) and not values.get("class")
+    ]
+    lines = [values["x1"] for tag, values in seen.elements if tag == "line" and values["class"] == "median"]
+    expected = [x for label, x in numbers if label == f"{median_:g}"]
+    assert len(lines) == 2  # for a wide and for a narrow screen
+    assert lines == expected
+
+
+def test_a_place_in_the_histogram_by_hand():
+    chart = charts.histogram([], 21)
+    assert (chart.step, len(chart.heights)) == (2, 11)
+    assert [chart.place(points) for points in (0, 3, 14, 20, 20.5, 21)] == [0, 1.5, 7, 10, 10.5, 11]
+    assert charts.histogram([], 0).place(0) == 0
+
+
 def test_problems_are_listed_with_their_reasons(class_, seen):
-    lost = [(html.clean(result.student, 120), "not graded", result.problem) for result in class_ if result.problem]
+    lost = [(text.clean(result.student, 120), "not graded", result.problem) for result in class_ if result.problem]
     rows = [tuple(cells[:3]) for cells in seen.tables["Problems"][1:]]
     assert [(name, what, why) for name, what, why in rows if what == "not graded"] == [
         (name, what, why[0].upper() + why[1:]) for name, what, why in lost
@@ -130,7 +150,7 @@ def test_problems_are_listed_with_their_reasons(class_, seen):
 
 def test_every_student_has_a_row_and_a_link(class_, seen):
     rows = seen.tables["All students"][1:]
-    known = {html.clean(result.student, 120): html.number(result.points) for result in class_}
+    known = {text.clean(result.student, 120): text.number(result.points) for result in class_}
     assert {name: points.split()[0] for name, _, points, _ in rows} == known
     assert len(rows) == len(class_)
     links = [unquote(address) for address in seen.all("href") if address.startswith("feedback/")]
@@ -160,11 +180,11 @@ def test_what_it_says_of_small_classes():
     assert "Every submission was read, and every function ran." in full
 
 
-@pytest.mark.parametrize("text", [*PAYLOADS, LONG], ids=range(len(PAYLOADS) + 1))
+@pytest.mark.parametrize("said", [*PAYLOADS, LONG], ids=range(len(PAYLOADS) + 1))
 @pytest.mark.parametrize("problem", [False, True])
-def test_nothing_a_submission_says_becomes_more_than_text(text, problem):
-    results = [hostile_result(text, text if problem else ""), hostile_result(f"{text}2")]
-    made = report.html(results, replace(FACTS, lesson=text, started=text, versions={text: text}))
+def test_nothing_a_submission_says_becomes_more_than_text(said, problem):
+    results = [hostile_result(said, said if problem else ""), hostile_result(f"{said}2")]
+    made = report.html(results, replace(FACTS, lesson=said, started=said, versions={said: said}))
     seen = Page(made)
     assert seen.tags <= TAGS
     assert not [name for _, values in seen.elements for name in values if name.startswith("on") or name == "src"]
@@ -175,7 +195,7 @@ def test_nothing_a_submission_says_becomes_more_than_text(text, problem):
 
 def test_only_the_pages_own_script_runs(seen):
     policy = next(v["content"] for t, v in seen.elements if v.get("http-equiv") == "Content-Security-Policy")
-    digest = base64.b64encode(hashlib.sha256(tables.SORT.encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(templates.SORT.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}';" in policy
     assert [tag for tag, _ in seen.elements].count("script") == 1
 
@@ -249,12 +269,27 @@ def test_calls_and_touches_are_told():
     ]
 
 
+def test_on_a_phone_every_cell_says_its_column(class_):
+    """There a row is a card, and the heading of a column is what its cells say in data-label."""
+    several = [student(name, row(code=LENGTHY), row(code=f"{LENGTHY} ", exercise="e")) for name in "ab"]
+    for results in (class_, several, [student("a", row(only_calls=True, uses=("x",), touched=("y",)))]):
+        seen = Page(report.html(results, FACTS))
+        tables = "".join(
+            {"table": "\n", "th": f"<{values.get('scope')}>", "td": f"<{values.get('data-label')}>"}.get(tag, "")
+            for tag, values in seen.elements
+        ).split("\n")[1:]
+        assert tables
+        for cells, (heads, *rows) in zip(tables, seen.tables.values(), strict=True):
+            expected = "<row>" + "".join(f"<{head}>" for head in heads[1:])
+            assert cells == "<col>" * len(heads) + expected * len(rows)
+
+
 def test_times_are_told_slowest_first(class_, seen):
-    times = {html.clean(r.student, 120): sum(row.seconds for row in r.exercises) for r in class_ if not r.problem}
+    times = {text.clean(r.student, 120): sum(row.seconds for row in r.exercises) for r in class_ if not r.problem}
     slowest = sorted(times.values(), reverse=True)[:10]
     assert [times[name] for name, _ in seen.tables["Slowest submissions"][1:]] == slowest  # ties in any order
-    assert [ran for _, ran in seen.tables["Slowest submissions"][1:]] == [html.duration(each) for each in slowest]
-    assert [html.duration(s) for s in (0.04, 9.96, 61, 90, 3599, 3600, 7265)] == [
+    assert [ran for _, ran in seen.tables["Slowest submissions"][1:]] == [text.duration(each) for each in slowest]
+    assert [text.duration(s) for s in (0.04, 9.96, 61, 90, 3599, 3600, 7265)] == [
         *("0.0 s", "10.0 s", "61 s", "1 min 30 s", "59 min 59 s", "1 h 0 min", "2 h 1 min")
     ]
 
