@@ -76,9 +76,10 @@ def limited(seconds: float) -> Iterator[None]:
     began, waited, calculated = time.monotonic(), starved(), time.thread_time()
 
     def ring(*_) -> None:
-        passed = time.monotonic() - began
-        if counted(time.thread_time() - calculated, passed, starved() - waited) > 0.9 * seconds:
+        left = seconds - counted(time.thread_time() - calculated, time.monotonic() - began, starved() - waited)
+        if left < 0.1 * seconds:
             raise DidNotFinish
+        signal.setitimer(signal.ITIMER_REAL, max(left, 0.01), 1)
 
     handler = signal.signal(signal.SIGALRM, ring)
     others = signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # and every second after, for a bare `except:`
