@@ -14,6 +14,8 @@ TEXT = 2000  # characters of a message that are kept
 MOST = 20  # notes, names
 READING_SECONDS = 20.0  # of the processor out here, for all messages on one exercise
 LOST = ("killed", "warden", "silence")  # ends that are not the student's doing; see seccomp.py on signals
+# Names of errors that somebody else gave: of Python's own and of linear algebra.
+_ERRORS = {name for name, kind in vars(builtins).items() if isinstance(kind, type)} | {"LinAlgError", "_LinAlgError"}
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL}
 
 
@@ -104,7 +106,7 @@ def _in_few_words(outcome: Outcome) -> Outcome:
     if outcome.error is None:
         return outcome
     name = re.match(r"it raised (\w+)", outcome.error)
-    known = name is not None and isinstance(vars(builtins).get(name[1]), type)
+    known = name is not None and name[1] in _ERRORS
     kinds = ("it returned what cannot be compared", "it did not finish")
     said = next((kind for kind in kinds if outcome.error.startswith(kind)), "it raised an error")
     return Outcome(None, f"{name[0] if known else said}: on a hidden case", outcome.unattempted, outcome.endless)

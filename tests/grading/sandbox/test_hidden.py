@@ -113,6 +113,8 @@ def test_all_cases_are_run_in_order_and_an_error_keeps_the_name_that_python_gave
     assert [o.value.tolist() for o in answer.outcomes] == [(case[0] * 2).tolist() for case in (*CASES, *HIDDEN)]
     (answer,) = run("def tell(x):\n    return x * 2 if not hidden(x) else {}[7]")
     assert [o.error for o in answer.outcomes] == [None, None, *["it raised KeyError: on a hidden case"] * 2]
+    singular = "import torch\ndef tell(x):\n    return torch.linalg.inv(torch.zeros(2, 2)) if hidden(x) else x * 2"
+    assert run(singular)[0].outcomes[2].error == "it raised _LinAlgError: on a hidden case"
 
 
 @needs_sandbox
