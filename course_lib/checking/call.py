@@ -8,16 +8,18 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from course_lib.checking.compare import plain
 
-LIMIT = 20.0  # seconds for one call
-AT_MOST = 10  # times the limit, and it ends however busy the machine is
+LIMIT = 20.0  # seconds of the processor for one call
+TOGETHER = 60.0  # for the calls on all cases of one check
+WAITING = 2  # seconds on the clock that count as one of the processor, for what waits instead of calculating
+AT_MOST = 20  # as many that do so however busy the machine is
 
 
 class DidNotFinish(BaseException):
@@ -53,22 +55,31 @@ def starved(process: str = "thread-self", proc: Path = Path("/proc")) -> float:
         return 0.0
 
 
+def counted(calculated: float, passed: float, waited: float) -> float:
+    """Seconds that count towards a limit, so that whether an answer is in time depends on the answer alone.
+
+    Args:
+        calculated: seconds of the processor. These count, and as a rule nothing else.
+        passed: seconds on the clock. What sleeps for ever ends too, and nothing goes on without an end.
+        waited: those of them in which it could have run, had others not had the processors.
+    """
+    return max(calculated, (passed - waited) / WAITING, passed / AT_MOST)
+
+
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise DidNotFinish after so many seconds, where the platform has an alarm and this is the main thread.
-
-    Seconds in which a busy machine did not let it run do not count: whether an answer is in time depends on the answer.
-    """
+    """Raise DidNotFinish after so many seconds that count, where there is an alarm and this is the main thread."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    began, waited = time.monotonic(), starved()
+    began, waited, calculated = time.monotonic(), starved(), time.thread_time()
 
     def ring(*_) -> None:
-        passed = time.monotonic() - began
-        if passed - (starved() - waited) > 0.9 * seconds or passed > AT_MOST * seconds:
+        left = seconds - counted(time.thread_time() - calculated, time.monotonic() - began, starved() - waited)
+        if left < 0.1 * seconds:
             raise DidNotFinish
+        signal.setitimer(signal.ITIMER_REAL, max(left, 0.01), 1)
 
     handler = signal.signal(signal.SIGALRM, ring)
     others = signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # and every second after, for a bare `except:`
@@ -89,11 +100,37 @@ def _go_on(left: float, again: float, passed: float) -> None:
         signal.raise_signal(signal.SIGALRM)
 
 
+def calls(
+    function: Callable,
+    cases: Iterable[tuple],
+    seconds: float | None = None,
+    together: float = TOGETHER,
+    once: Callable[[Callable, tuple, float], Outcome] | None = None,
+) -> Iterator[Outcome]:
+    """Call a function on one case after another; after the first that does not finish nobody waits for the rest.
+
+    Args:
+        seconds: of one call, LIMIT for None; together: of all of them.
+        once: how one call is made, `call` for None.
+    """
+    seconds, left = LIMIT if seconds is None else seconds, together
+    for arguments in cases:
+        began = time.thread_time()
+        outcome = (once or call)(function, arguments, min(seconds, max(left, 0.01)))
+        if outcome.endless and left < seconds:
+            message = f"it did not finish: all cases together have {together:g} seconds, and those before took most."
+            outcome = replace(outcome, error=message)
+        yield outcome
+        if outcome.endless:
+            return
+        left -= time.thread_time() - began
+
+
 def call(function: Callable, arguments: tuple, seconds: float | None = None) -> Outcome:
     """Call a function on copies of its arguments. Whatever it raises becomes part of the outcome.
 
     Args:
-        seconds: that it may take; LIMIT for None.
+        seconds: of the processor that it may take; LIMIT for None.
     """
     seconds = LIMIT if seconds is None else seconds
     try:

@@ -189,6 +189,12 @@ def grade(
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Submissions at a time; one a core when left out.")] = None,
     seed: Annotated[int, typer.Option(help="Each student's inputs are drawn from this and the student's id.")] = 0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="Processor time of one submission, 240 s when left out; one exercise has half of it, a call 20 s."
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the grades that are still valid.")] = False,
     pattern: Annotated[
         str | None, typer.Option(help="Where the student's id is in a path, such as '{student}/{lesson}.ipynb'.")
@@ -213,6 +219,7 @@ def grade(
         lesson,
         jobs=jobs,
         seed=seed,
+        seconds=seconds,
         resume=resume,
         kind=sandbox,
         pattern=pattern,

@@ -33,8 +33,9 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
     """Results as they are ready, one for every submission.
 
     A worker that dies costs time and nothing else: the scheduler gives what it had to others. A submission over which
-    several workers died is tried once more at the end, with nothing beside it that could be to blame; if they die
-    again, it has rows that say so. Closing the iterator takes back what was sent.
+    several workers died, or whose sandbox was ended from outside, is tried once more at the end, with nothing beside
+    it that could be to blame; if that happens again, it has rows that say so. Closing the iterator takes back what was
+    sent.
 
     Raises:
         ValueError: when the cluster cannot be reached or used, with what to do about it.
@@ -64,8 +65,12 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
                     submission = running.pop(future)
                     if not alone and _killed(distributed, future):
                         suspects.append(submission)
+                        continue
+                    result = _result(distributed, future, submission, plan)
+                    if not alone and engine.was_lost(result):
+                        suspects.append(submission)
                     else:
-                        yield submission, _result(distributed, future, submission, plan)
+                        yield submission, result
         finally:
             client.cancel(list(running))
 
@@ -164,7 +169,7 @@ def _result(distributed: ModuleType, future: Any, submission: Submission, plan: 
     if future.status == "finished":
         return future.result()
     if _killed(distributed, future):
-        problem = "Grading it ended several workers of the cluster. Look at it by hand."
+        problem = f"{engine.FAILED}: grading it ended several workers of the cluster. Look at it by hand."
         return engine.unreadable(submission, plan, problem)
     error = future.exception() if future.status == "error" else future.status
     raise ValueError(

@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import inspect
 import re
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -22,9 +23,10 @@ from course_lib.workbook import catalogue
 
 ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
-COMPARISON_SECONDS = 60.0
+COMPARISON_SECONDS = 60.0  # of the processor, for one submission
 VERSION = 3  # of how points are given; raise it when the same answers would earn other points
 FAILED = "The grader failed"  # how the problem of a submission begins for which that is not to blame
+LOST = f"{FAILED}: from outside, as a machine does that is short of memory, somebody ended what ran"
 _CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
 
@@ -47,8 +49,17 @@ class Plan:
     limits: Limits = field(default_factory=Limits)
 
 
-def plan(lesson: str, seed: int = 0, kind: Literal["bwrap", "none"] = "bwrap", root: Path = ROOT) -> Plan:
+def plan(
+    lesson: str,
+    seed: int = 0,
+    kind: Literal["bwrap", "none"] = "bwrap",
+    root: Path = ROOT,
+    seconds: float | None = None,
+) -> Plan:
     """How to grade a lesson, asked for as "04", "wanda" or "04_wanda".
+
+    Args:
+        seconds: of the processor for one submission; those of `Limits` for None.
 
     Raises:
         ValueError: for a lesson that does not exist, or has no exercises.
@@ -63,7 +74,8 @@ def plan(lesson: str, seed: int = 0, kind: Literal["bwrap", "none"] = "bwrap", r
     missing = [exercise.id for exercise in module.EXERCISES if exercise.id not in functions]
     if missing:
         raise ValueError(f"{master.name} has no check of {', '.join(missing)}; every exercise needs one.")
-    return Plan(module.LESSON, master.stem, functions, _key(module, functions, seed), seed, kind)
+    limits = Limits() if seconds is None else Limits().of_submission(seconds)
+    return Plan(module.LESSON, master.stem, functions, _key(module, functions, seed, limits), seed, kind, limits)
 
 
 def exercises_of(plan: Plan) -> tuple[Exercise, ...]:
@@ -80,12 +92,12 @@ def _lesson(functions: dict[str, str]) -> str:
     return next(iter(functions)).split(".")[0]
 
 
-def _key(module: ModuleType, functions: dict[str, str], seed: int) -> str:
-    """Whatever can change the points: the exercises, the hidden cases, the comparison and the seed."""
+def _key(module: ModuleType, functions: dict[str, str], seed: int, limits: Limits) -> str:
+    """Whatever can change the points: the exercises, the hidden cases, the comparison, the seed and the limits."""
     unseen = importlib.import_module(f"{hidden_cases.__name__}.{_lesson(functions)}")
     sources = [path.read_text(encoding="utf-8") for path in sorted(Path(module.__file__).parent.glob("*.py"))]
     sources += [inspect.getsource(decides) for decides in (unseen, compare, judge, trivial)]
-    return hashlib.sha256(repr((VERSION, sources, sorted(functions.items()), seed)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((VERSION, sources, sorted(functions.items()), seed, limits)).encode()).hexdigest()[:16]
 
 
 def grade(submission: Submission, plan: Plan) -> Result:
@@ -101,15 +113,23 @@ def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
     """As `grade`, with the notebook already read: on a cluster the files are elsewhere."""
     inputs = {exercise.id: draw(exercise, submission.student, plan.seed) for exercise in exercises_of(plan)}
     tasks = [
-        Task(name, plan.functions[name], tuple(case.arguments for case in visible + extra))
-        for name, (visible, extra) in inputs.items()
+        Task(name, plan.functions[name], *(tuple(case.arguments for case in cases) for cases in drawn))
+        for name, drawn in inputs.items()
     ]
     answers = session.run(content, tasks, plan.limits, plan.kind)
-    results = tuple(
-        exercise_result(exercise, *inputs[exercise.id], answer)
-        for exercise, answer in zip(exercises_of(plan), answers, strict=True)
-    )
-    return _result(submission, plan, results, submission.problem)
+    rows, left = [], COMPARISON_SECONDS
+    for exercise, answer in zip(exercises_of(plan), answers, strict=True):
+        began = time.thread_time()
+        with limited(max(left, 1.0)):  # of all comparisons together; that of one is limited within
+            rows.append(exercise_result(exercise, *inputs[exercise.id], answer))
+        left -= time.thread_time() - began
+    lost = ", ".join(answer.exercise for answer in answers if answer.lost)
+    return _result(submission, plan, tuple(rows), f"{LOST} {lost}." if lost else submission.problem)
+
+
+def was_lost(result: Result) -> bool:
+    """Whether it is worth another attempt, best without others beside it."""
+    return result.problem.startswith(LOST)
 
 
 def _result(submission: Submission, plan: Plan, rows: tuple[ExerciseResult, ...], problem: str) -> Result:

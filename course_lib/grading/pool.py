@@ -16,6 +16,7 @@ from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Result
 
 Grade = Callable[[Submission, engine.Plan], Result]
+DIED = f"{engine.FAILED}: grading it ended a process of the grader, twice. Look at it by hand."
 PR_SET_PDEATHSIG = 1
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork would carry torch's threads over
 
@@ -58,19 +59,23 @@ def grade_all(
 ) -> Iterator[tuple[Submission, Result]]:
     """Results as they are ready, one for every submission.
 
-    One that takes its process down with it is tried once more; then it has rows that say so. Closing the iterator
-    kills the processes, and with them their sandboxes.
+    One over which a process was ended, its sandbox or that which grades it, is tried once more at the end, with
+    nothing beside it that could take its memory; then it has rows that say so. Closing the iterator kills the
+    processes, and with them their sandboxes.
     """
-    waiting, died, workers = list(reversed(submissions)), set(), []
+    waiting, again, alone, workers = list(reversed(submissions)), [], False, []
     try:
         while True:
-            free = [worker for worker in workers if worker.submission is None]
-            while waiting and (free or len(workers) < max(1, jobs)):
+            busy = [worker for worker in workers if worker.submission is not None]
+            if not waiting and not busy:
+                waiting, again, alone = list(reversed(again)), [], True
+            while waiting and len(busy) < (1 if alone else max(1, jobs)):
+                free = [worker for worker in workers if worker.submission is None]
                 if not free:
                     free.append(Worker(plan, grade))
-                    workers.append(free[-1])
-                free.pop().start(waiting.pop())
-            busy = [worker for worker in workers if worker.submission is not None]
+                    workers.append(free[0])
+                free[0].start(waiting.pop())
+                busy.append(free[0])
             if not busy:
                 return
             ready = wait([worker.connection for worker in busy])
@@ -80,13 +85,10 @@ def grade_all(
                 if result is None:
                     worker.stop()
                     workers.remove(worker)
-                    if submission.student not in died:
-                        died.add(submission.student)
-                        waiting.append(submission)
-                        continue
-                    problem = "Grading it ended a process of the grader, twice. Look at it by hand."
-                    result = engine.unreadable(submission, plan, problem)
-                yield submission, result
+                if not alone and (result is None or engine.was_lost(result)):
+                    again.append(submission)
+                else:
+                    yield submission, result or engine.unreadable(submission, plan, DIED)
     finally:
         for worker in workers:
             worker.stop()

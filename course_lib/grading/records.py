@@ -1,10 +1,10 @@
 """What the parts of the grader hand to each other."""
 
 import hashlib
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
-from course_lib.checking.call import LIMIT, Outcome
+from course_lib.checking.call import LIMIT, TOGETHER, Outcome
 
 Status = Literal["ran", "not found", "not loaded", "killed"]
 State = Literal["right", "partly", "wrong", "not attempted", "not found", "failed", "no submission"]
@@ -12,24 +12,35 @@ State = Literal["right", "partly", "wrong", "not attempted", "not found", "faile
 
 @dataclass(frozen=True)
 class Limits:
-    """What one process that runs a student's function may use."""
+    """What a submission, and each process that runs a function of it, may use. Seconds are of the processor."""
 
-    seconds: float = 60.0  # of one exercise, not waiting for a processor
+    seconds: float = 2 * TOGETHER  # of one exercise
     start_seconds: float = 120.0  # until the sandbox has imported torch, on a busy machine
     memory_bytes: int = 4 * 2**30
     processes: int = 64  # threads count
     file_bytes: int = 64 * 2**20  # the sandbox's own /tmp, all in memory
     result_bytes: int = 64 * 2**20  # of one exercise
-    call_seconds: float = LIMIT  # of one call, and of one statement of the notebook
+    call_seconds: float = LIMIT  # of one call, as in `check`, and of one statement of the notebook
+    calls_seconds: float = TOGETHER  # of the calls on all visible cases, as in `check`; of those on all hidden ones
+    submission_seconds: float = 4 * TOGETHER  # of all exercises together
+
+    def of_submission(self, seconds: float) -> "Limits":
+        """The same, with other seconds for a submission, of which one exercise may take half."""
+        return replace(self, submission_seconds=seconds, seconds=seconds / 2)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One exercise to run: the function's usual name, and the arguments of every case."""
+    """One exercise to run: the function's usual name, and the arguments of every case.
+
+    Args:
+        hidden: those of the cases of which nothing may reach the student.
+    """
 
     exercise: str
     function: str
     arguments: tuple[tuple, ...]
+    hidden: tuple[tuple, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,12 +48,14 @@ class Answer:
     """What a submission's function for one exercise did. Nothing in it is to be trusted; it is a claim.
 
     Args:
-        outcomes: of the cases in order, as far as they were run.
+        outcomes: of the cases in order, hidden ones last, as far as they were run.
         reason: a sentence for the student when status is not "ran".
         notes: what the student should know, such as which of two definitions was taken.
         touched: attempts to open or import what belongs to the grader.
         code: the function and its helpers without names, comments and formatting.
         uses: what of course_lib the function calls; only_calls: whether it does nothing else.
+        seconds: of the processor.
+        lost: whether it was ended from outside, so that nobody knows what it would have returned.
     """
 
     exercise: str
@@ -56,6 +69,7 @@ class Answer:
     code: str = ""
     uses: tuple[str, ...] = ()
     only_calls: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from course_lib.grading.sandbox import session
 from course_lib.measure.result_files import machine, now
 
 Pairs = Iterable[tuple[Submission, Result]]
+MOST_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Request:
     _: KW_ONLY
     jobs: int | None = None
     seed: int = 0
+    seconds: float | None = None
     resume: bool = False
     kind: Literal["bwrap", "none"] = "bwrap"
     pattern: str | None = None
@@ -58,7 +60,9 @@ def run(request: Request, console: Console) -> int:
     candidates = find(request.folder, request.pattern, _roster(request.roster))
     if not candidates:
         raise ValueError(f"got no submissions in {request.folder}; expected notebooks, folders of them, or zips.")
-    plan = engine.plan(request.lesson or _lesson(candidates), request.seed, request.kind)
+    if request.seconds is not None and not 1 <= request.seconds <= MOST_SECONDS:
+        raise ValueError(f"got --seconds {request.seconds:g}; expected from 1 to {MOST_SECONDS}, for one submission.")
+    plan = engine.plan(request.lesson or _lesson(candidates), request.seed, request.kind, seconds=request.seconds)
     submissions = newest(candidates, plan.stem)
     if request.kind == "bwrap" and (problem := session.unavailable()) and not request.scheduler:
         raise ValueError(problem)

@@ -31,3 +31,37 @@ def test_after_the_last_limit_no_alarm_is_left():
     with limited(5.0), limited(0.5):
         pass
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def takes(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+    return seconds
+
+
+@needs_alarm
+def test_cases_are_called_one_after_another_until_one_does_not_end():
+    def stuck_at_two(n):
+        while n == 2:
+            pass
+        return n
+
+    outcomes = list(call.calls(stuck_at_two, [(1,), (2,), (3,)], 0.1))
+    assert [(outcome.value, outcome.endless) for outcome in outcomes] == [(1, False), (None, True)]
+    assert "within 0.1 seconds" in outcomes[1].error
+
+
+@needs_alarm
+def test_all_cases_together_have_a_limit_and_the_error_says_so():
+    outcomes = list(call.calls(takes, [(0.3,)] * 4, 20.0, 0.5))
+    assert [outcome.endless for outcome in outcomes] == [False, True]
+    assert "all cases together have 0.5 seconds" in outcomes[1].error
+
+
+@needs_alarm
+def test_what_is_waited_counts_half():
+    began = time.monotonic()
+    with pytest.raises(DidNotFinish), limited(0.2):
+        time.sleep(60)
+    assert time.monotonic() - began > 0.35

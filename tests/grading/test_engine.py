@@ -1,11 +1,13 @@
 """The engine alone: what the sandbox brings back is made up here."""
 
+import contextlib
 import dataclasses
 import json
 
 import pytest
 import torch
 
+from course_lib.checking import call as call_limits
 from course_lib.checking import judge
 from course_lib.checking.call import Outcome, call
 from course_lib.grading import engine, hidden_cases, store
@@ -34,7 +36,8 @@ def answered(monkeypatch):
 
 
 def ran(task, function, **fields):
-    return Answer(task.exercise, "ran", tuple(call(function, each) for each in task.arguments), **fields)
+    cases = (*task.arguments, *task.hidden)
+    return Answer(task.exercise, "ran", tuple(call(function, each) for each in cases), **fields)
 
 
 def reference(task):
@@ -87,7 +90,7 @@ def test_hidden_cases_are_asked_too(plan, answered):
     generator = torch.Generator().manual_seed(seed_of(3, "ada", "wanda.score"))
     n_visible, n_hidden = len(SCORE.cases(generator)), len(hidden_cases.hidden_cases(SCORE, generator))
     assert n_hidden >= 1
-    assert len(asked["wanda.score"].arguments) == n_visible + n_hidden
+    assert (len(asked["wanda.score"].arguments), len(asked["wanda.score"].hidden)) == (n_visible, n_hidden)
     assert asked["wanda.score"].function == "wanda_score"
     assert list(asked) == [each.id for each in (SCORE, *map(find, list(asked)[1:]))]
 
@@ -158,6 +161,46 @@ def test_cases_finished_before_the_end_count(plan, answered):
     assert score.cases[-1].difference == "wrong"
     nothing = answered(plan, lambda task: Answer(task.exercise, "killed", (), reason))
     assert {(each.state, each.points) for each in nothing.exercises} == {("failed", 0.0)}
+
+
+def test_what_was_ended_from_outside_is_the_graders_failure_and_keeps_its_rows(plan, answered):
+    def lost(task):
+        if task.exercise == "wanda.score":
+            return Answer(task.exercise, "killed", reason="The sandbox ended.", lost=True)
+        return reference(task)
+
+    result = answered(plan, lost)
+    assert engine.was_lost(result)
+    assert result.problem.startswith(engine.FAILED)
+    assert "wanda.score" in result.problem
+    assert (row(result, "wanda.score").state, row(result, "wanda.score").reason) == ("failed", "The sandbox ended.")
+    assert result.points == result.of - SCORE.points
+    assert not engine.was_lost(answered(plan, reference))
+
+
+def test_seconds_are_those_of_a_submission_and_part_of_the_key(plan):
+    longer = engine.plan("wanda", seed=3, seconds=600.0)
+    assert (longer.limits.submission_seconds, longer.limits.seconds) == (600.0, 300.0)
+    assert (longer.limits.call_seconds, longer.limits.calls_seconds) == (call_limits.LIMIT, call_limits.TOGETHER)
+    assert longer.key != plan.key
+    assert (plan.limits.submission_seconds, plan.limits.seconds) == (240.0, 120.0)
+
+
+def test_comparing_has_seconds_for_all_exercises_together(plan, answered, monkeypatch):
+    """Each of eight takes a second; the inner limit, of one exercise, comes after each outer one."""
+    given = []
+
+    @contextlib.contextmanager
+    def limited(seconds):
+        given.append(seconds)
+        yield
+
+    now = iter(range(100))
+    monkeypatch.setattr(engine, "limited", limited)
+    monkeypatch.setattr(engine, "COMPARISON_SECONDS", 5.0)
+    monkeypatch.setattr(engine.time, "thread_time", lambda: float(next(now)))
+    answered(plan, reference)
+    assert given[::2] == [5.0, 4.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_more_outcomes_than_cases_earn_no_more(plan, answered):

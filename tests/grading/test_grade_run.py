@@ -401,3 +401,26 @@ def test_an_interrupted_run_leaves_its_results_and_no_process(five, tmp_path, ad
         student = Path(name).stem
         submission = Submission(student, "", five[0] / student / "00_start_here.ipynb")
         assert store.load(tmp_path, student, run._key(submission, plan)) is not None
+
+
+# Seconds, and ends from outside ----------------------------------------------------------------------------------
+
+
+def test_the_seconds_of_a_submission_reach_the_plan_and_nonsense_is_refused(counted, three, monkeypatch):
+    plans, plan = [], engine.plan
+    monkeypatch.setattr(engine, "plan", lambda *given, **named: plans.append(plan(*given, **named)) or plans[-1])
+    folder, out = three
+    grade(folder, out, seconds=900.0)
+    assert (plans[-1].limits.submission_seconds, plans[-1].limits.seconds) == (900.0, 450.0)
+    for seconds in (0.0, -1.0, 1e9, float("nan")):
+        with pytest.raises(ValueError, match=r"got --seconds .* expected from 1 to"):
+            grade(folder, out.with_name("other"), seconds=seconds)
+
+
+def test_more_seconds_grade_anew(counted, three):
+    folder, out = three
+    grade(folder, out)
+    grade(folder, out, resume=True)
+    assert len(counted) == 3
+    grade(folder, out, resume=True, seconds=900.0)
+    assert len(counted) == 6

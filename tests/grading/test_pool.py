@@ -1,5 +1,6 @@
 """Processes that grade, with stand-ins for the grading: whatever becomes of a process, everyone gets rows once."""
 
+import dataclasses
 import multiprocessing
 import os
 import signal
@@ -41,6 +42,25 @@ def kills_its_process_at_s1_once(submission, plan):
     return graded(submission, plan)
 
 
+def is_lost_at_s1_beside_others(submission, plan):
+    """Leaves a mark while it grades; s1 needs the machine for itself."""
+    mark = submission.path.with_suffix(".running")
+    mark.touch()
+    time.sleep(0.3)
+    beside = len(list(submission.path.parent.glob("*.running"))) > 1
+    first = submission.student == "s1" and not submission.path.with_suffix(".seen").exists()
+    submission.path.with_suffix(".seen").touch()
+    mark.unlink()
+    problem = f"{engine.LOST} wanda.score." if first or (beside and submission.student == "s1") else ""
+    return dataclasses.replace(graded(submission, plan), problem=problem)
+
+
+def is_always_lost_at_s1(submission, plan):
+    submission.path.with_suffix(f".{time.time_ns()}").touch()
+    problem = f"{engine.LOST} wanda.score." if submission.student == "s1" else ""
+    return dataclasses.replace(graded(submission, plan), problem=problem)
+
+
 def fails_at_s1(submission, plan):
     if submission.student == "s1":
         raise RuntimeError("a defect")
@@ -78,8 +98,9 @@ def test_everyone_has_one_result_and_a_defect_of_the_grader_is_told_in_the_rows(
 
 def test_a_submission_that_always_ends_its_process_has_rows_that_say_so(tmp_path):
     pairs = run(tmp_path, kills_its_process_at_s1, 3, jobs=1)
-    assert [submission.student for submission, _ in pairs] == ["s0", "s1", "s2"]
+    assert [submission.student for submission, _ in pairs] == ["s0", "s2", "s1"], "the others first"
     problems = {result.student: result.problem for _, result in pairs}
+    assert problems["s1"].startswith(engine.FAILED), "the command fails, and --resume grades it anew"
     assert "ended a process of the grader, twice" in problems.pop("s1")
     assert set(problems.values()) == {""}
     rows = next(result.exercises for submission, result in pairs if submission.student == "s1")
@@ -91,6 +112,19 @@ def test_a_process_that_is_killed_once_costs_nobody_anything(tmp_path):
     pairs = run(tmp_path, kills_its_process_at_s1_once, 2, jobs=1)
     assert [submission.student for submission, _ in pairs] == ["s0", "s1"]
     assert all(result.problem == "" for _, result in pairs)
+
+
+def test_a_submission_whose_sandbox_was_ended_from_outside_is_tried_once_more_alone(tmp_path):
+    pairs = run(tmp_path, is_lost_at_s1_beside_others, 5, jobs=3)
+    assert [submission.student for submission, _ in pairs][-1] == "s1"
+    assert {result.problem for _, result in pairs} == {""}
+
+
+def test_one_that_is_lost_twice_is_the_graders_failure(tmp_path):
+    pairs = run(tmp_path, is_always_lost_at_s1, 3)
+    assert [submission.student for submission, _ in pairs][-1] == "s1"
+    assert len(list(tmp_path.glob("s1.*"))) == 2
+    assert [result.problem.startswith(engine.FAILED) for _, result in pairs] == [False, False, True]
 
 
 def test_a_process_that_dies_between_two_submissions_costs_nobody_anything(tmp_path):

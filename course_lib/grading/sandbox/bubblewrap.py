@@ -74,7 +74,9 @@ def command(limits: Limits, mode: Mode = "shared") -> list[str]:
         options += ["--tmpfs", folder, "--remount-ro", folder]
     # In a shared one every job needs /proc to make its namespaces, and then makes it read-only for itself.
     options += ["--proc", "/proc", *([] if mode == "shared" else ["--remount-ro", "/proc"])]
-    return [*first, *options, "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
+    # No terminals: the machine has one pool of them.
+    options += ["--dev", "/dev", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts", "--remount-ro", "/dev"]
+    return [*first, *options, "--remount-ro", "/", "--chdir", "/tmp", "--"]
 
 
 def program() -> str | None:

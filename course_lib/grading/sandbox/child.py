@@ -1,13 +1,16 @@
-"""The process that runs a student's function for one exercise. All that it sends is a claim about what was returned."""
+"""The processes that read a notebook and run a student's functions. All that they send is a claim."""
 
 import builtins
 import contextlib
+import math
 import os
+import pickle
 import random
 import re
 import resource
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +18,14 @@ from typing import Any, NoReturn
 
 import numpy
 import torch
+from torch import Tensor
 
-from course_lib.checking.call import DidNotFinish, Outcome, call, limited
+from course_lib.checking.call import DidNotFinish, Outcome, call, calls, limited
 from course_lib.grading.notebook import program as notebook
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import frames, seccomp, wire
 from course_lib.grading.sandbox.limits import own_memory
+from course_lib.grading.sandbox.sealed import KEY_BYTES, unseal
 
 LIBRARY = Path(__file__).parents[2]
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)
@@ -31,6 +36,16 @@ _BELONGS_TO_THE_GRADER = re.compile(
 )
 
 
+def warm_up() -> None:
+    """Import what is imported at its first use, once for all processes that are forked afterwards."""
+    _seed()
+    wire.loads(wire.dumps(call(torch.matmul, (torch.ones(2, 2), torch.ones(2, 2))).value, wire.Bounds()), wire.Bounds())
+
+
+def _seed() -> None:
+    random.seed(0), numpy.random.seed(0), torch.manual_seed(0)
+
+
 class Channel:
     """The way out to the warden. Threads may share it."""
 
@@ -38,22 +53,59 @@ class Channel:
         self.pipe, self.index, self.lock = pipe, index, threading.RLock()
 
     def send(self, kind: bytes, value: Any = None, bounds: wire.Bounds | None = None) -> None:
-        content = frames.pack(kind, self.index, wire.dumps(value, bounds or wire.Bounds()))
+        self.send_bytes(kind, wire.dumps(value, bounds or wire.Bounds()))
+
+    def send_bytes(self, kind: bytes, content: bytes) -> None:
+        content = frames.pack(kind, self.index, content)
         with self.lock:
             while content:
                 content = content[os.write(self.pipe, content) :]
 
 
-def run(content: bytes, index: int, task: Task, limits: Limits, pipe: int, no_memory: int) -> NoReturn:
-    """Everything that this process does; it never returns to the warden's code.
+def read(content: bytes, asked: list[tuple[int, str, str]], pipe: int, _: int) -> None:
+    """Read a notebook once for all of its exercises; nothing of it runs here.
 
     Args:
+        asked: number, exercise and usual name of the function of each.
+        pipe: the way to the warden.
+    """
+    channels = [Channel(pipe, index) for index, *_ in asked]
+    try:
+        book = notebook.load(content)
+    except Exception as error:
+        for channel in channels:
+            channel.send(frames.UNUSABLE, ("not loaded", _why(error)))
+        return channels[-1].send(frames.DONE)
+    for channel, (_, exercise, function) in zip(channels, asked, strict=True):
+        try:
+            program = book.program(exercise, function)
+            facts = (program.notes, program.code[: 20 * TEXT], program.uses, program.only_calls)
+            channel.send(frames.PROGRAM, facts)
+            channel.send_bytes(frames.CODE, pickle.dumps(program))  # whoever loads it is shut in as this process is
+        except LookupError as error:
+            channel.send(frames.UNUSABLE, ("not found", str(error.args[0])[:TEXT]))
+        except Exception as error:
+            channel.send(frames.UNUSABLE, ("not loaded", _why(error)))
+    channels[-1].send(frames.DONE)
+
+
+def _why(error: Exception) -> str:
+    """The reader's own words, or whatever a parser does with such a notebook."""
+    told = isinstance(error, ValueError)
+    return (str(error) if told else f"the notebook cannot be read ({type(error).__name__}).")[:TEXT]
+
+
+def run(act: Callable[[], None], limits: Limits, keep: tuple[int, ...], no_memory: int) -> NoReturn:
+    """Everything that a process does; it never returns to the warden's code.
+
+    Args:
+        keep: the open files that it has.
         no_memory: the exit code by which the warden knows that memory ran out.
     """
     code, leave = 1, os._exit  # which the student's code may replace
     try:
-        confine(limits, pipe)
-        _answer(content, task, limits, Channel(pipe, index))
+        confine(limits, keep)
+        act()
         code = 0
     except MemoryError:
         code = no_memory
@@ -61,14 +113,18 @@ def run(content: bytes, index: int, task: Task, limits: Limits, pipe: int, no_me
         leave(code)
 
 
-def confine(limits: Limits, pipe: int) -> None:
-    """Give up whatever a function that calculates does not need. Nothing of it can be taken back."""
+def confine(limits: Limits, keep: tuple[int, ...]) -> None:
+    """Give up whatever a function that calculates does not need. Nothing of it can be taken back.
+
+    Args:
+        keep: all open files that stay, in their order.
+    """
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
-    os.closerange(3, pipe)
-    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+    for before, after in zip((2, *keep), (*keep, os.sysconf("SC_OPEN_MAX")), strict=True):
+        os.closerange(before + 1, after)
     space, data, resident = own_memory()
     more = max(limits.memory_bytes - resident, 2**26)  # so that MemoryError comes before the warden does
     limit("AS", space + more)
@@ -100,45 +156,56 @@ def counts_processes() -> bool:
     return os.getppid() == 1 and version is not None and tuple(map(int, version.groups())) >= (5, 14)
 
 
-def _answer(content: bytes, task: Task, limits: Limits, channel: Channel) -> None:
-    try:
-        program = notebook.load(content).program(task.exercise, task.function)
-    except LookupError as error:
-        return channel.send(frames.UNUSABLE, ("not found", str(error.args[0])[:TEXT]))
-    except Exception as error:  # the reader's own words, or whatever a parser does with such a notebook
-        reason = (
-            str(error) if isinstance(error, ValueError) else f"the notebook cannot be read ({type(error).__name__})."
-        )
-        return channel.send(frames.UNUSABLE, ("not loaded", reason[:TEXT]))
-    facts = (program.notes, program.code[: 20 * TEXT], program.uses, program.only_calls)
-    channel.send(frames.PROGRAM, facts)
+def answer(code: bytes, task: Task, sealed: Tensor, index: int, limits: Limits, pipe: int, key: int) -> None:
+    """Run the function of one exercise on its cases.
+
+    Args:
+        code: what `read` sent.
+        sealed: the hidden cases, for which `key` is the pipe on which the key to them comes.
+    """
+    channel, program = Channel(pipe, index), pickle.loads(code)
     function, notes = _load(program, channel, limits.call_seconds)
     if not callable(function):
         reason = f"{program.function} could not be loaded: {'; '.join(notes) or 'it is no function'}"
         return channel.send(frames.UNUSABLE, ("not loaded", reason[:TEXT]))
     for note in notes:
         channel.send(frames.NOTE, note)
-    for arguments in task.arguments:
-        outcome = _outcome(function, arguments, limits.call_seconds)
-        _send_outcome(channel, outcome, limits)
-        if outcome.endless:
-            break
+    finished = _run_cases(function, task.arguments, channel, limits)
+    if finished and sealed.numel():
+        channel.send(frames.HIDDEN)
+        _run_cases(function, unseal(sealed, os.read(key, KEY_BYTES)), channel, limits)
     channel.send(frames.DONE)
 
 
+def _run_cases(function: Callable, cases: tuple[tuple, ...], channel: Channel, limits: Limits) -> bool:
+    """Whether every call came to an end."""
+    for outcome in calls(function, cases, limits.call_seconds, limits.calls_seconds, _outcome):
+        _send_outcome(channel, outcome, limits)
+        if outcome.endless:
+            return False
+    return True
+
+
 def _load(program: notebook.Program, channel: Channel, seconds: float) -> tuple[Any, list[str]]:
-    """Run the statements, each by itself and for so long. Returns the function, and what went wrong on the way."""
-    random.seed(0), numpy.random.seed(0), torch.manual_seed(0)
+    """Run the statements, each by itself and for so long. Returns the function, and what went wrong on the way.
+
+    After the second that does not finish the rest is not run.
+    """
+    _seed()
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     module.__builtins__ = builtins
     sys.addaudithook(_watcher(channel))
-    notes = []
+    notes, n_endless = [], 0
     for statement in program.statements:
         try:
+            _stop_after(seconds)
             with limited(seconds):
                 exec(statement.compiled(), module.__dict__)
         except DidNotFinish:
             notes.append(f"{statement.filename}: a statement did not finish within {seconds:g} seconds")
+            n_endless += 1
+            if n_endless == 2:
+                return None, notes
         except BaseException as error:  # also exit() and the like: what comes after may be all that is needed
             notes.append(f"{statement.filename}: {_said(error)}")
     return getattr(module, program.function, None), notes[:20]
@@ -146,9 +213,18 @@ def _load(program: notebook.Program, channel: Channel, seconds: float) -> tuple[
 
 def _outcome(function: Callable, arguments: tuple, seconds: float) -> Outcome:
     try:
+        _stop_after(seconds)
         return call(function, arguments, seconds)
     except BaseException as error:
         return Outcome(error=f"it raised {_said(error)}")
+
+
+def _stop_after(seconds: float) -> None:
+    """The kernel's own limit, soon after that of `limited`: for a loop inside one instruction, where no alarm rings."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    soft = math.ceil(time.process_time() + seconds) + 2
+    if hard == resource.RLIM_INFINITY or soft < hard:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
 def _said(error: BaseException) -> str:

@@ -5,11 +5,16 @@ import struct
 _HEAD = struct.Struct("<cHI")
 
 # From the process that runs a student's function to the warden, and on to the outside.
-PROGRAM, CASE, NOTE, TOUCHED, UNUSABLE, DONE = b"P", b"C", b"N", b"T", b"U", b"D"
+# HIDDEN asks for the key to the hidden cases; from there on nothing that it says in words is kept.
+CASE, NOTE, TOUCHED, UNUSABLE, HIDDEN, DONE = b"C", b"N", b"T", b"U", b"H", b"D"
+# From the process that reads the notebook, which runs nothing of it: what is known of an answer, and what to run. The
+# second stays inside.
+PROGRAM, CODE = b"P", b"K"
 # From the warden alone.
 READY, STARTED, ENDED = b"R", b"S", b"E"
-FROM_CHILD = frozenset((PROGRAM, CASE, NOTE, TOUCHED, UNUSABLE, DONE))
-FROM_WARDEN = FROM_CHILD | {READY, STARTED, ENDED}
+FROM_CHILD = frozenset((CASE, NOTE, TOUCHED, UNUSABLE, HIDDEN, DONE))
+FROM_READER = frozenset((PROGRAM, CODE, UNUSABLE, DONE))
+FROM_WARDEN = FROM_CHILD | {PROGRAM, READY, STARTED, ENDED}
 
 
 def pack(kind: bytes, task: int = 0, content: bytes = b"") -> bytes:

@@ -68,6 +68,12 @@ def starved(session: int) -> float:
     return min((call.starved(fields[0]) for fields in others(session) if fields[2] == _own_number()), default=0.0)
 
 
+def calculated(session: int) -> float:
+    """Seconds of the processor that all processes of an exercise have had, and those of theirs that have ended."""
+    ticks = sum(sum(map(int, fields[12:16])) for fields in others(session))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def broken(session: int, limits: Limits) -> str:
     """Which limit the processes of an exercise break: "processes", "memory", "files", or "" for none."""
     processes = others(session)

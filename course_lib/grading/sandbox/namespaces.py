@@ -70,8 +70,8 @@ def enter(file_bytes: int) -> None:
 def _lock_all() -> None:
     """Every mount becomes read-only: devices and terminals, the old /tmp, and /proc, which was needed until now."""
     kept = {b"nosuid": _NOSUID, b"nodev": _NODEV, b"noexec": _NOEXEC}  # flags that nobody may take away
-    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        place, options = line.split()[4:6]
+    mounts = [line.split()[4:6] for line in Path("/proc/self/mountinfo").read_bytes().splitlines()]
+    for place, options in dict(mounts).items():  # of those over each other the uppermost, which is the last
         place = re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), place)
         if b"ro" not in (options := options.split(b",")):
             flags = sum(flag for name, flag in kept.items() if name in options)

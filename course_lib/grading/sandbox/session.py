@@ -6,16 +6,18 @@ Outside of the sandbox: hands the job in and reads messages of bounded size. Wha
 import json
 import os
 import selectors
-from dataclasses import astuple
+from contextlib import suppress
+from dataclasses import astuple, replace
 from typing import IO, Literal
 
 import numpy
 import torch
+from torch import Tensor
 
 from course_lib.checking.call import AT_MOST
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 from course_lib.grading.records import Answer, Limits, Task
-from course_lib.grading.sandbox import bubblewrap, frames, started, wire
+from course_lib.grading.sandbox import bubblewrap, frames, sealed, started, wire
 from course_lib.grading.sandbox import limits as watch
 from course_lib.grading.sandbox.claims import Claims
 
@@ -46,7 +48,7 @@ def run(notebook: bytes, tasks: list[Task], limits: Limits, kind: Literal["bwrap
     answers: list[Answer] = []
     failures = 0
     while len(answers) < len(tasks):  # a sandbox that ended early is followed by another for the rest
-        session = _Session(notebook, tasks[len(answers) :], limits)
+        session = _Session(notebook, tasks[len(answers) :], limits, sum((answer.seconds for answer in answers), 0.0))
         with started.job(limits, kind) as pipes:
             session.attend(pipes)
         answers += session.answers()
@@ -57,14 +59,20 @@ def run(notebook: bytes, tasks: list[Task], limits: Limits, kind: Literal["bwrap
 
 
 class _Session:
-    """One sandbox: hands the job in, takes the messages, and knows when to give up."""
+    """One sandbox: hands the job in, takes the messages, and knows when to give up.
 
-    def __init__(self, notebook: bytes, tasks: list[Task], limits: Limits):
+    Args:
+        spent: seconds that the submission has used up already.
+    """
+
+    def __init__(self, notebook: bytes, tasks: list[Task], limits: Limits, spent: float = 0.0):
         self.tasks, self.limits = tasks, limits
         content = torch.from_numpy(numpy.frombuffer(bytearray(notebook), dtype=numpy.uint8))
-        job = wire.dumps((content, tuple(astuple(task) for task in tasks), astuple(limits)), wire.JOB)
+        self.keys = [sealed.new_key() for _ in tasks]
+        asked = tuple(_asked(task, key) for task, key in zip(tasks, self.keys, strict=True))
+        job = wire.dumps((content, asked, astuple(limits), spent), wire.JOB)
         self.job = memoryview(len(job).to_bytes(8, "big") + job)
-        n_messages = sum(len(task.arguments) + 200 for task in tasks)
+        n_messages = sum(len(task.arguments) + len(task.hidden) + 200 for task in tasks)
         self.reader = frames.Reader(frames.FROM_WARDEN, (limits.result_bytes + 2**22) * len(tasks), n_messages)
         self.clock, self.patience = watch.Stopwatch(), limits.start_seconds
         self.finished: list[Answer] = []
@@ -73,6 +81,7 @@ class _Session:
 
     def attend(self, pipes: started.Pipes) -> None:
         """Until every task is answered, the sandbox ends, or it has been silent for too long."""
+        self.stdin = pipes.stdin
         with selectors.DefaultSelector() as selector:
             for pipe, events in ((pipes.stdin, 2), (pipes.stdout, 1), (pipes.stderr, 1)):
                 os.set_blocking(pipe.fileno(), False)
@@ -125,6 +134,9 @@ class _Session:
             self.running, self.clock = None, watch.Stopwatch()
         else:
             self.running.take(kind, content)
+            if kind == frames.HIDDEN:  # a pipe that is empty by now takes a key as a whole
+                with suppress(BrokenPipeError):
+                    os.write(self.stdin.fileno(), self.keys[len(self.finished)])
 
     def answers(self) -> list[Answer]:
         """Those that are known, and one for the exercise over which the sandbox ended."""
@@ -134,3 +146,9 @@ class _Session:
     def said(self) -> str:
         """The last line that came out besides the answers."""
         return self.errors.decode(errors="replace").strip().rpartition("\n")[2]
+
+
+def _asked(task: Task, key: bytes) -> tuple[tuple, Tensor]:
+    """A task without its hidden cases, and these sealed; nothing when there are none."""
+    hidden = sealed.seal(task.hidden, key) if task.hidden else torch.empty(0, dtype=torch.uint8)
+    return astuple(replace(task, hidden=())), hidden

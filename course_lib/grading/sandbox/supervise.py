@@ -1,33 +1,34 @@
-"""One process for each exercise: watched, ended with all that it left behind, its messages passed on.
+"""A job inside the sandbox: the notebook is read in one process, and each exercise runs in one of its own.
 
-This code never looks into a notebook or an answer; it copies messages whose length it has checked. In the sandbox it is
-process 1, which no signal from inside reaches, and hides its memory and its files from all others.
+This code never looks into a notebook or an answer. In the sandbox it is process 1, which no signal from inside reaches,
+and hides its memory and its files from all others.
 """
 
 import json
 import os
-import secrets
-import select
-import time
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from course_lib.checking.call import AT_MOST
+from torch import Tensor
+
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import child, frames, wire
-from course_lib.grading.sandbox import limits as watch
+from course_lib.grading.sandbox.rounds import Act, End, Round, Take
 
-LOOK = 0.02  # seconds between two looks at memory and processes
+READING = 0.5  # of an exercise's seconds, for reading the notebook
 
 
 def serve(source: int, out: int) -> None:
     """Do a job. An end before all of its tasks are run asks for another sandbox for the rest."""
     length = int.from_bytes(_read(source, 8), "big")
-    notebook, tasks, limits = wire.loads(_read(source, length), wire.JOB)
-    content, limits = notebook.numpy().tobytes(), Limits(*limits)
+    notebook, tasks, limits, spent = wire.loads(_read(source, length), wire.JOB)
     kept = set(os.listdir("/tmp"))  # where a project under /tmp is mounted
+    asked = [Task(*task) for task, _ in tasks]
+    job = Job(source, out, notebook.numpy().tobytes(), asked, Limits(*limits), kept, spent)
     _write(out, frames.READY)
-    for index, task in enumerate(Task(*task) for task in tasks):
+    for index, (_, hidden) in enumerate(tasks):
         _write(out, frames.STARTED, index)
-        ended, clean = _round(source, out, content, index, task, limits, kept)
+        ended, clean = job.run(index, hidden)
         _write(out, frames.ENDED, index, json.dumps(ended).encode())
         if not clean:
             break
@@ -50,82 +51,72 @@ def _write(out: int, kind: bytes, index: int = 0, content: bytes = b"") -> None:
         view = view[os.write(out, view) :]
 
 
-def _round(
-    source: int, out: int, content: bytes, index: int, task: Task, limits: Limits, kept: set[str]
-) -> tuple[tuple[str, int, float], bool]:
-    """Run one exercise. How it ended, the number that belongs to it and the seconds; whether nothing is left of it."""
-    pipe, theirs = os.pipe()
-    no_memory = 64 + secrets.randbelow(128)  # the exit code that says so; a fixed one could be a student's own
-    process = os.fork()
-    if process == 0:
-        child.run(content, index, task, limits, theirs, no_memory)
-    os.close(theirs)
-    attended = _Round(source, out, pipe, process, task, limits, no_memory)
-    try:
-        how, number = attended.attend()
-        return (how, number, attended.clock.seconds), watch.rest_is_gone(process, kept)
-    finally:
-        os.close(pipe)
+@dataclass
+class Job:
+    """One submission, and what is known of it so far.
 
+    Args:
+        kept: what may stay in /tmp.
+        spent: seconds that its processes have taken, those in sandboxes before this one included.
+        read: by exercise, what the process that read the notebook said.
+        unread: how that process ended, when nobody waits for another one.
+    """
 
-class _Round:
-    """Attends to one process until it is done, has ended, or breaks a limit."""
+    source: int
+    out: int
+    notebook: bytes
+    tasks: list[Task]
+    limits: Limits
+    kept: set[str]
+    spent: float
+    read: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
+    unread: End | None = None
 
-    def __init__(self, source: int, out: int, pipe: int, process: int, task: Task, limits: Limits, no_memory: int):
-        self.source, self.out, self.pipe, self.process, self.limits = source, out, pipe, process, limits
-        self.no_memory = no_memory
-        self.reader = frames.Reader(frames.FROM_CHILD, limits.result_bytes + 2**20, len(task.arguments) + 100)
-        self.clock, self.looked, self.open = watch.Stopwatch(), 0.0, True
-        os.set_blocking(pipe, False)
+    def run(self, index: int, hidden: Tensor) -> tuple[tuple[str, int, float], bool]:
+        """Run one exercise. How it ended, the number that belongs to it and the seconds; whether nothing is left."""
+        before, clean = self.spent, True
+        if index not in self.read:
+            end = self.unread or self._read_from(index)
+            if index not in self.read:
+                return (f"reading: {end.how}", end.number, self.spent - before), end.clean
+            clean = end.clean
+        messages = self.read[index].copy()
+        code = messages.pop(frames.CODE, b"")
+        for kind, content in messages.items():
+            _write(self.out, kind, index, content)
+        if not code:
+            return ("done", 0, self.spent - before), clean
+        end = self._run(index, code, hidden)
+        return (end.how, end.number, self.spent - before), clean and end.clean
 
-    def attend(self) -> tuple[str, int]:
-        """How it ended, and a number: of an exit's code or a signal, else 0.
+    def _read_from(self, first: int) -> End:
+        """Read for all exercises from the first on. What breaks the process over one of them costs only that one."""
 
-        "done", "channel", "time", "memory", "processes", "files", "exit" or "signal".
-        """
-        while True:
-            waited_for = [self.source, self.pipe] if self.open else [self.source]
-            ready = select.select(waited_for, [], [], LOOK)[0]
-            if self.source in ready:  # the outside is gone
-                watch.rest_is_gone(self.process, set())
-                raise SystemExit("The job was given up.")
-            ended, status = os.waitpid(self.process, os.WNOHANG)
-            if how := self._forward():  # first, for what it had sent before it ended
-                return how, 0
-            if ended:
-                return self._ended(status)
-            if how := self._broken():
-                return how, 0
+        def take(kind: bytes, index: int, content: bytes) -> None:
+            if kind != frames.DONE and first <= index < len(self.tasks):
+                self.read.setdefault(index, {})[kind] = content
 
-    def _forward(self) -> str:
-        """Pass on what has come; after the end of the process, that is all there is."""
-        try:
-            while data := os.read(self.pipe, 2**16):
-                for kind, index, content in self.reader.feed(data):
-                    _write(self.out, kind, index, content)
-                    if kind in (frames.DONE, frames.UNUSABLE):
-                        return "done"
-                if len(data) < 2**16:
-                    return ""
-            self.open = False
-        except BlockingIOError:
-            pass
-        except ValueError:
-            return "channel"
-        return ""
+        asked = [(i, task.exercise, task.function) for i, task in enumerate(self.tasks) if i >= first]
+        act = partial(child.read, self.notebook, asked)
+        end = self._round(frames.FROM_READER, 2 * len(asked) + 1, take, READING * self.limits.seconds, act)
+        if end.how in ("time", "waiting", "budget"):
+            self.unread = end
+        return end
 
-    def _ended(self, status: int) -> tuple[str, int]:
-        if os.WIFSIGNALED(status):
-            return "signal", os.WTERMSIG(status)
-        code = os.waitstatus_to_exitcode(status)
-        return ("memory" if code == self.no_memory else "exit"), code
+    def _run(self, index: int, code: bytes, hidden: Tensor) -> End:
+        def take(kind: bytes, _: int, content: bytes) -> None:
+            _write(self.out, kind, index, content)
 
-    def _broken(self) -> str:
-        over = self.clock.tick() - self.limits.seconds
-        if over > 0 and over > min(watch.starved(self.process), (AT_MOST - 1) * self.limits.seconds):
-            return "time"
-        now = time.monotonic()
-        if now - self.looked < LOOK:
-            return ""
-        self.looked = now
-        return watch.broken(self.process, self.limits)
+        task = self.tasks[index]
+        act = partial(child.answer, code, task, hidden, index, self.limits)
+        return self._round(frames.FROM_CHILD, len(task.arguments) + len(hidden) + 100, take, self.limits.seconds, act)
+
+    def _round(self, kinds: frozenset[bytes], n_messages: int, take: Take, seconds: float, act: Act) -> End:
+        """One process, with the seconds that are left to the submission if these are fewer."""
+        left = self.limits.submission_seconds - self.spent
+        if left <= 0:
+            return End("budget", 0, 0.0, True)
+        limits = replace(self.limits, seconds=min(seconds, left))
+        end = Round(self.source, kinds, n_messages, take, limits, self.kept).run(act)
+        self.spent += end.seconds
+        return replace(end, how="budget") if left < seconds and end.how in ("time", "waiting") else end

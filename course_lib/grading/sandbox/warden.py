@@ -20,6 +20,9 @@ def main() -> None:
     if sys.argv[1:] == ["shared"]:
         _wait_for_jobs(socket.socket(fileno=0))
     else:
+        from course_lib.grading.sandbox import child
+
+        child.warm_up()
         _work(0, os.dup(1))
 
 
@@ -33,8 +36,9 @@ def _work(source: int, out: int) -> None:
 
 def _wait_for_jobs(control: socket.socket) -> None:
     """A warden for each job, one after another; the giver is told when nothing is left of one."""
-    from course_lib.grading.sandbox import seccomp, supervise  # noqa: F401, the second for those that are forked
+    from course_lib.grading.sandbox import child, seccomp, supervise  # noqa: F401, the last for those that are forked
 
+    child.warm_up()
     seccomp.hide(True)
     gc.freeze()  # so that their collections touch no memory that is shared
     while True:

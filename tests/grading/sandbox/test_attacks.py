@@ -15,21 +15,24 @@ from pathlib import Path
 import psutil
 import pytest
 from attack import Attack
-from attacks import escapes, forging, leftovers, loops, memory, returned
+from attacks import doors, escapes, forging, leftovers, loops, memory, returned
 from submitting import RIGHT, SMALL, ask, left_over, missing, n_right, needs_sandbox, notebook
 
 from course_lib.checking.compare import close, short
 from course_lib.grading.records import Answer
 from course_lib.grading.sandbox import bubblewrap, session, started
 
-TABLES = (escapes, forging, leftovers, loops, memory, returned)
+TABLES = (doors, escapes, forging, leftovers, loops, memory, returned)
 EVERY = {name: attack for table in TABLES for name, attack in table.ATTACKS.items()}
 ALL = {
     name: EVERY[name] for name in sorted(EVERY) if os.uname().machine in (EVERY[name].machines or os.uname().machine)
 }
 MODES = {mode for mode in ("shared", "single") if not missing and not bubblewrap._complaint(mode)}
 # What forges, loops or returns something strange meets the same code in both kinds of sandbox; the walls differ.
-ALWAYS, AT_WALLS = "shared" if "shared" in MODES else "single", {*escapes.ATTACKS, *leftovers.ATTACKS, *memory.ATTACKS}
+ALWAYS, AT_WALLS = (
+    "shared" if "shared" in MODES else "single",
+    {*doors.ATTACKS, *escapes.ATTACKS, *leftovers.ATTACKS, *memory.ATTACKS},
+)
 RUN = [(mode, name) for name in ALL for mode in ALL[name].modes if mode == ALWAYS or name in AT_WALLS]
 
 PORT = 45123  # in reaches_the_network

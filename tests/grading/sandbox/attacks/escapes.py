@@ -359,8 +359,9 @@ def attack(x):
         value=(),
     ),
     "looks_for_a_way_to_the_server": Attack(
-        says="Open files that are inherited: nothing but the way out, on which nothing can be read.",
+        says="Open files that are inherited: the way out, and the way in of a key, on which nothing can be written.",
         cell="""
+import fcntl
 import os
 
 def attack(x):
@@ -368,12 +369,13 @@ def attack(x):
     for number in range(1024):
         try:
             kind = os.readlink(f"/proc/self/fd/{number}").partition(":")[0]
-            found.append(kind)
+            ways = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
+            found.append(kind if kind != "pipe" else ("in", "out", "both")[ways])
         except OSError:
             pass
     return tuple(found)
 """,
-        value=("/dev/null", "/dev/null", "/dev/null", "pipe"),
+        value=("/dev/null", "/dev/null", "/dev/null", "out", "in"),
     ),
     "keeps_rights": Attack(
         says="Every set of capabilities, and the users of its namespace.",

@@ -116,7 +116,7 @@ def attack(x):
     return x
 """,
         status="killed",
-        reason="could not be read",
+        reason="no answer",
         not_noted="all is well",
     ),
     "forges_more_answers": Attack(

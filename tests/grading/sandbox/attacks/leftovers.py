@@ -191,9 +191,13 @@ kept = []
 def attack(x):
     def listen():
         ctypes.CDLL(None).prctl(15, b"left-behind")
-        kept.append(socket.socket(socket.AF_UNIX))
-        kept[0].bind("\\0left-behind")
-        kept[0].listen()
+        try:
+            server = socket.socket(socket.AF_UNIX)
+            server.bind("\\0left-behind")
+            server.listen()
+        except OSError:
+            server = "no sockets"
+        kept.append(server)
         time.sleep(1000)
 
     for number in range(1, 65):
@@ -211,8 +215,11 @@ import os
 import socket
 
 def later(x):
-    with socket.socket(socket.AF_UNIX) as caller:
-        answered = caller.connect_ex("\\0left-behind") == 0
+    try:
+        with socket.socket(socket.AF_UNIX) as caller:
+            answered = caller.connect_ex("\\0left-behind") == 0
+    except OSError:
+        answered = False
     names = []
     for process in filter(str.isdecimal, os.listdir("/proc")):
         for thread in os.listdir(f"/proc/{process}/task"):

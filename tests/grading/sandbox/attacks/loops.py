@@ -133,7 +133,7 @@ def attack(x):
 """,
         limits=BRIEF,
         status="killed",
-        reason="stopped after 1 seconds",
+        reason="stopped after 2 seconds, most of which it waited",
     ),
     "recursion_bomb": Attack(
         says="A recursion without end and without the limit that Python sets.",

@@ -1,0 +1,148 @@
+"""One process at a time: watched, ended with all that it left behind, its messages passed on.
+
+This code never looks into a notebook or an answer; it copies messages whose length it has checked.
+"""
+
+import os
+import resource
+import secrets
+import select
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from course_lib.checking.call import counted
+from course_lib.grading.records import Limits
+from course_lib.grading.sandbox import child, frames, sealed
+from course_lib.grading.sandbox import limits as watch
+
+LOOK = 0.02  # seconds between two looks at memory and processes
+Take = Callable[[bytes, int, bytes], None]  # what is done with a message
+Act = Callable[[int, int], None]  # what a process does, with the pipe to here and the one from here
+
+
+@dataclass(frozen=True)
+class End:
+    """How a process ended.
+
+    Args:
+        how: "done", "channel", "time", "waiting", "memory", "processes", "files", "exit", "signal" or "killed".
+        number: of an exit's code or a signal, else 0.
+        seconds: that count; see `call.counted`.
+        clean: whether nothing is left of it.
+    """
+
+    how: str
+    number: int
+    seconds: float
+    clean: bool
+
+
+@dataclass
+class Round:
+    """What one process is to do, what it may say, and for how long.
+
+    Args:
+        source: where the giver of the job would be heard; its end is the end of the round.
+        kinds, n_messages: what it may send.
+        take: called with every message.
+        kept: what may stay in /tmp.
+    """
+
+    source: int
+    kinds: frozenset[bytes]
+    n_messages: int
+    take: Take
+    limits: Limits
+    kept: set[str]
+
+    def run(self, act: Act) -> End:
+        """Fork, let it act, and attend to it until nothing is left of it."""
+        (self.pipe, theirs), (way_in, self.way_in) = os.pipe(), os.pipe()
+        self.no_memory = 64 + secrets.randbelow(128)  # the exit code that says so; a fixed one could be a student's own
+        before = _of_children()
+        self.process = os.fork()
+        if self.process == 0:
+            child.run(partial(act, theirs, way_in), self.limits, tuple(sorted((theirs, way_in))), self.no_memory)
+        os.close(theirs), os.close(way_in)
+        self.reader = frames.Reader(self.kinds, self.limits.result_bytes + 2**20, self.n_messages)
+        self.clock, self.looked, self.counts = watch.Stopwatch(), 0.0, 0.0
+        self.open, self.has_key = True, False
+        os.set_blocking(self.pipe, False)
+        try:
+            how, number = self._attend()
+            clean = watch.rest_is_gone(self.process, self.kept)
+        finally:
+            os.close(self.pipe), os.close(self.way_in)
+        calculated = _of_children() - before
+        if how == "signal" and number in (signal.SIGKILL, signal.SIGXCPU):
+            how = "time" if calculated >= self.limits.seconds else "killed" if number == signal.SIGKILL else how
+        return End(how, number, max(calculated, self.counts), clean)
+
+    def _attend(self) -> tuple[str, int]:
+        while True:
+            waited_for = [self.source, self.pipe] if self.open else [self.source]
+            ready = select.select(waited_for, [], [], LOOK)[0]
+            if self.source in ready:  # the outside is gone
+                watch.rest_is_gone(self.process, set())
+                raise SystemExit("The job was given up.")
+            ended, status = os.waitpid(self.process, os.WNOHANG)
+            if how := self._forward():  # first, for what it had sent before it ended
+                return how, 0
+            if ended:
+                return self._ended(status)
+            if how := self._broken():
+                return how, 0
+
+    def _forward(self) -> str:
+        """Pass on what has come; after the end of the process, that is all there is."""
+        try:
+            while data := os.read(self.pipe, 2**16):
+                for message in self.reader.feed(data):
+                    self.take(*message)
+                    if message[0] == frames.HIDDEN:
+                        self._hand_over_key()
+                    if message[0] == frames.DONE or (message[0] == frames.UNUSABLE and frames.CODE not in self.kinds):
+                        return "done"
+                if len(data) < 2**16:
+                    return ""
+            self.open = False
+        except BlockingIOError:
+            pass
+        except ValueError:
+            return "channel"
+        return ""
+
+    def _hand_over_key(self) -> None:
+        if self.has_key:
+            raise ValueError("got a second request for the key; expected one.")
+        self.has_key = True
+        if not sealed.hand_over(self.source, self.way_in):
+            raise SystemExit("The job was given up.")
+
+    def _ended(self, status: int) -> tuple[str, int]:
+        if os.WIFSIGNALED(status):
+            return "signal", os.WTERMSIG(status)
+        code = os.waitstatus_to_exitcode(status)
+        return ("memory" if code == self.no_memory else "exit"), code
+
+    def _broken(self) -> str:
+        """Which limit is broken, "" while none is."""
+        passed, now = self.clock.tick(), time.monotonic()
+        if now - self.looked < LOOK:
+            return ""
+        self.looked = now
+        calculated = watch.calculated(self.process)
+        waited = watch.starved(self.process) if passed > self.limits.seconds else 0.0
+        self.counts = counted(calculated, passed, waited) if passed > self.limits.seconds else calculated
+        if self.counts > self.limits.seconds:
+            return "time" if calculated > 0.9 * self.limits.seconds else "waiting"
+        return watch.broken(self.process, self.limits)
+
+
+def _of_children() -> float:
+    """Seconds of the processor of all processes that this one started and that are gone."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
