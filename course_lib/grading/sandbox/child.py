@@ -1,6 +1,5 @@
 """The process that runs a student's function for one exercise. All that it sends is a claim about what was returned."""
 
-import builtins
 import contextlib
 import os
 import random
@@ -16,7 +15,8 @@ from typing import Any, NoReturn
 import numpy
 import torch
 
-from course_lib.checking.call import DidNotFinish, Outcome, call, limited
+from course_lib.checking.call import Outcome, call
+from course_lib.grading.notebook import execution
 from course_lib.grading.notebook import program as notebook
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import frames, seccomp, wire
@@ -129,34 +129,15 @@ def _answer(content: bytes, task: Task, limits: Limits, channel: Channel) -> Non
 def _load(program: notebook.Program, channel: Channel, seconds: float) -> tuple[Any, list[str]]:
     """Run the statements, each by itself and for so long. Returns the function, and what went wrong on the way."""
     random.seed(0), numpy.random.seed(0), torch.manual_seed(0)
-    module = sys.modules["__main__"] = types.ModuleType("__main__")
-    module.__builtins__ = builtins
     sys.addaudithook(_watcher(channel))
-    notes = []
-    for statement in program.statements:
-        try:
-            with limited(seconds):
-                exec(statement.compiled(), module.__dict__)
-        except DidNotFinish:
-            notes.append(f"{statement.filename}: a statement did not finish within {seconds:g} seconds")
-        except BaseException as error:  # also exit() and the like: what comes after may be all that is needed
-            notes.append(f"{statement.filename}: {_said(error)}")
-    return getattr(module, program.function, None), notes[:20]
+    return execution.load(program, seconds)
 
 
 def _outcome(function: Callable, arguments: tuple, seconds: float) -> Outcome:
     try:
         return call(function, arguments, seconds)
     except BaseException as error:
-        return Outcome(error=f"it raised {_said(error)}")
-
-
-def _said(error: BaseException) -> str:
-    """An exception in words, whatever its own methods do."""
-    try:
-        return f"{type(error).__name__}: {error}"[:TEXT]
-    except BaseException:
-        return f"{type(error).__name__[:100]}, which cannot be shown"
+        return Outcome(error=f"it raised {execution.said(error)}")
 
 
 def _send_outcome(channel: Channel, outcome: Outcome, limits: Limits) -> None:
@@ -165,7 +146,7 @@ def _send_outcome(channel: Channel, outcome: Outcome, limits: Limits) -> None:
     try:
         channel.send(frames.CASE, (outcome.value, *rest), wire.Bounds(n_bytes=limits.result_bytes))
     except Exception as problem:
-        message = f"it returned what cannot be compared: {_said(problem)}"
+        message = f"it returned what cannot be compared: {execution.said(problem)}"
         channel.send(frames.CASE, (None, message, False, False, ""))
 
 

@@ -7,13 +7,13 @@ full name, and constants stay. Standard library only: this runs inside the sandb
 import ast
 import collections
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from course_lib.grading.notebook.bindings import Item
-from course_lib.grading.notebook.renaming import Rename
+from course_lib.grading.notebook.likeness.renaming import Rename
+from course_lib.grading.notebook.names import IMPORTS, origins
 
 LONGEST = 20_000  # characters; of longer code a digest stands for the rest
-IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def code(items: list[Item], chosen: Item) -> str:
@@ -28,19 +28,6 @@ def code(items: list[Item], chosen: Item) -> str:
     if len(whole) > LONGEST:
         whole = f"{whole[:LONGEST]}\n# {hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()}"
     return whole
-
-
-def origins(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """What names stand for that are imported anywhere in the nodes: np for numpy, Gram for its full name."""
-    full_names = {}
-    for node in (inner for outer in nodes for inner in ast.walk(outer) if isinstance(inner, IMPORTS)):
-        for alias in node.names:
-            if isinstance(node, ast.ImportFrom):
-                full_names[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
-            else:
-                first = alias.name.split(".")[0]
-                full_names[alias.asname or first] = alias.name if alias.asname else first
-    return full_names
 
 
 def _is_import(item: Item) -> bool:

@@ -7,9 +7,7 @@ import ast
 import itertools
 from collections.abc import Iterable
 
-DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_INNER = (*DEFS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
+from course_lib.grading.notebook.names import DEFS, arguments_of, bound_in, stored
 
 
 class Rename(ast.NodeVisitor):
@@ -66,8 +64,8 @@ class Rename(ast.NodeVisitor):
                 self.visit(outer)
         if hasattr(node, "name") and not method:
             node.name = self.called(node.name)
-        self.scopes.append((id(node), _bound_in(node)))
-        for inner in (*_arguments(node.args), *(node.body if isinstance(node.body, list) else [node.body])):
+        self.scopes.append((id(node), bound_in(node)))
+        for inner in (*arguments_of(node), *(node.body if isinstance(node.body, list) else [node.body])):
             self.visit(inner)
         self.scopes.pop()
 
@@ -82,33 +80,8 @@ class Rename(ast.NodeVisitor):
             self.visit_FunctionDef(inner, method=True) if isinstance(inner, DEFS) else self.visit(inner)
 
     def _comprehension(self, node: ast.AST) -> None:
-        self.scopes.append((id(node), {name for clause in node.generators for name in _stored(clause.target)}))
+        self.scopes.append((id(node), {name for clause in node.generators for name in stored(clause.target)}))
         self.generic_visit(node)
         self.scopes.pop()
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
-
-
-def _arguments(arguments: ast.arguments) -> list[ast.arg]:
-    rest = [starred for starred in (arguments.vararg, arguments.kwarg) if starred]
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest]
-
-
-def _bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
-    """The local names of a function."""
-    bound, elsewhere = {argument.arg for argument in _arguments(function.args)}, set()
-    queue = list(function.body) if isinstance(function.body, list) else [function.body]
-    while queue:
-        node = queue.pop()
-        bound |= _stored(node) if isinstance(node, ast.Name) else set()
-        if isinstance(node, (ast.Global, ast.Nonlocal)):
-            elsewhere |= set(node.names)
-        elif isinstance(name := getattr(node, "name", None), str):
-            bound.add(name)
-        if not isinstance(node, _INNER):
-            queue += ast.iter_child_nodes(node)
-    return bound - elsewhere
-
-
-def _stored(target: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del))}

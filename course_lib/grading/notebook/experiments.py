@@ -1,0 +1,171 @@
+"""Which statements are not run, whatever needs them: what loads a model, data or an experiment, and what reads that.
+
+Standard library only: this runs inside the sandbox.
+"""
+
+import ast
+import contextlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from course_lib.grading.notebook.bindings import Facts, Item, facts, item
+from course_lib.grading.notebook.effects import Effects
+from course_lib.grading.notebook.magics import MAGIC
+from course_lib.grading.notebook.names import IMPORTS, at_once, bound_in, dotted
+from course_lib.grading.notebook.statements import DEFINITIONS, TRIES, WITHS, Judge, Statement, head, leaves
+
+# What grading does not have: models, texts, figures and experiments of the lessons, and what a notebook is worked with.
+_OURS = re.compile(r"course_lib\.(models|data|lessons|workbook)\b.*")
+_LOADS = {"from_pretrained", "load_dataset", "snapshot_download", "hf_hub_download"}
+_OF_THE_WORKBOOK = {"check", "hint", "mine", "show_progress"}  # which a notebook knows without an import
+_EVERYBODYS = {"torch", "sys", "builtins"}  # every exercise is given tensors, and run by this interpreter
+_READS = "it reads "
+_SHOWN = 60  # characters of a statement
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A statement that is not run. `touches` is what it would bind or change, `before` how many items stand above."""
+
+    touches: frozenset[str]
+    before: int
+    number: int  # of the cell
+    text: str
+    reason: str
+
+
+class Reader(Judge):
+    """The statements of a notebook's top level, one by one: what each binds, changes and reads, and whether it may run.
+
+    Args:
+        answers: functions that are given to checks.
+    """
+
+    def __init__(self, statements: list[ast.stmt], answers: set[str]):
+        self._facts: dict[int, tuple[ast.stmt, Facts]] = {}  # with the node, so that its number is not used again
+        self._effects = Effects(statements, answers)
+        parts = [part for whole in statements for part in leaves(whole)]
+        known = []
+        for part in parts:
+            with contextlib.suppress(RecursionError):  # which is said when its cell is taken
+                known.append((part, self._known(part)))
+        self._experiments = Experiments(self._effects, known)
+
+    def item(self, node: ast.stmt, statement: Statement, position: int, number: int) -> Item:
+        """A statement of the top level that may run."""
+        changes = self._effects.changes(node)
+        everywhere = any(self._effects.imported.get(name, "").split(".")[0] in _EVERYBODYS for name in changes)
+        known = self._known(node)
+        return item(node, known, statement, position=position, number=number, changes=changes, everywhere=everywhere)
+
+    def reason(self, node: ast.stmt) -> str:
+        """Why it is not run; of a statement with others inside, why what it asks or enters is not."""
+        asked = head(node)
+        if asked is not None:
+            return self._experiments.why(asked, facts(asked, ast.unparse(asked)))
+        return "" if isinstance(node, TRIES) else self._experiments.why(node, self._known(node))
+
+    def acts(self, node: ast.stmt) -> bool:
+        """Whether it binds or changes a name, or what it holds does."""
+        if isinstance(node, (ast.If, *TRIES, *WITHS)):
+            return any(self.acts(part) for part in leaves(node))
+        return bool(self._known(node).star) or bool(self.touches(node))
+
+    def touches(self, node: ast.stmt) -> frozenset[str]:
+        """What it binds or changes."""
+        known = self._known(node)
+        deleted = isinstance(node, ast.Delete)  # a name that is gone is not needed
+        return (frozenset() if deleted else known.binds) | known.files | self._effects.changes(node)
+
+    def skipped(self, whole: ast.stmt) -> list[tuple[ast.stmt, str]]:
+        """The statements in one that are not run although something may need them, and why."""
+        parts = list(leaves(whole))
+        reason = self.reason(whole) if whole not in parts else ""
+        if isinstance(whole, WITHS) and not reason:  # entered for all that it holds, or for nothing
+            reason = next((why for part in parts if (why := self.reason(part))), "")
+        free = (*DEFINITIONS, *IMPORTS)
+        found = [(part, self.reason(part) or ("" if isinstance(part, free) else reason)) for part in parts]
+        return [(part, why) for part, why in found if why and self.touches(part)]
+
+    def _known(self, node: ast.stmt) -> Facts:
+        if id(node) not in self._facts:
+            try:
+                found = facts(node, ast.unparse(node))
+            except SyntaxError:  # what only makes sense around it, such as `break`
+                found = Facts()
+            self._facts[id(node)] = node, found
+        return self._facts[id(node)][1]
+
+
+def shown(node: ast.stmt) -> str:
+    """The first line of a statement."""
+    first = ast.unparse(node).strip().split("\n")[0]
+    return first if len(first) <= _SHOWN else f"{first[: _SHOWN - 1]}…"
+
+
+class Experiments:
+    """Why statements are not run.
+
+    Args:
+        known: all statements without parts of the top level, and what they bind and read.
+    """
+
+    def __init__(self, effects: Effects, known: Iterable[tuple[ast.stmt, Facts]]):
+        self.effects = effects
+        self.loads: dict[str, str] = {}  # functions of the notebook that load something, and what
+        self.loaded: dict[str, str] = {}  # names that only such a statement binds, and why it is not run
+        statements = list(known)
+        calls = {id(node): _calls(at_once(node, lambdas=False)) for node, _ in statements}
+        while True:
+            before = len(self.loads) + len(self.loaded)
+            self._follow_functions()
+            missing, bound = {}, set()
+            for node, found in statements:
+                if why := self._why(node, found, calls[id(node)]):
+                    first = why.partition(", and ")[2] if why.startswith(_READS) else why
+                    missing |= dict.fromkeys(found.binds, first)
+                else:
+                    bound |= found.binds
+            self.loaded |= {name: why for name, why in missing.items() if name not in bound | self.loaded.keys()}
+            if len(self.loads) + len(self.loaded) == before:
+                return
+
+    def why(self, node: ast.stmt, found: Facts) -> str:
+        """Why a statement is not run; empty for one that may run. Definitions and imports may."""
+        return self._why(node, found, _calls(at_once(node, lambdas=False)))
+
+    def _why(self, node: ast.stmt, found: Facts, calls: list[ast.expr]) -> str:
+        if isinstance(node, (*DEFINITIONS, *IMPORTS)):
+            return ""
+        if MAGIC in found.eager:
+            return "grading runs no shell and no magics"
+        for called in calls:
+            if self._loads(called):
+                return f"grading loads no model, data or experiment ({ast.unparse(called)[:_SHOWN]})"
+        read = sorted(found.eager & self.loaded.keys())
+        return f"{_READS}{read[0]}, and {self.loaded[read[0]]}" if read else ""
+
+    def _loads(self, called: ast.expr) -> bool:
+        full, name = dotted(called, self.effects.imported), getattr(called, "attr", None) or getattr(called, "id", "")
+        own = isinstance(called, ast.Name) and (name in self.effects.functions or name in self.effects.classes)
+        if own and name not in self.effects.imported:
+            return name in self.loads
+        if isinstance(called, ast.Attribute) and name in self.loads:
+            return True
+        bare = isinstance(called, ast.Name) and name not in self.effects.imported and name in _OF_THE_WORKBOOK
+        return bare or name in _LOADS or bool(_OURS.fullmatch(full))
+
+    def _follow_functions(self) -> None:
+        for name, nodes in self.effects.functions.items():
+            if name not in self.loads:
+                for node in nodes:
+                    parts = list(ast.walk(node))
+                    read = {p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Load)}
+                    found = [called for called in _calls((part, False) for part in parts) if self._loads(called)]
+                    if found or (read & self.loaded.keys()) - bound_in(node):
+                        self.loads[name] = name
+
+
+def _calls(parts: Iterable[tuple[ast.AST, bool]]) -> list[ast.expr]:
+    return [part.func for part, _ in parts if isinstance(part, ast.Call)]
