@@ -56,7 +56,7 @@ def plan(lesson: str, seed: int = 0, kind: Literal["bwrap", "none"] = "bwrap", r
     from course_lib.workbook.masters import masters  # for the notebooks' format: seconds that no worker has to wait
 
     master = masters([lesson], root)[0]
-    functions = dict(_CHECK.findall(master.read_text(encoding="utf-8")))
+    functions = functions_of(master)
     if not functions:
         raise ValueError(f"got lesson {master.stem!r}, which has no exercises to grade.")
     module = module_of(functions)
@@ -64,6 +64,11 @@ def plan(lesson: str, seed: int = 0, kind: Literal["bwrap", "none"] = "bwrap", r
     if missing:
         raise ValueError(f"{master.name} has no check of {', '.join(missing)}; every exercise needs one.")
     return Plan(module.LESSON, master.stem, functions, _key(module, functions, seed), seed, kind)
+
+
+def functions_of(master: Path) -> dict[str, str]:
+    """The usual name of the function of each exercise, as a master's checks have it."""
+    return dict(_CHECK.findall(master.read_text(encoding="utf-8")))
 
 
 def exercises_of(plan: Plan) -> tuple[Exercise, ...]:

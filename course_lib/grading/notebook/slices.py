@@ -80,7 +80,7 @@ class Slicer:
                     steps += 1 + len(places)
                     queue += [(binding, at, name) for binding in places]
                     wanted.setdefault(at, set()).update(places)
-                    if not places and not _is_given(name) and not _binds_first(item, name):
+                    if not places and not _is_given(name) and not self._own(name, at) and not self._changes(name, at):
                         missing.add(name)
             if steps > MOST_STEPS:
                 raise ValueError(f"{question.function} hangs together with too much of the notebook to follow it.")
@@ -121,6 +121,10 @@ class Slicer:
         return name.startswith(FILE) or (
             moment == int(moment) < len(self.items) and _binds_first(self.items[int(moment)], name)
         )
+
+    def _changes(self, name: str, moment: float) -> bool:
+        """Whether what runs at a moment sets a name by calling a function that names it."""
+        return moment == int(moment) < len(self.items) and name in self.items[int(moment)].changes
 
     def _real(self, name: str, place: int) -> bool:
         return name in self.items[place].binds and not self.items[place].stub
