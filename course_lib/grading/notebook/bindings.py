@@ -101,7 +101,7 @@ def facts(node: ast.stmt, source: str) -> Facts:
     table = symtable.symtable(source, "cell", "exec")
     binds, eager, late = set(), set(), set()
     for symbol in table.get_symbols():
-        if symbol.is_assigned() or symbol.is_imported():
+        if (symbol.is_assigned() or symbol.is_imported()) and not isinstance(node, ast.Delete):
             binds.add(symbol.get_name())
         if symbol.is_referenced():
             eager.add(symbol.get_name())

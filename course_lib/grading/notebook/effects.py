@@ -25,6 +25,7 @@ _SETS = re.compile(
 )
 _SETS_FOR_GOOD = re.compile(r"set_default_\w+|set_grad_enabled|setrecursionlimit")
 _SETS_NOTHING = re.compile(r"set_num_\w+|set_printoptions")
+_ONLY_READS = re.compile(r"(save|dump|write|show|plot|print)\w*")
 # Packages that only show what they are given, and time that passes.
 _SHOWS = {"matplotlib", "seaborn", "plotly", "IPython", "ipywidgets", "pprint", "rich", "tqdm", "logging", "warnings"}
 _SHOWS |= {"time", "timeit", "gc", "course_lib"}
@@ -171,7 +172,8 @@ class Effects:
         if (method and not package) or (package and _sets(name, again)):
             changed.add(first)
         of_a_type = method and hasattr(builtins, first)
-        if own is None and (package or of_a_type) and dotted(called, self.imported).split(".")[0] not in _SHOWS:
+        shows = dotted(called, self.imported).split(".")[0] in _SHOWS or _ONLY_READS.fullmatch(name)
+        if own is None and (package or of_a_type) and not shows:
             changed |= self._values({name for argument in call.args for name in roots(argument)})
         return changed - {""}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from course_lib.grading.notebook.bindings import Facts, Item, facts, item
 from course_lib.grading.notebook.effects import Effects
 from course_lib.grading.notebook.magics import MAGIC
-from course_lib.grading.notebook.names import IMPORTS, at_once, bound_in, dotted
+from course_lib.grading.notebook.names import IMPORTS, at_once, dotted
 from course_lib.grading.notebook.statements import DEFINITIONS, TRIES, WITHS, Judge, Statement, head, leaves
 
 # What grading does not have: models, texts, figures and experiments of the lessons, and what a notebook is worked with.
@@ -43,7 +43,9 @@ class Reader(Judge):
     """
 
     def __init__(self, statements: list[ast.stmt], answers: set[str]):
-        self._facts: dict[int, tuple[ast.stmt, Facts]] = {}  # with the node, so that its number is not used again
+        self._facts: dict[ast.stmt, Facts] = {}
+        self._changes: dict[ast.stmt, frozenset[str]] = {}
+        self._heads: dict[ast.stmt, ast.stmt | None] = {}
         self._effects = Effects(statements, answers)
         parts = [part for whole in statements for part in leaves(whole)]
         known = []
@@ -54,17 +56,19 @@ class Reader(Judge):
 
     def item(self, node: ast.stmt, statement: Statement, position: int, number: int) -> Item:
         """A statement of the top level that may run."""
-        changes = self._effects.changes(node)
+        changes = self._changed(node)
         everywhere = any(self._effects.imported.get(name, "").split(".")[0] in _EVERYBODYS for name in changes)
         known = self._known(node)
         return item(node, known, statement, position=position, number=number, changes=changes, everywhere=everywhere)
 
     def reason(self, node: ast.stmt) -> str:
         """Why it is not run; of a statement with others inside, why what it asks or enters is not."""
-        asked = head(node)
-        if asked is not None:
-            return self._experiments.why(asked, facts(asked, ast.unparse(asked)))
-        return "" if isinstance(node, TRIES) else self._experiments.why(node, self._known(node))
+        if isinstance(node, TRIES):
+            return ""
+        if node not in self._heads:
+            self._heads[node] = head(node)
+        decides = self._heads[node] or node
+        return self._experiments.why(decides, self._known(decides))
 
     def acts(self, node: ast.stmt) -> bool:
         """Whether it binds or changes a name, or what it holds does."""
@@ -75,8 +79,7 @@ class Reader(Judge):
     def touches(self, node: ast.stmt) -> frozenset[str]:
         """What it binds or changes."""
         known = self._known(node)
-        deleted = isinstance(node, ast.Delete)  # a name that is gone is not needed
-        return (frozenset() if deleted else known.binds) | known.files | self._effects.changes(node)
+        return known.binds | known.files | self._changed(node)
 
     def skipped(self, whole: ast.stmt) -> list[tuple[ast.stmt, str]]:
         """The statements in one that are not run although something may need them, and why."""
@@ -89,13 +92,17 @@ class Reader(Judge):
         return [(part, why) for part, why in found if why and self.touches(part)]
 
     def _known(self, node: ast.stmt) -> Facts:
-        if id(node) not in self._facts:
+        if node not in self._facts:
             try:
-                found = facts(node, ast.unparse(node))
+                self._facts[node] = facts(node, ast.unparse(node))
             except SyntaxError:  # what only makes sense around it, such as `break`
-                found = Facts()
-            self._facts[id(node)] = node, found
-        return self._facts[id(node)][1]
+                self._facts[node] = Facts()
+        return self._facts[node]
+
+    def _changed(self, node: ast.stmt) -> frozenset[str]:
+        if node not in self._changes:
+            self._changes[node] = self._effects.changes(node)
+        return self._changes[node]
 
 
 def shown(node: ast.stmt) -> str:
@@ -113,16 +120,19 @@ class Experiments:
 
     def __init__(self, effects: Effects, known: Iterable[tuple[ast.stmt, Facts]]):
         self.effects = effects
-        self.loads: dict[str, str] = {}  # functions of the notebook that load something, and what
+        self.loads: set[str] = set()  # functions of the notebook that load something
         self.loaded: dict[str, str] = {}  # names that only such a statement binds, and why it is not run
         statements = list(known)
-        calls = {id(node): _calls(at_once(node, lambdas=False)) for node, _ in statements}
+        functions = [(name, *_of_function(node)) for name, nodes in effects.functions.items() for node in nodes]
+        self._calls = {node: _calls(part for part, _ in at_once(node, lambdas=False)) for node, _ in statements}
         while True:
             before = len(self.loads) + len(self.loaded)
-            self._follow_functions()
+            for name, called, read in functions:
+                if name not in self.loads and (read & self.loaded.keys() or any(map(self._loads, called))):
+                    self.loads.add(name)
             missing, bound = {}, set()
             for node, found in statements:
-                if why := self._why(node, found, calls[id(node)]):
+                if why := self.why(node, found):
                     first = why.partition(", and ")[2] if why.startswith(_READS) else why
                     missing |= dict.fromkeys(found.binds, first)
                 else:
@@ -133,14 +143,13 @@ class Experiments:
 
     def why(self, node: ast.stmt, found: Facts) -> str:
         """Why a statement is not run; empty for one that may run. Definitions and imports may."""
-        return self._why(node, found, _calls(at_once(node, lambdas=False)))
-
-    def _why(self, node: ast.stmt, found: Facts, calls: list[ast.expr]) -> str:
         if isinstance(node, (*DEFINITIONS, *IMPORTS)):
             return ""
         if MAGIC in found.eager:
             return "grading runs no shell and no magics"
-        for called in calls:
+        if node not in self._calls:
+            self._calls[node] = _calls(part for part, _ in at_once(node, lambdas=False))
+        for called in self._calls[node]:
             if self._loads(called):
                 return f"grading loads no model, data or experiment ({ast.unparse(called)[:_SHOWN]})"
         read = sorted(found.eager & self.loaded.keys())
@@ -156,16 +165,15 @@ class Experiments:
         bare = isinstance(called, ast.Name) and name not in self.effects.imported and name in _OF_THE_WORKBOOK
         return bare or name in _LOADS or bool(_OURS.fullmatch(full))
 
-    def _follow_functions(self) -> None:
-        for name, nodes in self.effects.functions.items():
-            if name not in self.loads:
-                for node in nodes:
-                    parts = list(ast.walk(node))
-                    read = {p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Load)}
-                    found = [called for called in _calls((part, False) for part in parts) if self._loads(called)]
-                    if found or (read & self.loaded.keys()) - bound_in(node):
-                        self.loads[name] = name
+
+def _calls(parts: Iterable[ast.AST]) -> list[ast.expr]:
+    return [part.func for part in parts if isinstance(part, ast.Call)]
 
 
-def _calls(parts: Iterable[tuple[ast.AST, bool]]) -> list[ast.expr]:
-    return [part.func for part, _ in parts if isinstance(part, ast.Call)]
+def _of_function(function: ast.AST) -> tuple[list[ast.expr], set[str]]:
+    """What a function calls, and the names that it reads and nothing in it binds."""
+    parts = list(ast.walk(function))
+    names = [part for part in parts if isinstance(part, ast.Name)]
+    own = {part.id for part in names if not isinstance(part.ctx, ast.Load)}
+    own |= {part.arg for part in parts if isinstance(part, ast.arg)}
+    return _calls(parts), {part.id for part in names if isinstance(part.ctx, ast.Load)} - own
