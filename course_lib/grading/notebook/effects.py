@@ -25,7 +25,7 @@ _SETS = re.compile(
 )
 _SETS_FOR_GOOD = re.compile(r"set_default_\w+|set_grad_enabled|setrecursionlimit")
 _SETS_NOTHING = re.compile(r"set_num_\w+|set_printoptions")
-_ONLY_READS = re.compile(r"(save|dump|write|show|plot|print)\w*")
+_ONLY_READS = re.compile(r"(save|dump|write|show|plot|print)\w*|(manual_)?seed\w*|set_\w+")  # their arguments stay
 # Packages that only show what they are given, and time that passes.
 _SHOWS = {"matplotlib", "seaborn", "plotly", "IPython", "ipywidgets", "pprint", "rich", "tqdm", "logging", "warnings"}
 _SHOWS |= {"time", "timeit", "gc", "course_lib"}
