@@ -10,6 +10,7 @@ Standard library only: this runs inside the sandbox.
 import ast
 import bisect
 import builtins
+import sys
 from dataclasses import dataclass, field
 
 from course_lib.grading.notebook.bindings import FILE, Item
@@ -102,8 +103,10 @@ class Slicer:
         before = places[: bisect.bisect_left(places, moment)]
         if not any(self._real(name, place) for place in before):
             moved = [place for place in places[len(before) :] if place != moment]
+            starred = any(hasattr(sys.modules.get(self.items[star].star), name) for star in stars)
             if (
                 moved
+                and not starred
                 and not self._own(name, moment)
                 and (not before or any(self._real(name, place) for place in moved))
             ):

@@ -102,8 +102,11 @@ def split(node: ast.stmt, judge: Judge) -> list[ast.stmt]:
 def _entered(node: ast.With | ast.AsyncWith, judge: Judge) -> list[ast.stmt]:
     """A `with` that sets something; of one that does not, or holds an experiment, the definitions and imports."""
     parts = list(leaves(node))
+    why = judge.reason(node) or any(judge.reason(part) for part in parts)
+    if not why and judge.acts(head(node)) and not any(isinstance(p, (*DEFINITIONS, *IMPORTS)) for p in parts):
+        return [node]  # entering it does something, such as opening a file
     sets = [part for part in parts if not isinstance(part, (*DEFINITIONS, *IMPORTS)) and judge.acts(part)]
-    if sets and not judge.reason(node) and not any(judge.reason(part) for part in parts):
+    if sets and not why:
         return [kept] if (kept := _pruned(node, judge)) is not None else []
     found = [part for inner in node.body for part in split(inner, judge)]
     return [part for part in found if isinstance(part, (*DEFINITIONS, *IMPORTS))]
