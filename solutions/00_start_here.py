@@ -49,6 +49,12 @@ print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {s
 # `course progress` in a terminal, shows what you have solved. Your progress is kept outside the notebook, so you may
 # rename or copy it.
 #
+# **What is graded, if you hand a notebook in.** For each exercise everything above its check runs that gives a value to
+# a name which your function needs, or changes one (imports, definitions, loops, calls that fill a table, files written
+# by `%%writefile`); then the function is called on the cases of `check` and on others. What loads a model, data or an
+# experiment of the course does not run, nor do shell commands, plots and prints, so an answer must not need them.
+# `course check-notebook FILE` in a terminal tells you beforehand what your notebook gets.
+#
 # First, the word this course is named after. The *sparsity* of a tensor is the share of its entries that are exactly
 # zero, and its *density* is the rest. Zeros are *unstructured* when they may lie anywhere, and *structured* when whole
 # rows, columns, heads or blocks are zero. They are *static* when they are the same for every input, as in a pruned

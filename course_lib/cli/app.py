@@ -84,6 +84,16 @@ def run(
     raise typer.Exit(run.run(lesson, student=student, html=html))
 
 
+@app.command("check-notebook")
+def check_notebook(
+    notebook: Annotated[Path, typer.Argument(help="The notebook of a lesson, as you would hand it in.")],
+) -> None:
+    """Show what grading makes of your notebook: which exercises are right, and what was not run."""
+    from course_lib.cli import check_notebook
+
+    raise typer.Exit(check_notebook.run(notebook, Console()))
+
+
 @app.command()
 def progress() -> None:
     """Show what is solved, attempted and hinted at, lesson by lesson."""

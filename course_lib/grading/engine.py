@@ -67,7 +67,7 @@ def plan(
     from course_lib.workbook.masters import masters  # for the notebooks' format: seconds that no worker has to wait
 
     master = masters([lesson], root)[0]
-    functions = dict(_CHECK.findall(master.read_text(encoding="utf-8")))
+    functions = functions_of(master)
     if not functions:
         raise ValueError(f"got lesson {master.stem!r}, which has no exercises to grade.")
     module = module_of(functions)
@@ -76,6 +76,11 @@ def plan(
         raise ValueError(f"{master.name} has no check of {', '.join(missing)}; every exercise needs one.")
     limits = Limits() if seconds is None else Limits().of_submission(seconds)
     return Plan(module.LESSON, master.stem, functions, _key(module, functions, seed, limits), seed, kind, limits)
+
+
+def functions_of(master: Path) -> dict[str, str]:
+    """The usual name of the function of each exercise, as a master's checks have it."""
+    return dict(_CHECK.findall(master.read_text(encoding="utf-8")))
 
 
 def exercises_of(plan: Plan) -> tuple[Exercise, ...]:

@@ -34,7 +34,7 @@ def test_the_speed_is_the_measured_one():
 @pytest.mark.parametrize("text", [GUIDE, SECURITY, CONTRIBUTING], ids=["guide", "security", "contributing"])
 def test_every_command_and_option_exists(text):
     commands = get_command(app).commands
-    for name, rest in re.findall(r"course (\w+)((?: [^`\n#]*)?)", text):
+    for name, rest in re.findall(r"course ([\w-]+)((?: [^`\n#]*)?)", text):
         if f"`course {name}" in text or f"\ncourse {name}" in text:
             known = {option for each in commands[name].params for option in each.opts}
             assert set(re.findall(r"--[a-z-]+", rest)) <= known

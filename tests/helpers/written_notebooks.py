@@ -2,6 +2,8 @@
 
 import json
 
+from course_lib.grading.notebook import execution
+
 STUB = 'def wanda_score(weight, inputs):\n    raise NotImplementedError("Exercise wanda.score: replace this line")'
 RIGHT = "def wanda_score(weight, inputs):\n    return weight * inputs"
 CHECK = 'check("wanda.score", wanda_score)'
@@ -30,9 +32,9 @@ def notebook(*cells, **extra):
 
 def run(program):
     """The namespace after all statements of a program, each by itself."""
-    names = {"__name__": "__main__"}
+    names, loop = {"__name__": "__main__"}, execution._Loop()
     for statement in program.statements:
-        exec(statement.compiled(), names)
+        execution._run(statement, names, loop)
     return names
 
 

@@ -4,14 +4,34 @@ Standard library only: this runs inside the sandbox.
 """
 
 import ast
-import contextlib
+import re
 import symtable
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from course_lib.grading.notebook.statements import SIMPLE, TRIES, Statement, is_stub, source_of, split
+from course_lib.grading.notebook.names import IMPORTS, at_once
+from course_lib.grading.notebook.statements import DEFINITIONS, SIMPLE, Statement, is_stub
 
+ANYTHING = "?"  # the `star` of a statement that may bind any name
+FILE = "%"  # before the name of a file, which is written and read like a name
 _AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run where they stand
+_FILE = re.compile(r"(?:\./)?((?:[\w-]+/)*[\w-]+\.(?:py|pt|pth|npy|npz|json|jsonl|txt|csv|tsv|pkl|pickle|safetensors))")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a statement binds, which names it reads when it runs, and which when what it defines is called.
+
+    Args:
+        star: the module of a `from module import *`, or ANYTHING for an `exec` of what is not known.
+        files: those that it names, which it may write.
+    """
+
+    binds: frozenset[str] = frozenset()
+    eager: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+    star: str = ""
+    files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -23,8 +43,8 @@ class Item:
         binds: names it gives a value; `replaces`: those of them whose earlier value is lost with certainty.
         changes: names whose value it changes in place.
         eager: names it reads when it runs; late: names that what it defines reads when called.
-        star: the module of a `from module import *`.
-        stub: it is what the student was given.
+        star: as in Facts. stub: it is what the student was given.
+        everywhere: it changes what every exercise is given, such as torch itself.
     """
 
     node: ast.stmt
@@ -38,45 +58,20 @@ class Item:
     late: frozenset[str] = frozenset()
     star: str = ""
     stub: bool = False
+    everywhere: bool = False
 
 
-def items(whole: ast.stmt, lines: list[str], cell: Statement, number: int, start: int) -> list[Item]:
-    """What of one statement of a cell may run, numbered from `start`.
-
-    Args:
-        lines: of the whole cell.
-        cell: a statement to take the cell from, and whether annotations are left alone in it.
-        number: of the cell.
-    """
-    runnable = []
-    for node in split(whole):
-        source = source_of(whole, lines) if node is whole else ast.unparse(node)
-        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
-        statement = replace(cell, source=cell.source + source, line=first - bool(cell.source))
-        with contextlib.suppress(SyntaxError):  # such as await outside of a function, which only a kernel runs
-            runnable.append(item(node, source, statement, start + len(runnable), number))
-    return runnable
-
-
-def item(node: ast.stmt, source: str, statement: Statement, position: int, number: int) -> Item:
-    """What a statement binds, changes and reads.
-
-    Raises:
-        SyntaxError: when it cannot stand at the top level.
-    """
-    table = symtable.symtable(source, statement.filename, "exec")
-    binds, eager, late = set(), set(), set()
-    for symbol in table.get_symbols():
-        if symbol.is_assigned() or symbol.is_imported():
-            binds.add(symbol.get_name())
-        if symbol.is_referenced():
-            eager.add(symbol.get_name())
-    for child in table.get_children():
-        _reads(child, eager, late, called=False)
-    changes = {root(target) for target in _targets(node) if not isinstance(target, ast.Name)} - {""}
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        changes.add(node.target.id)
-    star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+def item(
+    node: ast.stmt,
+    facts: Facts,
+    statement: Statement,
+    *,
+    position: int,
+    number: int,
+    changes: frozenset[str] = frozenset(),
+    everywhere: bool = False,
+) -> Item:
+    """A statement with what is known of it."""
     submodule = isinstance(node, ast.Import) and "." in node.names[0].name and not node.names[0].asname
     certain = isinstance(node, SIMPLE) and not isinstance(node, ast.AugAssign) and not submodule
     return Item(
@@ -84,14 +79,45 @@ def item(node: ast.stmt, source: str, statement: Statement, position: int, numbe
         position=position,
         number=number,
         statement=statement,
-        binds=frozenset(binds),
-        replaces=frozenset(binds if certain else ()),
-        changes=frozenset(changes),
-        eager=frozenset(eager),
-        late=frozenset(late),
-        star=(node.module or ".") if star else "",
+        binds=facts.binds,
+        replaces=frozenset(facts.binds if certain else ()),
+        changes=changes | facts.files,
+        eager=facts.eager | facts.files,
+        late=facts.late,
+        star=facts.star,
         stub=is_stub(node),
+        everywhere=everywhere,
     )
+
+
+def facts(node: ast.stmt, source: str) -> Facts:
+    """What a statement binds and reads.
+
+    Raises:
+        SyntaxError: when it cannot stand at the top level.
+    """
+    if any(isinstance(part, (ast.Await, ast.AsyncFor, ast.AsyncWith)) for part, _ in at_once(node)):
+        source = ast.unparse(_WithoutAwait().visit(ast.parse(source)))  # which a table of symbols does not take here
+    table = symtable.symtable(source, "cell", "exec")
+    binds, eager, late = set(), set(), set()
+    for symbol in table.get_symbols():
+        if (symbol.is_assigned() or symbol.is_imported()) and not isinstance(node, ast.Delete):
+            binds.add(symbol.get_name())
+        if symbol.is_referenced():
+            eager.add(symbol.get_name())
+    for child in table.get_children():
+        _reads(child, eager, late, called=False)
+    star = (node.module or ".") if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" else ""
+    for part, _ in at_once(node):
+        made, unknown = _made(part)
+        binds |= made
+        star = star or (ANYTHING if unknown else "")
+    named = frozenset(_named_files(node))
+    if isinstance(node, DEFINITIONS):
+        return Facts(frozenset(binds), frozenset(eager), frozenset(late) | named, star)
+    if isinstance(node, IMPORTS):
+        return Facts(frozenset(binds), frozenset(eager) | named, frozenset(late), star)
+    return Facts(frozenset(binds), frozenset(eager), frozenset(late), star, named)
 
 
 def _reads(table: symtable.SymbolTable, eager: set[str], late: set[str], called: bool) -> None:
@@ -108,16 +134,58 @@ def _reads(table: symtable.SymbolTable, eager: set[str], late: set[str], called:
         _reads(child, eager, late, called)
 
 
-def _targets(node: ast.stmt) -> Iterator[ast.expr]:
-    """The single targets of an assignment, in compound statements too."""
-    for inner in ast.walk(node) if isinstance(node, (ast.If, *TRIES)) else [node]:
-        whole = inner.targets if isinstance(inner, ast.Assign) else [getattr(inner, "target", None)]
-        stored = (part for target in whole if target for part in ast.walk(target))
-        yield from (part for part in stored if isinstance(getattr(part, "ctx", None), ast.Store))
+class _WithoutAwait(ast.NodeTransformer):
+    """The same names in a statement that awaits nothing; functions stay as they are."""
+
+    def visit_Await(self, node: ast.Await) -> ast.AST:
+        return self.visit(node.value)
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
+        return ast.copy_location(ast.For(**dict(ast.iter_fields(self.generic_visit(node)))), node)
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.AST:
+        return ast.copy_location(ast.With(**dict(ast.iter_fields(self.generic_visit(node)))), node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        node.is_async = 0
+        return self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return node
 
 
-def root(target: ast.expr) -> str:
-    """`TABLE` for `TABLE`, `TABLE[3]` and `TABLE.field`; empty for what begins with no name."""
-    while isinstance(target, (ast.Subscript, ast.Attribute)):
-        target = target.value
-    return getattr(target, "id", "")
+def _made(part: ast.AST) -> tuple[set[str], bool]:
+    """Names bound by `exec("...")` or `globals()["..."] = ...`, and whether there may be others."""
+    if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and _is_globals(part.value):
+        key = getattr(part.slice, "value", None)
+        return ({key}, False) if isinstance(key, str) else (set(), True)
+    if not isinstance(part, ast.Call):
+        return set(), False
+    if isinstance(part.func, ast.Attribute) and _is_globals(part.func.value) and part.func.attr == "update":
+        return {word.arg for word in part.keywords if word.arg}, bool(part.args)
+    if getattr(part.func, "id", "") != "exec" or not part.args or len(part.args) > 1:
+        return set(), False
+    text = getattr(part.args[0], "value", None)
+    if not isinstance(text, str):
+        return set(), True
+    try:
+        table = symtable.symtable(text, "exec", "exec")
+    except (SyntaxError, ValueError):
+        return set(), False
+    return {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}, False
+
+
+def _is_globals(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("globals", "locals") and not value.args
+
+
+def _named_files(node: ast.stmt) -> Iterator[str]:
+    """Files that a statement names, also as modules, as names of their own."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value) < 200:
+            if found := _FILE.fullmatch(part.value):
+                yield FILE + found[1]
+        elif isinstance(part, ast.Import):
+            yield from (f"{FILE}{alias.name.replace('.', '/')}.py" for alias in part.names)
+        elif isinstance(part, ast.ImportFrom) and part.module and not part.level:
+            yield f"{FILE}{part.module.replace('.', '/')}.py"

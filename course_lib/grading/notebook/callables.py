@@ -6,6 +6,8 @@ Standard library only: this runs inside the sandbox.
 import ast
 
 from course_lib.grading.notebook.bindings import Item
+from course_lib.grading.notebook.names import IMPORTS
+from course_lib.grading.notebook.statements import DEFINITIONS
 
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # What a value may be that is no constant, but may be no function either.
@@ -28,7 +30,8 @@ class Callables:
             return False
         value = getattr(item.node, "value", None)
         if not isinstance(item.node, (ast.Assign, ast.AnnAssign)):
-            return name in item.binds and name not in item.changes and not _only_assigned(name, item.node)
+            made = not _only_assigned(name, item.node) or self._wraps(name, item.node)
+            return name in item.binds and name not in item.changes and made
         return name in _plain_targets(item.node) and self._is_callable(value, name)
 
     def _is_callable(self, value: ast.expr | None, target: str, depth: int = 0) -> bool:
@@ -60,6 +63,10 @@ class Callables:
             if inner is not node and isinstance(inner, _NESTED)
         )
 
+    def _wraps(self, name: str, node: ast.stmt) -> bool:
+        """`for wrap in wrappers: f = wrap(f)`, also in an `if` or a `with`."""
+        return any(self._is_callable(value, name) for value in _assigned(name, node))
+
     def _defines(self, item: Item, name: str) -> bool:
         if isinstance(item.node, (ast.Assign, ast.AnnAssign)):
             return isinstance(item.node.value, ast.Lambda)
@@ -76,14 +83,20 @@ def _plain_targets(node: ast.Assign | ast.AnnAssign) -> set[str]:
 
 
 def _only_assigned(name: str, node: ast.stmt) -> bool:
-    """Whether an `if` or `try` binds a name without ever defining or importing it."""
-    if not isinstance(node, (ast.If, ast.Try)):
+    """Whether a statement with others inside, or a call, binds a name without ever defining or importing it."""
+    if isinstance(node, (*DEFINITIONS, *IMPORTS)):
         return False
     inner = list(ast.walk(node))
+    if isinstance(node, ast.Expr) and any(getattr(part, "id", "") == "exec" for part in inner):
+        return False
     named = {getattr(part, "name", None) for part in inner if isinstance(part, (ast.FunctionDef, ast.ClassDef))}
     imported = {(a.asname or a.name).split(".")[0] for part in inner for a in getattr(part, "names", []) if _is(a)}
-    values = [part.value for part in inner if isinstance(part, ast.Assign) and name in _plain_targets(part)]
-    return name not in named | imported and not any(isinstance(value, ast.Lambda) for value in values)
+    return name not in named | imported and not any(isinstance(v, ast.Lambda) for v in _assigned(name, node))
+
+
+def _assigned(name: str, node: ast.stmt) -> list[ast.expr]:
+    """What a name is assigned in a statement."""
+    return [part.value for part in ast.walk(node) if isinstance(part, ast.Assign) and name in _plain_targets(part)]
 
 
 def _is(alias: object) -> bool:

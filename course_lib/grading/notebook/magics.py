@@ -17,6 +17,9 @@ _FOREIGN = re.compile(
 )
 _MAGIC = re.compile(r"[%!?]|[\w.\[\], ]+=\s*[%!]")
 _TIMED = "%time "
+_ASSIGNED = re.compile(r"([\w.\[\], ]+=)\s*[%!]")
+_WRITES = re.compile(r"%%(?:write)?file +(-a +|--append +)?['\"]?([^'\"\s]+)['\"]?\s*")
+MAGIC = "_magic_"  # what stands for a value that only IPython or a shell would give
 
 
 def parse(text: str, longest: int) -> tuple[str, ast.Module]:
@@ -39,6 +42,17 @@ def parse(text: str, longest: int) -> tuple[str, ast.Module]:
         except ValueError as error:  # a null character, half a surrogate pair
             raise ValueError(f"it holds characters that Python does not read ({error})") from None
     raise ValueError(f"it has more than {MOST_LINES} lines of magics")
+
+
+def written_file(text: str) -> str:
+    """What a cell that begins with %%writefile does, as Python; empty for any other cell."""
+    first, _, rest = text.lstrip("\n").partition("\n")
+    found = _WRITES.fullmatch(first)
+    if not found:
+        return ""
+    rest += "" if rest.endswith("\n") else "\n"
+    name, mode = found[2].removeprefix("./"), "a" if found[1] else "w"
+    return f"open({name!r}, {mode!r}, encoding='utf-8').write({rest!r})"
 
 
 def _tree(text: str) -> ast.Module:
@@ -84,7 +98,8 @@ def _blank(lines: list[str], number: int | None) -> bool:
     margin = _margin(lines[at])
     while at < len(lines):
         goes_on = lines[at].rstrip().endswith("\\")
-        lines[at] = margin + "pass"
+        assigned = _ASSIGNED.match(lines[at].strip())
+        lines[at] = margin + (f"{assigned[1]} {MAGIC}" if assigned else "pass")
         at += 1
         if not goes_on:
             break

@@ -4,24 +4,26 @@ Standard library only: this runs inside the sandbox.
 """
 
 import ast
+import re
 
 from course_lib.grading.notebook.answers import Choice
-from course_lib.grading.notebook.bindings import root
 from course_lib.grading.notebook.cells import Cell
+from course_lib.grading.notebook.experiments import Skipped
+from course_lib.grading.notebook.names import dotted, origins
 from course_lib.grading.notebook.slices import Slice
 
 MOST, LONGEST = 12, 300  # notes, and characters of one
-_UPDATES = {"append", "extend", "update", "add", "insert", "setdefault", "fill_", "copy_"}
+_PROCESSES = re.compile(r"(torch\.)?multiprocessing\.(?!cpu_count).+|concurrent\.futures\.(.+\.)?ProcessPoolExecutor")
 
 
 def notes(
-    choice: Choice, function: str, part: Slice, left_out: dict[str, set[int]], broken: list[tuple[Cell, str]]
+    choice: Choice, function: str, part: Slice, skipped: list[Skipped], broken: list[tuple[Cell, str]]
 ) -> tuple[str, ...]:
     """What is worth saying of one answer.
 
     Args:
         function: the usual name.
-        left_out: names that statements which never run set, and the cells of these.
+        skipped: statements above the check that are not run.
         broken: cells that do not parse, and why.
     """
     name, where = choice.name, f"cell {choice.item.number}"
@@ -43,12 +45,16 @@ def notes(
         f"{rebound} is defined again further down; what stood there at the check was taken."
         for rebound in sorted(part.later & own)
     ]
-    for skipped in sorted((own | part.missing) & left_out.keys()):
-        cells = ", ".join(str(number) for number in sorted(left_out[skipped]))
+    missed = _missed(choice, part, skipped)
+    for each, names in missed.items():
+        needed = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} needed"
+        notes.append(f"{needed}, but `{each.text}` in cell {each.number} is not run: {each.reason}.")
+    if processes := _processes(part):
         notes.append(
-            f"{skipped} is also set outside of definitions and assignments (cell {cells}); grading skips that."
+            f"{processes} is called, but where answers are graded there are no semaphores, so that pools, queues and "
+            "locks of multiprocessing fail; calculate in one process."
         )
-    unknown = sorted(part.missing - left_out.keys())
+    unknown = sorted(part.missing.difference(*missed.values()))
     notes += [f"{missing} is used, but nothing in the notebook defines it." for missing in unknown]
     if unknown and broken:
         notes += [f"{cell.name} does not parse: {why}; what it defines is missing." for cell, why in broken]
@@ -65,12 +71,18 @@ def nothing(cells: list[Cell], exercise: str, function: str) -> str:
     )
 
 
-def touches(node: ast.stmt) -> set[str]:
-    """Names that a statement which is not run would bind or change."""
-    targets = []
-    for inner in ast.walk(node):
-        if isinstance(getattr(inner, "ctx", None), ast.Store):
-            targets.append(inner)
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _UPDATES:
-            targets.append(inner.func)
-    return {name for target in targets if (name := root(target))}
+def _missed(choice: Choice, part: Slice, skipped: list[Skipped]) -> dict[Skipped, list[str]]:
+    """Statements that are not run, and what is missing for that: names that nothing below them sets for certain."""
+    needed = part.missing | {name for item in part.items for name in item.binds | item.changes}
+    last: dict[str, int] = {}
+    for item in part.items:
+        last |= {name: max(last.get(name, 0), item.position) for name in item.replaces}
+    found = {each: sorted(n for n in each.touches & needed if last.get(n, -1) < each.before) for each in skipped}
+    return {each: names for each, names in found.items() if names}
+
+
+def _processes(part: Slice) -> str:
+    """What of the answer's code starts processes that wait for each other; empty for nothing."""
+    imported = origins(item.node for item in part.items)
+    calls = (inner for item in part.items for inner in ast.walk(item.node) if isinstance(inner, ast.Call))
+    return next((name for call in calls if _PROCESSES.fullmatch(name := dotted(call.func, imported))), "")

@@ -4,15 +4,17 @@ Runs inside the sandbox, on the standard library alone. Nothing here runs a stat
 """
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from course_lib.grading.notebook import library_calls, normalise, notes
+from course_lib.grading.notebook import notes
 from course_lib.grading.notebook.answers import Answers, Check, broken_answer, checks
-from course_lib.grading.notebook.bindings import Item, item, items
+from course_lib.grading.notebook.bindings import Item
 from course_lib.grading.notebook.cells import LONGEST_CELL, Cell, read
-from course_lib.grading.notebook.magics import parse
+from course_lib.grading.notebook.experiments import Reader, Skipped, shown
+from course_lib.grading.notebook.likeness import library_calls, normalise
+from course_lib.grading.notebook.magics import parse, written_file
 from course_lib.grading.notebook.slices import KERNEL, Question, Slicer
-from course_lib.grading.notebook.statements import FUTURE, Statement
+from course_lib.grading.notebook.statements import DEFINITIONS, FUTURE, WITHS, Statement, source_of, split
 
 __all__ = ["Notebook", "Program", "Statement", "load"]
 
@@ -52,11 +54,13 @@ class Notebook:
         self.items: list[Item] = []
         self.checks: list[Check] = []
         self.broken: list[tuple[Cell, str]] = []
-        self.left_out: dict[str, set[int]] = {}  # names that statements which never run bind or change, and where
+        self.skipped: list[Skipped] = []  # statements that never run
         self._future = False
-        for cell in cells:
-            if cell.kind == "code" and cell.text.strip():
-                self._take(cell)
+        read = [taken for cell in cells if cell.kind == "code" and cell.text.strip() and (taken := self._read(cell))]
+        statements = [node for taken in read for node in taken.tree.body]
+        self._reader = Reader(statements, {given.id for node in statements for given in _named_in_checks(node)})
+        for taken in read:
+            self._take(taken)
         self._answers = Answers(cells, self.items, self.checks)
         self._slicer = Slicer(self.items)
 
@@ -84,40 +88,57 @@ class Notebook:
         moments = [check.moment for check in self.checks if check.exercise == exercise]
         moment = max([at for at in moments if at > choice.item.position], default=float(len(self.items)))
         part = self._slicer.needs(Question(choice.item, choice.name, moment))
+        skipped = [each for each in self.skipped if each.before < moment + 1]
         kernel = tuple(KERNEL[name] for name in sorted(part.missing & KERNEL.keys()))
         part.missing -= KERNEL.keys()
         return Program(
             (*kernel, *(needed.statement for needed in part.items)),
             choice.name,
-            notes.notes(choice, function, part, self.left_out, self.broken),
+            notes.notes(choice, function, part, skipped, self.broken),
             *_signals(part.items, choice.item),
         )
 
-    def _take(self, cell: Cell) -> None:
-        """Add what may run of a cell, its checks, and the names of what may not."""
-        before = len(self.items), len(self.checks)
+    def _read(self, cell: Cell) -> "_Read | None":
+        """A cell as Python, if it is any that can be followed."""
         try:
-            self._take_apart(cell)
+            if written := written_file(cell.text):
+                return _Read(cell, written, ast.parse(written))
+            return _Read(cell, *parse(cell.text, LONGEST_CELL))
         except ValueError as error:
             self.broken.append((cell, str(error)))
         except RecursionError:
-            del self.items[before[0] :], self.checks[before[1] :]
             self.broken.append((cell, "it is nested too deeply"))
+        return None
 
-    def _take_apart(self, cell: Cell) -> None:
-        text, tree = parse(cell.text, LONGEST_CELL)
-        lines = text.split("\n")
-        for node in tree.body:
-            if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-                self._future |= any(alias.name == "annotations" for alias in node.names)
+    def _take(self, read: "_Read") -> None:
+        """Add what may run of a cell, its checks, and what may not."""
+        before = len(self.items), len(self.checks), len(self.skipped)
+        try:
+            self._take_apart(read)
+        except RecursionError:
+            for listed, length in zip((self.items, self.checks, self.skipped), before, strict=True):
+                del listed[length:]
+            self.broken.append((read.cell, "it is nested too deeply"))
+
+    def _take_apart(self, read: "_Read") -> None:
+        lines, cell = read.text.split("\n"), read.cell
+        for whole in read.tree.body:
+            if isinstance(whole, ast.ImportFrom) and whole.module == "__future__":
+                self._future |= any(alias.name == "annotations" for alias in whole.names)
                 continue
-            model = Statement(FUTURE if self._future else "", cell.name, cell=text)
-            self.items += (taken := items(node, lines, model, cell.number, len(self.items)))
-            if not taken:
-                for name in notes.touches(node):
-                    self.left_out.setdefault(name, set()).add(cell.number)
-            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                for exercise, given in checks(node):
+            above = len(self.items)
+            for node in split(whole, self._reader):
+                source = source_of(whole, lines) if node is whole else ast.unparse(node)
+                first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+                future = FUTURE if self._future else ""
+                statement = Statement(future + source, cell.name, first - bool(future), read.text)
+                made = self._reader.item(node, statement, len(self.items), cell.number)
+                # A `with` may hold back the error of what it holds: then an earlier value stays.
+                self.items.append(replace(made, replaces=frozenset()) if isinstance(whole, WITHS) else made)
+            for leaf, reason in self._reader.skipped(whole):
+                self.skipped.append(Skipped(self._reader.touches(leaf), above, cell.number, shown(leaf), reason))
+            if not isinstance(whole, DEFINITIONS):
+                for exercise, given in checks(whole):
                     self._check(exercise, given, cell)
 
     def _check(self, exercise: str, given: ast.expr, cell: Cell) -> None:
@@ -127,14 +148,24 @@ class Notebook:
             node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], given), given)
             source = f"{name} = {ast.unparse(given)}"
             statement = Statement(source, cell.name, given.lineno)
-            try:
-                self.items.append(
-                    item(ast.fix_missing_locations(node), source, statement, len(self.items), cell.number)
-                )
-            except SyntaxError:  # such as await, which only a kernel runs here
-                return
+            place = len(self.items)
+            self.items.append(self._reader.item(ast.fix_missing_locations(node), statement, place, cell.number))
         moment = len(self.items) - 0.5
         self.checks.append(Check(exercise, given.id if named else name, moment, not named, cell.number))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A cell as Python: its text, with as many lines, and its tree."""
+
+    cell: Cell
+    text: str
+    tree: ast.Module
+
+
+def _named_in_checks(node: ast.stmt) -> list[ast.Name]:
+    """The functions that checks are given by name."""
+    return [given for _, given in checks(node) if isinstance(given, ast.Name)]
 
 
 def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], bool]:

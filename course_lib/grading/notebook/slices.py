@@ -10,10 +10,11 @@ Standard library only: this runs inside the sandbox.
 import ast
 import bisect
 import builtins
+import sys
 from dataclasses import dataclass, field
 
-from course_lib.grading.notebook.bindings import Item
-from course_lib.grading.notebook.statements import Statement
+from course_lib.grading.notebook.bindings import FILE, Item
+from course_lib.grading.notebook.statements import SIMPLE, Statement
 
 MOST_STEPS = 200_000  # bindings looked at for one function
 # What a kernel provides besides Python's own names, as something that does nothing.
@@ -56,6 +57,7 @@ class Slicer:
             for name in item.binds | item.changes:
                 self.places.setdefault(name, []).append(item.position)
         self.stars = [item.position for item in items if item.star]
+        self.everywhere = [item.position for item in items if item.everywhere]
 
     def needs(self, question: Question) -> Slice:
         """All that the function needs when it is called at that moment, itself included.
@@ -65,21 +67,21 @@ class Slicer:
         """
         wanted: dict[float, set[int]] = {}  # moment -> positions of what is read then
         missing, seen, steps = set(), set(), 0
-        queue: list[tuple[int, float]] = [(place, question.moment) for place in self._halves(question)]
+        queue: list[tuple[int, float, str]] = [(place, question.moment, "") for place in self._first(question)]
         while queue:
-            place, when = queue.pop()
+            place, when, via = queue.pop()
             item = self.items[place]
             wanted.setdefault(when, set()).add(place)
-            # What it changes was followed when the name was: all that stands above is wanted then as well.
-            at_once = item.eager - item.changes
+            # What it changes was followed when that name was: all that stands above is wanted then as well.
+            at_once = item.eager - ({via} & item.changes)
             for name, at in [*((n, float(place)) for n in at_once), *((n, when) for n in item.late)]:
                 if (name, at) not in seen:
                     seen.add((name, at))
                     places = self.bindings(question, name, at)
                     steps += 1 + len(places)
-                    queue += [(binding, at) for binding in places]
+                    queue += [(binding, at, name) for binding in places]
                     wanted.setdefault(at, set()).update(places)
-                    if not places and not hasattr(builtins, name) and not name.startswith("__"):
+                    if not places and not _is_given(name) and not self._own(name, at) and not self._changes(name, at):
                         missing.add(name)
             if steps > MOST_STEPS:
                 raise ValueError(f"{question.function} hangs together with too much of the notebook to follow it.")
@@ -101,7 +103,13 @@ class Slicer:
         before = places[: bisect.bisect_left(places, moment)]
         if not any(self._real(name, place) for place in before):
             moved = [place for place in places[len(before) :] if place != moment]
-            if moved and (not before or any(self._real(name, place) for place in moved)):
+            starred = any(hasattr(sys.modules.get(self.items[star].star), name) for star in stars)
+            if (
+                moved
+                and not starred
+                and not self._own(name, moment)
+                and (not before or any(self._real(name, place) for place in moved))
+            ):
                 before = moved
         before = self._without_stubs(name, before)
         last = next((i for i in reversed(before) if name in self.items[i].replaces), -1)
@@ -111,6 +119,16 @@ class Slicer:
         """Without a check, a helper beside the function is the function's, whatever has its name further down."""
         return next((p + 0.5 for p in reversed(places) if self.items[p].number == number and self._real(name, p)), None)
 
+    def _own(self, name: str, moment: float) -> bool:
+        """Whether what reads a name at a moment binds it too, or a file is read, which nobody moves."""
+        return name.startswith(FILE) or (
+            moment == int(moment) < len(self.items) and _binds_first(self.items[int(moment)], name)
+        )
+
+    def _changes(self, name: str, moment: float) -> bool:
+        """Whether what runs at a moment sets a name by calling a function that names it."""
+        return moment == int(moment) < len(self.items) and name in self.items[int(moment)].changes
+
     def _real(self, name: str, place: int) -> bool:
         return name in self.items[place].binds and not self.items[place].stub
 
@@ -118,13 +136,15 @@ class Slicer:
         real = [place for place in places if not self.items[place].stub]
         return real if any(name in self.items[place].binds for place in real) else places
 
-    def _halves(self, question: Question) -> list[int]:
-        """The function, what is set on it before the moment, and what stands in for it if an `if` does not bind it."""
+    def _first(self, question: Question) -> list[int]:
+        """The function with what is set on it before the moment, what stands in for it if an `if` does not bind it,
+        and what changes things for every exercise.
+        """
         function, first = question.function, question.chosen.position
         between = [self.items[place] for place in self.places[function] if first < place < question.moment]
         changes = [i.position for i in between if function in i.changes and function not in i.binds]
         before = [] if function in question.chosen.replaces else self.bindings(question, function, float(first))
-        return [*before, first, *changes]
+        return [*before, first, *changes, *(place for place in self.everywhere if place < question.moment)]
 
     def _changes_later(self, name: str, moment: float, taken: set[str]) -> bool:
         """Whether a name is defined once more after the moment, in other words."""
@@ -153,3 +173,13 @@ class Slicer:
         if any(question.function in self.items[place].binds for place in after):
             order.append(question.chosen.position)
         return [self.items[place] for place in order]
+
+
+def _is_given(name: str) -> bool:
+    """Whether a name needs no statement: Python's own, a module's, or a file, which may be anywhere."""
+    return hasattr(builtins, name) or name.startswith(("__", FILE))
+
+
+def _binds_first(item: Item, name: str) -> bool:
+    """Whether a statement with others inside, such as a loop, may itself bind a name before it reads it."""
+    return name in item.binds and not isinstance(item.node, SIMPLE)

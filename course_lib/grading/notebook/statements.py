@@ -1,18 +1,23 @@
-"""Statements of a notebook's top level: which of them may run, and their text.
+"""Statements of a notebook's top level: their text, and which parts of them may run.
 
 Standard library only: this runs inside the sandbox.
 """
 
 import ast
 import linecache
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from course_lib.grading.notebook.names import DEFS, IMPORTS
+
 FUTURE = "from __future__ import annotations\n"
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_IMPORTS = (ast.Import, ast.ImportFrom)
-SIMPLE = (*_DEFINITIONS, *_IMPORTS, ast.Assign, ast.AnnAssign, ast.AugAssign)
+DEFINITIONS = (*DEFS, ast.ClassDef)
+SIMPLE = (*DEFINITIONS, *IMPORTS, ast.Assign, ast.AnnAssign, ast.AugAssign)
 TRIES = (ast.Try, *([ast.TryStar] if hasattr(ast, "TryStar") else []))
+WITHS = (ast.With, ast.AsyncWith)
+_BLOCKS = (ast.If, *TRIES, *WITHS)
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,24 @@ class Statement:
     cell: str = field(default="", repr=False)
 
     def compiled(self) -> CodeType:
-        """Code whose tracebacks, and `inspect.getsource`, show the cell's own lines."""
+        """Code whose tracebacks, and `inspect.getsource`, show the cell's own lines; a coroutine's if it awaits."""
         if self.cell and linecache.cache.get(self.filename, (0,))[0] != len(self.cell):
             lines = [line + "\n" for line in self.cell.split("\n")]
             linecache.cache[self.filename] = (len(self.cell), None, lines, self.filename)
         tree = ast.increment_lineno(ast.parse(self.source), self.line - 1)
-        return compile(tree, self.filename, "exec", dont_inherit=True)
+        return compile(tree, self.filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+class Judge(ABC):
+    """What decides about statements without parts."""
+
+    @abstractmethod
+    def reason(self, node: ast.stmt) -> str:
+        """Why it is not run, whatever needs it; else empty."""
+
+    @abstractmethod
+    def acts(self, node: ast.stmt) -> bool:
+        """Whether it binds or changes a name, so that something may need it."""
 
 
 def source_of(node: ast.stmt, lines: list[str]) -> str:
@@ -45,40 +62,87 @@ def source_of(node: ast.stmt, lines: list[str]) -> str:
     return "\n".join(part)
 
 
-def split(node: ast.stmt) -> list[ast.stmt]:
+def leaves(node: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements in an `if`, `try` or `with`, and in those inside it; a loop is one statement."""
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, _BLOCKS):
+            stack += [inner for block in _blocks(part) for inner in block]
+        else:
+            yield part
+
+
+def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
+    handlers = [handler.body for handler in getattr(node, "handlers", [])]
+    return [node.body, *handlers, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
+
+
+def head(node: ast.stmt) -> ast.stmt | None:
+    """What an `if` asks or a `with` enters, as a statement; None for one that has no such head."""
+    if isinstance(node, WITHS):
+        return ast.copy_location(ast.Expr(ast.Tuple([item.context_expr for item in node.items], ast.Load())), node)
+    return ast.copy_location(ast.Expr(node.test), node) if isinstance(node, ast.If) else None
+
+
+def split(node: ast.stmt, judge: Judge) -> list[ast.stmt]:
     """A statement as the ones that may run: one an import, so that a package that is not there costs only itself."""
     if isinstance(node, ast.Import) and len(node.names) > 1:
         return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
     if isinstance(node, ast.ImportFrom) and len(node.names) > 1:
         return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
-    if isinstance(node, ast.AnnAssign) and node.value is None:
-        return []
-    if isinstance(node, (*SIMPLE, *([ast.TypeAlias] if hasattr(ast, "TypeAlias") else []))):
-        return [node]
-    if isinstance(node, ast.With):  # not entered, for that may be an experiment; nor is what is measured in it
-        return [part for inner in node.body for part in split(inner) if isinstance(part, (*_DEFINITIONS, *_IMPORTS))]
-    if isinstance(node, (ast.If, *TRIES)) and (kept := pruned(node)) is not None:
-        return [kept]
-    return []
+    if isinstance(node, WITHS):
+        return _entered(node, judge)
+    if isinstance(node, (ast.If, *TRIES)):
+        kept = None if judge.reason(node) else _pruned(node, judge)
+        return [kept] if kept is not None else []
+    return [node] if judge.acts(node) and not judge.reason(node) else []
 
 
-def pruned(node: ast.stmt) -> ast.stmt | None:
-    """An `if` or `try` with nothing but imports, definitions and assignments left; None when that leaves nothing."""
-    holds = False
+def _entered(node: ast.With | ast.AsyncWith, judge: Judge) -> list[ast.stmt]:
+    """A `with` that sets something; of one that does not, or holds an experiment, the definitions and imports."""
+    parts = list(leaves(node))
+    why = judge.reason(node) or any(judge.reason(part) for part in parts)
+    if not why and judge.acts(head(node)) and not any(isinstance(p, (*DEFINITIONS, *IMPORTS)) for p in parts):
+        return [node]  # entering it does something, such as opening a file
+    sets = [part for part in parts if not isinstance(part, (*DEFINITIONS, *IMPORTS)) and judge.acts(part)]
+    if sets and not why:
+        return [kept] if (kept := _pruned(node, judge)) is not None else []
+    found = [part for inner in node.body for part in split(inner, judge)]
+    return [part for part in found if isinstance(part, (*DEFINITIONS, *IMPORTS))]
+
+
+def _pruned(node: ast.stmt, judge: Judge) -> ast.stmt | None:
+    """An `if`, `try` or `with` without experiments, plots and prints; None when that leaves nothing."""
+    holds, same = False, True
     copy = type(node)(**dict(ast.iter_fields(node)))
     for name in ("body", "orelse", "finalbody"):
         if statements := getattr(node, name, []):
-            left = [part for statement in statements for part in split(statement)]
-            holds |= bool(left)
+            # What is tried may be there for the error that it raises.
+            tried = name == "body" and isinstance(node, TRIES)
+            left = _left(statements, judge, tried)
+            holds |= any(judge.acts(part) for part in left)
+            same &= left == statements
             setattr(copy, name, left or ([ast.Pass()] if name == "body" else []))
     if handlers := getattr(node, "handlers", []):
-        left = [[part for statement in handler.body for part in split(statement)] for handler in handlers]
+        left = [_left(handler.body, judge) for handler in handlers]
         holds |= any(left)
+        same &= left == [handler.body for handler in handlers]
         copy.handlers = [
             ast.ExceptHandler(handler.type, handler.name, body or [ast.Pass()])
             for handler, body in zip(handlers, left, strict=True)
         ]
+    if same and holds:
+        return node
     return ast.fix_missing_locations(ast.copy_location(copy, node)) if holds else None
+
+
+def _left(statements: list[ast.stmt], judge: Judge, tried: bool = False) -> list[ast.stmt]:
+    left = []
+    for statement in statements:
+        kept = tried and not isinstance(statement, (*IMPORTS, *_BLOCKS)) and not judge.reason(statement)
+        left += [statement] if kept else split(statement, judge)
+    return left
 
 
 def is_stub(node: ast.AST) -> bool:

@@ -1,19 +1,22 @@
-"""The files of a student's copy: all that the lessons need, without masters, tests, grader, and answers."""
+"""The files of a student's copy: all that the lessons need, without masters, tests, grader and answers."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
 from types import ModuleType
 
 from course_lib.checking.recorded import SUFFIX
+from course_lib.grading import engine
 from course_lib.grading.release import exercises, record, strip
 from course_lib.workbook.catalogue import file_of, lessons
 
 _GIVEN = re.compile(
     r"LICENSE|Makefile|README\.md|docs/(models|glossary|papers)\.md|pyproject\.toml|requirements\.lock|(course_lib|kernels)/.*"
 )
-# The grader with its experiment and that one's results, and every exercise with its answers.
-_KEPT_BACK = re.compile(r"(course_lib/(grading|lessons/\w+/exercises)|kernels/gpu)/.*")
+# The grader but for its reader of notebooks, and every exercise with its answers.
+_KEPT_BACK = re.compile(r"(course_lib/(grading(?!/(__init__\.py|notebook/.*)$)|lessons/\w+/exercises)|kernels/gpu)/.*")
+_FUNCTIONS = "course_lib/grading/notebook/functions.json"  # which `course check-notebook` reads
 _TEXT = {"", ".py", ".md", ".toml", ".lock", ".css"}
 
 
@@ -29,8 +32,15 @@ def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
         for name in (f"notebooks/{master.stem}.ipynb", f"slides/{master.stem}.md"):
             files[name] = (root / name).read_bytes()
     files |= _exercises(chosen, root)
+    files[_FUNCTIONS] = _functions(chosen).encode()
     readme = strip.without_rows(files["README.md"].decode(), set(files))
     return files | {"README.md": readme.encode()}
+
+
+def _functions(chosen: list[Path]) -> str:
+    """What the function of each exercise is called: a copy has no masters that tell."""
+    names = [engine.functions_of(master) for master in chosen]
+    return json.dumps({exercise: name for lesson in names for exercise, name in lesson.items()}, indent=1) + "\n"
 
 
 def tracked(root: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """The processes that read a notebook and run a student's functions. All that they send is a claim."""
 
-import builtins
 import contextlib
 import math
 import os
@@ -20,7 +19,8 @@ import numpy
 import torch
 from torch import Tensor
 
-from course_lib.checking.call import DidNotFinish, Outcome, call, calls, limited
+from course_lib.checking.call import Outcome, call, calls
+from course_lib.grading.notebook import execution
 from course_lib.grading.notebook import program as notebook
 from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import frames, seccomp, wire
@@ -187,28 +187,10 @@ def _run_cases(function: Callable, cases: tuple[tuple, ...], channel: Channel, l
 
 
 def _load(program: notebook.Program, channel: Channel, seconds: float) -> tuple[Any, list[str]]:
-    """Run the statements, each by itself and for so long. Returns the function, and what went wrong on the way.
-
-    After the second that does not finish the rest is not run.
-    """
+    """Run the statements, each by itself and for so long. Returns the function, and what went wrong on the way."""
     _seed()
-    module = sys.modules["__main__"] = types.ModuleType("__main__")
-    module.__builtins__ = builtins
     sys.addaudithook(_watcher(channel))
-    notes, n_endless = [], 0
-    for statement in program.statements:
-        try:
-            _stop_after(seconds)
-            with limited(seconds):
-                exec(statement.compiled(), module.__dict__)
-        except DidNotFinish:
-            notes.append(f"{statement.filename}: a statement did not finish within {seconds:g} seconds")
-            n_endless += 1
-            if n_endless == 2:
-                return None, notes
-        except BaseException as error:  # also exit() and the like: what comes after may be all that is needed
-            notes.append(f"{statement.filename}: {_said(error)}")
-    return getattr(module, program.function, None), notes[:20]
+    return execution.load(program, seconds, before=lambda: _stop_after(seconds))
 
 
 def _outcome(function: Callable, arguments: tuple, seconds: float) -> Outcome:
@@ -216,7 +198,7 @@ def _outcome(function: Callable, arguments: tuple, seconds: float) -> Outcome:
         _stop_after(seconds)
         return call(function, arguments, seconds)
     except BaseException as error:
-        return Outcome(error=f"it raised {_said(error)}")
+        return Outcome(error=f"it raised {execution.said(error)}")
 
 
 def _stop_after(seconds: float) -> None:
@@ -227,21 +209,13 @@ def _stop_after(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
-def _said(error: BaseException) -> str:
-    """An exception in words, whatever its own methods do."""
-    try:
-        return f"{type(error).__name__}: {error}"[:TEXT]
-    except BaseException:
-        return f"{type(error).__name__[:100]}, which cannot be shown"
-
-
 def _send_outcome(channel: Channel, outcome: Outcome, limits: Limits) -> None:
     error = outcome.error and outcome.error[:TEXT]
     rest = (error, outcome.unattempted, outcome.endless, outcome.trace[-5 * TEXT :])
     try:
         channel.send(frames.CASE, (outcome.value, *rest), wire.Bounds(n_bytes=limits.result_bytes))
     except Exception as problem:
-        message = f"it returned what cannot be compared: {_said(problem)}"
+        message = f"it returned what cannot be compared: {execution.said(problem)}"
         channel.send(frames.CASE, (None, message, False, False, ""))
 
 

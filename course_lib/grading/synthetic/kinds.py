@@ -8,7 +8,7 @@ from functools import partial
 
 from course_lib.checking.call import DidNotFinish
 from course_lib.checking.exercise import Exercise
-from course_lib.grading.synthetic import edits
+from course_lib.grading.synthetic import edits, setups
 from course_lib.grading.synthetic.answers import STYLES, Known, plainly, shown_only, talking
 from course_lib.grading.synthetic.notebooks import Notebook, Style, answer_cells, as_bytes, blank, fill, lines
 
@@ -178,6 +178,14 @@ def two_notebooks(desk: Desk, rng: random.Random) -> Work:
     return Work(desk.does(new), files)
 
 
+def set_up_above(desk: Desk, rng: random.Random, ways: list[str]) -> Work:
+    """Answers that need what a loop, a call or a decorator does at the top level."""
+    answers = desk.mixed(rng)
+    notebook = blank(desk.stem)
+    setups.set_up(notebook, answers, ways, rng)
+    return desk.work(answers, notebook)
+
+
 # Students with exercises that do not end well ---------------------------------------------------------------------
 
 
@@ -281,4 +289,5 @@ KINDS: dict[str, Kind] = {
     "no notebook": lambda desk, rng: only_files(desk, rng, "no submission", ("notes.txt", b"I will be late.")),
     "another lesson": partial(another_lesson, renamed=False),
     "another lesson under this name": partial(another_lesson, renamed=True),
+    **{name: partial(set_up_above, ways=[name]) for name in setups.SETUPS},
 }

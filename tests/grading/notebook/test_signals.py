@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from written_notebooks import answer, notebook
 
-from course_lib.grading.notebook.normalise import LONGEST
+from course_lib.grading.notebook.likeness.normalise import LONGEST
 from course_lib.grading.notebook.program import load
 
 

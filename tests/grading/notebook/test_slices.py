@@ -119,7 +119,7 @@ NEEDED = {
         USES,
     ),
     "an if": (
-        "if True:\n    %time\n    for i in x: y\n    helper = lambda a, b: a * b\nelse:\n    helper = None",
+        "if True:\n    %time\n    print(1 / 0)\n    helper = lambda a, b: a * b\nelse:\n    helper = None",
         USES,
     ),
     "an import and a definition in a with": (
@@ -262,11 +262,50 @@ def test_a_cell_that_does_not_parse_is_said_only_when_a_name_is_missing():
 
 
 @pytest.mark.parametrize(
-    "filled", ["for i in range(9):\n    T[i] = i", "T.update(k=1)", "with x:\n    T = {}", "T.k[2].append(1)"]
+    "filled",
+    [
+        "for i in range(9):\n    T[i] = i",
+        "T.update({3: 3})",
+        "with open('/dev/null'):\n    T = {3: 3}",
+        "def fill():\n    T[3] = 3\nfill()",
+        "(T := {3: 3})",
+    ],
 )
-def test_what_only_a_loop_or_a_call_sets_is_said(filled):
-    made = program("T = {}", filled, wanda_score("T.get(weight)"), CHECK)
-    assert made.notes == ("T is also set outside of definitions and assignments (cell 2); grading skips that.",)
+def test_what_a_loop_or_a_call_sets_is_set(filled):
+    made = program("T = {}", filled, wanda_score("T.get(weight) * inputs"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+NO_MODEL = "grading loads no model, data or experiment "
+SKIPPED = {
+    "T = load_model()": "grading loads no model, data or experiment (load_model)",
+    "for i in load_model():\n    T[i] = i": "grading loads no model, data or experiment (load_model)",
+    "T.update(load_model())": "grading loads no model, data or experiment (load_model)",
+    "with torch.no_grad():\n    T = Net.from_pretrained('x')": NO_MODEL + "(Net.from_pretrained)",
+    "if True:\n    T = mine('wanda.score', print)": "grading loads no model, data or experiment (mine)",
+    "def run():\n    return load_model()\nT = run()": "grading loads no model, data or experiment (run)",
+    "model = load_model()\nT = model.config": f"it reads model, and {NO_MODEL}(load_model)",
+    "files = !ls\nT = files": "it reads files, and grading runs no shell and no magics",
+    "T = !ls": "grading runs no shell and no magics",
+}
+
+
+@pytest.mark.parametrize("skipped", SKIPPED)
+def test_what_is_needed_and_not_run_is_said_with_the_statement_and_the_reason(skipped):
+    imports = "import torch\nfrom course_lib.models import load_model"
+    made = program(imports, "T = {3: 3}", skipped, wanda_score("T.get(weight) * inputs"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert len(made.notes) == 1
+    assert made.notes[0].startswith("T is needed, but `")
+    assert f"in cell 3 is not run: {SKIPPED[skipped]}" in made.notes[0]
+
+
+def test_what_is_not_run_is_said_only_where_it_is_needed():
+    experiment = "from course_lib.models import load_model\nmodel = load_model()\nT = model"
+    assert program(experiment, "T = {3: 3}", wanda_score("T.get(weight) * inputs"), CHECK).notes == ()
+    assert program("T = {3: 3}", wanda_score("T.get(weight) * inputs"), CHECK, experiment).notes == ()
+    assert program(experiment, HELPER, USES, CHECK).notes == ()
 
 
 def test_names_of_python_and_of_modules_are_not_missing():

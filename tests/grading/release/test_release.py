@@ -8,16 +8,19 @@ import sys
 import zipfile
 from pathlib import Path
 
+import jupytext
 import pytest
 from rich.console import Console
 
 from course_lib.grading.release import command as release
 from course_lib.grading.release import leaks
+from course_lib.grading.release.student_files import tracked
 from course_lib.workbook import masters
 from course_lib.workbook.catalogue import all_exercises, lessons
 
 SCRIPT = masters.ROOT / "tests" / "helpers" / "same_verdicts.py"
 QUIET = Console(quiet=True)
+READER = "course_lib/grading/notebook/"  # all that a student's copy has of the grader
 
 
 def make(folder: Path, names: list[str] | None = None) -> Path:
@@ -63,15 +66,16 @@ def test_what_students_need_is_there_and_nothing_else(copy):
     pages = sorted(name for name in names if name.startswith("docs/"))
     assert pages == ["docs/glossary.md", "docs/models.md", "docs/papers.md"]
     assert {f"notebooks/{path.stem}.ipynb" for path in masters.masters()} <= names.keys()
-    assert not [
-        name for name in names if re.search(r"grading|hidden_cases|kernels/gpu|solution|test_|\.git|\.ci|\.png", name)
-    ]
+    reader = {name for name in names if name.startswith(READER)} | {"course_lib/grading/__init__.py"}
+    kept_back = r"grading|hidden_cases|kernels/gpu|solution|test_|\.git|\.ci|\.png"
+    assert not [name for name in names if re.search(kept_back, name) and name not in reader]
+    assert reader - set(tracked(masters.ROOT)) == {f"{READER}functions.json"}
 
 
 def test_no_file_speaks_of_the_grader(copy):
     for name, content in contents(copy).items():
         text = content.decode("utf-8", errors="ignore")
-        assert "course_lib.grading" not in text, name
+        assert not re.search(r"course_lib[./]grading(?!([./](notebook|__init__)|$))", text), name
         assert "INSTRUCTORS" not in text, name
 
 
@@ -116,7 +120,7 @@ def test_a_release_with_a_solution_inside_is_refused(tmp_path, monkeypatch):
 
 def test_commands_for_students_are_there_and_those_for_instructors_are_not(copy):
     listed = course(copy, "--help").stdout
-    for command in ("setup", "doctor", "lab", "run", "progress", "slides"):
+    for command in ("setup", "doctor", "lab", "run", "check-notebook", "progress", "slides"):
         assert re.search(rf"│ {command} ", listed), command
     for command in ("build", "grade", "release"):
         assert not re.search(rf"│ {command} ", listed), command
@@ -132,10 +136,29 @@ def test_the_readme_promises_what_is_there(copy):
     for path in re.findall(r"\]\(([^)#]+)\)", text):
         assert (copy / path).exists(), path
     listed = course(copy, "--help").stdout
-    for command in set(re.findall(r"`course (\w+)", text)):
+    for command in set(re.findall(r"`course ([\w-]+)", text)):
         assert f"│ {command} " in listed, command
     assert "make test" not in text
     assert "nstructor" not in text
+
+
+def test_a_copy_says_what_grading_makes_of_a_notebook(copy, first_week, tmp_path):
+    """Right, untouched, and wrong: the answers are not there, what they give is."""
+    notebook = json.loads(jupytext.writes(jupytext.read(masters.ROOT / "solutions" / "04_wanda.py"), fmt="ipynb"))
+    first = next(cell for cell in notebook["cells"] if cell["metadata"].get("exercise") == "wanda.accumulate")
+    first["source"] = "def accumulate(total, batch):\n    return batch"
+    (tmp_path / "mine.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    for folder in (copy, first_week):
+        done = course(folder, "check-notebook", str(tmp_path / "mine.ipynb"))
+        assert done.returncode == 1, done.stderr
+        assert re.findall(r"^(\w+) +wanda\.(\w+)$", done.stdout, re.MULTILINE)[:3] == [
+            ("right", "score"),
+            ("wrong", "accumulate"),
+            ("right", "keep_rows"),
+        ]
+        assert "7 of 8 are right as they would be graded" in done.stdout
+        untouched = course(folder, "check-notebook", "notebooks/04_wanda.ipynb").stdout
+        assert untouched.count("not attempted wanda.") == 8
 
 
 def test_progress_of_a_copy_lists_its_lessons(copy, first_week):

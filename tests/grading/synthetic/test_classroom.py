@@ -4,6 +4,7 @@ import json
 import random
 
 import pytest
+from submitting import needs_sandbox
 
 from course_lib.checking.call import Outcome, call
 from course_lib.checking.compare import close
@@ -14,6 +15,8 @@ from course_lib.grading.records import Result
 from course_lib.grading.synthetic import classroom
 from course_lib.grading.synthetic.answers import STYLES, known, shown_only, talking
 from course_lib.grading.synthetic.kinds import KINDS
+from course_lib.grading.synthetic.notebooks import blank
+from course_lib.grading.synthetic.setups import SETUPS, set_up
 from course_lib.workbook.catalogue import lessons
 
 LESSONS = [module.LESSON[:2] for module in lessons()]
@@ -132,6 +135,21 @@ def test_bad_requests_are_told(tmp_path):
         classroom.make(tmp_path, "04", 1, 0, layout="blackboard")
     with pytest.raises(ValueError, match="got lesson '77'"):
         classroom.make(tmp_path, "77", 1, 0)
+
+
+@needs_sandbox
+@pytest.mark.parametrize("first", range(0, len(SETUPS), 5))
+def test_what_is_set_up_at_the_top_level_is_graded_as_it_is_worth(first):
+    """Every way of setting something up, one an exercise: grades equal the truth, which no grader computed."""
+    desk, plan, rng = classroom._desk("00"), engine.plan("00"), random.Random(first)
+    answers = desk.right() if not first else desk.right() | desk.mixed(rng)
+    notebook = blank(desk.stem)
+    set_up(notebook, answers, [*SETUPS][first:] + [*SETUPS][:first], rng)
+    work = desk.work(answers, notebook)
+    result = engine.grade_content(Submission("somebody", "nowhere"), work.files[0].content, plan)
+    due = classroom.truth(desk.exercises, "somebody", "set up", work, plan.seed)
+    assert classroom.differences([due], [result]) == []
+    assert [row.notes for row in result.exercises] == [()] * len(result.exercises)
 
 
 def test_differences_are_named(small):

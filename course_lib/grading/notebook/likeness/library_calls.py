@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from course_lib.grading.notebook.bindings import Item
-from course_lib.grading.notebook.normalise import DEFS, IMPORTS, origins
+from course_lib.grading.notebook.names import DEFS, IMPORTS, origins
 
 MOST, LONGEST = 50, 200  # names reported, and characters of one
 _OURS = re.compile(r"course_lib(\.\w+)*")

@@ -8,13 +8,12 @@ runs inside the sandbox.
 import ast
 import collections
 import hashlib
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 
 from course_lib.grading.notebook.bindings import Item
+from course_lib.grading.notebook.names import IMPORTS, origins
 
 LONGEST = 20_000  # characters; of longer code a digest stands for the rest
-DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
-IMPORTS = (ast.Import, ast.ImportFrom)
 _NAMES = ("id", "arg", "name", "rest")  # the fields in which Python's nodes keep a name
 
 
@@ -40,19 +39,6 @@ def code(items: list[Item], chosen: Item) -> str:
     if len(whole) > LONGEST:
         whole = f"{whole[:LONGEST]}\n# {hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()}"
     return whole
-
-
-def origins(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """What names stand for that are imported anywhere in the nodes: np for numpy, Gram for its full name."""
-    full_names = {}
-    for node in (inner for outer in nodes for inner in ast.walk(outer) if isinstance(inner, IMPORTS)):
-        for alias in node.names:
-            if isinstance(node, ast.ImportFrom):
-                full_names[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
-            else:
-                first = alias.name.split(".")[0]
-                full_names[alias.asname or first] = alias.name if alias.asname else first
-    return full_names
 
 
 class _Bare(ast.NodeTransformer):

@@ -1,0 +1,170 @@
+"""`course check-notebook`: what grading makes of a notebook, before it is handed in.
+
+The same reader takes the notebook apart and the same statements are run, one process an exercise, on the cases of
+`check`. The walls of the sandbox are not there: it is the student's own code on the student's own machine.
+"""
+
+import importlib.abc
+import json
+import multiprocessing
+import os
+import random
+import re
+import sys
+import tempfile
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy
+import torch
+from rich.console import Console
+
+from course_lib.checking.call import LIMIT, DidNotFinish, limited
+from course_lib.checking.exercise import Exercise
+from course_lib.checking.judge import Verdict, judge
+from course_lib.grading.notebook import execution
+from course_lib.grading.notebook.program import Notebook, load
+from course_lib.workbook import catalogue, masters
+from course_lib.workbook.checks import SEED
+
+SECONDS = 60.0  # of one exercise, as in grading
+GIVEN_UP = 660.0  # seconds, however busy the machine is
+NAMES = Path(execution.__file__).with_name("functions.json")  # in a student's copy, which has no masters
+_CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one exercise gets: "right", "wrong", "not attempted", "not found" or "failed", and why."""
+
+    exercise: str
+    state: str
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def run(path: Path, console: Console) -> int:
+    """Print what grading says of a notebook. 0 when every exercise is right.
+
+    Raises:
+        ValueError: for what is no notebook of the course.
+    """
+    rows = check(path)
+    for row in rows:
+        colour = {"right": "green", "not attempted": "dim"}.get(row.state, "red")
+        console.print(f"[{colour}]{row.state:<13}[/] {row.exercise}")
+        for text in (*filter(None, [row.reason]), *row.notes):
+            console.print(f"              {text}", markup=False, soft_wrap=True)
+    n_right = sum(row.state == "right" for row in rows)
+    said = [f"{n_right} of {len(rows)} are right as they would be graded, on the cases that `check` knows."]
+    if n_right < len(rows):
+        said.append("Where `check` says right in the notebook and this does not, the lines under the exercise say why.")
+    said.append("Grading tries more cases, in a sandbox without network, model and files of yours.")
+    console.print("\n".join(said), soft_wrap=True)
+    return int(n_right < len(rows))
+
+
+def check(path: Path) -> list[Row]:
+    """One row for each exercise of the lesson that a notebook belongs to.
+
+    Raises:
+        ValueError: for what is no notebook of the course.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"got {path}, which cannot be read ({error.strerror}); expected a notebook.") from None
+    names = usual_names()
+    return [_row(content, exercise, names) for exercise in _exercises(load(content), path)]
+
+
+def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
+    """What the function of each exercise is called: from the masters, or from the file that a release makes of them."""
+    if NAMES.exists():
+        return json.loads(NAMES.read_text(encoding="utf-8"))
+    return dict(pair for path in masters.masters(None, root) for pair in _CHECK.findall(path.read_text("utf-8")))
+
+
+def _exercises(notebook: Notebook, path: Path) -> tuple[Exercise, ...]:
+    """The exercises of the lesson of which the notebook has the most."""
+    claimed = [str(cell.metadata.get("exercise")) for cell in notebook.cells] + [c.exercise for c in notebook.checks]
+    known = {module: {exercise.id for exercise in module.EXERCISES} for module in catalogue.lessons()}
+    found = max(known, key=lambda module: sum(name in known[module] for name in claimed))
+    if not known[found].intersection(claimed):
+        raise ValueError(f"got {path}, in which no exercise of the course is found; expected a lesson's notebook.")
+    return found.EXERCISES
+
+
+def _row(content: bytes, exercise: Exercise, names: dict[str, str]) -> Row:
+    """Run one exercise in a process of its own, since what one changes the next must not see."""
+    how = "fork" if "fork" in multiprocessing.get_all_start_methods() and sys.platform == "linux" else "spawn"
+    context = multiprocessing.get_context(how)
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(content, exercise.id, names.get(exercise.id, ""), theirs))
+    process.start()
+    theirs.close()
+    try:
+        if ours.poll(GIVEN_UP):
+            return Row(exercise.id, *ours.recv())
+        return Row(exercise.id, "failed", f"It was stopped after {GIVEN_UP:g} seconds: does every loop end?")
+    except EOFError:
+        return Row(exercise.id, "failed", "It ended the process it ran in before every case was run.")
+    finally:
+        process.kill()
+        process.join()
+
+
+def _work(content: bytes, name: str, function: str, pipe: Connection) -> None:
+    """What the process of one exercise does."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            with limited(SECONDS):
+                answer = _verdict(content, catalogue.find(name), function)
+        except DidNotFinish:
+            answer = "failed", f"It was stopped after {SECONDS:g} seconds: does every loop end?", ()
+        except LookupError as error:
+            answer = "not found", str(error.args[0]), ()
+        except BaseException as error:  # such as a cell that is no Python
+            words = str(error) if isinstance(error, ValueError) else execution.said(error)
+            answer = "failed", words, ()
+        pipe.send(answer)
+        os.chdir(os.path.dirname(folder))
+
+
+def _verdict(content: bytes, exercise: Exercise, function: str) -> tuple[str, str, tuple[str, ...]]:
+    program = load(content).program(exercise.id, function)
+    random.seed(0), numpy.random.seed(0), torch.manual_seed(0), torch.set_num_threads(1)
+    _forget_the_lessons()
+    answer, notes = execution.load(program, LIMIT)
+    notes = (*program.notes, *notes)
+    if not callable(answer):
+        return "failed", f"{program.function} could not be loaded.", notes
+    verdict = judge(exercise, answer, SEED)
+    return verdict.state, _why(verdict), notes
+
+
+def _why(verdict: Verdict) -> str:
+    if verdict.state != "wrong":
+        return ""
+    where = f"{verdict.case.name}: {verdict.difference}" if verdict.case else "not every case was run"
+    mistake = f" This looks like: {verdict.mistake.name}." if verdict.mistake else ""
+    return f"{verdict.n_right} of {verdict.n_cases} cases are right. {where}.{mistake}"
+
+
+class _NotThere(importlib.abc.MetaPathFinder):
+    """Lessons cannot be imported where answers are graded."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name.startswith("course_lib.lessons"):
+            raise ModuleNotFoundError(f"No module named {name!r} where answers are graded")
+
+
+def _forget_the_lessons() -> None:
+    for name in [name for name in sys.modules if name.startswith("course_lib.lessons")]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _NotThere())

@@ -1,0 +1,105 @@
+"""Names in code: where they come from, which of them a function keeps to itself, what an expression begins with.
+
+Standard library only: this runs inside the sandbox. Nothing here calls itself, however deep the code is nested.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+
+IMPORTS = (ast.Import, ast.ImportFrom)
+DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_INNER = (*DEFS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
+
+
+def origins(nodes: Iterable[ast.AST]) -> dict[str, str]:
+    """What names stand for that are imported anywhere in the nodes: np for numpy, Gram for its full name."""
+    full_names = {}
+    for node in (inner for outer in nodes for inner in ast.walk(outer) if isinstance(inner, IMPORTS)):
+        for alias in node.names:
+            if isinstance(node, ast.ImportFrom):
+                full_names[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
+            else:
+                first = alias.name.split(".")[0]
+                full_names[alias.asname or first] = alias.name if alias.asname else first
+    return full_names
+
+
+def root(target: ast.expr) -> str:
+    """`TABLE` for `TABLE`, `TABLE[3]`, `TABLE.field` and `vars(TABLE)`; empty for what begins with no name."""
+    while True:
+        if isinstance(target, (ast.Subscript, ast.Attribute, ast.Starred)):
+            target = target.value
+        elif isinstance(target, ast.Call) and getattr(target.func, "id", "") == "vars" and target.args:
+            target = target.args[0]
+        else:
+            return getattr(target, "id", "")
+
+
+def roots(expression: ast.expr | None) -> set[str]:
+    """The names whose values an expression hands on: of `(first, *others)` both, of `f(x)` none."""
+    parts = getattr(expression, "elts", [expression])
+    return {root(part) for part in parts if part is not None} - {""}
+
+
+def dotted(expression: ast.expr, imported: dict[str, str]) -> str:
+    """`torch.nn.functional.relu` for `F.relu`; what was not imported keeps its name, and "?" stands for a value."""
+    parts = []
+    while isinstance(expression, ast.Attribute):
+        parts.append(expression.attr)
+        expression = expression.value
+    first = imported.get(expression.id, expression.id) if isinstance(expression, ast.Name) else "?"
+    return ".".join([first, *reversed(parts)])
+
+
+def at_once(node: ast.AST, lambdas: bool = True) -> Iterator[tuple[ast.AST, bool]]:
+    """What of a statement runs when it runs, and whether it may run more than once.
+
+    Bodies of functions do not, but for lambdas that are handed to something, if these are asked for.
+    """
+    stack = [(node, False)]
+    while stack:
+        part, again = stack.pop()
+        yield part, again
+        if isinstance(part, DEFS):
+            inner = [*part.decorator_list, *_defaults(part.args)]
+        elif isinstance(part, ast.Lambda) and not lambdas:
+            inner = _defaults(part.args)
+        elif isinstance(part, ast.Assign) and isinstance(part.value, ast.Lambda):
+            inner = [*part.targets, *_defaults(part.value.args)]
+        else:
+            inner = ast.iter_child_nodes(part)
+        stack += [(each, again or isinstance(part, LOOPS)) for each in inner]
+
+
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    return [default for default in (*arguments.defaults, *arguments.kw_defaults) if default is not None]
+
+
+def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.arg]:
+    """All parameters of a function, those that take the rest at the end."""
+    arguments = function.args
+    rest = [starred for starred in (arguments.vararg, arguments.kwarg) if starred]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest]
+
+
+def bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
+    """The local names of a function."""
+    bound, elsewhere = {argument.arg for argument in arguments_of(function)}, set()
+    queue = list(function.body) if isinstance(function.body, list) else [function.body]
+    while queue:
+        node = queue.pop()
+        bound |= stored(node) if isinstance(node, ast.Name) else set()
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            elsewhere |= set(node.names)
+        elif isinstance(name := getattr(node, "name", None), str):
+            bound.add(name)
+        if not isinstance(node, _INNER):
+            queue += ast.iter_child_nodes(node)
+    return bound - elsewhere
+
+
+def stored(target: ast.AST) -> set[str]:
+    """Names that are bound or deleted in there."""
+    return {n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del))}
