@@ -85,7 +85,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		echo "Making $(VENV) with $$($(PYTHON) --version)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "The virtual environment could not be made; on Debian and Ubuntu: apt install python3-venv"; exit 1; }; }
-	@echo "Installing $$(grep -c == requirements.lock) pinned packages: 2.4 GB on disk, a few minutes the first time. The model and its texts, 0.2 GB, follow."
+	@echo "Installing $$(grep -c == requirements.lock) pinned packages: 2.4 GB on disk, a few minutes the first time. The model and its texts follow: 0.2 GB to fetch, 0.6 GB on disk."
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-compile $$(test -t 2 || echo --quiet) -r requirements.lock || { \
 		echo "The packages could not be installed (see above). Connect to the network and run make again."; exit 1; }
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .

@@ -13,7 +13,7 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_command_exists():
-    named = set(re.findall(r"`(?:\.venv/bin/)?course (\w+)", TEXT))
+    named = set(re.findall(r"`(?:\.venv/bin/)?course ([\w-]+)", TEXT))
     assert {"doctor", "setup", "lab", "progress"} <= named
     assert named <= set(get_command(app).commands) | {"NAME"}
 

@@ -39,7 +39,8 @@ def plain(value: Any) -> Any:
         return tuple(plain(item) for item in sorted(value))
     if isinstance(value, dict) and all(key is None or isinstance(key, Number | str) for key in value):
         return {key: plain(item) for key, item in value.items()}
-    raise ValueError(f"got a {type(value).__name__}; expected a tensor, a number, text, or a collection of these.")
+    kind = type(value).__name__
+    raise ValueError(f"got a value of type {kind}; expected a tensor, a number, text, or a collection of these.")
 
 
 def close(got: Any, expected: Any) -> str | None:

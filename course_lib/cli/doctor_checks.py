@@ -44,7 +44,7 @@ def check_torch() -> Row:
 def check_threads() -> Row:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = torch.get_num_threads()
-    counts = f"{threads} threads, {cores} cores"
+    counts = f"{threads} {'thread' if threads == 1 else 'threads'}, {cores} {'core' if cores == 1 else 'cores'}"
     if 2 * threads < cores and threads < 4:
         return Row("threads", "warning", counts, "Unset OMP_NUM_THREADS; torch then uses every physical core.")
     if threads > cores:

@@ -43,7 +43,8 @@ def _verdict(exercise_id: object, function: object) -> Verdict:
     exercise = find(exercise_id)
     if not callable(function):
         raise ValueError(
-            f"got a {type(function).__name__} for {exercise_id}; pass the function itself, without calling it."
+            f"got a value of type {type(function).__name__} for {exercise_id}; pass the function itself, without "
+            "calling it."
         )
     _newest[exercise.id] = function, judge(exercise, function, SEED)
     return _newest[exercise.id][1]

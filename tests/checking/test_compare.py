@@ -134,9 +134,9 @@ def test_plain_takes_data_only():
     assert plain({7, 0, 3}) == (0, 3, 7)  # what has no order gets one
     parameter = torch.nn.Parameter(torch.ones(2))
     assert not plain(parameter).requires_grad
-    with pytest.raises(ValueError, match="got a module; expected a tensor"):
+    with pytest.raises(ValueError, match="got a value of type module; expected a tensor"):
         plain(math)
-    with pytest.raises(ValueError, match="got a dict; expected a tensor"):
+    with pytest.raises(ValueError, match="got a value of type dict; expected a tensor"):
         plain({(1, 2): 3})
 
 

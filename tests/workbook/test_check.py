@@ -236,7 +236,7 @@ def test_a_progress_file_of_the_wrong_kind_is_kept_and_a_check_goes_on(home, tex
 
 def test_what_cannot_be_compared_is_said_to_be_returned_not_raised(capsys):
     check("wanda.score", lambda w, x: {1: object()})
-    assert "it returned what cannot be compared: got a object" in capsys.readouterr().out
+    assert "it returned what cannot be compared: got a value of type object" in capsys.readouterr().out
     check("wanda.score", lambda w, x: None)
     assert "it returned None: is there a `return`?" in capsys.readouterr().out
 

@@ -56,7 +56,8 @@ def write(folder: Path, chosen: list[Path], console: Console) -> None:
     else:
         write_text(config, CONFIG)
     console.print(f"{folder}: {len(chosen)} assignments in source/", soft_wrap=True)
-    console.print(f"Next, in {folder}: nbgrader generate_assignment {chosen[-1].stem}", soft_wrap=True)
+    first = f"nbgrader generate_assignment {chosen[0].stem}"
+    console.print(f"Next, in {folder}: {first}, and the others like it", soft_wrap=True)
 
 
 def source(master: Path) -> NotebookNode:

@@ -166,7 +166,7 @@ def answer(code: bytes, task: Task, sealed: Tensor, index: int, limits: Limits, 
     channel, program = Channel(pipe, index), pickle.loads(code)
     function, notes = _load(program, channel, limits.call_seconds)
     if not callable(function):
-        reason = f"{program.function} could not be loaded: {'; '.join(notes) or 'it is no function'}"
+        reason = f"The function {program.function} could not be loaded: {'; '.join(notes) or 'it is no function'}"
         return channel.send(frames.UNUSABLE, ("not loaded", reason[:TEXT]))
     for note in notes:
         channel.send(frames.NOTE, note)
