@@ -93,8 +93,8 @@ def phases_of(submission: Submission, plan: engine.Plan) -> dict[str, float]:
     exercises = engine.exercises_of(plan)
     inputs = [engine.draw(exercise, submission.student, plan.seed) for exercise in exercises]
     tasks = [
-        Task(exercise.id, plan.functions[exercise.id], tuple(case.arguments for case in visible + unseen))
-        for exercise, (visible, unseen) in zip(exercises, inputs, strict=True)
+        Task(exercise.id, plan.functions[exercise.id], *(tuple(case.arguments for case in cases) for cases in drawn))
+        for exercise, drawn in zip(exercises, inputs, strict=True)
     ]
     times.append(time.perf_counter())
     answers = session.run(content, tasks, plan.limits, plan.kind)
