@@ -62,9 +62,19 @@ def by_heart(exercise: Exercise, cases: list[Case]) -> set[int]:
     """The places of the cases that everybody gets alike; those that are hidden nobody has seen."""
     if exercise.by_heart is not None:
         return set(exercise.by_heart)
-    draws = [exercise.cases(torch.Generator().manual_seed(seed)) for seed in _OTHER_SEEDS]
-    together = enumerate(zip(cases, *draws, strict=False))
+    together = enumerate(zip(cases, *_draws(exercise), strict=False))
     return {at for at, same in together if all(_equal(a.arguments, b.arguments) for a, b in pairwise(same))}
+
+
+_drawn: dict[int, tuple[Exercise, list[list[Case]]]] = {}  # by the identity of the exercise, which stays alive here
+
+
+def _draws(exercise: Exercise) -> list[list[Case]]:
+    """What the other seeds draw, once for all answers. Nobody calls anything with these."""
+    if id(exercise) not in _drawn:
+        draws = [exercise.cases(torch.Generator().manual_seed(seed)) for seed in _OTHER_SEEDS]
+        _drawn[id(exercise)] = exercise, draws
+    return _drawn[id(exercise)][1]
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from course_lib.cli import app
 
-COMMANDS = [command.callback.__name__ for command in app.app.registered_commands]
+COMMANDS = [command.name or command.callback.__name__ for command in app.app.registered_commands]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -14,8 +14,8 @@ from hostile_tables import dressed, ending, remembering
 from submitting import SMALL, needs_sandbox, notebook
 
 from course_lib.grading import engine
-from course_lib.grading.records import Task
-from course_lib.grading.report import feedback_row
+from course_lib.grading.records import Result, Task
+from course_lib.grading.report import feedback
 from course_lib.grading.sandbox import session
 from course_lib.workbook.catalogue import find
 
@@ -50,7 +50,8 @@ def test_an_answer_earns_what_it_deserves(name):
     assert re.search(answer.reason or "", told), told
     assert not re.search(answer.never or r"(?!)", told), told
     assert (row.state == "right") == (answer.earns == 1.0), told
-    assert feedback_row.section(row, 0)
+    page = feedback.html(Result("mallory", "04 Wanda", "mallory.ipynb", 0, (row,)))
+    assert row.title in page
 
 
 @needs_sandbox

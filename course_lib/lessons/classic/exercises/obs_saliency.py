@@ -88,7 +88,11 @@ OBS_SALIENCY = Exercise(
             "whole column instead of the diagonal",
             "Only [H⁻¹]_qq itself belongs under the fraction, not the norm of its column.",
             lambda w, i: 0.5 * w.square() / i.norm(dim=0),
-            also=(lambda w, i: 0.5 * w.square() / i.sum(0), lambda w, i: 0.5 * w.square() / i.abs().sum(0)),
+            also=(
+                lambda w, i: 0.5 * w.square() / i.sum(0),
+                lambda w, i: 0.5 * w.square() / i.sum(1),  # of a sum that cancels, every order has another rest
+                lambda w, i: 0.5 * w.square() / i.abs().sum(0),
+            ),
         ),
     ),
     also_right=(
