@@ -3,28 +3,14 @@
 import json
 
 import pytest
-import torch
 
 from course_lib.cli import prune as command
-from course_lib.data import corpora
 from course_lib.models import blocks, linears, load_model, tiny_model, weight_of
 from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.stream import reader
 from course_lib.sparsity.patterns import NofM, Unstructured, sparsity_of
-
-
-@pytest.fixture
-def checkpoint(tmp_path, tiny_tokenizer, monkeypatch):
-    tiny_model(5).save_pretrained(tmp_path / "in")
-    tiny_tokenizer.save_pretrained(tmp_path / "in")
-
-    def windows(corpus, n, length, tokenizer, split, seed):
-        return torch.randint(97, (n, length), generator=torch.Generator().manual_seed(seed))
-
-    monkeypatch.setattr(corpora, "windows", windows)
-    return tmp_path / "in"
 
 
 def prune(model, out, method, pattern, **changed):

@@ -4,22 +4,9 @@ import pytest
 import torch
 
 from course_lib.cli import cut as command
-from course_lib.data import corpora
-from course_lib.models import load_model, tiny_model
+from course_lib.models import load_model
 from course_lib.pruning.structured import distillation
 from course_lib.pruning.structured.shape import Shape, shape_of
-
-
-@pytest.fixture
-def checkpoint(tmp_path, tiny_tokenizer, monkeypatch):
-    tiny_model(5).save_pretrained(tmp_path / "in")
-    tiny_tokenizer.save_pretrained(tmp_path / "in")
-
-    def windows(corpus, n, length, tokenizer, split, seed):
-        return torch.randint(97, (n, length), generator=torch.Generator().manual_seed(seed))
-
-    monkeypatch.setattr(corpora, "windows", windows)
-    return tmp_path / "in"
 
 
 def cut(model, out, shape, **changed):

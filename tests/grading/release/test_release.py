@@ -44,7 +44,8 @@ def first_week(tmp_path_factory):
 def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess:
     """Run Python as in the copy's own environment."""
     home = copy.parent / "home"
-    environment = os.environ | {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "COURSE_HOME": str(home)}
+    own = {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "COURSE_HOME": str(home)}
+    environment = os.environ | own | {"PYTHONDONTWRITEBYTECODE": "1"}  # other tests look at what lies in the copy
     return subprocess.run(
         [sys.executable, *arguments], env=environment, cwd=copy, capture_output=True, text=True, check=False
     )
