@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib import discover
 from course_lib.cli.prune import STOPPED, folder_of
@@ -70,7 +70,7 @@ def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, len
         table.add_row(name, f"{n_parameters / 1e6:,.2f} M", f"{perplexity(what, held_out).value:.2f}")
 
     add("dense", model)
-    kept = choose(_scores(scorer, Evidence(model, windows)), now, target)
+    kept = choose(_scores(scorer, Evidence(model, windows), target), now, target)
     smaller = take(model, kept)
     add(f"cut by {type(scorer).__name__}", smaller)
     if kept.shape.width == now.width and (target.neurons, target.heads) != (now.neurons, now.heads):
@@ -89,12 +89,21 @@ def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, len
     return 0
 
 
-def _scores(scorer: Scorer, evidence: Evidence) -> Scores:
-    """Those of the method; blocks by their influence where it has no opinion of blocks."""
-    return scorer.score(evidence) | BlockInfluence().score(evidence)
+def _scores(scorer: Scorer, evidence: Evidence, target: Shape) -> Scores:
+    """Those of the method; blocks that leave by their influence where it has no opinion of blocks."""
+    scores = scorer.score(evidence)
+    return scores | BlockInfluence().score(evidence) if target.blocks < evidence.shape.blocks else scores
 
 
-def _distilled(smaller, model, tokenizer, out: Path, seed: int, steps: int, console: Console) -> bool:
+def _distilled(
+    smaller: PreTrainedModel,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    out: Path,
+    seed: int,
+    steps: int,
+    console: Console,
+) -> bool:
     """Whether the student got to the end. What an interrupted run needs stays in the folder."""
     schedule = replace(short_schedule(), n_steps=steps)
     text = corpora.windows("wikipedia", 64 * schedule.batch, schedule.length, tokenizer, split="calibration", seed=seed)

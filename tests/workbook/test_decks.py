@@ -9,7 +9,7 @@ from course_lib.workbook.decks.markdown import split_slides
 from course_lib.workbook.decks.page import decks
 
 MOST_WORDS = 40  # outside tables, code and formulas; a class reads or listens, it cannot do both
-FEWEST_SLIDES, MOST_SLIDES = 18, 30  # 45 minutes, at a minute and a half or more a slide
+FEWEST_SLIDES, MOST_SLIDES = 18, 28  # 45 minutes at about two minutes a slide
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 DISPLAYED = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 INLINE = re.compile(r"\$[^$\n]+\$")

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from safetensors import safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from course_lib.attention.small_models.model import Shape, SinkLM
@@ -65,6 +65,15 @@ def losses(model: SinkLM, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T-1"]:
     return cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
 
 
+def groups(model: nn.Module, decay: float) -> list[dict]:
+    """What learns, for AdamW: matrices decay, vectors do not."""
+    learning = [weight for weight in model.parameters() if weight.requires_grad]
+    return [
+        {"params": [weight for weight in learning if weight.ndim == 2], "weight_decay": decay},
+        {"params": [weight for weight in learning if weight.ndim != 2], "weight_decay": 0.0},
+    ]
+
+
 def train(
     model: SinkLM,
     tokens: Int[Tensor, "T"],
@@ -74,10 +83,7 @@ def train(
 ) -> None:
     """In place. `look(step, loss)` is called after every step, with the loss before it."""
     generator = torch.Generator().manual_seed(seed)
-    decayed = [weight for weight in model.parameters() if weight.ndim == 2]
-    others = [weight for weight in model.parameters() if weight.ndim != 2]
-    groups = [{"params": decayed, "weight_decay": schedule.decay}, {"params": others, "weight_decay": 0.0}]
-    optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.95))
+    optimiser = torch.optim.AdamW(groups(model, schedule.decay), betas=(0.9, 0.95))
     for step in range(schedule.n_steps):
         for group in optimiser.param_groups:
             group["lr"] = schedule.rate_at(step)

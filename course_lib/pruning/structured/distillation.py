@@ -17,9 +17,10 @@ from rich.progress import track
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from course_lib.attention.small_models.training import groups
 from course_lib.pruning.stream.safetensors_io import whole
 from course_lib.pruning.structured.losses import hidden_states, kl_divergence, next_token
-from course_lib.pruning.structured.recipe import Recipe, batch_of, check, groups, identity, with_adapters
+from course_lib.pruning.structured.recipe import Recipe, batch_of, check, identity, with_adapters
 
 STATE = "distillation.pt"
 

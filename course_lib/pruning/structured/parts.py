@@ -49,7 +49,7 @@ def parameters_of(model: PreTrainedModel) -> list[Parameter]:
     parameters = []
     for name, tensor in model.named_parameters():
         index, part = inside.get(id(tensor), (None, name))
-        axes = outside.get(id(tensor)) if index is None else _axes(part, model_blocks[index], kind)
+        axes = outside.get(id(tensor)) if index is None else _axes(part, tensor, model_blocks[index], kind, size)
         if axes is None:
             raise ValueError(
                 f"got the parameter {name} of shape {tuple(tensor.shape)}, which belongs to no part that "
@@ -60,7 +60,7 @@ def parameters_of(model: PreTrainedModel) -> list[Parameter]:
     return parameters
 
 
-def _axes(name: str, block: nn.Module, kind: Architecture) -> Axes | None:
+def _axes(name: str, tensor: Tensor, block: nn.Module, kind: Architecture, size: int) -> Axes | None:
     """The axes of a block's parameter, such as "mlp.up_proj.weight"; None for one that is not known."""
     path, _, what = name.rpartition(".")
     if path in kind.norms:
@@ -69,7 +69,7 @@ def _axes(name: str, block: nn.Module, kind: Architecture) -> Axes | None:
         out, into = linear_axes(path, kind)
         axes = (out,) if what == "bias" else (out, into)
         return axes[::-1] if isinstance(block.get_submodule(path), Conv1D) else axes
-    if path.endswith(("q_norm", "k_norm")):  # of every head alike
+    if path.endswith(("q_norm", "k_norm")) and tensor.shape == (size,):  # of every head alike
         return (None,)
     return None
 

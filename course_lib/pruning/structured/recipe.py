@@ -47,15 +47,6 @@ def batch_of(windows: Int[Tensor, "N T"], recipe: Recipe, step: int) -> Int[Tens
     return windows[order[place * size : (place + 1) * size]]
 
 
-def groups(model: nn.Module, decay: float) -> list[dict]:
-    """What learns, for AdamW: matrices decay, vectors do not."""
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return [
-        {"params": [p for p in learning if p.ndim > 1], "weight_decay": decay},
-        {"params": [p for p in learning if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-
-
 def with_adapters(student: PreTrainedModel, recipe: Recipe) -> nn.Module:
     """The student itself, or the student with adapters that learn in its place."""
     if not recipe.lora_rank:

@@ -2,16 +2,11 @@
 
 from dataclasses import dataclass, fields
 from math import prod
-from typing import Literal
 
 from transformers import PreTrainedModel
 
 from course_lib.models import blocks, heads, n_neurons
 from course_lib.pruning.structured.parts import Parameter, parameters_of
-
-# What is counted: "head_size" is the one size that no cut changes; "other" is what belongs to no group.
-Axis = Literal["width", "neurons", "heads", "groups"]
-AXES: tuple[Axis, ...] = ("width", "neurons", "heads", "groups")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,6 +65,11 @@ def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:
             f"got width {after.width} for a {name}, whose LayerNorm subtracts the mean over the width: no factor makes "
             f"up for channels that leave. Keep {before.width}; cut neurons or blocks of it."
         )
+    if before.width != after.width and not _scales_by_weight(final_norm(model)):
+        raise ValueError(
+            f"got width {after.width} for a {name}, whose norm does not multiply by its weight as RMSNorm does: the "
+            f"factor for channels that leave is not known. Keep {before.width}; cut neurons or blocks of it."
+        )
     if after.width % after.heads:
         low = after.width // after.heads * after.heads
         offers = [size for size in (low, low + after.heads) if 0 < size <= before.width]
@@ -72,6 +77,13 @@ def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:
             f"got width {after.width} with {after.heads} heads; transformers wants the width to be a multiple of the "
             f"heads, though a head's size is given. Use {' or '.join(map(str, offers))}."
         )
+
+
+@torch.no_grad()
+def _scales_by_weight(norm: nn.Module) -> bool:
+    """Whether a vector of ones comes out as the weight, as from RMSNorm; Gemma's norm multiplies by 1 + weight."""
+    given = norm(torch.ones_like(norm.weight)).float()
+    return torch.allclose(given, norm.weight.float(), rtol=1e-2, atol=1e-4)
 
 
 def _config(model: PreTrainedModel, kept: Kept, rescale: bool) -> PreTrainedConfig:

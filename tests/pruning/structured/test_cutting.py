@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GemmaConfig
 
 from course_lib.models import architecture, blocks, heads, tiny_model
-from course_lib.pruning.structured.choice import Kept, Scores, everything
+from course_lib.pruning.structured.choice import Kept, Scores, choose, everything
 from course_lib.pruning.structured.parts import parameters_of
 from course_lib.pruning.structured.shape import Shape, count, n_parameters, shape_of
 from course_lib.pruning.structured.surgery import cut, take
@@ -228,6 +228,27 @@ def test_scores_that_do_not_say_which_leave(scores):
     model = tiny_model()
     with pytest.raises(ValueError, match=r"of neurons; to keep 50 of 100, finite scores of shape \(2, 100\)"):
         cut(model, replace(shape_of(model), neurons=50), scores)
+
+
+def test_a_norm_that_adds_one_to_its_weight_keeps_its_width():
+    """Gemma's: the factor would be wrong, and nothing would say so."""
+    config = GemmaConfig(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, head_dim=8,
+        intermediate_size=100, vocab_size=97, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config).eval()
+    shape = shape_of(model)
+    with pytest.raises(ValueError, match="does not multiply by its weight as RMSNorm does"):
+        cut(model, replace(shape, width=42), random_scores(shape))
+    kept = choose(random_scores(shape), shape, replace(shape, neurons=73, heads=4))
+    torch.testing.assert_close(logits(take(model, kept)), logits(without(model, kept)), atol=1e-5, rtol=1e-5)
+
+
+def test_a_norm_over_all_heads_is_not_taken_for_one_of_each():
+    model = tiny_model(architecture="qwen3")
+    model.model.layers[0].self_attn.q_norm.weight = torch.nn.Parameter(torch.ones(72))
+    with pytest.raises(ValueError, match=r"q_norm\.weight of shape \(72,\)"):
+        cut(model, replace(shape_of(model), heads=4), random_scores(shape_of(model)))
 
 
 def test_a_parameter_that_no_part_knows_is_named():
