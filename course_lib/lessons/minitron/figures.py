@@ -1,0 +1,105 @@
+"""The figures of lesson 05 from what the notebook computes. Each title says what the data show.
+
+Dimension key: L blocks, F neurons, H query heads, G key-value groups, D width.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale, percent
+
+
+def share_of_the_lowest(scores: Float[Tensor, "L F"], n_kept: int) -> Figure:
+    """By block: the share of the scores, and of their squares, that the neurons which leave have."""
+    fig, (axes,) = figure(width=7.2, height=3.2)
+    shares = {}
+    for index, (name, values) in enumerate({"scores": scores, "squared scores": scores.square()}.items()):
+        ranked = values.sort(dim=1, descending=True).values
+        shares[name] = 100 * ranked[:, n_kept:].sum(1) / ranked.sum(1)
+        axes.plot(shares[name], markersize=4, label=f"of the {name}", **line_style(index))
+    gone = 100 * (1 - n_kept / scores.shape[1])
+    axes.axhline(gone, color=COLOURS[4], linestyle=":", label="if all neurons were alike")
+    log_scale(axes, "y")
+    axes.legend(frameon=False, fontsize=9)
+    low, high = shares["scores"].min(), shares["scores"].max()
+    title = f"The {gone:.0f} % of neurons that leave hold {low:.0f} to {high:.0f} % of a block's scores"
+    label(axes, title, "block", "held by what leaves (%)")
+    return fig
+
+
+def turned(values: Float[Tensor, "L"], n_leaving: int) -> Figure:
+    """How much each block turns the stream; those that turn it least are dark."""
+    fig, (axes,) = figure(width=7.2, height=3.2)
+    leaving = set(values.argsort()[:n_leaving].tolist())
+    colours = [COLOURS[0] if block in leaving else COLOURS[4] for block in range(len(values))]
+    axes.bar(range(len(values)), values, color=colours)
+    axes.set_ylim(0, 0.3)
+    axes.annotate(f"{values[0]:.2f}", (0, 0.29), xytext=(8, -2), textcoords="offset points", fontsize=9)
+    first, last = min(leaving), max(leaving)
+    where = f"blocks {first} to {last}" if last - first + 1 == n_leaving else f"{n_leaving} blocks"
+    title = f"What turns the stream least: {where} (dark); the first block turns it most"
+    label(axes, title, "block", "1 − cos(stream before, behind)")
+    return fig
+
+
+def channels(loudness: Float[Tensor, "D"], n_leaving: int) -> Figure:
+    """The size of each width channel behind the norms, those that would leave dark."""
+    fig, (axes,) = figure(width=7.2, height=3.0)
+    leaving: Bool[Tensor, "D"] = torch.zeros(len(loudness), dtype=torch.bool)
+    leaving[loudness.argsort()[:n_leaving]] = True
+    places = torch.arange(len(loudness))
+    for stay, name in ((True, "stays"), (False, "leaves")):
+        chosen = ~leaving if stay else leaving
+        look = line_style(0 if not stay else 1)
+        axes.scatter(places[chosen], loudness[chosen], s=10, color=look["color"], marker=look["marker"], label=name)
+    log_scale(axes, "y")
+    axes.legend(frameon=False, fontsize=9, ncols=2)
+    quiet, all_of_them = loudness[leaving].sum(), loudness.sum()
+    title = (
+        f"The {n_leaving} quietest of {len(loudness)} channels hold {percent(float(quiet / all_of_them))} of the scores"
+    )
+    label(axes, title, "width channel", "size behind the norms,\nsummed over all")
+    return fig
+
+
+def kept_alike(scores: Mapping[str, Float[Tensor, "L F"]], n_kept: int) -> Figure:
+    """How many of the neurons that one score keeps another keeps too, block by block."""
+    fig, (axes,) = figure(width=7.2, height=3.2)
+    kept = {name: _kept(values, n_kept) for name, values in scores.items()}
+    first, *others = kept
+    shares = {}
+    for index, name in enumerate(others):
+        shares[name] = 100 * (kept[first] & kept[name]).sum(1) / n_kept
+        axes.plot(shares[name], markersize=4, label=name, **line_style(index))
+    chance = 100 * n_kept / next(iter(scores.values())).shape[1]
+    axes.axhline(chance, color=COLOURS[4], linestyle=":", label="two random choices")
+    axes.set_ylim(chance - 8, 101)
+    axes.legend(frameon=False, fontsize=9, ncols=3)
+    mean = ", ".join(f"{name} {values.mean():.0f} %" for name, values in shares.items())
+    label(axes, f"Of the neurons that {first} keep, {mean} stay too", "block", "kept by both (%)")
+    return fig
+
+
+def _kept(scores: Float[Tensor, "L F"], n_kept: int) -> Bool[Tensor, "L F"]:
+    best = scores.topk(n_kept, dim=1).indices
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, best, True)
+
+
+def learning(curves: Mapping[str, Sequence[tuple[int, float]]], teacher: float) -> Figure:
+    """Loss on held-out text over steps of distillation, beside the teacher's."""
+    fig, (axes,) = figure(width=7.2, height=3.4)
+    for index, (name, points) in enumerate(curves.items()):
+        axes.plot(*zip(*points, strict=True), label=name, **line_style(index))
+    axes.axhline(teacher, color=COLOURS[4], linestyle=":", label="the teacher")
+    log_scale(axes, "y")
+    axes.legend(frameon=False, fontsize=9)
+    last = {name: points[-1][1] for name, points in curves.items()}
+    best = min(last, key=last.get)
+    n_steps = next(iter(curves.values()))[-1][0]
+    title = f"After {n_steps} steps {best} is lowest: {last[best]:.3f} nats, the teacher {teacher:.3f}"
+    label(axes, title, "steps of 16 × 128 bytes", "loss on held-out text (nats a byte)")
+    return fig

@@ -1,0 +1,95 @@
+"""What the notebook of lesson 05 runs on a model: statistics for a function of the student's, cuts by what it chose.
+
+Dimension key: N windows, T tokens, L blocks, D width, F neurons.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.models import architecture, blocks, final_norm, linears, weight_of
+from course_lib.pruning.structured.choice import Kept, everything
+from course_lib.pruning.structured.shape import shape_of
+from course_lib.pruning.structured.surgery import take
+
+Aggregate = Callable[[Float[Tensor, "N T F"]], Float[Tensor, "F"]]
+NarrowerNorm = Callable[[Float[Tensor, "D"], float, Int[Tensor, "d"]], tuple[Float[Tensor, "d"], float]]
+
+
+def matrices(block: nn.Module) -> dict[str, Tensor]:
+    """The seven weights of a Llama's block by short names: q, k, v, o, gate, up, down."""
+    return {part.split(".")[1].removesuffix("_proj"): weight_of(module) for part, module in linears(block).items()}
+
+
+@torch.no_grad()
+def scored_by(aggregate: Aggregate, model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> Float[Tensor, "L F"]:
+    """Scores of all neurons: in each block the function gets what the down projection reads, of all windows."""
+    scores, handles = [], []
+    for block in blocks(model):
+        down = block.get_submodule(architecture(block).mlp[-1])
+        handles.append(down.register_forward_pre_hook(lambda _, args: scores.append(aggregate(args[0]))))
+    try:
+        model(windows, use_cache=False, logits_to_keep=1)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return torch.stack(scores)
+
+
+@torch.no_grad()
+def stream(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> Float[Tensor, "L+1 N*T D"]:
+    """The stream before the first block and behind each, at every token; the final norm has not seen it."""
+    states, handles = [], []
+    for number, block in enumerate(blocks(model)):
+        if number == 0:
+            handles.append(block.register_forward_pre_hook(lambda _, args: states.append(args[0])))
+        handles.append(block.register_forward_hook(lambda _, __, out: states.append(out)))
+    try:
+        model(windows, use_cache=False, logits_to_keep=1)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return torch.stack([state.flatten(0, 1) for state in states])
+
+
+def down_gradients(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> list[tuple[Tensor, Tensor]]:
+    """Of each block the weight of the down projection and its gradient (D, F), of the mean loss of the next token."""
+    weights = [matrices(block)["down"] for block in blocks(model)]
+    needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    model.requires_grad_(False)
+    for weight in weights:
+        weight.requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            total = model(windows, labels=windows, use_cache=False).loss
+            gradients = torch.autograd.grad(total, weights)
+    finally:
+        for parameter, before in needed.items():
+            parameter.requires_grad_(before)
+    return [(weight.detach(), gradient) for weight, gradient in zip(weights, gradients, strict=True)]
+
+
+def with_heads(model: PreTrainedModel, heads: Int[Tensor, "L h"]) -> PreTrainedModel:
+    """The model cut to these query heads of each block; all groups stay."""
+    return take(model, replace(everything(shape_of(model)), heads=heads))
+
+
+@torch.no_grad()
+def with_norms(model: PreTrainedModel, kept: Kept, narrower: NarrowerNorm | None) -> PreTrainedModel:
+    """The model cut to some channels, each norm with the weight and the ε that a function gives; None: as they were."""
+    smaller = take(model, kept, rescale=False)
+    if narrower is not None:
+        for old, new in zip(_norms(model), _norms(smaller), strict=True):
+            weight, eps = narrower(old.weight, old.variance_epsilon, kept.width)
+            new.weight.copy_(torch.as_tensor(weight))
+            new.variance_epsilon = smaller.config.rms_norm_eps = float(eps)
+    return smaller
+
+
+def _norms(model: PreTrainedModel) -> list[nn.Module]:
+    kinds = architecture(blocks(model)[0]).norms
+    return [*(block.get_submodule(path) for block in blocks(model) for path in kinds), final_norm(model)]
