@@ -16,12 +16,13 @@ from course_lib.models import load_model
 from course_lib.pruning.stream.resume import FOLDER, make_folder, refuse_foreign
 from course_lib.pruning.structured import scorers
 from course_lib.pruning.structured.choice import Scores, choose
-from course_lib.pruning.structured.distillation import STATE, NotFinite, distil
+from course_lib.pruning.structured.distillation import NotFinite, distil
 from course_lib.pruning.structured.recipe import Recipe, short_schedule
 from course_lib.pruning.structured.refit import refit
 from course_lib.pruning.structured.scorer import Evidence, Scorer
 from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
 from course_lib.pruning.structured.shape import Shape, shape_of
+from course_lib.pruning.structured.state import STATE
 from course_lib.pruning.structured.surgery import check_family, take
 
 

@@ -109,5 +109,6 @@ def test_committed_weights_are_those_that_were_measured(variant):
 
 def test_committed_weights_are_small():
     files = list(training.WEIGHTS.iterdir())
-    assert {each.name for each in files} == {f"{v.replace(' ', '_')}.safetensors" for v in VARIANTS}
-    assert sum(each.stat().st_size for each in files) < 20e6
+    of_sinks = {f"{v.replace(' ', '_')}.safetensors" for v in VARIANTS}
+    assert {each.name for each in files} == of_sinks | {"byte_model.safetensors"}
+    assert max(each.stat().st_size for each in files) < 5e6

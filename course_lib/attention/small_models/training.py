@@ -1,4 +1,4 @@
-"""Train the small language models from nothing: the same tokens in the same order, from the same weights, for all.
+"""Train small language models from nothing: the same tokens in the same order, from the same weights, for all.
 
 A token is a byte: no tokenizer to train, and no large table of words in a model that has few weights.
 
@@ -75,19 +75,24 @@ def groups(model: nn.Module, decay: float) -> list[dict]:
 
 
 def train(
-    model: SinkLM,
+    model: nn.Module,
     tokens: Int[Tensor, "T"],
     schedule: Schedule,
     seed: int,
     look: Callable[[int, float], None] = lambda step, loss: None,
+    objective: Callable[[nn.Module, Tensor], Tensor] = losses,
 ) -> None:
-    """In place. `look(step, loss)` is called after every step, with the loss before it."""
+    """In place. `look(step, loss)` is called after every step, with the loss before it.
+
+    Args:
+        objective: what the model is to make small on sequences (B, length + 1); its mean is taken.
+    """
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW(groups(model, schedule.decay), betas=(0.9, 0.95))
     for step in range(schedule.n_steps):
         for group in optimiser.param_groups:
             group["lr"] = schedule.rate_at(step)
-        loss = losses(model, batch_at(tokens, schedule, generator)).mean()
+        loss = objective(model, batch_at(tokens, schedule, generator)).mean()
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -8,7 +8,6 @@ Dimension key: N windows, B of them in a batch, T tokens.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -18,11 +17,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import groups
-from course_lib.pruning.stream.safetensors_io import whole
 from course_lib.pruning.structured.losses import hidden_states, kl_divergence, next_token
 from course_lib.pruning.structured.recipe import Recipe, batch_of, check, identity, with_adapters
-
-STATE = "distillation.pt"
+from course_lib.pruning.structured.state import STATE, restore, save
 
 
 class NotFinite(RuntimeError):
@@ -37,6 +34,7 @@ def distil(
     *,
     folder: Path | None = None,
     of_teacher: Sequence[int] = (),
+    until: int | None = None,
     progress: bool = True,
 ) -> list[float]:
     """Train the student in place; the loss before each step, those of an interrupted run included.
@@ -46,6 +44,8 @@ def distil(
         windows: token ids (n, T); all come once before any comes again.
         folder: where the state of the run is kept; without one nothing can be resumed.
         of_teacher: which block of the teacher each block of the student was, for the loss on hidden states.
+        until: go no further than to this step of the schedule; the same call with a later one, and the student as it
+            was at the beginning, goes on from the folder.
 
     Raises:
         ValueError: before any step, for models, windows or a state on the disk that do not go together.
@@ -56,9 +56,11 @@ def distil(
     run = _Run(student, teacher, windows, recipe, folder, list(of_teacher))
     try:
         run.resume()
-        steps = range(len(run.losses), recipe.schedule.n_steps)
-        for step in track(steps, "distilling", disable=not progress, transient=True):
+        end = run.end(until)
+        for step in track(range(len(run.losses), end), "distilling", disable=not progress, transient=True):
             run.step(step)
+            if run.path is not None and (len(run.losses) % recipe.every == 0 or step + 1 == end):
+                save(run.path, run.identity, run.model, run.optimiser, run.losses)
     finally:
         run.leave()
     return run.losses
@@ -87,6 +89,15 @@ class _Run:
         self.accelerator = Accelerator(mixed_precision="no" if on_cpu else "bf16", cpu=on_cpu)
         self.learner, self.optimiser = self.accelerator.prepare(self.model, optimiser)
 
+    def end(self, until: int | None) -> int:
+        """The step before which to stop."""
+        if until is not None and until < len(self.losses):
+            raise ValueError(
+                f"got until={until}, and a run in {self.path.parent} that is at step {len(self.losses)} already; "
+                "expected a later step. Use another folder to begin anew."
+            )
+        return self.recipe.schedule.n_steps if until is None else min(until, self.recipe.schedule.n_steps)
+
     def step(self, step: int) -> None:
         """One batch: the loss, its gradient, a step of AdamW."""
         for group in self.optimiser.param_groups:
@@ -99,10 +110,6 @@ class _Run:
         self._must_be_finite("gradient", self.accelerator.clip_grad_norm_(self.learner.parameters(), 1.0), step)
         self.optimiser.step()
         self.losses.append(loss.item())
-        if self.path is not None and (
-            len(self.losses) % self.recipe.every == 0 or step + 1 == self.recipe.schedule.n_steps
-        ):
-            self._save()
 
     def _loss(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
         wants_states = self.recipe.hidden > 0
@@ -136,30 +143,7 @@ class _Run:
             parameter.grad = None
         self.student.eval()
 
-    def _save(self) -> None:
-        learning = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
-        state = {"identity": self.identity, "losses": self.losses, "weights": learning}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with whole(self.path) as file:
-            torch.save(state | {"optimiser": self.optimiser.state_dict()}, file)
-
     def resume(self) -> None:
-        """Go on from what is on the disk, if there is something.
-
-        Raises:
-            ValueError: when it is of another run.
-        """
-        if self.path is None or not self.path.exists():
-            return
-        state: dict[str, Any] = torch.load(self.path, weights_only=True, map_location=self.student.device)
-        if different := [key for key, value in self.identity.items() if state["identity"].get(key) != value]:
-            raise ValueError(
-                f"got {self.path}, the state of a run with another {', '.join(different)}. Use another folder, or "
-                "remove that file to begin anew."
-            )
-        weights = dict(self.model.named_parameters())
-        with torch.no_grad():
-            for name, value in state["weights"].items():
-                weights[name].copy_(value)
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.losses = list(state["losses"])
+        """Go on from what is on the disk, if there is something. Raises ValueError when it is of another run."""
+        if self.path is not None and self.path.exists():
+            self.losses = restore(self.path, self.identity, self.model, self.optimiser)

@@ -160,6 +160,20 @@ def test_a_run_that_is_killed_goes_on_to_the_last_bit(tmp_path):
     assert distil(tiny_model(1), tiny_model(0), WINDOWS, RECIPE, folder=tmp_path, progress=False) == once
 
 
+def test_pieces_are_one_run_and_never_go_back(pair, teacher, tmp_path):
+    student, _ = pair
+    whole, options = copy.deepcopy(student), {"progress": False}
+    expected = distil(whole, teacher, WINDOWS, RECIPE, **options)
+    for until in (0, 1, 3, 6, 9):
+        part = copy.deepcopy(student)
+        losses = distil(part, teacher, WINDOWS, RECIPE, folder=tmp_path, until=until, **options)
+        assert losses == expected[:until]
+    for ours, theirs in zip(part.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    with pytest.raises(ValueError, match="until=3, and a run in .* that is at step 6 already"):
+        distil(copy.deepcopy(student), teacher, WINDOWS, RECIPE, folder=tmp_path, until=3, **options)
+
+
 def test_windows_come_once_each_before_any_comes_again():
     windows = torch.arange(7)[:, None].repeat(1, 3)
     batches = [batch_of(windows, RECIPE, step)[:, 0].tolist() for step in range(6)]

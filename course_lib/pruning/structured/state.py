@@ -1,0 +1,41 @@
+"""What a distillation leaves on the disk so that it can be killed at any moment: written whole or not at all."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from course_lib.pruning.stream.safetensors_io import whole
+
+STATE = "distillation.pt"
+
+
+def save(path: Path, identity: dict[str, str], model: nn.Module, optimiser: Optimizer, losses: list[float]) -> None:
+    """Weights that learn, the optimiser's numbers, and the losses so far: three to four numbers a weight."""
+    learning = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    state = {"identity": identity, "losses": losses, "weights": learning, "optimiser": optimiser.state_dict()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole(path) as file:
+        torch.save(state, file)
+
+
+def restore(path: Path, identity: dict[str, str], model: nn.Module, optimiser: Optimizer) -> list[float]:
+    """Put a state back into the model and the optimiser; the losses up to there.
+
+    Raises:
+        ValueError: when it is of another run.
+    """
+    state: dict[str, Any] = torch.load(path, weights_only=True, map_location=next(model.parameters()).device)
+    if different := [key for key, value in identity.items() if state["identity"].get(key) != value]:
+        raise ValueError(
+            f"got {path}, the state of a run with another {', '.join(different)}. Use another folder, or "
+            "remove that file to begin anew."
+        )
+    weights = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, value in state["weights"].items():
+            weights[name].copy_(value)
+    optimiser.load_state_dict(state["optimiser"])
+    return list(state["losses"])
