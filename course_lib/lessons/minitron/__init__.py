@@ -1,0 +1,1 @@
+"""Lesson 05: Minitron; exercises, figures, what is measured."""
