@@ -41,7 +41,7 @@ def take(model: PreTrainedModel, kept: Kept, rescale: bool = True) -> PreTrained
     config = _config(model, kept, rescale)
     with torch.random.fork_rng(devices=[]):  # the random weights that every new model draws
         smaller = type(model)(config)
-    values = {_renamed(p, kept): _cut(p, kept) for p in parameters_of(model) if _stays(p, kept)}
+    values = {_renamed(p, kept): cut_parameter(p, kept) for p in parameters_of(model) if _stays(p, kept)}
     if rescale:
         factor, _ = narrowed(before.width, after.width)
         values |= {name: values[name] * factor for name in _norm_weights(smaller)}
@@ -125,7 +125,8 @@ def _renamed(parameter: Parameter, kept: Kept) -> str:
     return f"{before}.{kept.blocks.tolist().index(parameter.block)}.{after}" if number else parameter.name
 
 
-def _cut(parameter: Parameter, kept: Kept) -> Tensor:
+def cut_parameter(parameter: Parameter, kept: Kept) -> Tensor:
+    """A copy of what stays of one parameter."""
     tensor = parameter.tensor.detach()
     for dimension, (axis, each) in enumerate(zip(parameter.axes, parameter.repeats, strict=True)):
         if axis is not None:

@@ -113,7 +113,8 @@ AGGREGATE = Exercise(
         ),
         Mistake(
             "over the neurons",
-            "The last axis holds the neurons. Each keeps a score of its own: mean and norm are over the other two axes.",
+            "The last axis holds the neurons. Each keeps a score of its own: mean and norm are over the other two axes."
+            "",
             lambda x: x.abs().mean(dim=2).norm(dim=0),
             also=(
                 lambda x: x.abs().mean(dim=2).norm(dim=1),
@@ -161,7 +162,6 @@ AGGREGATE = Exercise(
             also=(
                 lambda x: x.abs().mean(dim=1).std(dim=0),
                 lambda x: x.std(dim=(0, 1)),
-                lambda x: x.std(dim=1).norm(dim=0),
             ),
         ),
         Mistake(

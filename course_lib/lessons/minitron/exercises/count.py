@@ -11,7 +11,7 @@ import torch
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 
-def _count(w: int, n: int, f: int, h: int, g: int, s: int, v: int) -> int:
+def _count(w, n, f, h, g, s, v):
     attention = 2 * w * s * (h + g)  # queries and output; keys and values
     return v * w + n * (attention + 3 * w * f + 2 * w) + w
 

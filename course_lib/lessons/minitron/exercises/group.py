@@ -3,7 +3,6 @@
 Dimension key: H query heads, G key-value heads, S size of a head, D width, F neurons of a block.
 """
 
-import math
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
+_NAMES = ("q", "k", "v", "o", "gate", "up", "down")  # in the order of the forward pass
 Weights = dict[str, Tensor]
 Rule = Callable[[Tensor, SimpleNamespace], Tensor]
 
@@ -45,7 +45,12 @@ def _cut(indices: Callable = _indices, **rules: Rule) -> Callable:
         found = indices(weights, groups, neurons, n_key_value)
         return {name: (_RULES | rules)[name](weight, found) for name, weight in weights.items()}
 
-    return cut
+    return _separately(cut)
+
+
+def _separately(cut: Callable) -> Callable:
+    """A function of a dictionary of matrices as one of seven matrices."""
+    return lambda *arguments: cut(dict(zip(_NAMES, arguments[:7], strict=True)), *arguments[7:])
 
 
 def _whole(*names: str) -> Callable:
@@ -78,7 +83,8 @@ def _apart(name: str) -> Callable:
 
 def _complement(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
     left = [set(range(n)) - set(of.tolist()) for n, of in ((n_key_value, groups), (len(weights["up"]), neurons))]
-    return _cut()(weights, *(torch.tensor(sorted(each), dtype=torch.long) for each in left), n_key_value)
+    stay = (torch.tensor(sorted(each), dtype=torch.long) for each in left)
+    return _cut()(*weights.values(), *stay, n_key_value)
 
 
 def _zeros(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
@@ -106,7 +112,7 @@ def _by_hand() -> tuple:
         name: 100.0 * (at + 1) + 10 * torch.arange(rows)[:, None] + torch.arange(columns)
         for at, (name, (rows, columns)) in enumerate(shapes.items())
     }
-    return weights, torch.tensor([1]), torch.tensor([0, 2]), 2
+    return *weights.values(), torch.tensor([1]), torch.tensor([0, 2]), 2
 
 
 def _group_cases(generator: torch.Generator) -> list[Case]:
@@ -115,66 +121,42 @@ def _group_cases(generator: torch.Generator) -> list[Case]:
         others = torch.randperm(n - 1, generator=generator)[: k - 1]
         return torch.cat([others, torch.tensor([n - 1])]).sort().values
 
-    smol = _block(generator, 24, 9, 3, 4, 20)
-    turned = {name: weight.T.contiguous().T for name, weight in _block(generator, 30, 6, 3, 2, 14).items()}
-    double = {name: weight.double() for name, weight in _block(generator, 16, 8, 4, 2, 10).items()}
+    def block(width: int, n_query: int, n_key_value: int, size: int, neurons: int) -> list[Tensor]:
+        return list(_block(generator, width, n_query, n_key_value, size, neurons).values())
+
+    turned = [weight.T.contiguous().T for weight in block(30, 6, 3, 2, 14)]
+    double = [weight.double() for weight in block(16, 8, 4, 2, 10)]
     return [
         Case("4 query heads of size 1 on 2, 3 neurons, by hand", _by_hand()),
-        Case("9 heads on 3, as in SmolLM2, of size 4", (smol, torch.tensor([0, 2]), drawn(20, 11), 3)),
-        Case("6 heads on 3, the weights not contiguous", (turned, torch.tensor([1]), drawn(14, 5), 3)),
-        Case("8 heads on 4, in float64", (double, torch.tensor([1, 3]), drawn(10, 4), 4)),
-        Case("heads as wide as the stream", (_block(generator, 12, 6, 2, 2, 9), torch.tensor([1]), drawn(9, 8), 2)),
-        Case("a head for each group", (_block(generator, 15, 3, 3, 5, 12), torch.tensor([1, 2]), drawn(12, 6), 3)),
+        Case(
+            "9 heads on 3, as in SmolLM2, of size 4", (*block(24, 9, 3, 4, 20), torch.tensor([0, 2]), drawn(20, 11), 3)
+        ),
+        Case("6 heads on 3, the weights not contiguous", (*turned, torch.tensor([1]), drawn(14, 5), 3)),
+        Case("8 heads on 4, in float64", (*double, torch.tensor([1, 3]), drawn(10, 4), 4)),
+        Case("heads as wide as the stream", (*block(12, 6, 2, 2, 9), torch.tensor([1]), drawn(9, 8), 2)),
+        Case("a head for each group", (*block(15, 3, 3, 5, 12), torch.tensor([1, 2]), drawn(12, 6), 3)),
     ]
 
 
-def _library(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
-    """The course's own way, on a model of this one block, whose width is made a multiple of the heads by zeros."""
-    from course_lib.models import blocks, linears, weight_of
-    from course_lib.pruning.structured.choice import Kept
-    from course_lib.pruning.structured.surgery import take
+def _library(q, k, v, o, gate, up, down, groups: Tensor, neurons: Tensor, n_key_value: int) -> dict[str, Tensor]:
+    """By the course's table of what leaves together."""
+    from course_lib.models import ARCHITECTURES
+    from course_lib.pruning.structured.choice import Kept, best_heads
+    from course_lib.pruning.structured.parts import Parameter, linear_axes
+    from course_lib.pruning.structured.surgery import cut_parameter
 
-    n_query = len(weights["q"]) * n_key_value // len(weights["k"])
-    of_a_group = n_query // n_key_value
-    width, multiple = len(weights["down"]), math.lcm(n_query, of_a_group * len(groups))
-    wide = -(-width // multiple) * multiple
-    model = _model_of_one_block(weights, n_query, n_key_value, wide)
-    for weight, layer in zip(_in_order(weights), linears(blocks(model)[0]).values(), strict=True):
-        into = weight_of(layer).detach().zero_()
-        into[: len(weight), : weight.shape[1]] = weight
-    heads = torch.cat([torch.arange(of_a_group) + of_a_group * group for group in groups])
-    of_blocks = {"neurons": neurons[None], "heads": heads[None], "groups": groups[None]}
-    cut = take(model, Kept(blocks=torch.arange(1), width=torch.arange(wide), **of_blocks))
-    smaller = dict(zip(_NAMES, map(weight_of, linears(blocks(cut)[0]).values()), strict=True))
-    return {
-        name: (smaller[name][:width] if name in ("o", "down") else smaller[name][:, :width]).detach().clone()
-        for name in weights
-    }
-
-
-_NAMES = ("q", "k", "v", "o", "gate", "up", "down")  # in the order of the forward pass
-
-
-def _in_order(weights: Weights) -> list[Tensor]:
-    return [weights[name] for name in _NAMES]
-
-
-def _model_of_one_block(weights: Weights, n_query: int, n_key_value: int, width: int) -> torch.nn.Module:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=1,
-        hidden_size=width,
-        intermediate_size=len(weights["up"]),
-        num_hidden_layers=1,
-        num_attention_heads=n_query,
-        num_key_value_heads=n_key_value,
-        head_dim=len(weights["k"]) // n_key_value,
-        pad_token_id=None,
-        dtype=weights["q"].dtype,
-    )
-    with torch.random.fork_rng(devices=[]):
-        return LlamaForCausalLM(config).to(weights["q"].dtype)
+    llama, of_a_group, size = ARCHITECTURES[0], len(q) // len(k), len(k) // n_key_value
+    heads = best_heads(torch.zeros(1, of_a_group * n_key_value), groups[None], n_key_value, of_a_group)
+    stays = {"groups": groups[None], "heads": heads, "neurons": neurons[None]}
+    kept = Kept(blocks=torch.arange(1), width=torch.arange(len(down)), **stays)
+    matrices = {"q": q, "k": k, "v": v, "o": o, "gate": gate, "up": up, "down": down}
+    smaller = {}
+    for (name, matrix), path in zip(matrices.items(), (*llama.attention, *llama.mlp), strict=True):
+        axes = linear_axes(path, llama)
+        repeats = tuple(size if axis in ("heads", "groups") else 1 for axis in axes)
+        parameter = Parameter(name=path, tensor=matrix, axes=axes, repeats=repeats, block=0)
+        smaller[name] = cut_parameter(parameter, kept)
+    return smaller
 
 
 GROUP = Exercise(
@@ -189,14 +171,14 @@ GROUP = Exercise(
     mistakes=(
         Mistake(
             "heads by the remainder",
-            "Query heads h with h % G in the groups were taken. Neighbouring heads share a key-value head: head h reads "
-            "head h // (H / G).",
+            "Query heads h with h % G in the groups were taken. Neighbouring heads share a key-value head: head h "
+            "reads head h // (H / G).",
             _changed(query=_by_remainder),
         ),
         Mistake(
             "a head's rows taken apart",
-            "The rows of one head lie side by side: head h has the rows h · S to h · S + S − 1. Here rows a whole stride "
-            "apart were taken.",
+            "The rows of one head lie side by side: head h has the rows h · S to h · S + S − 1. Here rows a whole "
+            "stride apart were taken.",
             _changed(query=_apart("q"), key=_apart("k")),
             also=(_changed(query=_apart("q")), _changed(key=_apart("k"))),
         ),
@@ -213,8 +195,8 @@ GROUP = Exercise(
         ),
         Mistake(
             "inputs instead of outputs",
-            "All matrices were cut on the wrong side. W has the shape (outputs, inputs): q, k, v, gate and up make heads "
-            "and neurons and lose rows, o and down read them and lose columns.",
+            "All matrices were cut on the wrong side. W has the shape (outputs, inputs): q, k, v, gate and up make "
+            "heads and neurons and lose rows, o and down read them and lose columns.",
             _cut(
                 q=lambda w, i: w[:, i.query],
                 k=lambda w, i: w[:, i.key],
@@ -239,7 +221,8 @@ GROUP = Exercise(
         ),
         Mistake(
             "query heads left whole",
-            "Query heads without the key-value head that they read cannot stay: their rows of q and columns of o leave.",
+            "Query heads without the key-value head that they read cannot stay: their rows of q and columns of o leave."
+            "",
             _whole("q", "o"),
             also=(_whole("q"),),
         ),
@@ -285,17 +268,18 @@ GROUP = Exercise(
         Mistake(
             "what leaves was kept",
             "groups and neurons say what stays; the rest leaves.",
-            _complement,
+            _separately(_complement),
         ),
         Mistake(
             "zeros instead of a cut",
-            "The matrices have zeros where something leaves. A smaller model has smaller matrices: take the entries out.",
-            _zeros,
+            "The matrices have zeros where something leaves. A smaller model has smaller matrices: take the entries "
+            "out.",
+            _separately(_zeros),
         ),
     ),
     also_right=(
-        Variant("masks of rows", lambda w, g, n, h: _by_masks(w, g, n, h)),
-        Variant("with an axis of heads", lambda w, g, n, h: _by_axes(w, g, n, h)),
+        Variant("masks of rows", _separately(lambda *a: _by_masks(*a))),
+        Variant("with an axis of heads", _separately(lambda *a: _by_axes(*a))),
     ),
     hints=(
         "A head is made by rows of one kind of matrix and read by columns of another. Go through the seven matrices: "

@@ -92,15 +92,15 @@ INFLUENCE = Exercise(
     mistakes=(
         Mistake(
             "the cosine itself",
-            "Here a block that changes nothing scores highest, and would stay longest. One minus the cosine is high for "
-            "a block that does much.",
+            "Here a block that changes nothing scores highest, and would stay longest. One minus the cosine is high "
+            "for a block that does much.",
             _by_pair(lambda a, b: _cosine(a, b).mean()),
             also=(lambda s: -_influence(s), _by_pair(lambda a, b: _cosine(a, b).mean() - 1)),
         ),
         Mistake(
             "cosine of means",
-            "The tokens were averaged before the cosine, and what they do apart cancels. First the cosine of each token, "
-            "then the mean.",
+            "The tokens were averaged before the cosine, and what they do apart cancels. First the cosine of each "
+            "token, then the mean.",
             _by_pair(lambda a, b: 1 - _cosine(a.mean(dim=0), b.mean(dim=0))),
         ),
         Mistake(
@@ -127,8 +127,8 @@ INFLUENCE = Exercise(
         ),
         Mistake(
             "divided by one length",
-            "The inner product was divided by the length of one of the two, or by a square. The cosine divides by both: "
-            "‖before‖ · ‖after‖.",
+            "The inner product was divided by the length of one of the two, or by a square. The cosine divides by "
+            "both: ‖before‖ · ‖after‖.",
             _by_pair(lambda a, b: (1 - (a * b).sum(1) / a.square().sum(1)).mean()),
             also=(
                 _by_pair(lambda a, b: (1 - (a * b).sum(1) / b.square().sum(1)).mean()),
@@ -138,8 +138,8 @@ INFLUENCE = Exercise(
         ),
         Mistake(
             "a distance",
-            "This is how far the vectors move, and their lengths count. Only how much they turn is asked: one minus the "
-            "cosine.",
+            "This is how far the vectors move, and their lengths count. Only how much they turn is asked: one minus "
+            "the cosine.",
             _by_pair(lambda a, b: (b - a).norm(dim=1).mean()),
             also=(
                 _by_pair(lambda a, b: ((b - a).norm(dim=1) / a.norm(dim=1)).mean()),
@@ -171,8 +171,8 @@ INFLUENCE = Exercise(
         ),
         Mistake(
             "sign of the cosine lost",
-            "A vector that is turned round was taken for one that stays. The cosine keeps its sign, and one minus it goes "
-            "up to two.",
+            "A vector that is turned round was taken for one that stays. The cosine keeps its sign, and one minus it "
+            "goes up to two.",
             _by_pair(lambda a, b: (1 - _cosine(a, b).abs()).mean()),
             also=(
                 _by_pair(lambda a, b: (1 - _cosine(a, b).square()).mean()),

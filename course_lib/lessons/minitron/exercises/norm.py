@@ -29,7 +29,7 @@ def _uncut(weight: Tensor, eps: float, kept: Tensor) -> Norm:
 
 
 def _first_ones(weight: Tensor, eps: float, kept: Tensor) -> Norm:
-    return _powers(0.5, 1)(weight, eps, torch.arange(len(kept)))
+    return _powers(0.5, 1.0)(weight, eps, torch.arange(len(kept)))
 
 
 def _by(ratio: Callable[[Tensor, Tensor], float | Tensor]) -> Callable[[Tensor, float, Tensor], Norm]:
@@ -72,44 +72,45 @@ NORM = Exercise(
     difficulty=3,
     minutes=8,
     points=2,
-    reference=_powers(0.5, 1),
+    reference=_powers(0.5, 1.0),
     cases=_norm_cases,
     library=_library,
     mistakes=(
         Mistake(
             "upside down",
-            "The factors are upside down. The mean over fewer channels of the same squares is larger, so x is divided by "
-            "more: the new weight has to be larger than the old one, and so has the epsilon.",
-            _powers(-0.5, -1),
-            also=(_powers(-0.5, 1), _powers(0.5, -1), _powers(-0.5, 0)),
+            "The factors are upside down. The mean over fewer channels of the same squares is larger, so x is divided "
+            "by more: the new weight has to be larger than the old one, and so has the epsilon.",
+            _powers(-0.5, -1.0),
+            also=(_powers(-0.5, 1.0), _powers(0.5, -1.0), _powers(-0.5, 0.0)),
         ),
         Mistake(
             "no factor",
-            "The channels were only cut out. The mean is now over fewer of them, so the norm divides by more than before.",
-            _powers(0, 0),
+            "The channels were only cut out. The mean is now over fewer of them, so the norm divides by more than "
+            "before.",
+            _powers(0.0, 0.0),
         ),
         Mistake(
             "epsilon as before",
-            "The weight is right. But the mean of squares grows by D / d, and the epsilon is added to it: unless it grows "
-            "as well, quiet tokens come out larger than before.",
-            _powers(0.5, 0),
+            "The weight is right. But the mean of squares grows by D / d, and the epsilon is added to it: unless it "
+            "grows as well, quiet tokens come out larger than before.",
+            _powers(0.5, 0.0),
         ),
         Mistake(
             "weight as before",
             "The epsilon is right. But the norm divides by more than before, and the weight has to make up for it.",
-            _powers(0, 1),
+            _powers(0.0, 1.0),
         ),
         Mistake(
             "no root in the weight",
             "The mean of squares grows by D / d, but the norm divides by its root.",
-            _powers(1, 1),
-            also=(_powers(1, 0), _powers(1, 0.5), _powers(-1, -1), _powers(-1, 0)),
+            _powers(1.0, 1.0),
+            also=(_powers(1.0, 0.0), _powers(1.0, 0.5), _powers(-1.0, -1.0), _powers(-1.0, 0.0)),
         ),
         Mistake(
             "epsilon under the root",
             "The epsilon is added to the mean of squares before the root is taken, so it grows as the mean does.",
             _powers(0.5, 0.5),
-            also=(_powers(0.5, 2), _powers(0.5, -0.5)),
+            also=(_powers(0.5, 2.0), _powers(0.5, -0.5)),
         ),
         Mistake(
             "weight not cut",
@@ -121,7 +122,7 @@ NORM = Exercise(
             "the first channels",
             "The first d channels were taken. Those that stay are in `kept`.",
             _first_ones,
-            also=(lambda w, e, k: (_powers(0, 0)(w, e, torch.arange(len(k)))[0], e),),
+            also=(lambda w, e, k: (_powers(0.0, 0.0)(w, e, torch.arange(len(k)))[0], e),),
         ),
         Mistake(
             "channels that leave",
@@ -131,8 +132,8 @@ NORM = Exercise(
         ),
         Mistake(
             "as much weight as before",
-            "The factor was made of the weights. What counts is over how many channels the mean is taken, whatever their "
-            "weights.",
+            "The factor was made of the weights. What counts is over how many channels the mean is taken, whatever "
+            "their weights.",
             _by(lambda w, k: w.square().sum().item() / w[k].square().sum().item()),
             also=(
                 lambda w, e, k: (w[k] * (w.norm() / w[k].norm()), e),
@@ -165,8 +166,8 @@ NORM = Exercise(
         ),
     ),
     hints=(
-        "Write S for the sum of the squares. The channels that leave are zero, so S is the same before and after; the mean "
-        "is S / D before, and S / d after.",
+        "Write S for the sum of the squares. The channels that leave are zero, so S is the same before and after; the "
+        "mean is S / D before, and S / d after.",
         "Before: x w / √(S/D + ε). After: x w′ / √(S/d + ε′). With which ε′ is what stands under the second root a "
         "multiple of what stands under the first?",
         "With ε′ = ε · D / d it is D / d times as much, and the root of that is what w′ has to make up for.",

@@ -73,8 +73,8 @@ TAYLOR = Exercise(
         ),
         Mistake(
             "in the other order",
-            "The two are right, but exchanged. First the change of the loss, in which weights may cancel; then the sum of "
-            "sizes, in which they cannot.",
+            "The two are right, but exchanged. First the change of the loss, in which weights may cancel; then the sum "
+            "of sizes, in which they cannot.",
             lambda w, g: _taylor(w, g)[::-1],
         ),
         Mistake(
@@ -100,8 +100,8 @@ TAYLOR = Exercise(
         ),
         Mistake(
             "gradient squared",
-            "The gradient stands squared here. The first term of Taylor's formula has the gradient itself, times how far "
-            "the weight moves: from w to 0.",
+            "The gradient stands squared here. The first term of Taylor's formula has the gradient itself, times how "
+            "far the weight moves: from w to 0.",
             _of_product(lambda w, g: w * g.square()),
             also=(_of_product(lambda w, g: w.square() * g.square()),),
         ),
@@ -128,8 +128,8 @@ TAYLOR = Exercise(
         ),
         Mistake(
             "sum before the product",
-            "Weights and gradients were summed, or made into norms, before they were multiplied. Each weight moves along "
-            "its own gradient: multiply first.",
+            "Weights and gradients were summed, or made into norms, before they were multiplied. Each weight moves "
+            "along its own gradient: multiply first.",
             lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(), w.abs().sum(dim=0) * g.abs().sum(dim=0)),
             also=(
                 lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(),) * 2,
@@ -164,8 +164,8 @@ TAYLOR = Exercise(
         ),
         Mistake(
             "a second term",
-            "Half of a squared term was taken along. To first order the change is the gradient times how far the weight "
-            "moves, and nothing else.",
+            "Half of a squared term was taken along. To first order the change is the gradient times how far the "
+            "weight moves, and nothing else.",
             _of_product(lambda w, g: w * g - w.square() * g.square() / 2),
             also=(_of_product(lambda w, g: w * g + w.square() * g.square() / 2), _of_product(lambda w, g: w * g / 2)),
         ),
@@ -185,8 +185,8 @@ TAYLOR = Exercise(
         Variant("stacked", lambda w, g: torch.stack(_taylor(w.double(), g.double()))),
     ),
     hints=(
-        "Taylor: the loss at w + δ is the loss at w plus the gradient times δ, summed over all weights that move. What is "
-        "δ for a weight that becomes zero?",
+        "Taylor: the loss at w + δ is the loss at w plus the gradient times δ, summed over all weights that move. What "
+        "is δ for a weight that becomes zero?",
         "δ = −w, so weight (i, j) contributes −w_ij g_ij, and neuron j the sum of these over i, its column.",
         "Both scores are made of weight * gradient: one sums and then takes abs(), the other the other way round.",
     ),
