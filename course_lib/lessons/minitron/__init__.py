@@ -1,1 +1,1 @@
-"""Lesson 05: smaller dense models out of a larger one, and distillation."""
+"""Lesson 05: Minitron; exercises, figures, what is measured."""

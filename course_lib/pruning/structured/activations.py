@@ -78,6 +78,11 @@ def observe(model: PreTrainedModel, windows: Int[Tensor, "N T"], progress: bool 
     return seen
 
 
+def turned(before: Float[Tensor, "*tokens D"], after: Float[Tensor, "*tokens D"]) -> Float[Tensor, "*tokens"]:
+    """1 − cos(what is read, what is given) of each token: 0 where a block turns nothing."""
+    return 1 - torch.cosine_similarity(before.float(), after.float(), dim=-1)
+
+
 def _norms(model: nn.Module) -> list[nn.Module]:
     kind = architecture(blocks(model)[0])
     return [*(block.get_submodule(path) for block in blocks(model) for path in kind.norms), final_norm(model)]
@@ -121,7 +126,6 @@ def _turned(influence: Float[Tensor, "L"], index: int, n_tokens: int):
     def add(_, args, kwargs, out):
         before = args[0] if args else kwargs["hidden_states"]
         after = out[0] if isinstance(out, tuple) else out
-        turned = 1 - torch.cosine_similarity(before.float(), after.float(), dim=-1)
-        influence[index] += turned.sum() / n_tokens
+        influence[index] += turned(before, after).sum() / n_tokens
 
     return add

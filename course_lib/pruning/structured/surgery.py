@@ -41,15 +41,25 @@ def take(model: PreTrainedModel, kept: Kept, rescale: bool = True) -> PreTrained
     config = _config(model, kept, rescale)
     with torch.random.fork_rng(devices=[]):  # the random weights that every new model draws
         smaller = type(model)(config)
-    values = {_renamed(p, kept): _cut(p, kept) for p in parameters_of(model) if _stays(p, kept)}
+    values = {_renamed(p, kept): cut_parameter(p, kept) for p in parameters_of(model) if _stays(p, kept)}
     if rescale:
-        factor = (before.width / after.width) ** 0.5
+        factor, _ = narrowed(before.width, after.width)
         values |= {name: values[name] * factor for name in _norm_weights(smaller)}
     for name, parameter in smaller.named_parameters():
         parameter.data = values.pop(name)
     assert not values, f"nothing takes {', '.join(values)}"
     smaller.generation_config = copy.deepcopy(model.generation_config)
     return smaller.to(model.device).eval()
+
+
+def narrowed(before: int, after: int) -> tuple[float, float]:
+    """What to multiply an RMSNorm's weight and its epsilon by, when of `before` channels `after` stay.
+
+    The squares of the channels that stay are divided by fewer of them: with those that left at zero, everything is as
+    it was.
+    """
+    # x w / √(S / d + ε) = x (w √(d / d′)) / √(S / d′ + ε d / d′), S the sum of squares
+    return (before / after) ** 0.5, before / after
 
 
 def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:
@@ -97,7 +107,7 @@ def _config(model: PreTrainedModel, kept: Kept, rescale: bool) -> PreTrainedConf
         sizes |= {kind.head_size_key: heads(model).size, "hidden_size": after.width}
         sizes |= {"num_attention_heads": after.heads, "num_key_value_heads": after.groups}
         if rescale:
-            sizes["rms_norm_eps"] = config.rms_norm_eps * model.config.hidden_size / after.width
+            sizes["rms_norm_eps"] = config.rms_norm_eps * narrowed(model.config.hidden_size, after.width)[1]
     for key, value in sizes.items():
         setattr(config, key, value)
     return config
@@ -115,7 +125,8 @@ def _renamed(parameter: Parameter, kept: Kept) -> str:
     return f"{before}.{kept.blocks.tolist().index(parameter.block)}.{after}" if number else parameter.name
 
 
-def _cut(parameter: Parameter, kept: Kept) -> Tensor:
+def cut_parameter(parameter: Parameter, kept: Kept) -> Tensor:
+    """A copy of what stays of one parameter."""
     tensor = parameter.tensor.detach()
     for dimension, (axis, each) in enumerate(zip(parameter.axes, parameter.repeats, strict=True)):
         if axis is not None:

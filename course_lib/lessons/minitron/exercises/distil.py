@@ -1,0 +1,350 @@
+"""The exercise minitron.distil, "Learn from the teacher": its cases and its named mistakes.
+
+Dimension key: N sequences, T tokens in each, V words of the vocabulary; τ temperature.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss, softmax
+
+from course_lib.checking.compare import close, short, tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+Answer = tuple[Tensor, Tensor]
+Formula = Callable[[Tensor, Tensor, float], Tensor]
+
+
+def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
+    """Loss and gradient up to rounding: that of float32, and of the largest gradient that a logit can have."""
+    if not isinstance(expected, tuple):
+        return close(got, expected)
+    if not isinstance(got, tuple) or len(got) != len(expected):
+        return f"got {short(got)}, expected {len(expected)} values: the loss and its gradient"
+    student, _, temperature = case.arguments
+    n_tokens = student.shape[0] * student.shape[1]
+    roundings = (1e-6 * max(1.0, temperature**2), 1e-6 * temperature / n_tokens)
+    for name, mine, right, rounding in zip(("loss", "gradient"), got, expected, roundings, strict=True):
+        problem = _near(mine, right, rounding)
+        if problem:
+            return f"{name}: {problem}"
+    return None
+
+
+def _near(got: Any, expected: Tensor, rounding: float) -> str | None:
+    got, problem = tensor_like(got, expected)
+    if problem:
+        return problem
+    got, expected = got.double(), expected.double()
+    near = torch.isclose(got, expected, rtol=1e-4, atol=rounding, equal_nan=True)
+    return close(torch.where(near, expected, got), expected)
+
+
+def _distil(student: Tensor, teacher: Tensor, temperature: float) -> Answer:
+    ours, theirs = log_softmax(student / temperature, -1), log_softmax(teacher / temperature, -1)
+    loss = temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1).mean()
+    return loss, temperature * (ours.exp() - theirs.exp()) / student[..., 0].numel()
+
+
+def _by_autograd(formula: Formula) -> Callable[[Tensor, Tensor, float], Answer]:
+    """The answer with another loss, (student, teacher, τ) -> scalar, and the gradient of that."""
+
+    def answer(student: Tensor, teacher: Tensor, temperature: float) -> Answer:
+        with torch.enable_grad():
+            logits = student.detach().clone().requires_grad_()
+            loss = formula(logits, teacher, temperature)
+            return loss.detach(), torch.autograd.grad(loss, logits)[0]
+
+    return answer
+
+
+def _divergences(p: Tensor, q: Tensor) -> Tensor:
+    """KL of each token, from logits."""
+    p, q = log_softmax(p, -1), log_softmax(q, -1)
+    return (p.exp() * (p - q)).sum(-1)
+
+
+def _kl(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    return temperature**2 * _divergences(teacher / temperature, student / temperature).mean()
+
+
+def _other_gradient(change: Callable[..., Tensor]) -> Callable[[Tensor, Tensor, float], Answer]:
+    """The right loss, and a gradient that is changed by (gradient, student, teacher, τ) -> (N, T, V)."""
+
+    def answer(student: Tensor, teacher: Tensor, temperature: float) -> Answer:
+        loss, gradient = _distil(student, teacher, temperature)
+        return loss, change(gradient, student, teacher, temperature)
+
+    return answer
+
+
+def _loss_alone(formula: Formula) -> Callable[[Tensor, Tensor, float], Answer]:
+    """Another loss, beside the right gradient."""
+    return lambda s, t, tau: (formula(s, t, tau), _distil(s, t, tau)[1])
+
+
+def _over(axis: int) -> Formula:
+    """Probabilities along another axis."""
+
+    def loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        return _kl(student.transpose(axis, -1), teacher.transpose(axis, -1), temperature)
+
+    return loss
+
+
+def _log_of_softmax(quotient: bool, added: float = 0.0) -> Formula:
+    def loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        p, q = (softmax(logits / temperature, -1) for logits in (teacher, student))
+        logs = (p / q).log() if quotient else (p + added).log() - (q + added).log()
+        return temperature**2 * (p * logs).sum(-1).mean()
+
+    return loss
+
+
+def _by_kl_div(reduction: str, **given: bool) -> Formula:
+    """torch's own function, as one may call it."""
+
+    def loss(s: Tensor, t: Tensor, tau: float) -> Tensor:
+        target = log_softmax(t / tau, -1) if given else softmax(t / tau, -1)
+        return tau**2 * kl_div(log_softmax(s / tau, -1), target, reduction=reduction, **given)
+
+    return loss
+
+
+def _distil_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(*shape: int, size: float = 2.0) -> Tensor:
+        return size * torch.randn(*shape, generator=generator)
+
+    by_hand = torch.zeros(1, 2, 2), torch.tensor([[[math.log(3.0), 0.0], [0.0, 0.0]]])
+    unsure, sure = drawn(2, 4, 9, size=15.0), drawn(2, 4, 9, size=150.0)
+    sure[0].scatter_(1, unsure[0].argmin(dim=1, keepdim=True), 600.0)  # of what the student thinks least likely
+    turned = tuple(drawn(7, 4, 3).double().permute(1, 2, 0) for _ in range(2))
+    return [
+        Case("2 tokens, 2 words, by hand: 3/4 and 1/4, which the student takes for equal", (*by_hand, 1.0)),
+        Case("the same by hand with temperature 2: √3 to 1", (*by_hand, 2.0)),
+        Case("3 sequences, 5 tokens, 11 words, temperature 2", (drawn(3, 5, 11), drawn(3, 5, 11), 2.0)),
+        Case("as many sequences as tokens as words", (drawn(5, 5, 5), drawn(5, 5, 5), 3.0)),
+        Case("a teacher who is very sure", (unsure, sure, 1.0)),
+        Case("not contiguous, in float64, temperature 1/2", (*turned, 0.5)),
+    ]
+
+
+def _library(student: Tensor, teacher: Tensor, temperature: float) -> Answer:
+    from course_lib.pruning.structured.losses import kl_divergence
+
+    with torch.enable_grad():
+        logits = student.detach().clone().requires_grad_()
+        loss = kl_divergence(logits, teacher, temperature)
+        return loss.detach(), torch.autograd.grad(loss, logits)[0]
+
+
+DISTIL = Exercise(
+    id="minitron.distil",
+    title="Learn from the teacher",
+    difficulty=4,
+    minutes=12,
+    points=3,
+    reference=_distil,
+    cases=_distil_cases,
+    agree=_agree_on_both,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "direction reversed",
+            "This is KL(student ‖ teacher), in which the student's own probabilities weigh the words. The teacher's do."
+            "",
+            _by_autograd(lambda s, t, tau: tau**2 * _divergences(s / tau, t / tau).mean()),
+        ),
+        Mistake(
+            "averaged over the vocabulary",
+            "The loss was divided by the number of words as well. The divergence of a token is a sum over words, and "
+            'the mean is over tokens only; kl_div(reduction="mean") divides by both.',
+            _by_autograd(lambda s, t, tau: _kl(s, t, tau) / s.shape[-1]),
+        ),
+        Mistake(
+            "summed over tokens",
+            "A sum grows with the batch. Take the mean over all N · T tokens.",
+            _by_autograd(lambda s, t, tau: _kl(s, t, tau) * s[..., 0].numel()),
+        ),
+        Mistake(
+            "averaged over sequences only",
+            "The sum over all tokens was divided by the number of sequences, or of tokens in one: "
+            'kl_div(reduction="batchmean") divides by the first axis alone. Take the mean over all N · T tokens.',
+            _by_autograd(lambda s, t, tau: _kl(s, t, tau) * s.shape[1]),
+            also=(_by_autograd(lambda s, t, tau: _kl(s, t, tau) * s.shape[0]),),
+        ),
+        Mistake(
+            "τ² missing",
+            "The temperature makes gradients smaller by its square. Without the factor τ² the loss would weigh less "
+            "the higher the temperature.",
+            _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau**2),
+            also=(
+                _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau),
+                _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau**3),
+                _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau**4),
+            ),
+        ),
+        Mistake(
+            "temperature of one of the two",
+            "Only one of the two was divided by the temperature. Both are, or the student would learn another softness."
+            "",
+            _by_autograd(lambda s, t, tau: tau**2 * _divergences(t / tau, s).mean()),
+            also=(
+                _by_autograd(lambda s, t, tau: tau**2 * _divergences(t, s / tau).mean()),
+                _by_autograd(lambda s, t, tau: _divergences(t / tau, s).mean()),
+                _by_autograd(lambda s, t, tau: _divergences(t, s / tau).mean()),
+            ),
+        ),
+        Mistake(
+            "temperature left out",
+            "The logits were not divided by the temperature.",
+            _by_autograd(lambda s, t, tau: _divergences(t, s).mean()),
+            also=(_by_autograd(lambda s, t, tau: tau**2 * _divergences(t, s).mean()),),
+        ),
+        Mistake(
+            "multiplied by the temperature",
+            "Logits are divided by the temperature: a high one makes probabilities softer.",
+            _by_autograd(lambda s, t, tau: tau**2 * _divergences(t * tau, s * tau).mean()),
+            also=(
+                _by_autograd(lambda s, t, tau: _divergences(t * tau, s * tau).mean()),
+                _by_autograd(lambda s, t, tau: _divergences(t * tau, s * tau).mean() / tau**2),
+            ),
+        ),
+        Mistake(
+            "cross-entropy with the teacher",
+            "This is the cross-entropy, −Σ p_T log p_S. Its gradient is the same, but it does not become zero where "
+            "the student says what the teacher says: the teacher's entropy is missing.",
+            _by_autograd(
+                lambda s, t, tau: -(tau**2) * (softmax(t / tau, -1) * log_softmax(s / tau, -1)).sum(-1).mean()
+            ),
+        ),
+        Mistake(
+            "the teacher's best word alone",
+            "The student was asked for the teacher's most likely word. All that the teacher says about the others, "
+            "which is what distillation adds, is lost.",
+            _by_autograd(lambda s, t, tau: cross_entropy(s.flatten(0, 1), t.argmax(-1).flatten())),
+            also=(
+                _by_autograd(lambda s, t, tau: tau**2 * cross_entropy((s / tau).flatten(0, 1), t.argmax(-1).flatten())),
+                _by_autograd(lambda s, t, tau: cross_entropy((s / tau).flatten(0, 1), t.argmax(-1).flatten())),
+            ),
+        ),
+        Mistake(
+            "a distance",
+            "This is a distance between logits or probabilities. The divergence is Σ p_T (log p_T − log p_S).",
+            _by_autograd(lambda s, t, tau: mse_loss(s, t)),
+            also=(
+                _by_autograd(lambda s, t, tau: tau**2 * mse_loss(s / tau, t / tau)),
+                _by_autograd(lambda s, t, tau: mse_loss(softmax(s / tau, -1), softmax(t / tau, -1))),
+                _by_autograd(lambda s, t, tau: tau**2 * mse_loss(softmax(s / tau, -1), softmax(t / tau, -1))),
+            ),
+        ),
+        Mistake(
+            "probabilities over the wrong axis",
+            "The probabilities of a token add up to one over the words, which are the last axis.",
+            _by_autograd(_over(1)),
+            also=(_by_autograd(_over(0)),),
+        ),
+        Mistake(
+            "probabilities instead of their logarithms",
+            "kl_div takes the logarithm of the student's probabilities first: log_softmax, not softmax. Of the teacher "
+            "it takes probabilities, unless log_target=True.",
+            _by_autograd(
+                lambda s, t, tau: (
+                    tau**2 * kl_div(softmax(s / tau, -1), softmax(t / tau, -1), reduction="sum") / s[..., 0].numel()
+                )
+            ),
+            also=(
+                _by_autograd(
+                    lambda s, t, tau: tau**2 * kl_div(softmax(s / tau, -1), softmax(t / tau, -1), reduction="batchmean")
+                ),
+            ),
+        ),
+        Mistake(
+            "another unit",
+            "Nats are asked for: the natural logarithm.",
+            _by_autograd(lambda s, t, tau: _kl(s, t, tau) / math.log(2.0)),
+            also=(lambda s, t, tau: (_distil(s, t, tau)[0] / math.log(2.0), _distil(s, t, tau)[1]),),
+        ),
+        Mistake(
+            "logarithm of zero",
+            "The teacher's softmax is exactly 0 for some words, and the logarithm of that is infinite, or wrong where "
+            "a small number is added. log_softmax never takes the logarithm of a zero.",
+            _by_autograd(_log_of_softmax(False)),
+            also=(
+                _by_autograd(_log_of_softmax(True)),
+                *(_by_autograd(_log_of_softmax(False, added)) for added in (1e-8, 1e-10)),
+                *(_loss_alone(_log_of_softmax(False, added)) for added in (0.0, 1e-8, 1e-10)),
+            ),
+        ),
+        Mistake(
+            "gradient turned round",
+            "The loss is right, but the gradient points the other way: it is positive where the student gives a word "
+            "more than the teacher does.",
+            _other_gradient(lambda g, s, t, tau: -g),
+        ),
+        Mistake(
+            "gradient of a sum",
+            "The loss is right. Its gradient is that of a mean over tokens too: divide it by N · T.",
+            _other_gradient(lambda g, s, t, tau: g * s[..., 0].numel()),
+            also=(
+                _other_gradient(lambda g, s, t, tau: g * s.shape[0]),
+                _other_gradient(lambda g, s, t, tau: g * s.shape[1]),
+                _other_gradient(lambda g, s, t, tau: g / s.shape[-1]),
+            ),
+        ),
+        Mistake(
+            "another power of τ in the gradient",
+            "The loss is right, but the gradient lacks a factor, or has one too many: τ² stands before the divergence, "
+            "and the logits are divided by τ, so the chain rule gives τ² / τ.",
+            _other_gradient(lambda g, s, t, tau: g / tau),
+            also=(
+                _other_gradient(lambda g, s, t, tau: g * tau),
+                _other_gradient(lambda g, s, t, tau: g / tau**2),
+                _other_gradient(lambda g, s, t, tau: (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),
+                _other_gradient(lambda g, s, t, tau: tau * (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),
+            ),
+        ),
+        Mistake(
+            "gradient of the teacher",
+            "This is the gradient with respect to the teacher's logits. The teacher stays as it is; the student learns."
+            "",
+            _other_gradient(lambda g, s, t, tau: _by_autograd(lambda x, y, z: _kl(y, x, z))(t, s, tau)[1]),
+        ),
+        Mistake(
+            "one of the two",
+            "Two values are asked for: the loss, and its gradient.",
+            lambda s, t, tau: _distil(s, t, tau)[0],
+            also=(lambda s, t, tau: _distil(s, t, tau)[1],),
+        ),
+        Mistake(
+            "one loss a token",
+            "There is still a loss for each token. Take the mean over all of them.",
+            lambda s, t, tau: (tau**2 * _divergences(t / tau, s / tau), _distil(s, t, tau)[1]),
+            also=(
+                lambda s, t, tau: (
+                    tau**2 * _divergences(t / tau, s / tau),
+                    _distil(s, t, tau)[1] * s[..., 0].numel(),
+                ),
+            ),
+        ),
+    ),
+    also_right=(
+        Variant("autograd", _by_autograd(_kl)),
+        Variant("torch's function", _by_autograd(lambda s, t, tau: _by_kl_div("sum")(s, t, tau) / s[..., 0].numel())),
+        Variant(
+            "flattened", _by_autograd(lambda s, t, tau: _by_kl_div("batchmean")(s.flatten(0, 1), t.flatten(0, 1), tau))
+        ),
+        Variant("float64", lambda s, t, tau: _distil(s.double(), t.double(), tau)),
+    ),
+    hints=(
+        "The divergence of one token: Σ over words of p_T · (log p_T − log p_S), where both come from logits / τ. "
+        "log_softmax gives the logarithms without ever taking that of a zero.",
+        "The gradient by autograd: logits = student.detach().requires_grad_(), the loss of these, and "
+        "torch.autograd.grad(loss, logits).",
+        "Or on paper: in the logits of a softmax the gradient of a divergence is a difference of two probabilities; "
+        "then the factors τ², 1/τ and 1/(N · T).",
+    ),
+)

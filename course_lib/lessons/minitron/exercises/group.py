@@ -1,0 +1,311 @@
+"""The exercise minitron.group, "What leaves together": its cases and its named mistakes.
+
+Dimension key: H query heads, G key-value heads, S size of a head, D width, F neurons of a block.
+"""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+_NAMES = ("q", "k", "v", "o", "gate", "up", "down")  # in the order of the forward pass
+Weights = dict[str, Tensor]
+Rule = Callable[[Tensor, SimpleNamespace], Tensor]
+
+
+def _entries(numbers: Tensor, each: int) -> Tensor:
+    """The rows of some heads, of which every one has `each` that lie side by side."""
+    return (numbers[:, None] * each + torch.arange(each)).flatten()
+
+
+def _indices(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> SimpleNamespace:
+    """Which query rows, key-value rows and neurons stay."""
+    size, of_a_group = (len(weights[name]) // n_key_value for name in ("k", "q"))
+    return SimpleNamespace(query=_entries(groups, of_a_group), key=_entries(groups, size), neurons=neurons)
+
+
+_RULES: dict[str, Rule] = {
+    "q": lambda w, i: w[i.query],
+    "k": lambda w, i: w[i.key],
+    "v": lambda w, i: w[i.key],
+    "o": lambda w, i: w[:, i.query],
+    "gate": lambda w, i: w[i.neurons],
+    "up": lambda w, i: w[i.neurons],
+    "down": lambda w, i: w[:, i.neurons],
+}
+
+
+def _cut(indices: Callable = _indices, **rules: Rule) -> Callable:
+    """The answer, with other indices or other rules for some matrices."""
+
+    def cut(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
+        found = indices(weights, groups, neurons, n_key_value)
+        return {name: (_RULES | rules)[name](weight, found) for name, weight in weights.items()}
+
+    return _separately(cut)
+
+
+def _separately(cut: Callable) -> Callable:
+    """A function of a dictionary of matrices as one of seven matrices."""
+    return lambda *arguments: cut(dict(zip(_NAMES, arguments[:7], strict=True)), *arguments[7:])
+
+
+def _whole(*names: str) -> Callable:
+    return _cut(**dict.fromkeys(names, lambda w, i: w))
+
+
+def _changed(**changes: Callable) -> Callable:
+    """The answer with other indices: each change is (weights, groups, neurons, n_key_value) -> Tensor."""
+
+    def indices(*arguments) -> SimpleNamespace:
+        return SimpleNamespace(**vars(_indices(*arguments)) | {name: f(*arguments) for name, f in changes.items()})
+
+    return _cut(indices)
+
+
+def _by_remainder(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
+    size = len(weights["k"]) // n_key_value
+    heads = torch.arange(len(weights["q"]) // size)
+    return _entries(heads[torch.isin(heads % n_key_value, groups)], size)
+
+
+def _apart(name: str) -> Callable:
+    """The rows of a group, were they a whole stride apart."""
+
+    def rows(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
+        return torch.arange(len(weights[name])).reshape(-1, n_key_value)[:, groups].T.flatten()
+
+    return rows
+
+
+def _complement(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
+    left = [set(range(n)) - set(of.tolist()) for n, of in ((n_key_value, groups), (len(weights["up"]), neurons))]
+    stay = (torch.tensor(sorted(each), dtype=torch.long) for each in left)
+    return _cut()(*weights.values(), *stay, n_key_value)
+
+
+def _zeros(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
+    found = _indices(weights, groups, neurons, n_key_value)
+    stay = {"q": found.query, "o": found.query, "k": found.key, "v": found.key} | dict.fromkeys(
+        ("gate", "up", "down"), neurons
+    )
+    axes = {name: int(name in ("o", "down")) for name in weights}
+    return {
+        name: torch.zeros_like(w).index_copy(axes[name], stay[name], w.index_select(axes[name], stay[name]))
+        for name, w in weights.items()
+    }
+
+
+def _block(generator: torch.Generator, width: int, n_query: int, n_key_value: int, size: int, neurons: int) -> Weights:
+    shapes = {"q": (n_query * size, width), "k": (n_key_value * size, width), "v": (n_key_value * size, width)}
+    shapes |= {"o": (width, n_query * size), "gate": (neurons, width), "up": (neurons, width), "down": (width, neurons)}
+    return {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
+
+
+def _by_hand() -> tuple:
+    """Every weight of q is its row, and so on: tens for rows, ones for columns, a hundred more for each matrix."""
+    shapes = {"q": (4, 2), "k": (2, 2), "v": (2, 2), "o": (2, 4), "gate": (3, 2), "up": (3, 2), "down": (2, 3)}
+    weights = {
+        name: 100.0 * (at + 1) + 10 * torch.arange(rows)[:, None] + torch.arange(columns)
+        for at, (name, (rows, columns)) in enumerate(shapes.items())
+    }
+    return *weights.values(), torch.tensor([1]), torch.tensor([0, 2]), 2
+
+
+def _group_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(n: int, k: int) -> Tensor:
+        """k of n, rising, and not the first k."""
+        others = torch.randperm(n - 1, generator=generator)[: k - 1]
+        return torch.cat([others, torch.tensor([n - 1])]).sort().values
+
+    def block(width: int, n_query: int, n_key_value: int, size: int, neurons: int) -> list[Tensor]:
+        return list(_block(generator, width, n_query, n_key_value, size, neurons).values())
+
+    turned = [weight.T.contiguous().T for weight in block(30, 6, 3, 2, 14)]
+    double = [weight.double() for weight in block(16, 8, 4, 2, 10)]
+    return [
+        Case("4 query heads of size 1 on 2, 3 neurons, by hand", _by_hand()),
+        Case(
+            "9 heads on 3, as in SmolLM2, of size 4", (*block(24, 9, 3, 4, 20), torch.tensor([0, 2]), drawn(20, 11), 3)
+        ),
+        Case("6 heads on 3, the weights not contiguous", (*turned, torch.tensor([1]), drawn(14, 5), 3)),
+        Case("8 heads on 4, in float64", (*double, torch.tensor([1, 3]), drawn(10, 4), 4)),
+        Case("heads as wide as the stream", (*block(12, 6, 2, 2, 9), torch.tensor([1]), drawn(9, 8), 2)),
+        Case("a head for each group", (*block(15, 3, 3, 5, 12), torch.tensor([1, 2]), drawn(12, 6), 3)),
+    ]
+
+
+def _library(q, k, v, o, gate, up, down, groups: Tensor, neurons: Tensor, n_key_value: int) -> dict[str, Tensor]:
+    """By the course's table of what leaves together."""
+    from course_lib.models import ARCHITECTURES
+    from course_lib.pruning.structured.choice import Kept, best_heads
+    from course_lib.pruning.structured.parts import Parameter, linear_axes
+    from course_lib.pruning.structured.surgery import cut_parameter
+
+    llama, of_a_group, size = ARCHITECTURES[0], len(q) // len(k), len(k) // n_key_value
+    heads = best_heads(torch.zeros(1, of_a_group * n_key_value), groups[None], n_key_value, of_a_group)
+    stays = {"groups": groups[None], "heads": heads, "neurons": neurons[None]}
+    kept = Kept(blocks=torch.arange(1), width=torch.arange(len(down)), **stays)
+    matrices = {"q": q, "k": k, "v": v, "o": o, "gate": gate, "up": up, "down": down}
+    smaller = {}
+    for (name, matrix), path in zip(matrices.items(), (*llama.attention, *llama.mlp), strict=True):
+        axes = linear_axes(path, llama)
+        repeats = tuple(size if axis in ("heads", "groups") else 1 for axis in axes)
+        parameter = Parameter(name=path, tensor=matrix, axes=axes, repeats=repeats, block=0)
+        smaller[name] = cut_parameter(parameter, kept)
+    return smaller
+
+
+GROUP = Exercise(
+    id="minitron.group",
+    title="What leaves together",
+    difficulty=3,
+    minutes=12,
+    points=3,
+    reference=_cut(),
+    cases=_group_cases,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "heads by the remainder",
+            "Query heads h with h % G in the groups were taken. Neighbouring heads share a key-value head: head h "
+            "reads head h // (H / G).",
+            _changed(query=_by_remainder),
+        ),
+        Mistake(
+            "a head's rows taken apart",
+            "The rows of one head lie side by side: head h has the rows h · S to h · S + S − 1. Here rows a whole "
+            "stride apart were taken.",
+            _changed(query=_apart("q"), key=_apart("k")),
+            also=(_changed(query=_apart("q")), _changed(key=_apart("k"))),
+        ),
+        Mistake(
+            "rows of the output projection",
+            "The output projection reads what the heads give: a head is a block of its columns, not of its rows.",
+            _cut(o=lambda w, i: w[i.query]),
+        ),
+        Mistake(
+            "rows of the down projection",
+            "The down projection reads the neurons: a neuron is one of its columns, not of its rows.",
+            _cut(down=lambda w, i: w[i.neurons]),
+            also=(_cut(down=lambda w, i: w[i.neurons], o=lambda w, i: w[i.query]),),
+        ),
+        Mistake(
+            "inputs instead of outputs",
+            "All matrices were cut on the wrong side. W has the shape (outputs, inputs): q, k, v, gate and up make "
+            "heads and neurons and lose rows, o and down read them and lose columns.",
+            _cut(
+                q=lambda w, i: w[:, i.query],
+                k=lambda w, i: w[:, i.key],
+                v=lambda w, i: w[:, i.key],
+                o=lambda w, i: w[i.query],
+                gate=lambda w, i: w[:, i.neurons],
+                up=lambda w, i: w[:, i.neurons],
+                down=lambda w, i: w[i.neurons],
+            ),
+        ),
+        Mistake(
+            "gate or up left whole",
+            "A neuron is the product of gate and up, so its row leaves in both.",
+            _whole("gate"),
+            also=(_whole("up"), _whole("gate", "up")),
+        ),
+        Mistake(
+            "down left whole",
+            "The down projection still reads neurons that are gone: their columns leave too.",
+            _whole("down"),
+            also=(_whole("down", "o"),),
+        ),
+        Mistake(
+            "query heads left whole",
+            "Query heads without the key-value head that they read cannot stay: their rows of q and columns of o leave."
+            "",
+            _whole("q", "o"),
+            also=(_whole("q"),),
+        ),
+        Mistake(
+            "output projection left whole",
+            "The output projection still reads heads that are gone: their columns leave too.",
+            _whole("o"),
+        ),
+        Mistake(
+            "keys or values left whole",
+            "A key-value head has rows in k and in v, and both leave.",
+            _whole("v"),
+            also=(_whole("k"), _whole("k", "v")),
+        ),
+        Mistake(
+            "query heads counted like key-value heads",
+            "Of q and o as many rows and columns stay as of k and v. To each key-value head belong H / G query heads.",
+            _changed(query=lambda *a: _indices(*a).key),
+        ),
+        Mistake(
+            "heads taken for rows",
+            "The numbers of heads were used as numbers of rows. A head has S rows, h · S to h · S + S − 1.",
+            _changed(
+                query=lambda w, g, n, h: _entries(g, len(w["q"]) // len(w["k"])),
+                key=lambda w, g, n, h: g,
+            ),
+            also=(
+                _changed(query=lambda w, g, n, h: g, key=lambda w, g, n, h: g),
+                _changed(key=lambda w, g, n, h: g),
+                _changed(query=lambda w, g, n, h: _entries(g, len(w["q"]) // len(w["k"]))),
+            ),
+        ),
+        Mistake(
+            "neurons left whole",
+            "Neurons leave as well: rows of gate and up, columns of down.",
+            _whole("gate", "up", "down"),
+        ),
+        Mistake(
+            "heads left whole",
+            "Key-value groups leave as well: rows of q, k and v, columns of o.",
+            _whole("q", "k", "v", "o"),
+        ),
+        Mistake(
+            "what leaves was kept",
+            "groups and neurons say what stays; the rest leaves.",
+            _separately(_complement),
+        ),
+        Mistake(
+            "zeros instead of a cut",
+            "The matrices have zeros where something leaves. A smaller model has smaller matrices: take the entries "
+            "out.",
+            _separately(_zeros),
+        ),
+    ),
+    also_right=(
+        Variant("masks of rows", _separately(lambda *a: _by_masks(*a))),
+        Variant("with an axis of heads", _separately(lambda *a: _by_axes(*a))),
+    ),
+    hints=(
+        "A head is made by rows of one kind of matrix and read by columns of another. Go through the seven matrices: "
+        "which side of each counts heads, and which counts neurons?",
+        "The size of a head is len(k) / n_key_value. Query head h reads key-value head h // (H / G), so to the groups "
+        "that stay belong H / G · S neighbouring rows of q each.",
+        "w.unflatten(0, (n_key_value, -1))[groups].flatten(0, 1) serves q, k and v alike; o is the same along its "
+        "columns.",
+    ),
+)
+
+
+def _by_masks(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
+    masks = {}
+    for name in ("q", "k"):
+        rows = torch.arange(len(weights[name]))
+        masks[name] = torch.isin(rows // (len(rows) // n_key_value), groups)
+    masks["n"] = torch.isin(torch.arange(len(weights["up"])), neurons)
+    rows = {name: weights[name][masks[by]] for name, by in (("q", "q"), ("k", "k"), ("v", "k"), ("gate", "n"))}
+    columns = {name: weights[name][:, masks[by]] for name, by in (("o", "q"), ("down", "n"))}
+    return columns | rows | {"up": weights["up"][masks["n"]]}
+
+
+def _by_axes(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
+    parts = {name: weights[name].unflatten(0, (n_key_value, -1))[groups].flatten(0, 1) for name in "qkv"}
+    parts["o"] = weights["o"].unflatten(1, (n_key_value, -1)).index_select(1, groups).flatten(1)
+    for name in ("gate", "up"):
+        parts[name] = weights[name].index_select(0, neurons)
+    return parts | {"down": torch.stack([weights["down"][:, j] for j in neurons], dim=1)}

@@ -1,0 +1,274 @@
+"""The exercise minitron.heads, "Heads inside their group": its cases and its named mistakes.
+
+Dimension key: L blocks, H query heads, G key-value heads, of which g stay, m heads of each.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+
+
+def _agree_on_heads(got: Any, expected: Tensor, case: Case) -> str | None:
+    """Place by place the same group, and of each group heads of equal worth: ties, and the order inside, are free."""
+    scores, groups, n_groups, _ = case.arguments
+    got, problem = tensor_like(got, expected)
+    if problem:
+        return problem
+    if torch.equal(got.double(), expected.double()):
+        return None
+    n_heads, numbers = scores.shape[1], got.long()
+    if (numbers != got).any() or (numbers < 0).any() or (numbers >= n_heads).any():
+        return f"got entries that are no numbers of heads; expected whole numbers from 0 to {n_heads - 1}"
+    for block, row in enumerate(numbers.tolist()):
+        if len(set(row)) < len(row):
+            return f"block {block} names a head twice: {row}"
+    owner, right = (x * n_groups // n_heads for x in (numbers, expected.long()))
+    if (owner != right).any():
+        block, place = (owner != right).nonzero()[0].tolist()
+        return (
+            f"block {block}: place {place} of the smaller model reads key-value head {int(right[block, place])}, but "
+            f"holds head {int(numbers[block, place])}, which read {int(owner[block, place])}"
+        )
+    # Each row of these is one group of one block.
+    size = expected.shape[1] // groups.shape[1]
+    worth = [scores.double().gather(1, x).reshape(-1, size).sort(dim=1).values for x in (numbers, expected.long())]
+    wrong = (worth[0] != worth[1]).any(dim=1).nonzero().flatten().tolist()
+    if not wrong:
+        return None
+    block, group = divmod(wrong[0], groups.shape[1])
+    mine, better = (x[block, group * size : (group + 1) * size].tolist() for x in (numbers, expected.long()))
+    return f"block {block}, key-value head {int(groups[block, group])}: got the heads {mine}, expected {better}"
+
+
+def _as_masks(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.masks import compare_masks
+
+    scores, _, n_groups, _ = case.arguments
+    masks = [
+        torch.zeros(scores.shape, dtype=torch.bool).scatter(1, torch.as_tensor(x).long(), True) for x in (got, expected)
+    ]
+    fig = compare_masks(*masks, group=scores.shape[1] // n_groups)
+    for panel in fig.axes:
+        panel.set_xlabel("query head, groups ruled off")
+    fig.axes[0].set_ylabel("block")
+    return fig
+
+
+def _best(scores: Tensor, n: int) -> Tensor:
+    """The n highest of each row, rising."""
+    return scores.topk(n, dim=-1).indices.sort(dim=-1).values
+
+
+def _inside(choose: Callable[[Tensor, int], Tensor]) -> Callable:
+    """The answer with another choice of n among the heads of each group (L, g, H / G)."""
+
+    def heads(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
+        size = scores.shape[1] // n_groups
+        stay = scores.unflatten(1, (n_groups, size)).gather(1, groups[:, :, None].expand(-1, -1, size))
+        return (choose(stay, n_each) + size * groups[:, :, None]).flatten(1)
+
+    return heads
+
+
+def _of_all(lowest: float, choose: Callable[[Tensor, int], Tensor] = _best) -> Callable:
+    """As many heads, but of all groups together; those of groups that leave score `lowest`."""
+
+    def heads(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
+        owner = torch.arange(scores.shape[1]) * n_groups // scores.shape[1]
+        stays = (owner[:, None] == groups[:, None]).any(dim=2)  # (L, H)
+        return choose(torch.where(stays, scores, scores + lowest), n_each * groups.shape[1])
+
+    return heads
+
+
+def _by_remainder(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
+    """Heads h, h + G, … taken for a group."""
+    inside = scores.unflatten(1, (-1, n_groups)).mT  # (L, G, H/G)
+    stay = inside.gather(1, groups[:, :, None].expand(-1, -1, inside.shape[2]))
+    return (_best(stay, n_each) * n_groups + groups[:, :, None]).flatten(1)
+
+
+def _in_order_of_scores(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
+    chosen = _inside(_best)(scores, groups, n_groups, n_each)
+    return chosen.gather(1, scores.gather(1, chosen).argsort(dim=1, descending=True))
+
+
+def _same_places(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
+    together = _inside(lambda stay, n: _best(stay.sum(dim=1, keepdim=True), n).expand(-1, stay.shape[1], -1))
+    return together(scores, groups, n_groups, n_each)
+
+
+def _heads_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(blocks: int, n_groups: int, stay: int, of_a_group: int) -> tuple[Tensor, Tensor]:
+        """Scores of which one group is louder than the others, and groups that stay, other ones in each block."""
+        loud = 1 + 4 * torch.rand(blocks, n_groups, 1, generator=generator)
+        scores = (torch.rand(blocks, n_groups, of_a_group, generator=generator) + 0.3 * loud).flatten(1)
+        groups = [torch.randperm(n_groups, generator=generator)[:stay].sort().values for _ in range(blocks)]
+        return scores, torch.stack(groups)
+
+    by_hand = torch.tensor([[9.0, 8.0, 7.0, 1.0, 3.0, 2.0], [1.0, 2.0, 3.0, 6.0, 5.0, 4.0]])
+    every = torch.arange(3).repeat(30, 1)
+    ties = torch.randint(-2, 3, (6, 20), generator=generator).float()
+    four = torch.stack([torch.randperm(5, generator=generator)[:3].sort().values for _ in range(6)])
+    return [
+        Case("2 blocks, 6 heads on 2, one of each stays, by hand", (by_hand, torch.tensor([[0, 1], [0, 1]]), 2, 1)),
+        Case("9 heads on 3 in 30 blocks, as in SmolLM2", (drawn(30, 3, 3, 3)[0], every, 3, 2)),
+        Case("12 heads on 4, of which two stay", (*drawn(5, 4, 2, 3), 4, 2)),
+        Case("16 heads on 2, in one block", (*drawn(1, 2, 2, 8), 2, 3)),
+        Case("ties, and scores below zero", (ties, four, 5, 2)),
+        Case("not contiguous, in float64", (drawn(12, 2, 2, 4)[0].double().T.contiguous().T, every[:12, :2], 2, 2)),
+    ]
+
+
+def _library(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
+    from course_lib.pruning.structured.choice import best_heads
+
+    return best_heads(scores, groups, n_groups, n_each)
+
+
+HEADS = Exercise(
+    id="minitron.heads",
+    title="Heads inside their group",
+    difficulty=3,
+    minutes=12,
+    points=3,
+    reference=_inside(_best),
+    cases=_heads_cases,
+    agree=_agree_on_heads,
+    picture=_as_masks,
+    library=_library,
+    trivial=(
+        Trivial("taking the first heads of each group", _inside(lambda s, n: torch.arange(n))),
+        Trivial("taking the last heads of each group", _inside(lambda s, n: torch.arange(s.shape[2] - n, s.shape[2]))),
+    ),
+    mistakes=(
+        Mistake(
+            "all heads ranked together",
+            "The best heads of the block were taken, wherever they are. Every group has to keep equally many, or the "
+            "heads of the smaller model cannot be divided among its key-value heads: rank inside each group.",
+            _of_all(-1000.0),
+            also=(_of_all(0.0),),
+        ),
+        Mistake(
+            "groups by the remainder",
+            "Heads h, h + G, h + 2G, … were taken for a group. Neighbouring heads share a key-value head: head h "
+            "belongs to group h // (H / G).",
+            _by_remainder,
+            also=(lambda s, g, n, m: _by_remainder(s, g, n, m).sort(dim=1).values,),
+        ),
+        Mistake(
+            "lowest kept",
+            "The heads with the lowest scores stay here. A high score stays.",
+            _inside(lambda stay, n: _best(-stay, n)),
+            also=(_of_all(1000.0, lambda s, n: _best(-s, n)),),
+        ),
+        Mistake(
+            "as many leave as should stay",
+            "n_each says how many heads of a group stay.",
+            _inside(lambda stay, n: _best(stay, stay.shape[2] - n)),
+        ),
+        Mistake(
+            "places inside the group",
+            "These count from the first head of each group. Add where the group begins: group · H / G.",
+            lambda s, g, n, m: _inside(_best)(s, g, n, m) - (s.shape[1] // n * g).repeat_interleave(m, dim=1),
+        ),
+        Mistake(
+            "groups counted anew",
+            "These count groups as in the smaller model. What is asked are numbers of heads of the large one: begin at "
+            "group · H / G for the group's own number.",
+            lambda s, g, n, m: (
+                _inside(_best)(s, g, n, m)
+                - (s.shape[1] // n * (g - torch.arange(g.shape[1]))).repeat_interleave(m, dim=1)
+            ),
+        ),
+        Mistake(
+            "in the order of the scores",
+            "The right heads, in the order of their scores. Its place decides which key-value head a head reads in the "
+            "smaller model: group after group, so sort.",
+            _in_order_of_scores,
+            also=(lambda s, g, n, m: _in_order_of_scores(s, g, n, m).flip(1),),
+        ),
+        Mistake(
+            "groups that leave",
+            "Heads of all groups stay here, or of other ones. Of a group that is not in `groups` no head stays.",
+            lambda s, g, n, m: _inside(_best)(s, torch.arange(n).expand(len(s), n), n, m),
+            also=(
+                lambda s, g, n, m: _inside(_best)(s, torch.arange(g.shape[1]).expand(g.shape), n, m),
+                lambda s, g, n, m: _inside(_best)(s, g[:1].expand(g.shape), n, m),
+            ),
+        ),
+        Mistake(
+            "the same places in every group",
+            "The scores of all groups were added up, so that the same places stay in each. Every group chooses by "
+            "itself.",
+            _same_places,
+        ),
+        Mistake(
+            "one block's choice for all",
+            "All blocks keep the heads of the first. Every block has scores of its own.",
+            lambda s, g, n, m: _inside(_best)(s[:1].expand(s.shape), g, n, m),
+            also=(
+                lambda s, g, n, m: _inside(_best)(s.sum(0).expand(s.shape), g, n, m),
+                lambda s, g, n, m: _inside(_best)(s[:1], g[:1], n, m),
+            ),
+        ),
+        Mistake(
+            "absolute values ranked",
+            "Absolute values were taken. The score says it all: one below zero is lower than zero.",
+            _inside(lambda stay, n: _best(stay.abs(), n)),
+        ),
+        Mistake(
+            "a mask",
+            "This says of every head whether it stays. Return the numbers of those that do.",
+            lambda s, g, n, m: torch.zeros_like(s, dtype=torch.bool).scatter(1, _inside(_best)(s, g, n, m), True),
+        ),
+        Mistake(
+            "the scores",
+            "These are the scores of the heads that stay. Return their numbers: topk has both.",
+            lambda s, g, n, m: s.gather(1, _inside(_best)(s, g, n, m)),
+        ),
+        Mistake(
+            "an axis of groups left",
+            "The right heads, with an axis for the groups. Flatten it: (L, g · n_each).",
+            lambda s, g, n, m: _inside(_best)(s, g, n, m).unflatten(1, (g.shape[1], m)),
+        ),
+        Mistake(
+            "one too many, or too few",
+            "n_each heads of every group stay, neither more nor fewer.",
+            _inside(lambda stay, n: _best(stay, min(n + 1, stay.shape[2]))),
+            also=(_inside(lambda stay, n: _best(stay, n - 1)),),
+        ),
+    ),
+    also_right=(
+        Variant("best first inside a group", _inside(lambda stay, n: stay.topk(n, dim=2).indices)),
+        Variant("lists", lambda s, g, n, m: _by_loops(s, g, n, m)),
+        Variant("by a mask", lambda s, g, n, m: _by_ranks(s, g, n, m)),
+    ),
+    hints=(
+        "Which heads compete with each other? Give the scores an axis of groups: (L, n_groups, H / n_groups).",
+        "Of each group that stays, topk gives places inside the group. What has to be added to a place, to have the "
+        "number of a head?",
+        "places + size * groups[:, :, None] with size = H // n_groups, flattened to (L, g · n_each).",
+    ),
+)
+
+
+def _by_loops(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> list[list[int]]:
+    size, rows = scores.shape[1] // n_groups, []
+    for row, stay in zip(scores.tolist(), groups.tolist(), strict=True):
+        best = [sorted(range(group * size, (group + 1) * size), key=lambda h: -row[h])[:n_each] for group in stay]
+        rows.append([head for heads in best for head in sorted(heads)])
+    return rows
+
+
+def _by_ranks(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
+    inside = scores.reshape(len(scores), n_groups, -1)
+    ranks = inside.argsort(dim=2, descending=True).argsort(dim=2)
+    stays = torch.zeros(len(scores), n_groups, dtype=torch.bool).scatter(1, groups, True)
+    keep = ((ranks < n_each) & stays[:, :, None]).flatten(1)
+    return keep.nonzero()[:, 1].reshape(len(scores), -1)

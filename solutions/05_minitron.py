@@ -1,0 +1,549 @@
+# %% [markdown]
+# # 05 · Minitron: a smaller dense model
+#
+# The zeros of lessons 03 and 04 stay where they are, and a matrix that is half zeros costs as much as a full one unless
+# something reads the zeros. This lesson takes whole neurons, heads, channels and blocks out instead. What is left is an
+# ordinary model with smaller matrices: every tool loads it, and it is faster on every machine at once. It also says
+# things more badly, and so it is taught by the model from which it was cut.
+#
+# **Afterwards you can** say which rows and columns leave together, cut a language model to a shape that you choose, score
+# neurons, heads, channels and blocks from a single pass over some text, repair a cut by least squares, and distil the
+# whole model into the cut one. **You need** lesson 00; lessons 03 and 04 help where they are mentioned. **Time**: two
+# hours, 76 minutes of it for exercises.
+#
+# You will write eight functions. Under each is a `check`; it tells you what is wrong and, when it knows, which mistake
+# it is. What follows an exercise uses your function on the real model once it is right, and the course's until then.
+
+# %%
+from dataclasses import replace
+
+import torch
+
+from course_lib.attention.small_models.byte_model import load_byte_model, untrained
+from course_lib.data import corpora
+from course_lib.lessons.common.dots import perplexities
+from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.minitron import drawings, live, measured as minitron_results, shapes, tables
+from course_lib.lessons.minitron import figures as plots
+from course_lib.measure.perplexity import perplexity, window_losses
+from course_lib.models import blocks, load_model
+from course_lib.pruning.structured.choice import Scores, choose, everything
+from course_lib.pruning.structured.losses import next_token
+from course_lib.pruning.structured.refit import refit
+from course_lib.pruning.structured.scorer import Evidence
+from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
+from course_lib.pruning.structured.scorers.minitron import Minitron
+from course_lib.pruning.structured.scorers.random_scores import Random
+from course_lib.pruning.structured.scorers.weight_norm import WeightNorm
+from course_lib.pruning.structured.shape import Shape, shape_of
+from course_lib.pruning.structured.surgery import cut, take
+from course_lib.workbook import check, mine
+
+# %%
+model, tokenizer = load_model()
+dense_shape = shape_of(model)
+calibration = corpora.windows("wikipedia", 8, 256, tokenizer, split="calibration", seed=0)
+held_out = corpora.windows("wikipedia", 4, 256, tokenizer, split="evaluation", seed=0)
+print(f"{dense_shape}: {model.num_parameters():,} parameters")
+print(f"{calibration.numel()} tokens to score with, {held_out.numel()} held out, no article in both")
+
+# %% [markdown]
+# ## 1. The idea in one picture
+#
+# If one neuron of an MLP leaves, what else can leave? Its row of the gate and its row of the up projection, which made
+# it, and its column of the down projection, which read it. None of the three has any use without the others. The same
+# goes for a key-value head: the query heads that ask it, and the columns of the output projection that read them. And a
+# channel of the residual stream is an input or an output of all seven matrices. Here is one block of our model with all
+# that leaves, drawn to scale.
+
+# %%
+drawings.what_leaves()
+
+# %% [markdown]
+# What leaves together is called a *group* in the literature on structured pruning; here the word is kept for key-value
+# groups. Minitron (Muralidharan and others, 2024) chooses along four axes: neurons, heads, width (the channels) and
+# depth (whole blocks). It scores everything with one forward pass, keeps the same number in every block, so that a
+# configuration file can describe the result, and then distils. LLM-Pruner (Ma, Fang and Wang, 2023) scores with
+# gradients instead.
+#
+# ## 2. Cutting
+#
+# Before anything is scored, cutting has to be right. A wrong index gives a model that loads, runs and talks nonsense,
+# and no error says why.
+
+# %% [markdown]
+# ### What leaves together
+# **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
+#
+# Cut one block down to the key-value heads and the neurons that are to stay. The matrices are in `torch.nn.Linear`'s
+# order, outputs × inputs, and no axis of the residual stream changes. Which rows and columns does each of the seven
+# matrices lose? The picture above answers for one key-value head; lesson 00 says which query heads share one.
+
+
+# %% exercise="minitron.group"
+def cut_block(weights, groups, neurons, n_key_value):
+    """The matrices of a block once key-value groups, with their query heads, and neurons have left.
+
+    weights: a dictionary of "q" (H * S, D), "k" and "v" (G * S, D), "o" (D, H * S), "gate" and "up" (F, D), and "down"
+    (D, F), for H query heads and G = n_key_value key-value heads of size S, width D, F neurons. Each row of a matrix
+    makes one of its outputs, and neighbouring query heads share a key-value head.
+    groups: (g,), which key-value heads stay, rising. neurons: (f,), which neurons stay, rising.
+    Returns a dictionary of the same keys with the smaller matrices; what stays keeps its order and its values.
+    """
+    ### BEGIN SOLUTION
+    size = weights["k"].shape[0] // n_key_value
+    together = weights["q"].shape[0] // n_key_value  # rows of the query heads that share one key-value head
+    keys = (groups[:, None] * size + torch.arange(size)).flatten()
+    queries = (groups[:, None] * together + torch.arange(together)).flatten()
+    return {
+        "q": weights["q"][queries],
+        "k": weights["k"][keys],
+        "v": weights["v"][keys],
+        "o": weights["o"][:, queries],
+        "gate": weights["gate"][neurons],
+        "up": weights["up"][neurons],
+        "down": weights["down"][:, neurons],
+    }
+    ### END SOLUTION
+
+
+# %%
+check("minitron.group", cut_block)
+
+# %% [markdown]
+# How does one see that a cut is right? Cutting must do the same as zeroing. If the columns of the down projection that
+# read the neurons which leave are zero, these neurons say nothing, and the MLP has to give the same without them.
+
+# %%
+whole = {name: weight.detach() for name, weight in live.matrices(blocks(model)[15]).items()}
+stay = torch.arange(0, dense_shape.neurons, 2)
+smaller = mine("minitron.group", cut_block)(whole, torch.tensor([0, 2]), stay, dense_shape.groups)
+silenced = whole["down"].index_fill(1, torch.arange(1, dense_shape.neurons, 2), 0.0)
+x = torch.randn(5, dense_shape.width, generator=torch.Generator().manual_seed(0))
+gate, up = x @ whole["gate"].T, x @ whole["up"].T
+zeroed = torch.nn.functional.silu(gate) * up @ silenced.T
+cut_mlp = torch.nn.functional.silu(x @ smaller["gate"].T) * (x @ smaller["up"].T) @ smaller["down"].T
+print(f"cut and zeroed differ by {(cut_mlp - zeroed).abs().max():.1e} at most, of {zeroed.abs().max():.2f}")
+print({name: tuple(weight.shape) for name, weight in smaller.items()})
+
+# %% [markdown]
+# The library does this for whole models: `take(model, kept)` gives a new model of the same class, with a configuration
+# that says its shape, and leaves the old one as it is. Its tests hold it to the same rule, cut equals zeroed, for six
+# architectures.
+#
+# ## 3. How many parameters
+#
+# One cuts to a budget, so one has to count before one cuts.
+
+# %% [markdown]
+# ### How many parameters
+# **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
+#
+# Count the parameters of a Llama from its sizes alone. The tensors are those of lesson 00's drawing, and nothing else:
+# the embedding, seven matrices and two norms a block, the last norm.
+
+
+# %% exercise="minitron.count"
+def count_parameters(width, blocks, neurons, heads, groups, head_size, vocabulary):
+    """How many parameters a Llama of this shape has.
+
+    All are whole numbers: the width of the stream, blocks, MLP neurons of a block, query heads and key-value heads
+    ("groups") of a block, the size of a head, words of the vocabulary. The MLP is gated (gate, up, down), no linear
+    has a bias, the head is tied to the embedding, and an RMSNorm has one weight a channel: two in each block, one
+    behind the last. Returns a whole number.
+    """
+    ### BEGIN SOLUTION
+    attention = 2 * width * head_size * (heads + groups)
+    block = attention + 3 * width * neurons + 2 * width
+    return vocabulary * width + blocks * block + width
+    ### END SOLUTION
+
+
+# %%
+check("minitron.count", count_parameters)
+
+# %% [markdown]
+# With it we can see what each axis is worth. Every line is the shape of our model but for one size, and the last two
+# have equally many parameters: one by width, one by depth. (Head size 64, vocabulary 49,152.)
+
+# %%
+print(tables.sizes_table(mine("minitron.count", count_parameters), dense_shape))
+
+# %% [markdown]
+# The embedding is a fifth of this model, and only the width makes it smaller. In a large model it hardly counts: of
+# Nemotron-4's 15.6 billion parameters it is a tenth per matrix. The paper's own models, counted from the shapes that
+# the source lecture prints, give the lecture's numbers:
+
+# %%
+print(tables.published_shapes())
+
+# %% [markdown]
+# ## 4. One pass, all scores: neurons
+#
+# Which neurons should stay? Minitron's answer needs no gradient: look at how large each neuron is on a little text. The
+# activations of a layer are a tensor of sequences × tokens × neurons, and one number a neuron is wanted, so two axes
+# have to be folded up. There are several ways, and the paper tried them: the mean over the tokens of a sequence and the
+# L2 norm over sequences did best there (table 13 of its appendix holds them all).
+
+# %% [markdown]
+# ### One score from many tokens
+# **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
+#
+# Fold up both axes in that way. Which axis is which is written in the docstring; in the authors' Megatron code the
+# tokens come first, and whoever copies it to Hugging Face's order gets other scores and no error.
+
+
+# %% exercise="minitron.aggregate"
+def aggregate(activations):
+    """One score a neuron from its activations on calibration text: the mean of |x| over the tokens of each sequence,
+    then the L2 norm over sequences.
+
+    activations: (N, T, F): N sequences of T tokens, F neurons. Returns (F,); a constant factor for all is free.
+    """
+    ### BEGIN SOLUTION
+    return activations.abs().mean(dim=1).norm(dim=0)
+    ### END SOLUTION
+
+
+# %%
+check("minitron.aggregate", aggregate)
+
+# %% [markdown]
+# Now on the model: what each block's down projection reads, on 8 windows of calibration text, goes through your
+# function, and 1126 of 1536 neurons stay in each block.
+
+# %%
+n_kept = 1126
+scores = {"activations": live.scored_by(mine("minitron.aggregate", aggregate), model, calibration)}
+plots.share_of_the_lowest(scores["activations"], n_kept)
+
+# %%
+target = replace(dense_shape, neurons=n_kept)
+evidence = Evidence(model, calibration, progress=False)
+scores |= {"weight norms": WeightNorm().score(evidence).neurons, "random": Random(seed=0).score(evidence).neurons}
+results = {"dense": perplexity(model, held_out, progress=False)}
+for name, values in scores.items():
+    smaller = cut(model, target, Scores(neurons=values))
+    results[f"{n_kept} by {name}"] = perplexity(smaller, held_out, progress=False)
+print(f"{smaller.num_parameters():,} of {model.num_parameters():,} parameters")
+perplexities(
+    {name: (result.value, result.standard_error) for name, result in results.items()},
+    tables.cut_title(results, n_kept),
+)
+
+# %% [markdown]
+# So "norms of activations are enough" is no exaggeration about which neurons to take, and the norms of the *weights* are
+# worse than chance, by orders of magnitude. Why? In this model a few neurons are enormous on a single token, the first,
+# and hold up the attention sinks of lesson 08. Their weights do not look like much. A random draw loses some of these
+# neurons or has luck, and its perplexity varies over three orders of magnitude from draw to draw; section 10 has ten
+# draws.
+#
+# ## 5. Heads and groups
+#
+# Heads are scored in the same way, by the norm of what each gives before the output projection. But heads cannot leave
+# as they like. Our model has nine query heads and three key-value heads, and its configuration says two numbers: how
+# many of each. Query head $h$ reads the key-value head that its *place* in the list gives. So there are two ways to
+# lose a third of the query heads.
+
+# %% [markdown]
+# ### Heads inside their group
+# **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
+#
+# Some key-value heads stay, and of each of them the best few query heads. If you ranked all heads together, a group
+# might keep three and another none, and then the heads that are left would ask the wrong keys.
+
+
+# %% exercise="minitron.heads"
+def keep_heads(scores, groups, n_groups, n_each):
+    """Which query heads stay in each block: the best n_each of every key-value group that stays.
+
+    scores: (L, H), one row a block, high = keep. Neighbouring query heads share one of the n_groups key-value heads.
+    groups: (L, g), numbers of the key-value heads that stay in each block, rising.
+    Returns (L, g * n_each), numbers of query heads such that the smaller model's heads read the same keys as before.
+    """
+    ### BEGIN SOLUTION
+    size = scores.shape[1] // n_groups
+    members = groups[:, :, None] * size + torch.arange(size)  # (L, g, H/G)
+    inside = scores.gather(1, members.flatten(1)).view(members.shape)
+    best = inside.topk(n_each, dim=2).indices.sort(dim=2).values
+    return members.gather(2, best).flatten(1)
+    ### END SOLUTION
+
+
+# %%
+check("minitron.heads", keep_heads)
+
+# %% [markdown]
+# Both cuts take three of nine query heads from every block. The first takes the lowest of each group and keeps all
+# keys and values; the second takes the lowest group with all three of its heads, and a third of the keys and values
+# too. Which do you expect to cost more?
+
+# %%
+found = Minitron().score(evidence)
+all_groups = torch.arange(dense_shape.groups).repeat(dense_shape.blocks, 1)
+two_of_three = mine("minitron.heads", keep_heads)(found.heads, all_groups, dense_shape.groups, 2)
+fewer = {
+    "one head of every group": live.with_heads(model, two_of_three),
+    "one whole group": cut(model, replace(dense_shape, heads=6, groups=2), found),
+}
+results = {"dense": results["dense"]} | {n: perplexity(m, held_out, progress=False) for n, m in fewer.items()}
+for name, smaller in fewer.items():
+    print(f"{name:<24}: {smaller.num_parameters():>11,} parameters, {shape_of(smaller).groups} key-value heads")
+perplexities(
+    {name: (result.value, result.standard_error) for name, result in results.items()},
+    tables.heads_title(results),
+)
+
+# %% [markdown]
+# The cut that removes *more* costs far less. Section 10 looks for the reason with a longer measurement.
+#
+# ## 6. Width, and a norm that notices
+#
+# A channel of the stream is read by a norm before any matrix sees it. RMSNorm divides by the root of the *mean* of the
+# squares. If channels leave that were zero anyway, the sum of the squares stays, but the mean is over fewer.
+
+# %% [markdown]
+# ### A narrower norm
+# **Exercise** · difficulty 3 of 5 · 8 minutes · 2 points
+#
+# Find the weight and the epsilon with which the norm over fewer channels gives exactly what it gave before, whenever
+# the channels that leave are zero. Write both norms down and compare what stands under the root.
+
+
+# %% exercise="minitron.norm"
+def narrower_norm(weight, eps, kept):
+    """Weight and epsilon of an RMSNorm over fewer channels, such that the channels that stay come out as before
+    whenever those that leave are zero.
+
+    weight: (D,). eps: a number. kept: (d,), the channels that stay, rising. Returns (new weight (d,), new epsilon).
+    RMSNorm: x / sqrt(mean(x^2) + eps) * weight, the mean over channels.
+    """
+    ### BEGIN SOLUTION
+    share = len(weight) / len(kept)
+    return weight[kept] * share**0.5, eps * share
+    ### END SOLUTION
+
+
+# %%
+check("minitron.norm", narrower_norm)
+
+# %% [markdown]
+# With $S$ the sum of the squares, $D$ channels before and $d$ after,
+#
+# $$ \frac{x}{\sqrt{S/d + \varepsilon'}}\, w' = \frac{x}{\sqrt{S/D + \varepsilon}}\, w
+#    \qquad\text{for}\qquad w' = w \sqrt{D/d}, \quad \varepsilon' = \varepsilon\, D/d . $$
+#
+# No paper mentions the factor, and with enough retraining one does not need it. Without retraining it is free. A
+# channel's score is its size behind all norms together:
+
+# %%
+plots.channels(found.width, dense_shape.width - 504)
+
+# %%
+kept = choose(found, dense_shape, replace(dense_shape, width=504))
+narrow = {
+    "norms as they were": live.with_norms(model, kept, None),
+    "norms for fewer channels": live.with_norms(model, kept, mine("minitron.norm", narrower_norm)),
+}
+losses = {name: window_losses(smaller, held_out, progress=False) for name, smaller in narrow.items()}
+print(tables.width_line(losses))
+
+# %% [markdown]
+# The width is the most expensive axis here: these 504 of 576 channels cost more than the loss of a quarter of all
+# neurons. That is no surprise: each channel is a place to which all blocks write and from which all blocks read.
+#
+# ## 7. Depth
+#
+# A block adds something to the stream. If it hardly changes the direction of the stream, what comes out is nearly what
+# went in, and the block may be left out as a whole.
+
+# %% [markdown]
+# ### How much a block turns the stream
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
+#
+# *Block influence* (Men and others, 2024): for each token one minus the cosine between what a block reads and what it
+# gives, then the mean over tokens.
+
+
+# %% exercise="minitron.influence"
+def influence(states):
+    """How much each block turns the stream: one minus the cosine between what it reads and what it gives, of each
+    token, then the mean over tokens.
+
+    states: (L + 1, T, D): the stream before the first block, and behind each of the L blocks. Returns (L,).
+    """
+    ### BEGIN SOLUTION
+    before, behind = states[:-1], states[1:]
+    cosine = (before * behind).sum(-1) / (before.norm(dim=-1) * behind.norm(dim=-1))
+    return (1 - cosine).mean(dim=1)
+    ### END SOLUTION
+
+
+# %%
+check("minitron.influence", influence)
+
+# %%
+turns = mine("minitron.influence", influence)(live.stream(model, calibration[:2]))
+plots.turned(turns, 6)
+
+# %%
+shallow = cut(model, replace(dense_shape, blocks=24), Scores(blocks=turns))
+result = perplexity(shallow, held_out, progress=False)
+print(f"24 of 30 blocks, {shallow.num_parameters():,} parameters: perplexity {result.value:.1f}")
+
+# %% [markdown]
+# This model has as many parameters as the one with 1126 neurons. Section 10 compares the two, before and after they
+# have learnt.
+#
+# ## 8. What the loss would lose
+#
+# Sizes of activations do not know what the activations are for. The loss does. LLM-Pruner asks Taylor's formula what
+# the loss would do if the weights of a neuron became zero.
+
+# %% [markdown]
+# ### What the loss would lose
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+#
+# Use Taylor's formula to first order, for one column of the down projection. Two scores are in use. The first lets the
+# changes that single weights make cancel within the column, the second does not.
+
+
+# %% exercise="minitron.taylor"
+def taylor(weight, gradient):
+    """How much the loss changes, to first order, when a neuron's column of the down projection becomes zero.
+
+    weight: (D, F), one column a neuron. gradient: (D, F), of the loss with respect to the weight.
+    Returns two scores, each (F,) and never negative: the size of the change of the loss, and the sum of the sizes of
+    the changes that the single weights of the column make.
+    """
+    ### BEGIN SOLUTION
+    change = weight * gradient
+    return change.sum(dim=0).abs(), change.abs().sum(dim=0)
+    ### END SOLUTION
+
+
+# %%
+check("minitron.taylor", taylor)
+
+# %% [markdown]
+# With $w$ the column and $g$ its gradient these are $|\sum_i w_i g_i|$ and $\sum_i |w_i g_i|$; LLM-Pruner calls them
+# *vectorize* and *param first*. The first has a second meaning. Give the neuron a dial $m$, by which its output is
+# multiplied and which stands at 1. Then $\partial L / \partial m = \sum_i w_i g_i$: it is the gradient of the dial. The
+# up projection has the same dial, and must give the same number from its row.
+
+# %%
+score = mine("minitron.taylor", taylor)
+columns = [score(weight, gradient) for weight, gradient in live.down_gradients(model, calibration[:4])]
+scores |= {name: torch.stack([pair[i] for pair in columns]) for i, name in enumerate(("|Σ w g|", "Σ |w g|"))}
+print(f"{100 * (scores['|Σ w g|'] / scores['Σ |w g|']).mean():.0f} % of the changes are left when they may cancel")
+plots.kept_alike({name: values for name, values in scores.items() if name != "random"}, n_kept)
+
+# %%
+by_gradient = {name: cut(model, target, Scores(neurons=scores[name])) for name in ("|Σ w g|", "Σ |w g|")}
+for name, smaller in by_gradient.items():
+    print(f"{n_kept} neurons by {name}: perplexity {perplexity(smaller, held_out, progress=False).value:.1f}")
+
+# %% [markdown]
+# ## 9. Repair without learning: least squares
+#
+# The neurons that stay can say part of what those that left would have said, if the down projection listens to them
+# differently. With $X$ the neurons' activations on the calibration text and $S$ those that stay, the best new matrix
+# minimises
+#
+# $$ \lVert X_S W'^\top - X W^\top \rVert^2 + \lambda \lVert W' - W_S \rVert^2
+#    \qquad\Rightarrow\qquad W' = (W H_{:S} + \lambda W_S)(H_{SS} + \lambda I)^{-1}, \quad H = X^\top X . $$
+#
+# This is SparseGPT's idea (lesson 03) for whole columns, and one solution for each matrix is enough. λ says how much the
+# text is trusted. It pulls towards the weights that were there, not towards zero; with little text a small λ makes the
+# model *worse* than doing nothing. The same is done for the output projection when heads leave.
+
+# %%
+kept = choose(Scores(neurons=scores["activations"]), dense_shape, target)
+repaired = take(model, kept)
+before = window_losses(repaired, held_out, progress=False)
+refit(model, repaired, kept, calibration, progress=False)
+print(tables.gain_line("refit", before, window_losses(repaired, held_out, progress=False)))
+
+# %% [markdown]
+# ## 10. Learning from the whole model
+#
+# The cut model should talk like the whole one. It can be shown the same text, and told at every token not only which
+# word came next, but how probable the whole model found *each* word: 49,152 numbers where the text gives one. This is
+# distillation (Hinton, Vinyals and Dean, 2015).
+
+# %%
+drawings.teacher_and_student()
+
+# %% [markdown]
+# ### Learn from the teacher
+# **Exercise** · difficulty 4 of 5 · 12 minutes · 3 points
+#
+# Write the loss, and its gradient with respect to the student's logits: a formula of one line, which you can find on
+# paper or leave to autograd. The teacher gives probabilities and gets no gradient. Dividing all logits by a temperature
+# makes them flatter; the gradients shrink by its square, and the factor in front makes up for that.
+
+
+# %% exercise="minitron.distil"
+def distil(student, teacher, temperature):
+    """The distillation loss, and its gradient with respect to the student's logits.
+
+    student, teacher: logits (N, T, V): N sequences of T tokens, V words. temperature: divides the logits of both.
+    Returns (loss, gradient): temperature squared times the Kullback-Leibler divergence of the student's probabilities
+    from the teacher's, KL(teacher || student) in nats, the mean over tokens; and (N, T, V). Logits may be large.
+    """
+    ### BEGIN SOLUTION
+    n_tokens = student.shape[0] * student.shape[1]
+    log_student = torch.log_softmax(student / temperature, dim=-1)
+    log_teacher = torch.log_softmax(teacher / temperature, dim=-1)
+    divergence = (log_teacher.exp() * (log_teacher - log_student)).sum(dim=-1)
+    gradient = temperature * (log_student.exp() - log_teacher.exp()) / n_tokens
+    return temperature**2 * divergence.mean(), gradient
+    ### END SOLUTION
+
+
+# %%
+check("minitron.distil", distil)
+
+# %% [markdown]
+# On SmolLM2 a step takes many seconds of processor time. To watch something learn now, we take a model of a million
+# parameters that reads bytes: four blocks, 128 wide, 512 neurons, trained by the course for four minutes. It is the
+# teacher. Three students have 341 neurons a block: one cut from the teacher learns with your loss, one cut in the same
+# way learns from the text alone, and one begins with random weights and learns with your loss.
+
+# %%
+teacher, byte_held_out, byte_training = load_byte_model()
+byte_shape = shape_of(teacher)
+byte_evidence = Evidence(teacher, byte_training[:32], progress=False)
+byte_target = replace(byte_shape, neurons=341)
+students = {
+    "cut, by the teacher": cut(teacher, byte_target, Minitron().score(byte_evidence)),
+    "cut, by the text": cut(teacher, byte_target, Minitron().score(byte_evidence)),
+}
+students["from scratch, by the teacher"] = untrained(students["cut, by the text"].config, seed=0)
+print(f"teacher {teacher.num_parameters():,} parameters, students {students['cut, by the text'].num_parameters():,}")
+
+
+# %%
+def learn(student, from_teacher, n_steps=60):
+    """Train a student in place; returns its loss on held-out text on the way."""
+    optimiser = torch.optim.AdamW(student.train().parameters(), lr=1e-3, betas=(0.9, 0.95))
+    curve, loss_of = [(0, live.held_out_loss(student, byte_held_out))], mine("minitron.distil", distil)
+    for step in range(n_steps):
+        ids = byte_training[16 * step : 16 * (step + 1)]
+        logits = student(ids).logits
+        optimiser.zero_grad()
+        if from_teacher:
+            with torch.no_grad():
+                theirs = teacher(ids).logits
+            _, gradient = loss_of(logits.detach(), theirs, 1.0)
+            logits.backward(gradient)
+        else:
+            next_token(logits, ids).backward()
+        optimiser.step()
+        if step + 1 in (5, 10, 20, 40, n_steps):
+            curve.append((step + 1, live.held_out_loss(student, byte_held_out)))
+    return curve
+
+
+curves = {name: learn(student, name.endswith("the teacher")) for name, student in students.items()}
+plots.learning(curves, live.held_out_loss(teacher, byte_held_out))
