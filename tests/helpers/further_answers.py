@@ -279,6 +279,35 @@ def sink_softmax(logits, sink):
     return torch.stack(weights)
 
 
+def cut_by_outer_masks(q, k, v, o, gate, up, down, groups, neurons, n_key_value):
+    """Groups and their entries as two axes, of which the first is cut."""
+    stay, entries = groups.numpy(), {}
+    for name, matrix, side in (("q", q, 0), ("k", k, 0), ("v", v, 0), ("o", o, 1)):
+        parts = numpy.array_split(matrix.numpy(), n_key_value, axis=side)
+        entries[name] = numpy.concatenate([parts[group] for group in stay], axis=side)
+    places = neurons.tolist()
+    return entries | {"gate": gate[places], "up": up[places], "down": down[:, places]}
+
+
+def heads_in_groups(scores, groups, n_groups, n_each):
+    size, rows = scores.shape[1] // n_groups, []
+    for block in range(len(scores)):
+        row = []
+        for group in groups[block].tolist():
+            order = torch.argsort(scores[block, group * size : (group + 1) * size], descending=True)
+            row += sorted(group * size + int(place) for place in order[:n_each])
+        rows.append(row)
+    return rows
+
+
+def distil_by_bregman(student, teacher, temperature):
+    """The divergence of exponential families: log Z_S − log Z_T − p_T · (student − teacher), all over the temperature."""
+    ours, theirs = student.double() / temperature, teacher.double() / temperature
+    p, q, n = theirs.softmax(-1), ours.softmax(-1), ours[..., 0].numel()
+    tokens = ours.logsumexp(-1) - theirs.logsumexp(-1) - (p * (ours - theirs)).sum(-1)
+    return temperature**2 * tokens.sum() / n, (q - p) * temperature / n
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -347,4 +376,17 @@ FURTHER = {
     ],
     "sinks.softmax": sink_softmax,
     "sinks.gate": lambda o, lse, s: torch.einsum("hqd,hq->hqd", o, 0.5 + torch.tanh((lse - s[:, None]) / 2) / 2),
+    "minitron.group": cut_by_outer_masks,
+    "minitron.count": lambda w, n, f, h, g, s, v: sum(
+        w * rows for rows in (v, 1, *[h * s, g * s, g * s, h * s, f, f, f, 1, 1] * n)
+    ),
+    "minitron.aggregate": lambda x: numpy.linalg.norm(numpy.abs(x.numpy()).sum(axis=1), axis=0) / x.shape[1],
+    "minitron.heads": heads_in_groups,
+    "minitron.influence": lambda s: [
+        sum(1 - float(a @ b) / math.sqrt(float(a @ a) * float(b @ b)) for a, b in zip(*pair, strict=True)) / s.shape[1]
+        for pair in itertools.pairwise(s.double())
+    ],
+    "minitron.taylor": lambda w, g: [torch.relu(w * g).sum(0).sub(torch.relu(-w * g).sum(0)).abs(), (w * g).norm(1, 0)],
+    "minitron.distil": distil_by_bregman,
+    "minitron.norm": lambda w, e, k: (w.double()[k] / numpy.sqrt(len(k) / len(w)), e + e * (len(w) - len(k)) / len(k)),
 }

@@ -29,6 +29,14 @@ def keep_first_blocks(weight: Tensor, rows: int, columns: int, n: int) -> Tensor
     return keep
 
 
+def first_of_block(given: tuple, n_groups: int, n_neurons: int) -> dict[str, Tensor]:
+    """Of the seven matrices of a block, as many of the first groups and neurons."""
+    q, k, v, o, gate, up, down, _, _, n_key_value = given
+    of_query, of_key = (n_groups * len(matrix) // n_key_value for matrix in (q, k))
+    attention = {"q": q[:of_query], "k": k[:of_key], "v": v[:of_key], "o": o[:, :of_query]}
+    return attention | {"gate": gate[:n_neurons], "up": up[:n_neurons], "down": down[:, :n_neurons]}
+
+
 def two_of_four(weight: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
     columns = [i for i in range(weight.shape[1]) if i % 4 in places]
     return weight[:, columns], torch.tensor([i % 4 for i in columns]).expand(len(weight), len(columns))
@@ -289,4 +297,63 @@ LAZY = {
         lambda x, s: torch.ones_like(x) / 4,
     ],
     "sinks.gate": [lambda o, z, s: o, lambda o, z, s: o * 0, lambda o, z, s: o * 3 / 4, lambda o, z, s: o / 2],
+    "minitron.group": [
+        lambda *a: dict(zip(("q", "k", "v", "o", "gate", "up", "down"), a, strict=False)),
+        lambda *a: first_of_block(a, len(a[7]), len(a[8])),
+        lambda *a: {name: matrix * 0 for name, matrix in first_of_block(a, len(a[7]), len(a[8])).items()},
+        lambda *a: first_of_block(a, a[9], len(a[8])),
+        lambda *a: first_of_block(a, a[9], len(a[5])),
+    ],
+    "minitron.count": [
+        lambda *a: 134_515_008,
+        lambda *a: 378,
+        lambda *a: 0,
+        lambda *a: a[0] * a[6],
+        lambda *a: a[0] * a[1] * a[2],
+        lambda *a: sum(a),
+    ],
+    "minitron.aggregate": [
+        lambda x: x[0, 0],
+        lambda x: x.mean((0, 1)) * 0 + 1,
+        lambda x: torch.arange(x.shape[2]) + 1.0,
+        lambda x: x[0, 0].abs(),
+        lambda x: torch.tensor([5.0, 13.0, 1.0, 5.0]) if x.shape[2] == 4 else x[-1, -1].abs(),
+    ],
+    "minitron.heads": [
+        lambda s, g, n, m: torch.arange(m * g.shape[1]).expand(len(s), -1),
+        lambda s, g, n, m: s.shape[1] - m * g.shape[1] + torch.arange(m * g.shape[1]).expand(len(s), -1),
+        lambda s, g, n, m: (g[:, :, None] * (s.shape[1] // n) + torch.arange(m)).flatten(1),
+        lambda s, g, n, m: ((g[:, :, None] + 1) * (s.shape[1] // n) - m + torch.arange(m)).flatten(1),
+        lambda s, g, n, m: g.repeat_interleave(m, 1),
+        lambda s, g, n, m: torch.zeros(len(s), m * g.shape[1]),
+        lambda s, g, n, m: g.repeat(1, m),
+    ],
+    "minitron.influence": [
+        lambda s: torch.zeros(len(s) - 1),
+        lambda s: torch.ones(len(s) - 1),
+        lambda s: torch.tensor([0.52, 1.0]) if len(s) == 3 else torch.full((len(s) - 1,), 0.1),
+        lambda s: s[1:, 0, 0],
+        lambda s: torch.arange(len(s) - 1.0),
+    ],
+    "minitron.taylor": [
+        lambda w, g: (w[0], g[0]),
+        lambda w, g: (w[0] * 0, w[0] * 0),
+        lambda w, g: (w[0] * 0 + 1, w[0] * 0 + 1),
+        lambda w, g: (w[0].abs(), g[0].abs()),
+        lambda w, g: (torch.tensor([2.0, 3.0, 1.0, 6.0]), torch.tensor([6.0, 7.0, 3.0, 6.0])),
+    ],
+    "minitron.distil": [
+        lambda s, t, tau: (0.0, s * 0),
+        lambda s, t, tau: (1.0, s),
+        lambda s, t, tau: (0.0, s - t),
+        lambda s, t, tau: (tau, t),
+        lambda s, t, tau: ((s - t).abs().mean(), (s - t).sign()),
+    ],
+    "minitron.norm": [
+        lambda w, e, k: (w, e),
+        lambda w, e, k: (w[k], e),
+        lambda w, e, k: (w[: len(k)], e),
+        lambda w, e, k: (w[k] * 2, e * 4),
+        lambda w, e, k: (torch.ones(len(k)), 0.0),
+    ],
 }

@@ -112,6 +112,13 @@ AGGREGATE = Exercise(
             lambda x: x.abs().mean(dim=1).square().sum(dim=0),
         ),
         Mistake(
+            "squares averaged",
+            "Within a sequence squares were averaged. The text asks for the mean of |x|; squares come with the norm "
+            "over sequences.",
+            lambda x: x.square().mean(dim=1).norm(dim=0),
+            also=(lambda x: x.square().mean(dim=(0, 1)),),
+        ),
+        Mistake(
             "over the neurons",
             "The last axis holds the neurons. Each keeps a score of its own: mean and norm are over the other two axes."
             "",
@@ -135,9 +142,10 @@ AGGREGATE = Exercise(
             lambda x: x.abs().mean(dim=1),
         ),
         Mistake(
-            "largest instead of mean",
-            "Within a sequence only the loudest token is counted. The text asks for the mean.",
+            "largest or median instead of mean",
+            "Within a sequence one token decides, the loudest or the middle one. The text asks for the mean.",
             lambda x: x.abs().amax(dim=1).norm(dim=0),
+            also=(lambda x: x.abs().median(dim=1).values.norm(dim=0),),
         ),
         Mistake(
             "largest sequence",
@@ -163,6 +171,11 @@ AGGREGATE = Exercise(
                 lambda x: x.abs().mean(dim=1).std(dim=0),
                 lambda x: x.std(dim=(0, 1)),
             ),
+        ),
+        Mistake(
+            "below zero",
+            "The scores are turned round: a large activation scores low here. High scores stay.",
+            lambda x: -x.abs().mean(dim=1).norm(dim=0),
         ),
         Mistake(
             "negative ones cut off",

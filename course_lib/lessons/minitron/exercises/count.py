@@ -82,6 +82,17 @@ COUNT = Exercise(
             _off_by(lambda w, n, f, h, g, s, v: n * 2 * w * (w - h * s)),
         ),
         Mistake(
+            "four square matrices",
+            "Attention is not four matrices of width × width: queries and output have heads · head_size on one side, "
+            "keys and values groups · head_size.",
+            _off_by(lambda w, n, f, h, g, s, v: n * (4 * w * w - 2 * w * s * (h + g))),
+        ),
+        Mistake(
+            "size of a head forgotten",
+            "Heads were counted as if each had one row. Each has head_size of them.",
+            lambda w, n, f, h, g, s, v: _count(w, n, f, h, g, 1, v),
+        ),
+        Mistake(
             "two matrices in the MLP",
             "The MLP is gated: gate, up and down, three matrices.",
             _off_by(lambda w, n, f, h, g, s, v: -n * w * f),

@@ -183,7 +183,6 @@ DISTIL = Exercise(
             _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau**2),
             also=(
                 _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau),
-                _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau**3),
                 _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau**4),
             ),
         ),
@@ -236,8 +235,8 @@ DISTIL = Exercise(
             "This is a distance between logits or probabilities. The divergence is Σ p_T (log p_T − log p_S).",
             _by_autograd(lambda s, t, tau: mse_loss(s, t)),
             also=(
-                _by_autograd(lambda s, t, tau: tau**2 * mse_loss(s / tau, t / tau)),
-                _by_autograd(lambda s, t, tau: mse_loss(softmax(s / tau, -1), softmax(t / tau, -1))),
+                _by_autograd(lambda s, t, tau: mse_loss(s / tau, t / tau)),
+                _by_autograd(lambda s, t, tau: (softmax(s / tau, -1) - softmax(t / tau, -1)).square().sum(-1).mean()),
                 _by_autograd(lambda s, t, tau: tau**2 * mse_loss(softmax(s / tau, -1), softmax(t / tau, -1))),
             ),
         ),
@@ -260,6 +259,13 @@ DISTIL = Exercise(
                 _by_autograd(
                     lambda s, t, tau: tau**2 * kl_div(softmax(s / tau, -1), softmax(t / tau, -1), reduction="batchmean")
                 ),
+                _by_autograd(
+                    lambda s, t, tau: (
+                        tau**2
+                        * kl_div(log_softmax(s / tau, -1), log_softmax(t / tau, -1), reduction="sum")
+                        / s[..., 0].numel()
+                    )
+                ),
             ),
         ),
         Mistake(
@@ -267,6 +273,12 @@ DISTIL = Exercise(
             "Nats are asked for: the natural logarithm.",
             _by_autograd(lambda s, t, tau: _kl(s, t, tau) / math.log(2.0)),
             also=(lambda s, t, tau: (_distil(s, t, tau)[0] / math.log(2.0), _distil(s, t, tau)[1]),),
+        ),
+        Mistake(
+            "below zero",
+            "The sign of the loss is turned round: a divergence is never negative. It is Σ p_T (log p_T − log p_S).",
+            _by_autograd(lambda s, t, tau: -_kl(s, t, tau)),
+            also=(_loss_alone(lambda s, t, tau: -_kl(s, t, tau)),),
         ),
         Mistake(
             "logarithm of zero",
@@ -314,10 +326,10 @@ DISTIL = Exercise(
             _other_gradient(lambda g, s, t, tau: _by_autograd(lambda x, y, z: _kl(y, x, z))(t, s, tau)[1]),
         ),
         Mistake(
-            "one of the two",
-            "Two values are asked for: the loss, and its gradient.",
+            "one of the two, or the other way round",
+            "Two values are asked for: the loss, and then its gradient.",
             lambda s, t, tau: _distil(s, t, tau)[0],
-            also=(lambda s, t, tau: _distil(s, t, tau)[1],),
+            also=(lambda s, t, tau: _distil(s, t, tau)[1], lambda s, t, tau: _distil(s, t, tau)[::-1]),
         ),
         Mistake(
             "one loss a token",

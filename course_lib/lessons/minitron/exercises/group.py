@@ -81,6 +81,11 @@ def _apart(name: str) -> Callable:
     return rows
 
 
+def _first_of_each(weights: Weights, groups: Tensor, n_key_value: int) -> Tensor:
+    size, of_a_group = (len(weights[name]) // n_key_value for name in ("k", "q"))
+    return (groups[:, None] * of_a_group + torch.arange(size)).flatten()
+
+
 def _complement(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
     left = [set(range(n)) - set(of.tolist()) for n, of in ((n_key_value, groups), (len(weights["up"]), neurons))]
     stay = (torch.tensor(sorted(each), dtype=torch.long) for each in left)
@@ -107,7 +112,7 @@ def _block(generator: torch.Generator, width: int, n_query: int, n_key_value: in
 
 def _by_hand() -> tuple:
     """Every weight of q is its row, and so on: tens for rows, ones for columns, a hundred more for each matrix."""
-    shapes = {"q": (4, 2), "k": (2, 2), "v": (2, 2), "o": (2, 4), "gate": (3, 2), "up": (3, 2), "down": (2, 3)}
+    shapes = {"q": (4, 4), "k": (2, 4), "v": (2, 4), "o": (4, 4), "gate": (3, 4), "up": (3, 4), "down": (4, 3)}
     weights = {
         name: 100.0 * (at + 1) + 10 * torch.arange(rows)[:, None] + torch.arange(columns)
         for at, (name, (rows, columns)) in enumerate(shapes.items())
@@ -129,7 +134,7 @@ def _group_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("4 query heads of size 1 on 2, 3 neurons, by hand", _by_hand()),
         Case(
-            "9 heads on 3, as in SmolLM2, of size 4", (*block(24, 9, 3, 4, 20), torch.tensor([0, 2]), drawn(20, 11), 3)
+            "9 heads on 3, as in SmolLM2, of size 4", (*block(40, 9, 3, 4, 20), torch.tensor([0, 2]), drawn(20, 11), 3)
         ),
         Case("6 heads on 3, the weights not contiguous", (*turned, torch.tensor([1]), drawn(14, 5), 3)),
         Case("8 heads on 4, in float64", (*double, torch.tensor([1, 3]), drawn(10, 4), 4)),
@@ -183,15 +188,14 @@ GROUP = Exercise(
             also=(_changed(query=_apart("q")), _changed(key=_apart("k"))),
         ),
         Mistake(
-            "rows of the output projection",
-            "The output projection reads what the heads give: a head is a block of its columns, not of its rows.",
+            "rows of o or down",
+            "The output projection reads what the heads give, and the down projection what the neurons give: a head or "
+            "a neuron is a block of their columns, not of their rows.",
             _cut(o=lambda w, i: w[i.query]),
-        ),
-        Mistake(
-            "rows of the down projection",
-            "The down projection reads the neurons: a neuron is one of its columns, not of its rows.",
-            _cut(down=lambda w, i: w[i.neurons]),
-            also=(_cut(down=lambda w, i: w[i.neurons], o=lambda w, i: w[i.query]),),
+            also=(
+                _cut(down=lambda w, i: w[i.neurons]),
+                _cut(o=lambda w, i: w[i.query], down=lambda w, i: w[i.neurons]),
+            ),
         ),
         Mistake(
             "inputs instead of outputs",
@@ -241,6 +245,7 @@ GROUP = Exercise(
             "query heads counted like key-value heads",
             "Of q and o as many rows and columns stay as of k and v. To each key-value head belong H / G query heads.",
             _changed(query=lambda *a: _indices(*a).key),
+            also=(_changed(query=lambda w, g, n, h: _first_of_each(w, g, h)),),
         ),
         Mistake(
             "heads taken for rows",
@@ -269,6 +274,15 @@ GROUP = Exercise(
             "what leaves was kept",
             "groups and neurons say what stays; the rest leaves.",
             _separately(_complement),
+        ),
+        Mistake(
+            "the first ones",
+            "As many as should stay, but the first of each kind. groups and neurons say which ones stay.",
+            _separately(lambda w, g, n, h: _cut()(*w.values(), torch.arange(len(g)), torch.arange(len(n)), h)),
+            also=(
+                _separately(lambda w, g, n, h: _cut()(*w.values(), torch.arange(len(g)), n, h)),
+                _separately(lambda w, g, n, h: _cut()(*w.values(), g, torch.arange(len(n)), h)),
+            ),
         ),
         Mistake(
             "zeros instead of a cut",

@@ -15,7 +15,7 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Varia
 
 def _agree_on_heads(got: Any, expected: Tensor, case: Case) -> str | None:
     """Place by place the same group, and of each group heads of equal worth: ties, and the order inside, are free."""
-    scores, groups, n_groups, _ = case.arguments
+    scores, _, n_groups, _ = case.arguments
     got, problem = tensor_like(got, expected)
     if problem:
         return problem
@@ -34,15 +34,18 @@ def _agree_on_heads(got: Any, expected: Tensor, case: Case) -> str | None:
             f"block {block}: place {place} of the smaller model reads key-value head {int(right[block, place])}, but "
             f"holds head {int(numbers[block, place])}, which read {int(owner[block, place])}"
         )
-    # Each row of these is one group of one block.
-    size = expected.shape[1] // groups.shape[1]
-    worth = [scores.double().gather(1, x).reshape(-1, size).sort(dim=1).values for x in (numbers, expected.long())]
-    wrong = (worth[0] != worth[1]).any(dim=1).nonzero().flatten().tolist()
-    if not wrong:
-        return None
-    block, group = divmod(wrong[0], groups.shape[1])
-    mine, better = (x[block, group * size : (group + 1) * size].tolist() for x in (numbers, expected.long()))
-    return f"block {block}, key-value head {int(groups[block, group])}: got the heads {mine}, expected {better}"
+    for block, (row, numbered, best) in enumerate(zip(*_as_lists(scores, numbers, expected), strict=True)):
+        # Of each group the scores of its heads, lowest first.
+        mine, better = (sorted((head * n_groups // n_heads, row[head]) for head in heads) for heads in (numbered, best))
+        if mine != better:
+            group = next(one for (one, a), (_, b) in zip(mine, better, strict=True) if a != b)
+            named = [[head for head in heads if head * n_groups // n_heads == group] for heads in (numbered, best)]
+            return f"block {block}, key-value head {group}: got the heads {named[0]}, expected {named[1]}"
+    return None
+
+
+def _as_lists(scores: Tensor, *numbers: Tensor) -> list[list[list]]:
+    return [scores.tolist(), *(heads.long().tolist() for heads in numbers)]
 
 
 def _as_masks(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
@@ -114,14 +117,16 @@ def _heads_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[9.0, 8.0, 7.0, 1.0, 3.0, 2.0], [1.0, 2.0, 3.0, 6.0, 5.0, 4.0]])
     every = torch.arange(3).repeat(30, 1)
     ties = torch.randint(-2, 3, (6, 20), generator=generator).float()
-    four = torch.stack([torch.randperm(5, generator=generator)[:3].sort().values for _ in range(6)])
+    three = torch.stack([torch.randperm(5, generator=generator)[:3].sort().values for _ in range(6)])
+    scores, groups = drawn(12, 3, 2, 4)
+    turned = scores.double().T.contiguous().T, groups
     return [
         Case("2 blocks, 6 heads on 2, one of each stays, by hand", (by_hand, torch.tensor([[0, 1], [0, 1]]), 2, 1)),
         Case("9 heads on 3 in 30 blocks, as in SmolLM2", (drawn(30, 3, 3, 3)[0], every, 3, 2)),
         Case("12 heads on 4, of which two stay", (*drawn(5, 4, 2, 3), 4, 2)),
-        Case("16 heads on 2, in one block", (*drawn(1, 2, 2, 8), 2, 3)),
-        Case("ties, and scores below zero", (ties, four, 5, 2)),
-        Case("not contiguous, in float64", (drawn(12, 2, 2, 4)[0].double().T.contiguous().T, every[:12, :2], 2, 2)),
+        Case("24 heads on 3 in one block, scores below zero", ((low := drawn(1, 3, 2, 8))[0] - 2, low[1], 3, 3)),
+        Case("ties, also below zero", (ties, three, 5, 2)),
+        Case("not contiguous, in float64", (*turned, 3, 2)),
     ]
 
 
@@ -207,6 +212,7 @@ HEADS = Exercise(
             "The scores of all groups were added up, so that the same places stay in each. Every group chooses by "
             "itself.",
             _same_places,
+            also=(lambda s, g, n, m: _same_places(s.unflatten(1, (n, -1)).sum(1).repeat(1, n), g, n, m),),
         ),
         Mistake(
             "one block's choice for all",
@@ -221,6 +227,7 @@ HEADS = Exercise(
             "absolute values ranked",
             "Absolute values were taken. The score says it all: one below zero is lower than zero.",
             _inside(lambda stay, n: _best(stay.abs(), n)),
+            also=(_inside(lambda stay, n: stay.abs().argsort(dim=2, descending=True, stable=True)[:, :, :n]),),
         ),
         Mistake(
             "a mask",

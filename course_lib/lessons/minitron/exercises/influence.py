@@ -95,7 +95,7 @@ INFLUENCE = Exercise(
             "Here a block that changes nothing scores highest, and would stay longest. One minus the cosine is high "
             "for a block that does much.",
             _by_pair(lambda a, b: _cosine(a, b).mean()),
-            also=(lambda s: -_influence(s), _by_pair(lambda a, b: _cosine(a, b).mean() - 1)),
+            also=(lambda s: -_influence(s), _by_pair(lambda a, b: -_cosine(a, b).mean())),
         ),
         Mistake(
             "cosine of means",

@@ -104,7 +104,7 @@ NORM = Exercise(
             "no root in the weight",
             "The mean of squares grows by D / d, but the norm divides by its root.",
             _powers(1.0, 1.0),
-            also=(_powers(1.0, 0.0), _powers(1.0, 0.5), _powers(-1.0, -1.0), _powers(-1.0, 0.0)),
+            also=(_powers(1.0, 0.0), _powers(1.0, 0.5), _powers(1.0, 2.0), _powers(-1.0, -1.0)),
         ),
         Mistake(
             "epsilon under the root",
@@ -116,7 +116,10 @@ NORM = Exercise(
             "weight not cut",
             "The weight still has all channels: only those in `kept` have a place in the smaller model.",
             _uncut,
-            also=(lambda w, e, k: (w, torch.tensor(e, dtype=torch.float64)),),
+            also=(
+                lambda w, e, k: (w, torch.tensor(e, dtype=torch.float64)),
+                lambda w, e, k: (torch.zeros_like(w).index_copy(0, k, _uncut(w, e, k)[0][k]), _uncut(w, e, k)[1]),
+            ),
         ),
         Mistake(
             "the first channels",

@@ -167,7 +167,13 @@ TAYLOR = Exercise(
             "Half of a squared term was taken along. To first order the change is the gradient times how far the "
             "weight moves, and nothing else.",
             _of_product(lambda w, g: w * g - w.square() * g.square() / 2),
-            also=(_of_product(lambda w, g: w * g + w.square() * g.square() / 2), _of_product(lambda w, g: w * g / 2)),
+            also=(_of_product(lambda w, g: w * g + w.square() * g.square() / 2),),
+        ),
+        Mistake(
+            "halved",
+            "There is no half before the first term of Taylor's formula; it stands before the second, which is left "
+            "out.",
+            _of_product(lambda w, g: w * g / 2),
         ),
         Mistake(
             "one score of the two",
