@@ -6,10 +6,10 @@
 # ordinary model with smaller matrices: every tool loads it, and it is faster on every machine at once. It also says
 # things more badly, and so it is taught by the model from which it was cut.
 #
-# **Afterwards you can** say which rows and columns leave together, cut a language model to a shape that you choose, score
-# neurons, heads, channels and blocks from a single pass over some text, repair a cut by least squares, and distil the
-# whole model into the cut one. **You need** lesson 00; lessons 03 and 04 help where they are mentioned. **Time**: two
-# hours, 76 minutes of it for exercises.
+# **Afterwards you can** say which rows and columns leave together, cut a language model to a shape that you choose,
+# score neurons, heads, channels and blocks from a single pass over some text, repair a cut by least squares, and distil
+# the whole model into the cut one. **You need** lesson 00; lessons 03 and 04 help where they are mentioned. **Time**:
+# two hours, 76 minutes of it for exercises.
 #
 # You will write eight functions. Under each is a `check`; it tells you what is wrong and, when it knows, which mistake
 # it is. What follows an exercise uses your function on the real model once it is right, and the course's until then.
@@ -21,21 +21,19 @@ import torch
 
 from course_lib.attention.small_models.byte_model import load_byte_model, untrained
 from course_lib.data import corpora
-from course_lib.lessons.common.dots import perplexities
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.minitron import drawings, live, measured as minitron_results, shapes, tables
+from course_lib.lessons.minitron import drawings, live, shapes, tables
 from course_lib.lessons.minitron import figures as plots
 from course_lib.measure.perplexity import perplexity, window_losses
 from course_lib.models import blocks, load_model
-from course_lib.pruning.structured.choice import Scores, choose, everything
+from course_lib.pruning.structured.choice import Scores, choose
 from course_lib.pruning.structured.losses import next_token
 from course_lib.pruning.structured.refit import refit
 from course_lib.pruning.structured.scorer import Evidence
-from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
 from course_lib.pruning.structured.scorers.minitron import Minitron
 from course_lib.pruning.structured.scorers.random_scores import Random
 from course_lib.pruning.structured.scorers.weight_norm import WeightNorm
-from course_lib.pruning.structured.shape import Shape, shape_of
+from course_lib.pruning.structured.shape import shape_of
 from course_lib.pruning.structured.surgery import cut, take
 from course_lib.workbook import check, mine
 
@@ -81,29 +79,21 @@ drawings.what_leaves()
 
 
 # %% exercise="minitron.group"
-def cut_block(weights, groups, neurons, n_key_value):
+def cut_block(q, k, v, o, gate, up, down, groups, neurons, n_key_value):
     """The matrices of a block once key-value groups, with their query heads, and neurons have left.
 
-    weights: a dictionary of "q" (H * S, D), "k" and "v" (G * S, D), "o" (D, H * S), "gate" and "up" (F, D), and "down"
-    (D, F), for H query heads and G = n_key_value key-value heads of size S, width D, F neurons. Each row of a matrix
-    makes one of its outputs, and neighbouring query heads share a key-value head.
+    q: (H * S, D). k, v: (G * S, D). o: (D, H * S). gate, up: (F, D). down: (D, F), for H query heads and
+    G = n_key_value key-value heads of size S, width D, F neurons. Each row of a matrix makes one of its outputs, and
+    neighbouring query heads share a key-value head.
     groups: (g,), which key-value heads stay, rising. neurons: (f,), which neurons stay, rising.
-    Returns a dictionary of the same keys with the smaller matrices; what stays keeps its order and its values.
+    Returns a dictionary of the smaller matrices under their names, "q" to "down"; what stays keeps its order.
     """
     ### BEGIN SOLUTION
-    size = weights["k"].shape[0] // n_key_value
-    together = weights["q"].shape[0] // n_key_value  # rows of the query heads that share one key-value head
+    size, together = len(k) // n_key_value, len(q) // n_key_value  # rows of a key-value head, of its query heads
     keys = (groups[:, None] * size + torch.arange(size)).flatten()
     queries = (groups[:, None] * together + torch.arange(together)).flatten()
-    return {
-        "q": weights["q"][queries],
-        "k": weights["k"][keys],
-        "v": weights["v"][keys],
-        "o": weights["o"][:, queries],
-        "gate": weights["gate"][neurons],
-        "up": weights["up"][neurons],
-        "down": weights["down"][:, neurons],
-    }
+    attention = {"q": q[queries], "k": k[keys], "v": v[keys], "o": o[:, queries]}
+    return attention | {"gate": gate[neurons], "up": up[neurons], "down": down[:, neurons]}
     ### END SOLUTION
 
 
@@ -115,15 +105,14 @@ check("minitron.group", cut_block)
 # read the neurons which leave are zero, these neurons say nothing, and the MLP has to give the same without them.
 
 # %%
-whole = {name: weight.detach() for name, weight in live.matrices(blocks(model)[15]).items()}
+whole = live.matrices(blocks(model)[15])
 stay = torch.arange(0, dense_shape.neurons, 2)
-smaller = mine("minitron.group", cut_block)(whole, torch.tensor([0, 2]), stay, dense_shape.groups)
-silenced = whole["down"].index_fill(1, torch.arange(1, dense_shape.neurons, 2), 0.0)
+smaller = mine("minitron.group", cut_block)(*whole.values(), torch.tensor([0, 2]), stay, dense_shape.groups)
+silenced = whole["down"].index_fill(1, stay + 1, 0.0)
 x = torch.randn(5, dense_shape.width, generator=torch.Generator().manual_seed(0))
-gate, up = x @ whole["gate"].T, x @ whole["up"].T
-zeroed = torch.nn.functional.silu(gate) * up @ silenced.T
-cut_mlp = torch.nn.functional.silu(x @ smaller["gate"].T) * (x @ smaller["up"].T) @ smaller["down"].T
-print(f"cut and zeroed differ by {(cut_mlp - zeroed).abs().max():.1e} at most, of {zeroed.abs().max():.2f}")
+zeroed = live.mlp(x, whole["gate"], whole["up"], silenced)
+without = live.mlp(x, smaller["gate"], smaller["up"], smaller["down"])
+print(f"cut and zeroed differ by {(without - zeroed).abs().max():.1e} at most, of {zeroed.abs().max():.2f}")
 print({name: tuple(weight.shape) for name, weight in smaller.items()})
 
 # %% [markdown]
@@ -183,7 +172,7 @@ print(tables.published_shapes())
 # Which neurons should stay? Minitron's answer needs no gradient: look at how large each neuron is on a little text. The
 # activations of a layer are a tensor of sequences × tokens × neurons, and one number a neuron is wanted, so two axes
 # have to be folded up. There are several ways, and the paper tried them: the mean over the tokens of a sequence and the
-# L2 norm over sequences did best there (table 13 of its appendix holds them all).
+# L2 norm over sequences did best there.
 
 # %% [markdown]
 # ### One score from many tokens
@@ -226,17 +215,26 @@ for name, values in scores.items():
     smaller = cut(model, target, Scores(neurons=values))
     results[f"{n_kept} by {name}"] = perplexity(smaller, held_out, progress=False)
 print(f"{smaller.num_parameters():,} of {model.num_parameters():,} parameters")
-perplexities(
-    {name: (result.value, result.standard_error) for name, result in results.items()},
-    tables.cut_title(results, n_kept),
-)
+plots.cuts(results, tables.cut_title(results, n_kept))
 
 # %% [markdown]
-# So "norms of activations are enough" is no exaggeration about which neurons to take, and the norms of the *weights* are
-# worse than chance, by orders of magnitude. Why? In this model a few neurons are enormous on a single token, the first,
-# and hold up the attention sinks of lesson 08. Their weights do not look like much. A random draw loses some of these
-# neurons or has luck, and its perplexity varies over three orders of magnitude from draw to draw; section 10 has ten
-# draws.
+# A little text is enough to choose, and the norms of the *weights* are worse than chance by orders of magnitude. Why? A
+# cut of one block at a time shows where it happens: here the same neurons are silenced in a single block, and all other
+# blocks are whole.
+
+# %%
+for number in (0, 1, 15):
+    gone = scores["weight norms"][number].argsort()[: dense_shape.neurons - n_kept]
+    with live.silenced(model, number, gone):
+        alone = perplexity(model, held_out, progress=False).value
+    loudest = scores["activations"][number].topk(10).indices
+    n_lost = int(torch.isin(loudest, gone).sum())
+    print(f"block {number:>2} alone: perplexity {alone:8.1f}; {n_lost:>2} of its 10 loudest neurons leave")
+
+# %% [markdown]
+# It is the first block, which makes the stream out of embeddings. Its loudest neurons have *small* weights: their
+# inputs are what makes them loud. A random draw may lose some of them or have luck, and its perplexity differs by
+# orders of magnitude from draw to draw. Try another seed above.
 #
 # ## 5. Heads and groups
 #
@@ -276,26 +274,28 @@ check("minitron.heads", keep_heads)
 # %% [markdown]
 # Both cuts take three of nine query heads from every block. The first takes the lowest of each group and keeps all
 # keys and values; the second takes the lowest group with all three of its heads, and a third of the keys and values
-# too. Which do you expect to cost more?
+# too. Which do you expect to cost more? For both there is a random choice beside the one by score.
 
 # %%
-found = Minitron().score(evidence)
+keep = mine("minitron.heads", keep_heads)
 all_groups = torch.arange(dense_shape.groups).repeat(dense_shape.blocks, 1)
-two_of_three = mine("minitron.heads", keep_heads)(found.heads, all_groups, dense_shape.groups, 2)
-fewer = {
-    "one head of every group": live.with_heads(model, two_of_three),
-    "one whole group": cut(model, replace(dense_shape, heads=6, groups=2), found),
-}
+two_groups = replace(dense_shape, heads=6, groups=2)
+chances = {"by score": Minitron().score(evidence), "at random": Random(seed=1).score(evidence)}
+fewer = {}
+for how, found in chances.items():
+    two_of_each = keep(found.heads, all_groups, dense_shape.groups, 2)
+    fewer[f"one head of every group, {how}"] = live.with_heads(model, two_of_each)
+    fewer[f"one whole group, {how}"] = cut(model, two_groups, found)
 results = {"dense": results["dense"]} | {n: perplexity(m, held_out, progress=False) for n, m in fewer.items()}
 for name, smaller in fewer.items():
-    print(f"{name:<24}: {smaller.num_parameters():>11,} parameters, {shape_of(smaller).groups} key-value heads")
-perplexities(
-    {name: (result.value, result.standard_error) for name, result in results.items()},
-    tables.heads_title(results),
-)
+    print(f"{name:<34}: {smaller.num_parameters():>11,} parameters, {shape_of(smaller).groups} key-value heads")
+plots.cuts(results, tables.heads_title(results))
 
 # %% [markdown]
-# The cut that removes *more* costs far less. Section 10 looks for the reason with a longer measurement.
+# By score, the cut that removes *more* costs far less. The random choices tell where the difference comes from. Each
+# block has a group that it can do without, and the sum of its heads' scores finds it. Inside a group a small output is
+# no sign that a head is of no use: compare the head of every group that is lowest with one that is drawn by lot. A
+# score has to be tried on the decision that it is used for.
 #
 # ## 6. Width, and a norm that notices
 #
@@ -333,10 +333,11 @@ check("minitron.norm", narrower_norm)
 # $$ \frac{x}{\sqrt{S/d + \varepsilon'}}\, w' = \frac{x}{\sqrt{S/D + \varepsilon}}\, w
 #    \qquad\text{for}\qquad w' = w \sqrt{D/d}, \quad \varepsilon' = \varepsilon\, D/d . $$
 #
-# No paper mentions the factor, and with enough retraining one does not need it. Without retraining it is free. A
+# With enough retraining one can do without the factor, since the norms learn it. Without retraining it is free. A
 # channel's score is its size behind all norms together:
 
 # %%
+found = chances["by score"]
 plots.channels(found.width, dense_shape.width - 504)
 
 # %%
@@ -383,7 +384,7 @@ def influence(states):
 check("minitron.influence", influence)
 
 # %%
-turns = mine("minitron.influence", influence)(live.stream(model, calibration[:2]))
+turns = mine("minitron.influence", influence)(live.stream(model, calibration[:4]))
 plots.turned(turns, 6)
 
 # %%
@@ -392,8 +393,7 @@ result = perplexity(shallow, held_out, progress=False)
 print(f"24 of 30 blocks, {shallow.num_parameters():,} parameters: perplexity {result.value:.1f}")
 
 # %% [markdown]
-# This model has as many parameters as the one with 1126 neurons. Section 10 compares the two, before and after they
-# have learnt.
+# This model has as many parameters as the one with 1126 neurons (section 3), and reads about as well.
 #
 # ## 8. What the loss would lose
 #
@@ -453,9 +453,9 @@ for name, smaller in by_gradient.items():
 # $$ \lVert X_S W'^\top - X W^\top \rVert^2 + \lambda \lVert W' - W_S \rVert^2
 #    \qquad\Rightarrow\qquad W' = (W H_{:S} + \lambda W_S)(H_{SS} + \lambda I)^{-1}, \quad H = X^\top X . $$
 #
-# This is SparseGPT's idea (lesson 03) for whole columns, and one solution for each matrix is enough. λ says how much the
-# text is trusted. It pulls towards the weights that were there, not towards zero; with little text a small λ makes the
-# model *worse* than doing nothing. The same is done for the output projection when heads leave.
+# This is SparseGPT's idea (lesson 03) for whole columns, and one solution for each matrix is enough. λ says how much
+# the text is trusted. It pulls towards the weights that were there, not towards zero; with little text a small λ makes
+# the model *worse* than doing nothing. The same is done for the output projection when heads leave.
 
 # %%
 kept = choose(Scores(neurons=scores["activations"]), dense_shape, target)
@@ -524,10 +524,10 @@ print(f"teacher {teacher.num_parameters():,} parameters, students {students['cut
 
 
 # %%
-def learn(student, from_teacher, n_steps=60):
-    """Train a student in place; returns its loss on held-out text on the way."""
+def learn(student, from_teacher, n_steps=40):
+    """Train a student in place; returns steps, and the losses of the held-out windows after them."""
     optimiser = torch.optim.AdamW(student.train().parameters(), lr=1e-3, betas=(0.9, 0.95))
-    curve, loss_of = [(0, live.held_out_loss(student, byte_held_out))], mine("minitron.distil", distil)
+    curve, loss_of = [(0, live.losses_of(student, byte_held_out))], mine("minitron.distil", distil)
     for step in range(n_steps):
         ids = byte_training[16 * step : 16 * (step + 1)]
         logits = student(ids).logits
@@ -540,10 +540,136 @@ def learn(student, from_teacher, n_steps=60):
         else:
             next_token(logits, ids).backward()
         optimiser.step()
-        if step + 1 in (5, 10, 20, 40, n_steps):
-            curve.append((step + 1, live.held_out_loss(student, byte_held_out)))
+        if step + 1 in (5, 10, 20, n_steps):
+            curve.append((step + 1, live.losses_of(student, byte_held_out)))
     return curve
 
 
 curves = {name: learn(student, name.endswith("the teacher")) for name, student in students.items()}
-plots.learning(curves, live.held_out_loss(teacher, byte_held_out))
+print(tables.learnt_lines(curves))
+plots.learning(curves, live.losses_of(teacher, byte_held_out))
+
+# %% [markdown]
+# A student that was cut begins where one with random weights does not arrive in many times as many steps: pruning is a
+# good way to *initialise* a small model. Whether the teacher's probabilities teach more than the next byte alone, the
+# verdict above says for these few steps; each of its steps costs more, because the teacher reads too.
+#
+# `course prune MODEL FOLDER --shape neurons=1126 --distil 40` does all of it for a model of yours: score, cut, refit,
+# distil, save; a run that was interrupted goes on where it stopped, and `from_pretrained` loads what it leaves.
+#
+# ## 11. What the papers report
+#
+# The source lecture's table, as published. Minitron 8B was cut from Nemotron-4 15B and distilled; Nemotron-3 8B was
+# trained from nothing, on 40 times as many tokens.
+
+# %%
+print(tables.published_benchmarks())
+
+# %% [markdown]
+# "These models outperform Nemotron-3 8B" holds for eight of these nine rows, and the lecture's short form needs two
+# more words. *Finetuning* is distillation in the paper. And the *1.8 billion tokens, 400 iterations* of the lecture are
+# the short retraining by which candidates are ranked; the model of the table saw 94 billion tokens.
+#
+# **Width or depth?** The lecture says that pruning width outperforms pruning depth. The numbers of a later paper by the
+# same group are for Llama-3.1 8B, cut to 4.5 billion parameters in both ways and distilled over 94 billion tokens.
+
+# %%
+print(tables.published_width_and_depth())
+
+# %% [markdown]
+# That is a statement about models that have learnt again. Above, before any learning, our cut by depth was at least as
+# good as the one by width: what is easier to repair is not what breaks least. Which of two candidates is better can
+# even flip. In the documentation of NVIDIA's Model-Optimizer, MMLU of Qwen3-8B at 80 % of its memory is 50.8 % for
+# eight blocks left out against 59.1 % for a cut by another method; after 100 iterations it is 73.0 % against 69.2 %. So
+# candidates are ranked after a short distillation, never before.
+
+# %% [markdown]
+# ## 12. What it costs, and when it does not pay
+#
+# - **It is fast everywhere.** A smaller dense matrix needs no format, no kernel and no special hardware. While a model
+#   decodes, time goes with the bytes that are read (lesson 00): a model of 84 % of the bytes should take 84 % of the
+#   time. `course bench structured` measures it.
+# - **Shape matters.** Every block has costs that do not depend on its width, and NVIDIA reports models cut by depth to
+#   be faster than those cut by width at equal size (documentation of Model-Optimizer). On a GPU sizes should be
+#   multiples of 64 or 128.
+# - **It costs quality at once.** SparseGPT sets half of the weights of all blocks to zero for 2.1 times the dense
+#   perplexity (lesson 03, on other windows); the cut of section 4 takes a fifth of them and costs about as much. Single
+#   weights are the finest choice that there is. What structure gives is speed without conditions, and what it takes has
+#   to be learnt again.
+# - **It needs a teacher and tokens.** Scores are cheap: one pass. Distillation is training, with a second model in
+#   memory. At every step the teacher reads the text too, which adds two fifths to the student's own work here.
+# - **It does not pay** where the large model is never run dense anyway, where no training is possible at all, or where
+#   a model of the right size exists already and had more training.
+#
+# ## 13. An open task
+#
+# What is the best model of at most 100 million parameters that you can cut from this one, before anything is learnt?
+# Choose the five sizes. There is no formula, and nothing is graded. What stays is chosen by the scores of sections 4
+# to 7. Remember what each axis cost above, and what each is worth in section 3.
+
+
+# %%
+def sizes():
+    """What differs from the whole model: of "width", "blocks", "neurons", "heads" and "groups"."""
+    return {"neurons": 870}
+
+
+# %%
+ideas = shapes.stored(load_measured("minitron", "shapes")["tables"]["ideas"])
+print(shapes.table(ideas, shapes.attempt(sizes(), model, found | Scores(blocks=turns))))
+
+# %% [markdown]
+# The rows above yours are simple ideas, measured once on the same windows (`course reproduce shapes`). The last column
+# compares each with fewer neurons alone, window by window. A row says something where its number is larger than twice
+# its error; the figure has bars of that length.
+
+# %%
+shapes.compared(ideas)
+
+# %% [markdown]
+# Can a better score help more than a better shape? Give your own to `cut`, and a refit before you read.
+#
+# ## To take home
+#
+# 1. Some rows and columns are of use only together. A cut that takes all of them leaves a dense model.
+# 2. One pass over a little text says which neurons, heads and channels may leave; the norms of weights do not.
+# 3. What breaks least is not what is repaired best. Rank candidates after a short distillation.
+#
+# Three questions. Answer first, then unfold.
+#
+# <details><summary>A model has 32 query heads and 8 key-value heads. Somebody removes the 8 query heads with the lowest
+# scores of each block, wherever they are, and saves the model. It loads. What is wrong with it?</summary>
+#
+# The configuration says 24 query and 8 key-value heads, so head $h$ of the new model reads key-value head
+# $\lfloor h / 3 \rfloor$. Unless each group lost exactly one head, many heads read keys that they were not trained
+# with.
+#
+# </details>
+#
+# <details><summary>The distillation loss is 0. Is the student as good as the teacher on the text? On other
+# text?</summary>
+#
+# On that text the two give the same probabilities at every token, so yes. On other text they may differ: the loss says
+# nothing of what was not read, and a student of 512 sequences has not read much.
+#
+# </details>
+#
+# <details><summary>Why is λ in the refit measured by the median of the diagonal of $H$, and not by its mean?</summary>
+#
+# A few neurons are thousands of times larger than the others on single tokens, and squares make that millions. Their
+# squares rule the mean, and a share of it would be far more than most neurons' own diagonal entries.
+#
+# </details>
+#
+# ## Reading
+#
+# - Muralidharan and others: *Compact Language Models via Pruning and Knowledge Distillation*, NeurIPS 2024,
+#   [arXiv:2407.14679](https://arxiv.org/abs/2407.14679). Minitron. Read sections 2 and 3.
+# - Sreenivas and others: *LLM Pruning and Distillation in Practice: The Minitron Approach*, 2024,
+#   [arXiv:2408.11796](https://arxiv.org/abs/2408.11796). Width and depth at 4 billion.
+# - Ma, Fang, Wang: *LLM-Pruner: On the Structural Pruning of Large Language Models*, NeurIPS 2023,
+#   [arXiv:2305.11627](https://arxiv.org/abs/2305.11627). Scores by gradients.
+# - Men and others: *ShortGPT: Layers in Large Language Models are More Redundant Than You Expect*, 2024,
+#   [arXiv:2403.03853](https://arxiv.org/abs/2403.03853). Block influence.
+# - Hinton, Vinyals, Dean: *Distilling the Knowledge in a Neural Network*, 2015,
+#   [arXiv:1503.02531](https://arxiv.org/abs/1503.02531).

@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 from torch import Tensor
 
+from course_lib.lessons.common.dots import perplexities
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale, percent
+from course_lib.measure.perplexity import Perplexity
 
 
 def share_of_the_lowest(scores: Float[Tensor, "L F"], n_kept: int) -> Figure:
@@ -89,17 +92,29 @@ def _kept(scores: Float[Tensor, "L F"], n_kept: int) -> Bool[Tensor, "L F"]:
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, best, True)
 
 
-def learning(curves: Mapping[str, Sequence[tuple[int, float]]], teacher: float) -> Figure:
-    """Loss on held-out text over steps of distillation, beside the teacher's."""
-    fig, (axes,) = figure(width=7.2, height=3.4)
-    for index, (name, points) in enumerate(curves.items()):
-        axes.plot(*zip(*points, strict=True), label=name, **line_style(index))
-    axes.axhline(teacher, color=COLOURS[4], linestyle=":", label="the teacher")
-    log_scale(axes, "y")
-    axes.legend(frameon=False, fontsize=9)
-    last = {name: points[-1][1] for name, points in curves.items()}
-    best = min(last, key=last.get)
-    n_steps = next(iter(curves.values()))[-1][0]
-    title = f"After {n_steps} steps {best} is lowest: {last[best]:.3f} nats, the teacher {teacher:.3f}"
-    label(axes, title, "steps of 16 × 128 bytes", "loss on held-out text (nats a byte)")
+def learning(curves: Mapping[str, Sequence[tuple[int, Float[Tensor, "N"]]]], teacher: Float[Tensor, "N"]) -> Figure:
+    """Loss on held-out windows over steps: the students that were cut, and all of them."""
+    means = {name: [(step, losses.mean().item()) for step, losses in points] for name, points in curves.items()}
+    fig, panels = figure(n_columns=2, width=4.9, height=3.4)
+    goal = teacher.mean().item()
+    for axes, near in zip(panels, (True, False), strict=True):
+        for index, (name, points) in enumerate(means.items()):
+            if not near or points[0][1] < 1.5 * goal:
+                axes.plot(*zip(*points, strict=True), label=name, **line_style(index))
+        axes.axhline(goal, color=COLOURS[4], linestyle=":", label="the teacher")
+    panels[1].legend(frameon=False, fontsize=9)
+    worst = max(points[-1][1] for points in means.values())
+    label(panels[0], "What was cut begins near the teacher", "steps", "held-out loss (nats a byte)")
+    label(panels[1], f"From scratch: {worst:.2f} nats after {next(iter(means.values()))[-1][0]} steps", "steps")
+    return fig
+
+
+def cuts(results: Mapping[str, Perplexity], title: str) -> Figure:
+    """Perplexities of several models on a scale that may span many powers of ten."""
+    fig = perplexities({name: (result.value, result.standard_error) for name, result in results.items()}, title)
+    (axes,) = fig.axes
+    low, high = axes.get_xlim()
+    if high > 1000 * low:
+        axes.xaxis.set_major_locator(LogLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return fig

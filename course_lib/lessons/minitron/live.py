@@ -3,14 +3,17 @@
 Dimension key: N windows, T tokens, L blocks, D width, F neurons.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import silu
 from transformers import PreTrainedModel
 
+from course_lib.measure.perplexity import window_losses
 from course_lib.models import architecture, blocks, final_norm, linears, weight_of
 from course_lib.pruning.structured.choice import Kept, everything
 from course_lib.pruning.structured.shape import shape_of
@@ -23,6 +26,11 @@ NarrowerNorm = Callable[[Float[Tensor, "D"], float, Int[Tensor, "d"]], tuple[Flo
 def matrices(block: nn.Module) -> dict[str, Tensor]:
     """The seven weights of a Llama's block by short names: q, k, v, o, gate, up, down."""
     return {part.split(".")[1].removesuffix("_proj"): weight_of(module) for part, module in linears(block).items()}
+
+
+def mlp(x: Float[Tensor, "N D"], gate: Float[Tensor, "F D"], up: Tensor, down: Float[Tensor, "D F"]) -> Tensor:
+    """What a gated MLP of these matrices gives."""
+    return (silu(x @ gate.T) * (x @ up.T)) @ down.T
 
 
 @torch.no_grad()
@@ -58,7 +66,7 @@ def stream(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> Float[Tensor,
 
 def down_gradients(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> list[tuple[Tensor, Tensor]]:
     """Of each block the weight of the down projection and its gradient (D, F), of the mean loss of the next token."""
-    weights = [matrices(block)["down"] for block in blocks(model)]
+    weights = [block.get_submodule(architecture(block).mlp[-1]).weight for block in blocks(model)]
     needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
     model.requires_grad_(False)
     for weight in weights:
@@ -71,6 +79,18 @@ def down_gradients(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> list[
         for parameter, before in needed.items():
             parameter.requires_grad_(before)
     return [(weight.detach(), gradient) for weight, gradient in zip(weights, gradients, strict=True)]
+
+
+@contextmanager
+def silenced(model: PreTrainedModel, number: int, neurons: Int[Tensor, "f"]) -> Iterator[None]:
+    """Inside, these neurons of one block say nothing."""
+    down = matrices(blocks(model)[number])["down"].data
+    before = down[:, neurons].clone()
+    down[:, neurons] = 0
+    try:
+        yield
+    finally:
+        down[:, neurons] = before
 
 
 def with_heads(model: PreTrainedModel, heads: Int[Tensor, "L h"]) -> PreTrainedModel:
@@ -93,3 +113,11 @@ def with_norms(model: PreTrainedModel, kept: Kept, narrower: NarrowerNorm | None
 def _norms(model: PreTrainedModel) -> list[nn.Module]:
     kinds = architecture(blocks(model)[0]).norms
     return [*(block.get_submodule(path) for block in blocks(model) for path in kinds), final_norm(model)]
+
+
+def losses_of(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> Float[Tensor, "N"]:
+    """The loss of each window, in nats a token, of a model that may be learning."""
+    training = model.training
+    losses = window_losses(model.eval(), windows, progress=False)
+    model.train(training)
+    return losses

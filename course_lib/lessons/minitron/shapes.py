@@ -1,0 +1,135 @@
+"""The open task of lesson 05: the shape of at most 100 million parameters whose cut model reads best.
+
+Dimension key: N windows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.data.corpora import windows
+from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.tables import listed
+from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.measure.paired import mean_and_error
+from course_lib.measure.perplexity import window_losses
+from course_lib.models import load_model
+from course_lib.pruning.structured.choice import Scores
+from course_lib.pruning.structured.scorer import Evidence
+from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
+from course_lib.pruning.structured.scorers.minitron import Minitron
+from course_lib.pruning.structured.shape import Shape, n_parameters, shape_of
+from course_lib.pruning.structured.surgery import cut
+
+BUDGET = 100_000_000
+CALIBRATION, HELD_OUT = (8, 256), (8, 256)  # windows, tokens of each
+
+# What differs from the whole model: {"neurons": 870} keeps everything else.
+Sizes = Mapping[str, int]
+
+IDEAS: dict[str, Sizes] = {
+    "fewer neurons": {"neurons": 870},
+    "fewer blocks": {"blocks": 20},
+    "less width": {"width": 423},
+    "two of three groups, and neurons": {"groups": 2, "heads": 6, "neurons": 1039},
+    "25 blocks, and neurons": {"blocks": 25, "neurons": 1146},
+    "a little of each": {"width": 540, "blocks": 27, "neurons": 1166},
+}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of a shape: its parameters, and the log-perplexity of every window."""
+
+    sizes: dict[str, int]
+    parameters: int
+    losses: Float[Tensor, "N"]
+
+
+def attempt(sizes: Sizes, model: PreTrainedModel | None = None, scores: Scores | None = None, seed: int = 0) -> Attempt:
+    """Cut the default model to a shape, and read the held-out windows.
+
+    Args:
+        scores: of what stays; Minitron's activations and the influence of blocks where it is None, or lacks a kind.
+
+    Raises:
+        ValueError: for sizes that are none, or make no model, or one above the budget.
+    """
+    loaded, tokenizer = load_model()
+    model = model or loaded
+    target = shape_within(sizes, model)
+    text = windows("wikipedia", *CALIBRATION, tokenizer, split="calibration", seed=seed)
+    if scores is None or _lacks(scores, target, shape_of(model)):
+        evidence = Evidence(model, text, progress=False)
+        usual = Minitron().score(evidence) | BlockInfluence().score(evidence)
+        scores = usual if scores is None else scores | usual
+    held_out = windows("wikipedia", *HELD_OUT, tokenizer, split="evaluation", seed=seed)
+    losses = window_losses(cut(model, target, scores), held_out, progress=False)
+    return Attempt(dict(sizes), n_parameters(model, target), losses)
+
+
+def shape_within(sizes: Sizes, model: PreTrainedModel) -> Shape:
+    """The model's shape but for these sizes.
+
+    Raises:
+        ValueError: for unknown names, or more parameters than the budget allows.
+    """
+    names = [field.name for field in fields(Shape)]
+    if not isinstance(sizes, Mapping) or set(sizes) - set(names):
+        raise ValueError(f"got {sizes!r}; expected a dictionary of sizes by name, of {', '.join(names)}.")
+    target = replace(shape_of(model), **sizes)
+    n = n_parameters(model, target)
+    if n > BUDGET:
+        raise ValueError(
+            f"got {target}: {n:,} parameters; expected at most {BUDGET:,}. Take {n - BUDGET:,} more out somewhere."
+        )
+    return target
+
+
+def _lacks(scores: Scores, target: Shape, now: Shape) -> bool:
+    changed = (field.name for field in fields(Shape) if getattr(target, field.name) < getattr(now, field.name))
+    return any(scores.of(kind) is None for kind in changed)
+
+
+def stored(rows: list[dict]) -> dict[str, Attempt]:
+    """The ideas that were measured, from the table of a result."""
+    return {row["idea"]: Attempt(row["sizes"], row["parameters"], torch.tensor(row["losses"])) for row in rows}
+
+
+def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
+    """How much lower my log-perplexity is, and its standard error, both by windows: how hard one is drops out."""
+    return mean_and_error(theirs - mine)
+
+
+def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
+    """Every idea beside the first of them; yours last."""
+    rows = {**ideas, **({"yours": mine} if mine else {})}
+    first, same = next(iter(ideas.items()))
+    lines = [f"{'shape':<36}{'parameters':>12}{'perplexity':>12}   log-perplexity lower than with {first}"]
+    for name, made in rows.items():
+        lower, error = against(made.losses, same.losses)
+        compared = "" if made is same else f"{lower:+.3f} ± {error:.3f}"
+        lines.append(f"{name:<36}{made.parameters:>12,}{made.losses.mean().exp():>12.1f}   {compared}")
+    return "\n".join(lines)
+
+
+def compared(ideas: dict[str, Attempt]) -> Figure:
+    """By how much each idea's log-perplexity is lower than the first's, and two errors of it."""
+    fig, (axes,) = figure(width=8.0, height=3.2)
+    first, *others = ideas
+    found = {name: against(ideas[name].losses, ideas[first].losses) for name in others}
+    for place, (lower, error) in enumerate(reversed(found.values())):
+        axes.errorbar(lower, place, xerr=ERRORS * error, capsize=3, **line_style(0))
+    axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
+    axes.set_yticks(range(len(found)), list(found)[::-1])
+    axes.set_ylim(-0.6, len(found) - 0.4)
+    better = [name for name, (lower, error) in found.items() if lower > ERRORS * error]
+    title = f"Clearly better than {first}: {listed(better) if better else f'none of {len(found)} ideas'}"
+    label(axes, title, f"log-perplexity below that of {first} ({ERROR_BARS})")
+    return fig
