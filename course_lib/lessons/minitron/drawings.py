@@ -21,8 +21,8 @@ class Matrix:
     name: str
     outputs: float
     inputs: float
-    left: float
-    top: float
+    left: float | int
+    top: float | int
 
 
 MATRICES = (

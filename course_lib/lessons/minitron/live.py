@@ -49,8 +49,8 @@ def scored_by(aggregate: Aggregate, model: PreTrainedModel, windows: Int[Tensor,
 
 
 @torch.no_grad()
-def stream(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> Float[Tensor, "L+1 N*T D"]:
-    """The stream before the first block and behind each, at every token; the final norm has not seen it."""
+def stream(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> Float[Tensor, "S M D"]:
+    """The stream before the first block and behind each (S = L + 1), at all M = N · T tokens, before any norm."""
     states, handles = [], []
     for number, block in enumerate(blocks(model)):
         if number == 0:

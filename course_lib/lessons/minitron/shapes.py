@@ -37,8 +37,8 @@ IDEAS: dict[str, Sizes] = {
     "fewer neurons": {"neurons": 870},
     "fewer blocks": {"blocks": 20},
     "less width": {"width": 423},
-    "two of three groups, and neurons": {"groups": 2, "heads": 6, "neurons": 1039},
-    "25 blocks, and neurons": {"blocks": 25, "neurons": 1146},
+    "two groups, fewer neurons": {"groups": 2, "heads": 6, "neurons": 1039},
+    "25 blocks, fewer neurons": {"blocks": 25, "neurons": 1146},
     "a little of each": {"width": 540, "blocks": 27, "neurons": 1166},
 }
 
@@ -52,7 +52,9 @@ class Attempt:
     losses: Float[Tensor, "N"]
 
 
-def attempt(sizes: Sizes, model: PreTrainedModel | None = None, scores: Scores | None = None, seed: int = 0) -> Attempt:
+def attempt(
+    sizes: object, model: PreTrainedModel | None = None, scores: Scores | None = None, seed: int = 0
+) -> Attempt:
     """Cut the default model to a shape, and read the held-out windows.
 
     Args:
@@ -74,7 +76,7 @@ def attempt(sizes: Sizes, model: PreTrainedModel | None = None, scores: Scores |
     return Attempt(dict(sizes), n_parameters(model, target), losses)
 
 
-def shape_within(sizes: Sizes, model: PreTrainedModel) -> Shape:
+def shape_within(sizes: object, model: PreTrainedModel) -> Shape:
     """The model's shape but for these sizes.
 
     Raises:
@@ -130,6 +132,6 @@ def compared(ideas: dict[str, Attempt]) -> Figure:
     axes.set_yticks(range(len(found)), list(found)[::-1])
     axes.set_ylim(-0.6, len(found) - 0.4)
     better = [name for name, (lower, error) in found.items() if lower > ERRORS * error]
-    title = f"Clearly better than {first}: {listed(better) if better else f'none of {len(found)} ideas'}"
+    title = f"Clearly better than {first}:\n{listed(better) if better else f'none of {len(found)} ideas'}"
     label(axes, title, f"log-perplexity below that of {first} ({ERROR_BARS})")
     return fig

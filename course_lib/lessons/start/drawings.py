@@ -25,7 +25,7 @@ PLAN: tuple[tuple[str, tuple[tuple[str, str, bool], ...]], ...] = (
             ("02", "OBD\nand OBS", True),
             ("03", "SparseGPT", True),
             ("04", "Wanda", True),
-            ("05", "Minitron:\nwidth, depth", False),
+            ("05", "Minitron:\nwidth, depth", True),
         ),
     ),
     (

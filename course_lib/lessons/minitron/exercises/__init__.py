@@ -10,4 +10,4 @@ from course_lib.lessons.minitron.exercises.norm import NORM
 from course_lib.lessons.minitron.exercises.taylor import TAYLOR
 
 LESSON = "05 Minitron"
-EXERCISES = (GROUP, COUNT, AGGREGATE, HEADS, INFLUENCE, TAYLOR, DISTIL, NORM)
+EXERCISES = (GROUP, COUNT, AGGREGATE, HEADS, NORM, INFLUENCE, TAYLOR, DISTIL)
