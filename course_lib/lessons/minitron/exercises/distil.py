@@ -157,6 +157,7 @@ DISTIL = Exercise(
             "This is KL(student ‖ teacher), in which the student's own probabilities weigh the words. The teacher's do."
             "",
             _by_autograd(lambda s, t, tau: tau**2 * _divergences(s / tau, t / tau).mean()),
+            also=(_by_autograd(lambda s, t, tau: -(tau**2) * _divergences(s / tau, t / tau).mean()),),
         ),
         Mistake(
             "averaged over the vocabulary",
@@ -287,7 +288,7 @@ DISTIL = Exercise(
             _by_autograd(_log_of_softmax(False)),
             also=(
                 _by_autograd(_log_of_softmax(True)),
-                *(_by_autograd(_log_of_softmax(False, added)) for added in (1e-8, 1e-10)),
+                *(_by_autograd(_log_of_softmax(False, added)) for added in (1e-8, 1e-10, 1e-12)),
                 *(_loss_alone(_log_of_softmax(False, added)) for added in (0.0, 1e-8, 1e-10)),
             ),
         ),
@@ -318,6 +319,12 @@ DISTIL = Exercise(
                 _other_gradient(lambda g, s, t, tau: (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),
                 _other_gradient(lambda g, s, t, tau: tau * (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),
             ),
+        ),
+        Mistake(
+            "the difference alone",
+            "The loss is right. In its gradient stand, before the difference of the two probabilities, also a factor τ "
+            "and the 1 / (N · T) of the mean.",
+            _other_gradient(lambda g, s, t, tau: softmax(s / tau, -1) - softmax(t / tau, -1)),
         ),
         Mistake(
             "gradient of the teacher",

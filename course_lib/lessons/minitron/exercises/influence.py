@@ -181,6 +181,13 @@ INFLUENCE = Exercise(
             ),
         ),
         Mistake(
+            "twice or half of it",
+            "The scores rank alike, but each is twice, or half, of what is asked: one minus the cosine, and nothing "
+            "else.",
+            lambda s: 2 * _influence(s),
+            also=(lambda s: _influence(s) / 2,),
+        ),
+        Mistake(
             "tokens added up",
             "A sum grows with the length of the text. Take the mean over tokens.",
             _by_pair(lambda a, b: (1 - _cosine(a, b)).sum()),

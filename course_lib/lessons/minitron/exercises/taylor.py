@@ -85,8 +85,9 @@ TAYLOR = Exercise(
         ),
         Mistake(
             "cancelling in both",
-            "Both are the size of the sum. For the second score every weight's change counts by its size.",
+            "Changes cancel in both. For the second score every weight's change counts by its size.",
             lambda w, g: ((w * g).sum(dim=0).abs(),) * 2,
+            also=(lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).sum(dim=0)),),
         ),
         Mistake(
             "sign kept",
@@ -109,6 +110,18 @@ TAYLOR = Exercise(
             "weight squared",
             "The weight stands squared here. It moves from w to 0, so the first term is the gradient times w.",
             _of_product(lambda w, g: w.square() * g),
+        ),
+        Mistake(
+            "sizes of one of the two",
+            "The size was taken of the weights, or of the gradients, before the product. The sign of a weight's change "
+            "is that of the product of both.",
+            _of_product(lambda w, g: w.abs() * g),
+            also=(_of_product(lambda w, g: w * g.abs()),),
+        ),
+        Mistake(
+            "one number for all",
+            "All neurons were added up. Each has scores of its own.",
+            lambda w, g: ((w * g).sum().abs(), (w * g).abs().sum()),
         ),
         Mistake(
             "weights alone",
