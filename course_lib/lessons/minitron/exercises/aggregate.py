@@ -133,7 +133,6 @@ AGGREGATE = Exercise(
                 lambda x: x.abs().mean(dim=2).norm(dim=1),
                 lambda x: x.abs().mean(dim=1).norm(dim=-1),
                 lambda x: x.norm(dim=2).mean(dim=0),
-                lambda x: x.abs().mean(dim=0).norm(dim=-1),
             ),
         ),
         Mistake(
@@ -166,7 +165,6 @@ AGGREGATE = Exercise(
             also=(
                 lambda x: x[-1].abs().mean(dim=0),
                 lambda x: x[:, -1].abs().norm(dim=0),
-                lambda x: x[:, 0].abs().norm(dim=0),
             ),
         ),
         Mistake(

@@ -37,21 +37,18 @@ def _not_numbers(got: Tensor, n_heads: int) -> str | None:
 
 def _of_block(block: int, mine: list[int], best: list[int], scores: list[float], n_groups: int) -> str | None:
     """Where the heads of one block differ from the best ones."""
-
-    def group(head: int) -> int:
-        return head * n_groups // len(scores)
-
+    owner = [head * n_groups // len(scores) for head in range(len(scores))]
     for place, (head, other) in enumerate(zip(mine, best, strict=True)):
-        if group(head) != group(other):
+        if owner[head] != owner[other]:
             return (
-                f"block {block}: place {place} of the smaller model reads key-value head {group(other)}, but "
-                f"holds head {head}, which read {group(head)}"
+                f"block {block}: place {place} of the smaller model reads key-value head {owner[other]}, but "
+                f"holds head {head}, which read {owner[head]}"
             )
-    for each in sorted(set(map(group, best))):
-        heads = [[head for head in one if group(head) == each] for one in (mine, best)]
+    for group in sorted({owner[head] for head in best}):
+        heads = [[head for head in one if owner[head] == group] for one in (mine, best)]
         worth = [sorted(scores[head] for head in one) for one in heads]
         if worth[0] != worth[1]:
-            return f"block {block}, key-value head {each}: got the heads {heads[0]}, expected {heads[1]}"
+            return f"block {block}, key-value head {group}: got the heads {heads[0]}, expected {heads[1]}"
     return None
 
 
@@ -85,6 +82,10 @@ def _inside(choose: Callable[[Tensor, int], Tensor]) -> Callable:
     return heads
 
 
+_keep_best = _inside(_best)
+_keep_same_places = _inside(lambda stay, n: _best(stay.sum(dim=1, keepdim=True), n).expand(-1, stay.shape[1], -1))
+
+
 def _of_all(lowest: float, choose: Callable[[Tensor, int], Tensor] = _best) -> Callable:
     """As many heads, but of all groups together; those of groups that leave score `lowest`."""
 
@@ -104,19 +105,14 @@ def _by_remainder(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) ->
 
 
 def _in_order_of_scores(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
-    chosen = _inside(_best)(scores, groups, n_groups, n_each)
+    chosen = _keep_best(scores, groups, n_groups, n_each)
     return chosen.gather(1, scores.gather(1, chosen).argsort(dim=1, descending=True))
 
 
 def _shifted(scores: Tensor, groups: Tensor, n_groups: int, n_each: int, size: int) -> Tensor:
     """Group g taken to begin at head g · size."""
     off = groups * (size - scores.shape[1] // n_groups)
-    return _inside(_best)(scores, groups, n_groups, n_each) + off.repeat_interleave(n_each, dim=1)
-
-
-def _same_places(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
-    together = _inside(lambda stay, n: _best(stay.sum(dim=1, keepdim=True), n).expand(-1, stay.shape[1], -1))
-    return together(scores, groups, n_groups, n_each)
+    return _keep_best(scores, groups, n_groups, n_each) + off.repeat_interleave(n_each, dim=1)
 
 
 def _heads_cases(generator: torch.Generator) -> list[Case]:
@@ -155,7 +151,7 @@ HEADS = Exercise(
     difficulty=3,
     minutes=12,
     points=3,
-    reference=_inside(_best),
+    reference=_keep_best,
     cases=_heads_cases,
     agree=_agree_on_heads,
     picture=_as_masks,
@@ -189,7 +185,7 @@ HEADS = Exercise(
         Mistake(
             "places inside the group",
             "These count from the first head of each group. Add where the group begins: group · H / G.",
-            lambda s, g, n, m: _inside(_best)(s, g, n, m) - (s.shape[1] // n * g).repeat_interleave(m, dim=1),
+            lambda s, g, n, m: _keep_best(s, g, n, m) - (s.shape[1] // n * g).repeat_interleave(m, dim=1),
         ),
         Mistake(
             "a group begins elsewhere",
@@ -203,8 +199,7 @@ HEADS = Exercise(
             "These count groups as in the smaller model. What is asked are numbers of heads of the large one: begin at "
             "group · H / G for the group's own number.",
             lambda s, g, n, m: (
-                _inside(_best)(s, g, n, m)
-                - (s.shape[1] // n * (g - torch.arange(g.shape[1]))).repeat_interleave(m, dim=1)
+                _keep_best(s, g, n, m) - (s.shape[1] // n * (g - torch.arange(g.shape[1]))).repeat_interleave(m, dim=1)
             ),
         ),
         Mistake(
@@ -217,26 +212,26 @@ HEADS = Exercise(
         Mistake(
             "groups that leave",
             "Heads of all groups stay here, or of other ones. Of a group that is not in `groups` no head stays.",
-            lambda s, g, n, m: _inside(_best)(s, torch.arange(n).expand(len(s), n), n, m),
+            lambda s, g, n, m: _keep_best(s, torch.arange(n).expand(len(s), n), n, m),
             also=(
-                lambda s, g, n, m: _inside(_best)(s, torch.arange(g.shape[1]).expand(g.shape), n, m),
-                lambda s, g, n, m: _inside(_best)(s, g[:1].expand(g.shape), n, m),
+                lambda s, g, n, m: _keep_best(s, torch.arange(g.shape[1]).expand(g.shape), n, m),
+                lambda s, g, n, m: _keep_best(s, g[:1].expand(g.shape), n, m),
             ),
         ),
         Mistake(
             "the same places in every group",
             "The scores of all groups were added up, so that the same places stay in each. Every group chooses by "
             "itself.",
-            _same_places,
-            also=(lambda s, g, n, m: _same_places(s.unflatten(1, (n, -1)).sum(1).repeat(1, n), g, n, m),),
+            _keep_same_places,
+            also=(lambda s, g, n, m: _keep_same_places(s.unflatten(1, (n, -1)).sum(1).repeat(1, n), g, n, m),),
         ),
         Mistake(
             "one block's choice for all",
             "All blocks keep the heads of the first. Every block has scores of its own.",
-            lambda s, g, n, m: _inside(_best)(s[:1].expand(s.shape), g, n, m),
+            lambda s, g, n, m: _keep_best(s[:1].expand(s.shape), g, n, m),
             also=(
-                lambda s, g, n, m: _inside(_best)(s.sum(0).expand(s.shape), g, n, m),
-                lambda s, g, n, m: _inside(_best)(s[:1], g[:1], n, m),
+                lambda s, g, n, m: _keep_best(s.sum(0).expand(s.shape), g, n, m),
+                lambda s, g, n, m: _keep_best(s[:1], g[:1], n, m),
             ),
         ),
         Mistake(
@@ -248,17 +243,17 @@ HEADS = Exercise(
         Mistake(
             "a mask",
             "This says of every head whether it stays. Return the numbers of those that do.",
-            lambda s, g, n, m: torch.zeros_like(s, dtype=torch.bool).scatter(1, _inside(_best)(s, g, n, m), True),
+            lambda s, g, n, m: torch.zeros_like(s, dtype=torch.bool).scatter(1, _keep_best(s, g, n, m), True),
         ),
         Mistake(
             "the scores",
             "These are the scores of the heads that stay. Return their numbers: topk has both.",
-            lambda s, g, n, m: s.gather(1, _inside(_best)(s, g, n, m)),
+            lambda s, g, n, m: s.gather(1, _keep_best(s, g, n, m)),
         ),
         Mistake(
             "an axis of groups left",
             "The right heads, with an axis for the groups. Flatten it: (L, g · n_each).",
-            lambda s, g, n, m: _inside(_best)(s, g, n, m).unflatten(1, (g.shape[1], m)),
+            lambda s, g, n, m: _keep_best(s, g, n, m).unflatten(1, (g.shape[1], m)),
         ),
         Mistake(
             "one too many, or too few",

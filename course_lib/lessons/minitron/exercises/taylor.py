@@ -96,7 +96,6 @@ TAYLOR = Exercise(
             also=(
                 lambda w, g: (-(w * g).sum(dim=0), (w * g).abs().sum(dim=0)),
                 lambda w, g: ((w * g).sum(dim=0), (w * g).sum(dim=0)),
-                lambda w, g: (-(w * g).sum(dim=0), -(w * g).sum(dim=0)),
             ),
         ),
         Mistake(
@@ -127,17 +126,12 @@ TAYLOR = Exercise(
             "weights alone",
             "These are the sizes of the weights. What the loss does depends on its gradient too.",
             _of_product(lambda w, g: w),
-            also=(
-                lambda w, g: (w.norm(dim=0), w.norm(dim=0)),
-                lambda w, g: (w.norm(dim=0), w.abs().sum(dim=0)),
-                _of_product(lambda w, g: w.square()),
-            ),
+            also=(lambda w, g: (w.norm(dim=0), w.norm(dim=0)),),
         ),
         Mistake(
             "gradients alone",
             "The gradient says how steep the loss is, not how far the weight moves. Multiply by the weight.",
             _of_product(lambda w, g: g),
-            also=(_of_product(lambda w, g: g.square()), lambda w, g: (g.norm(dim=0), g.norm(dim=0))),
         ),
         Mistake(
             "sum before the product",
@@ -147,7 +141,6 @@ TAYLOR = Exercise(
             also=(
                 lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(),) * 2,
                 lambda w, g: (w.norm(dim=0) * g.norm(dim=0),) * 2,
-                lambda w, g: (w.abs().sum(dim=0) * g.abs().sum(dim=0),) * 2,
                 lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(), (w * g).abs().sum(dim=0)),
                 lambda w, g: ((w * g).sum(dim=0).abs(), w.abs().sum(dim=0) * g.abs().sum(dim=0)),
             ),
@@ -160,7 +153,6 @@ TAYLOR = Exercise(
                 lambda w, g: ((w * g).norm(dim=0), (w * g).norm(dim=0)),
                 lambda w, g: ((w * g).norm(dim=0), (w * g).abs().sum(dim=0)),
                 lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).square().sum(dim=0)),
-                lambda w, g: ((w * g).sum(dim=0).square(), (w * g).square().sum(dim=0)),
             ),
         ),
         Mistake(
