@@ -301,7 +301,7 @@ def heads_in_groups(scores, groups, n_groups, n_each):
 
 
 def distil_by_bregman(student, teacher, temperature):
-    """The divergence of exponential families: log Z_S − log Z_T − p_T · (student − teacher), all over the temperature."""
+    """The divergence of exponential families: log Z_S − log Z_T − p_T · (student − teacher)."""
     ours, theirs = student.double() / temperature, teacher.double() / temperature
     p, q, n = theirs.softmax(-1), ours.softmax(-1), ours[..., 0].numel()
     tokens = ours.logsumexp(-1) - theirs.logsumexp(-1) - (p * (ours - theirs)).sum(-1)

@@ -84,6 +84,16 @@ def cut_with_a_mask_for_each(q, k, v, o, gate, up, down, groups, neurons, n_key_
     return cut | {"gate": gate[neurons], "up": up[neurons], "down": down.T[neurons].T}
 
 
+def cut_by_width(q, k, v, o, gate, up, down, groups, neurons, n_key_value):
+    each = q.shape[0] // k.shape[0]
+    size = q.shape[1] // (each * n_key_value)
+    heads = [h for h in range(each * n_key_value) if h // each in groups.tolist()]
+    rows = torch.cat([torch.arange(h * size, (h + 1) * size) for h in heads])
+    slim = torch.cat([torch.arange(g * size, (g + 1) * size) for g in groups.tolist()])
+    cut = {"q": q[rows], "k": k[slim], "v": v[slim], "o": o[:, rows]}
+    return cut | {"gate": gate[neurons], "up": up[neurons], "down": down[:, neurons]}
+
+
 def cut_from_the_front(q, k, v, o, gate, up, down, groups, neurons, n_key_value):
     n, f = len(groups), len(neurons)
     wide, slim = n * len(q) // n_key_value, n * len(k) // n_key_value
@@ -402,6 +412,9 @@ WRONG = {
         "from the front": cut_from_the_front,
         "nothing": lambda *a: dict(zip(("q", "k", "v", "o", "gate", "up", "down"), a, strict=False)),
         "a list": lambda *a: list(cut_with_slices(*a).values()),
+        "a head as wide as the width allows": cut_by_width,
+        "k and v exchanged": lambda *a: (cut := block_cut()(*a)) | {"k": cut["v"], "v": cut["k"]},
+        "down transposed": lambda *a: (cut := block_cut()(*a)) | {"down": cut["down"].T},
         "one neuron off": block_cut(neurons_of=lambda kept, f: (kept + 1) % f),
     },
     "minitron.count": {
@@ -437,6 +450,7 @@ WRONG = {
         "root mean square of all": lambda x: x.square().mean(dim=(0, 1)).sqrt(),
         "mean of all": lambda x: x.abs().mean(dim=(0, 1)),
         "squares": lambda x: x.abs().mean(1).pow(2).sum(0),
+        "norm first": lambda x: x.norm(dim=0).mean(dim=0),
         "squares first": lambda x: x.square().mean(1).norm(dim=0),
         "no norm": lambda x: x.abs().mean(1),
         "L1": lambda x: x.abs().mean(1).norm(p=1, dim=0),
@@ -460,6 +474,10 @@ WRONG = {
         "no offset": lambda s, g, n, m: heads_by_loop(s, g, n, m, offset=False),
         "above a threshold": heads_above_a_threshold,
         "places of mean scores": heads_by_group_means,
+        "one too far": lambda s, g, n, m: heads_by_loop(s, g, n, m) + 1,
+        "as if cut already": lambda s, g, n, m: (
+            heads_by_loop(s, g, n, m) - (g * (s.shape[1] // n - m)).repeat_interleave(m, dim=1)
+        ),
         "groups counted anew": lambda s, g, n, m: torch.cat(
             [
                 s.unflatten(1, (n, -1)).gather(1, g[..., None].expand(-1, -1, s.shape[1] // n)).topk(m).indices[:, i]
@@ -546,6 +564,8 @@ WRONG = {
             (w * g - (w * g) ** 2 / 2).sum(0).abs(),
             (w * g - (w * g) ** 2 / 2).abs().sum(0),
         ),
+        "size of the weight times the gradient": lambda w, g: ((w.abs() * g).sum(0).abs(), (w.abs() * g).abs().sum(0)),
+        "all neurons": lambda w, g: ((w * g).sum().abs(), (w * g).abs().sum()),
         "a step instead": lambda w, g: ((w - g).sum(0).abs(), (w - g).abs().sum(0)),
         "quotient": lambda w, g: ((g / w.where(w != 0, 1)).sum(0).abs(), (g / w.where(w != 0, 1)).abs().sum(0)),
         "largest": lambda w, g: ((w * g).sum(0).abs(), (w * g).abs().amax(0)),
@@ -620,6 +640,16 @@ WRONG = {
         "gradient downhill": by_formula(gradient=lambda p, q, n, t: t * (p - q) / n),
         "gradient without the mean": by_formula(gradient=lambda p, q, n, t: t * (q - p)),
         "gradient without the chain rule": by_formula(gradient=lambda p, q, n, t: t * t * (q - p) / n),
+        "gradient as in the textbook": by_formula(gradient=lambda p, q, n, t: q - p),
+        "half": by_formula(lambda p, q, log_p, log_q, n, t: t * t * (p * (log_p - log_q)).sum() / n / 2),
+        "small numbers added": tracked(
+            lambda s, t, tau: (
+                tau**2
+                * (softmax(t / tau, -1) * ((softmax(t / tau, -1) + 1e-8).log() - (softmax(s / tau, -1) + 1e-8).log()))
+                .sum(-1)
+                .mean()
+            )
+        ),
         "gradient of logits": lambda s, t, tau: (by_formula()(s, t, tau)[0], s - t),
         "gradient in the probabilities": by_formula(gradient=lambda p, q, n, t: -t * t * p / q.clamp(min=1e-12) / n),
         "loss alone": lambda s, t, tau: by_formula()(s, t, tau)[0],

@@ -106,6 +106,12 @@ AGGREGATE = Exercise(
             lambda x: x.norm(dim=1).mean(dim=0),
         ),
         Mistake(
+            "norm before the mean",
+            "Here the norm over sequences is taken at each place of a sequence, and the mean over places comes last. "
+            "First the mean within each sequence, then the norm over sequences.",
+            lambda x: x.norm(dim=0).mean(dim=0),
+        ),
+        Mistake(
             "root forgotten",
             "These are squares of the norm. Within a layer they rank alike, but a width channel's score is a sum over "
             "many norms, in which squares weigh otherwise: take the root.",
@@ -127,7 +133,6 @@ AGGREGATE = Exercise(
                 lambda x: x.abs().mean(dim=2).norm(dim=1),
                 lambda x: x.abs().mean(dim=1).norm(dim=-1),
                 lambda x: x.norm(dim=2).mean(dim=0),
-                lambda x: x.abs().mean(dim=0).norm(dim=-1),
             ),
         ),
         Mistake(
@@ -160,7 +165,6 @@ AGGREGATE = Exercise(
             also=(
                 lambda x: x[-1].abs().mean(dim=0),
                 lambda x: x[:, -1].abs().norm(dim=0),
-                lambda x: x[:, 0].abs().norm(dim=0),
             ),
         ),
         Mistake(

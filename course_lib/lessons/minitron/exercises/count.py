@@ -88,6 +88,13 @@ COUNT = Exercise(
             _off_by(lambda w, n, f, h, g, s, v: n * (4 * w * w - 2 * w * s * (h + g))),
         ),
         Mistake(
+            "queries or output as narrow as keys",
+            "All query heads stay: queries and output have heads · head_size on one side, only keys and values have "
+            "groups · head_size.",
+            _off_by(lambda w, n, f, h, g, s, v: -n * w * s * (h - g)),
+            also=(_off_by(lambda w, n, f, h, g, s, v: -2 * n * w * s * (h - g)),),
+        ),
+        Mistake(
             "size of a head forgotten",
             "Heads were counted as if each had one row. Each has head_size of them.",
             lambda w, n, f, h, g, s, v: _count(w, n, f, h, g, 1, v),

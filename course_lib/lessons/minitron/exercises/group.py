@@ -53,6 +53,9 @@ def _separately(cut: Callable) -> Callable:
     return lambda *arguments: cut(dict(zip(_NAMES, arguments[:7], strict=True)), *arguments[7:])
 
 
+_right = _cut()
+
+
 def _whole(*names: str) -> Callable:
     return _cut(**dict.fromkeys(names, lambda w, i: w))
 
@@ -81,6 +84,21 @@ def _apart(name: str) -> Callable:
     return rows
 
 
+def _by_width(name: str) -> Callable:
+    """The rows of q or k, were a head as wide as the width divided by the heads."""
+
+    def rows(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
+        of_a_group = len(weights["q"]) // len(weights["k"])
+        size = len(weights["down"]) // (of_a_group * n_key_value)
+        return _entries(groups, size * (of_a_group if name == "q" else 1))
+
+    return rows
+
+
+def _renamed(weights: Weights, names: dict[str, str]) -> Weights:
+    return {name: weights[names.get(name, name)] for name in weights}
+
+
 def _first_of_each(weights: Weights, groups: Tensor, n_key_value: int) -> Tensor:
     size, of_a_group = (len(weights[name]) // n_key_value for name in ("k", "q"))
     return (groups[:, None] * of_a_group + torch.arange(size)).flatten()
@@ -89,7 +107,7 @@ def _first_of_each(weights: Weights, groups: Tensor, n_key_value: int) -> Tensor
 def _complement(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
     left = [set(range(n)) - set(of.tolist()) for n, of in ((n_key_value, groups), (len(weights["up"]), neurons))]
     stay = (torch.tensor(sorted(each), dtype=torch.long) for each in left)
-    return _cut()(*weights.values(), *stay, n_key_value)
+    return _right(*weights.values(), *stay, n_key_value)
 
 
 def _zeros(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
@@ -129,16 +147,15 @@ def _group_cases(generator: torch.Generator) -> list[Case]:
     def block(width: int, n_query: int, n_key_value: int, size: int, neurons: int) -> list[Tensor]:
         return list(_block(generator, width, n_query, n_key_value, size, neurons).values())
 
-    turned = [weight.T.contiguous().T for weight in block(30, 6, 3, 2, 14)]
-    double = [weight.double() for weight in block(16, 8, 4, 2, 10)]
+    turned = [weight.T.contiguous().T for weight in block(12, 6, 3, 2, 11)]
+    double = [weight.double() for weight in block(12, 8, 4, 2, 10)]
     return [
         Case("4 query heads of size 1 on 2, 3 neurons, by hand", _by_hand()),
         Case(
-            "9 heads on 3, as in SmolLM2, of size 4", (*block(40, 9, 3, 4, 20), torch.tensor([0, 2]), drawn(20, 11), 3)
+            "9 heads on 3, as in SmolLM2, of size 4", (*block(30, 9, 3, 4, 20), torch.tensor([0, 2]), drawn(20, 11), 3)
         ),
-        Case("6 heads on 3, the weights not contiguous", (*turned, torch.tensor([1]), drawn(14, 5), 3)),
+        Case("6 heads on 3, the weights not contiguous", (*turned, torch.tensor([1]), drawn(11, 5), 3)),
         Case("8 heads on 4, in float64", (*double, torch.tensor([1, 3]), drawn(10, 4), 4)),
-        Case("heads as wide as the stream", (*block(12, 6, 2, 2, 9), torch.tensor([1]), drawn(9, 8), 2)),
         Case("a head for each group", (*block(15, 3, 3, 5, 12), torch.tensor([1, 2]), drawn(12, 6), 3)),
     ]
 
@@ -170,7 +187,7 @@ GROUP = Exercise(
     difficulty=3,
     minutes=12,
     points=3,
-    reference=_cut(),
+    reference=_right,
     cases=_group_cases,
     library=_library,
     mistakes=(
@@ -185,7 +202,6 @@ GROUP = Exercise(
             "The rows of one head lie side by side: head h has the rows h · S to h · S + S − 1. Here rows a whole "
             "stride apart were taken.",
             _changed(query=_apart("q"), key=_apart("k")),
-            also=(_changed(query=_apart("q")), _changed(key=_apart("k"))),
         ),
         Mistake(
             "rows of o or down",
@@ -256,8 +272,28 @@ GROUP = Exercise(
             ),
             also=(
                 _changed(query=lambda w, g, n, h: g, key=lambda w, g, n, h: g),
-                _changed(key=lambda w, g, n, h: g),
                 _changed(query=lambda w, g, n, h: _entries(g, len(w["q"]) // len(w["k"]))),
+            ),
+        ),
+        Mistake(
+            "size of a head from the width",
+            "The size of a head is not the width divided by the heads; models are free to choose it. The key "
+            "projection has n_key_value heads: divide its rows.",
+            _changed(query=_by_width("q"), key=_by_width("k")),
+        ),
+        Mistake(
+            "under other names",
+            "The matrices are right, but some stand under the name of another one.",
+            _separately(lambda *a: _renamed(_by_axes(*a), {"k": "v", "v": "k"})),
+            also=(_separately(lambda *a: _renamed(_by_axes(*a), {"gate": "up", "up": "gate"})),),
+        ),
+        Mistake(
+            "turned round",
+            "The right entries, but o or down is transposed: it keeps its rows, and loses columns.",
+            _cut(o=lambda w, i: w.T[i.query]),
+            also=(
+                _cut(down=lambda w, i: w.T[i.neurons]),
+                _cut(o=lambda w, i: w.T[i.query], down=lambda w, i: w.T[i.neurons]),
             ),
         ),
         Mistake(
@@ -278,11 +314,8 @@ GROUP = Exercise(
         Mistake(
             "the first ones",
             "As many as should stay, but the first of each kind. groups and neurons say which ones stay.",
-            _separately(lambda w, g, n, h: _cut()(*w.values(), torch.arange(len(g)), torch.arange(len(n)), h)),
-            also=(
-                _separately(lambda w, g, n, h: _cut()(*w.values(), torch.arange(len(g)), n, h)),
-                _separately(lambda w, g, n, h: _cut()(*w.values(), g, torch.arange(len(n)), h)),
-            ),
+            _separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), torch.arange(len(n)), h)),
+            also=(_separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), n, h)),),
         ),
         Mistake(
             "zeros instead of a cut",

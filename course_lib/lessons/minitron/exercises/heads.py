@@ -10,42 +10,46 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 
 def _agree_on_heads(got: Any, expected: Tensor, case: Case) -> str | None:
     """Place by place the same group, and of each group heads of equal worth: ties, and the order inside, are free."""
     scores, _, n_groups, _ = case.arguments
     got, problem = tensor_like(got, expected)
+    if problem or torch.equal(got.double(), expected.double()):
+        return problem
+    problem = _not_numbers(got, scores.shape[1])
     if problem:
         return problem
-    if torch.equal(got.double(), expected.double()):
-        return None
-    n_heads, numbers = scores.shape[1], got.long()
+    pairs = zip(got.long().tolist(), expected.long().tolist(), scores.tolist(), strict=True)
+    differences = (_of_block(block, *each, n_groups) for block, each in enumerate(pairs))
+    return next((difference for difference in differences if difference), None)
+
+
+def _not_numbers(got: Tensor, n_heads: int) -> str | None:
+    numbers = got.long()
     if (numbers != got).any() or (numbers < 0).any() or (numbers >= n_heads).any():
         return f"got entries that are no numbers of heads; expected whole numbers from 0 to {n_heads - 1}"
-    for block, row in enumerate(numbers.tolist()):
-        if len(set(row)) < len(row):
-            return f"block {block} names a head twice: {row}"
-    owner, right = (x * n_groups // n_heads for x in (numbers, expected.long()))
-    if (owner != right).any():
-        block, place = (owner != right).nonzero()[0].tolist()
-        return (
-            f"block {block}: place {place} of the smaller model reads key-value head {int(right[block, place])}, but "
-            f"holds head {int(numbers[block, place])}, which read {int(owner[block, place])}"
-        )
-    for block, (row, numbered, best) in enumerate(zip(*_as_lists(scores, numbers, expected), strict=True)):
-        # Of each group the scores of its heads, lowest first.
-        mine, better = (sorted((head * n_groups // n_heads, row[head]) for head in heads) for heads in (numbered, best))
-        if mine != better:
-            group = next(one for (one, a), (_, b) in zip(mine, better, strict=True) if a != b)
-            named = [[head for head in heads if head * n_groups // n_heads == group] for heads in (numbered, best)]
-            return f"block {block}, key-value head {group}: got the heads {named[0]}, expected {named[1]}"
+    twice = [(block, row) for block, row in enumerate(numbers.tolist()) if len(set(row)) < len(row)]
+    return f"block {twice[0][0]} names a head twice: {twice[0][1]}" if twice else None
+
+
+def _of_block(block: int, mine: list[int], best: list[int], scores: list[float], n_groups: int) -> str | None:
+    """Where the heads of one block differ from the best ones."""
+    owner = [head * n_groups // len(scores) for head in range(len(scores))]
+    for place, (head, other) in enumerate(zip(mine, best, strict=True)):
+        if owner[head] != owner[other]:
+            return (
+                f"block {block}: place {place} of the smaller model reads key-value head {owner[other]}, but "
+                f"holds head {head}, which read {owner[head]}"
+            )
+    for group in sorted({owner[head] for head in best}):
+        heads = [[head for head in one if owner[head] == group] for one in (mine, best)]
+        worth = [sorted(scores[head] for head in one) for one in heads]
+        if worth[0] != worth[1]:
+            return f"block {block}, key-value head {group}: got the heads {heads[0]}, expected {heads[1]}"
     return None
-
-
-def _as_lists(scores: Tensor, *numbers: Tensor) -> list[list[list]]:
-    return [scores.tolist(), *(heads.long().tolist() for heads in numbers)]
 
 
 def _as_masks(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
@@ -55,7 +59,7 @@ def _as_masks(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figu
     masks = [
         torch.zeros(scores.shape, dtype=torch.bool).scatter(1, torch.as_tensor(x).long(), True) for x in (got, expected)
     ]
-    fig = compare_masks(*masks, group=scores.shape[1] // n_groups)
+    fig = compare_masks(*masks, group=scores.shape[1] // n_groups, score=scores)
     for panel in fig.axes:
         panel.set_xlabel("query head, groups ruled off")
     fig.axes[0].set_ylabel("block")
@@ -78,6 +82,10 @@ def _inside(choose: Callable[[Tensor, int], Tensor]) -> Callable:
     return heads
 
 
+_keep_best = _inside(_best)
+_keep_same_places = _inside(lambda stay, n: _best(stay.sum(dim=1, keepdim=True), n).expand(-1, stay.shape[1], -1))
+
+
 def _of_all(lowest: float, choose: Callable[[Tensor, int], Tensor] = _best) -> Callable:
     """As many heads, but of all groups together; those of groups that leave score `lowest`."""
 
@@ -97,13 +105,14 @@ def _by_remainder(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) ->
 
 
 def _in_order_of_scores(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
-    chosen = _inside(_best)(scores, groups, n_groups, n_each)
+    chosen = _keep_best(scores, groups, n_groups, n_each)
     return chosen.gather(1, scores.gather(1, chosen).argsort(dim=1, descending=True))
 
 
-def _same_places(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
-    together = _inside(lambda stay, n: _best(stay.sum(dim=1, keepdim=True), n).expand(-1, stay.shape[1], -1))
-    return together(scores, groups, n_groups, n_each)
+def _shifted(scores: Tensor, groups: Tensor, n_groups: int, n_each: int, size: int) -> Tensor:
+    """Group g taken to begin at head g · size."""
+    off = groups * (size - scores.shape[1] // n_groups)
+    return _keep_best(scores, groups, n_groups, n_each) + off.repeat_interleave(n_each, dim=1)
 
 
 def _heads_cases(generator: torch.Generator) -> list[Case]:
@@ -142,15 +151,11 @@ HEADS = Exercise(
     difficulty=3,
     minutes=12,
     points=3,
-    reference=_inside(_best),
+    reference=_keep_best,
     cases=_heads_cases,
     agree=_agree_on_heads,
     picture=_as_masks,
     library=_library,
-    trivial=(
-        Trivial("taking the first heads of each group", _inside(lambda s, n: torch.arange(n))),
-        Trivial("taking the last heads of each group", _inside(lambda s, n: torch.arange(s.shape[2] - n, s.shape[2]))),
-    ),
     mistakes=(
         Mistake(
             "all heads ranked together",
@@ -180,15 +185,21 @@ HEADS = Exercise(
         Mistake(
             "places inside the group",
             "These count from the first head of each group. Add where the group begins: group · H / G.",
-            lambda s, g, n, m: _inside(_best)(s, g, n, m) - (s.shape[1] // n * g).repeat_interleave(m, dim=1),
+            lambda s, g, n, m: _keep_best(s, g, n, m) - (s.shape[1] // n * g).repeat_interleave(m, dim=1),
+        ),
+        Mistake(
+            "a group begins elsewhere",
+            "Group g begins at head g · H / G. Here another number stands for H / G, which is how many query heads a "
+            "group has before any leaves.",
+            lambda s, g, n, m: _shifted(s, g, n, m, m),
+            also=(lambda s, g, n, m: _shifted(s, g, n, m, n), lambda s, g, n, m: _shifted(s, g, n, m, g.shape[1])),
         ),
         Mistake(
             "groups counted anew",
             "These count groups as in the smaller model. What is asked are numbers of heads of the large one: begin at "
             "group · H / G for the group's own number.",
             lambda s, g, n, m: (
-                _inside(_best)(s, g, n, m)
-                - (s.shape[1] // n * (g - torch.arange(g.shape[1]))).repeat_interleave(m, dim=1)
+                _keep_best(s, g, n, m) - (s.shape[1] // n * (g - torch.arange(g.shape[1]))).repeat_interleave(m, dim=1)
             ),
         ),
         Mistake(
@@ -201,26 +212,26 @@ HEADS = Exercise(
         Mistake(
             "groups that leave",
             "Heads of all groups stay here, or of other ones. Of a group that is not in `groups` no head stays.",
-            lambda s, g, n, m: _inside(_best)(s, torch.arange(n).expand(len(s), n), n, m),
+            lambda s, g, n, m: _keep_best(s, torch.arange(n).expand(len(s), n), n, m),
             also=(
-                lambda s, g, n, m: _inside(_best)(s, torch.arange(g.shape[1]).expand(g.shape), n, m),
-                lambda s, g, n, m: _inside(_best)(s, g[:1].expand(g.shape), n, m),
+                lambda s, g, n, m: _keep_best(s, torch.arange(g.shape[1]).expand(g.shape), n, m),
+                lambda s, g, n, m: _keep_best(s, g[:1].expand(g.shape), n, m),
             ),
         ),
         Mistake(
             "the same places in every group",
             "The scores of all groups were added up, so that the same places stay in each. Every group chooses by "
             "itself.",
-            _same_places,
-            also=(lambda s, g, n, m: _same_places(s.unflatten(1, (n, -1)).sum(1).repeat(1, n), g, n, m),),
+            _keep_same_places,
+            also=(lambda s, g, n, m: _keep_same_places(s.unflatten(1, (n, -1)).sum(1).repeat(1, n), g, n, m),),
         ),
         Mistake(
             "one block's choice for all",
             "All blocks keep the heads of the first. Every block has scores of its own.",
-            lambda s, g, n, m: _inside(_best)(s[:1].expand(s.shape), g, n, m),
+            lambda s, g, n, m: _keep_best(s[:1].expand(s.shape), g, n, m),
             also=(
-                lambda s, g, n, m: _inside(_best)(s.sum(0).expand(s.shape), g, n, m),
-                lambda s, g, n, m: _inside(_best)(s[:1], g[:1], n, m),
+                lambda s, g, n, m: _keep_best(s.sum(0).expand(s.shape), g, n, m),
+                lambda s, g, n, m: _keep_best(s[:1], g[:1], n, m),
             ),
         ),
         Mistake(
@@ -232,17 +243,17 @@ HEADS = Exercise(
         Mistake(
             "a mask",
             "This says of every head whether it stays. Return the numbers of those that do.",
-            lambda s, g, n, m: torch.zeros_like(s, dtype=torch.bool).scatter(1, _inside(_best)(s, g, n, m), True),
+            lambda s, g, n, m: torch.zeros_like(s, dtype=torch.bool).scatter(1, _keep_best(s, g, n, m), True),
         ),
         Mistake(
             "the scores",
             "These are the scores of the heads that stay. Return their numbers: topk has both.",
-            lambda s, g, n, m: s.gather(1, _inside(_best)(s, g, n, m)),
+            lambda s, g, n, m: s.gather(1, _keep_best(s, g, n, m)),
         ),
         Mistake(
             "an axis of groups left",
             "The right heads, with an axis for the groups. Flatten it: (L, g · n_each).",
-            lambda s, g, n, m: _inside(_best)(s, g, n, m).unflatten(1, (g.shape[1], m)),
+            lambda s, g, n, m: _keep_best(s, g, n, m).unflatten(1, (g.shape[1], m)),
         ),
         Mistake(
             "one too many, or too few",

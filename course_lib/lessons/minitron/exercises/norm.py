@@ -23,13 +23,16 @@ def _powers(of_weight: float, of_eps: float) -> Callable[[Tensor, float, Tensor]
     return norm
 
 
+_right = _powers(0.5, 1.0)
+
+
 def _uncut(weight: Tensor, eps: float, kept: Tensor) -> Norm:
     ratio = len(weight) / len(kept)
     return weight * ratio**0.5, torch.tensor(eps * ratio, dtype=torch.float64)
 
 
 def _first_ones(weight: Tensor, eps: float, kept: Tensor) -> Norm:
-    return _powers(0.5, 1.0)(weight, eps, torch.arange(len(kept)))
+    return _right(weight, eps, torch.arange(len(kept)))
 
 
 def _by(ratio: Callable[[Tensor, Tensor], float | Tensor]) -> Callable[[Tensor, float, Tensor], Norm]:
@@ -72,7 +75,7 @@ NORM = Exercise(
     difficulty=3,
     minutes=8,
     points=2,
-    reference=_powers(0.5, 1.0),
+    reference=_right,
     cases=_norm_cases,
     library=_library,
     mistakes=(
@@ -125,7 +128,7 @@ NORM = Exercise(
             "the first channels",
             "The first d channels were taken. Those that stay are in `kept`.",
             _first_ones,
-            also=(lambda w, e, k: (_powers(0.0, 0.0)(w, e, torch.arange(len(k)))[0], e),),
+            also=(lambda w, e, k: (w[: len(k)], e),),
         ),
         Mistake(
             "channels that leave",

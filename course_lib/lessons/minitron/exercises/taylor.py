@@ -85,8 +85,9 @@ TAYLOR = Exercise(
         ),
         Mistake(
             "cancelling in both",
-            "Both are the size of the sum. For the second score every weight's change counts by its size.",
+            "Changes cancel in both. For the second score every weight's change counts by its size.",
             lambda w, g: ((w * g).sum(dim=0).abs(),) * 2,
+            also=(lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).sum(dim=0)),),
         ),
         Mistake(
             "sign kept",
@@ -95,7 +96,6 @@ TAYLOR = Exercise(
             also=(
                 lambda w, g: (-(w * g).sum(dim=0), (w * g).abs().sum(dim=0)),
                 lambda w, g: ((w * g).sum(dim=0), (w * g).sum(dim=0)),
-                lambda w, g: (-(w * g).sum(dim=0), -(w * g).sum(dim=0)),
             ),
         ),
         Mistake(
@@ -111,20 +111,27 @@ TAYLOR = Exercise(
             _of_product(lambda w, g: w.square() * g),
         ),
         Mistake(
+            "sizes of one of the two",
+            "The size was taken of the weights, or of the gradients, before the product. The sign of a weight's change "
+            "is that of the product of both.",
+            _of_product(lambda w, g: w.abs() * g),
+            also=(_of_product(lambda w, g: w * g.abs()),),
+        ),
+        Mistake(
+            "one number for all",
+            "All neurons were added up. Each has scores of its own.",
+            lambda w, g: ((w * g).sum().abs(), (w * g).abs().sum()),
+        ),
+        Mistake(
             "weights alone",
             "These are the sizes of the weights. What the loss does depends on its gradient too.",
             _of_product(lambda w, g: w),
-            also=(
-                lambda w, g: (w.norm(dim=0), w.norm(dim=0)),
-                lambda w, g: (w.norm(dim=0), w.abs().sum(dim=0)),
-                _of_product(lambda w, g: w.square()),
-            ),
+            also=(lambda w, g: (w.norm(dim=0), w.norm(dim=0)),),
         ),
         Mistake(
             "gradients alone",
             "The gradient says how steep the loss is, not how far the weight moves. Multiply by the weight.",
             _of_product(lambda w, g: g),
-            also=(_of_product(lambda w, g: g.square()), lambda w, g: (g.norm(dim=0), g.norm(dim=0))),
         ),
         Mistake(
             "sum before the product",
@@ -134,7 +141,6 @@ TAYLOR = Exercise(
             also=(
                 lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(),) * 2,
                 lambda w, g: (w.norm(dim=0) * g.norm(dim=0),) * 2,
-                lambda w, g: (w.abs().sum(dim=0) * g.abs().sum(dim=0),) * 2,
                 lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(), (w * g).abs().sum(dim=0)),
                 lambda w, g: ((w * g).sum(dim=0).abs(), w.abs().sum(dim=0) * g.abs().sum(dim=0)),
             ),
@@ -147,7 +153,6 @@ TAYLOR = Exercise(
                 lambda w, g: ((w * g).norm(dim=0), (w * g).norm(dim=0)),
                 lambda w, g: ((w * g).norm(dim=0), (w * g).abs().sum(dim=0)),
                 lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).square().sum(dim=0)),
-                lambda w, g: ((w * g).sum(dim=0).square(), (w * g).square().sum(dim=0)),
             ),
         ),
         Mistake(
