@@ -19,10 +19,10 @@ from course_lib.pruning.structured.choice import Scores, choose
 from course_lib.pruning.structured.distillation import NotFinite, distil
 from course_lib.pruning.structured.recipe import Recipe, short_schedule
 from course_lib.pruning.structured.refit import refit
+from course_lib.pruning.structured.saving import save_whole
 from course_lib.pruning.structured.scorer import Evidence, Scorer
 from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
 from course_lib.pruning.structured.shape import Shape, shape_of
-from course_lib.pruning.structured.state import STATE
 from course_lib.pruning.structured.surgery import check_family, take
 
 
@@ -82,9 +82,7 @@ def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, len
         return STOPPED
     if steps:
         add(f"distilled, {steps} steps", smaller)
-    smaller.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    _forget(out)
+    save_whole(smaller, tokenizer, out)
     console.print(table)
     console.print(f"Saved to {out}. Load it with: load_model({str(out)!r})", soft_wrap=True)
     return 0
@@ -116,9 +114,3 @@ def _distilled(
         console.print(f"Stopped. What is learnt is kept in {out}: the same command goes on from there.", soft_wrap=True)
         return False
     return True
-
-
-def _forget(out: Path) -> None:
-    (out / FOLDER / STATE).unlink(missing_ok=True)
-    if (out / FOLDER).is_dir():
-        (out / FOLDER).rmdir()

@@ -3,7 +3,7 @@
 Dimension key: I inputs of a linear layer, T tokens in a window.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -15,16 +15,22 @@ from course_lib.pruning.sequential import PruneReport, advance, collect, collect
 
 @torch.inference_mode()
 def grams_by_block(
-    model: nn.Module, calibration: Tensor, needs: Needs
+    model: nn.Module, calibration: Tensor, needs: Needs, parts: Collection[str] | None = None
 ) -> Iterator[tuple[list[Layer], dict[str, Gram]]]:
     """The layers of one block after the other with the statistics of their inputs in the dense model, by layer name.
 
-    Layers that read the same input share a Gram. `calibration` holds token ids (n, T).
+    Layers that read the same input share a Gram. `calibration` holds token ids (n, T). Only of `parts`, such as
+    "mlp.down_proj", and of what reads the same inputs, where they are given.
     """
     layers_in, report = by_block(layers_of(model)), PruneReport(calibration.numel())
     batches = first_inputs(model, calibration, list(layers_in))
     for layers in layers_in.values():
-        yield layers, collect_and_advance(layers, batches, needs, report)
+        wanted = layers if parts is None else [layer for layer in layers if _reads_with(layer, parts)]
+        yield wanted, collect_and_advance(wanted, batches, needs, report)
+
+
+def _reads_with(layer: Layer, parts: Collection[str]) -> bool:
+    return any(name.removeprefix(f"{layer.block_name}.") in parts for name in layer.group)
 
 
 def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:

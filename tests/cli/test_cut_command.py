@@ -1,7 +1,10 @@
 """`course prune --shape` from end to end on a tiny checkpoint, and what it refuses."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from course_lib.cli import cut as command
 from course_lib.models import load_model
@@ -56,6 +59,55 @@ def test_an_interrupted_run_goes_on(checkpoint, tmp_path, capsys, monkeypatch):
     one, other = (load_model(str(folder), device="cpu")[0] for folder in (out, tmp_path / "whole"))
     for ours, theirs in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def saved_like(one, other):
+    return [path.name for path in sorted(one.iterdir())] == [path.name for path in sorted(other.iterdir())] and all(
+        path.read_bytes() == (other / path.name).read_bytes() for path in one.iterdir()
+    )
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_an_interrupted_save_leaves_what_it_found(checkpoint, tmp_path, monkeypatch, steps):
+    out = tmp_path / "out"
+
+    def interrupted(self, folder, **others):
+        (folder / "half").write_text("written")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PreTrainedTokenizerFast, "save_pretrained", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cut(checkpoint, out, "neurons=64", steps=steps)
+    left = [path.relative_to(out).as_posix() for path in out.rglob("*")]
+    assert sorted(left) == (["unfinished", "unfinished/distillation.pt"] if steps else [])
+    assert out.exists() == bool(steps)
+    assert cut(checkpoint, out, "neurons=64", steps=steps) == 0
+    assert cut(checkpoint, tmp_path / "whole", "neurons=64", steps=steps) == 0
+    assert saved_like(out, tmp_path / "whole")
+
+
+@pytest.mark.parametrize("n_moved", [0, 1, 3])
+def test_a_save_that_is_killed_loads_nowhere_and_is_taken_up_again(checkpoint, tmp_path, monkeypatch, n_moved):
+    out, replace, moved = tmp_path / "out", Path.replace, []
+
+    def killed(self, target):
+        if self.parent.name == "saved":
+            moved.append(self.name)
+            if len(moved) > n_moved:
+                raise SystemExit(9)
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(SystemExit):
+            cut(checkpoint, out, "neurons=64")
+    assert len([path for path in out.iterdir() if path.is_file()]) == n_moved
+    with pytest.raises(ValueError, match="could not be loaded"):
+        load_model(str(out), device="cpu")
+    assert cut(checkpoint, out, "neurons=64") == 0
+    assert cut(checkpoint, tmp_path / "whole", "neurons=64") == 0
+    assert saved_like(out, tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 from course_lib.models import blocks, by_block, layers_of, tiny_model
 from course_lib.pruning.allocation.one_ranking import OneRanking
 from course_lib.pruning.allocation.owl import OWL
-from course_lib.pruning.input_statistics import input_gram, input_norms
+from course_lib.pruning.input_statistics import grams_by_block, input_gram, input_norms
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.report import PruneReport
 from course_lib.pruning.sequential import advance, collect, collect_and_advance, first_inputs, scan_blocks
@@ -101,3 +101,16 @@ def test_a_pass_that_collects_and_goes_on_is_both_passes_bit_for_bit():
         assert all(torch.equal(found[name].matrix, gram.matrix) for name, gram in expected.items())
         assert all(torch.equal(a.hidden, b.hidden) for a, b in zip(once, twice, strict=True))
     assert not any(m._forward_pre_hooks for m in model.modules())
+
+
+def test_grams_of_some_parts_are_those_of_all():
+    """A part that reads what others read brings them along; the stream is the same."""
+    model, ids = tiny_model(), torch.arange(24).view(2, 12)
+    everything = list(grams_by_block(model, ids, "matrix"))
+    some = list(grams_by_block(model, ids, "matrix", ("mlp.down_proj", "self_attn.k_proj")))
+    names = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.down_proj"]
+    for (_, expected), (layers, grams) in zip(everything, some, strict=True):
+        assert [layer.part for layer in layers] == names
+        assert list(grams) == [layer.name for layer in layers]
+        for name, gram in grams.items():
+            assert torch.equal(gram.matrix, expected[name].matrix)

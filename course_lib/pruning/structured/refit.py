@@ -70,17 +70,26 @@ def refit(
         )
     into = {layer.name: layer.module for layer in layers_of(smaller)}
     numbers = {int(old): new for new, old in enumerate(kept.blocks)}
-    grams = grams_by_block(model, windows, "matrix")
+    inside = _inputs_that_stay(model, kept)
+    if not inside:
+        return
+    grams = grams_by_block(model, windows, "matrix", tuple(inside))
     for index, (layers, gram_of) in enumerate(
         track(grams, "refit", len(blocks(model)), disable=not progress, transient=True)
     ):
-        if index not in numbers:
-            continue
-        kind, size = architecture(layers[0].block), heads(model).size
-        entries = (kept.heads[index][:, None] * size + torch.arange(size)).flatten()
-        for layer in layers:
-            stays = {kind.attention[-1]: entries, kind.mlp[-1]: kept.neurons[index]}.get(layer.part)
-            if stays is not None and len(stays) < gram_of[layer.name].n_inputs:
-                stays = stays.to(layer.module.weight.device)
-                better = least_squares(weight_of(layer.module), gram_of[layer.name].matrix, stays, damping)
-                weight_of(into[layer.name.replace(f".{index}.", f".{numbers[index]}.", 1)]).copy_(better)
+        for layer in layers if index in numbers else ():
+            stays = inside[layer.part][index].to(layer.module.weight.device)
+            better = least_squares(weight_of(layer.module), gram_of[layer.name].matrix, stays, damping)
+            weight_of(into[layer.name.replace(f".{index}.", f".{numbers[index]}.", 1)]).copy_(better)
+
+
+def _inputs_that_stay(model: PreTrainedModel, kept: Kept) -> dict[str, Int[Tensor, "L S"]]:
+    """By part, of the two matrices that write into the stream, those of which some inputs have left."""
+    kind, size, now = architecture(blocks(model)[0]), heads(model).size, shape_of(model)
+    entries = (kept.heads[..., None] * size + torch.arange(size)).flatten(1)
+    inside = {}
+    if kept.shape.heads < now.heads:
+        inside[kind.attention[-1]] = entries
+    if kept.shape.neurons < now.neurons:
+        inside[kind.mlp[-1]] = kept.neurons
+    return inside

@@ -39,15 +39,14 @@ def take(model: PreTrainedModel, kept: Kept, rescale: bool = True) -> PreTrained
     before, after = shape_of(model), kept.shape
     check_family(model, before, after)
     config = _config(model, kept, rescale)
-    with torch.random.fork_rng(devices=[]):  # the random weights that every new model draws
+    with torch.device("meta"):  # no memory, and none of the random weights that every new model draws
         smaller = type(model)(config)
     values = {_renamed(p, kept): cut_parameter(p, kept) for p in parameters_of(model) if _stays(p, kept)}
     if rescale:
         factor, _ = narrowed(before.width, after.width)
         values |= {name: values[name] * factor for name in _norm_weights(smaller)}
-    for name, parameter in smaller.named_parameters():
-        parameter.data = values.pop(name)
-    assert not values, f"nothing takes {', '.join(values)}"
+    buffers = dict(model.named_buffers())  # such as the angles of RoPE, of which no cut changes any
+    _fill(smaller, values | {name: buffers[name].clone() for name, _ in smaller.named_buffers()})
     smaller.generation_config = copy.deepcopy(model.generation_config)
     return smaller.to(model.device).eval()
 
@@ -60,6 +59,19 @@ def narrowed(before: int, after: int) -> tuple[float, float]:
     """
     # x w / √(S / d + ε) = x (w √(d / d′)) / √(S / d′ + ε d / d′), S the sum of squares
     return (before / after) ** 0.5, before / after
+
+
+def _fill(model: PreTrainedModel, values: dict[str, Tensor]) -> None:
+    """Put values where a model on the meta device has places alone; a place that two modules share gets one value."""
+    filled: dict[int, Tensor] = {}
+    for prefix, module in model.named_modules():
+        for kind in (module._parameters, module._buffers):
+            for own, place in kind.items():
+                if place is not None and id(place) not in filled:
+                    value = values.pop(f"{prefix}.{own}".removeprefix("."))
+                    filled[id(place)] = nn.Parameter(value) if isinstance(place, nn.Parameter) else value
+                kind[own] = None if place is None else filled[id(place)]
+    assert not values, f"nothing takes {', '.join(values)}"
 
 
 def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:

@@ -256,3 +256,22 @@ def test_a_parameter_that_no_part_knows_is_named():
     model.model.layers[0].mlp.extra = torch.nn.Linear(48, 3)
     with pytest.raises(ValueError, match=r"layers\.0\.mlp\.extra\.weight"):
         cut(model, replace(shape_of(model), neurons=50), random_scores(shape_of(model)))
+
+
+def tensors_of(module):
+    """Every tensor of a module, whether it is registered or only an attribute."""
+    return [*module._parameters.values(), *module._buffers.values(), *vars(module).values()]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nothing_is_left_without_values_and_nothing_is_drawn(family):
+    model = tiny_model(architecture=family)
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    student = cut(model, replace(shape_of(model), neurons=50), random_scores(shape_of(model)))
+    assert torch.equal(torch.rand(1), expected)
+    tensors = [each for module in student.modules() for each in tensors_of(module) if isinstance(each, torch.Tensor)]
+    assert {each.device.type for each in tensors} == {"cpu"}
+    theirs = {each.data_ptr() for each in model.parameters()} | {each.data_ptr() for each in model.buffers()}
+    assert not theirs & {each.data_ptr() for each in tensors if each.numel()}  # the model is not touched later either

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.models import tiny_model
+from course_lib.pruning import input_statistics
+from course_lib.pruning.structured import refit as refit_module
 from course_lib.pruning.structured.choice import choose, everything
 from course_lib.pruning.structured.refit import least_squares, refit
 from course_lib.pruning.structured.scorer import Evidence
@@ -97,3 +99,26 @@ def test_refused():
     for damping in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="expected a positive number"):
             least_squares(torch.ones(1, 2), torch.eye(2), torch.tensor([0]), damping)
+
+
+@pytest.mark.parametrize(
+    ("lost", "parts"), [({"neurons": 60}, {"mlp.down_proj"}), ({"heads": 4}, {"self_attn.o_proj"})]
+)
+def test_only_the_inputs_that_are_needed_are_looked_at(lost, parts, monkeypatch):
+    """The same weights to the last bit as with the inputs of all layers, from fewer products."""
+    model, asked = tiny_model(), []
+    shape = shape_of(model)
+    kept = choose(Random().score(Evidence(model, WINDOWS, False)), shape, replace(shape, **lost))
+    few, all_of_them = take(model, kept), take(model, kept)
+    refit(model, few, kept, WINDOWS, progress=False)
+
+    def of_everything(whole, windows, needs, wanted):
+        for layers, grams in input_statistics.grams_by_block(whole, windows, needs):
+            asked.append((set(wanted), len(grams)))
+            yield [layer for layer in layers if layer.part in wanted], grams
+
+    monkeypatch.setattr(refit_module, "grams_by_block", of_everything)
+    refit(model, all_of_them, kept, WINDOWS, progress=False)
+    assert asked == [(parts, 7)] * 2
+    for one, other in zip(few.parameters(), all_of_them.parameters(), strict=True):
+        assert torch.equal(one, other)

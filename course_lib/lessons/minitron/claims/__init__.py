@@ -1,0 +1,1 @@
+"""What `course reproduce minitron` measures, a claim a file."""
