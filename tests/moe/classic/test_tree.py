@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from course_lib.moe.classic.arm import RANGES, accelerations, arm, arm_samples
 from course_lib.moe.classic.fit_tree import fit, fit_experts
-from course_lib.moe.classic.gates import fit_gates
+from course_lib.moe.classic.gates import _quality, _shares, fit_gates
 from course_lib.moe.classic.tree import Tree, linear_map, relative_error, with_one
 
 DOUBLE = {"dtype": torch.float64}
@@ -77,7 +77,7 @@ def test_gates_are_logistic_regressions(generator):
 
 def test_experts_are_weighted_regressions(generator):
     tree, posteriors, inputs, targets = random_step(generator)
-    experts, variances = fit_experts(tree, posteriors, inputs, targets, torch.tensor(0.0, **DOUBLE))
+    experts, variances = fit_experts(tree, posteriors, inputs, targets, torch.tensor(0.1, **DOUBLE))  # too low to bind
     for leaf in range(4):
         weight = posteriors[:, leaf].numpy()
         oracle = LinearRegression(fit_intercept=False).fit(inputs.numpy(), targets.numpy(), sample_weight=weight)
@@ -85,6 +85,28 @@ def test_experts_are_weighted_regressions(generator):
         assert experts[leaf].flatten().tolist() == pytest.approx(oracle.coef_.flatten().tolist(), abs=1e-7)
         squares = ((targets.numpy() - oracle.predict(inputs.numpy())) ** 2).sum(axis=1)
         assert variances[leaf].item() == pytest.approx(float((weight * squares).sum() / (2 * weight.sum())), rel=1e-7)
+
+
+def test_a_newton_step_that_overshoots_is_cut(generator):
+    """From a gate that is sure and wrong, where the curvature is next to nothing, whole steps go to infinity."""
+    tree, posteriors, inputs, _ = random_step(generator)
+    tree = Tree(torch.full((3, 3), 6.0, **DOUBLE), tree.experts, tree.variances)
+    before = _quality(tree.gates, *_shares(posteriors), inputs)
+    after = _quality(fit_gates(tree, posteriors, inputs, steps=1), *_shares(posteriors), inputs)
+    assert (after > before).all()
+    assert (after < 0).all()
+
+
+def test_experts_that_are_exact_stay(generator):
+    """Inputs that nearly agree: normal equations lose half of the digits, and would do worse than what was there."""
+    x = torch.randn(50, 1, generator=generator, **DOUBLE)
+    inputs = torch.cat([x, x + 1e-7 * torch.randn(50, 1, generator=generator, **DOUBLE)], dim=1)
+    exact = torch.tensor([[[3.0, -2.0]]], **DOUBLE).repeat(2, 1, 1)
+    tree = Tree(torch.zeros(1, 2, **DOUBLE), exact, torch.ones(2, **DOUBLE))
+    half = torch.full((50, 2), 0.5, **DOUBLE)
+    experts, variances = fit_experts(tree, half, inputs, inputs @ exact[0].T, torch.tensor(1e-20, **DOUBLE))
+    assert torch.equal(experts, exact)
+    assert variances.tolist() == [1e-20, 1e-20]
 
 
 def test_two_lines_are_found(generator):
