@@ -1,1 +1,1 @@
-"""Mixtures of experts: routers, layers, losses, the classic mixtures, and estimators of a router's gradient."""
+"""Mixture of experts: who goes to which expert, the layer that computes only those, and what keeps them balanced."""

@@ -92,6 +92,15 @@ def test_numbers_that_are_none_never_lead_astray(renormalise):
     assert routed.offsets.tolist() == [0, 3, 7, 8]
 
 
+@pytest.mark.parametrize("biased", [False, True])
+def test_every_expert_is_chosen_once_even_where_nothing_can_be_compared(biased):
+    logits = torch.tensor([[NAN, NAN, 2.0], [NAN, INF, -INF], [-INF, -INF, -INF]])
+    routed = launch(logits, 3, False, torch.zeros(3) if biased else None)
+    assert routed.expert.sort(dim=1).values.tolist() == [[0, 1, 2]] * 3
+    assert routed.weight.isnan().all()
+    assert routed.offsets.tolist() == [0, 3, 6, 9]
+
+
 def test_logits_that_exp_cannot_hold():
     routed = launch(torch.tensor([[1000.0, 999.0, -1000.0], [-900.0, -901.0, -5000.0]]), 2)
     share = 1 / (1 + math.exp(-1))
