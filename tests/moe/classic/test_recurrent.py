@@ -65,6 +65,13 @@ def test_each_part_has_its_say():
         weight.data.copy_(kept)
 
 
+def test_the_loss_is_of_the_next_byte():
+    lm, ids = model(dense), torch.tensor([[7, 200, 7], [0, 255, 3]])
+    logits = lm(ids)[0].double()
+    nats = [-logits[b, t].log_softmax(dim=0)[ids[b, t + 1]] for b in range(2) for t in range(2)]
+    torch.testing.assert_close(loss(lm, ids)[0].double(), sum(nats) / 4, rtol=1e-5, atol=0)  # float32
+
+
 @pytest.mark.parametrize("middle", [dense, Gated])
 def test_learns_a_text_that_repeats(middle):
     """From ln 256 = 5.5 nats to below 1 in 25 steps; the last of the loss is what `look` saw."""
