@@ -1,1 +1,1 @@
-"""Mixtures of small experts as they began: three errors compared on vowels, and trees of experts fitted by EM."""
+"""Mixtures as they began: three errors compared on vowels, trees fitted by EM, experts between recurrent layers."""
