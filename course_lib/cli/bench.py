@@ -14,11 +14,11 @@ from rich.console import Console
 
 import kernels.bench
 from course_lib import discover
+from course_lib.cli import bench_table
 from course_lib.measure import result_files
 from course_lib.measure.machine import fastest_seconds, read_bytes_per_second
 from course_lib.measure.roofline import Device
 from kernels import runtime
-from kernels.bench import table
 from kernels.bench.contest import Clock, Place
 from kernels.bench.rows import TOLERANCE, measure
 
@@ -49,7 +49,7 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
             n_wrong += sum(not row["right"] for row in rows)
         path = (out or FOLDER) / f"{name}.json"
         result_files.write(result, path)
-        table.show(console, name, result)
+        bench_table.show(console, name, result)
         if hasattr(bench, "summary"):
             console.print(bench.summary(result["tables"]["sides"]), markup=False)
         console.print(f"Written to {path}.\n")

@@ -13,7 +13,13 @@ from torch import Tensor
 from course_lib.kv.slots import FREE
 
 Expected = tuple[Tensor, Tensor]  # exact value in float64, largest error allowed
-SUMS = {("attention_mass", 0), ("decode_attention", 1)}  # outputs in float32 whatever the type of the arguments
+SUMS = {
+    ("attention_mass", 0),
+    ("decode_attention", 1),
+    ("router_topk", 0),
+}  # outputs in float32 whatever the type of the arguments
+
+INDICES = {("router_topk", i) for i in (1, 2, 3)}  # outputs in int32
 
 
 def nm_matmul(inputs, weight) -> list[Expected]:
@@ -126,6 +132,59 @@ def decode_attention(
                 output[b, g, i] = sum(terms)
                 output_off[b, g, i] = sum(map(abs, terms)) * (off + eps)  # weights are rounded for tensor cores
     return [(output, output_off + _rounding(output, output.abs(), 0, query.dtype)), (mass, mass_off)]
+
+
+def router_topk(logits, k, renormalise=True, bias=None) -> list[Expected]:
+    x = logits.double().tolist()
+    n_tokens, n_experts = logits.shape
+    weight, off = torch.zeros(2, n_tokens, k, dtype=torch.float64)
+    expert = torch.zeros(n_tokens, k, dtype=torch.float64)
+    rows: list[list[int]] = [[] for _ in range(n_experts)]
+    for t in range(n_tokens):
+        p = [math.exp(value - max(x[t])) for value in x[t]]
+        score = x[t] if bias is None else [a / sum(p) + b for a, b in zip(p, bias.double().tolist(), strict=True)]
+        best = sorted(range(n_experts), key=lambda e, score=score: (-score[e], e))[:k]
+        among = sum(p[e] for e in best) if renormalise else sum(p)
+        for place, e in enumerate(best):
+            weight[t, place], expert[t, place] = p[e] / among, e
+            rows[e].append(t * k + place)
+            # A difference rounded to float32, its exponential to a few units, and a sum of E of them.
+            off[t, place] = p[e] / among * (2 * (max(x[t]) - min(x[t])) + n_experts + 16) * 2.0**-23
+    ends = [sum(map(len, rows[:e])) for e in range(n_experts + 1)]
+    order = torch.tensor([pair for row in rows for pair in row], dtype=torch.float64)
+    exact = (expert, order, torch.tensor(ends, dtype=torch.float64))
+    return [(weight, off), *((number, torch.zeros_like(number)) for number in exact)]
+
+
+def grouped_matmul(inputs, gate_up, down, weight, order, offsets) -> list[Expected]:
+    """Token by token: which of the pairs are whose is read from offsets, not from the router."""
+    exact, allowed, size = torch.zeros(3, *inputs.shape, dtype=torch.float64)
+    (n_experts, _, n_hidden), n_inputs, k = down.shape, inputs.shape[1], weight.shape[1]
+    unit, eps = 2.0**-24, torch.finfo(inputs.dtype).eps
+    for e in range(n_experts):
+        both, back = gate_up[e].double(), down[e].double()
+        for pair in order[int(offsets[e]) : int(offsets[e + 1])].tolist():
+            x, w = inputs[pair // k].double(), float(weight[pair // k, pair % k])
+            sums, sums_off = both @ x, 2 * (n_inputs + 1) * unit * (both.abs() @ x.abs())
+            (gate, up), (gate_off, up_off) = sums.chunk(2), sums_off.chunk(2)
+            curve = gate * torch.sigmoid(gate)
+            hidden = curve * up
+            # silu is steep by 1.1 at most; hidden units are rounded for tensor cores, and may be so small as to vanish.
+            hidden_off = 1.1 * gate_off * (up.abs() + up_off) + curve.abs() * up_off
+            hidden_off += (eps + 2.0**-20) * hidden.abs() + torch.finfo(inputs.dtype).smallest_normal * eps
+            terms = abs(w) * (back.abs() @ hidden.abs())
+            exact[pair // k] += w * (back @ hidden)
+            allowed[pair // k] += abs(w) * (back.abs() @ hidden_off) + 2 * (n_hidden + k + 1) * unit * terms
+            size[pair // k] += terms
+    return [(exact, allowed + _rounding(exact, size, k, inputs.dtype))]
+
+
+def idle_experts(inputs, gate_up, down, weight, order, offsets) -> int:
+    """Bytes of the weights that nobody has to read."""
+    return sum(gate_up[e].nbytes + down[e].nbytes for e in range(len(down)) if offsets[e] == offsets[e + 1])
+
+
+UNREAD = {"grouped_matmul": idle_experts}  # bytes among the arguments that a kernel may leave alone
 
 
 def _turned(key: list[float], by: int, frequencies: list[float]) -> tuple[list[float], float]:

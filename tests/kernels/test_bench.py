@@ -7,13 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course_lib.cli import bench
+from course_lib.cli import bench, bench_table
 from course_lib.measure import machine
 from course_lib.measure.roofline import Device, Work
 from kernels import runtime
 from kernels.bench import contest as contest_module
 from kernels.bench import rows as bench_rows
-from kernels.bench import table as bench_table
 from kernels.bench.contest import Clock, Contest, Place, Side, race
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")

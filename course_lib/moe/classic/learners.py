@@ -1,0 +1,121 @@
+"""What learns the vowels: a gated mixture of linear experts (Jacobs and others, 1991), and a perceptron beside it.
+
+Several of a kind, from different starts, learn at once: their weights are stacked, S of each.
+
+Dimension key: S learners, P samples, I inputs, J inputs and the one that is always 1, K experts, H hidden units, O
+outputs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.moe.classic.errors import ERRORS, likeliest_output, mean_output
+
+Weights = tuple[Tensor, Tensor]  # of a mixture: experts (S, K, O, J) and gate (S, K, J); of a perceptron: both layers
+
+
+class Learner(ABC):
+    """Settings only; the weights are passed in."""
+
+    scale: float
+
+    @abstractmethod
+    def shapes(self, n_inputs: int, n_outputs: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of the two tensors of weights of one learner."""
+
+    @abstractmethod
+    def error(
+        self, weights: Weights, inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"]
+    ) -> Float[Tensor, "S P"]:
+        """What gradient descent makes small, for every sample."""
+
+    @abstractmethod
+    def answer(self, weights: Weights, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "S P O"]:
+        """The largest output names the class."""
+
+    def start(self, n_inputs: int, n_outputs: int, seeds: Sequence[int]) -> Weights:
+        """Normal weights with a standard deviation of `scale`; a learner's start depends on its own seed alone."""
+        if not seeds:
+            raise ValueError("got no seeds: expected one for each learner; pass range(5) for five")
+        starts = []
+        for seed in seeds:
+            generator = torch.Generator().manual_seed(seed)
+            starts.append(
+                [self.scale * torch.randn(shape, generator=generator) for shape in self.shapes(n_inputs, n_outputs)]
+            )
+        first, second = (torch.stack(parts) for parts in zip(*starts, strict=True))
+        return first, second
+
+
+@dataclass(frozen=True)
+class Mixture(Learner):
+    """o_i = W_i x, p = softmax(V x): linear experts, and a gate that reads the same inputs."""
+
+    error_name: str = "mixture"
+    n_experts: int = 4
+    scale: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.error_name not in ERRORS:
+            raise ValueError(f"error_name={self.error_name!r}: expected one of {', '.join(ERRORS)}")
+        if self.n_experts < 2:
+            raise ValueError(f"n_experts={self.n_experts}: expected at least 2, for a gate to choose from")
+
+    def shapes(self, n_inputs: int, n_outputs: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return (self.n_experts, n_outputs, n_inputs + 1), (self.n_experts, n_inputs + 1)
+
+    def parts(
+        self, weights: Weights, inputs: Float[Tensor, "P J"]
+    ) -> tuple[Float[Tensor, "S P K"], Float[Tensor, "S P K O"]]:
+        """The gate's probabilities, and what every expert says."""
+        experts, gate = weights
+        prior = torch.einsum("pj,skj->spk", inputs, gate).softmax(dim=-1)
+        return prior, torch.einsum("pj,skoj->spko", inputs, experts)
+
+    def error(
+        self, weights: Weights, inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"]
+    ) -> Float[Tensor, "S P"]:
+        return ERRORS[self.error_name](*self.parts(weights, inputs), targets)
+
+    def answer(self, weights: Weights, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "S P O"]:
+        return mean_output(*self.parts(weights, inputs))
+
+    def likeliest_answer(self, weights: Weights, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "S P O"]:
+        """Of the one most likely expert alone."""
+        return likeliest_output(*self.parts(weights, inputs))
+
+
+@dataclass(frozen=True)
+class Perceptron(Learner):
+    """y = σ(B f(A x)) with one hidden layer, and the squared error ‖d − y‖²; f is "sigmoid" or "tanh"."""
+
+    HIDDEN: ClassVar = {"sigmoid": torch.sigmoid, "tanh": torch.tanh}
+    n_hidden: int = 6
+    hidden: str = "sigmoid"
+    scale: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.n_hidden < 1 or self.hidden not in self.HIDDEN:
+            raise ValueError(
+                f"got {self.n_hidden} hidden units of kind {self.hidden!r}: expected at least 1, of kind "
+                f"{' or '.join(self.HIDDEN)}"
+            )
+
+    def shapes(self, n_inputs: int, n_outputs: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return (self.n_hidden, n_inputs + 1), (n_outputs, self.n_hidden + 1)
+
+    def error(
+        self, weights: Weights, inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"]
+    ) -> Float[Tensor, "S P"]:
+        return (targets - self.answer(weights, inputs)).square().sum(dim=-1)
+
+    def answer(self, weights: Weights, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "S P O"]:
+        lower, upper = weights
+        units = self.HIDDEN[self.hidden](torch.einsum("pj,shj->sph", inputs, lower))
+        return torch.sigmoid(torch.einsum("sph,soh->spo", units, upper[..., :-1]) + upper[:, None, :, -1])

@@ -1,0 +1,33 @@
+"""REINFORCE. Williams, "Simple Statistical Gradient-Following Algorithms", 1992, https://doi.org/10.1007/BF00992696"""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.moe.estimators.estimator import Draws, Estimator, Problem
+
+
+class Reinforce(Estimator):
+    """(L(π_D o_D) − b) ∇log π_D, with b = 0, beside the multiplier's own gradient.
+
+    Without bias, as Σ π_i ∇log π_i L_i = ∇0; noisy, as a loss of any size enters whole.
+    """
+
+    def draws(self, problem: Problem) -> Draws:
+        return with_baseline(problem, 0.0)
+
+
+class ReinforceWithBaseline(Estimator):
+    """b = Σ π_i L(π_i o_i), the expected loss: the mean stays, as Σ π_i ∇log π_i = 0, and the noise shrinks."""
+
+    experts_run = "all"
+
+    def draws(self, problem: Problem) -> Draws:
+        expected = (problem.prior * problem.losses(problem.prior)).sum(dim=1, keepdim=True)
+        return with_baseline(problem, expected)
+
+
+def with_baseline(problem: Problem, baseline: Float[Tensor, "n 1"] | float) -> Draws:
+    """The sum of both parts."""
+    surprise = (problem.losses(problem.prior) - baseline) / problem.prior
+    weight = surprise + problem.multiplier_slopes(problem.prior)
+    return Draws(problem.prior, weight[..., None] * problem.prior_slopes())

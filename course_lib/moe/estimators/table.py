@@ -1,0 +1,46 @@
+"""How wrong and how noisy each estimator is: medians over problems, relative to the size of the true gradient.
+
+Dimension key: n problems, E experts.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from course_lib import discover
+from course_lib.moe import estimators
+from course_lib.moe.estimators.estimator import Estimator, Problem
+
+
+class Row(NamedTuple):
+    """Of one estimator: bias and deviation of one token, then the error of the mean over T tokens, in order of T."""
+
+    name: str
+    experts_run: str
+    target: str
+    bias: float
+    deviation: float
+    errors: tuple[float, ...]
+
+
+def every_estimator() -> list[Estimator]:
+    """In the order of their files."""
+    return [variant for kind in discover.subclasses(estimators, Estimator) for variant in kind.variants()]
+
+
+def measure(problem: Problem, tokens: Sequence[int], compared: Sequence[Estimator] | None = None) -> list[Row]:
+    """Medians over problems of ‖bias‖ / ‖g‖, of the deviation over ‖g‖, and of √(bias² + deviation² / T) / ‖g‖.
+
+    Averaging shrinks the noise and leaves the bias. g is what the estimator aims at, see `Estimator.target`.
+    """
+    if any(n < 1 for n in tokens):
+        raise ValueError(f"tokens={tuple(tokens)}: expected numbers of at least 1, to average over")
+    return [_row(problem, tokens, estimator) for estimator in compared or every_estimator()]
+
+
+def _row(problem: Problem, tokens: Sequence[int], estimator: Estimator) -> Row:
+    draws, gradient = estimator.draws(problem), problem.gradient(estimator.target)
+    size = gradient.norm(dim=1)
+    bias, deviation = (draws.mean() - gradient).norm(dim=1) / size, draws.deviation() / size
+    errors = tuple((bias.square() + deviation.square() / n).sqrt().median().item() for n in tokens)
+    spread = (bias.median().item(), deviation.median().item())
+    return Row(estimator.name, estimator.experts_run, estimator.target, *spread, errors)
