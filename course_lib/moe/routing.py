@@ -1,0 +1,158 @@
+"""The seam of every router: from the logits of a gate to who goes where, with which weight.
+
+Dimension key: T tokens, E experts, D width of a token.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from course_lib.moe.checks import check_capacity, check_given, check_logits, check_settings
+
+
+@dataclass(frozen=True, eq=False)
+class Routing:
+    """Who goes where. Rows of padding are zero in all four; `real` says which they are not.
+
+    Args:
+        weights: what the output of each expert is multiplied by; zero where the token does not go.
+        probs: what the gate thinks of all experts, chosen or not: rows that sum to one, which losses read.
+        chosen: which experts a token asks for. Loads count these.
+        keep: which of them compute it: what is chosen, less what found no place.
+        sent: how likely the token is to be sent to each expert, were its noise drawn anew; where the router knows.
+    """
+
+    weights: Float[Tensor, "T E"]
+    probs: Float[Tensor, "T E"]
+    chosen: Bool[Tensor, "T E"]
+    keep: Bool[Tensor, "T E"]
+    logits: Float[Tensor, "T E"] | None = None
+    real: Bool[Tensor, "T"] | None = None
+    sent: Float[Tensor, "T E"] | None = None
+
+    @property
+    def load(self) -> Float[Tensor, "E"]:
+        """The share of all choices that each expert has."""
+        counts = self.chosen.sum(0)
+        return counts / counts.sum()
+
+    @property
+    def n_dropped(self) -> int:
+        """How many choices found no place, or were not drawn."""
+        return int((self.chosen & ~self.keep).sum())
+
+
+def joined(routings: Sequence[Routing]) -> Routing:
+    """The routings of several groups of tokens as one, in their order."""
+    parts = {field.name: [getattr(routing, field.name) for routing in routings] for field in fields(Routing)}
+    return Routing(**{name: None if values[0] is None else torch.cat(values) for name, values in parts.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a router may read beside the logits. Without a generator nothing is drawn: that is evaluation."""
+
+    real: Bool[Tensor, "T"]
+    ids: Int[Tensor, "T"] | None
+    noise: Float[Tensor, "T E"] | None
+    generator: torch.Generator | None
+
+
+@dataclass(frozen=True)
+class Router(ABC):
+    """Settings only. A router is a subclass with a `_route`; `route` checks what it is given, once.
+
+    `k` is how many experts a token asks for, and `capacity_factor` how many tokens an expert takes, over an equal
+    share; None is no limit. Leaves that have the setting declare the field.
+    """
+
+    k: ClassVar[int] = 1
+    capacity_factor: ClassVar[float | None] = None
+    needs: ClassVar[Literal["logits", "ids", "noise"]] = "logits"
+    chooses: ClassVar[Literal["experts", "tokens"]] = "experts"  # a token its experts, or an expert its tokens
+
+    def __post_init__(self) -> None:
+        check_settings(self.k, self.capacity_factor)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no token's routing depends on later ones of its group."""
+        return True
+
+    @property
+    def learns(self) -> bool:
+        """Whether the loss behind the experts has a gradient for the logits."""
+        return True
+
+    @property
+    def weight_sum(self) -> tuple[float, float]:
+        """Between which two numbers the weights of a token sum up."""
+        return 1.0, 1.0
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether tokens compete for places, so that it matters which of them are routed together."""
+        return self.capacity_factor is not None
+
+    def perturb(self, tokens: Float[Tensor, "T D"], generator: torch.Generator) -> Float[Tensor, "T D"]:
+        """What the gate reads while training, in place of the tokens. The experts read the tokens themselves."""
+        return tokens
+
+    def capacity(self, n_tokens: int, n_experts: int) -> int:
+        """How many of `n_tokens` one expert takes: c k T / E, rounded down.
+
+        Raises:
+            ValueError: where that is less than one token.
+        """
+        if self.capacity_factor is None:
+            return n_tokens
+        places = int(
+            self.capacity_factor * self.k * n_tokens / n_experts + 1e-6
+        )  # 0.3 of 10 is 3, whatever binary says
+        check_capacity(places, self.capacity_factor, self.k, n_tokens, n_experts)
+        return places
+
+    def route(
+        self,
+        logits: Float[Tensor, "T E"],
+        real: Bool[Tensor, "T"] | None = None,
+        ids: Int[Tensor, "T"] | None = None,
+        noise: Float[Tensor, "T E"] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Routing:
+        """Weights and probabilities of one group of tokens, in float32 at least.
+
+        Args:
+            real: False for padding, which goes nowhere, takes no place and is in no load.
+            ids: of the tokens, for a router that looks at nothing else.
+            noise: a second set of logits, for a router that learns how much noise it wants.
+            generator: while training; without it nothing is drawn.
+
+        Raises:
+            ValueError: k above E, fewer than two experts, no tokens, logits that are not finite, less than one place.
+        """
+        check_logits(logits, real, self.k)
+        check_given(self.needs, logits, real, ids, noise)
+        real = torch.ones(len(logits), dtype=torch.bool, device=logits.device) if real is None else real
+        logits = (logits if logits.dtype == torch.float64 else logits.float()).where(real[:, None], 0)
+        routing = self._route(logits, Given(real, ids, noise, generator))
+        rows = real[:, None]
+        return replace(
+            routing,
+            weights=routing.weights.where(rows, 0),
+            probs=routing.probs.where(rows, 0),
+            chosen=routing.chosen & rows,
+            keep=routing.keep & rows,
+            sent=None if routing.sent is None else routing.sent.where(rows, 0),
+            logits=logits,
+            real=real,
+        )
+
+    @abstractmethod
+    def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
+        """The routing, for logits already checked and zero where there is padding."""
