@@ -76,6 +76,30 @@ ARCHITECTURES = (
 )
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Where a family of models with experts keeps them, relative to one block; all else is as in the dense family."""
+
+    config: str  # the class of its configuration
+    mlp: str  # all of the following
+    gate: str
+    into: str  # of all experts in one tensor: rows of the gates, then of the linear halves
+    out: str
+    experts_key: str  # of the configuration
+    chosen_key: str
+
+
+MIXTRAL = Mixture(
+    "MixtralConfig",
+    mlp="mlp",
+    gate="mlp.gate.weight",
+    into="mlp.experts.gate_up_proj",
+    out="mlp.experts.down_proj",
+    experts_key="num_local_experts",
+    chosen_key="num_experts_per_tok",
+)
+
+
 def _part(module: nn.Module, path: str) -> nn.Module | None:
     try:
         return module.get_submodule(path)

@@ -11,7 +11,7 @@ from course_lib.moe.routing import Given, Router, Routing
 
 @dataclass(frozen=True)
 class OLMoE(Router):
-    """y = Σ_{i in top k} p_i E_i(x), p = softmax(h) over all experts (equation 2): the weights sum to less than one.
+    """y = Σ_{i in top k} p_i E_i(x), p = softmax(h): weights sum to less than one. Switch's equation 2 for any k.
 
     So the output grows with the gate's certainty, and every expert's logit has a gradient, chosen or not.
     """

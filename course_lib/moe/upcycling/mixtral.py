@@ -1,0 +1,152 @@
+"""Upcycling. Komatsuzaki and others, Sparse upcycling, 2022, https://arxiv.org/abs/2212.05055
+
+A dense model's MLPs are copied into E experts each. With weights that sum to one the mixture computes what the model
+computed, whatever the gate says; and the gate has no gradient, since all experts agree. Something has to differ.
+
+Dimension key: E experts, F neurons, D width, H = 2 F rows of the gate and of the linear half.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from course_lib.models import MIXTRAL, architecture, blocks, weight_of
+from course_lib.moe.checks import check_count, check_number
+
+GATE_STD = 0.02
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What makes copies differ.
+
+    Args:
+        noise: normal noise on every weight, over the deviation of its matrix.
+        redrawn: the share of each expert's neurons that are drawn anew, from a normal of the mean and deviation of
+            their matrices (Nakamura and others, Drop-Upcycling, 2025, https://arxiv.org/abs/2502.19261).
+    """
+
+    noise: float = 0.0
+    redrawn: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("noise", self.noise)
+        check_number("redrawn", self.redrawn)
+        if self.redrawn > 1:
+            raise ValueError(f"got redrawn {self.redrawn}; expected a share of the neurons, 0 to 1.")
+
+
+def upcycled(
+    model: PreTrainedModel,
+    n_experts: int = 4,
+    k: int = 2,
+    difference: Difference | None = None,
+    generator: torch.Generator | None = None,
+) -> PreTrainedModel:
+    """A Mixtral whose experts are copies of a dense model's MLPs; `save_pretrained` and `from_pretrained` know it.
+
+    Its gates are small and random. The model given is left as it is, and shares no memory with the new one.
+
+    Raises:
+        ValueError: a model that Mixtral's parts cannot express, by the name of what is in the way; k above E.
+    """
+    check_count("n_experts", n_experts, least=2)
+    check_count("k", k)
+    if k > n_experts:
+        raise ValueError(f"got k = {k} of {n_experts} experts; expected at most {n_experts}.")
+    _check_family(model)
+    difference = difference or Difference()
+    with torch.random.fork_rng(devices=[]):  # the random weights that every new model draws
+        mixture = AutoModelForCausalLM.from_config(_config(model, n_experts, k), dtype=model.dtype)
+    with torch.no_grad():
+        _copy_all_but_mlps(model, mixture)
+        for dense, sparse in zip(blocks(model), mixture_blocks(mixture), strict=True):
+            into, out = copies(dense, n_experts, difference, generator)
+            sparse.get_parameter(MIXTRAL.into).copy_(into)
+            sparse.get_parameter(MIXTRAL.out).copy_(out)
+            gate = sparse.get_parameter(MIXTRAL.gate)
+            gate.copy_(GATE_STD * torch.randn(gate.shape, generator=generator))
+    mixture.generation_config = copy.deepcopy(model.generation_config)
+    return mixture.to(model.device).eval()
+
+
+def copies(
+    block: nn.Module, n_experts: int, difference: Difference, generator: torch.Generator | None = None
+) -> tuple[Float[Tensor, "E H D"], Float[Tensor, "E D F"]]:
+    """The block's MLP as E experts, first matrices and last ones."""
+    gate, up, down = (weight_of(block.get_submodule(name)) for name in architecture(block).mlp)
+    n_neurons, made = len(gate), []
+    for matrix, axis in ((gate, 0), (up, 0), (down, 1)):
+        values = matrix.float().expand(n_experts, *matrix.shape).clone()
+        values += difference.noise * matrix.float().std() * _normal(values, generator)
+        made.append([values, axis, _normal(values, generator) * matrix.float().std() + matrix.float().mean()])
+    n_redrawn = round(difference.redrawn * n_neurons)
+    for expert in range(n_experts if n_redrawn else 0):
+        chosen = torch.randperm(n_neurons, generator=generator)[:n_redrawn]  # the same neurons in all three
+        for values, axis, anew in made:
+            values[expert].index_copy_(axis, chosen, anew[expert].index_select(axis, chosen))
+    gates, ups, downs = (values.to(gate.dtype) for values, _, _ in made)
+    return torch.cat([gates, ups], dim=1), downs
+
+
+def mixture_blocks(mixture: PreTrainedModel) -> list[nn.Module]:
+    """The blocks of a Mixtral, in order.
+
+    Raises:
+        ValueError: for a model whose blocks have no experts where Mixtral has them.
+    """
+    layers = getattr(getattr(mixture, "model", None), "layers", [])
+    if not layers or not all(_has(layer, MIXTRAL.into) for layer in layers):
+        raise ValueError(
+            f"got a {type(mixture).__name__}, which has no {MIXTRAL.into} in each block; expected a Mixtral."
+        )
+    return list(layers)
+
+
+def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, generator=generator).to(like.device)
+
+
+def _has(block: nn.Module, name: str) -> bool:
+    return name in dict(block.named_parameters())
+
+
+def _check_family(model: PreTrainedModel) -> None:
+    kind = architecture(blocks(model)[0])  # refuses what it does not know, by name
+    if len(kind.mlp) != 3:
+        raise ValueError(
+            f"got a {type(model).__name__} of the family {kind.family}, whose MLP has no gate; expected one with "
+            "SwiGLU, such as Llama. For ReLU see course_lib/moe/upcycling/moefication.py."
+        )
+
+
+def _config(model: PreTrainedModel, n_experts: int, k: int) -> Any:
+    """A Mixtral's configuration: whatever the dense one says that Mixtral knows too."""
+    kind = getattr(transformers, MIXTRAL.config)
+    own = {"model_type", "architectures", "transformers_version", "dtype", "torch_dtype"}
+    shared = {
+        name: getattr(model.config, name)
+        for name in kind().to_dict()
+        if hasattr(model.config, name) and name not in own
+    }
+    return kind(**shared | {MIXTRAL.experts_key: n_experts, MIXTRAL.chosen_key: k})
+
+
+def _copy_all_but_mlps(model: PreTrainedModel, mixture: PreTrainedModel) -> None:
+    """Everything else has the same name in both, or the mixture cannot express the model."""
+    theirs = dict(mixture.named_parameters())
+    for name, parameter in model.named_parameters():
+        if f".{MIXTRAL.mlp}." in name and name.endswith(".weight"):
+            continue
+        if name not in theirs or theirs[name].shape != parameter.shape:
+            raise ValueError(
+                f"got a {type(model).__name__} with the parameter {name} of shape {tuple(parameter.shape)}, for "
+                "which a Mixtral has no place; expected a Llama or Mistral without biases and without norms of heads."
+            )
+        theirs[name].copy_(parameter)
