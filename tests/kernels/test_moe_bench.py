@@ -1,4 +1,4 @@
-"""The bench of experts: all sides compute the same, bytes are of the experts awake, the summary says what it measured."""
+"""The bench of experts: all sides are right, bytes are those of the experts awake, the summary says what was measured."""
 
 import pytest
 import torch
