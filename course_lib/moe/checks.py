@@ -67,13 +67,15 @@ def check_given(needs: str, logits: Tensor, real: object, ids: object, noise: ob
         )
 
 
-def check_groups(n_experts: int, n_groups: int, kept: int, k: int) -> None:
-    """Raises ValueError for groups of experts that cannot be made, or hold too few."""
+def check_groups(n_experts: int, n_groups: int, kept: int, k: int) -> int:
+    """The size of a group. Raises ValueError for groups of experts that cannot be made, or hold too few."""
+    check_count("kept_groups", kept)
     if n_experts % n_groups or kept > n_groups or k > kept * (n_experts // n_groups):
         raise ValueError(
             f"got {n_experts} experts, {n_groups} groups, {kept} kept, k = {k}; expected groups of one size, "
             "and k or more experts in those that are kept."
         )
+    return n_experts // n_groups
 
 
 def check_capacity(places: int, factor: float, k: int, n_tokens: int, n_experts: int) -> None:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from course_lib.moe.dispatch import WAYS
 from course_lib.moe.experts import Experts, random_experts
-from course_lib.moe.routing import Router, Routing, joined
+from course_lib.moe.routed import Routing, joined
+from course_lib.moe.routing import Router
 
 
 class MoE(nn.Module):

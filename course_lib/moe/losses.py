@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.moe.checks import check_number
 from course_lib.moe.choice import among, highest
-from course_lib.moe.routing import Routing
+from course_lib.moe.routed import Routing
 
 
 def squared_variation(values: Float[Tensor, "E"]) -> Float[Tensor, ""]:

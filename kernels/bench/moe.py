@@ -37,22 +37,22 @@ def contests(place: Place) -> Iterator[Contest]:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """What a token costs when it comes alone, with a few and with many, and what more experts cost."""
-    times = {
-        tuple(row["shape"]): 1 / row["times_anchor"] for row in rows if row["side"] == LAYER and row["repetitions"]
-    }
-    weights = {tuple(row["shape"]): row["bytes"] for row in rows if row["side"] == LAYER}
-    twin = {tuple(row["shape"]): row["bytes"] for row in rows if row["side"] == TWIN}
+    """What the layer costs over its twin, and which number of tokens pays the most for the experts that it wakes."""
+    timed = [row for row in rows if row["side"] == LAYER and row["repetitions"]]
+    if not timed:
+        return f"'{LAYER}' was not timed."
+    twin_bytes = {row["contest"]: row["bytes"] for row in rows if row["side"] == TWIN}
+    over = {row["contest"]: 1 / row["times_anchor"] for row in timed}
+    read = {row["contest"]: row["bytes"] / twin_bytes[row["contest"]] for row in timed}
     sentences = [
-        f"{_tokens(n_tokens)} of {n_experts} experts: {ratio:.2f} x the time of the dense twin, "
-        f"{weights[n_tokens, n_experts] / twin[n_tokens, n_experts]:.1f} x its bytes."
-        for (n_tokens, n_experts), ratio in sorted(times.items(), key=lambda item: (item[0][1], item[0][0]))
+        f"{name}: {over[name]:.2f} x the time of the dense twin, {read[name]:.1f} x its bytes." for name in over
     ]
+    dearest = max(over, key=over.get)
     return " ".join(
         [
-            "One token wakes k experts; 8 tokens wake nearly all of 8, and all of their weights are read for the few "
-            "products that 8 tokens need. It pays alone and in crowds, and least in between.",
             *sentences,
+            f"Dearest over its twin at {dearest}: an expert that is awake is read whole, however few tokens it has. A "
+            "batch of 8 wakes all of 8 experts or nearly all, and gains nothing from their being sparse.",
         ]
     )
 

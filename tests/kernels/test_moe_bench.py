@@ -1,4 +1,4 @@
-"""The bench of experts: all sides are right, bytes are those of the experts awake, the summary says what was measured."""
+"""The bench of experts: all sides are right, bytes are of the experts awake, the summary says what was measured."""
 
 import pytest
 import torch
@@ -39,11 +39,12 @@ def test_one_token_reads_two_experts_and_the_twin_as_much(contests):
 
 
 def test_the_summary_says_what_was_measured():
-    row = {"side": moe.LAYER, "repetitions": 5, "shape": [8, 8], "times_anchor": 0.25, "bytes": 400}
-    twin = {"side": moe.TWIN, "repetitions": 5, "shape": [8, 8], "times_anchor": 1.0, "bytes": 100}
-    said = moe.summary(
-        [row, twin, row | {"shape": [1, 8], "times_anchor": 0.8}, twin | {"shape": [1, 8], "bytes": 400}]
-    )
-    assert "8 tokens of 8 experts: 4.00 x the time of the dense twin, 4.0 x its bytes." in said
-    assert "One token of 8 experts: 1.25 x the time of the dense twin, 1.0 x its bytes." in said
-    assert "8 tokens wake nearly all of 8" in said
+    eight = {"side": moe.LAYER, "repetitions": 5, "contest": "8 tokens, 7 of 8", "times_anchor": 0.25, "bytes": 350}
+    one = eight | {"contest": "One token, 2 of 8", "times_anchor": 0.8, "bytes": 100}
+    twins = [row | {"side": moe.TWIN, "times_anchor": 1.0, "bytes": 100} for row in (eight, one)]
+    said = moe.summary([one, eight, *twins])
+    assert "8 tokens, 7 of 8: 4.00 x the time of the dense twin, 3.5 x its bytes." in said
+    assert "One token, 2 of 8: 1.25 x the time of the dense twin, 1.0 x its bytes." in said
+    assert "Dearest over its twin at 8 tokens, 7 of 8:" in said
+    assert "8 wakes all of 8 experts or nearly all" in said
+    assert moe.summary([eight | {"repetitions": 0}, *twins]) == "'grouped product' was not timed."

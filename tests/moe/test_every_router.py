@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from course_lib import discover
 from course_lib.moe import routers
 from course_lib.moe.choice import admitted
-from course_lib.moe.routing import Router, Routing, joined
+from course_lib.moe.routed import Routing, joined
+from course_lib.moe.routing import Router
 
 ROUTERS = discover.subclasses(routers, Router)
 SEEDED = torch.Generator

@@ -63,7 +63,9 @@ def test_swiglu_by_hand():
 def test_every_way_is_the_loop_over_tokens(way, n_tokens, n_experts, share, width, neurons, activation, seed):
     """Idle experts, tokens without one, sizes that no grouped product takes."""
     sides = drawn(n_tokens, n_experts, share, width, neurons, seed, activation=activation)
-    torch.testing.assert_close(WAYS[way](*sides), token_loop(*sides), **CLOSE)
+    expected = token_loop(*sides)
+    size = 1 + float(expected.abs().max())  # terms of this size cancel where the sum is small
+    torch.testing.assert_close(WAYS[way](*sides), expected, rtol=1e-5, atol=1e-5 * size)
 
 
 @pytest.mark.parametrize("way", FAST)

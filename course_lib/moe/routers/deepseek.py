@@ -8,15 +8,16 @@ from torch import Tensor
 
 from course_lib.moe.checks import check_count, check_groups, check_number
 from course_lib.moe.choice import among, highest
-from course_lib.moe.routing import Given, Router, Routing
+from course_lib.moe.routed import Routing
+from course_lib.moe.routing import Given, Router
 
 
 @dataclass(frozen=True)
 class DeepSeek(Router):
     """s = σ(h); the k best of s + b are chosen, with weights s / Σ s over them (section 2.1.2): b moves loads alone.
 
-    Only the `kept_groups` best groups of experts, each worth the sum of its two best, are looked at: nodes of a
-    cluster. `scaling` is what the weights sum to. No loss learns `bias`; `updated` moves it.
+    Only the `kept_groups` best groups of experts, each worth its two best, are looked at: nodes of a cluster.
+    `scaling` is what the weights sum to. No loss learns `bias`; `updated` moves it.
     """
 
     k: int = 8
@@ -27,7 +28,7 @@ class DeepSeek(Router):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("n_groups", self.n_groups), check_count("kept_groups", self.kept_groups)
+        check_count("n_groups", self.n_groups)
         check_number("scaling", self.scaling, above=True)
 
     @property
@@ -45,7 +46,7 @@ class DeepSeek(Router):
 
     def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
         score = logits.sigmoid()
-        wanted = score.detach() + (0 if self.bias is None else self.bias)
+        wanted = score.detach() if self.bias is None else score.detach() + self.bias
         keep = among(highest(self._in_best_groups(wanted), self.k), logits.shape[1])
         chosen = score.where(keep, 0)
         weights = self.scaling * chosen / (chosen.sum(1, keepdim=True) + 1e-20)
@@ -53,8 +54,7 @@ class DeepSeek(Router):
 
     def _in_best_groups(self, wanted: Float[Tensor, "T E"]) -> Float[Tensor, "T E"]:
         """Minus infinity outside: with zero, as in some releases, an expert outside beats a negative one inside."""
-        size = wanted.shape[1] // self.n_groups
-        check_groups(wanted.shape[1], self.n_groups, self.kept_groups, self.k)
+        size = check_groups(wanted.shape[1], self.n_groups, self.kept_groups, self.k)
         value = wanted.unflatten(1, (self.n_groups, size)).topk(min(2, size), dim=2).values.sum(2)  # (T, groups)
         inside = among(highest(value, self.kept_groups), self.n_groups).repeat_interleave(size, dim=1)
         return wanted.masked_fill(~inside, float("-inf"))

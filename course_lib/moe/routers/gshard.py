@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.moe.choice import admitted, among, highest
-from course_lib.moe.routing import Given, Router, Routing
+from course_lib.moe.routed import Routing
+from course_lib.moe.routing import Given, Router
 
 
 @dataclass(frozen=True)

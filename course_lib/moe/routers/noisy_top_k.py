@@ -10,7 +10,8 @@ from torch import Tensor
 
 from course_lib.moe.choice import among, highest
 from course_lib.moe.losses import sent_probability
-from course_lib.moe.routing import Given, Router, Routing
+from course_lib.moe.routed import Routing
+from course_lib.moe.routing import Given, Router
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from course_lib.moe.checks import check_number
 from course_lib.moe.choice import among, draw, factor_of, near_best, scaled
-from course_lib.moe.routing import Given, Router, Routing
+from course_lib.moe.routed import Routing
+from course_lib.moe.routing import Given, Router
 
 
 @dataclass(frozen=True)

@@ -3,43 +3,22 @@
 A dense model's MLPs are copied into E experts each. With weights that sum to one the mixture computes what the model
 computed, whatever the gate says; and the gate has no gradient, since all experts agree. Something has to differ.
 
-Dimension key: E experts, F neurons, D width, H = 2 F rows of the gate and of the linear half.
+Dimension key: E experts, k of them for each token.
 """
 
 import copy
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import transformers
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from course_lib.models import MIXTRAL, architecture, blocks, weight_of
-from course_lib.moe.checks import check_count, check_number
+from course_lib.models import MIXTRAL, architecture, blocks
+from course_lib.moe.checks import check_count
+from course_lib.moe.upcycling.copies import Difference, copies
 
 GATE_STD = 0.02
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What makes copies differ.
-
-    Args:
-        noise: normal noise on every weight, over the deviation of its matrix.
-        redrawn: the share of each expert's neurons that are drawn anew, from a normal of the mean and deviation of
-            their matrices (Nakamura and others, Drop-Upcycling, 2025, https://arxiv.org/abs/2502.19261).
-    """
-
-    noise: float = 0.0
-    redrawn: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_number("noise", self.noise)
-        check_number("redrawn", self.redrawn)
-        if self.redrawn > 1:
-            raise ValueError(f"got redrawn {self.redrawn}; expected a share of the neurons, 0 to 1.")
 
 
 def upcycled(
@@ -76,25 +55,6 @@ def upcycled(
     return mixture.to(model.device).eval()
 
 
-def copies(
-    block: nn.Module, n_experts: int, difference: Difference, generator: torch.Generator | None = None
-) -> tuple[Float[Tensor, "E H D"], Float[Tensor, "E D F"]]:
-    """The block's MLP as E experts, first matrices and last ones."""
-    gate, up, down = (weight_of(block.get_submodule(name)) for name in architecture(block).mlp)
-    n_neurons, made = len(gate), []
-    for matrix, axis in ((gate, 0), (up, 0), (down, 1)):
-        values = matrix.float().expand(n_experts, *matrix.shape).clone()
-        values += difference.noise * matrix.float().std() * _normal(values, generator)
-        made.append([values, axis, _normal(values, generator) * matrix.float().std() + matrix.float().mean()])
-    n_redrawn = round(difference.redrawn * n_neurons)
-    for expert in range(n_experts if n_redrawn else 0):
-        chosen = torch.randperm(n_neurons, generator=generator)[:n_redrawn]  # the same neurons in all three
-        for values, axis, anew in made:
-            values[expert].index_copy_(axis, chosen, anew[expert].index_select(axis, chosen))
-    gates, ups, downs = (values.to(gate.dtype) for values, _, _ in made)
-    return torch.cat([gates, ups], dim=1), downs
-
-
 def mixture_blocks(mixture: PreTrainedModel) -> list[nn.Module]:
     """The blocks of a Mixtral, in order.
 
@@ -107,10 +67,6 @@ def mixture_blocks(mixture: PreTrainedModel) -> list[nn.Module]:
             f"got a {type(mixture).__name__}, which has no {MIXTRAL.into} in each block; expected a Mixtral."
         )
     return list(layers)
-
-
-def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(like.shape, generator=generator).to(like.device)
 
 
 def _has(block: nn.Module, name: str) -> bool:

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 from course_lib.models import MIXTRAL
 from course_lib.moe.experts import Experts
 from course_lib.moe.layer import MoE
-from course_lib.moe.routing import Router, Routing
+from course_lib.moe.routed import Routing
+from course_lib.moe.routing import Router
 from course_lib.moe.upcycling.mixtral import mixture_blocks
 
 
