@@ -47,12 +47,16 @@ def summary(rows: list[dict[str, Any]]) -> str:
     sentences = [
         f"{name}: {over[name]:.2f} x the time of the dense twin, {read[name]:.1f} x its bytes." for name in over
     ]
+    few = min(
+        (row for row in timed if row["shape"][0] > 1), key=lambda row: (row["shape"][0], row["shape"][1] != USUAL)
+    )
     dearest = max(over, key=over.get)
     return " ".join(
         [
             *sentences,
-            f"Dearest over its twin at {dearest}: an expert that is awake is read whole, however few tokens it has. A "
-            "batch of 8 wakes all of 8 experts or nearly all, and gains nothing from their being sparse.",
+            f"Few tokens wake most experts: {few['contest']}, {read[few['contest']]:.1f} x the twin's bytes for the "
+            "same products, since an expert that is awake is read whole, however few tokens it has.",
+            f"Dearest over its twin at {dearest}.",
         ]
     )
 

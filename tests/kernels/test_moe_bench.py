@@ -40,11 +40,12 @@ def test_one_token_reads_two_experts_and_the_twin_as_much(contests):
 
 def test_the_summary_says_what_was_measured():
     eight = {"side": moe.LAYER, "repetitions": 5, "contest": "8 tokens, 7 of 8", "times_anchor": 0.25, "bytes": 350}
-    one = eight | {"contest": "One token, 2 of 8", "times_anchor": 0.8, "bytes": 100}
+    eight["shape"] = [8, 8]
+    one = eight | {"contest": "One token, 2 of 8", "times_anchor": 0.8, "bytes": 100, "shape": [1, 8]}
     twins = [row | {"side": moe.TWIN, "times_anchor": 1.0, "bytes": 100} for row in (eight, one)]
     said = moe.summary([one, eight, *twins])
     assert "8 tokens, 7 of 8: 4.00 x the time of the dense twin, 3.5 x its bytes." in said
     assert "One token, 2 of 8: 1.25 x the time of the dense twin, 1.0 x its bytes." in said
-    assert "Dearest over its twin at 8 tokens, 7 of 8:" in said
-    assert "8 wakes all of 8 experts or nearly all" in said
+    assert "Few tokens wake most experts: 8 tokens, 7 of 8, 3.5 x the twin's bytes for the same products" in said
+    assert said.endswith("Dearest over its twin at 8 tokens, 7 of 8.")
     assert moe.summary([eight | {"repetitions": 0}, *twins]) == "'grouped product' was not timed."

@@ -2,7 +2,14 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BloomConfig, BloomForCausalLM, MixtralForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    BloomForCausalLM,
+    GemmaConfig,
+    GemmaForCausalLM,
+    MixtralForCausalLM,
+)
 
 from course_lib.models import MIXTRAL, blocks, n_neurons, tiny_model
 from course_lib.moe.routers.mixtral import Mixtral
@@ -128,6 +135,21 @@ def test_a_neuron_is_drawn_anew_in_all_three_matrices_or_in_none():
 def test_a_dense_model_that_mixtral_cannot_express_is_refused_by_name(architecture, message):
     with pytest.raises(ValueError, match=message):
         upcycled(tiny_model(architecture=architecture))
+
+
+def test_a_model_with_a_llama_s_names_that_computes_something_else_is_refused():
+    """Gemma's norms multiply by 1 + w."""
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "vocab_size": 11, "head_dim": 8}
+    gemma = GemmaForCausalLM(GemmaConfig(**sizes, num_attention_heads=2, num_key_value_heads=1))
+    with pytest.raises(ValueError, match="got a GemmaForCausalLM, whose copies in a Mixtral give logits that are off"):
+        upcycled(gemma)
+
+
+def test_half_precision_stays_what_it_is():
+    model = tiny_model().bfloat16()
+    mixture = upcycled(model, generator=seeded())
+    assert mixture.dtype == torch.bfloat16
+    torch.testing.assert_close(mixture(IDS).logits, model(IDS).logits, rtol=0.05, atol=0.02)  # roundings of 2^-8
 
 
 def test_a_model_of_unknown_architecture_is_refused_by_name():

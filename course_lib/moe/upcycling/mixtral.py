@@ -16,9 +16,12 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from course_lib.models import MIXTRAL, architecture, blocks
 from course_lib.moe.checks import check_count
+from course_lib.moe.dispatch import can_group
+from course_lib.moe.experts import Experts
 from course_lib.moe.upcycling.copies import Difference, copies
 
 GATE_STD = 0.02
+SAME = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.02}  # many layers' rounding
 
 
 def upcycled(
@@ -30,7 +33,9 @@ def upcycled(
 ) -> PreTrainedModel:
     """A Mixtral whose experts are copies of a dense model's MLPs; `save_pretrained` and `from_pretrained` know it.
 
-    Its gates are small and random. The model given is left as it is, and shares no memory with the new one.
+    Its gates are small and random. The model given is left as it is, and shares no memory with the new one. Where its
+    widths or its type rule out grouped products, experts are computed one by one: ask `from_pretrained` for
+    `experts_implementation="eager"` then, since a checkpoint does not say it.
 
     Raises:
         ValueError: a model that Mixtral's parts cannot express, by the name of what is in the way; k above E.
@@ -43,16 +48,51 @@ def upcycled(
     difference = difference or Difference()
     with torch.random.fork_rng(devices=[]):  # the random weights that every new model draws
         mixture = AutoModelForCausalLM.from_config(_config(model, n_experts, k), dtype=model.dtype)
+    mixture = mixture.to(model.device).eval()
+    mixture.generation_config = copy.deepcopy(model.generation_config)
     with torch.no_grad():
         _copy_all_but_mlps(model, mixture)
-        for dense, sparse in zip(blocks(model), mixture_blocks(mixture), strict=True):
-            into, out = copies(dense, n_experts, difference, generator)
-            sparse.get_parameter(MIXTRAL.into).copy_(into)
-            sparse.get_parameter(MIXTRAL.out).copy_(out)
-            gate = sparse.get_parameter(MIXTRAL.gate)
+        for block in mixture_blocks(mixture):
+            gate = block.get_parameter(MIXTRAL.gate)
             gate.copy_(GATE_STD * torch.randn(gate.shape, generator=generator))
-    mixture.generation_config = copy.deepcopy(model.generation_config)
-    return mixture.to(model.device).eval()
+        _copy_mlps(model, mixture, Difference(), None)
+        _avoid_what_cannot_group(mixture)
+        _check_same(model, mixture)
+        if difference != Difference():
+            _copy_mlps(model, mixture, difference, generator)
+    return mixture
+
+
+def _copy_mlps(
+    model: PreTrainedModel, mixture: PreTrainedModel, difference: Difference, generator: torch.Generator | None
+) -> None:
+    for dense, sparse in zip(blocks(model), mixture_blocks(mixture), strict=True):
+        into = sparse.get_parameter(MIXTRAL.into)
+        first, last = copies(dense, len(into), difference, generator)
+        into.copy_(first)
+        sparse.get_parameter(MIXTRAL.out).copy_(last)
+
+
+def _avoid_what_cannot_group(mixture: PreTrainedModel) -> None:
+    """transformers multiplies experts in groups unless told not to, and fails for rows of no multiple of 16 bytes."""
+    block = mixture_blocks(mixture)[0]
+    experts = Experts(block.get_parameter(MIXTRAL.into).data, block.get_parameter(MIXTRAL.out).data)
+    if not can_group(experts, experts.out.new_empty(0, experts.width)):
+        mixture.set_experts_implementation("eager")
+
+
+def _check_same(model: PreTrainedModel, mixture: PreTrainedModel) -> None:
+    """Some families have Llama's names and compute something else: norms of 1 + w, scaled embeddings, other gates."""
+    was_training = model.training
+    ids = torch.arange(min(8, model.config.vocab_size), device=model.device)[None]
+    expected, found = (each(ids, use_cache=False).logits.float() for each in (model.eval(), mixture))
+    model.train(was_training)
+    error, limit = float((found - expected).abs().max() / expected.abs().max()), SAME[model.dtype]
+    if not error <= limit:
+        raise ValueError(
+            f"got a {type(model).__name__}, whose copies in a Mixtral give logits that are off by {error:.1e} of their "
+            f"size; expected at most {limit:.0e}. It has a Llama's names, and computes something else."
+        )
 
 
 def mixture_blocks(mixture: PreTrainedModel) -> list[nn.Module]:
