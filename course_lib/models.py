@@ -261,6 +261,12 @@ def n_neurons(block: nn.Module) -> int:
     return weight_of(block.get_submodule(architecture(block).mlp[-1])).shape[1]
 
 
+def n_active_neurons(model: PreTrainedModel) -> int:
+    """Hidden neurons that a token meets in one block: all of its MLP, or those of its experts in a mixture."""
+    chosen = getattr(model.config, MIXTRAL.chosen_key, None)
+    return chosen * model.config.intermediate_size if chosen else n_neurons(blocks(model)[0])
+
+
 @contextmanager
 def _without_bars(quiet: bool) -> Iterator[None]:
     """A model from the cache loads in a blink; its progress bar would only be noise in a notebook."""

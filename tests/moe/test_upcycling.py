@@ -11,7 +11,8 @@ from transformers import (
     MixtralForCausalLM,
 )
 
-from course_lib.models import MIXTRAL, blocks, n_neurons, tiny_model
+from course_lib.measure.perplexity import perplexity
+from course_lib.models import MIXTRAL, blocks, n_active_neurons, n_neurons, tiny_model
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.upcycling.copies import Difference, copies
@@ -34,6 +35,15 @@ def test_copies_with_weights_of_one_compute_what_the_model_computes(family, k):
     mixture = upcycled(model, k=k, generator=seeded())
     torch.testing.assert_close(mixture(IDS).logits, model(IDS).logits, **CLOSE)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_its_perplexity_is_the_model_s():
+    """Through the tools that every model goes through, which have to size their batches by the experts."""
+    model = tiny_model()
+    mixture = upcycled(model, generator=seeded())
+    assert n_active_neurons(mixture) == 2 * n_active_neurons(model) == 200
+    values = [perplexity(each, IDS, progress=False).value for each in (model, mixture)]
+    assert values[1] == pytest.approx(values[0], rel=1e-5)
 
 
 def test_it_is_saved_as_a_mixtral_that_from_pretrained_loads(tmp_path):
