@@ -48,7 +48,7 @@ def check_logits(logits: object, real: object, k: int) -> None:
     rows = logits if real is None else logits[real]
     if len(rows) == 0:
         raise ValueError(f"got no tokens to route ({n_tokens} rows, all padding); expected at least one.")
-    if not rows.isfinite().all():
+    if not bool(rows.isfinite().all()):
         bad = int((~rows.isfinite()).sum())
         raise ValueError(
             f"got logits with {bad} of {rows.numel()} values that are NaN or infinite; expected finite ones. Look for "

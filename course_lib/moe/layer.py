@@ -82,7 +82,7 @@ class MoE(nn.Module):
         """The routing of all tokens, flat; each sequence has places of its own."""
         if x.numel() == 0:
             raise ValueError(f"got an input of shape {tuple(x.shape)}, which holds no tokens; expected at least one.")
-        size = x.shape[-2] if x.ndim > 2 and self.router.is_grouped else x[..., 0].numel()
+        size = x.shape[-2] if x.ndim > 2 and self.router.is_grouped else x.numel() // x.shape[-1]
         groups = [None if each is None else each.reshape(-1, size) for each in (real, ids)]
         routings = []
         for i, group in enumerate(x.reshape(-1, size, x.shape[-1])):

@@ -4,7 +4,7 @@ Dimension key: T tokens, E experts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -30,6 +30,18 @@ class Routing:
     logits: Float[Tensor, "T E"] | None = None
     real: Bool[Tensor, "T"] | None = None
     sent: Float[Tensor, "T E"] | None = None
+
+    def without(self, padding: Bool[Tensor, "T"]) -> "Routing":
+        """The routing with zeros in the rows of padding."""
+        rows = padding[:, None]
+        return replace(
+            self,
+            weights=self.weights.masked_fill(rows, 0),
+            probs=self.probs.masked_fill(rows, 0),
+            chosen=self.chosen & ~rows,
+            keep=self.keep & ~rows,
+            sent=None if self.sent is None else self.sent.masked_fill(rows, 0),
+        )
 
     @property
     def load(self) -> Float[Tensor, "E"]:

@@ -100,20 +100,13 @@ class Router(ABC):
         """
         check_logits(logits, real, self.k)
         check_given(self.needs, logits, real, ids, noise)
-        real = torch.ones(len(logits), dtype=torch.bool, device=logits.device) if real is None else real
-        logits = (logits if logits.dtype == torch.float64 else logits.float()).where(real[:, None], 0)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        if real is None:  # a token alone is routed in a few microseconds, so nothing is done for padding without any
+            real = torch.ones(len(logits), dtype=torch.bool, device=logits.device)
+            return replace(self._route(logits, Given(real, ids, noise, generator)), logits=logits, real=real)
+        logits = logits.where(real[:, None], 0)
         routing = self._route(logits, Given(real, ids, noise, generator))
-        rows = real[:, None]
-        return replace(
-            routing,
-            weights=routing.weights.where(rows, 0),
-            probs=routing.probs.where(rows, 0),
-            chosen=routing.chosen & rows,
-            keep=routing.keep & rows,
-            sent=None if routing.sent is None else routing.sent.where(rows, 0),
-            logits=logits,
-            real=real,
-        )
+        return replace(routing.without(~real), logits=logits, real=real)
 
     @abstractmethod
     def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
