@@ -19,7 +19,7 @@ class SoftMoE(nn.Module):
     D is their softmax over tokens, so a slot is a mean of tokens; C is their softmax over slots, so a token is a mean
     of outputs. E · S slots cost as much as that many tokens. Every slot sees every token: not causal.
 
-    Deviation: X and Φ are not brought to unit length first, as section 2.3 does for large widths.
+    Deviation: X and Φ are not brought to unit length first, as the paper does for large widths.
 
     Args:
         slots: Φ, (D, E, S).

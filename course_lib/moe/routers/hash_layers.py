@@ -14,7 +14,7 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class Hash(Router):
-    """A fixed table of token ids says which expert (section 3): nothing is learnt, and nothing can collapse.
+    """A fixed table of token ids says which expert: nothing is learnt, and nothing can collapse.
 
     Args:
         table: the expert of each id; without one it is the id modulo the experts. See `random_table`, `balanced_table`.

@@ -12,7 +12,7 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class MoEfied(Router):
-    """y = Σ_{i in top k} E_i(x), weight one each (section 3.3): experts are parts of one network, not opinions.
+    """y = Σ_{i in top k} E_i(x), weight one each: experts are parts of one network, not opinions.
 
     With k = E nothing is left out. The gate is fitted apart, since the sum has no gradient for it.
     """

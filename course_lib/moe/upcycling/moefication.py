@@ -20,7 +20,7 @@ STEPS = 20  # of k-means at most; it ends when no neuron moves
 def by_weights(
     into: Float[Tensor, "F D"], n_experts: int, generator: torch.Generator | None = None
 ) -> Int[Tensor, "F"]:
-    """The expert of each neuron: balanced k-means of the neurons' input weights (section 3.2).
+    """The expert of each neuron: balanced k-means of the neurons' input weights.
 
     Raises:
         ValueError: neurons that cannot be divided evenly, as for every division here.
@@ -79,7 +79,7 @@ def divided(
 
 
 def centres(experts: Experts) -> Float[Tensor, "E D"]:
-    """A gate that needs no training: the mean of each expert's input weights, of unit length (section 3.3)."""
+    """A gate that needs no training: the mean of each expert's input weights, of unit length."""
     return F.normalize(experts.into.detach().mean(1), dim=1)
 
 
