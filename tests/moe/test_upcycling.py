@@ -16,7 +16,8 @@ from course_lib.models import MIXTRAL, blocks, n_active_neurons, n_neurons, tiny
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.upcycling.copies import Difference, copies
-from course_lib.moe.upcycling.mixtral import mixture_blocks, upcycled
+from course_lib.moe.upcycling.mixtral import upcycled
+from course_lib.moe.upcycling.mixture import mixture_blocks
 from course_lib.moe.upcycling.swapping import layer_of, routed_by
 
 IDS = torch.randint(3, 97, (2, 11), generator=torch.Generator().manual_seed(0))

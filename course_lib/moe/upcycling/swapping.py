@@ -15,7 +15,7 @@ from course_lib.moe.experts import Experts
 from course_lib.moe.layer import MoE
 from course_lib.moe.routed import Routing
 from course_lib.moe.routing import Router
-from course_lib.moe.upcycling.mixtral import mixture_blocks
+from course_lib.moe.upcycling.mixture import mixture_blocks
 
 
 class _OutputAlone(nn.Module):
