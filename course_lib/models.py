@@ -76,6 +76,30 @@ ARCHITECTURES = (
 )
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Where a family of models with experts keeps them, relative to one block; all else is as in the dense family."""
+
+    config: str  # the class of its configuration
+    mlp: str  # all of the following
+    gate: str
+    into: str  # of all experts in one tensor: rows of the gates, then of the linear halves
+    out: str
+    experts_key: str  # of the configuration
+    chosen_key: str
+
+
+MIXTRAL = Mixture(
+    "MixtralConfig",
+    mlp="mlp",
+    gate="mlp.gate.weight",
+    into="mlp.experts.gate_up_proj",
+    out="mlp.experts.down_proj",
+    experts_key="num_local_experts",
+    chosen_key="num_experts_per_tok",
+)
+
+
 def _part(module: nn.Module, path: str) -> nn.Module | None:
     try:
         return module.get_submodule(path)
@@ -235,6 +259,12 @@ def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
 def n_neurons(block: nn.Module) -> int:
     """Hidden neurons of the block's MLP: the inputs of its last linear."""
     return weight_of(block.get_submodule(architecture(block).mlp[-1])).shape[1]
+
+
+def n_active_neurons(model: PreTrainedModel) -> int:
+    """Hidden neurons that a token meets in one block: all of its MLP, or those of its experts in a mixture."""
+    chosen = getattr(model.config, MIXTRAL.chosen_key, None)
+    return chosen * model.config.intermediate_size if chosen else n_neurons(blocks(model)[0])
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.models import blocks, head, n_neurons
+from course_lib.models import head, n_active_neurons
 
 LOGIT_ROWS = 256  # positions whose logits exist at the same time: 50 MB for a vocabulary of 49,152 in float32
 MOST_TOKENS = {"cpu": 4096, "cuda": 65536}  # beyond this a larger batch is no faster
@@ -60,5 +60,5 @@ def tokens_at_once(model: PreTrainedModel) -> int:
     """How many tokens fit comfortably: a quarter of the free memory, against what one block keeps of a token."""
     cuda = model.device.type == "cuda"
     free = torch.cuda.mem_get_info(model.device)[0] if cuda else psutil.virtual_memory().available
-    values = 12 * model.config.hidden_size + 4 * n_neurons(blocks(model)[0])
+    values = 12 * model.config.hidden_size + 4 * n_active_neurons(model)
     return min(MOST_TOKENS["cuda" if cuda else "cpu"], int(free / 4 / (values * model.dtype.itemsize)))

@@ -1,0 +1,73 @@
+"""What routers share: exact choices, places, and for those that sample the draw and a gradient of its own.
+
+Dimension key: T tokens, E experts.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+def highest(score: Float[Tensor, "T E"], k: int) -> Int[Tensor, "T k"]:
+    """The k best experts of each token, exactly k whatever the ties: among equals the lower index."""
+    return score.sort(dim=1, descending=True, stable=True).indices[:, :k]
+
+
+def among(indices: Int[Tensor, "T k"], n_experts: int) -> Bool[Tensor, "T E"]:
+    """Indices as a mask."""
+    return torch.zeros(len(indices), n_experts, dtype=torch.bool, device=indices.device).scatter_(1, indices, True)
+
+
+def admitted(wishes: Sequence[Bool[Tensor, "T E"]], capacity: int) -> Bool[Tensor, "T E"]:
+    """Who finds a place: the first wishes of all tokens in order, then the second ones, until an expert is full."""
+    keep, taken = torch.zeros_like(wishes[0]), 0
+    for wish in wishes:
+        place = wish.cumsum(0) + taken  # (T, E), counted from one
+        keep |= wish & (place <= capacity)
+        taken = place[-1]
+    return keep
+
+
+def near_best(logits: Float[Tensor, "T E"], eps: float) -> Bool[Tensor, "T E"]:
+    """Which experts may be drawn: (max − h) / max(|h|, max) at most 2 ε. Minus infinity never may."""
+    best = logits.detach().amax(dim=1, keepdim=True)
+    distance = (best - logits.detach()) / logits.detach().abs().clamp(min=best)
+    return ~(distance > 2 * eps) & logits.isfinite()  # 0 / 0, where all logits are zero, is near
+
+
+def draw(logits: Float[Tensor, "T E"], generator: torch.Generator | None) -> Int[Tensor, "T 1"]:
+    """One expert of each token from softmax(logits), by the largest logit plus Gumbel noise; the largest, without."""
+    logits = logits.detach()
+    if generator is None:
+        return logits.argmax(dim=1, keepdim=True)
+    gumbel = -torch.empty_like(logits).exponential_(generator=generator).log()
+    return (logits + gumbel).argmax(dim=1, keepdim=True)
+
+
+def factor_of(
+    drawn: Int[Tensor, "T 1"], logits: Float[Tensor, "T E"], low: float, often: float, generator: torch.Generator
+) -> Float[Tensor, "T 1"]:
+    """`low` with probability `often`, else 1; 1 in any case where the most likely expert was drawn."""
+    shortened = torch.empty(drawn.shape, device=logits.device).uniform_(generator=generator) < often
+    shortened &= drawn != logits.detach().argmax(dim=1, keepdim=True)
+    return torch.where(shortened, low, 1.0).to(logits.dtype)
+
+
+class _Scaled(torch.autograd.Function):
+    """value x factor, with the gradient slope x g, whatever the factor was."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, value: Tensor, factor: Tensor, slope: float) -> Tensor:
+        ctx.slope = slope
+        return value * factor
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.slope * grad, None, None
+
+
+def scaled(value: Float[Tensor, "T 1"], factor: Float[Tensor, "T 1"], slope: float) -> Float[Tensor, "T 1"]:
+    """The multiplier as the experts see it, and the gradient that it passes on."""
+    return _Scaled.apply(value, factor, slope)

@@ -1,0 +1,105 @@
+"""The layer: a gate, a router, experts, and whatever expert sees every token.
+
+Dimension key: B sequences, N tokens in each, T tokens, E experts, D width.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.moe.dispatch import WAYS
+from course_lib.moe.experts import Experts, random_experts
+from course_lib.moe.routed import Routing, joined
+from course_lib.moe.routing import Router
+
+
+class MoE(nn.Module):
+    """y = Σ_e w_e E_e(x), with the weights that the router gives for the logits W x; plus a shared expert's output.
+
+    Args:
+        router: what turns logits into weights. Sequences are routed one by one where tokens compete for places.
+        gate: W, (E, D); random where it is left out, zero for a router with noise, as its paper has it.
+        shared: experts that see every token, weight one.
+        way: how experts are computed: "grouped", "expert_loop", "all_experts" or "token_loop". The result is the same.
+
+    Raises:
+        ValueError: a gate that does not fit the experts, an unknown way.
+    """
+
+    def __init__(
+        self,
+        experts: Experts,
+        router: Router,
+        gate: Float[Tensor, "E D"] | None = None,
+        shared: Experts | None = None,
+        way: str = "grouped",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        shape = (experts.n_experts, experts.width)
+        if way not in WAYS:
+            raise ValueError(f"got way {way!r}; expected one of {', '.join(WAYS)}.")
+        if gate is not None and gate.shape != shape:
+            raise ValueError(f"got a gate {tuple(gate.shape)}; expected (experts, width) = {shape}.")
+        if shared is not None and shared.width != experts.width:
+            raise ValueError(f"got shared experts of width {shared.width}; expected {experts.width}, as of the others.")
+        if gate is None:
+            noisy = router.needs == "noise"
+            gate = torch.zeros(shape) if noisy else 0.02 * torch.randn(shape, generator=generator)
+        self.experts, self.shared, self.router, self.way = experts, shared, router, way
+        self.gate = nn.Parameter(gate)
+        self.noise = nn.Parameter(torch.zeros_like(gate)) if router.needs == "noise" else None
+
+    def forward(
+        self,
+        x: Float[Tensor, "*b D"],
+        real: Bool[Tensor, "*b"] | None = None,
+        ids: Int[Tensor, "*b"] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, "*b D"], Routing]:
+        """The output, of the shape of x, and who went where, for the losses and the pictures.
+
+        Args:
+            x: (B, N, D), or tokens of one group (T, D).
+            real: False for padding, whose rows of the output are zero, but for the shared experts' part.
+            generator: while training, see Router.route.
+        """
+        tokens = x.reshape(-1, x.shape[-1])
+        routing = self.route(x, real, ids, generator)
+        output = WAYS[self.way](self.experts, tokens, routing.weights, routing.keep)
+        if self.shared is not None:
+            output = output + sum(self.shared.one(e, tokens) for e in range(self.shared.n_experts))
+        return output.reshape(x.shape), routing
+
+    def route(
+        self,
+        x: Float[Tensor, "*b D"],
+        real: Bool[Tensor, "*b"] | None = None,
+        ids: Int[Tensor, "*b"] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Routing:
+        """The routing of all tokens, flat; each sequence has places of its own."""
+        if x.numel() == 0:
+            raise ValueError(f"got an input of shape {tuple(x.shape)}, which holds no tokens; expected at least one.")
+        size = x.shape[-2] if x.ndim > 2 and self.router.is_grouped else x.numel() // x.shape[-1]
+        groups = [None if each is None else each.reshape(-1, size) for each in (real, ids)]
+        routings = []
+        for i, group in enumerate(x.reshape(-1, size, x.shape[-1])):
+            read = group if generator is None else self.router.perturb(group, generator)
+            read = read.to(torch.promote_types(read.dtype, torch.float32))  # selective precision: Switch, section 2.4
+            noise = None if self.noise is None else F.linear(read, self.noise.to(read.dtype))
+            its = [None if each is None else each[i] for each in groups]
+            routings.append(self.router.route(F.linear(read, self.gate.to(read.dtype)), *its, noise, generator))
+        return routings[0] if len(routings) == 1 else joined(routings)
+
+
+def random_layer(
+    width: int,
+    neurons: int,
+    n_experts: int,
+    router: Router,
+    generator: torch.Generator | None = None,
+) -> MoE:
+    """A layer of SwiGLU experts with normal weights."""
+    return MoE(random_experts(n_experts, width, neurons, generator=generator), router, generator=generator)

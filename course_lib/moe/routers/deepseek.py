@@ -1,0 +1,60 @@
+"""DeepSeek-V3's router. DeepSeek-AI, DeepSeek-V3 technical report, 2024, https://arxiv.org/abs/2412.19437"""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.moe.checks import check_count, check_groups, check_number
+from course_lib.moe.choice import among, highest
+from course_lib.moe.routed import Routing
+from course_lib.moe.routing import Given, Router
+
+
+@dataclass(frozen=True)
+class DeepSeek(Router):
+    """s = σ(h); the k best of s + b are chosen, with weights s / Σ s over them (section 2.1.2): b moves loads alone.
+
+    Only the `kept_groups` best groups of experts, each worth its two best, are looked at: nodes of a cluster.
+    `scaling` is what the weights sum to. No loss learns `bias`; `updated` moves it.
+    """
+
+    k: int = 8
+    n_groups: int = 1
+    kept_groups: int = 1
+    scaling: float = 1.0
+    bias: Float[Tensor, "E"] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("n_groups", self.n_groups)
+        check_number("scaling", self.scaling, above=True)
+
+    @property
+    def weight_sum(self) -> tuple[float, float]:
+        return self.scaling, self.scaling
+
+    @property
+    def learns(self) -> bool:
+        return self.k > 1
+
+    def updated(self, load: Float[Tensor, "E"], speed: float = 1e-3) -> "DeepSeek":
+        """b_i grows by `speed` where an expert has less than the mean load, and falls by it where it has more."""
+        bias = torch.zeros_like(load) if self.bias is None else self.bias
+        return replace(self, bias=bias + speed * (load.mean() - load).sign())
+
+    def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
+        score = logits.sigmoid()
+        wanted = score.detach() if self.bias is None else score.detach() + self.bias
+        keep = among(highest(self._in_best_groups(wanted), self.k), logits.shape[1])
+        chosen = score.where(keep, 0)
+        weights = self.scaling * chosen / (chosen.sum(1, keepdim=True) + 1e-20)
+        return Routing(weights, score / score.sum(1, keepdim=True), keep, keep)
+
+    def _in_best_groups(self, wanted: Float[Tensor, "T E"]) -> Float[Tensor, "T E"]:
+        """Minus infinity outside: with zero, as in some releases, an expert outside beats a negative one inside."""
+        size = check_groups(wanted.shape[1], self.n_groups, self.kept_groups, self.k)
+        value = wanted.unflatten(1, (self.n_groups, size)).topk(min(2, size), dim=2).values.sum(2)  # (T, groups)
+        inside = among(highest(value, self.kept_groups), self.n_groups).repeat_interleave(size, dim=1)
+        return wanted.masked_fill(~inside, float("-inf"))

@@ -1,0 +1,56 @@
+"""Hash layers. Roller, Sukhbaatar, Szlam, Weston, Hash layers for large sparse models, 2021, https://arxiv.org/abs/2106.04426"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.moe.choice import among
+from course_lib.moe.routed import Routing
+from course_lib.moe.routing import Given, Router
+
+
+@dataclass(frozen=True)
+class Hash(Router):
+    """A fixed table of token ids says which expert: nothing is learnt, and nothing can collapse.
+
+    Args:
+        table: the expert of each id; without one it is the id modulo the experts. See `random_table`, `balanced_table`.
+    """
+
+    table: Int[Tensor, "V"] | None = field(default=None, compare=False)
+    needs: ClassVar[Literal["logits", "ids", "noise"]] = "ids"
+
+    @property
+    def learns(self) -> bool:
+        return False
+
+    def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
+        n_experts, ids = logits.shape[1], given.ids.where(given.real, 0).long()
+        largest = int(ids.max())
+        if int(ids.min()) < 0 or (self.table is not None and largest >= len(self.table)):
+            raise ValueError(f"got token ids {int(ids.min())} to {largest}; expected 0 up to the size of the table.")
+        expert = ids % n_experts if self.table is None else self.table.to(ids.device)[ids]
+        if int(expert.max()) >= n_experts:
+            raise ValueError(
+                f"got expert {int(expert.max())} from the table, and {n_experts} experts; expected one of them."
+            )
+        keep = among(expert[:, None], n_experts)
+        return Routing(keep.to(logits.dtype), keep.to(logits.dtype), keep, keep)
+
+
+def random_table(n_ids: int, n_experts: int, generator: torch.Generator) -> Int[Tensor, "V"]:
+    """An expert for each id, drawn at random: equal numbers of ids, unequal loads, since some ids are frequent."""
+    return torch.randint(n_experts, (n_ids,), generator=generator)
+
+
+def balanced_table(counts: Int[Tensor, "V"], n_experts: int) -> Int[Tensor, "V"]:
+    """The most frequent id first, each to the expert with the fewest tokens so far."""
+    table, load = torch.zeros_like(counts), [0] * n_experts
+    for index in counts.sort(descending=True, stable=True).indices.tolist():
+        emptiest = load.index(min(load))
+        table[index] = emptiest
+        load[emptiest] += int(counts[index])
+    return table
