@@ -19,8 +19,8 @@ from course_lib.measure import result_files
 from course_lib.measure.machine import fastest_seconds, read_bytes_per_second
 from course_lib.measure.roofline import Device
 from kernels import runtime
-from kernels.bench.contest import Clock, Place
-from kernels.bench.rows import TOLERANCE, measure
+from kernels.timing.contest import Clock, Place
+from kernels.timing.rows import TOLERANCE, measure
 
 SEED = 0
 DTYPE = {"cpu": torch.float32, "cuda": torch.bfloat16}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib.measure.roofline import Work
 from kernels import attention_mass
-from kernels.bench.contest import Contest, Place, Side
+from kernels.timing.contest import Contest, Place, Side
 
 SHAPE = {"cpu": (3, 3, 64), "cuda": (8, 4, 128)}  # H, G, D: a layer of the default model; one of a model of 8B
 TOKENS = {"cpu": (512, 2048), "cuda": (1024, 4096)}

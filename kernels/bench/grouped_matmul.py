@@ -11,7 +11,7 @@ from torch.nn.functional import grouped_mm, silu
 
 from course_lib.measure.roofline import Work
 from kernels import grouped_matmul
-from kernels.bench.contest import Contest, Place, Side
+from kernels.timing.contest import Contest, Place, Side
 
 SHAPE = {"cpu": (8, 576, 1536, 2), "cuda": (128, 2048, 768, 8)}  # E, D, F, k: the default model's MLP; one of 30B
 TOKENS = {"cpu": (1, 8, 64), "cuda": (1, 8, 64, 1024, 8192)}

@@ -27,7 +27,7 @@ from course_lib.kv.quantized import Quantized
 from course_lib.kv.recycled import Recycled, recycling
 from course_lib.measure.roofline import Work
 from course_lib.models import blocks, heads, load_model, tiny_model
-from kernels.bench.contest import Contest, Place, Side
+from kernels.timing.contest import Contest, Place, Side
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all layers have rounded in another order
 SHARE = 0.2

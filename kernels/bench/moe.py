@@ -17,7 +17,7 @@ from course_lib.moe.dispatch import can_group
 from course_lib.moe.experts import Experts
 from course_lib.moe.layer import MoE
 from course_lib.moe.routers.mixtral import Mixtral
-from kernels.bench.contest import Contest, Place, Side
+from kernels.timing.contest import Contest, Place, Side
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}  # relative; sums over E experts and F neurons, in another order
 K = 2

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib.measure.roofline import Work
 from kernels import router_topk
-from kernels.bench.contest import Contest, Place, Side
+from kernels.timing.contest import Contest, Place, Side
 
 SHAPES = {"cpu": ((8, 2), (64, 8)), "cuda": ((8, 2), (128, 8))}  # experts, and how many of them a token takes
 TOKENS = {"cpu": (1, 512), "cuda": (1, 64, 1024, 8192)}

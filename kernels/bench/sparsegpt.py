@@ -16,7 +16,7 @@ from course_lib.pruning.layerwise.cholesky import Factor, factorise
 from course_lib.pruning.layerwise.solver import solve
 from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
 from course_lib.sparsity.ranking import keep_highest, n_pruned
-from kernels.bench.contest import Contest, Place, Side
+from kernels.timing.contest import Contest, Place, Side
 
 MATRICES = {  # outputs, inputs
     "q": (576, 576),

@@ -22,7 +22,7 @@ from course_lib.pruning.structured.scorer import Evidence
 from course_lib.pruning.structured.scorers.random_scores import Random
 from course_lib.pruning.structured.shape import shape_of
 from course_lib.pruning.structured.surgery import cut
-from kernels.bench.contest import Contest, Place, Side
+from kernels.timing.contest import Contest, Place, Side
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all layers have rounded in another order
 STEPS = 8  # of decoding in a run

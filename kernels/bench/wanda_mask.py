@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib.measure.roofline import Work
 from kernels import wanda_mask
-from kernels.bench.contest import Contest, Place, Side
+from kernels.timing.contest import Contest, Place, Side
 
 SHAPE = {"cpu": (2048, 4096), "cuda": (4096, 14336)}
 

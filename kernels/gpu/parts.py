@@ -53,8 +53,8 @@ def device(name: str, records: Records, settings: dict[str, Any]) -> None:
     """What is here, and its two ceilings: copying memory, and a product of large matrices in each type."""
     import torch
 
-    from kernels.bench.contest import Clock
     from kernels.gpu.report import environment
+    from kernels.timing.contest import Clock
 
     if not settings["rehearse"] and not torch.cuda.is_available():
         records.write("absent", message=f"torch {torch.__version__} finds no GPU with CUDA here")
@@ -119,8 +119,8 @@ def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
     import torch
 
     from course_lib.measure.roofline import Device
-    from kernels.bench.contest import Clock
-    from kernels.bench.rows import TOLERANCE, measure, relative_errors, verdict
+    from kernels.timing.contest import Clock
+    from kernels.timing.rows import TOLERANCE, measure, relative_errors, verdict
 
     place, limit = _place(settings, SEEDS[0]), Device(**settings["limit"])
     tolerance = getattr(module, "TOLERANCE", TOLERANCE)[place.dtype]
@@ -178,7 +178,7 @@ def _place(settings: dict[str, Any], seed: int) -> Any:
     """The GPU, with numbers drawn on it; rehearsed on the CPU, in small."""
     import torch
 
-    from kernels.bench.contest import Place
+    from kernels.timing.contest import Place
 
     torch.backends.cuda.matmul.allow_tf32 = False  # tf32 has 11 bits where float32, the reference, has 24
     rehearse = settings["rehearse"]

@@ -12,8 +12,8 @@ from course_lib.measure import machine
 from course_lib.measure.roofline import Device, Work
 from kernels import runtime
 from kernels.bench import contest as contest_module
-from kernels.bench import rows as bench_rows
-from kernels.bench.contest import Clock, Contest, Place, Side, race
+from kernels.timing import rows as bench_rows
+from kernels.timing.contest import Clock, Contest, Place, Side, race
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 LIMIT = Device("a machine", 2e9, 1e9, "made up")

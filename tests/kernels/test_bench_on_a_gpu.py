@@ -6,7 +6,7 @@ import torch
 import kernels.bench
 from course_lib import discover
 from kernels import runtime
-from kernels.bench.contest import Place, relative_error
+from kernels.timing.contest import Place, relative_error
 
 BENCHES = [module for module in discover.modules(kernels.bench) if hasattr(module, "contests")]
 

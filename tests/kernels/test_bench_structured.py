@@ -10,7 +10,7 @@ from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.shape import shape_of
 from course_lib.pruning.structured.surgery import cut
 from kernels.bench import structured
-from kernels.bench.contest import Place
+from kernels.timing.contest import Place
 
 # The tiny model: 48 wide, 2 blocks, 100 neurons, 6 query heads and 2 groups of size 8, 97 words, tied.
 OUTSIDE, BLOCK = 97 * 48 + 48, 48 * (2 * 8 * (6 + 2) + 3 * 100 + 2)

@@ -31,7 +31,7 @@ def test_behind_the_hang(): pass
 MADE_UP_BENCH = """
 import os, torch
 from course_lib.measure.roofline import Work
-from kernels.bench.contest import Contest, Side
+from kernels.timing.contest import Contest, Side
 
 def contest(name, kernel):
     dense = Side("dense", lambda: torch.ones(2), Work(10, 20))
@@ -161,7 +161,7 @@ def test_all_benches_but_those_of_the_model_load_on_a_bare_machine(in_a_bare_mac
 import sys, torch
 from kernels.gpu import __main__ as command, parts
 sys.path.append(str(parts.ROOT / "kernels/gpu/stand_ins"))
-from kernels.bench.rows import relative_errors
+from kernels.timing.rows import relative_errors
 for name in command._parts(command._arguments([]))[1]:
     try:
         module = parts.import_module(name)
@@ -185,7 +185,7 @@ def test_every_kernel_and_bench_is_found_and_the_benches_share_what_is_left():
     assert not {"runtime", "checks"} & set(names)
     assert all((ROOT / "tests" / "kernels" / f"test_{name}.py").exists() for name in names)
     assert {"kernels.bench.nm_matmul", "kernels.bench.sparsegpt"} <= set(benches)
-    assert not {"kernels.bench.contest", "kernels.bench.rows"} & set(benches)
+    assert not {"kernels.timing.contest", "kernels.timing.rows"} & set(benches)
 
 
 def test_nine_minutes_are_enough_whatever_hangs():

@@ -5,8 +5,8 @@ import torch
 
 from kernels import runtime
 from kernels.bench import moe
-from kernels.bench.contest import Place
-from kernels.bench.rows import relative_errors
+from kernels.timing.contest import Place
+from kernels.timing.rows import relative_errors
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from course_lib.measure.roofline import Device
-from kernels.bench.contest import Clock, Contest, poisoned_outputs, race, relative_error
+from kernels.timing.contest import Clock, Contest, poisoned_outputs, race, relative_error
 
-RESULTS = Path(__file__).with_name("results")  # measurements that are kept, one JSON a device and bench
+RESULTS = Path(__file__).parents[1] / "bench" / "results"  # measurements that are kept, one JSON a device and bench
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong index or mask is off by about 1
 REPETITIONS = (5, 30)  # at least, at most
 SECONDS = 8.0  # for one contest, unless the fewest repetitions take longer
