@@ -135,7 +135,7 @@ def _distil_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(student: Tensor, teacher: Tensor, temperature: float) -> Answer:
+def _library(student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     from course_lib.pruning.structured.losses import kl_divergence
 
     with torch.enable_grad():

@@ -62,6 +62,8 @@ def _as_masks(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figu
     fig = compare_masks(*masks, group=scores.shape[1] // n_groups, score=scores)
     for panel in fig.axes:
         panel.set_xlabel("query head, groups ruled off")
+        if len(scores) <= 12:
+            panel.set_yticks(range(len(scores)))
     fig.axes[0].set_ylabel("block")
     return fig
 

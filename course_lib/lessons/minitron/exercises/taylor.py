@@ -49,7 +49,7 @@ def _taylor_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(weight: Tensor, gradient: Tensor) -> Scores:
+def _library(weight: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     from course_lib.pruning.methods.fisher import Gradients, row_score
 
     gradients = Gradients(mean=gradient.T, fisher=gradient.T.square())
