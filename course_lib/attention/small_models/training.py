@@ -50,7 +50,7 @@ def training_texts() -> list[str]:
 
 def running(texts: list[str]) -> Int[Tensor, "T"]:
     """All texts as one line of bytes, an empty line between two."""
-    return torch.tensor(list("".join(f"{text}\n\n" for text in texts).encode()))
+    return torch.frombuffer(bytearray("".join(f"{text}\n\n" for text in texts).encode()), dtype=torch.uint8).long()
 
 
 def batch_at(tokens: Int[Tensor, "T"], schedule: Schedule, generator: torch.Generator) -> Int[Tensor, "B length"]:

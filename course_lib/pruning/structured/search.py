@@ -19,7 +19,7 @@ from course_lib.measure.perplexity import window_losses
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe
-from course_lib.pruning.structured.shape import Shape, n_parameters, shape_of
+from course_lib.pruning.structured.shape import Shape, counter, shape_of
 from course_lib.pruning.structured.surgery import check_family, cut
 
 TOLERANCE = 0.05  # of the budget, either way
@@ -67,19 +67,19 @@ def candidates(
     Raises:
         ValueError: when there is none.
     """
-    now, grid = shape_of(model), grid or grid_of(shape_of(model))
+    now, grid, size = shape_of(model), grid or grid_of(shape_of(model)), counter(model)
     found = []
     for width, n_blocks, (n_heads, n_groups) in product(grid.width, grid.blocks, grid.heads):
         shape = replace(now, width=width, blocks=n_blocks, heads=n_heads, groups=n_groups)
         if possible(model, shape):
             shapes = [replace(shape, neurons=neurons) for neurons in grid.neurons]
-            found.append(min(shapes, key=lambda each: abs(n_parameters(model, each) - budget)))
-    distance = {shape: abs(n_parameters(model, shape) - budget) for shape in found}
+            found.append(min(shapes, key=lambda each: abs(size(each) - budget)))
+    distance = {shape: abs(size(shape) - budget) for shape in found}
     near = sorted((shape for shape in found if distance[shape] <= tolerance * budget), key=lambda s: distance[s])
     if not near:
         raise ValueError(
             f"got a budget of {budget:,} parameters; no shape of the grid is within {tolerance:.0%} of it. The model "
-            f"has {n_parameters(model, now):,}. Ask for less of it, or give a grid that goes further down."
+            f"has {size(now):,}. Ask for less of it, or give a grid that goes further down."
         )
     return near
 

@@ -1,5 +1,6 @@
 """The shape of a model: how many of each part it has, equal in all blocks, and how many parameters that makes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from math import prod
 
@@ -49,8 +50,17 @@ def shape_of(model: PreTrainedModel) -> Shape:
 
 def n_parameters(model: PreTrainedModel, shape: Shape) -> int:
     """Parameters that this model would have in another shape; a head that is tied to the embedding counts once."""
+    return counter(model)(shape)
+
+
+def counter(model: PreTrainedModel) -> Callable[[Shape], int]:
+    """`n_parameters` of one model, for many shapes: its parameters are listed once."""
     first = [parameter for parameter in parameters_of(model) if parameter.block in (None, 0)]
-    return sum(_size(parameter, shape) * (shape.blocks if parameter.block == 0 else 1) for parameter in first)
+
+    def n_in(shape: Shape) -> int:
+        return sum(_size(parameter, shape) * (shape.blocks if parameter.block == 0 else 1) for parameter in first)
+
+    return n_in
 
 
 def _size(parameter: Parameter, shape: Shape) -> int:
