@@ -214,6 +214,7 @@ results = {"dense": perplexity(model, held_out, progress=False)}
 for name, values in scores.items():
     smaller = cut(model, target, Scores(neurons=values))
     results[f"{n_kept} by {name}"] = perplexity(smaller, held_out, progress=False)
+by_width = torch.tensor(results[f"{n_kept} by activations"].losses)
 print(f"{smaller.num_parameters():,} of {model.num_parameters():,} parameters")
 plots.cuts(results, tables.cut_title(results, n_kept))
 
@@ -389,11 +390,11 @@ plots.turned(turns, 6)
 
 # %%
 shallow = cut(model, replace(dense_shape, blocks=24), Scores(blocks=turns))
-result = perplexity(shallow, held_out, progress=False)
-print(f"24 of 30 blocks, {shallow.num_parameters():,} parameters: perplexity {result.value:.1f}")
+print(f"24 of 30 blocks: {shallow.num_parameters():,} parameters")
+print(tables.depth_line(by_width, window_losses(shallow, held_out, progress=False)))
 
 # %% [markdown]
-# This model has as many parameters as the one with 1126 neurons (section 3), and reads about as well.
+# This model has as many parameters as the one with 1126 neurons (section 3). Remember the verdict for section 11.
 #
 # ## 8. What the loss would lose
 #
@@ -577,11 +578,11 @@ print(tables.published_benchmarks())
 print(tables.published_width_and_depth())
 
 # %% [markdown]
-# That is a statement about models that have learnt again. Above, before any learning, our cut by depth was at least as
-# good as the one by width: what is easier to repair is not what breaks least. Which of two candidates is better can
-# even flip. In the documentation of NVIDIA's Model-Optimizer, MMLU of Qwen3-8B at 80 % of its memory is 50.8 % for
-# eight blocks left out against 59.1 % for a cut by another method; after 100 iterations it is 73.0 % against 69.2 %. So
-# candidates are ranked after a short distillation, never before.
+# That is a statement about models that have learnt again. What section 7 compared had learnt nothing, and what breaks
+# least is not what is repaired best. Which of two candidates is better can even flip. In the documentation of NVIDIA's
+# Model-Optimizer, MMLU of Qwen3-8B at 80 % of its memory is 50.8 % for eight blocks left out against 59.1 % for a cut
+# by another method; after 100 iterations it is 73.0 % against 69.2 %. So candidates are ranked after a short
+# distillation, never before.
 
 # %% [markdown]
 # ## 12. What it costs, and when it does not pay

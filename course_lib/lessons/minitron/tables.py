@@ -88,6 +88,16 @@ def width_line(losses: Mapping[str, Float[Tensor, "N"]]) -> str:
     return "\n".join(lines)
 
 
+def depth_line(by_width: Float[Tensor, "N"], by_depth: Float[Tensor, "N"]) -> str:
+    """Width beside depth before anything is learnt, window by window."""
+    effect = of_samples((by_depth - by_width).tolist())
+    return (
+        f"perplexity by width {by_width.mean().exp():.1f}, by depth {by_depth.mean().exp():.1f}: "
+        f"{effect.value:+.3f} ± {effect.error:.3f} nats a token, {len(by_width)} windows.\n"
+        f"Claim: at equal parameters, before any learning, width is better than depth: {verdict(effect)}"
+    )
+
+
 def gain_line(what: str, before: Float[Tensor, "N"], after: Float[Tensor, "N"]) -> str:
     """Perplexity before and after, and the gain window by window."""
     effect = of_samples((before - after).tolist())
