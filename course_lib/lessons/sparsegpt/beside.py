@@ -42,9 +42,9 @@ def by_size(tables: Tables | None = None) -> Figure:
         look = line_style(index)
         axes.plot([size_of(model) for model in ratios], ratios.values(), label=f"OPT, {pattern}", **look)
         row = _perplexity(tables, "sparsegpt", pattern)
-        value = row["perplexity"] / ours["perplexity"]
-        error = value * math.hypot(*(r["standard_error"] / r["perplexity"] for r in (row, ours)))
-        below, above = reach(value, error)
+        gap = log_gap(ours, row)
+        value = math.exp(gap.value)
+        below, above = reach(value, value * gap.error)
         hollow = look | {"linestyle": "none", "markerfacecolor": "white", "markersize": 9}
         axes.errorbar(
             MILLIONS * 1.08**index, value, yerr=[[below], [above]], capsize=3, label=f"{HERE}, {pattern}", **hollow

@@ -1,5 +1,6 @@
 """The printed tables of lesson 04, from the committed measurement and the published rows."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -42,28 +43,24 @@ def zero_shot_verdict(measured: dict[str, Any]) -> str:
 
     The mean of the paper's seven is printed and decides nothing where one of them has none.
     """
-    means = {r["method"]: r for r in rows(measured, "zero_shot_mean") if r["pattern"] in ("dense", "50%")}
-    gap = means["wanda"]["accuracy"] - means["magnitude"]["accuracy"]
-    error = (means["wanda"]["standard_error"] ** 2 + means["magnitude"]["standard_error"] ** 2) ** 0.5
-    gaps = accuracy_gaps(measured)
-    silent = sum(row["task"] in WANDA_TASKS for row in rows(measured, "zero_shot", method="dense")) - sum(
-        task in WANDA_TASKS for task in gaps
-    )
-    mean = accuracy_effect(measured)
+    tasks = [row["task"] for row in rows(measured, "zero_shot", method="dense")]
+    seven = accuracy_gaps(measured, [task for task in tasks if task in WANDA_TASKS])
+    gaps, whole, mean = accuracy_gaps(measured), mean_of(list(seven.values())), accuracy_effect(measured)
+    silent = len(seven.keys() - gaps.keys())
     listing = ", ".join(f"{task} {100 * each.value:+.0f} ± {100 * each.error:.0f}" for task, each in gaps.items())
     return (
-        f"The paper's seven tasks: {100 * gap:+.1f} ± {100 * error:.1f} points for Wanda on average. {silent} of them "
-        f"have no signal,\nso this mean decides nothing.\nTasks with a signal: {listing}\n"
+        f"The paper's seven tasks: {100 * whole.value:+.1f} ± {100 * whole.error:.1f} points for Wanda on average. "
+        f"{silent} of them have no signal,\nso this mean decides nothing.\nTasks with a signal: {listing}\n"
         f"Claim: Wanda keeps more accuracy than magnitude at 50 %. {100 * mean.value:+.1f} ± {100 * mean.error:.1f} "
         f"points on average: {verdict(mean)}"
     )
 
 
-def accuracy_gaps(measured: dict[str, Any]) -> dict[str, Effect]:
-    """By task on which the dense model stands clearly above chance: Wanda's accuracy above magnitude's at 50 %."""
-    speaking = [row["task"] for row in rows(measured, "zero_shot", method="dense") if has_signal(row)]
+def accuracy_gaps(measured: dict[str, Any], tasks: Sequence[str] = ()) -> dict[str, Effect]:
+    """By task: Wanda's accuracy above magnitude's at 50 %. If no tasks are named, those that tell dense from chance."""
+    tasks = tasks or [row["task"] for row in rows(measured, "zero_shot", method="dense") if has_signal(row)]
     by_task = {(r["task"], r["method"]): r for r in rows(measured, "zero_shot", pattern="50%")}
-    return {task: accuracy_gap(by_task[task, "wanda"], by_task[task, "magnitude"]) for task in speaking}
+    return {task: accuracy_gap(by_task[task, "wanda"], by_task[task, "magnitude"]) for task in tasks}
 
 
 def accuracy_effect(measured: dict[str, Any]) -> Effect:

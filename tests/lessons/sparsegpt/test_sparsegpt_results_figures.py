@@ -1,9 +1,11 @@
 """The figures and tables of lesson 03's long measurement, from made-up rows: what they say is computed."""
 
+import math
 from itertools import product
 
 import pytest
 
+from course_lib.lessons.common.tables import rows
 from course_lib.lessons.sparsegpt import beside
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
@@ -197,8 +199,44 @@ def test_accuracies_are_compared_question_by_question_where_they_are_kept():
     for row in tables["zero_shot"]:  # the same sixty are right, and ten more with SparseGPT: 10 ± 3 points
         row["right"] = "".join(str(int(i < round(100 * row["accuracy"]))) for i in range(100))
     numbers, claim = printed.accuracy_verdict(tables).splitlines()[-2:]
-    assert numbers.endswith("+10.0 ± 3.0 points, the mean of 1 tasks.")
+    assert numbers.endswith("+10.0 ± 3.1 points, the mean of 1 tasks.")  # with half a question more of each kind
     assert claim.endswith(": holds")
+
+
+def of_windows(tables, method, shifts):
+    """The same table with losses of each window for a method: its log-perplexity, shifted."""
+    for row in rows(tables, "perplexity", method=method):
+        row["losses"] = [math.log(row["perplexity"]) + shift for shift in shifts]
+    return tables
+
+
+def test_perplexities_are_compared_window_by_window_as_soon_as_both_are_kept_so():
+    """30 against 40 with 20 % of error each are not told apart; three windows, all 0.28 to 0.30 apart, are."""
+    tables = made_up()
+    for row in tables["perplexity"]:
+        row["standard_error"] = 0.2 * row["perplexity"]
+    assert beside._than_wanda(tables, "50%")[-1] == "cannot tell"
+    of_windows(tables, "wanda", (0.5, -0.5, 0.0))  # one side alone changes nothing
+    assert beside._than_wanda(tables, "50%")[-1] == "cannot tell"
+    of_windows(tables, "sparsegpt", (0.51, -0.5, -0.01))
+    assert beside._than_wanda(tables, "50%")[-1] == "holds"
+
+
+def test_bars_beside_the_dense_model_are_of_pairs_where_there_are_pairs():
+    """Two windows, each exactly log 1.5 above the dense one: no bar; from both errors it would reach 15 % up."""
+    tables = of_windows(of_windows(made_up(), "dense", (0.5, -0.5)), "sparsegpt", (0.5, -0.5))
+    assert _bar(beside.by_size(tables)) == pytest.approx(0.0, abs=1e-12)
+    assert _bar(beside.by_size(made_up())) == pytest.approx(1.5 * math.expm1(2 * math.hypot(1 / 20, 1 / 30)))
+
+
+def _bar(drawn):
+    """How far the error bar of the first model measured here reaches up."""
+    (_, value), (_, top) = (drawn.axes[0].containers[0][0].get_xydata()[0], _ends(drawn)[1])
+    return top - value
+
+
+def _ends(drawn):
+    return drawn.axes[0].containers[0][2][0].get_segments()[0]
 
 
 def test_the_order_of_patterns_is_judged_by_method():
