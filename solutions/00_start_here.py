@@ -220,7 +220,7 @@ for t in timings:
     least, bound = 1000 * t.work.seconds(machine), t.work.bound(machine)
     print(
         f"{t.kind:8} {t.n_tokens:6} {t.work.intensity:10.1f}  {bound:8} {least:11.0f} {1000 * t.seconds:14.0f} "
-        f"{t.of_roofline(machine):16.0%}"
+        f"{100 * t.of_roofline(machine):14.0f} %"
     )
 
 # %%
@@ -301,8 +301,8 @@ check("start.speedup", speedup)
 
 # %%
 share = (seconds["attention matrices"] + seconds["MLP matrices"]) / sum(seconds.values())
-print(f"The matrices of the blocks take {100 * share:.0f} % of a decoding step; without them it would be", end=" ")
-print(f"{1 / (1 - share):.2f} times as fast.")
+print(f"The matrices of the blocks take {100 * share:.0f} % of a decoding step;")
+print(f"without them it would be {1 / (1 - share):.2f} times as fast.")
 needed_for = mine("start.speedup", speedup)
 for goal in (1.25, 1.5, 2, 4):
     factor = needed_for(share, goal)

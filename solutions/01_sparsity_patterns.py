@@ -351,7 +351,8 @@ for density in (0.5, 0.25, 0.02):
     for name, pattern in masks.items():
         keep = pattern.keep(weight.abs())
         form, n_bytes = choose(keep, count(*weight.shape, int(keep.sum()), 2), 2)
-        print(f"{density:4.0%} kept, {name:15} {form:8} {n_bytes / (2 * weight.numel()):5.1%} of the dense bytes")
+        share = 100 * n_bytes / (2 * weight.numel())
+        print(f"{100 * density:3.0f} % kept, {name:15} {form:8} {share:4.1f} % of the dense bytes")
 
 # %% [markdown]
 # With half or a quarter of the weights the answer is a bitmap, unless the zeros are 2:4 or whole columns. CSR is chosen

@@ -770,7 +770,8 @@ print(smallest.table(smallest.stored(), smallest.attempt(make_small)))
 # - Hassibi, Stork: *Second Order Derivatives for Network Pruning: Optimal Brain Surgeon*, NIPS 1992,
 #   [proceedings](https://proceedings.neurips.cc/paper/1992/hash/303ed4c69846ab36c2904d3ba8573050-Abstract.html).
 # - Thrun and others: *The MONK's Problems. A Performance Comparison of Different Learning Algorithms*, Carnegie Mellon
-#   University, report CMU-CS-91-197, 1991. The [data](https://archive.ics.uci.edu/dataset/70).
+#   University, report CMU-CS-91-197, 1991, [the author's page](http://robots.stanford.edu/papers/thrun.MONK.html). The
+#   [data](https://archive.ics.uci.edu/dataset/70).
 # - Han, Pool, Tran, Dally: *Learning both Weights and Connections for Efficient Neural Networks*, NeurIPS 2015,
 #   [arXiv:1506.02626](https://arxiv.org/abs/1506.02626). Magnitude pruning, with retraining.
 # - Ma, Fang, Wang: *LLM-Pruner: On the Structural Pruning of Large Language Models*, NeurIPS 2023,

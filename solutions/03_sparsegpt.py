@@ -31,7 +31,7 @@ from course_lib.lessons.sparsegpt import figures as plots
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
 from course_lib.lessons.common.dots import perplexities
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
@@ -481,7 +481,7 @@ values = {name: (x.mean().exp().item(), (x.mean().exp() * x.std() / len(x) ** 0.
 lower = logs["Wanda 50 %"] - logs["SparseGPT 50 %"]
 gain = of_samples(lower)
 print(f"log-perplexity lower by {gain.value:.3f} ± {gain.error:.3f} over {gain.n} windows")
-print(f"Claim: SparseGPT is better than Wanda at 50 %: {verdict(gain)}")
+say(f"Claim: SparseGPT is better than Wanda at 50 %: {verdict(gain)}")
 ratio = values["SparseGPT 50 %"][0] / values["Wanda 50 %"][0]
 perplexities(values, f"At 50 % SparseGPT has {ratio:.2f} times the perplexity of Wanda")
 
@@ -546,7 +546,7 @@ for title, share in changed.items():
     print(f"{title:<17} changes {100 * share:5.2f} % of the output")
 # One layer, all of it, so there is no sampling error.
 gain = Effect(value=math.log(changed["dense, 3 bits"] / changed["50 % zero, 4 bits"]), error=0.0)
-print(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict(gain, larger_models=True)}")
+say(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict(gain, larger_models=True)}")
 
 # %% [markdown]
 # Do such weights make the comparison unfair? Their file holds 4 bits for each (lesson 00). If the grid of that file

@@ -599,9 +599,11 @@ print(tables.cost_table(measured))
 # - **Memory.** Wanda keeps one number per input feature, for this model less than a megabyte in all. SparseGPT keeps a
 #   matrix: for the widest input of LLaMA-2-70B, 28,672 features, that is 3.3 GB against 115 kB.
 # - **It does not pay** when nothing downstream uses the zeros. A matrix that is half zeros and stored densely is as
-#   large and as slow as before. Lesson 01 measures from which density a sparse format wins on this machine; at 50 %
-#   without a pattern it hardly ever does. (With an engine written for it, SparseGPT's paper reports 1.82 times on a
-#   CPU, table 7.) 2:4 is the pattern that GPUs can use, and its perplexity is the price.
+#   large and as slow as before. In CSR, half of the weights take as many bytes as all of them do densely in float32,
+#   and half as many again in float16, because a column number of 4 bytes stands beside every value (lesson 01). A
+#   bitmap makes them 1.8 times smaller in float16, but needs kernels written for it: with such an engine SparseGPT's
+#   paper reports 1.82 times the speed on a CPU (table 7). 2:4 is the pattern that GPUs can use, and its perplexity is
+#   the price.
 # - **It does not reach far.** In the sweep the perplexity of this model is beyond use from 60 % on. Methods that update
 #   the remaining weights, such as SparseGPT, reach further.
 #

@@ -553,8 +553,8 @@ declines = mine("sinks.softmax", softmax_with_sink)(others, logits[:, 32:, 0].me
 for name, weights in {"softmax": others.softmax(dim=2), "softmax with a sink": declines}.items():
     others, before = (100 * each.sum(dim=2).mean() for each in (weights, whole))
     differ = (weights - whole).abs().sum(dim=2).mean()
-    print(f"{name}: the others get {others:.0f} % of the attention, with the first token {before:.0f} %;", end=" ")
-    print(f"a query's weights differ by {differ:.2f}")
+    print(f"{name}: the others get {others:.0f} % of the attention, with the first token {before:.0f} %;")
+    print(f"    a query's weights differ by {differ:.2f}")
 
 # %% [markdown]
 # Fast attention kernels do not return the weights, so nothing can be added to their denominator afterwards. But many of

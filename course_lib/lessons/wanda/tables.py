@@ -7,7 +7,7 @@ from typing import Any
 from course_lib.data.benchmarks import WANDA_TASKS
 from course_lib.lessons.common.benchmarks import amounts, has_signal
 from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.tables import listed, load_published, origin, rows
+from course_lib.lessons.common.tables import listed, load_published, origin, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, verdict
 from course_lib.lessons.wanda.accuracies import by_signal
 from course_lib.lessons.wanda.measured import MEASURED, NAMES, choice_name
@@ -21,19 +21,19 @@ def provenance(measured: dict[str, Any]) -> str:
 def zero_shot_table(measured: dict[str, Any]) -> str:
     """Accuracy ± standard error per task and model, in per cent, with n and chance."""
     models = [("dense", "dense")] + [(method, p) for p in ("50%", "4:8", "2:4") for method in MEASURED]
-    names = [("dense", "")] + [(NAMES[method], p.replace("%", " %")) for method, p in models[1:]]
+    names = [("dense", "")] + [(NAMES[method], spaced(p)) for method, p in models[1:]]
     scores = {(r["task"], r["method"], r["pattern"]): r for r in rows(measured, "zero_shot")}
-    lines = [f"{'':<31}" + "".join(f"{method:>10}" for method, _ in names)]
-    lines.append(f"{'task':<17}{'n':>5}{'chance':>9}" + "".join(f"{pattern:>10}" for _, pattern in names))
+    lines = [f"{'':<30}" + "".join(f"{method:>10}" for method, _ in names)]
+    lines.append(f"{'task':<17}{'n':>5}{'chance':>8}" + "".join(f"{pattern:>10}" for _, pattern in names))
     for task in by_signal(measured):
         dense = scores[task, "dense", "dense"]
         cells = [scores[task, *model] for model in models]
         cells = "".join(f"{100 * c['accuracy']:>6.0f} ± {100 * c['standard_error']:<1.0f}" for c in cells)
         name = task if has_signal(dense) else f"{task} *"
-        lines.append(f"{name:<17}{dense['n']:>5}{100 * dense['chance']:>9.0f}{cells}")
+        lines.append(f"{name:<17}{dense['n']:>5}{100 * dense['chance']:>8.0f}{cells}")
     means = {(r["method"], r["pattern"]): r for r in rows(measured, "zero_shot_mean")}
     cells = "".join(f"{100 * means[m]['accuracy']:>6.0f} ± {100 * means[m]['standard_error']:<1.0f}" for m in models)
-    lines.append(f"{'the paper’s seven':<22}{100 * means[models[0]]['chance']:>9.0f}{cells}")
+    lines.append(f"{'the paper’s seven':<22}{100 * means[models[0]]['chance']:>8.0f}{cells}")
     lines.append("accuracy and standard error in %; * no signal: the dense model is not clearly above chance")
     return "\n".join(lines)
 
@@ -85,7 +85,7 @@ def published_table() -> str:
 
 
 def _named(method: str, pattern: str) -> str:
-    return method if method == "dense" else f"{NAMES[method]} {pattern.replace('%', ' %')}"
+    return method if method == "dense" else f"{NAMES[method]} {spaced(pattern)}"
 
 
 def perplexity_table(measured: dict[str, Any]) -> str:

@@ -141,7 +141,7 @@ def test_zero_shot_title_and_order():
 def test_tables():
     measured = made_up()
     table = tables.zero_shot_table(measured)
-    assert "sciq               100       25    75 ± 5" in table
+    assert "sciq               100      25    75 ± 5" in table
     assert table.splitlines()[3].startswith("boolq * ")
     assert "10 %" in tables.cost_table(measured)
     assert "no forward pass needed" in tables.cost_table(measured)
