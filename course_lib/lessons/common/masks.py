@@ -58,7 +58,10 @@ def _differing(got: Tensor, expected: Tensor, score: Tensor | None, group: int |
 
 
 def compare_numbers(got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure":
-    """Two matrices side by side on one scale, zero in white, the first entry that differs outlined in both."""
+    """Two matrices side by side on one scale, zero in white, the first entry that differs outlined in both.
+
+    Negative entries carry a dash, since without colours their sign would be lost.
+    """
     from matplotlib.patches import Rectangle
 
     from course_lib.lessons.common.style import figure
@@ -73,10 +76,20 @@ def compare_numbers(got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure"
         panel.grid(visible=False)
         panel.locator_params(integer=True)
         panel.set_title(f"{name}: {int((matrix == 0).sum())} of {matrix.numel()} are zero", loc="left", fontsize=10)
-        panel.set_xlabel("input")
+        panel.set_xlabel("input (a dash: negative)")
+        _dashes(panel, matrix / largest)
         for row, column in first:
             panel.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=2))
     return fig
+
+
+def _dashes(panel: "matplotlib.axes.Axes", matrix: Tensor) -> None:
+    """A dash in each negative entry, half as wide as it is: white where the entry is dark."""
+    row, column = (matrix < 0).nonzero(as_tuple=True)
+    if len(row):
+        width = 72 * panel.get_window_extent().width / panel.figure.dpi / matrix.shape[1]  # of an entry, in points
+        colours = ["white" if value < -0.5 else "black" for value in matrix[row, column]]
+        panel.scatter(column, row, s=(width / 2) ** 2, c=colours, marker="_", linewidths=min(1.2, width / 8))
 
 
 def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence[int]) -> "matplotlib.figure.Figure":

@@ -302,6 +302,12 @@ def test_the_first_number_that_differs_is_outlined():
     assert outlined(masks.compare_numbers(torch.zeros(3, 1), expected)) is None
 
 
+def test_negative_numbers_carry_a_dash_that_needs_no_colour():
+    figure = masks.compare_numbers(torch.tensor([[1.0, 2.0], [-0.5, 0.0]]), torch.tensor([[1.0, -2.0], [-0.5, 0.0]]))
+    yours, expected = ([tuple(at) for each in axes.collections for at in each.get_offsets()] for axes in figure.axes)
+    assert (yours, expected) == ([(0, 1)], [(1, 0), (0, 1)])  # (column, row)
+
+
 def test_margins_above_chance_are_beside_those_of_the_dense_model():
     """Dense 75 % with 25 % by chance; 50 % is half of that margin. The error of the share by hand, from n = 100."""
     measured = made_up()
