@@ -23,7 +23,7 @@ import torch
 
 from course_lib.data import corpora
 from course_lib.lessons.kv.running import live
-from course_lib.lessons.kv.claims import asked as questions, heavy_shown as heavy, own_text, written
+from course_lib.lessons.kv.claims import asked as questions, heavy_shown as heavy, own_text, words, written
 from course_lib.lessons.kv.claims.heavy import STORY
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
@@ -198,6 +198,24 @@ plots.mass_by_rank(statistics.mass, (0, n_layers // 2, n_layers - 1))
 plots.who_receives(statistics.by_kind(kinds_of(text, tokenizer)))
 
 # %% [markdown]
+# The paper's abstract explains the heavy hitters behind the first token: they are tokens that often occur together with
+# others. Counted within a fixed reach, each occurrence has the same number of neighbours, so a token that occurs often
+# also occurs often with others, and we may count occurrences. But then one part of the claim is true by arithmetic: ten
+# occurrences of "the" collect more than one of them. The other part is not: does a *single* occurrence of a frequent
+# token receive more than one of a rare token? We count both in four texts. What a token receives is divided by what it
+# would receive if every query spread its attention evenly; the first token and the last quarter are left out.
+
+# %%
+passages = words.counted(
+    model, tokenizer.decode, corpora.windows("wikipedia", 4, 384, tokenizer, split="evaluation", seed=0)
+)
+say(words.said(passages))
+words.drawn(passages[1])
+
+# %% [markdown]
+# The sum, which is what H2O ranks by, follows how often a token occurs; a single occurrence follows it weakly. The word
+# "the" is a heavy hitter for both reasons: there are many of it, and each one receives more than an even share.
+#
 # Since few tokens receive most, most weights are next to nothing. The paper counts a weight as negligible when it is
 # below 1 % of the largest of its row, and reports that over 95 % of them are, in almost all layers of OPT. "Almost
 # all" is read as 95 % of the layers here. The share grows with the length of the text, because each row has more

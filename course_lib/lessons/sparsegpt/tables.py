@@ -10,6 +10,7 @@ from course_lib.lessons.common.tables import load_bench, load_measured, load_pub
 from course_lib.lessons.common.verdicts import verdict
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 from course_lib.lessons.sparsegpt.measured import NAMES, Tables
+from course_lib.measure.paired import mean_and_error
 
 _PATTERNS = ("50%", "4:8", "2:4")
 PHASES = ("forward", "gram", "factorise", "solve")
@@ -40,15 +41,31 @@ def pattern_verdict(tables: Tables | None = None) -> str:
 def successors_table(tables: Tables | None = None) -> str:
     """At half the weights: each step beyond SparseGPT, on the windows of the curves."""
     tables = tables or committed()
+    by_setting = _on_curves(tables)
+    patterns = [p for p in _PATTERNS if ("swaps + refit", p) in by_setting]
     windows = f"on {tables['successors'][0]['n_tokens']:,} tokens"
-    lines = [f"{windows:<26}{'unstructured':>18}{'2:4':>18}"]
-    by_setting = {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
-    by_setting |= {(row["method"], row["pattern"]): row for row in tables["successors"]}
+    lines = [f"{windows:<26}" + "".join(f"{'unstructured' if p == '50%' else p:>18}" for p in patterns)]
     for method, name in (NAMES | {"swaps + refit": "mask by swaps, refitted"}).items():
-        both = (by_setting.get((method, pattern)) for pattern in ("50%", "2:4"))
-        cells = (f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}" if row else "" for row in both)
+        found = (by_setting.get((method, pattern)) for pattern in patterns)
+        cells = (f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}" if row else "" for row in found)
         lines.append(f"{name:<26}" + "".join(f"{cell:>18}" for cell in cells))
     return "\n".join(lines)
+
+
+def _on_curves(tables: Tables) -> dict[tuple[str, str], dict]:
+    """By (method, pattern): perplexity on the windows of the curves; of the main table its first windows, if kept."""
+    swapped = tables["successors"][0]
+    n = len(swapped.get("losses", ()))
+    kept = [row for row in rows(tables, "perplexity", corpus="wikipedia") if n and len(row.get("losses", ())) >= n]
+    found = {(row["method"], row["pattern"]): _of_losses(row["losses"][:n]) for row in kept}
+    found |= {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
+    return found | {(row["method"], row["pattern"]): row for row in tables["successors"]}
+
+
+def _of_losses(losses: list[float]) -> dict[str, float]:
+    """Perplexity and its standard error from losses in nats a token: the error of exp(x) is exp(x) times that of x."""
+    mean, error = mean_and_error(losses)
+    return {"perplexity": math.exp(mean), "standard_error": math.exp(mean) * error}
 
 
 def published_table() -> str:

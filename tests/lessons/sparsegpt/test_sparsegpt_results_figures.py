@@ -260,8 +260,25 @@ def test_successors_stand_beside_the_sweep_at_half():
     for row in tables["sweep"]:
         row |= ERROR
     tables["successors"] = [{"method": "swaps + refit", "pattern": "2:4", "perplexity": 55.5} | ERROR]
+    tables["successors"] += [{"method": "swaps + refit", "pattern": "50%", "perplexity": 25.5} | ERROR]
     lines = printed.successors_table(tables).splitlines()
+    assert lines[0].split()[-2:] == ["unstructured", "2:4"]
     assert lines[2].split() == ["Wanda", "40.0", "±", "1.0"]
+    assert lines[-1].split()[-6:] == ["25.5", "±", "1.0", "55.5", "±", "1.0"]
+
+
+def test_at_4_of_8_the_others_have_the_first_windows_of_the_main_table():
+    """Losses ln 20 and ln 80 have the mean ln 40, and an error of ln 4 / 2; the third window is not of the curves."""
+    tables = made_up()
+    tables["successors"] = [
+        {"method": "swaps + refit", "pattern": "4:8", "perplexity": 55.5, "losses": [4.0, 4.0]} | ERROR
+    ]
+    (wanda,) = rows(tables, "perplexity", method="wanda", pattern="4:8")
+    wanda["losses"] = [math.log(20), math.log(80), 9.0]
+    lines = printed.successors_table(tables).splitlines()
+    assert lines[0].split()[-1] == "4:8"
+    assert lines[1].split() == ["magnitude"]
+    assert lines[2].split() == ["Wanda", "40.0", "±", f"{40 * math.log(4) / 2:.1f}"]
     assert lines[-1].split()[-3:] == ["55.5", "±", "1.0"]
 
 
