@@ -34,7 +34,7 @@ def compare_masks(
     for panel, mask, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         panel.imshow(mask, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
-        panel.locator_params(integer=True)
+        panel.locator_params(integer=True, min_n_ticks=1)
         panel.set_title(f"{name}: {int(mask.sum())} of {mask.numel()} stay", loc="left", fontsize=10)
         panel.set_xlabel("input")
         for edge in range(group or 0, mask.shape[1], group or mask.shape[1]):
@@ -74,7 +74,7 @@ def compare_numbers(got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure"
     for panel, matrix, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         panel.imshow(matrix, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
-        panel.locator_params(integer=True)
+        panel.locator_params(integer=True, min_n_ticks=1)
         panel.set_title(f"{name}: {int((matrix == 0).sum())} of {matrix.numel()} are zero", loc="left", fontsize=10)
         panel.set_xlabel("input (a dash: negative)")
         _dashes(panel, matrix / largest)
@@ -142,7 +142,7 @@ def compare_grids(got: Tensor, expected: Tensor, columns: str, rows: str) -> "ma
     for panel, numbers, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         panel.imshow(numbers, cmap="Greys", aspect="auto", interpolation="nearest", **scale)
         panel.grid(visible=False)
-        panel.locator_params(integer=True)
+        panel.locator_params(integer=True, min_n_ticks=1)
         panel.set_title(f"{name}: {numbers.min():.3g} to {numbers.max():.3g}", loc="left", fontsize=10)
         panel.set_xlabel(columns)
     axes[0].set_ylabel(rows)

@@ -308,6 +308,11 @@ def test_negative_numbers_carry_a_dash_that_needs_no_colour():
     assert (yours, expected) == ([(0, 1)], [(1, 0), (0, 1)])  # (column, row)
 
 
+def test_a_single_row_has_a_single_tick():
+    figure = masks.compare_numbers(torch.tensor([[0.0, 2.0]]), torch.tensor([[0.0, 2.0]]))
+    assert all(tick == int(tick) for tick in figure.axes[0].get_yticks())
+
+
 def test_margins_above_chance_are_beside_those_of_the_dense_model():
     """Dense 75 % with 25 % by chance; 50 % is half of that margin. The error of the share by hand, from n = 100."""
     measured = made_up()
