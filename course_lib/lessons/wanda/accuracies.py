@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.benchmarks import has_signal
+from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect, verdict
@@ -164,3 +165,19 @@ def one_word_verdict(measured: dict[str, Any], task: str = "lambada") -> str:
         effects.append(Effect(value=sum(shares) / len(shares) - share, error=both))
     points = ", ".join(f"{100 * effect.value:.0f} ± {100 * effect.error:.0f}" for effect in effects)
     return f"By so many points, from the lowest perplexity on: {points}\nClaim: {task} keeps less: {verdict(effects)}"
+
+
+def where_perplexity_doubles(measured: dict[str, Any]) -> str:
+    """Magnitude pruning from half of the weights to 4:8: what each task with a signal gains or loses meanwhile."""
+    models = (("magnitude", "50%"), ("magnitude", "4:8"))
+    before, after = (
+        rows(measured, "perplexity", method=m, pattern=p, corpus="wikipedia")[0]["perplexity"] for m, p in models
+    )
+    gaps = []
+    for dense in filter(has_signal, rows(measured, "zero_shot", method="dense")):
+        task = dense["task"]
+        first, second = (rows(measured, "zero_shot", method=m, pattern=p, task=task)[0] for m, p in models)
+        gap = accuracy_gap(second, first)
+        gaps.append(f"{task} {100 * gap.value:+.0f} ± {100 * gap.error:.0f}")
+    points = ", ".join(gaps)
+    return f"Magnitude, from half to 4:8: perplexity {before:.0f} to {after:.0f}; points of accuracy:\n{points}"

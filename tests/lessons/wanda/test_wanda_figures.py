@@ -359,6 +359,16 @@ def test_the_mean_of_the_seven_tasks_is_paired_where_the_answers_are_kept():
     assert "Tasks with a signal: sciq +0 ± 1" in said
 
 
+def test_tasks_are_followed_where_perplexity_doubles():
+    measured = made_up()
+    for row in rows(measured, "zero_shot", method="magnitude", pattern="4:8", task="sciq"):
+        row["accuracy"] = 0.65  # 0.75 with half of the weights; boolq has no signal
+    for row in rows(measured, "zero_shot", task="sciq"):
+        row["right"] = answers(row["accuracy"])
+    said = accuracies.where_perplexity_doubles(measured).splitlines()
+    assert said == ["Magnitude, from half to 4:8: perplexity 90 to 80; points of accuracy:", "sciq -10 ± 3"]
+
+
 def test_a_task_of_one_word_is_judged_beside_the_others_model_by_model():
     measured = made_up()
     for row in rows(measured, "zero_shot", task="boolq"):  # from here on a task with a signal, of which nothing is left
