@@ -16,7 +16,7 @@ from course_lib.lessons.patterns import budget
 from course_lib.lessons.sinks.claims import first_tokens
 from course_lib.lessons.sparsegpt import recipes
 from course_lib.lessons.wanda import shares
-from course_lib.workbook.masters import masters
+from course_lib.workbook.masters import ROOT, masters
 
 FROM = "course_lib.lessons"
 WITHOUT = ("00", "01")  # they print what they measure on the spot
@@ -87,6 +87,24 @@ def test_tables_of_open_tasks_fit(lesson):
 
 def test_the_table_of_the_smallest_networks_fits():
     assert not badly_printed(smallest.table(smallest.stored()))
+
+
+def sticking(source: str) -> list[str]:
+    """The formats such as {share:.0%} of a program; the names of an experiment's steps are keys and not printed."""
+    tree = ast.parse(source)
+    of_steps = [node for call in ast.walk(tree) if _is_step(call) for node in ast.walk(call)]
+    formats = [node for node in ast.walk(tree) if isinstance(node, ast.FormattedValue) and node not in of_steps]
+    return [ast.unparse(each) for each in formats if each.format_spec and ast.unparse(each.format_spec).endswith("%'")]
+
+
+def _is_step(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Step"
+
+
+def test_no_number_is_formatted_with_a_sign_that_sticks_to_it():
+    assert len(sticking('print(f"{a:.0%}", f"{b:>8.1%}"); Step(f"{c:.0%}"); print(f"{100 * d:.0f} %")')) == 2
+    paths = [*(ROOT / "course_lib" / "lessons").rglob("*.py"), *masters()]
+    assert not {path.name: found for path in paths if (found := sticking(path.read_text(encoding="utf-8")))}
 
 
 def test_what_is_wrong_with_a_line_is_seen():
