@@ -16,7 +16,7 @@ import math
 
 import torch
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, say
 from course_lib.measure import timing
 from course_lib.measure.machine import measure_device
 from course_lib.measure.paired import mean_and_error
@@ -116,7 +116,7 @@ plots.next_tokens(model, tokenizer)
 question = [{"role": "user", "content": "What is the capital of Italy, and what is it famous for?"}]
 prompt = tokenizer.apply_chat_template(question, add_generation_prompt=True, return_tensors="pt", return_dict=True)
 answer = model.generate(**prompt, max_new_tokens=48, do_sample=False)
-print(tokenizer.decode(answer[0, prompt.input_ids.shape[1] :], skip_special_tokens=True))
+say(tokenizer.decode(answer[0, prompt.input_ids.shape[1] :], skip_special_tokens=True))
 
 # %% [markdown]
 # This happens in two phases, and they behave differently:

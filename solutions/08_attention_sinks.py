@@ -59,7 +59,7 @@ even = (1 / torch.arange(start + 1, weights.shape[2] + 1)).mean().item()
 plots.share_over_depth(share, even)
 
 # %%
-print(f"The first token is {tokenizer.decode(text[:1])!r}. The text begins: {tokenizer.decode(text[:12])!r}")
+say(f"The first token is {tokenizer.decode(text[:1])!r}. The text begins: {tokenizer.decode(text[:12])!r}")
 
 # %% [markdown]
 # Nothing in this text is about its first token. In the first layers hardly any query looks at it; from some layer on
