@@ -2,9 +2,9 @@
 # # 00 · Start here
 #
 # Almost all that a language model does is multiply by large matrices. Sparsity means leaving out of this work what does
-# not matter: weights, heads, tokens, experts. This first lesson shows how the workbook works, lets a real model speak,
-# and measures where its time and its memory go on your machine. The lessons after it make one of these parts smaller
-# and ask what that costs.
+# not matter: weights, heads, tokens, experts. This first lesson shows how the workbook works, lets a real model write a
+# few sentences, and measures where its time and its memory go on your machine. The lessons after it make one of these
+# parts smaller and ask what that costs.
 #
 # **Afterwards you can** say whether a step of a language model waits for arithmetic or for memory, how fast a part must
 # get for the whole to gain what you want, and how many bytes weights and cache take. **You need** Python and tensors in
@@ -16,7 +16,7 @@ import math
 
 import torch
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, say
 from course_lib.measure import timing
 from course_lib.measure.machine import measure_device
 from course_lib.measure.paired import mean_and_error
@@ -116,7 +116,7 @@ plots.next_tokens(model, tokenizer)
 question = [{"role": "user", "content": "What is the capital of Italy, and what is it famous for?"}]
 prompt = tokenizer.apply_chat_template(question, add_generation_prompt=True, return_tensors="pt", return_dict=True)
 answer = model.generate(**prompt, max_new_tokens=48, do_sample=False)
-print(tokenizer.decode(answer[0, prompt.input_ids.shape[1] :], skip_special_tokens=True))
+say(tokenizer.decode(answer[0, prompt.input_ids.shape[1] :], skip_special_tokens=True))
 
 # %% [markdown]
 # This happens in two phases, and they behave differently:
@@ -220,16 +220,17 @@ for t in timings:
     least, bound = 1000 * t.work.seconds(machine), t.work.bound(machine)
     print(
         f"{t.kind:8} {t.n_tokens:6} {t.work.intensity:10.1f}  {bound:8} {least:11.0f} {1000 * t.seconds:14.0f} "
-        f"{t.of_roofline(machine):16.0%}"
+        f"{100 * t.of_roofline(machine):14.0f} %"
     )
 
 # %%
 plots.roofline(machine, timings)
 
 # %% [markdown]
-# How much does it change the bound to go layer by layer? The function of the exercise answers for prompts of several
-# lengths. In a prefill the blocks work on all tokens, but the head needs the last one alone: it waits for memory while
-# the blocks wait for arithmetic, and the bytes of the one cannot hide behind the arithmetic of the others.
+# Does the bound change when it is taken layer by layer? The function from the exercise answers this for prompts of
+# several lengths. In a prefill the blocks work on all tokens, but the head works on the last one alone. So the head
+# waits for memory while the blocks wait for arithmetic, and because they run one after the other, the head's bytes
+# cannot be read while the blocks compute.
 
 # %%
 bound_of = mine("start.step_seconds", step_seconds)
@@ -258,8 +259,9 @@ print(f"Claim: they take less than 8 times as long. {spread}: {verdict(below_eig
 # A step cannot really be faster than its roofline. Where the table says so, the machine was busier with other programs
 # while its two rates were measured than while the step ran.
 #
-# While one answer is decoded, bytes are what is scarce. A compressed weight can then make decoding faster even though
-# it has to be unpacked before use. In a long prefill arithmetic is scarce, and only arithmetic that is skipped helps.
+# While a single answer is decoded, reading memory is the bottleneck. A compressed weight can then make decoding faster
+# even though it has to be unpacked before use. In a long prefill arithmetic is the bottleneck, and only multiplications
+# that are not done save time.
 #
 # Neither phase reaches its roof. Which parts of a decoding step take the time?
 
@@ -269,12 +271,13 @@ plots.parts(seconds, n_bytes)
 
 # %% [markdown]
 # "The rest" is attention itself, the norms, and what it costs to call many small operations from Python. No weights are
-# read there, so no pruning of weights makes it faster, and that limits what any method can gain. Amdahl (1967) put it
-# into a formula: if a share $p$ of the time is made $s$ times faster, the whole becomes
+# read there, so pruning weights does not make this part faster, and it limits what any such method can gain. Amdahl
+# (1967) put the limit into a formula: if a share $p$ of the time is made $s$ times faster, the whole becomes
 #
 # $$ \frac{1}{(1 - p) + p / s} $$
 #
-# times faster. Even a part that takes no time any more leaves the rest: the whole gains at most $1 / (1 - p)$.
+# times faster. Even if the part took no time at all, the rest would still take as long as before, so the whole gains at
+# most $1 / (1 - p)$.
 #
 # In practice the question is the other way round. Somebody wants the whole to be, say, 1.5 times as fast, and you have
 # to say what the part must gain for that, or that it cannot be done with this part alone.
@@ -301,8 +304,8 @@ check("start.speedup", speedup)
 
 # %%
 share = (seconds["attention matrices"] + seconds["MLP matrices"]) / sum(seconds.values())
-print(f"The matrices of the blocks take {100 * share:.0f} % of a decoding step; without them it would be", end=" ")
-print(f"{1 / (1 - share):.2f} times as fast.")
+print(f"The matrices of the blocks take {100 * share:.0f} % of a decoding step;")
+print(f"without them it would be {1 / (1 - share):.2f} times as fast.")
 needed_for = mine("start.speedup", speedup)
 for goal in (1.25, 1.5, 2, 4):
     factor = needed_for(share, goal)
@@ -397,18 +400,20 @@ print(plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": p
 #
 # <details><summary>No step is faster than its roofline. How can the gain exceed what the rooflines promise?</summary>
 #
-# The gain compares two steps, and neither is at its roofline. Where the whole model is further from its bound than the
-# reduced one, the reduced one gains more than bytes and FLOPs say. With long caches there is such a cause: transformers
-# copies the keys and values of every answer at each step, to add the new token, and the count of bytes leaves this out.
+# The gain compares two steps, and neither is at its roofline. If the whole model is further from its bound than the
+# reduced one, the gain is larger than bytes and FLOPs predict. With long caches there is a reason for this:
+# transformers copies the keys and values of every answer at each step, to add the new token, and the count of bytes
+# leaves this out.
 #
 # </details>
 #
 # ## To take home
 #
-# 1. A token alone is bound by memory, many tokens together by arithmetic. The ridge of the machine says where the one
-#    turns into the other.
-# 2. A method that makes one part faster gains at most what that part takes of the whole time.
-# 3. Weights are read once for all answers that are decoded at the same time; a cache is read for its own answer alone.
+# 1. One token at a time is bound by memory, many tokens at once by arithmetic. The ridge of the machine says at
+#    which intensity the one turns into the other.
+# 2. A method that makes one part of the work faster saves at most the share of the time that this part takes.
+# 3. Weights are read once for all answers that are decoded at the same time, while every answer has a cache of its
+#    own that must be read for it.
 #
 # Three questions. Answer first, then unfold.
 #
@@ -423,8 +428,8 @@ print(plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": p
 # <details><summary>Half of the weights in all blocks are gone, and a perfect kernel reads only the other half. Why is a
 # step of decoding not twice as fast?</summary>
 #
-# The head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's ceiling
-# applies. Besides, a format has to say where the weights were, and this costs bytes as well.
+# The head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's limit applies.
+# Besides, a sparse format has to store where the remaining weights are, and this costs bytes as well.
 #
 # </details>
 #

@@ -55,7 +55,8 @@ print(f"{len(blocks(model))} blocks; our matrix has {weight.shape[0]} outputs (r
 plots.masks(weight, one_of_each(0.5))
 
 # %% [markdown]
-# - **Unstructured**: any weight may be removed. This keeps the most of the matrix and is the hardest to make use of.
+# - **Unstructured**: any weight may be removed. This choice keeps the largest weights whatever their place, and is
+#   the hardest for hardware to use.
 # - **n:m** (semi-structured): of every m neighbouring inputs, n weights are kept. This course always counts those that
 #   are *kept*. For 2:4 that makes no difference; 1:4 and 3:4 mean something else where the removed ones are counted.
 # - **Blocks**: whole tiles are removed.
@@ -96,10 +97,10 @@ plots.freedom(weight, one_of_each(0.5))
 plots.square_kept_curves(weight)
 
 # %% [markdown]
-# Squares are not yet quality, because nobody uses a model for the size of its weights. So we prune a quarter of every
-# matrix in every block, by magnitude, with each pattern, and let the model read articles that the course keeps apart
-# for evaluation. (Whether they were among the model's training texts is not known.) Nothing is repaired and nothing is
-# calibrated: it is the bluntest method, and the same for all patterns.
+# The sum of the squares says how much of the matrix is kept, not how well the model predicts. So we prune a quarter of
+# every matrix in every block, by magnitude, with each pattern, and let the model read articles that the course keeps
+# apart for evaluation. (Whether they were among the model's training texts is not known.) No weight is updated
+# afterwards and no text is used for calibration. It is the crudest method there is, and it treats all patterns alike.
 
 # %%
 held_out = corpora.windows("wikipedia", 5, 128, tokenizer, split="evaluation", seed=0)
@@ -117,18 +118,19 @@ print(f"on these {len(held_out)} windows, each compared with itself:")
 print(printed.order_verdict(found))
 
 # %% [markdown]
-# That was little text. `course reproduce patterns` read more of it, and removed half of the weights as well. Here and
-# in all figures the model is SmolLM2-135M-Instruct, whose weights come from a file of 4 bits each.
+# That was a small sample of text. `course reproduce patterns` used a larger one, and pruned half of the weights as well
+# as a quarter of them. Here and in all figures the model is SmolLM2-135M-Instruct, whose weights come from a file of 4
+# bits each.
 
 # %%
 plots.perplexities(measured(), vocabulary)
 
 # %% [markdown]
 # A model that gives every token of its vocabulary the same probability has a perplexity as large as the vocabulary. In
-# the grey part a model does worse than that, and how much worse says nothing more. Regular patterns remove what the
-# model needs, and it breaks. This is why methods for structured pruning choose more carefully and train afterwards
-# (lesson 05). With half of the weights removed, magnitude is a poor choice even for single weights: lessons 03 and 04
-# find better scores.
+# the grey area a model does worse than that; it is broken, and how large its perplexity is has no meaning any more. The
+# regular patterns end there because they have to remove weights that the model needs. This is why methods for
+# structured pruning choose more carefully and train afterwards (lesson 05). With half of the weights removed, magnitude
+# is a poor choice even for single weights: lessons 03 and 04 find better scores.
 #
 # One thing does not fit the curves above. Rows keep more squares of our matrix than 16 × 16 blocks do, and yet the
 # model without rows is far worse. The squares say how far the matrix moves, not how far its output moves. Where a row
@@ -138,9 +140,10 @@ plots.perplexities(measured(), vocabulary)
 #
 # ## 3. Structured: rows and columns
 #
-# If regular zeros cost so much, why use them? Because they need nothing else. A column of $W$ (shape: outputs, inputs)
-# belongs to one input. Without the column this input need not be computed at all, and what remains is a dense matrix
-# with fewer columns, $W_{:,S}\, x_S$. Every device multiplies it with the kernels that it has.
+# If regular zeros cost so much, why use them? Because nothing else is needed to profit from them. A column of $W$
+# (shape: outputs, inputs) belongs to one input. Without the column this input need not be computed at all, and what
+# remains is a dense matrix with fewer columns, $W_{:,S}\, x_S$. Every device multiplies it with the kernels that it
+# has.
 
 # %% [markdown]
 # ### Remove whole inputs
@@ -213,7 +216,7 @@ for size in (2, 4, 16, 64):
     print(f"half of all blocks of {size:2} × {size:2}: {zeros:.0f} % sparse, {share:.0f} % of squares kept")
 
 # %% [markdown]
-# The larger the blocks, the closer their sums are to each other, and the less there is to choose.
+# The larger the blocks are, the more alike are their sums, and the less is gained by choosing among them.
 #
 # ## 5. n of m
 #
@@ -351,7 +354,8 @@ for density in (0.5, 0.25, 0.02):
     for name, pattern in masks.items():
         keep = pattern.keep(weight.abs())
         form, n_bytes = choose(keep, count(*weight.shape, int(keep.sum()), 2), 2)
-        print(f"{density:4.0%} kept, {name:15} {form:8} {n_bytes / (2 * weight.numel()):5.1%} of the dense bytes")
+        share = 100 * n_bytes / (2 * weight.numel())
+        print(f"{100 * density:3.0f} % kept, {name:15} {form:8} {share:4.1f} % of the dense bytes")
 
 # %% [markdown]
 # With half or a quarter of the weights the answer is a bitmap, unless the zeros are 2:4 or whole columns. CSR is chosen
@@ -421,9 +425,10 @@ def break_even(value_bytes, index_bytes):
 check("patterns.break_even", break_even)
 
 # %% [markdown]
-# And CSR against a bitmap: 4 bytes for each stored value against one bit for each entry meet at a density of 1/32,
-# whatever the width of a value. The narrower the values are, the more the index weighs. In the figure, lines are the
-# formulas; dots are a real matrix, pruned and encoded, with the bytes of its tensors counted.
+# CSR and a bitmap compare in the same way: 4 bytes for each stored value equal one bit for each entry at a density of
+# 1/32, whatever the width of a value. The narrower the values are, the larger is the share of the bytes that goes into
+# the index. In the figure, lines are the formulas; dots are a real matrix, pruned and encoded, with the bytes of its
+# tensors counted.
 
 # %%
 plots.bytes_per_weight(weight)
@@ -465,7 +470,7 @@ controls = explore(model)
 #
 # $$ t \;\ge\; \max\left(\frac{2\,O\,I\,N}{\text{FLOP/s}},\; \frac{(OI + NO + NI)\,v}{\text{bytes/s}}\right) $$
 #
-# Lesson 00 asks for it as an exercise; here it says what zeros can save.
+# In lesson 00 it was an exercise; here it tells how much time zeros can save.
 
 # %%
 machine = measure_device()
@@ -500,10 +505,11 @@ for name, claim in claims.items():
     print(printed.speed_verdict(claim, {n_tokens: logs[name] for n_tokens, logs in again.items()}))
 
 # %% [markdown]
-# Half of the columns are half of the bytes and half of the products, so the roofline allows a factor of two and no
-# more. Half of the weights in CSR are as many bytes as all of them in float32, a column index beside every value, so
-# there the roofline allows no gain at all. Where a factor is larger than that, the dense product ran below its own
-# roof, and the zeros have no part in it. A busy machine shows as a large error.
+# Half of the columns take half of the bytes and half of the products, so the roofline allows a factor of two and no
+# more. In CSR half of the weights take as many bytes as all of them do densely in float32, because a column index
+# stands beside every value. There the roofline allows no gain at all. Where a factor is larger than that, the dense
+# product ran below its own roof, and the zeros have no part in it. If the machine was busy meanwhile, the error is
+# large.
 #
 # For half of the weights the two good formats are bitmap and 2:4, and torch has no kernel for either on a CPU. In plain
 # torch they have to be decoded first, and that costs far more than it saves. `course bench` timed it on a quiet
@@ -578,10 +584,10 @@ for k in (77, 154, 384):
     print(f"{k:4} of {neurons.shape[1]} neurons for each token: squared error {lost:.1f} % of the output's")
 
 # %% [markdown]
-# This model's activation function (SiLU) makes no exact zeros, unlike ReLU. Even so a few neurons carry most of what
-# one token needs, and others carry the next token. So a choice for each token makes a smaller error for the same count.
-# It has a price: the choice must be known *before* the work is done, it must be made again for every token, and a batch
-# of tokens together needs nearly all columns.
+# This model's activation function (SiLU) makes no exact zeros, unlike ReLU. Even so, a few neurons carry most of what
+# one token needs, and for the next token they are others. A choice made anew for each token therefore has a smaller
+# error than one choice for all, with the same number of neurons. It has a price: the choice must be known *before* the
+# work is done, it must be made again for every token, and a batch of tokens together needs nearly all columns.
 #
 # ## 10. Cost, and when it does not pay
 #
@@ -641,10 +647,11 @@ print(budget.table(ideas, budget.attempt(keep, model, tokenizer)))
 #
 # ## To take home
 #
-# 1. The more regular the zeros are, the more hardware can make of them, and the more the model loses.
-# 2. An index is bytes, too. With half of the weights a bitmap and 2:4 make a float16 matrix 1.8 times smaller, and CSR
-#    makes it larger.
-# 3. With one token at a time bytes decide, and with many tokens skipped arithmetic does.
+# 1. The more regular the zeros are, the better hardware can use them, and the more the model loses.
+# 2. The index takes bytes, too. With half of the weights a bitmap and 2:4 make a float16 matrix 1.8 times smaller,
+#    and CSR makes it larger.
+# 3. With one token at a time, what counts is the bytes that are not read; with many tokens at once, the arithmetic
+#    that is not done.
 #
 # Three questions. Answer first, then unfold.
 #
@@ -659,17 +666,17 @@ print(budget.table(ideas, budget.attempt(keep, model, tokenizer)))
 # weight?</summary>
 #
 # The places cost one bit an entry, whatever the values are: $4 / (2 + 1) = 1.33$ times. The narrower the values are,
-# the more their index weighs.
+# the larger is the share of their index.
 #
 # </details>
 #
 # <details><summary>Could a cleverer format than the bitmap say with fewer bits which half of the weights is kept? And
 # for 2:4?</summary>
 #
-# For an unstructured half hardly: there are $\binom{n}{n/2} \approx 2^n / \sqrt{\pi n / 2}$ masks of $n$ weights, which
-# takes nearly one bit a weight to tell apart, and a bitmap takes one. 2:4 stores one bit a weight, too, but has only 6
-# masks for four weights: $\log_2 6 = 2.58$ bits would be enough where 4 are spent, because hardware wants each place on
-# its own.
+# For an unstructured half of the weights, hardly. There are $\binom{n}{n/2} \approx 2^n / \sqrt{\pi n / 2}$ masks of
+# $n$ weights, which takes nearly one bit a weight to tell apart, and a bitmap takes one. 2:4 stores one bit a weight,
+# too, but has only 6 masks for four weights: $\log_2 6 = 2.58$ bits would be enough where 4 are spent, because hardware
+# wants each place on its own.
 #
 # </details>
 #

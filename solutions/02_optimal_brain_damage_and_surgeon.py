@@ -2,7 +2,7 @@
 # # 02 · Optimal brain damage and surgeon
 #
 # Which weight can a network lose most cheaply? In 1989 and 1992 two papers answered with second derivatives. Their
-# networks have tens of weights, so everything can be computed exactly, and lessons 03 and 04 apply approximations of
+# networks have tens of weights, so that everything can be computed exactly. Lessons 03 and 04 apply approximations of
 # the same formulas to language models.
 #
 # **Afterwards you can** derive magnitude pruning, optimal brain damage and optimal brain surgeon from one Taylor
@@ -127,8 +127,8 @@ for q, name in enumerate(deck.XOR_NAMES):
 # ## 3. Optimal brain damage
 #
 # LeCun, Denker and Solla (1989) make two assumptions. Training has converged, so the gradient is zero; and weights do
-# not interact, so $H$ is diagonal. Each weight is then left with a term of its own. Deleting weight $k$ alone is the
-# change $\delta w = -w_k e_k$, with $e_k$ the $k$-th unit vector.
+# not interact, so $H$ is diagonal. What remains of the expansion is a sum with one term for each weight. Deleting
+# weight $k$ alone is the change $\delta w = -w_k e_k$, with $e_k$ the $k$-th unit vector.
 
 # %% [markdown]
 # ### OBD's saliency
@@ -246,22 +246,22 @@ print(f"XOR before training: the smallest entry of the diagonal is {both[0]:.1e}
 # %% [markdown]
 # ## 5. Squared gradients in place of curvatures
 #
-# In a language model even this second backward pass is rarely taken. Gradients are at hand, so one squares them. Why
-# should a squared *first* derivative say anything about a second one?
+# In a language model even this second backward pass is rarely taken. Gradients are known from training anyway, so one
+# squares them instead. Why should a squared *first* derivative say anything about a second one?
 #
-# Let the error be a negative log-likelihood, $E = -\log p(t \mid x)$, as it is in language modelling. Then for data
-# that the model itself describes rightly, the mean of the outer products of the gradients equals the mean Hessian. Both
-# are called the **Fisher information**:
+# Let the error be a negative log-likelihood, $E = -\log p(t \mid x)$, as it is in language modelling. If the data
+# follow the distribution that the model describes, the mean of the outer products of the gradients then equals the mean
+# Hessian. Both are called the **Fisher information**:
 #
 # $$ \mathbb E\left[ \frac{\partial E}{\partial w} \frac{\partial E}{\partial w}^{\top} \right]
 # = \mathbb E\left[ \frac{\partial^2 E}{\partial w\, \partial w^\top} \right] $$
 #
-# (Differentiate $\int p = 1$ twice to see it.) The mean is over targets drawn *from the model*. Whoever takes the
-# targets of the data set instead gets the **empirical Fisher information**, and its diagonal is the mean squared
+# (Differentiate $\int p = 1$ twice to see it.) The mean is over targets drawn *from the model*. If the targets of the
+# data set are taken instead, one gets the **empirical Fisher information**, and its diagonal is the mean squared
 # gradient. Methods that prune language models by gradients, such as LLM-Pruner (Ma and others, 2023), put it where OBD
 # has $h_{kk}$.
 #
-# The squared error shows what is exchanged for what. With the residual $r = o - t$ and $X = \partial o / \partial w$,
+# With a squared error one can see what replaces what. With the residual $r = o - t$ and $X = \partial o / \partial w$,
 # the gradient of the **output** $o$,
 #
 # $$ \underbrace{\tfrac1P \sum (X_k^2 + r\, \partial^2 o / \partial w_k^2)}_{\text{Hessian}} \qquad
@@ -276,10 +276,10 @@ print(f"XOR before training: the smallest entry of the diagonal is {both[0]:.1e}
 fisher.diagonals_figure()
 
 # %% [markdown]
-# They become too small by the factor $1/r^2$, on average, but all by about the same one. A common factor changes no
-# order, and pruning needs only the order. It fails where the model does not describe the data, as in a network before
-# training. The table and the figure compare how the saliencies $\tfrac12 h_{kk} w_k^2$ are ordered, in four situations
-# with ten networks each (`course reproduce small`).
+# They are multiplied by about $r^2$, which is small, but by nearly the same factor for all weights. A common factor
+# changes no order, and pruning needs only the order. The argument fails where the model does not describe the data, as
+# in a network before training. The table and the figure compare how the saliencies $\tfrac12 h_{kk} w_k^2$ are ordered,
+# in four situations with ten networks each (`course reproduce small`).
 
 # %%
 small_networks = classic_results.small()
@@ -290,10 +290,11 @@ print(fisher.order_verdict(small_networks))
 fisher.order_figure(small_networks)
 
 # %% [markdown]
-# Before training no stand-in is good, because the residuals are large and the omitted term with them. In trained
-# networks both stand-ins order the weights nearly as the Hessian does. In the MONK's network of section 7, however,
-# that is no merit: $w^2$ alone orders them as well, since its curvatures differ less than its weights do. Mind also the
-# column of sizes. Squared gradients of a well-trained network say little about *how much* a deletion costs.
+# Before training neither approximation is good, because the residuals are large, and so is the term that they multiply.
+# In trained networks both order the weights nearly as the Hessian does. In the MONK's network of section 7, however,
+# this is not their merit: $w^2$ alone orders the weights as well, since the curvatures differ less than the weights do.
+# Look at the column of sizes, too: squared gradients of a well-trained network say little about *how much* a deletion
+# costs.
 #
 # ## 6. Optimal brain surgeon
 #
@@ -309,8 +310,8 @@ plots.correlations(outer_product_hessian(state.network, state.theta, patterns), 
 # hardly any pattern but one has a gradient, and two weights that read the same value in that pattern cannot be told
 # apart.
 #
-# Hassibi and Stork (1992) keep all of it. When weight $q$ is deleted, the other weights may move, and the question is
-# where to. That is a minimisation under one condition:
+# Hassibi and Stork (1992) keep the whole matrix. When weight $q$ is deleted, the other weights may move, and the
+# question is where to. That is a minimisation under one condition:
 #
 # $$ \min_{\delta w}\ \tfrac12\, \delta w^\top H\, \delta w \quad\text{such that}\quad
 # e_q^\top \delta w + w_q = 0 $$
@@ -563,7 +564,7 @@ print(tables.monks_verdict(measured))
 # Problem 2 shows that training accuracy is not everything: without refitting, the last deletions leave all training
 # robots right and some of the 432 wrong. And in problem 3 refitting leaves OBS with *more* weights than without, by the
 # medians. Each refit changes which deletion is cheapest next, and greedy steps need not end better because each of them
-# was taken from a better place. Whether that is the reason here was not examined.
+# was taken from a better place. We did not examine whether that is the reason here.
 #
 # ## 8. Handwritten digits
 #
@@ -626,14 +627,14 @@ for name, size in deck.SIZES.items():
 
 # %% [markdown]
 # OBD scales, because it needs one number a weight and one backward pass. OBS does not: for the 106 million weights in
-# the blocks of our language model its inverse would fill 45 petabytes. But one line of the table is small, **one row**.
-# Each row of a linear layer is a network of its own, with one linear unit. If a row is to keep its output on given
-# inputs $X$, its error is $E = \frac{1}{2N} \lVert X \delta w \rVert^2$ and its Hessian is $H = X^\top X / N$, exactly
-# and however far the weights move, because a quadratic error has no third order.
+# the blocks of our language model its inverse would fill 45 petabytes. But one line of the table is small: **one row**
+# of a layer. It can be seen as a network of its own, with one linear unit. If a row is to keep its output on given
+# inputs $X$, its error is $E = \frac{1}{2N} \lVert X \delta w \rVert^2$ and its Hessian is $H = X^\top X / N$, and this
+# is exact however far the weights move, because the third derivative of a quadratic error is zero.
 #
-# So here is OBS at work on a language model, SmolLM2-135M-Instruct (its weights come from a file of 4 bits a weight).
-# From rows of 576 weights half are deleted one by one, and the error is measured on text that was not used. Rows 44 and
-# 465 are the first two of those that the measurement below drew at random.
+# So we can apply OBS to a language model, SmolLM2-135M-Instruct (its weights come from a file of 4 bits a weight). From
+# rows of 576 weights half are deleted one by one, and the error is measured on text that was not used. Rows 44 and 465
+# are the first two of those that the measurement below drew at random.
 
 # %%
 model, tokenizer = load_model()
@@ -732,12 +733,14 @@ print(smallest.table(smallest.stored(), smallest.attempt(make_small)))
 #
 # ## To take home
 #
-# 1. Deleting a weight is a move. Ask how steeply the error rises on the way, and which other weights may move with it.
+# 1. Deleting a weight means moving through the space of the weights. The cost depends on how steeply the error rises
+#    on the way, and on which other weights may move along.
 # 2. Magnitude, damage and surgeon are one formula with three Hessians: a multiple of the identity, its diagonal, all of
 #    it.
 # 3. Choosing the right weight is not enough. Without an update of the others even the right one may cost much.
 # 4. Squared gradients may replace the diagonal where the model describes its data, and then only for the order.
-# 5. For one row of a linear layer the second order is exact, and that is where language models come in.
+# 5. For one row of a linear layer the second-order expansion is exact, which makes these methods usable for language
+#    models.
 #
 # Three questions. Answer first, then unfold.
 #
@@ -770,7 +773,8 @@ print(smallest.table(smallest.stored(), smallest.attempt(make_small)))
 # - Hassibi, Stork: *Second Order Derivatives for Network Pruning: Optimal Brain Surgeon*, NIPS 1992,
 #   [proceedings](https://proceedings.neurips.cc/paper/1992/hash/303ed4c69846ab36c2904d3ba8573050-Abstract.html).
 # - Thrun and others: *The MONK's Problems. A Performance Comparison of Different Learning Algorithms*, Carnegie Mellon
-#   University, report CMU-CS-91-197, 1991. The [data](https://archive.ics.uci.edu/dataset/70).
+#   University, report CMU-CS-91-197, 1991, [the author's page](http://robots.stanford.edu/papers/thrun.MONK.html). The
+#   [data](https://archive.ics.uci.edu/dataset/70).
 # - Han, Pool, Tran, Dally: *Learning both Weights and Connections for Efficient Neural Networks*, NeurIPS 2015,
 #   [arXiv:1506.02626](https://arxiv.org/abs/1506.02626). Magnitude pruning, with retraining.
 # - Ma, Fang, Wang: *LLM-Pruner: On the Structural Pruning of Large Language Models*, NeurIPS 2023,

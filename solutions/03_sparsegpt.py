@@ -31,7 +31,7 @@ from course_lib.lessons.sparsegpt import figures as plots
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
 from course_lib.lessons.common.dots import perplexities
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
@@ -60,9 +60,10 @@ print(f"{calibration.numel()} tokens to calibrate on, {held_out.numel()} held ou
 # %% [markdown]
 # ## 1. The idea in one picture
 #
-# Why can other weights make up for one that is pruned? Because the inputs of a layer are correlated. Take the inputs of
-# one attention layer over the calibration text. Any two of them are only weakly correlated. But the others together
-# predict each of them well, so the weights on those others can take over much of what the pruned weight contributed.
+# Why can other weights make up for one that is pruned? Because the inputs of a layer are correlated. Consider the
+# inputs of one attention layer over the calibration text. Any two of them are only weakly correlated. But the others
+# together predict each of them well, so the weights on those others can take over much of what the pruned weight
+# contributed.
 
 # %%
 name = "self_attn.q_proj"
@@ -78,7 +79,7 @@ plots.what_others_explain(gram.matrix, factor.upper, gram.n_tokens, "Block 15, i
 #
 # ## 2. Step one: a layer and its error
 #
-# SparseGPT forgets the loss of the model. It asks instead that each layer still gives what it gave before, on the
+# SparseGPT ignores the loss of the model. It asks instead that each layer still returns what it returned before, on the
 # calibration inputs $X$ (Frantar and Alistarh 2023, equation 1; here $X$ has a row for each token, and $W$ a row for
 # each output):
 #
@@ -182,9 +183,9 @@ print(f"Hessian of this layer, for all of its outputs: {gram.matrix.nbytes / 1e6
 #
 # Optimal brain surgeon deletes the cheapest weight $q$ of a row, at a cost of $w_q^2 / 2[H^{-1}]_{qq}$, updates the
 # others by $-\frac{w_q}{[H^{-1}]_{qq}} [H^{-1}]_{:,q}$, and goes on with those that are left (equation 3). For them it
-# needs the inverse of $H$ *without* row and column $q$. Inverting anew would cost $I^3$ for every weight. One step of
-# block elimination gets it from the inverse at hand for $I^2$. Let $q$ be the first input, and write the first row and
-# column apart from the rest:
+# needs the inverse of $H$ *without* row and column $q$. Inverting anew would cost $I^3$ operations for every weight.
+# One step of block elimination computes it from the present inverse in $I^2$. Let $q$ be the first input, and write the
+# first row and column apart from the rest:
 #
 # $$ H = \begin{pmatrix} a & b^\top \\ b & C \end{pmatrix} \qquad
 #    B = H^{-1} = \begin{pmatrix} \beta & c^\top \\ c & D \end{pmatrix} $$
@@ -225,10 +226,11 @@ check("sparsegpt.eliminate", eliminate)
 
 # %% [markdown]
 # There remains a difficulty. Each row deletes in an order of its own, so each row needs inverses of its own, which
-# costs $O \cdot I^3$ in all. SparseGPT gives up the best order. **Every row settles its columns from left to right**:
-# column $j$ takes its final values (the paper says that they are *frozen*), zero in some rows and unchanged in others,
-# and only columns to the right are updated. After column $j$ all rows need the same inverse, that of $H$ without the
-# first $j$ columns, because none of these columns may move any more in any row. So there are only $I$ inverses.
+# costs $O \cdot I^3$ in all. SparseGPT therefore does without the best order. **Every row settles its columns from left
+# to right**: column $j$ takes its final values (the paper says that they are *frozen*), zero in some rows and unchanged
+# in others, and only columns to the right are updated. After column $j$ all rows need the same inverse, that of $H$
+# without the first $j$ columns, because none of these columns may move any more in any row. So there are only $I$
+# inverses.
 #
 # All $I$ of them are in one triangular matrix. Factorise $H^{-1} = U^\top U$ with $U$ upper triangular, and write its
 # first row apart:
@@ -279,8 +281,9 @@ print(f"largest difference of the rows: {(by_elimination - by_factor).abs().max(
 print(f"first entry of the inverse: {left[0, 0]:.6g}, U_jj squared: {upper[40, 40] ** 2:.6g}")
 
 # %% [markdown]
-# Now a column can be settled for all rows at once. Lesson 02 had the update for a weight that becomes zero. But a
-# settled weight need not be zero: in some rows it keeps its value, and in section 8 it is rounded to a few bits.
+# Now a column can be settled for all rows at once. Lesson 02 derived the update for a weight that becomes zero. But a
+# settled weight does not have to be zero: in some rows it keeps its value, and in section 8 it is rounded to a few
+# bits.
 
 # %% [markdown]
 # ### Settle one column
@@ -325,7 +328,7 @@ plots.sweep(piece, {column: settled_until(piece, solution, column) for column in
 
 # %% [markdown]
 # The last columns have been updated for all the others, and when they are pruned themselves nothing to their right can
-# make up for it. That is the price of one order for all.
+# make up for it. That is the price of using one order for all rows.
 #
 # ## 5. Which weights are pruned
 #
@@ -481,17 +484,17 @@ values = {name: (x.mean().exp().item(), (x.mean().exp() * x.std() / len(x) ** 0.
 lower = logs["Wanda 50 %"] - logs["SparseGPT 50 %"]
 gain = of_samples(lower)
 print(f"log-perplexity lower by {gain.value:.3f} ± {gain.error:.3f} over {gain.n} windows")
-print(f"Claim: SparseGPT is better than Wanda at 50 %: {verdict(gain)}")
+say(f"Claim: SparseGPT is better than Wanda at 50 %: {verdict(gain)}")
 ratio = values["SparseGPT 50 %"][0] / values["Wanda 50 %"][0]
 perplexities(values, f"At 50 % SparseGPT has {ratio:.2f} times the perplexity of Wanda")
 
 # %% [markdown]
 # ## 8. Fewer weights and fewer bits
 #
-# Rounding a weight to a grid of few values is an error like any other, and the sweep does not care where an error comes
-# from. Therefore one pass can prune and quantize (section 3.5 of the paper), and with nothing pruned the same sweep is
-# GPTQ (Frantar and others, 2022). You have written it already: settle each column at its rounded values. Here it rounds
-# 64 outputs of a layer to 3 bits.
+# Rounding a weight to a grid of few values is an error like any other, and the sweep makes up for an error wherever it
+# comes from. Therefore one pass can prune and quantize (section 3.5 of the paper), and with nothing pruned the same
+# sweep is GPTQ (Frantar and others, 2022). You have written it already: settle each column at its rounded values. Here
+# it rounds 64 outputs of a layer to 3 bits.
 
 # %%
 settle_column, upper = mine("sparsegpt.settle", settle), gate_gram.factor(damping=0.01).upper
@@ -504,7 +507,7 @@ for title, each in {"each weight to the nearest": grid.round(some), "column by c
     print(f"{title:<27} changes {100 * relative_error(some, each, gate_gram):5.2f} % of the output")
 
 # %% [markdown]
-# What does pruning buy beside rounding? To compare the two we must count the bits.
+# Is pruning worth it beside rounding? To compare the two we must count the bits.
 
 # %% [markdown]
 # ### Bits a weight
@@ -529,9 +532,9 @@ check("sparsegpt.bits", bits_per_weight)
 
 # %% [markdown]
 # Half of the weights at 4 bits take as much room as all of them at 3 bits. The paper finds the first better for OPT
-# models of 2.7 billion parameters and more. We compare them here on one layer of a small model. Mind that the weights
-# of this model come from a file of 4 bits, so that *dense* has paid for 4 bits already, where the paper's models have
-# 16.
+# models of 2.7 billion parameters and more. We compare them here on one layer of a small model. Remember that the
+# weights of this model come from a file of 4 bits: what is called *dense* here has lost something to rounding already,
+# whereas the paper's models have 16 bits.
 
 # %%
 dense, half = Unstructured(0.0, per="layer"), Unstructured(0.5, per="layer")
@@ -546,7 +549,7 @@ for title, share in changed.items():
     print(f"{title:<17} changes {100 * share:5.2f} % of the output")
 # One layer, all of it, so there is no sampling error.
 gain = Effect(value=math.log(changed["dense, 3 bits"] / changed["50 % zero, 4 bits"]), error=0.0)
-print(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict(gain, larger_models=True)}")
+say(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict(gain, larger_models=True)}")
 
 # %% [markdown]
 # Do such weights make the comparison unfair? Their file holds 4 bits for each (lesson 00). If the grid of that file
@@ -566,17 +569,18 @@ for bits in (4, 3):
 # %% [markdown]
 # Both lose about the same, even in groups of 32. The reason is that the old grid started at each group's smallest
 # weight, while the grids here always contain zero so that a pruned weight stays zero; the two hardly ever coincide. So
-# comparisons between methods on these weights are fair. Levels are not comparable with the papers', whose dense models
-# have 16 bits.
+# comparisons between methods on these weights are fair. The perplexities themselves cannot be compared with the
+# papers', whose dense models have 16 bits.
 #
 # ## 9. The claims, measured
 #
-# The live experiments above use few windows, because a lesson has little time. What follows was measured before, with
-# more text, by `course reproduce sparsegpt`. Its windows are those that lesson 04 has for Wanda, so that Wanda's rows
-# can stand beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5; Wanda ranks
-# within each output. Every perplexity has an error of its own. All of them read the same windows, and a difference of
-# two is known better than their errors tell: where a verdict is "cannot tell", pairs of windows as in section 7 might
-# decide.
+# The live experiments above use few windows, because a lesson has little time. The results below were measured
+# beforehand, with more text, by `course reproduce sparsegpt`. Its windows are those that lesson 04 has for Wanda, so
+# that Wanda's rows can stand beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5;
+# Wanda ranks within each output. Every perplexity has an error of its own, but all methods read the same windows, so a
+# difference between two of them is known better than their errors suggest. Where the result holds the losses of each
+# window for both, the verdicts take the difference window by window, as in section 7; where it does not, both errors
+# count in full, and "cannot tell" is said more often than necessary.
 
 # %%
 measured = results.committed()
@@ -661,7 +665,7 @@ print(printed.published_table())
 
 # %% [markdown]
 # Larger models lose less. Ours is small, its dense weights have been rounded to 4 bits before, and the text is another.
-# So why it loses more than OPT-125M cannot be said from these numbers.
+# So these numbers do not tell why it loses more than OPT-125M.
 
 # %%
 beside.by_size(measured)
@@ -674,7 +678,7 @@ print(printed.seconds_table(measured))
 
 # %% [markdown]
 # The paper's ratio is that of the metric alone, without forward passes and on a GPU. On our small model the forward
-# passes take most of the time, and what is left of the ratio is in the lines under the table.
+# passes take most of the time, and the lines under the table say what remains of that ratio.
 #
 # - **Time.** SparseGPT factorises one $I \times I$ matrix for each input of a block, and its sweep costs $O \cdot I^2$
 #   for each layer, as much as running $I / 2$ tokens through it. The factorisations grow with the cube of the width, so
@@ -722,8 +726,9 @@ print(recipes.table(recipes.stored(load_measured("sparsegpt", "recipes")["tables
 #
 # 1. The error of one layer is quadratic, so that its Hessian is exact and needs no gradient: it is the Gram matrix of
 #    the inputs.
-# 2. Giving up the best order of deletion buys inverses that all rows share, and one Cholesky factor holds them all.
-# 3. An algorithm is fast when it is made of matrix products; lazy updates turn the sweep into such.
+# 2. When every row deletes in the same order, which is not the best one for any of them, all rows share their
+#    inverses, and one Cholesky factor holds them all.
+# 3. An algorithm is fast when most of its work is matrix products; lazy updates bring the sweep into this form.
 #
 # Three questions. Answer first, then unfold.
 #

@@ -44,7 +44,7 @@ print(f"{calibration.numel()} tokens to calibrate on, {held_out.numel()} held ou
 # ## 1. The idea in one picture
 #
 # A weight does nothing by itself: it multiplies an input. A small weight on a large input can therefore move the output
-# more than a large weight on a small input, and magnitude pruning, which looks at the weight alone, cannot know.
+# more than a large weight on a small input, and magnitude pruning, which looks at the weight alone, cannot see that.
 #
 # Does that matter? Only if inputs differ in size. We run the calibration text through the dense model and take the norm
 # of every input feature over all tokens, for every layer.
@@ -58,17 +58,16 @@ plots.outliers(norms[layer], layer)
 plots.loudest_against_median(norms)
 
 # %% [markdown]
-# If all features were of similar size, the magnitude of a weight would be a good guide to what it does. Language models
-# are different, because they grow a few *outlier features* that are far larger than the rest: tens of times at the
-# inputs of q, k and v here, hundreds of times at the input of down_proj in two or three blocks, less elsewhere. The
-# Wanda paper (section 2, after Dettmers and others, 2022) gives this
-# as the reason why magnitude pruning fails on them. This model has outlier features too, though it is fifty times
-# smaller than the smallest LLaMA of the paper.
+# If all features were of similar size, the magnitude of a weight would be a good guide to what it does. In language
+# models a few *outlier features* are far larger than the rest: tens of times at the inputs of q, k and v here, hundreds
+# of times at the input of down_proj in two or three blocks, less elsewhere. The Wanda paper (section 2, after Dettmers
+# and others, 2022) names them as the reason why magnitude pruning fails on language models. This model has outlier
+# features too, though it is fifty times smaller than the smallest LLaMA of the paper.
 #
 # ## 2. The score
 #
-# How much does a single weight do? Here is a way to ask: set $W_{ij}$ to zero, change nothing else, and see by how much
-# the output of the layer moves.
+# How important is a single weight? One way to find out is to set $W_{ij}$ to zero, change nothing else, and see by how
+# much the output of the layer moves.
 
 # %% [markdown]
 # ### The Wanda score
@@ -100,8 +99,8 @@ check("wanda.score", wanda_score)
 # $$ S_{ij} = |W_{ij}| \cdot \lVert X_j \rVert_2 $$
 #
 # where $X_j$ is column $j$ of $X$. This is equation 1 of Sun, Liu, Bair and Kolter (2023), and a high score is kept.
-# For one weight it is exact. Two weights of a row that go together can also cancel or amplify each other's change, and
-# that is what the score ignores; section 8 comes back to it.
+# For one weight it is exact. When two weights of a row are removed together, their changes can cancel or amplify each
+# other. The score ignores that; section 8 comes back to it.
 #
 # Now the score of a real layer. Of its inputs we know only the norms, and they are enough: a single token whose entries
 # are the norms has these norms.
@@ -228,8 +227,8 @@ check("wanda.column_groups", keep_columns)
 # %% [markdown]
 # Within a column $\lVert X_j \rVert_2$ is one and the same number, and multiplying all scores of a group by one number
 # changes no ranking. So groups of one input make magnitude and Wanda the same method, whatever the calibration data.
-# The same holds for any score of the form $f(|W_{ij}|) \cdot g(j)$ with increasing $f$. That is a theorem, and this is
-# a look at it:
+# The same holds for any score of the form $f(|W_{ij}|) \cdot g(j)$ with increasing $f$. That is a theorem; the next
+# cell shows it on a real layer:
 
 # %%
 within_rows, within_columns = mine("wanda.keep_rows", keep_rows), mine("wanda.column_groups", keep_columns)
@@ -238,8 +237,8 @@ for per, keep in {"row": within_rows, "column": within_columns}.items():
     print(f"per {per:<6}: magnitude and Wanda agree on {100 * same.float().mean():.1f} % of the mask")
 
 # %% [markdown]
-# By row, too, the two masks are the same in more than nine places of ten. Are the two methods nearly the same, then? A
-# mask should be judged by what it does to the output, $\lVert X(\hat W - W)^\top \rVert^2$, which the Gram matrix
+# Within rows, too, the two masks agree in more than nine places out of ten. Are the two methods nearly the same, then?
+# A mask should be judged by what it does to the output, $\lVert X(\hat W - W)^\top \rVert^2$, which the Gram matrix
 # $X^\top X$ of the layer's inputs gives without another forward pass.
 
 # %%
@@ -253,8 +252,8 @@ for name, each in {"magnitude": weight.abs(), "Wanda": weight.abs() * norms[laye
 # The few places in which the masks differ are the ones that matter. Most weights that both methods keep are large
 # enough in every respect, and most that both remove are small; the masks disagree where the input is unusually large or
 # small, and a wrong decision on an outlier feature costs more than many right ones elsewhere. An error of this kind is
-# made in each of 210 layers, and the later ones read what the earlier ones got wrong. Counting equal entries is no
-# measure of a mask.
+# made in each of 210 layers, and the later ones read what the earlier ones got wrong. The number of equal entries is
+# therefore no measure of how good a mask is.
 #
 # The public code has a variant that lets rows differ: each row loses its lowest scores up to a share α of the row's
 # total score, and one α per layer is found by bisection so that the layer meets the target. In the library this is a
@@ -379,8 +378,9 @@ perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perpl
 # sparsities and benchmarks, and its result is part of the course, with seed, sizes and machine in it; the figures below
 # read it. Magnitude ranks over whole layers here, as in the paper, unless the comparison group is what is varied. The
 # model's weights come from a file of 4 bits each, so what is pruned here was rounded before. Every perplexity has an
-# error of its own. All of them read the same windows, and a difference of two is known better than their errors tell:
-# where a verdict is "cannot tell", windows compared in pairs might decide.
+# error of its own, but all models read the same windows, so a difference between two of them is known better than their
+# errors suggest. Where the result holds the losses of each window for both, the verdicts take the difference window by
+# window; where it does not, both errors count in full, and "cannot tell" is said more often than necessary.
 
 # %%
 measured = wanda_results.results()
@@ -406,7 +406,7 @@ print(tables.perplexity_table(measured))
 wanda_results.beside_published(measured)
 
 # %% [markdown]
-# The order of the methods is the paper's, but everything costs a model of 135 million weights more: it has less to
+# The order of the methods is the paper's, but a model of 135 million weights loses more by all of them: it has less to
 # spare than one of 7 billion, and its weights had been rounded to 4 bits already. The published costs fall with size
 # too, with one exception. Magnitude pruning of LLaMA-2-7B is far off the line, and an independent rerun of the public
 # code got 11.8 instead of the 14.9 of the table: of the three methods, magnitude's numbers are the ones that vary most.
@@ -418,8 +418,9 @@ wanda_results.beside_published(measured)
 wanda_results.calibration_curve(measured)
 
 # %% [markdown]
-# **Which comparison group?** The paper's ablation on LLaMA-7B finds groups of one output best for Wanda, against the
-# habit of ranking over a layer. Groups of one input give magnitude and Wanda the same number, as the theorem says.
+# **Which comparison group?** The paper's ablation on LLaMA-7B finds groups of one output best for Wanda, although
+# ranking over a whole layer is usual. Groups of one input give magnitude and Wanda the same number, as the theorem
+# says.
 
 # %%
 wanda_results.group_ablation(measured)
@@ -441,10 +442,10 @@ wanda_results.errors_of_choices(masks_measured)
 
 # %% [markdown]
 # Magnitude is at its best with groups of one input here, too, for the reason given above. The last line is a surprise:
-# Wanda has the *smaller* error when it ranks over the whole layer, and yet the higher perplexity. Freer choice must
-# give a smaller sum of scores, but a sum over all outputs hardly notices when a few outputs of small weights lose
-# nearly all of theirs, and whatever reads these outputs does. That is a likely reason, not a proof. What is certain is
-# that the error of single layers is a means and not the end.
+# Wanda has the *smaller* error when it ranks over the whole layer, and yet the higher perplexity. A freer choice must
+# give a smaller sum of scores. But the sum over all outputs hardly changes when a few outputs with small weights lose
+# nearly all of them, whereas the layers that read these outputs are disturbed. That is a likely reason, not a proof.
+# What is certain is that a small error of single layers is a means, and not the end.
 #
 # ## 8. Where the score comes from
 #
@@ -504,14 +505,15 @@ plots.obs_against_wanda(helped, score, layer)
 # The two results do not contradict each other. The others could save much of the cost, but they could save it for
 # nearly every weight: the ratio of the two costs depends on the input alone, $1 / (H_{jj} [H^{-1}]_{jj})$, and where it
 # is much the same for all inputs the ranking hardly changes. So the two *scores* choose nearly the same mask. In the
-# table of section 7 SparseGPT's score even chooses worse than Wanda in nearly all layers, because it counts on help
-# that never comes when nobody updates the other weights. What SparseGPT gains over Wanda must come from the update.
-# Lesson 03 measures the two apart.
+# table of section 7 SparseGPT's score even chooses worse than Wanda in nearly all layers, because it assumes an update
+# of the other weights, which is not made there. What SparseGPT gains over Wanda must come from the update. Lesson 03
+# measures the two apart.
 #
 # ## 9. How sure is an accuracy?
 #
-# Perplexity uses every token of a text; a benchmark uses one bit of each question. Accuracies are therefore noisy, and
-# before two of them are compared one has to know their errors.
+# Perplexity uses the probability of every token of a text, whereas of each question of a benchmark one only learns
+# whether the answer was right. Accuracies are therefore noisy, and one has to know their errors before comparing two of
+# them.
 
 # %% [markdown]
 # ### How sure is an accuracy?
@@ -548,10 +550,10 @@ check("wanda.interval", interval)
 accuracies.how_often_right(mine("wanda.interval", interval))
 
 # %% [markdown]
-# In the middle both keep their promise. Near 0 and 1 the normal approximation does not, because it takes the error from
-# the observed $\hat p$: with 1 of 100 right its interval begins below 0, and with 0 of 100 it has no width at all. The
-# figure below uses Wilson's interval. Here are the benchmarks of the paper's table, and four more, on dense, magnitude
-# and Wanda at 50 %:
+# In the middle both contain the truth about as often as they claim. Near 0 and 1 the normal approximation does not,
+# because it takes the error from the observed $\hat p$: with 1 of 100 right its interval begins below 0, and with 0 of
+# 100 it has no width at all. The figure below uses Wilson's interval. Here are the benchmarks of the paper's table, and
+# four more, on dense, magnitude and Wanda at 50 %:
 
 # %%
 accuracies.zero_shot(measured)
@@ -562,9 +564,9 @@ print(tables.zero_shot_verdict(measured))
 
 # %% [markdown]
 # A task can show what pruning does only if the dense model stands clearly above chance on it. The other tasks are
-# printed all the same, because leaving them out would hide them: **no signal, no conclusion**. A larger model would
-# make them usable. The verdict is on the mean of the tasks with a signal, beside its error. (The table's errors divide
-# by n − 1, which for these numbers of questions is hardly different.)
+# printed all the same, so that nobody has to ask what was left out, but nothing is concluded from them: **no signal, no
+# conclusion**. A larger model would make them usable. The verdict is on the mean of the tasks with a signal, beside its
+# error. (The table's errors divide by n − 1, which for these numbers of questions is hardly different.)
 #
 # **Perplexity is not everything.** It is one number for all of a text. What does it say about a single task? The next
 # figure takes the six pruned models in the order of their perplexity, three of Wanda and three of magnitude, and shows
@@ -576,10 +578,11 @@ accuracies.against_perplexity(measured)
 
 # %%
 print(accuracies.one_word_verdict(measured))
+print(accuracies.where_perplexity_doubles(measured))
 
 # %% [markdown]
-# Where perplexity doubles, from 375 to 740, none of the tasks that offer answers tells the two models apart. So report
-# both, and let the task that matters to you decide.
+# The last line follows the tasks where perplexity about doubles. What they gain or lose is hardly more than two of its
+# errors, and not the same for all of them. So report both, and let the task that matters to you decide.
 #
 # The paper's own accuracies are those of models 50 to 500 times larger. They are quoted, not measured here.
 
@@ -599,18 +602,20 @@ print(tables.cost_table(measured))
 # - **Memory.** Wanda keeps one number per input feature, for this model less than a megabyte in all. SparseGPT keeps a
 #   matrix: for the widest input of LLaMA-2-70B, 28,672 features, that is 3.3 GB against 115 kB.
 # - **It does not pay** when nothing downstream uses the zeros. A matrix that is half zeros and stored densely is as
-#   large and as slow as before. Lesson 01 measures from which density a sparse format wins on this machine; at 50 %
-#   without a pattern it hardly ever does. (With an engine written for it, SparseGPT's paper reports 1.82 times on a
-#   CPU, table 7.) 2:4 is the pattern that GPUs can use, and its perplexity is the price.
-# - **It does not reach far.** In the sweep the perplexity of this model is beyond use from 60 % on. Methods that update
+#   large and as slow as before. In CSR, half of the weights take as many bytes as all of them do densely in float32,
+#   and half as many again in float16, because a column number of 4 bytes stands beside every value (lesson 01). A
+#   bitmap makes them 1.8 times smaller in float16, but needs kernels written for it: with such an engine SparseGPT's
+#   paper reports 1.82 times the speed on a CPU (table 7). 2:4 is the pattern that GPUs can use, and its perplexity is
+#   the price.
+# - **It does not reach far.** In the sweep this model's perplexity makes it useless from 60 % on. Methods that update
 #   the remaining weights, such as SparseGPT, reach further.
 #
 # ## 11. An open task
 #
-# So far every layer lost the same share of its weights. Nobody says that this is a good choice: some layers may be able
-# to lose more, and others could then lose less. *OWL* (Yin and others, 2024) is one answer. It counts the outliers of
-# each block and spares the blocks that have many. With $S$ the Wanda scores of block $l$, $\bar S$ their mean and $s$
-# the sparsity of the model,
+# So far every layer lost the same share of its weights. This need not be the best choice: some layers may be able to
+# lose more, and others could then lose less. *OWL* (Yin and others, 2024) is one answer. It counts the outliers of each
+# block and spares the blocks that have many. With $S$ the Wanda scores of block $l$, $\bar S$ their mean and $s$ the
+# sparsity of the model,
 #
 # $$ D_l = \frac{\#\{S_{ij} > 5 \bar S\}}{\text{number of weights}} $$
 #
@@ -619,7 +624,7 @@ print(tables.cost_table(measured))
 # where 5 and 0.08 are the paper's choices. (Its public code maps $D$ onto the interval a little differently; the
 # library says how.) The authors report that OWL takes Wanda on LLaMA-7B at 70 % from a perplexity of 85.8 to 24.6.
 #
-# What do you think of? Choose the share of every layer so that the model as a whole loses 40 % of its block weights and
+# Now it is your turn. Choose the share of every layer so that the model as a whole loses 40 % of its block weights and
 # reads held-out text as well as you can make it. There is no formula, and nothing is graded. Your rule gives each layer
 # a number. Only proportions count: a layer with 2 loses twice as much as one with 1, and the library scales them all
 # until the whole loses 40 %. Before you try: what do the figures of sections 1 and 7 say about the layers?
@@ -656,9 +661,10 @@ print(tables.claims_table(measured))
 # %% [markdown]
 # ## To take home
 #
-# 1. Look at what a weight multiplies, and not at the weight alone.
+# 1. The effect of a weight depends on the input that it multiplies, and not on the weight alone.
 # 2. With what a weight is compared is part of the method: within one input, Wanda and magnitude are the same.
-# 3. A number comes with its error. Where the error is larger than the difference, the difference says nothing.
+# 3. A number needs its error beside it. Where a difference is not larger than about two of its errors, nothing
+#    follows from it.
 #
 # Three questions. Answer first, then unfold.
 #

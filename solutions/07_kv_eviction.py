@@ -23,7 +23,7 @@ import torch
 
 from course_lib.data import corpora
 from course_lib.lessons.kv.running import live
-from course_lib.lessons.kv.claims import asked as questions, heavy_shown as heavy, own_text, written
+from course_lib.lessons.kv.claims import asked as questions, heavy_shown as heavy, own_text, words, written
 from course_lib.lessons.kv.claims.heavy import STORY
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
@@ -91,9 +91,9 @@ controls = live.explore(dict(reversed(histories.items())), layer, head)
 # %% [markdown]
 # ## 2. How many tokens fit
 #
-# In lesson 00 you computed how many bytes a cache takes. Here the question is turned round: how many tokens fit into
-# a given memory? A token takes a slot in every key-value head of every block. Query heads take none, because the query
-# of a token is used once and never read again.
+# In lesson 00 you computed how many bytes a cache takes. Now the question is the reverse: how many tokens fit into a
+# given memory? A token takes a slot in every key-value head of every block. Query heads take none, because the query of
+# a token is used once and never read again.
 
 # %% [markdown]
 # ### How many tokens fit
@@ -175,8 +175,8 @@ plots.excess({"window": found["window"].losses}, found["full"].losses, budget)
 
 # %% [markdown]
 # Nothing is lost while the cache fills up. The collapse begins when the first token of the text is evicted. Lesson 08
-# finds out why, and repairs it by keeping that token. This lesson goes another way and lets the attention decide who
-# stays.
+# finds out why, and repairs it by keeping that token. This lesson takes another way and lets the attention decide which
+# tokens stay.
 #
 # ## 4. Few tokens receive most of the attention
 #
@@ -198,6 +198,24 @@ plots.mass_by_rank(statistics.mass, (0, n_layers // 2, n_layers - 1))
 plots.who_receives(statistics.by_kind(kinds_of(text, tokenizer)))
 
 # %% [markdown]
+# The paper's abstract explains the heavy hitters behind the first token: they are tokens that often occur together with
+# others. Counted within a fixed reach, each occurrence has the same number of neighbours, so a token that occurs often
+# also occurs often with others, and we may count occurrences. But then one part of the claim is true by arithmetic: ten
+# occurrences of "the" collect more than one of them. The other part is not: does a *single* occurrence of a frequent
+# token receive more than one of a rare token? We count both in four texts. What a token receives is divided by what it
+# would receive if every query spread its attention evenly; the first token and the last quarter are left out.
+
+# %%
+passages = words.counted(
+    model, tokenizer.decode, corpora.windows("wikipedia", 4, 384, tokenizer, split="evaluation", seed=0)
+)
+say(words.said(passages))
+words.drawn(passages[1])
+
+# %% [markdown]
+# The sum, which is what H2O ranks by, follows how often a token occurs; a single occurrence follows it weakly. The word
+# "the" is a heavy hitter for both reasons: there are many of it, and each single one receives more than an even share.
+#
 # Since few tokens receive most, most weights are next to nothing. The paper counts a weight as negligible when it is
 # below 1 % of the largest of its row, and reports that over 95 % of them are, in almost all layers of OPT. "Almost
 # all" is read as 95 % of the layers here. The share grows with the length of the text, because each row has more
@@ -233,7 +251,7 @@ say(heavy.masked_verdict())
 #
 # $$ m_j = \sum_{h \in \text{group}} \; \sum_{i} A^{(h)}_{ij} $$
 #
-# A sum over the keys instead would say nothing, since each row of $A$ sums to 1.
+# A sum over the keys instead would tell nothing, since each row of $A$ sums to 1.
 
 # %% [markdown]
 # ### What a key receives
@@ -274,22 +292,22 @@ for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool),
 # %% [markdown]
 # Each line is a key-value head with the six tokens that receive most.
 #
-# Two mistakes of public implementations come from here. Some repeat keys and values for every query head before they
-# cache them, which triples the cache of this model before anything is saved. Others add up scores over the sequences of
-# a batch, so that one text evicts tokens of another.
+# Two mistakes in public implementations arise at this step. Some repeat keys and values for every query head before
+# they cache them, which triples the cache of this model before anything is saved. Others add up scores over the
+# sequences of a batch, so that one text evicts tokens of another.
 #
 # ## 5. H2O: accumulate and evict
 #
 # H2O (algorithm 1) keeps a running sum for every slot. When a token comes, its attention is added to the sums of the
 # slots that it reads; when there are too many slots, the lowest sum is evicted. A token that has just come has had no
-# time to collect anything, so the newest `recent` tokens are protected. No query of the future takes part. (The
+# time to collect anything, so the newest `recent` tokens are protected. Later queries play no part in the choice. (The
 # authors' code for benchmarks adds up all queries of a prompt, later ones included. That is an oracle, because a cache
 # has to choose before those queries have come.)
 #
 # H2O's abstract calls this a dynamic submodular problem and claims a guarantee under mild assumptions. A function of
 # sets is *submodular* when a token adds less, the more others are already there. If more tokens also never hurt,
-# choosing greedily, the best token at each step, cannot end far from the best set. Whether the attention of a trained
-# model meets the assumptions is not measured here.
+# choosing greedily, the best token at each step, cannot end far from the best set. We do not measure whether the
+# attention of a trained model meets these assumptions.
 
 # %% [markdown]
 # ### Accumulate and evict
@@ -335,12 +353,12 @@ plots.excess(
 )
 
 # %% [markdown]
-# H2O was not told about the first token. It keeps it because no token receives more.
+# Nobody told H2O about the first token. It keeps this token because no other receives more attention.
 #
-# **A sum favours the old.** A token that came early has been visible to more queries, so its sum had longer to grow.
-# The paper's score is that sum; dividing it by the number of queries that could see the token gives a mean, which is
-# the option `normalised` of the library's `H2O`. The left panel shows which tokens both choose, the right one whether
-# the mean predicts better what follows the prompt.
+# **A sum favours the old.** A token that came early has been visible to more queries, so its sum has had more time to
+# grow. The paper's score is that sum; dividing it by the number of queries that could see the token gives a mean, which
+# is the option `normalised` of the library's `H2O`. The left panel shows which tokens both choose, the right one
+# whether the mean predicts better what follows the prompt.
 
 # %%
 heavy.bias()
@@ -363,15 +381,15 @@ say(written.written_verdict())
 
 # %% [markdown]
 # Differing tokens are no sign of quality by themselves: a text that loses its thread repeats itself little. Perplexity
-# on running text also asks little of a memory, because most words follow from the last few. A better test asks for
-# something far away.
+# on running text does not demand much of a memory either, because most words follow from the last few. A better test
+# asks for something that was said long before.
 #
 # ## 6. A fair question
 #
-# Hide a sentence in a text, compress the cache, then ask for the sentence. Many published comparisons put the question
-# at the end of the prompt, and that leaks the answer: while a prompt is read, attention is complete. The last row of
-# the prompt's logits, which predicts the first token of the answer, comes from a cache from which nothing has been
-# evicted yet.
+# The usual test hides a sentence in a text, compresses the cache, and then asks for the sentence. Many published
+# comparisons put the question at the end of the prompt, and that leaks the answer: while a prompt is read, attention is
+# complete. The last row of the prompt's logits, which predicts the first token of the answer, comes from a cache from
+# which nothing has been evicted yet.
 #
 # The fair protocol ends the prompt before the question. First comes the eviction, then the question is read by what is
 # left of the cache, and then the answer. Question and answer are *held back* until then. The question comes right
@@ -425,14 +443,14 @@ shares = {protocol: {n: (r.exact, r.interval) for n, r in rows.items()} for prot
 plots.answers(shares, len(asked))
 
 # %% [markdown]
-# With ten texts the intervals are wide, but the leak is not subtle: asked in the prompt, a policy seems to know what it
-# has thrown away.
+# With ten texts the intervals are wide, but the leak is too large to be missed: when the question stands in the prompt,
+# a policy seems to know what it has thrown away.
 #
 # *SnapKV* (Li and others, 2024) compresses prompts and nothing else. Once, at the end of the prompt, it scores every
 # token by the attention of the last few queries, spreads the scores over neighbouring tokens, so that phrases stay
 # together, and evicts the rest; tokens that are generated later all stay. This suits a long prompt that ends with its
-# question, since those last queries are the question. Here the prompt ends with running text, which asks for nothing,
-# and so its choice is no better than others.
+# question, since the last queries then are those of the question. Here the prompt ends with running text, which does
+# not ask for anything, so SnapKV's choice is no better than that of the others.
 #
 # ## 7. Scissorhands: who mattered will matter
 #
@@ -676,8 +694,8 @@ say(printed.attention_verdicts(measured))
 say(printed.heavy_tokens(measured))
 
 # %% [markdown]
-# The last line fits what H2O's abstract says: heavy hitters are tokens that often occur together with others in the
-# text. It names one text, so it is an example and no test.
+# The last line names the heavy hitters of one text. Whether they are the frequent tokens, as H2O's abstract says, was
+# counted in section 4.
 #
 # **How much of a prompt is enough?** Every policy compresses the same prompts, and the text behind each is predicted
 # from what is left.
@@ -689,9 +707,9 @@ results.compressed(measured)
 say(printed.heavy_verdict(measured))
 
 # %% [markdown]
-# The first claim is large for a simple reason: a plain window loses the first token (lesson 08). What choosing adds to
-# a window that keeps its first tokens is the second claim, some twenty to thirty times smaller, and measured on six
-# prompts.
+# The first claim is large for a simple reason: a plain window loses the first token (lesson 08). The second claim asks
+# what choosing by attention adds to a window that keeps its first tokens: some twenty to thirty times less, measured on
+# six prompts.
 
 # %% [markdown]
 # **A stream** of 1280 tokens in a cache of 256 slots, which is full after a fifth of it. (D2O holds more, because it
@@ -778,9 +796,9 @@ print(speed.prompts())
 # and cost time: codes are turned back into numbers at every step. With eight sequences the cache outweighs the weights,
 # and most ways gain.
 #
-# Choosing who leaves takes thirty small decisions a step, one a layer. All policies therefore have the option
-# `dropped`, after Scissorhands: a head over its budget evicts several tokens at once, and needs no further decision
-# for as many steps.
+# To choose what is evicted takes thirty small decisions in every step, one for each layer. All policies therefore have
+# the option `dropped`, after Scissorhands: a head over its budget evicts several tokens at once, and needs no further
+# decision for as many steps.
 #
 # Evicting saves time where the cache, and not the weights, fills memory and bandwidth: with large models, long texts
 # and many sequences. What the authors report from there is quoted, not measured here:
@@ -799,8 +817,8 @@ say(printed.published_table())
 #   nothing.
 # - **A batch has one shape.** Heads with budgets of their own are padded to the longest of them, so the memory that the
 #   shorter ones save is lost, unless the tensors are stored with a length for each head.
-# - **What leaves cannot come back.** Perplexity of running text hardly shows it; a question about something far away
-#   does. Ask it after the eviction.
+# - **What is evicted cannot come back.** Perplexity of running text hardly shows it; a question about something far
+#   away does. Ask it after the eviction.
 #
 # ## 13. An open task
 #
@@ -825,17 +843,18 @@ print(own_text.table(texts | {"yours": own_text.contest(model, tokenizer, my_tex
 #
 # ## To take home
 #
-# 1. Count the bytes of tensors that really shrink; a mask that hides tokens saves nothing.
+# 1. Count the bytes of the tensors: they must really shrink, since a mask that only hides tokens saves nothing.
 # 2. The query heads of a group share a cache, so they decide together.
-# 3. Running text hardly notices what is gone. Ask for something far away, and ask after the eviction.
+# 3. The perplexity of running text hardly shows what is missing. Ask for something that was said long before, and
+#    ask after the eviction.
 #
 # Three questions. Answer first, then unfold.
 #
 # <details><summary>A paper compresses prompts that end with the question, keeps 10 % of them, and loses no accuracy.
 # What has it shown?</summary>
 #
-# That the attention of the question finds its answer in the prompt before anything leaves. This helps whoever asks one
-# question that is known beforehand. It says nothing about a second question, or about one that comes later.
+# That the attention of the question finds the answer in the prompt before anything is evicted. This helps whoever asks
+# one question that is known beforehand. It says nothing about a second question, or about one that comes later.
 #
 # </details>
 #

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 08 · Attention sinks: the token that everybody looks at
 #
-# A cache that keeps the newest tokens sounds reasonable, because what was said long ago matters least. It fails, and it
-# fails at the moment in which the very first token leaves, whatever that token is. This lesson finds out why. It ends
-# with a stream of any length in constant memory, and with a softmax that may decline to read.
+# A cache that keeps the newest tokens sounds reasonable, because what was said long ago matters least. But the model
+# fails, and it fails as soon as the very first token is evicted, whatever that token is. This lesson finds out why. It
+# ends with a stream of any length in constant memory, and with a softmax that may decline to read.
 #
 # **Afterwards you can** find the attention sink of a model, keep a stream alive in constant memory, renumber the
 # positions of a rotary cache, write a softmax that may give its weight to nobody, and say which of the papers' claims
-# show at this size. **You need** lesson 07, sections 2 and 3, and rotations in the plane. **Time**: a bit more than two
-# hours, of which the exercises take one.
+# can be seen at this size. **You need** lesson 07, sections 2 and 3, and rotations in the plane. **Time**: a bit more
+# than two hours, of which the exercises take one.
 #
 # You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
 # mistake it is. Most of them then work on the real model: what follows an exercise uses your function once it is right,
@@ -49,7 +49,7 @@ print(f"{len(text)} tokens to read, {len(other)} of another passage; {n_layers} 
 # %% [markdown]
 # ## 1. The idea in one picture
 #
-# Read a text from the middle of an article, and ask how much of all attention goes to its first token.
+# The model reads a text from the middle of an article. How much of all attention goes to its first token?
 
 # %%
 weights = attention_weights(model, text[None, :256])  # (layers, heads, queries, tokens)
@@ -59,7 +59,7 @@ even = (1 / torch.arange(start + 1, weights.shape[2] + 1)).mean().item()
 plots.share_over_depth(share, even)
 
 # %%
-print(f"The first token is {tokenizer.decode(text[:1])!r}. The text begins: {tokenizer.decode(text[:12])!r}")
+say(f"The first token is {tokenizer.decode(text[:1])!r}. The text begins: {tokenizer.decode(text[:12])!r}")
 
 # %% [markdown]
 # Nothing in this text is about its first token. In the first layers hardly any query looks at it; from some layer on
@@ -127,8 +127,8 @@ say(printed.position_verdict(shares))
 plots.values_over_depth(value_lengths(model, text[None, :256]))
 
 # %% [markdown]
-# So a query that looks at the first token reads little of it, though not nothing; section 4 takes that little away and
-# measures what it was worth.
+# So a query that looks at the first token reads little from it, though not nothing; section 4 takes that little away
+# and measures what it contributed.
 #
 # The reason lies in softmax, which makes every row sum to 1. A query that looks for something which is not in the text
 # must still give its weight to some token. The model learnt to give it to a token that is always visible and says
@@ -172,8 +172,8 @@ check("sinks.evict", after_eviction)
 plots.growth(share)
 
 # %% [markdown]
-# Every deep layer now hands on far more than it ever did in training, and the next layer has to work with that. To see
-# whether it matters, let the text stream through a cache of 128 slots that keeps the newest tokens.
+# Every deep layer now returns vectors far larger than any it returned in training, and the next layer has to work with
+# them. To see whether it matters, let the text stream through a cache of 128 slots that keeps the newest tokens.
 
 # %%
 budget = 128
@@ -183,8 +183,8 @@ for name, policy in {"newest tokens": Window(budget), "all tokens": Full()}.item
 plots.streams(losses, budget)
 
 # %% [markdown]
-# The line of all tokens shows how hard the text itself is. The two lines part where the cache is full, and all that
-# happens there is that the first token leaves.
+# The line of all tokens shows how hard the text itself is. The two lines separate where the cache is full, and the only
+# thing that happens there is that the first token is evicted.
 #
 # ## 3. The fix: two lines
 #
@@ -264,9 +264,9 @@ print(printed.source("sinks"))
 results.by_sinks(measured)
 
 # %% [markdown]
-# The paper says that one or two first tokens are not enough and that four are. Its own numbers show why both sentences
-# can be right. Measured by how much of the collapse is undone, one sink is nearly the whole way in both panels. What
-# is left then is a quarter of the perplexity for Llama-2-7B, and too little to measure for our model.
+# The paper says that one or two first tokens are not enough, and that four are enough. Its own numbers show why both
+# sentences can be right. In both panels a single sink undoes nearly all of the collapse. What then remains is a quarter
+# of the perplexity for Llama-2-7B, and too little to be measured for our model.
 #
 # How good is a stream after thousands of tokens, and how long does a token take? The work of a step does not depend on
 # how many tokens went before, so the right panel should be flat. Where it moves all the same, the machine was busy with
@@ -276,17 +276,18 @@ results.by_sinks(measured)
 results.long_stream(measured)
 
 # %% [markdown]
-# **The same in a chat.** Perplexity of somebody else's text is one thing; what does the model *write* when its sink has
-# left? Six chats of two rounds were written through a cache of 64 slots (`course reproduce four_ways`). Here is the
-# second answer of one of them. Each is one sample, drawn with the same seed.
+# **The same in a chat.** The perplexity of a given text is one thing; what does the model *write* itself when its sink
+# has been evicted? Six chats of two rounds were written through a cache of 64 slots (`course reproduce four_ways`).
+# Here is the second answer of one of them. Each is one sample, drawn with the same seed.
 
 # %%
 compared = ways.results()
 print(ways.chat(compared))
 
 # %% [markdown]
-# Without sinks the model goes round in circles. So count repetition: the share of all runs of three words that occurred
-# before in the same answer. (The loss would not do as a measure: a text that repeats itself is easy to predict.)
+# Without sinks the model repeats itself over and over. We therefore count repetition: the share of all runs of three
+# words that occurred before in the same answer. (The loss would not do as a measure: a text that repeats itself is easy
+# to predict.)
 
 # %%
 say(ways.chat_verdict(compared))
@@ -295,7 +296,7 @@ ways.chat_repeats(compared)
 # %% [markdown]
 # ## 4. Is it the token at all?
 #
-# If queries go to the sink in order to read nothing, a constant should do in its place. Take **another** passage, and
+# If queries look at the sink in order to read nothing, a constant should serve as well. Take **another** passage, and
 # note two things for every head: the average logit that its queries have with the first token, and the value of that
 # token. Then read our text with a window that lacks its first token, and put that constant into every softmax instead.
 # It is one number and one vector a head, whatever the query and whatever the text.
@@ -429,8 +430,8 @@ plots.bars(perplexities, printed.rolling_finding(perplexities, gap))
 
 # %% [markdown]
 # With positions as in the text, sinks are now **worse** than none, because the model has never seen such a distance.
-# The plain window minds the gap only as long as the first tokens, far away, are still in it; later its distances are
-# small either way. How far is too far? Here are gaps of many sizes.
+# The plain window suffers from the gap only as long as the first tokens, now far away, are still in it; later all its
+# distances are small in any case. How far is too far? Here are gaps of many sizes.
 
 # %%
 results.gaps(measured)
@@ -502,12 +503,12 @@ print(printed.source("ways"))
 ways.beside_the_paper(compared)
 
 # %% [markdown]
-# Three things to see. The window is worse all along, because its sink is gone. The stream reads as well as a window
-# that is read afresh, at a small part of the work. And the dense model, which must break somewhere, has not broken yet:
-# our text ends a tenth behind the trained length, while the paper's goes on for many times of it. (In section 5
-# distances of twice the trained length did break this model.) The collapse of the paper is far deeper than ours, and
-# its model is a hundred times larger. Whether the one comes from the other you can try with any model that your machine
-# holds.
+# Three things can be seen. The window is worse throughout, because its sink is gone. The stream reads as well as a
+# window that is read afresh, at a small part of the work. And the dense model, which must break somewhere, has not
+# broken yet: our text is only a tenth longer than the trained length, while the paper's is many times as long. (In
+# section 5 distances of twice the trained length did break this model.) The collapse of the paper is far deeper than
+# ours, and its model is a hundred times larger. You can test with any model that fits on your machine whether the one
+# comes from the other.
 #
 # ## 7. A softmax that may decline
 #
@@ -553,8 +554,8 @@ declines = mine("sinks.softmax", softmax_with_sink)(others, logits[:, 32:, 0].me
 for name, weights in {"softmax": others.softmax(dim=2), "softmax with a sink": declines}.items():
     others, before = (100 * each.sum(dim=2).mean() for each in (weights, whole))
     differ = (weights - whole).abs().sum(dim=2).mean()
-    print(f"{name}: the others get {others:.0f} % of the attention, with the first token {before:.0f} %;", end=" ")
-    print(f"a query's weights differ by {differ:.2f}")
+    print(f"{name}: the others get {others:.0f} % of the attention, with the first token {before:.0f} %;")
+    print(f"    a query's weights differ by {differ:.2f}")
 
 # %% [markdown]
 # Fast attention kernels do not return the weights, so nothing can be added to their denominator afterwards. But many of
@@ -619,7 +620,7 @@ training.beside_the_paper(measured)
 # %% [markdown]
 # Of our three models only the one with a learned token loses anything, and it loses a token that it had at every moment
 # of its training. The other two never put anything into a first slot, so there was nothing to be cured. In the paper
-# the zero sink does not end the matter either, since it needs other first tokens beside it; the paper recommends the
+# the zero sink alone is not enough either, since it needs other first tokens beside it; the paper recommends the
 # learned token.
 #
 # Where does the attention of these models go?
@@ -648,15 +649,15 @@ say(backcopy.verdict(idle))
 backcopy.costs(idle)
 
 # %% [markdown]
-# Is that need or habit? These models have eight hidden units in the network behind the head. A wider network could undo
-# what the head brings when nobody asked for it, and then the head would need no sink.
+# Is that need or habit? These models have eight hidden units in the network behind the head. A wider network could
+# cancel what the head adds in places where nothing should be added, and then the head would need no sink.
 
 # %%
 backcopy.by_width(idle)
 
 # %% [markdown]
 # With 64 units the head still gives its sink about half of the attention that it has nothing else to do with, but it
-# loses next to nothing without it. A sink that is used need not be a sink that is needed.
+# loses next to nothing without it. So a sink may be used without being needed.
 #
 # ## 10. The same in vision
 #
@@ -674,18 +675,18 @@ training.register_norms(measured)
 # ## 11. When it does not pay
 #
 # - **While the text fits into the cache** nothing leaves, and keys are turned for nothing.
-# - **When the answer has left the window.** A token that is gone is gone, however long the stream. Perplexity hardly
-#   shows that, since most tokens depend on near ones; lesson 07 asks questions instead.
+# - **When the answer has left the window.** A token that has been evicted is lost, however long the stream.
+#   Perplexity hardly shows that, since most tokens depend on near ones; lesson 07 asks questions instead.
 # - **When turning costs more than reading.** Rolling positions turn keys at every step, unless the kernel that reads
 #   them does it.
 # - **When the window is short and quality is all that counts.** Then read it afresh, at the price of section 6.
 #
 # ## 12. An open task
 #
-# A stream needs a place for attention that nobody needs. Which tokens make the best one? You may put any text before
-# each of ten passages, up to 16 tokens. They stay in the cache for good, and each takes one of the 48 slots; a
-# number instead of a text keeps so many of the passage's own first tokens. All starts predict the same words. Get the
-# perplexity as low as you can.
+# A stream needs a place for the attention that the heads have no other use for. Which tokens make the best one? You may
+# put any text before each of ten passages, up to 16 tokens. They stay in the cache for good, and each takes one of the
+# 48 slots; a number instead of a text keeps so many of the passage's own first tokens. All starts predict the same
+# words. Get the perplexity as low as you can.
 
 # %%
 my_start = "The"
@@ -703,7 +704,7 @@ print(first_tokens.table(ideas, first_tokens.attempt(model, tokenizer, my_start)
 # ## To take home
 #
 # 1. Softmax has to give its weight to some token. Models learn where to put the attention that they do not need.
-# 2. Keep that place, and a window of tokens can stream for as long as you like.
+# 2. As long as that place is kept, a window of tokens can go on for as long as you like.
 # 3. Count positions in the cache and not in the text, because distances are what the model was trained on.
 # 4. A stream without end does not remember: what has left the window is gone.
 #

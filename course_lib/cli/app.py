@@ -75,13 +75,19 @@ def build(
 @app.command()
 def run(
     lesson: Annotated[str, typer.Argument(help="Lesson number or name, such as 04.")],
+    # BEGIN INSTRUCTORS
     student: Annotated[bool, typer.Option("--student", help="Run the student notebook instead of the master.")] = False,
+    # END INSTRUCTORS
     html: Annotated[bool, typer.Option("--html", help="Write the executed notebook as HTML too.")] = False,
 ) -> None:
     """Execute a lesson from top to bottom and keep the executed notebook under build/run/."""
     from course_lib.workbook import run
 
-    raise typer.Exit(run.run(lesson, student=student, html=html))
+    which = {}
+    # BEGIN INSTRUCTORS
+    which = {"student": student}
+    # END INSTRUCTORS
+    raise typer.Exit(run.run(lesson, html=html, **which))
 
 
 @app.command("check-notebook")

@@ -49,7 +49,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [
         _time(row["median_seconds"]),
         _time(row["bound_seconds"]),
-        f"{row['share_of_bound']:.0%}",
+        f"{100 * row['share_of_bound']:.0f} %",
         f"{row['times_anchor']:.2f}x",
         f"{row['times_anchor_low']:.2f}-{row['times_anchor_high']:.2f}",
         verdict(row),

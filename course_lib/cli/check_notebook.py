@@ -75,8 +75,12 @@ def check(path: Path) -> list[Row]:
         content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"got {path}, which cannot be read ({error.strerror}); expected a notebook.") from None
+    try:
+        notebook = load(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     names = usual_names()
-    return [_row(content, exercise, names) for exercise in _exercises(load(content), path)]
+    return [_row(content, exercise, names) for exercise in _exercises(notebook, path)]
 
 
 def usual_names(root: Path = masters.ROOT) -> dict[str, str]:

@@ -18,8 +18,8 @@ from course_lib.grading.export import lms
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.intake.submissions import file_name, find, newest
 from course_lib.grading.records import Result
-from course_lib.grading.report import feedback, page
-from course_lib.grading.report.tally import Facts
+from course_lib.grading.report import feedback, page, text
+from course_lib.grading.report.tally import Facts, common_reason, nothing_ran
 from course_lib.grading.sandbox import session
 from course_lib.measure.result_files import machine, now
 
@@ -243,12 +243,17 @@ def versions() -> dict[str, str]:
 
 def _say(results: list[Result], out: Path, seconds: float, n_graded: int, console: Console) -> None:
     """What was done, and what to do next."""
-    problems = [result for result in results if result.problem]
+    lost = [(result, result.problem) for result in results if result.problem]
+    silent = [(result, f"nothing ran. {common_reason(result)}") for result in results if nothing_ran(result)]
     rate = f", {60 * n_graded / seconds:.0f} a minute" if n_graded and seconds else ""
-    console.print(f"{n_graded} submissions graded in {seconds:.0f} s{rate}; {len(problems)} could not be graded.")
-    for result in problems[:10]:
-        console.print(f"  {result.student}: {result.problem}", markup=False, soft_wrap=True)
-    if len(problems) > 10:
-        console.print(f"  and {len(problems) - 10} more, all in the report")
+    console.print(
+        f"{n_graded} submissions graded in {seconds:.0f} s{rate}; {len(lost)} could not be graded"
+        f"{f', in {len(silent)} nothing ran' if silent else ''}."
+    )
+    plain = {"markup": False, "highlight": False, "soft_wrap": True}
+    for result, why in (lost + silent)[:10]:
+        console.print(f"  {text.name(result.student)}, {text.name(result.origin)}: {text.clean(why)}", **plain)
+    if len(lost + silent) > 10:
+        console.print(f"  and {len(lost + silent) - 10} more, all in the report")
     where = f"Open {out / 'report.html'}; grades are in {out / 'grades.csv'}, feedback in {out / 'feedback'}."
     console.print(where, markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ Dimension key: P predictions.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -50,3 +51,23 @@ def error_of_shares(n_right: int, n_others_right: int, n: int) -> float:
         share = (right + 1) / (n + 2)
         variances.append(share * (1 - share) / (n + 2))
     return math.sqrt(sum(variances))
+
+
+def error_of_paired_shares(right: str | Sequence[int], others: str | Sequence[int], times: float = 1.0) -> float:
+    """Standard error of one share less `times` another, of the same questions: for each a 1 if it is right, else a 0.
+
+    Only where the two answer differently does a question say which is better; half a question is added to each of the
+    four ways of answering (Agresti and Min, 2005), so that two of which all answers agree are not known for certain.
+
+    Raises:
+        ValueError: not the same number of questions, or none.
+    """
+    if len(right) != len(others) or not len(right):
+        raise ValueError(f"got {len(right)} and {len(others)} answers; expected as many of both, at least one.")
+    pairs = Counter(zip(map(int, right), map(int, others), strict=True))
+    weights = {(one, other): pairs[one, other] + 0.5 for one in (0, 1) for other in (0, 1)}
+    n = sum(weights.values())
+    mean, square = (
+        sum(weight * (one - times * other) ** power for (one, other), weight in weights.items()) / n for power in (1, 2)
+    )
+    return math.sqrt((square - mean**2) / n)

@@ -76,7 +76,11 @@ def test_a_half_and_partly_wrong_one(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"nonsense", "not JSON"), (b'{"cells": []}', "no exercise of the course"), (None, "cannot be read")],
+    [
+        (b"nonsense", "04_wanda.ipynb: No notebook can be read from the file: got a file that is not JSON"),
+        (b'{"cells": []}', "no exercise of the course"),
+        (None, "cannot be read"),
+    ],
 )
 def test_nonsense_is_one_line(tmp_path, content, said):
     path = tmp_path / "04_wanda.ipynb"

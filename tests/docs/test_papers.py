@@ -9,7 +9,7 @@ from course_lib.workbook.masters import ROOT
 TEXT = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| .*?\]\((http[^)]+)\).*? \| (.+) \|$", TEXT, re.MULTILINE)
 PAPER = re.compile(
-    r"https://(?:arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/[\w./]+\w|proceedings\.[\w./-]+html|iclr\.cc/virtual/[\w/]+\d|www\.evanmiller[\w./-]+html)"
+    r"https://(?:arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/[\w./]+\w|proceedings\.[\w./-]+html|iclr\.cc/virtual/[\w/]+\d|www\.evanmiller[\w./-]+html)|http://robots\.stanford\.edu/papers/[\w.]+html"
 )
 PLACES = [path for folder in ("course_lib", "kernels") for path in sorted((ROOT / folder).rglob("*.py"))]
 

@@ -217,6 +217,19 @@ def test_where_the_grader_itself_failed_the_command_fails_and_resume_grades_anew
     assert counted == ["ada"]
 
 
+@needs_sandbox
+def test_a_file_that_is_no_notebook_is_named_with_its_reason(tmp_path):
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "zoe_04_wanda.ipynb").write_text("my \x1b[31mnotes")
+    code, said = grade(tmp_path / "class", tmp_path / "out", jobs=1)
+    assert code == 0
+    assert "0 could not be graded, in 1 nothing ran." in said
+    assert "  zoe, zoe_04_wanda.ipynb: nothing ran. No notebook can be read from the file: got a file that is" in said
+    (page,) = (tmp_path / "out" / "feedback").glob("*.html")
+    assert "Open the file in JupyterLab." in page.read_text(encoding="utf-8")
+    assert "Restart the kernel" not in page.read_text(encoding="utf-8")
+
+
 def test_a_notebook_replaced_while_it_is_graded_is_graded_again(counted, three, monkeypatch):
     folder, out = three
     grade_all = run.pool.grade_all

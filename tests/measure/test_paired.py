@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.measure.paired import block_means, error_of_shares, mean_and_error
+from course_lib.measure.paired import block_means, error_of_paired_shares, error_of_shares, mean_and_error
 
 
 def test_mean_and_error_by_hand():
@@ -34,3 +34,25 @@ def test_two_shares_by_hand():
     assert error_of_shares(10, 10, 20) == pytest.approx((2 * half) ** 0.5)
     none = (1 / 22) * (21 / 22) / 22
     assert error_of_shares(0, 0, 20) == pytest.approx((2 * none) ** 0.5)  # none of 20 is not certain
+
+
+def test_shares_of_the_same_questions_by_hand():
+    """Of 4 questions 1 only the first has right, 0 only the other: with halves 1.5 and 0.5 of 6 differ."""
+    expected = ((2 / 6 - (1 / 6) ** 2) / 6) ** 0.5
+    assert error_of_paired_shares([1, 1, 0, 1], [1, 0, 0, 1]) == pytest.approx(expected)
+    # Twice the other, of one question that both have right: values 1 - 2, weights 1.5, and 1, -2, 0 with a half each.
+    mean, square = (-1.5 + 0.5 - 1.0) / 3, (1.5 + 0.5 + 2.0) / 3
+    assert error_of_paired_shares("1", "1", 2.0) == pytest.approx(((square - mean**2) / 3) ** 0.5)
+
+
+def test_answers_that_all_agree_are_not_known_for_certain():
+    assert 0 < error_of_paired_shares("1" * 50, "1" * 50) < error_of_shares(50, 50, 50)
+    for got, others in (("11", "1"), ("", "")):
+        with pytest.raises(ValueError, match="as many of both, at least one"):
+            error_of_paired_shares(got, others)
+
+
+def test_with_many_questions_it_is_the_spread_of_their_differences(generator):
+    right, others = (torch.randint(2, (2000,), generator=generator) for _ in range(2))
+    _, error = mean_and_error((right - others).double())
+    assert error_of_paired_shares(right.tolist(), others.tolist()) == pytest.approx(error, rel=2e-3)  # 4 half questions

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
+UNREADABLE = "No notebook can be read from the file"  # how a reason begins that is about the file, not about an answer
 LARGEST = 32 * 2**20  # bytes; what the outside refuses, refused here again
 MOST_CELLS = 5_000
 LONGEST_CELL = 2**18  # characters of one cell of code; the course's longest has 2,000
@@ -38,6 +39,13 @@ def read(content: bytes) -> list[Cell]:
     Raises:
         ValueError: with the reason, when it is no notebook or larger than any notebook is.
     """
+    try:
+        return _cells(content)
+    except ValueError as error:
+        raise ValueError(f"{UNREADABLE}: {error}") from None
+
+
+def _cells(content: bytes) -> list[Cell]:
     if len(content) > LARGEST:
         raise ValueError(
             f"got a notebook of {len(content) >> 20} MiB; clear its outputs, {LARGEST >> 20} MiB are taken."

@@ -4,6 +4,7 @@ Of a hidden case nothing is told but its name and whether it was right: neither 
 """
 
 from course_lib.checking.judge import but
+from course_lib.grading.notebook.cells import UNREADABLE
 from course_lib.grading.records import CaseResult, ExerciseResult, State
 
 # Of each state: its mark, the word, and what can be done about it where no hint says so.
@@ -24,6 +25,12 @@ STATES: dict[State, tuple[str, str, str]] = {
     ),
     "no submission": ("none", "No submission", ""),
 }
+
+
+ANOTHER_FILE = (
+    "Open the file in JupyterLab. If it opens as a notebook, save it there and hand that file in; if it does not, the "
+    "notebook has to be found or downloaded again."
+)
 
 
 def _first_wrong(row: ExerciseResult) -> CaseResult | None:
@@ -65,8 +72,9 @@ def lowered(row: ExerciseResult) -> str:
 
 
 def next_step(row: ExerciseResult) -> list[str]:
-    """What to do: what is to be done about this state, and the next hint."""
-    return [part for part in (STATES[row.state][2], row.hint) if part and row.state != "right"]
+    """What to do: what is to be done about the file or about this state, and the next hint."""
+    advice = ANOTHER_FILE if row.reason.startswith(UNREADABLE) else STATES[row.state][2]
+    return [part for part in (advice, row.hint) if part and row.state != "right"]
 
 
 def trace(row: ExerciseResult) -> str:

@@ -73,7 +73,9 @@ def html(results: Sequence[Result], facts: Facts) -> str:
 def _problems(results: Sequence[Result]) -> list[Problem]:
     """Submissions that could not be graded, then those in which nothing ran."""
     lost = [Problem(result, "not graded", result.problem) for result in results if result.problem]
-    silent = [Problem(result, "nothing ran", _common_reason(result)) for result in results if tally.nothing_ran(result)]
+    silent = [
+        Problem(result, "nothing ran", tally.common_reason(result)) for result in results if tally.nothing_ran(result)
+    ]
     return lost + silent
 
 
@@ -86,11 +88,6 @@ def _single_problems(results: Sequence[Result]) -> list[Problem]:
         for row in result.exercises
         if tally.group_of(row) == "did not run"
     ]
-
-
-def _common_reason(result: Result) -> str:
-    reasons = Counter(row.reason for row in result.exercises)
-    return reasons.most_common(1)[0][0] if reasons else "The submission has no exercises."
 
 
 def _marks_in_words(result: Result) -> str:

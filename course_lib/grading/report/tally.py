@@ -83,6 +83,12 @@ def nothing_ran(result: Result) -> bool:
     return not result.problem and all(group_of(row) == "did not run" for row in result.exercises)
 
 
+def common_reason(result: Result) -> str:
+    """Why most of its exercises are as they are."""
+    reasons = Counter(row.reason for row in result.exercises)
+    return reasons.most_common(1)[0][0] if reasons else "The submission has no exercises."
+
+
 def seconds_of(result: Result) -> float:
     """How long a submission's functions ran."""
     return float(sum(row.seconds for row in result.exercises))

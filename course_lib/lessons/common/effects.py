@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples
-from course_lib.measure.paired import error_of_share, error_of_shares
+from course_lib.measure.paired import error_of_paired_shares, error_of_share, error_of_shares
 
 Row = dict[str, Any]
 
@@ -26,8 +26,8 @@ def log_gap(better: Row, worse: Row, threshold: float = 0.0) -> Effect:
 def accuracy_gap(better: Row, worse: Row, key: str = "accuracy") -> Effect:
     """By how much `better` answers more, two rows of one task: question by question where both hold `right`."""
     if better.get("right") and worse.get("right"):
-        pairs = zip(better["right"], worse["right"], strict=True)
-        return of_samples([float(int(a) - int(b)) for a, b in pairs])
+        error = error_of_paired_shares(better["right"], worse["right"])
+        return Effect(value=better[key] - worse[key], error=error, n=better["n"])
     return share_gap(better[key], worse[key], better["n"])
 
 

@@ -34,7 +34,7 @@ def compare_masks(
     for panel, mask, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         panel.imshow(mask, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
-        panel.locator_params(integer=True)
+        panel.locator_params(integer=True, min_n_ticks=1)
         panel.set_title(f"{name}: {int(mask.sum())} of {mask.numel()} stay", loc="left", fontsize=10)
         panel.set_xlabel("input")
         for edge in range(group or 0, mask.shape[1], group or mask.shape[1]):
@@ -58,7 +58,10 @@ def _differing(got: Tensor, expected: Tensor, score: Tensor | None, group: int |
 
 
 def compare_numbers(got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure":
-    """Two matrices side by side on one scale, zero in white, the first entry that differs outlined in both."""
+    """Two matrices side by side on one scale, zero in white, the first entry that differs outlined in both.
+
+    Negative entries carry a dash, since without colours their sign would be lost.
+    """
     from matplotlib.patches import Rectangle
 
     from course_lib.lessons.common.style import figure
@@ -71,12 +74,22 @@ def compare_numbers(got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure"
     for panel, matrix, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         panel.imshow(matrix, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
-        panel.locator_params(integer=True)
+        panel.locator_params(integer=True, min_n_ticks=1)
         panel.set_title(f"{name}: {int((matrix == 0).sum())} of {matrix.numel()} are zero", loc="left", fontsize=10)
-        panel.set_xlabel("input")
+        panel.set_xlabel("input (a dash: negative)")
+        _dashes(panel, matrix / largest)
         for row, column in first:
             panel.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=2))
     return fig
+
+
+def _dashes(panel: "matplotlib.axes.Axes", matrix: Tensor) -> None:
+    """A dash in each negative entry, half as wide as it is: white where the entry is dark."""
+    row, column = (matrix < 0).nonzero(as_tuple=True)
+    if len(row):
+        width = 72 * panel.get_window_extent().width / panel.figure.dpi / matrix.shape[1]  # of an entry, in points
+        colours = ["white" if value < -0.5 else "black" for value in matrix[row, column]]
+        panel.scatter(column, row, s=(width / 2) ** 2, c=colours, marker="_", linewidths=min(1.2, width / 8))
 
 
 def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence[int]) -> "matplotlib.figure.Figure":
@@ -129,7 +142,7 @@ def compare_grids(got: Tensor, expected: Tensor, columns: str, rows: str) -> "ma
     for panel, numbers, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         panel.imshow(numbers, cmap="Greys", aspect="auto", interpolation="nearest", **scale)
         panel.grid(visible=False)
-        panel.locator_params(integer=True)
+        panel.locator_params(integer=True, min_n_ticks=1)
         panel.set_title(f"{name}: {numbers.min():.3g} to {numbers.max():.3g}", loc="left", fontsize=10)
         panel.set_xlabel(columns)
     axes[0].set_ylabel(rows)

@@ -1,5 +1,6 @@
 """What the lessons print of long measurements: where the numbers come from, their rows, and how much was measured."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,6 +55,16 @@ def say(text: str) -> None:
     """Print a text; lines of more than COLUMNS columns are broken at words, and go on indented."""
     for line in text.splitlines():
         print(textwrap.fill(line, COLUMNS, subsequent_indent="    ") if len(line) > COLUMNS else line)
+
+
+def spaced(name: str) -> str:
+    """A name from a table as it is printed, per cent signs apart: 50 % for 50%."""
+    return re.sub(r"(?<=\d)%", " %", name)
+
+
+def per_cent(share: float, digits: int = 0) -> str:
+    """0.5 as 50 %, the sign apart as in the text around it."""
+    return f"{100 * share:.{digits}f} %"
 
 
 def listed(names: Sequence[object]) -> str:

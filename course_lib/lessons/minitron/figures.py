@@ -80,10 +80,10 @@ def kept_alike(scores: Mapping[str, Float[Tensor, "L F"]], n_kept: int) -> Figur
         axes.plot(shares[name], markersize=4, label=name, **line_style(index))
     chance = 100 * n_kept / next(iter(scores.values())).shape[1]
     axes.axhline(chance, color=COLOURS[4], linestyle=":", label="two random choices")
-    axes.set_ylim(chance - 8, 101)
+    axes.set_ylim(min(chance, *(values.min() for values in shares.values())) - 3, 101)
     axes.legend(frameon=False, fontsize=9, ncols=3)
     mean = ", ".join(f"{name} {values.mean():.0f} %" for name, values in shares.items())
-    label(axes, f"Of the neurons that {first} keep, {mean} stay too", "block", "kept by both (%)")
+    label(axes, f"Of the neurons that {first} keep, others keep:\n{mean}", "block", "kept by both (%)")
     return fig
 
 

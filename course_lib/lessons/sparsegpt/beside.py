@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.tables import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, verdict
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 from course_lib.lessons.sparsegpt.measured import NAMES, PAPERS_BLOCK, PAPERS_GAP, Tables
@@ -40,15 +40,14 @@ def by_size(tables: Tables | None = None) -> Figure:
         }
         ratios = {model: value / dense[model] for model, value in found.items()}
         look = line_style(index)
-        axes.plot([size_of(model) for model in ratios], ratios.values(), label=f"OPT, {pattern}", **look)
+        axes.plot([size_of(model) for model in ratios], ratios.values(), label=f"OPT, {spaced(pattern)}", **look)
         row = _perplexity(tables, "sparsegpt", pattern)
-        value = row["perplexity"] / ours["perplexity"]
-        error = value * math.hypot(*(r["standard_error"] / r["perplexity"] for r in (row, ours)))
-        below, above = reach(value, error)
+        gap = log_gap(ours, row)
+        value = math.exp(gap.value)
+        below, above = reach(value, value * gap.error)
         hollow = look | {"linestyle": "none", "markerfacecolor": "white", "markersize": 9}
-        axes.errorbar(
-            MILLIONS * 1.08**index, value, yerr=[[below], [above]], capsize=3, label=f"{HERE}, {pattern}", **hollow
-        )
+        hollow |= {"label": f"{HERE}, {spaced(pattern)}", "capsize": 3}
+        axes.errorbar(MILLIONS * 1.08**index, value, yerr=[[below], [above]], **hollow)
         half = half or ratios | {HERE: value}
     axes.axhline(1, color=COLOURS[4], linestyle=":")
     axes.set_xscale("log")
@@ -73,7 +72,7 @@ def seconds(tables: Tables | None = None) -> Figure:
         values = [row[phase] for row in measured]
         axes.barh(range(len(values)), values, left=left, color=shade, hatch=hatch, edgecolor="white", label=phase)
         left = [a + b for a, b in zip(left, values, strict=True)]
-    axes.set_yticks(range(len(measured)), [f"{NAMES[row['method']]}, {row['pattern']}" for row in measured])
+    axes.set_yticks(range(len(measured)), [f"{NAMES[row['method']]}, {spaced(row['pattern'])}" for row in measured])
     axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     times = [each["sparsegpt"] / each["wanda"] for each in (beyond_forward(tables, p) for p in ("50%", "2:4"))]
     published = {row["method"]: row["seconds"] for row in rows(load_published("sparsegpt"), "metric_seconds")}
@@ -122,7 +121,7 @@ def _than_wanda(tables: Tables, pattern: str) -> Claim:
     paper = [rows({"x": found}, "x", model="LLaMA-2-7B", method=m, pattern=pattern)[0] for m in ("sparsegpt", "wanda")]
     said = f"{paper[0]['perplexity']} against {paper[1]['perplexity']} (LLaMA-2-7B)"
     pair = [_perplexity(tables, method, pattern) for method in ("sparsegpt", "wanda")]
-    return _claim(f"{pattern}: lower perplexity than Wanda".replace("50%", "50 %"), said, [pair])
+    return _claim(f"{spaced(pattern)}: lower perplexity than Wanda", said, [pair])
 
 
 def _gap(tables: Tables) -> Claim:

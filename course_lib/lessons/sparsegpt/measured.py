@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator
 from course_lib.lessons.common.dots import ERROR_BARS, reach, side_by_side
 from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import listed, load_measured, rows
+from course_lib.lessons.common.tables import listed, load_measured, rows, spaced
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 
 NAMES = {
@@ -67,7 +67,7 @@ def by_pattern(tables: Tables | None = None, corpus: str = "wikipedia") -> Figur
     side_by_side(axes, ("unstructured", "4:8", "2:4"), series)
     axes.legend(frameon=False, ncols=5, fontsize=8, loc="upper left", bbox_to_anchor=(0, 1.03))
     gain = {p: _perplexity(tables, "sparsegpt", p, corpus) / _perplexity(tables, "wanda", p, corpus) for p in patterns}
-    ratios = ", ".join(f"{value:.2f} at {p}" for p, value in gain.items())
+    ratios = ", ".join(f"{value:.2f} at {spaced(p)}" for p, value in gain.items())
     label(axes, f"SparseGPT's perplexity over Wanda's: {ratios}", "", f"perplexity (log scale;\n{ERROR_BARS})")
     return fig
 
@@ -128,8 +128,8 @@ def thirds(tables: Tables | None = None) -> Figure:
     series, findings = {}, []
     for pattern in patterns:
         by_third = {third: rows(tables, "thirds", third=third, pattern=pattern)[0] for third in names}
-        series[pattern] = [(row["perplexity"], row["standard_error"]) for row in by_third.values()]
-        findings.append(f"{pattern}: beside the early third, {_against(by_third, names[0])}")
+        series[spaced(pattern)] = [(row["perplexity"], row["standard_error"]) for row in by_third.values()]
+        findings.append(f"{spaced(pattern)}: beside the early third, {_against(by_third, names[0])}")
     spans = [rows(tables, "thirds", third=third)[0] for third in names]
     groups = [f"{r['third']}\nblocks {r['first_block']} to {r['last_block']}" for r in spans]
     side_by_side(axes, groups, series)

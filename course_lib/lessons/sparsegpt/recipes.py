@@ -12,6 +12,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.tables import per_cent
 from course_lib.lessons.sparsegpt.measure import gram_of
 from course_lib.measure.paired import mean_and_error
 from course_lib.models import blocks, linears, load_model, weight_of
@@ -106,7 +107,9 @@ def _checked(pruned: object, weight: Tensor, name: str) -> Tensor:
     if not bool(pruned.isfinite().all()):
         raise ValueError(f"got NaN or infinite weights for {name}; expected finite ones. Is the damping too small?")
     if sparsity_of(pruned) < SPARSITY - SLACK:
-        raise ValueError(f"got {sparsity_of(pruned):.1%} zeros in {name}; expected at least {SPARSITY:.0%}.")
+        raise ValueError(
+            f"got {per_cent(sparsity_of(pruned), 1)} zeros in {name}; expected at least {per_cent(SPARSITY)}."
+        )
     return pruned
 
 

@@ -6,10 +6,11 @@ from statistics import fmean, median
 
 from course_lib.lessons.common.benchmarks import amounts, has_signal
 from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.tables import load_bench, load_measured, load_published, origin, rows
+from course_lib.lessons.common.tables import load_bench, load_measured, load_published, origin, rows, spaced
 from course_lib.lessons.common.verdicts import verdict
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 from course_lib.lessons.sparsegpt.measured import NAMES, Tables
+from course_lib.measure.paired import mean_and_error
 
 _PATTERNS = ("50%", "4:8", "2:4")
 PHASES = ("forward", "gram", "factorise", "solve")
@@ -28,7 +29,7 @@ def pattern_verdict(tables: Tables | None = None) -> str:
     lines, effects = [], []
     for method, name in NAMES.items():
         values = [rows(tables, "perplexity", method=method, pattern=p, corpus="wikipedia")[0] for p in _PATTERNS]
-        cells = ", ".join(f"{p} {row['perplexity']:.1f}" for p, row in zip(_PATTERNS, values, strict=True))
+        cells = ", ".join(f"{spaced(p)} {row['perplexity']:.1f}" for p, row in zip(_PATTERNS, values, strict=True))
         steps = [log_gap(looser, tighter) for looser, tighter in pairwise(values)]
         effects += steps
         listing = ", ".join(f"{step.value:+.2f} ± {step.error:.2f}" for step in steps)
@@ -40,15 +41,31 @@ def pattern_verdict(tables: Tables | None = None) -> str:
 def successors_table(tables: Tables | None = None) -> str:
     """At half the weights: each step beyond SparseGPT, on the windows of the curves."""
     tables = tables or committed()
+    by_setting = _on_curves(tables)
+    patterns = [p for p in _PATTERNS if ("swaps + refit", p) in by_setting]
     windows = f"on {tables['successors'][0]['n_tokens']:,} tokens"
-    lines = [f"{windows:<26}{'unstructured':>18}{'2:4':>18}"]
-    by_setting = {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
-    by_setting |= {(row["method"], row["pattern"]): row for row in tables["successors"]}
+    lines = [f"{windows:<26}" + "".join(f"{'unstructured' if p == '50%' else p:>18}" for p in patterns)]
     for method, name in (NAMES | {"swaps + refit": "mask by swaps, refitted"}).items():
-        both = (by_setting.get((method, pattern)) for pattern in ("50%", "2:4"))
-        cells = (f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}" if row else "" for row in both)
+        found = (by_setting.get((method, pattern)) for pattern in patterns)
+        cells = (f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}" if row else "" for row in found)
         lines.append(f"{name:<26}" + "".join(f"{cell:>18}" for cell in cells))
     return "\n".join(lines)
+
+
+def _on_curves(tables: Tables) -> dict[tuple[str, str], dict]:
+    """By (method, pattern): perplexity on the windows of the curves; of the main table its first windows, if kept."""
+    swapped = tables["successors"][0]
+    n = len(swapped.get("losses", ()))
+    kept = [row for row in rows(tables, "perplexity", corpus="wikipedia") if n and len(row.get("losses", ())) >= n]
+    found = {(row["method"], row["pattern"]): _of_losses(row["losses"][:n]) for row in kept}
+    found |= {(row["method"], "50%"): row for row in rows(tables, "sweep", sparsity=0.5)}
+    return found | {(row["method"], row["pattern"]): row for row in tables["successors"]}
+
+
+def _of_losses(losses: list[float]) -> dict[str, float]:
+    """Perplexity and its standard error from losses in nats a token: the error of exp(x) is exp(x) times that of x."""
+    mean, error = mean_and_error(losses)
+    return {"perplexity": math.exp(mean), "standard_error": math.exp(mean) * error}
 
 
 def published_table() -> str:
@@ -66,7 +83,7 @@ def _published(table_rows: list[dict], family: str) -> str:
     models = list(dict.fromkeys(model for model, _, _ in values))
     lines = [f"{'':<16}" + "".join(f"{model.removeprefix(family):>8}" for model in models)]
     for method, pattern in dict.fromkeys((m, p) for _, m, p in values):
-        name = method if method == pattern else f"{PUBLISHED_NAMES[method]} {pattern}"
+        name = method if method == pattern else f"{PUBLISHED_NAMES[method]} {spaced(pattern)}"
         cells = (values.get((model, method, pattern)) for model in models)
         lines.append(f"{name:<16}" + "".join(f"{'' if cell is None else as_printed(cell):>8}" for cell in cells))
     return "\n".join(lines)
@@ -92,7 +109,7 @@ def rounded_table(tables: Tables | None = None) -> str:
                 f"{group} weights" if group else "a row",
                 f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}",
             )
-            lines.append(f"{row['name']:<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
+            lines.append(f"{spaced(row['name']):<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
         if {"50% + 4 bits", "3 bits"} <= set(by_name):
             effects.append(log_gap(by_name["50% + 4 bits"], by_name["3 bits"]))
     gaps = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
@@ -112,7 +129,7 @@ def seconds_table(tables: Tables | None = None) -> str:
     heads = "".join(f"{phase:>11}" for phase in PHASES)
     lines = [f"{'':<16}{'tokens':>8}{heads}{'activations':>14}{'matrices':>11}"]
     for row in rows(tables, "seconds"):
-        name = f"{NAMES[row['method']]} {row['pattern']}"
+        name = f"{NAMES[row['method']]} {spaced(row['pattern'])}"
         cells = "".join(f"{row[phase]:>9.1f} s" for phase in PHASES)
         held = (row["bytes_activations"], row["bytes_grams"])
         activations, matrices = (f"{n / 1e6:.1f} MB" if n >= 1e5 else f"{n / 1e6:.2f} MB" for n in held)
@@ -127,8 +144,8 @@ def _ratio(tables: Tables, pattern: str) -> str:
         whole[method] = sum(row[phase] for phase in PHASES)
     times, in_all = (each["sparsegpt"] / each["wanda"] for each in (beyond, whole))
     return (
-        f"{pattern}: without forward passes {beyond['sparsegpt']:.1f} s with SparseGPT, {beyond['wanda']:.1f} s "
-        f"with Wanda: {times:.1f} times; in all {in_all:.1f} times."
+        f"{spaced(pattern)}: without forward passes {beyond['sparsegpt']:.1f} s with SparseGPT, "
+        f"{beyond['wanda']:.1f} s with Wanda: {times:.1f} times; in all {in_all:.1f} times."
     )
 
 
@@ -175,7 +192,7 @@ def thirds_verdict(tables: Tables | None = None) -> str:
     for pattern in dict.fromkeys(row["pattern"] for row in rows(tables, "thirds")):
         early, late = (rows(tables, "thirds", third=third, pattern=pattern)[0] for third in ("early", "late"))
         effects.append(log_gap(early, late))
-        said.append(f"{effects[-1].value:+.2f} ± {effects[-1].error:.2f} at {pattern}")
+        said.append(f"{effects[-1].value:+.2f} ± {effects[-1].error:.2f} at {spaced(pattern)}")
     claim = "Claim: late blocks are more sensitive than early ones"
     return f"In log-perplexity {', '.join(said)}.\n{claim}: {verdict(effects, larger_models=True)}"
 
@@ -192,7 +209,7 @@ def accuracy_by_pattern(tables: Tables | None = None) -> str:
         error = math.hypot(*(row["standard_error"] for row in found)) / len(found)
         return f"{100 * fmean(row['accuracy'] for row in found):.0f} ± {100 * error:.0f}"
 
-    lines = [f"{'mean of ' + str(len(speaking)) + ' tasks (%)':<22}" + "".join(f"{p:>14}" for p in _PATTERNS)]
+    lines = [f"{'mean of ' + str(len(speaking)) + ' tasks (%)':<22}" + "".join(f"{spaced(p):>14}" for p in _PATTERNS)]
     lines.append(f"{'dense':<22}{mean('dense', 'dense'):>14}")
     for method, name in NAMES.items():
         lines.append(f"{name:<22}" + "".join(f"{mean(method, pattern):>14}" for pattern in _PATTERNS))

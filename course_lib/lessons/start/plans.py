@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 
+from course_lib.lessons.common.tables import per_cent
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.machine import random_ids
 from course_lib.measure.paired import mean_and_error
@@ -161,15 +162,14 @@ IDEAS: dict[str, Plan] = {
 
 def table(ideas: dict[str, Attempt], machine: Device) -> str:
     """Every idea: what it leaves out, what that machine's roofline promises, what was measured, and the verdict."""
-    lines = [f"{'plan':<45}{'not read':>8}{'roofline':>9}{'measured':>14}{'pairs':>6}  twice as fast?"]
+    lines = [f"{'plan':<45}{'not read':>9}{'roofline':>9}{'measured':>14}{'pairs':>6}  twice as fast?"]
     for name, made in ideas.items():
         promised = made.whole.seconds(machine) / made.left.seconds(machine)
         gain, error = mean_and_error(made.logs)
         found = f"{math.exp(gain):.2f} ± {100 * error:.0f} %"
         said = verdict(of_samples(made.logs, math.log(GOAL)))
-        lines.append(
-            f"{name:<45}{made.left_out:>8.0%}{promised:>9.2f}{found:>14}{len(made.pairs):>6}  {said.split(' (')[0]}"
-        )
+        start = f"{name:<45}{per_cent(made.left_out):>9}{promised:>9.2f}{found:>14}{len(made.pairs):>6}"
+        lines.append(f"{start}  {said.split(' (')[0]}")
     return "\n".join(lines)
 
 

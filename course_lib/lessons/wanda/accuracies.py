@@ -7,10 +7,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.benchmarks import has_signal
+from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect, verdict
-from course_lib.measure.paired import error_of_share
+from course_lib.measure.paired import error_of_paired_shares, error_of_share
 
 Z = 1.96  # standard errors to either side: 95 % of a normal distribution
 Interval = Callable[[int, int], tuple[float, float, float]]
@@ -102,25 +103,28 @@ def by_signal(measured: dict[str, Any]) -> list[str]:
 def above_chance(measured: dict[str, Any]) -> dict[str, list[tuple[float, float, float]]]:
     """By task with a signal, for each pruned model: (perplexity, share of the dense margin above chance, its error).
 
-    The models are ordered by perplexity. The error counts the questions of both models as independent, which is too
-    wide, since they are the same questions.
+    The models are ordered by perplexity. Where the rows hold which answers were `right`, the error is that of pairs;
+    otherwise it counts the questions of both models as independent, which is too wide, since they are the same.
     """
     by_model = {(r["method"], r["pattern"]): r["perplexity"] for r in rows(measured, "perplexity", corpus="wikipedia")}
     models = sorted((model for model in by_model if model[0] != "dense"), key=by_model.__getitem__)
     found = {}
     for dense in filter(has_signal, rows(measured, "zero_shot", method="dense")):
-        margin, error = dense["accuracy"] - dense["chance"], _error(dense)
+        margin = dense["accuracy"] - dense["chance"]
         found[dense["task"]] = []
         for method, pattern in models:
             (row,) = rows(measured, "zero_shot", method=method, pattern=pattern, task=dense["task"])
             share = (row["accuracy"] - row["chance"]) / margin
-            wide = math.hypot(_error(row), share * error) / margin
-            found[dense["task"]].append((by_model[method, pattern], share, wide))
+            found[dense["task"]].append((by_model[method, pattern], share, _error_beside(row, dense, share) / margin))
     return found
 
 
-def _error(row: dict[str, Any]) -> float:
-    return error_of_share(round(row["accuracy"] * row["n"]), row["n"])
+def _error_beside(row: dict[str, Any], dense: dict[str, Any], share: float) -> float:
+    """Standard error of an accuracy less `share` times the dense one; divided by the margin, that of the ratio."""
+    if row.get("right") and dense.get("right"):
+        return error_of_paired_shares(row["right"], dense["right"], share)
+    own, others = (error_of_share(round(each["accuracy"] * each["n"]), each["n"]) for each in (row, dense))
+    return math.hypot(own, share * others)
 
 
 def against_perplexity(measured: dict[str, Any]) -> Figure:
@@ -157,7 +161,23 @@ def one_word_verdict(measured: dict[str, Any], task: str = "lambada") -> str:
     effects = []
     for place, (_, share, error) in enumerate(own):
         _, shares, errors = zip(*(points[place] for points in others), strict=True)
-        wide = math.hypot(error, math.hypot(*errors) / len(errors))
-        effects.append(Effect(value=sum(shares) / len(shares) - share, error=wide))
+        both = math.hypot(error, math.hypot(*errors) / len(errors))
+        effects.append(Effect(value=sum(shares) / len(shares) - share, error=both))
     points = ", ".join(f"{100 * effect.value:.0f} ± {100 * effect.error:.0f}" for effect in effects)
     return f"By so many points, from the lowest perplexity on: {points}\nClaim: {task} keeps less: {verdict(effects)}"
+
+
+def where_perplexity_doubles(measured: dict[str, Any]) -> str:
+    """Magnitude pruning from half of the weights to 4:8: what each task with a signal gains or loses meanwhile."""
+    models = (("magnitude", "50%"), ("magnitude", "4:8"))
+    before, after = (
+        rows(measured, "perplexity", method=m, pattern=p, corpus="wikipedia")[0]["perplexity"] for m, p in models
+    )
+    gaps = []
+    for dense in filter(has_signal, rows(measured, "zero_shot", method="dense")):
+        task = dense["task"]
+        first, second = (rows(measured, "zero_shot", method=m, pattern=p, task=task)[0] for m, p in models)
+        gap = accuracy_gap(second, first)
+        gaps.append(f"{task} {100 * gap.value:+.0f} ± {100 * gap.error:.0f}")
+    points = ", ".join(gaps)
+    return f"Magnitude, from half to 4:8: perplexity {before:.0f} to {after:.0f}; points of accuracy:\n{points}"

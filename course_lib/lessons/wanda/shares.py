@@ -14,7 +14,7 @@ from torch import Tensor
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import listed
+from course_lib.lessons.common.tables import listed, per_cent
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.measure.paired import mean_and_error
 from course_lib.measure.perplexity import window_losses
@@ -73,8 +73,8 @@ def scaled(wanted: dict[str, float], sizes: dict[str, int], total: float) -> dic
     can_lose = sum(MOST * size for name, size in sizes.items() if wanted[name] > 0) / sum(sizes.values())
     if can_lose < total:
         raise ValueError(
-            f"got a rule by which only {can_lose:.0%} of the weights may leave; expected room for {total:.0%}. "
-            "Give more layers a share above 0."
+            f"got a rule by which only {per_cent(can_lose)} of the weights may leave; expected room for "
+            f"{per_cent(total)}. Give more layers a share above 0."
         )
     low, high = 0.0, MOST / min(value for value in wanted.values() if value > 0)
     for _ in range(100):
@@ -132,11 +132,11 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
     """Every idea beside equal shares, the first of them; yours last."""
     rows = {**ideas, **({"yours": mine} if mine else {})}
     same = next(iter(ideas.values()))
-    lines = [f"{'shares':<38}{'lost':>8}{'perplexity':>12}   log-perplexity lower than with equal shares"]
+    lines = [f"{'shares':<38}{'lost':>9}{'perplexity':>12}   log-perplexity below equal shares"]
     for name, made in rows.items():
         lower, error = against(made.losses, same.losses)
         compared = "" if made is same else f"{lower:+.3f} ± {error:.3f}"
-        lines.append(f"{name:<38}{made.sparsity:>8.2%}{made.losses.mean().exp():>12.1f}   {compared}")
+        lines.append(f"{name:<38}{per_cent(made.sparsity, 2):>9}{made.losses.mean().exp():>12.1f}   {compared}")
     return "\n".join(lines)
 
 

@@ -1,12 +1,13 @@
 """The printed tables of lesson 04, from the committed measurement and the published rows."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from course_lib.data.benchmarks import WANDA_TASKS
 from course_lib.lessons.common.benchmarks import amounts, has_signal
 from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.tables import listed, load_published, origin, rows
+from course_lib.lessons.common.tables import listed, load_published, origin, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, verdict
 from course_lib.lessons.wanda.accuracies import by_signal
 from course_lib.lessons.wanda.measured import MEASURED, NAMES, choice_name
@@ -20,19 +21,19 @@ def provenance(measured: dict[str, Any]) -> str:
 def zero_shot_table(measured: dict[str, Any]) -> str:
     """Accuracy ± standard error per task and model, in per cent, with n and chance."""
     models = [("dense", "dense")] + [(method, p) for p in ("50%", "4:8", "2:4") for method in MEASURED]
-    names = [("dense", "")] + [(NAMES[method], p.replace("%", " %")) for method, p in models[1:]]
+    names = [("dense", "")] + [(NAMES[method], spaced(p)) for method, p in models[1:]]
     scores = {(r["task"], r["method"], r["pattern"]): r for r in rows(measured, "zero_shot")}
-    lines = [f"{'':<31}" + "".join(f"{method:>10}" for method, _ in names)]
-    lines.append(f"{'task':<17}{'n':>5}{'chance':>9}" + "".join(f"{pattern:>10}" for _, pattern in names))
+    lines = [f"{'':<30}" + "".join(f"{method:>10}" for method, _ in names)]
+    lines.append(f"{'task':<17}{'n':>5}{'chance':>8}" + "".join(f"{pattern:>10}" for _, pattern in names))
     for task in by_signal(measured):
         dense = scores[task, "dense", "dense"]
         cells = [scores[task, *model] for model in models]
         cells = "".join(f"{100 * c['accuracy']:>6.0f} ± {100 * c['standard_error']:<1.0f}" for c in cells)
         name = task if has_signal(dense) else f"{task} *"
-        lines.append(f"{name:<17}{dense['n']:>5}{100 * dense['chance']:>9.0f}{cells}")
+        lines.append(f"{name:<17}{dense['n']:>5}{100 * dense['chance']:>8.0f}{cells}")
     means = {(r["method"], r["pattern"]): r for r in rows(measured, "zero_shot_mean")}
     cells = "".join(f"{100 * means[m]['accuracy']:>6.0f} ± {100 * means[m]['standard_error']:<1.0f}" for m in models)
-    lines.append(f"{'the paper’s seven':<22}{100 * means[models[0]]['chance']:>9.0f}{cells}")
+    lines.append(f"{'the paper’s seven':<22}{100 * means[models[0]]['chance']:>8.0f}{cells}")
     lines.append("accuracy and standard error in %; * no signal: the dense model is not clearly above chance")
     return "\n".join(lines)
 
@@ -42,28 +43,24 @@ def zero_shot_verdict(measured: dict[str, Any]) -> str:
 
     The mean of the paper's seven is printed and decides nothing where one of them has none.
     """
-    means = {r["method"]: r for r in rows(measured, "zero_shot_mean") if r["pattern"] in ("dense", "50%")}
-    gap = means["wanda"]["accuracy"] - means["magnitude"]["accuracy"]
-    error = (means["wanda"]["standard_error"] ** 2 + means["magnitude"]["standard_error"] ** 2) ** 0.5
-    gaps = accuracy_gaps(measured)
-    silent = sum(row["task"] in WANDA_TASKS for row in rows(measured, "zero_shot", method="dense")) - sum(
-        task in WANDA_TASKS for task in gaps
-    )
-    mean = accuracy_effect(measured)
+    tasks = [row["task"] for row in rows(measured, "zero_shot", method="dense")]
+    seven = accuracy_gaps(measured, [task for task in tasks if task in WANDA_TASKS])
+    gaps, whole, mean = accuracy_gaps(measured), mean_of(list(seven.values())), accuracy_effect(measured)
+    silent = len(seven.keys() - gaps.keys())
     listing = ", ".join(f"{task} {100 * each.value:+.0f} ± {100 * each.error:.0f}" for task, each in gaps.items())
     return (
-        f"The paper's seven tasks: {100 * gap:+.1f} ± {100 * error:.1f} points for Wanda on average. {silent} of them "
-        f"have no signal,\nso this mean decides nothing.\nTasks with a signal: {listing}\n"
+        f"The paper's seven tasks: {100 * whole.value:+.1f} ± {100 * whole.error:.1f} points for Wanda on average. "
+        f"{silent} of them have no signal,\nso this mean decides nothing.\nTasks with a signal: {listing}\n"
         f"Claim: Wanda keeps more accuracy than magnitude at 50 %. {100 * mean.value:+.1f} ± {100 * mean.error:.1f} "
         f"points on average: {verdict(mean)}"
     )
 
 
-def accuracy_gaps(measured: dict[str, Any]) -> dict[str, Effect]:
-    """By task on which the dense model stands clearly above chance: Wanda's accuracy above magnitude's at 50 %."""
-    speaking = [row["task"] for row in rows(measured, "zero_shot", method="dense") if has_signal(row)]
+def accuracy_gaps(measured: dict[str, Any], tasks: Sequence[str] = ()) -> dict[str, Effect]:
+    """By task: Wanda's accuracy above magnitude's at 50 %. If no tasks are named, those that tell dense from chance."""
+    tasks = tasks or [row["task"] for row in rows(measured, "zero_shot", method="dense") if has_signal(row)]
     by_task = {(r["task"], r["method"]): r for r in rows(measured, "zero_shot", pattern="50%")}
-    return {task: accuracy_gap(by_task[task, "wanda"], by_task[task, "magnitude"]) for task in speaking}
+    return {task: accuracy_gap(by_task[task, "wanda"], by_task[task, "magnitude"]) for task in tasks}
 
 
 def accuracy_effect(measured: dict[str, Any]) -> Effect:
@@ -88,7 +85,7 @@ def published_table() -> str:
 
 
 def _named(method: str, pattern: str) -> str:
-    return method if method == "dense" else f"{NAMES[method]} {pattern.replace('%', ' %')}"
+    return method if method == "dense" else f"{NAMES[method]} {spaced(pattern)}"
 
 
 def perplexity_table(measured: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Problems for small networks: exclusive or, the MONK's Problems, and scikit-learn's handwritten digits.
 
-The MONK's Problems: Thrun and others, 1991, Carnegie Mellon report CMU-CS-91-197, https://archive.ics.uci.edu/dataset/70
+The MONK's Problems: Thrun and others, 1991, Carnegie Mellon report CMU-CS-91-197,
+http://robots.stanford.edu/papers/thrun.MONK.html; the data: https://archive.ics.uci.edu/dataset/70
 Robots are described by six attributes; three rules say which of the 432 possible robots belong to a class. The test set
 is all 432, labelled by the rule. The training sets are the published samples, here as the numbers of their rows.
 

@@ -59,6 +59,12 @@ def contents(copy: Path) -> dict[str, bytes]:
     return {path.relative_to(copy).as_posix(): path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
 
+def test_nothing_is_offered_that_only_masters_have(copy):
+    said = course(copy, "run", "--help").stdout
+    assert "--html" in said
+    assert "--student" not in said
+
+
 def test_what_students_need_is_there_and_nothing_else(copy):
     names = contents(copy)
     top = {name.split("/")[0] for name in names}

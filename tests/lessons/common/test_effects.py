@@ -24,8 +24,10 @@ def test_without_pairs_both_errors_count_on_the_log():
 def test_questions_are_compared_in_pairs():
     row = {"task": "t", "n": 4}
     effect = accuracy_gap(row | {"accuracy": 0.75, "right": "1101"}, row | {"accuracy": 0.5, "right": "1001"})
-    assert (effect.value, effect.n) == (0.25, 4)  # differences 0, 1, 0, 0
-    assert effect.error == pytest.approx(0.25)
+    assert (effect.value, effect.n) == (0.25, 4)  # differences 0, 1, 0, 0; half a question more of each kind
+    assert effect.error == pytest.approx(((2 / 6 - (1 / 6) ** 2) / 6) ** 0.5)
+    alike = accuracy_gap(row | {"accuracy": 0.5, "right": "1001"}, row | {"accuracy": 0.5, "right": "1001"})
+    assert verdict(alike).startswith("cannot tell")  # the same answers to four questions decide nothing
     apart = accuracy_gap(row | {"accuracy": 0.75}, row | {"accuracy": 0.5})
     assert apart == share_gap(0.75, 0.5, 4)
     assert apart.error > 0.25

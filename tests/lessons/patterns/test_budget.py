@@ -68,9 +68,9 @@ def test_ideas_are_compared_by_windows():
     first = budget.Attempt(0.7, 0.63, {"bitmap": 2}, torch.tensor([2.0, 4.0]))
     other = budget.Attempt(0.69, 0.6, {"2:4": 1, "dense": 1}, torch.tensor([3.0, 6.0]))
     lines = budget.table({"one": first, "over": budget.Attempt(0.9, 0.8)}, other).splitlines()
-    assert lines[1].split() == ["one", "63.0%", "70.0%", "20.1"]
-    assert lines[2].endswith("over the budget of 70%")
-    assert lines[3].split() == ["yours", "60.0%", "69.0%", "90.0", "+1.500", "±", "0.500"]
+    assert lines[1].split() == ["one", "63.0", "%", "70.0", "%", "20.1"]
+    assert lines[2].endswith("over the budget of 70 %")
+    assert lines[3].split() == ["yours", "60.0", "%", "69.0", "%", "90.0", "+1.500", "±", "0.500"]
     assert lines[4] == "yours is stored as 2:4 (1), dense (1)"
 
 

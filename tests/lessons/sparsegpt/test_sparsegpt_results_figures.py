@@ -1,9 +1,11 @@
 """The figures and tables of lesson 03's long measurement, from made-up rows: what they say is computed."""
 
+import math
 from itertools import product
 
 import pytest
 
+from course_lib.lessons.common.tables import rows
 from course_lib.lessons.sparsegpt import beside
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
@@ -70,7 +72,7 @@ def test_the_sweep_gives_the_ratio_at_three_sparsities():
 
 
 def test_the_patterns_give_the_ratio_at_each():
-    assert title(results.by_pattern(made_up())).endswith("0.75 at 50%, 0.75 at 4:8, 0.75 at 2:4")
+    assert title(results.by_pattern(made_up())).endswith("0.75 at 50 %, 0.75 at 4:8, 0.75 at 2:4")
 
 
 def test_the_calibration_curve_says_what_little_text_costs():
@@ -98,7 +100,7 @@ def test_block_sizes_say_what_the_errors_tell_apart():
 def test_thirds_are_told_apart_by_pattern_or_not():
     """Logs beside the early third of 25: 22 is 2.1 errors better, 24 and 27 are less than two away."""
     first, second = title(results.thirds(made_up())).splitlines()
-    assert first == "50%: beside the early third, late is not told apart; middle is better"
+    assert first == "50 %: beside the early third, late is not told apart; middle is better"
     assert second.startswith("2:4: beside the early third, ")
     assert "late is not told apart" in second
 
@@ -128,7 +130,7 @@ def test_seconds_have_bytes_and_the_ratio_and_the_papers():
 def test_thirds_get_a_verdict():
     """Logs of 24 and 27 beside 25: -0.04 and 0.08, errors of about 0.06."""
     numbers, claim = printed.thirds_verdict(made_up()).splitlines()
-    assert numbers.endswith("-0.04 ± 0.06 at 50%, +0.08 ± 0.05 at 2:4.")
+    assert numbers.endswith("-0.04 ± 0.06 at 50 %, +0.08 ± 0.05 at 2:4.")
     assert claim.endswith(": cannot tell")
     tables = made_up()
     for row in tables["thirds"]:
@@ -197,8 +199,44 @@ def test_accuracies_are_compared_question_by_question_where_they_are_kept():
     for row in tables["zero_shot"]:  # the same sixty are right, and ten more with SparseGPT: 10 ± 3 points
         row["right"] = "".join(str(int(i < round(100 * row["accuracy"]))) for i in range(100))
     numbers, claim = printed.accuracy_verdict(tables).splitlines()[-2:]
-    assert numbers.endswith("+10.0 ± 3.0 points, the mean of 1 tasks.")
+    assert numbers.endswith("+10.0 ± 3.1 points, the mean of 1 tasks.")  # with half a question more of each kind
     assert claim.endswith(": holds")
+
+
+def of_windows(tables, method, shifts):
+    """The same table with losses of each window for a method: its log-perplexity, shifted."""
+    for row in rows(tables, "perplexity", method=method):
+        row["losses"] = [math.log(row["perplexity"]) + shift for shift in shifts]
+    return tables
+
+
+def test_perplexities_are_compared_window_by_window_as_soon_as_both_are_kept_so():
+    """30 against 40 with 20 % of error each are not told apart; three windows, all 0.28 to 0.30 apart, are."""
+    tables = made_up()
+    for row in tables["perplexity"]:
+        row["standard_error"] = 0.2 * row["perplexity"]
+    assert beside._than_wanda(tables, "50%")[-1] == "cannot tell"
+    of_windows(tables, "wanda", (0.5, -0.5, 0.0))  # one side alone changes nothing
+    assert beside._than_wanda(tables, "50%")[-1] == "cannot tell"
+    of_windows(tables, "sparsegpt", (0.51, -0.5, -0.01))
+    assert beside._than_wanda(tables, "50%")[-1] == "holds"
+
+
+def test_bars_beside_the_dense_model_are_of_pairs_where_there_are_pairs():
+    """Two windows, each exactly log 1.5 above the dense one: no bar; from both errors it would reach 15 % up."""
+    tables = of_windows(of_windows(made_up(), "dense", (0.5, -0.5)), "sparsegpt", (0.5, -0.5))
+    assert _bar(beside.by_size(tables)) == pytest.approx(0.0, abs=1e-12)
+    assert _bar(beside.by_size(made_up())) == pytest.approx(1.5 * math.expm1(2 * math.hypot(1 / 20, 1 / 30)))
+
+
+def _bar(drawn):
+    """How far the error bar of the first model measured here reaches up."""
+    (_, value), (_, top) = (drawn.axes[0].containers[0][0].get_xydata()[0], _ends(drawn)[1])
+    return top - value
+
+
+def _ends(drawn):
+    return drawn.axes[0].containers[0][2][0].get_segments()[0]
 
 
 def test_the_order_of_patterns_is_judged_by_method():
@@ -222,18 +260,35 @@ def test_successors_stand_beside_the_sweep_at_half():
     for row in tables["sweep"]:
         row |= ERROR
     tables["successors"] = [{"method": "swaps + refit", "pattern": "2:4", "perplexity": 55.5} | ERROR]
+    tables["successors"] += [{"method": "swaps + refit", "pattern": "50%", "perplexity": 25.5} | ERROR]
     lines = printed.successors_table(tables).splitlines()
+    assert lines[0].split()[-2:] == ["unstructured", "2:4"]
     assert lines[2].split() == ["Wanda", "40.0", "±", "1.0"]
+    assert lines[-1].split()[-6:] == ["25.5", "±", "1.0", "55.5", "±", "1.0"]
+
+
+def test_at_4_of_8_the_others_have_the_first_windows_of_the_main_table():
+    """Losses ln 20 and ln 80 have the mean ln 40, and an error of ln 4 / 2; the third window is not of the curves."""
+    tables = made_up()
+    tables["successors"] = [
+        {"method": "swaps + refit", "pattern": "4:8", "perplexity": 55.5, "losses": [4.0, 4.0]} | ERROR
+    ]
+    (wanda,) = rows(tables, "perplexity", method="wanda", pattern="4:8")
+    wanda["losses"] = [math.log(20), math.log(80), 9.0]
+    lines = printed.successors_table(tables).splitlines()
+    assert lines[0].split()[-1] == "4:8"
+    assert lines[1].split() == ["magnitude"]
+    assert lines[2].split() == ["Wanda", "40.0", "±", f"{40 * math.log(4) / 2:.1f}"]
     assert lines[-1].split()[-3:] == ["55.5", "±", "1.0"]
 
 
 def test_published_rows_say_so_and_keep_their_values():
     text = printed.published_table()
     assert text.count("published, not measured here") == 2
-    (row,) = (line for line in text.splitlines() if line.startswith("SparseGPT 50%") and "8.21" in line)
-    assert row.split()[2:] == ["36.85", "31.58", "17.46", "13.48", "11.55", "11.17", "9.79", "9.32", "8.21"]
+    (row,) = (line for line in text.splitlines() if line.startswith("SparseGPT 50 %") and "8.21" in line)
+    assert row.split()[3:] == ["36.85", "31.58", "17.46", "13.48", "11.55", "11.17", "9.79", "9.32", "8.21"]
     (row,) = (line for line in text.splitlines() if line.startswith("AdaPrune"))
-    assert row.split() == ["AdaPrune", "50%", "58.66", "48.46", "32.52"]
+    assert row.split() == ["AdaPrune", "50", "%", "58.66", "48.46", "32.52"]
 
 
 @pytest.mark.parametrize(

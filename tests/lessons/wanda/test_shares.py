@@ -21,7 +21,7 @@ def test_rules_are_scaled_by_hand():
     assert shares.scaled({"a": 2.0, "b": 1.0}, sizes, 0.4) == pytest.approx({"a": 0.64, "b": 0.32})
     assert shares.scaled({"a": 9.0, "b": 1.0}, sizes, 0.4) == pytest.approx({"a": 0.95, "b": 65 / 300})
     assert shares.scaled({"a": 0.0, "b": 5.0}, sizes, 0.4) == pytest.approx({"a": 0.0, "b": 160 / 300})
-    with pytest.raises(ValueError, match="only 24% of the weights may leave; expected room for 40%"):
+    with pytest.raises(ValueError, match="only 24 % of the weights may leave; expected room for 40 %"):
         shares.scaled({"a": 1.0, "b": 0.0}, sizes, 0.4)
 
 
@@ -66,7 +66,7 @@ def test_ideas_are_compared_by_windows():
     same, other = shares.Attempt(0.4, torch.tensor([3.0, 6.0])), shares.Attempt(0.401, torch.tensor([2.0, 4.0]))
     assert shares.against(other.losses, same.losses) == pytest.approx((1.5, 0.5))
     _, first, second = shares.table({"equal shares": same}, other).splitlines()
-    assert second.split() == ["yours", "40.10%", "20.1", "+1.500", "±", "0.500"]
+    assert second.split() == ["yours", "40.10", "%", "20.1", "+1.500", "±", "0.500"]
     assert "±" not in first
 
 

@@ -141,7 +141,7 @@ def test_zero_shot_title_and_order():
 def test_tables():
     measured = made_up()
     table = tables.zero_shot_table(measured)
-    assert "sciq               100       25    75 ± 5" in table
+    assert "sciq               100      25    75 ± 5" in table
     assert table.splitlines()[3].startswith("boolq * ")
     assert "10 %" in tables.cost_table(measured)
     assert "no forward pass needed" in tables.cost_table(measured)
@@ -151,12 +151,12 @@ def test_tables():
 def test_zero_shot_verdict_follows_the_data():
     measured = made_up()
     said = tables.zero_shot_verdict(measured)
-    assert said.startswith("The paper's seven tasks: +0.0 ± 2.8 points for Wanda on average. 1 of them have no signal")
+    assert said.startswith("The paper's seven tasks: +0.0 ± 6.2 points for Wanda on average. 1 of them have no signal")
     assert said.endswith("+0.0 ± 6.1 points on average: cannot tell (not with 100 times the sample, n = 100)")
-    for row in measured["tables"]["zero_shot"] + measured["tables"]["zero_shot_mean"]:
+    for row in measured["tables"]["zero_shot"]:
         row["accuracy"] += 0.2 * (row["method"] == "wanda")
     said = tables.zero_shot_verdict(measured)
-    assert "+20.0 ± 2.8 points for Wanda" in said
+    assert "+20.0 ± 6.6 points for Wanda" in said
     assert said.endswith("on average: holds")
 
 
@@ -302,6 +302,17 @@ def test_the_first_number_that_differs_is_outlined():
     assert outlined(masks.compare_numbers(torch.zeros(3, 1), expected)) is None
 
 
+def test_negative_numbers_carry_a_dash_that_needs_no_colour():
+    figure = masks.compare_numbers(torch.tensor([[1.0, 2.0], [-0.5, 0.0]]), torch.tensor([[1.0, -2.0], [-0.5, 0.0]]))
+    yours, expected = ([tuple(at) for each in axes.collections for at in each.get_offsets()] for axes in figure.axes)
+    assert (yours, expected) == ([(0, 1)], [(1, 0), (0, 1)])  # (column, row)
+
+
+def test_a_single_row_has_a_single_tick():
+    figure = masks.compare_numbers(torch.tensor([[0.0, 2.0]]), torch.tensor([[0.0, 2.0]]))
+    assert all(tick == int(tick) for tick in figure.axes[0].get_yticks())
+
+
 def test_margins_above_chance_are_beside_those_of_the_dense_model():
     """Dense 75 % with 25 % by chance; 50 % is half of that margin. The error of the share by hand, from n = 100."""
     measured = made_up()
@@ -316,6 +327,46 @@ def test_margins_above_chance_are_beside_those_of_the_dense_model():
     assert error == pytest.approx(math.hypot(of_half, 0.5 * of_dense) / 0.5)
     drawn = title(accuracies.against_perplexity(measured))
     assert drawn == "Left of the margin above chance at a perplexity of 80 (% of dense):\nsciq 100"
+
+
+def answers(share, n=100, first=0):
+    """So many of n questions right, from the first one on."""
+    return "".join(str(int(first <= i < first + round(share * n))) for i in range(n))
+
+
+def test_margins_are_compared_question_by_question_where_the_answers_are_kept():
+    """50 of the 75 that dense has right, or as many on other questions: the same share, another error."""
+    measured, errors = made_up(), []
+    for first in (0, 50):
+        for row in rows(measured, "zero_shot", task="sciq"):
+            row["accuracy"] = 0.75 if row["method"] == "dense" else 0.5
+            row["right"] = answers(row["accuracy"], first=0 if row["method"] == "dense" else first)
+        (_, share, error), *_ = accuracies.above_chance(measured)["sciq"]
+        assert share == 0.5
+        errors.append(error)
+    counts = {(1, 1): 50.5, (0, 1): 25.5, (0, 0): 25.5, (1, 0): 0.5}  # of 102 with half a question more of each kind
+    mean, square = (sum(n * (a - 0.5 * b) ** power for (a, b), n in counts.items()) / 102 for power in (1, 2))
+    assert errors[0] == pytest.approx(((square - mean**2) / 102) ** 0.5 / 0.5)
+    assert errors[1] > 1.3 * errors[0]
+
+
+def test_the_mean_of_the_seven_tasks_is_paired_where_the_answers_are_kept():
+    measured = made_up()
+    for row in rows(measured, "zero_shot"):
+        row["right"] = answers(row["accuracy"])
+    said = tables.zero_shot_verdict(measured)
+    assert said.startswith("The paper's seven tasks: +0.0 ± 1.0 points")  # boolq alone, 2 half questions of 102
+    assert "Tasks with a signal: sciq +0 ± 1" in said
+
+
+def test_tasks_are_followed_where_perplexity_doubles():
+    measured = made_up()
+    for row in rows(measured, "zero_shot", method="magnitude", pattern="4:8", task="sciq"):
+        row["accuracy"] = 0.65  # 0.75 with half of the weights; boolq has no signal
+    for row in rows(measured, "zero_shot", task="sciq"):
+        row["right"] = answers(row["accuracy"])
+    said = accuracies.where_perplexity_doubles(measured).splitlines()
+    assert said == ["Magnitude, from half to 4:8: perplexity 90 to 80; points of accuracy:", "sciq -10 ± 3"]
 
 
 def test_a_task_of_one_word_is_judged_beside_the_others_model_by_model():

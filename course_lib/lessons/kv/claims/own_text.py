@@ -56,12 +56,12 @@ def contest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: ob
 
 def table(contests: dict[str, Contest]) -> str:
     """A row for each text."""
-    lines = [f"{'text':<36}{'tokens':>7}{WINDOW:>22}{HEAVY:>8}   H2O's log-perplexity lower by"]
+    lines = [f"{'text':<34}{'tokens':>6}{WINDOW:>21}{HEAVY:>7}   H2O's log-perplexity lower by"]
     for name, found in contests.items():
         perplexities = [losses.mean().exp().item() for losses in (found.window, found.heavy)]
         lower, error = found.lower
         lines.append(
-            f"{name:<36}{found.n_tokens:>7}{perplexities[0]:>22.1f}{perplexities[1]:>8.1f}   {lower:+.3f} ± {error:.3f}"
+            f"{name:<34}{found.n_tokens:>6}{perplexities[0]:>21.1f}{perplexities[1]:>7.1f}   {lower:+.3f} ± {error:.3f}"
         )
     return "\n".join(lines)
 

@@ -1,0 +1,114 @@
+"""What the masters print of committed measurements: it fits beside a notebook's prompts, and writes per cent one way.
+
+The tables are found in the masters' own cells: `print(tables.cost_table(measured))`, with what it is given.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from course_lib.lessons.classic import smallest
+from course_lib.lessons.common.tables import COLUMNS, load_measured
+from course_lib.lessons.kv.claims import own_text
+from course_lib.lessons.patterns import budget
+from course_lib.lessons.sinks.claims import first_tokens
+from course_lib.lessons.sparsegpt import recipes
+from course_lib.lessons.wanda import shares
+from course_lib.workbook.masters import ROOT, masters
+
+FROM = "course_lib.lessons"
+WITHOUT = ("00", "01")  # they print what they measure on the spot
+
+
+def calls(statement: ast.stmt, known: dict) -> Iterator[ast.Call]:
+    """The calls of a lesson's functions in a statement that can be made with what is known: names and constants."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and all(isinstance(each, ast.Name | ast.Constant) for each in node.args):
+            names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+            if names <= known.keys() and getattr(run(node.func, known), "__module__", "").startswith(FROM):
+                yield node
+
+
+def run(node: ast.expr, known: dict) -> object:
+    return eval(compile(ast.Expression(node), "a master", "eval"), {}, known)
+
+
+def printed(master) -> dict[str, str]:
+    """By cell's source: every text that a master prints of committed measurements."""
+    known, found = {}, {}
+    for statement in ast.parse(master.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.ImportFrom) and statement.module.startswith(FROM):
+            exec(
+                compile(ast.Module([statement], []), "a master", "exec"), known | {"__builtins__": __builtins__}, known
+            )
+        elif isinstance(statement, ast.Assign) and statement.value in (made := list(calls(statement, known))):
+            if not made[0].args and isinstance(statement.targets[0], ast.Name):
+                known[statement.targets[0].id] = run(statement.value, known)
+        elif isinstance(statement, ast.Expr) and ast.unparse(statement).startswith("print("):
+            texts = {ast.unparse(call): run(call, known) for call in calls(statement, known)}
+            found |= {name: text for name, text in texts.items() if isinstance(text, str)}
+    return found
+
+
+def lines(text: str) -> list[str]:
+    """The lines that a cell shows: with no trailing spaces, which are not seen."""
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def badly_printed(text: str) -> list[str]:
+    """Lines that are too wide, or in which a per cent sign sticks to its number."""
+    return [line for line in lines(text) if len(line) > COLUMNS or re.search(r"\d%", line)]
+
+
+@pytest.mark.parametrize("master", [path for path in masters() if path.stem[:2] not in WITHOUT], ids=lambda p: p.stem)
+def test_tables_fit_and_write_per_cent_one_way(master):
+    found = printed(master)
+    assert len(found) >= 2
+    assert not {name: bad for name, text in found.items() if (bad := badly_printed(text))}
+
+
+OPEN = {
+    "01": (budget, "patterns", "budget", "ideas"),
+    "03": (recipes, "sparsegpt", "recipes", "ideas"),
+    "04": (shares, "wanda", "shares", "ideas"),
+    "07": (own_text, "kv", "own_text", "texts"),
+    "08": (first_tokens, "sinks", "first_tokens", "ideas"),
+}
+
+
+@pytest.mark.parametrize("lesson", OPEN)
+def test_tables_of_open_tasks_fit(lesson):
+    module, folder, name, table = OPEN[lesson]
+    ideas = module.stored(load_measured(folder, name)["tables"][table])
+    assert not badly_printed(module.table(ideas))
+
+
+def test_the_table_of_the_smallest_networks_fits():
+    assert not badly_printed(smallest.table(smallest.stored()))
+
+
+def sticking(source: str) -> list[str]:
+    """The formats such as {share:.0%} of a program; the names of an experiment's steps are keys and not printed."""
+    tree = ast.parse(source)
+    of_steps = [node for call in ast.walk(tree) if _is_step(call) for node in ast.walk(call)]
+    formats = [node for node in ast.walk(tree) if isinstance(node, ast.FormattedValue) and node not in of_steps]
+    return [ast.unparse(each) for each in formats if each.format_spec and ast.unparse(each.format_spec).endswith("%'")]
+
+
+def _is_step(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Step"
+
+
+def test_no_number_is_formatted_with_a_sign_that_sticks_to_it():
+    assert len(sticking('print(f"{a:.0%}", f"{b:>8.1%}"); Step(f"{c:.0%}"); print(f"{100 * d:.0f} %")')) == 2
+    paths = [*(ROOT / "course_lib" / "lessons").rglob("*.py"), *masters()]
+    assert not {path.name: found for path in paths if (found := sticking(path.read_text(encoding="utf-8")))}
+
+
+def test_what_is_wrong_with_a_line_is_seen():
+    assert badly_printed("50 % are zero\n50% are zero\n" + 101 * "x" + "\n" + 90 * "x" + 20 * " ") == [
+        "50% are zero",
+        101 * "x",
+    ]
