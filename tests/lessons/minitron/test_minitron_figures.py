@@ -160,3 +160,9 @@ def test_the_table_of_ideas_compares_by_windows():
     assert "+0.150 ± 0.050" in shapes.table(ideas)
     assert shapes.table(ideas, ideas["one"]).splitlines()[-1].startswith("yours")
     assert title(shapes.compared(ideas)) == "Clearly better than one: two"
+
+
+def test_width_and_depth_are_compared_by_windows():
+    width, depth = torch.tensor([4.0, 5.0, 6.0]), torch.tensor([4.2, 5.2, 6.1])
+    assert tables.depth_line(width, depth).endswith("width is better than depth: holds")
+    assert tables.depth_line(depth, width).endswith("does not hold")
