@@ -8,7 +8,7 @@ Dimension key: K candidates, N windows of T tokens to look at, M of L to learn f
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, product
+from itertools import product
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.measure.perplexity import window_losses
+from course_lib.measure.ranks import kendall
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe
@@ -150,22 +151,3 @@ def search(
         distil(student, model, windows, recipe, progress=progress)
         after.append(window_losses(student, held_out, progress=False))
     return Ranking(shapes=list(shapes), parameters=parameters, before=torch.stack(before), after=torch.stack(after))
-
-
-def kendall(one: Sequence[int | float], other: Sequence[int | float]) -> float:
-    """Kendall's τ_b: (pairs in the same order − pairs in the reverse) / √(pairs untied in one · untied in the other).
-
-    Raises:
-        ValueError: for fewer than two values, rows of different length, or a row whose values are all the same.
-    """
-    if len(one) != len(other) or len(one) < 2:
-        raise ValueError(f"got {len(one)} and {len(other)} values; expected as many of both, at least two.")
-    signs = [(_sign(a - b), _sign(c - d)) for (a, c), (b, d) in combinations(zip(one, other, strict=True), 2)]
-    untied = [sum(pair[side] != 0 for pair in signs) for side in (0, 1)]
-    if not all(untied):
-        raise ValueError("got a row whose values are all the same; expected some order in both.")
-    return sum(a * b for a, b in signs) / (untied[0] * untied[1]) ** 0.5
-
-
-def _sign(difference: int | float) -> int:
-    return (difference > 0) - (difference < 0)

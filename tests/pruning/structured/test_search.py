@@ -1,4 +1,4 @@
-"""Search: candidates near a budget, both orders against a loop, Kendall's tau by hand and against scipy."""
+"""Search: candidates near a budget, and both orders against a loop."""
 
 from dataclasses import replace
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kendalltau
 
 from course_lib.attention.small_models.training import Schedule
 from course_lib.measure.perplexity import window_losses
@@ -15,7 +14,7 @@ from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe
 from course_lib.pruning.structured.scorer import Evidence
 from course_lib.pruning.structured.scorers.random_scores import Random
-from course_lib.pruning.structured.search import Grid, Ranking, candidates, grid_of, kendall, search
+from course_lib.pruning.structured.search import Grid, Ranking, candidates, grid_of, search
 from course_lib.pruning.structured.shape import Shape, n_parameters, shape_of
 from course_lib.pruning.structured.surgery import cut
 
@@ -109,27 +108,3 @@ def test_orders_by_hand():
     assert not ranking.agrees
     same = Ranking(shapes=shapes, parameters=[1, 2, 3], before=before, after=before + 1)
     assert (same.agrees, same.tau) == (True, 1.0)
-
-
-def test_tau_by_hand():
-    assert kendall([1, 2, 3, 4], [1, 2, 3, 4]) == 1
-    assert kendall([1, 2, 3, 4], [4, 3, 2, 1]) == -1
-    assert kendall([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)
-    assert kendall([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 6**0.5)
-
-
-@settings(max_examples=40, deadline=None)
-@given(rows=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=9))
-def test_tau_against_scipy(rows):
-    one, other = zip(*rows, strict=True)
-    if len(set(one)) == 1 or len(set(other)) == 1:
-        with pytest.raises(ValueError, match="all the same"):
-            kendall(one, other)
-    else:
-        assert kendall(one, other) == pytest.approx(kendalltau(one, other).statistic)
-
-
-@pytest.mark.parametrize(("one", "other"), [([1.0], [2.0]), ([1.0, 2.0], [1.0])])
-def test_rows_that_cannot_be_compared(one, other):
-    with pytest.raises(ValueError, match="at least two"):
-        kendall(one, other)

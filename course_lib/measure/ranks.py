@@ -1,0 +1,23 @@
+"""Whether two measurements put the same things into the same order: Kendall's rank correlation, ties included."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+
+def kendall(one: Sequence[int | float], other: Sequence[int | float]) -> float:
+    """Kendall's τ_b: (pairs in the same order − pairs in the reverse) / √(pairs untied in one · untied in the other).
+
+    Raises:
+        ValueError: for fewer than two values, rows of different length, or a row whose values are all the same.
+    """
+    if len(one) != len(other) or len(one) < 2:
+        raise ValueError(f"got {len(one)} and {len(other)} values; expected as many of both, at least two.")
+    signs = [(_sign(a - b), _sign(c - d)) for (a, c), (b, d) in combinations(zip(one, other, strict=True), 2)]
+    untied = [sum(pair[side] != 0 for pair in signs) for side in (0, 1)]
+    if not all(untied):
+        raise ValueError("got a row whose values are all the same; expected some order in both.")
+    return sum(a * b for a, b in signs) / (untied[0] * untied[1]) ** 0.5
+
+
+def _sign(difference: int | float) -> int:
+    return (difference > 0) - (difference < 0)
