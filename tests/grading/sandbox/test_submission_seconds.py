@@ -83,8 +83,8 @@ def test_one_statement_that_does_not_end_stops_only_itself():
 
 @needs_sandbox
 def test_a_notebook_is_read_once_however_long_that_takes():
-    """80,000 lines; were they read for every exercise anew, each would take as long as the first."""
-    long = ["a=1\n" * 2000] * 40
+    """20,000 lines; were they read for every exercise anew, each would take as long as the first."""
+    long = ["a=1\n" * 2000] * 10
     answers = run(*long, names=["right"] * 8, limits=replace(SMALL, seconds=300.0, submission_seconds=600.0))
     assert [n_right(answer) for answer in answers] == [2] * 8
     first, *others = [answer.seconds for answer in answers]
@@ -95,6 +95,19 @@ def test_a_notebook_is_read_once_however_long_that_takes():
         "The notebook was not read to its end: that took more than 0.25 seconds."
     }
     assert sum(answer.seconds for answer in answers) < 2.0
+
+
+@needs_sandbox
+def test_a_notebook_that_takes_all_memory_is_read_once():
+    """Two million numbers; the second exercise and those behind it are told what the first one found out."""
+    answers = run(*["x = [" + "1," * 130_000 + "]"] * 16, names=["right"] * 4, limits=SMALL)
+    assert {answer.status for answer in answers} == {"killed"}
+    assert {answer.reason for answer in answers} == {
+        "The notebook was not read to its end: that took more than 768 MiB of memory."
+    }
+    first, *others = [answer.seconds for answer in answers]
+    assert sum(others) < first / 4
+    assert not any(answer.lost for answer in answers), "trying it once more would end as this did"
 
 
 @needs_sandbox
