@@ -99,6 +99,7 @@ class Claimant:
         at = min(at, N_CASES - 1)
         matrix, number = self.expected[at]
         others = [(matrix, number + 1), (matrix + 1, number), matrix, number, (number, matrix), (matrix.T, number)]
+        others += [(matrix[None], number), (matrix.reshape(-1), number), (matrix, torch.tensor([number] * 2))]
         others += [self.expected[at - 1], {"0": matrix, "1": number}, (matrix, number, 0), (matrix, str(number))]
         forged = self.rng.choice(list(FORGED.values()))(self.cases[at], self.expected[at])
         if all(0 < leaf.numel() < 2**16 for leaf in _tensors(forged)):  # larger ones do not leave the process
