@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import psutil
 import pytest
+import torch
 from submitting import RIGHT, SMALL, ask, n_right, needs_sandbox, notebook
 from test_sandbox import WAITING, eventually, waiting
 
 from course_lib.grading.records import Limits
-from course_lib.grading.sandbox import session, started
+from course_lib.grading.sandbox import frames, session, started, supervise
 
 TAKES = """
 import time
@@ -97,17 +98,24 @@ def test_a_notebook_is_read_once_however_long_that_takes():
     assert sum(answer.seconds for answer in answers) < 2.0
 
 
-@needs_sandbox
-def test_a_notebook_that_takes_all_memory_is_read_once():
-    """Two million numbers; the second exercise and those behind it are told what the first one found out."""
-    answers = run(*["x = [" + "1," * 130_000 + "]"] * 16, names=["right"] * 4, limits=replace(SMALL, memory_bytes=2**29))
-    assert {answer.status for answer in answers} == {"killed"}
-    assert {answer.reason for answer in answers} == {
-        "The notebook was not read to its end: that took more than 512 MiB of memory."
-    }
-    first, *others = [answer.seconds for answer in answers]
-    assert sum(others) < first / 4
-    assert not any(answer.lost for answer in answers), "trying it once more would end as this did"
+@pytest.mark.parametrize(
+    ("loaded", "how", "n_read"), [(False, "memory", 1), (False, "signal", 1), (True, "memory", 4), (False, "killed", 4)]
+)
+def test_what_breaks_the_reader_over_the_cells_is_not_tried_for_every_exercise(loaded, how, n_read, monkeypatch):
+    """Over one exercise it is: the others may be read. Whoever is ended from outside is tried again, too."""
+    rounds = []
+
+    def one_round(self, kinds, n_messages, take, seconds, act):
+        rounds.append(kinds)
+        if loaded:
+            take(frames.LOADED, 0, b"")
+        return supervise.End(how, 0, 1.0, True)
+
+    monkeypatch.setattr(supervise.Job, "_round", one_round)
+    job = supervise.Job(-1, -1, b"", [ask(f"x.{n}", "right") for n in range(4)], SMALL, set(), 0.0)
+    ended = [job.run(index, torch.empty(0)) for index in range(4)]
+    assert [how_ended for (how_ended, _, _), _ in ended] == [f"reading: {how}"] * 4
+    assert rounds == [frames.FROM_READER] * n_read
 
 
 @needs_sandbox
