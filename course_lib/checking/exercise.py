@@ -57,7 +57,7 @@ class Trivial:
     function: Callable | Recorded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one is equal to itself alone, so that what is known of it can be kept beside it
 class Exercise:
     """One step for the student to write.
 

@@ -1,17 +1,12 @@
 """Judge a function against an exercise: run it on the cases, compare, and recognise named mistakes."""
 
-import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
-import torch
-
-from course_lib.checking import trivial
-from course_lib.checking.call import Outcome, Recorded, call, calls
-from course_lib.checking.compare import plain, short
+from course_lib.checking.call import Outcome, Recorded, calls
 from course_lib.checking.exercise import Case, Exercise, Mistake
+from course_lib.checking.known import Known, difference, drawn
 
 State = Literal["right", "wrong", "not attempted"]
 MOST_OF_A_MISTAKE = 1 / 3  # of the points, for an answer that a named mistake explains altogether
@@ -80,21 +75,7 @@ def but(n_right: int, n_cases: int, lowered: str) -> str:
     return f"{n_right} of {n_cases} cases {'is' if n_right == 1 else 'are'} right, but {lowered}." if lowered else ""
 
 
-def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) -> str | None:
-    """None when the outcome is the expected value, else in words what is wrong with it."""
-    if outcome.error:
-        return outcome.error
-    if outcome.value is None and expected is not None:
-        return "it returned None: is there a `return`?"
-    try:
-        return exercise.agree(outcome.value, expected, case)
-    except Exception:  # a comparison written for tensors may trip over whatever a student returns
-        return f"got {short(outcome.value)}, expected {short(expected)}"
-
-
-def recognise(
-    exercise: Exercise, cases: list[Case], outcomes: list[Outcome], wrong: list[bool]
-) -> tuple[Mistake | None, int]:
+def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple[Mistake | None, int]:
     """The first named mistake whose results are the student's on every case, and how many wrong ones that explains.
 
     Where there is none: the one that explains most of the wrong cases, the first among them and more than half of
@@ -105,56 +86,54 @@ def recognise(
         return None, 0
     only_errors = all(outcome.error for outcome, w in zip(outcomes, wrong, strict=True) if w)
     best, n_best = None, sum(wrong) // 2
-    for mistake in exercise.mistakes:
+    for mistake in known.exercise.mistakes:
         for function in mistake.functions:
-            same = [_same(exercise, *row) for row in zip(cases, outcomes, _outcomes(function, cases), strict=True)]
+            if not _same(known, function, wrong.index(True), outcomes):  # most mistakes need one look
+                continue
+            same = [_same(known, function, at, outcomes) for at in range(len(outcomes))]
             if all(same):
                 return mistake, sum(wrong)
-            explains = [s for s, w in zip(same, wrong, strict=True) if w]
+            n_explained = sum(s for s, w in zip(same, wrong, strict=True) if w)
             n_against = sum(not s for s, w in zip(same, wrong, strict=True) if not w)
-            if explains[0] and sum(explains) > max(n_best, n_against) and not only_errors:
-                best, n_best = mistake, sum(explains)
+            if n_explained > max(n_best, n_against) and not only_errors:
+                best, n_best = mistake, n_explained
     return best, n_best if best else 0
 
 
-def _outcomes(function: Callable | Recorded, cases: list[Case]) -> Iterable[Outcome]:
-    """What a named mistake does on the cases: called one by one, or looked up where the function was left out."""
-    if isinstance(function, Recorded):
-        return function.outcomes[: len(cases)]
-    return (call(function, case.arguments) for case in cases)
-
-
-def _expected(exercise: Exercise, cases: list[Case]) -> list:
-    if isinstance(exercise.reference, Recorded):
-        return [outcome.value for outcome in exercise.reference.outcomes[: len(cases)]]
-    return [plain(exercise.reference(*copy.deepcopy(case.arguments))) for case in cases]
-
-
-def _same(exercise: Exercise, case: Case, outcome: Outcome, other: Outcome) -> bool:
+def _same(known: Known, function: Callable | Recorded, at: int, outcomes: list[Outcome]) -> bool:
+    """Whether a function of the exercise does on one case what the student's did."""
+    outcome, other = outcomes[at], known.outcome(function, at)
     if outcome.error or other.error:
         kinds = [(o.error or "").split(":")[0] for o in (outcome, other)]
         return kinds[0] == kinds[1]
-    return difference(exercise, case, outcome, other.value) is None
+    return difference(known.exercise, known.cases[at], outcome, other.value) is None
 
 
 def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
     """Run a function on the exercise's cases and say whether it is right, and if not, what is known about why."""
-    cases = exercise.cases(torch.Generator().manual_seed(seed))
-    return verdict(exercise, cases, list(calls(function, [case.arguments for case in cases])))
+    known = drawn(exercise, seed)
+    return conclude(known, list(calls(function, [case.arguments for case in known.cases])))
 
 
 def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> Verdict:
     """What outcomes say about an answer, wherever they were produced. Cases without an outcome count as wrong."""
+    return conclude(Known(exercise, cases), outcomes)
+
+
+def conclude(known: Known, outcomes: list[Outcome]) -> Verdict:
+    """As `verdict`, for cases on which more than one answer is judged."""
+    exercise, n_cases = known.exercise, len(known.cases)
     if not outcomes or all(outcome.unattempted for outcome in outcomes):
-        return Verdict(exercise, "not attempted" if outcomes else "wrong", 0, len(cases))
-    n_cases, cases = len(cases), cases[: len(outcomes)]
-    expected = _expected(exercise, cases)
+        return Verdict(exercise, "not attempted" if outcomes else "wrong", 0, n_cases)
+    if len(outcomes) < n_cases:
+        known = Known(exercise, known.cases[: len(outcomes)])
+    cases, expected = known.cases, known.expected
     differences = tuple(difference(exercise, *compared) for compared in zip(cases, outcomes, expected, strict=True))
     right = [at for at, d in enumerate(differences) if d is None]
     n_right = len(right)
     if n_right == n_cases:
         return Verdict(exercise, "right", n_right, n_right, cases[0], outcomes[0].value, expected[0], differences)
-    easy = trivial.ways(exercise, cases, expected, right, partial(difference, exercise)) if right else ()
+    easy = known.ways(right) if right else ()
     if n_right == len(cases):  # all that there is, is right
         return Verdict(exercise, "wrong", n_right, n_cases, differences=differences, easy=easy)
     wrong = [d is not None for d in differences]
@@ -169,6 +148,6 @@ def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> V
         expected[first],
         differences,
         outcomes[first].trace,
-        *recognise(exercise, cases, outcomes, wrong),
+        *recognise(known, outcomes, wrong),
         easy,
     )

@@ -22,20 +22,21 @@ Agrees = Callable[[Case, Outcome, Any], str | None]
 _OTHER_SEEDS = (811, 812)  # cases that are the same with these are known to everybody
 
 
-def ways(exercise: Exercise, cases: list[Case], expected: list, which: list[int], agrees: Agrees) -> tuple[str, ...]:
-    """How some of the cases can all be had without the idea, in as few ways as that takes; nothing when one cannot.
+def ways_to(
+    exercise: Exercise, cases: list[Case], expected: list, at: int, known: set[int], agrees: Agrees
+) -> list[str]:
+    """How one of the cases can be had without the idea, in every way there is.
 
     Args:
-        expected: the right value of every case. which: the places of the cases that are asked about.
+        expected: the right value of every case. at: the place of the case. known: the places of those of `by_heart`.
         agrees: (case, outcome, right value) -> None when they agree, else a sentence.
     """
-    ways_of: dict[int, list[str]] = {}
-    known = by_heart(exercise, cases)
-    for at in which:
-        tried = outcomes(exercise, cases, expected, at, known)
-        ways_of[at] = [name for name, outcome in tried if agrees(cases[at], outcome, expected[at]) is None]
-        if not ways_of[at]:
-            return ()
+    tried = outcomes(exercise, cases, expected, at, known)
+    return [name for name, outcome in tried if agrees(cases[at], outcome, expected[at]) is None]
+
+
+def fewest(ways_of: dict[int, list[str]]) -> tuple[str, ...]:
+    """The ways to all of these cases, as few as that takes; each case has some."""
     names: list[str] = []
     while ways_of:  # the way to most of the cases that are left
         names.append(max(chain(*ways_of.values()), key=lambda name: sum(name in ways for ways in ways_of.values())))

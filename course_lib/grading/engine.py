@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from course_lib.checking import compare, judge, trivial
+from course_lib.checking import compare, judge, known, trivial
 from course_lib.checking.call import DidNotFinish, limited
 from course_lib.checking.exercise import Case, Exercise
 from course_lib.grading import hidden_cases
@@ -101,7 +101,7 @@ def _key(module: ModuleType, functions: dict[str, str], seed: int, limits: Limit
     """Whatever can change the points: the exercises, the hidden cases, the comparison, the seed and the limits."""
     unseen = importlib.import_module(f"{hidden_cases.__name__}.{_lesson(functions)}")
     sources = [path.read_text(encoding="utf-8") for path in sorted(Path(module.__file__).parent.glob("*.py"))]
-    sources += [inspect.getsource(decides) for decides in (unseen, compare, judge, trivial)]
+    sources += [inspect.getsource(decides) for decides in (unseen, compare, judge, known, trivial)]
     return hashlib.sha256(repr((VERSION, sources, sorted(functions.items()), seed, limits)).encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,6 @@
 """Cases that can be had without the idea: which they are, and when they count. Worked by hand on made-up exercises."""
 
 import dataclasses
-from functools import partial
 
 import pytest
 import torch
@@ -10,7 +9,8 @@ from course_lib.checking import trivial
 from course_lib.checking.call import Outcome, Recorded, call
 from course_lib.checking.compare import plain
 from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial
-from course_lib.checking.judge import Verdict, but, difference, judge, verdict
+from course_lib.checking.judge import Verdict, but, judge, verdict
+from course_lib.checking.known import Known, drawn
 
 
 def made(reference, *arguments, drawn=True, **fields):
@@ -28,10 +28,8 @@ def made(reference, *arguments, drawn=True, **fields):
 
 def found(exercise, which=None, seed=0):
     """By what each case, or all of some, can be had."""
-    cases = exercise.cases(torch.Generator().manual_seed(seed))
-    right = [plain(exercise.reference(*case.arguments)) for case in cases]
-    ways = partial(trivial.ways, exercise, cases, right, agrees=partial(difference, exercise))
-    return ways(which) if which else [ways([at]) for at in range(len(cases))]
+    known = drawn(exercise, seed)
+    return known.ways(which) if which else [known.ways([at]) for at in range(len(known.cases))]
 
 
 def test_zeros_what_was_given_and_the_worked_example_need_no_idea():
@@ -82,9 +80,8 @@ def test_as_few_ways_are_named_as_that_takes():
 def test_each_way_is_known_and_no_other(value, way):
     exercise = made(lambda *_: value, ("the worked example",), (torch.arange(6.0).reshape(2, 3), 7))
     cases = exercise.cases(torch.Generator().manual_seed(0))[1:]
-    drawn = dataclasses.replace(exercise, by_heart=())
-    tried = trivial.ways(drawn, cases, [plain(value)], [0], partial(difference, exercise))
-    assert tried == ((way,) if way else ())
+    not_seen = dataclasses.replace(exercise, by_heart=())
+    assert Known(not_seen, cases).ways([0]) == ((way,) if way else ())
 
 
 def test_an_exercise_adds_what_is_trivial_there():

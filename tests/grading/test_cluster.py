@@ -42,6 +42,26 @@ def ends_the_worker_at_s1(submission, content, plan, course):
     return graded(submission, content, plan, course)
 
 
+def is_lost_at_s1_beside_others(submission, content, plan, course):
+    """Leaves a mark for every try, and one while it grades; s1 is ended from outside unless it is alone, and first."""
+    mark, tries = submission.path.with_suffix(".running"), submission.path.with_suffix(".tries")
+    mark.touch()
+    n_before = len(tries.read_text()) if tries.exists() else 0
+    tries.write_text("x" * (n_before + 1))
+    time.sleep(0.3)
+    beside = len(list(submission.path.parent.glob("*.running"))) > 1
+    mark.unlink()
+    lost = submission.student == "s1" and (beside or not n_before)
+    problem = f"{engine.LOST} wanda.score." if lost else ""
+    return dataclasses.replace(graded(submission, content, plan, course), problem=problem)
+
+
+def is_always_lost_at_s1(submission, content, plan, course):
+    result = is_lost_at_s1_beside_others(submission, content, plan, course)
+    problem = f"{engine.LOST} wanda.score." if submission.student == "s1" else ""
+    return dataclasses.replace(result, problem=problem)
+
+
 def cannot_grade(submission, content, plan, course):
     raise RuntimeError("this worker joined late and has another version of the course")
 
@@ -119,6 +139,30 @@ def test_one_that_kills_its_workers_has_rows_that_say_so_and_nobody_beside_it(lo
     assert "ended several workers" in problems.pop("s1")
     assert set(problems.values()) == {""}
     assert len(next(result.exercises for _, result in pairs if result.student == "s1")) == 8
+
+
+def tries_of(sent):
+    return {each.student: len(each.path.with_suffix(".tries").read_text()) for each in sent}
+
+
+def test_one_whose_sandbox_was_ended_from_outside_is_tried_once_more_alone(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "grade", is_lost_at_s1_beside_others)
+    sent = submissions(tmp_path, 5)
+    pairs = list(run(local, sent))
+    assert sorted(submission.student for submission, _ in pairs) == [each.student for each in sent]
+    assert pairs[-1][0].student == "s1", "when nothing else is left"
+    assert {result.problem for _, result in pairs} == {""}
+    assert tries_of(sent) == {"s0": 1, "s1": 2, "s2": 1, "s3": 1, "s4": 1}
+
+
+def test_one_that_is_lost_twice_is_not_tried_a_third_time(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "grade", is_always_lost_at_s1)
+    sent = submissions(tmp_path, 3)
+    pairs = list(run(local, sent))
+    assert [submission.student for submission, _ in pairs][-1] == "s1"
+    assert [engine.was_lost(result) for _, result in pairs] == [False, False, True]
+    assert pairs[-1][1].problem.startswith(engine.FAILED), "the command fails, and --resume grades it anew"
+    assert tries_of(sent) == {"s0": 1, "s1": 2, "s2": 1}
 
 
 def test_few_notebooks_are_read_ahead_and_what_cannot_be_read_is_not_sent(local, tmp_path, monkeypatch):

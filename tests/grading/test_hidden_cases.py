@@ -3,7 +3,6 @@
 They are judged together with the cases of `check`, on seeds that students do not have.
 """
 
-import copy
 import dataclasses
 import functools
 import types
@@ -14,9 +13,9 @@ from forgeries import FORGED
 from further_answers import FURTHER
 from torch import Tensor
 
-from course_lib.checking.call import Outcome, Recorded, call
-from course_lib.checking.compare import plain
-from course_lib.checking.judge import MOST_OF_A_MISTAKE, difference, verdict
+from course_lib.checking.call import Outcome
+from course_lib.checking.judge import MOST_OF_A_MISTAKE, conclude
+from course_lib.checking.known import Known, difference
 from course_lib.grading.hidden_cases import hidden_cases
 from course_lib.workbook.catalogue import all_exercises
 
@@ -39,34 +38,24 @@ def drawn(name, seed):
     return exercise.cases(generator), hidden_cases(exercise, generator)
 
 
-def cases_of(name, seed):
+@functools.cache
+def known(name, seed):
+    """All of these cases, and what the functions of the exercise do on them."""
     visible, hidden = drawn(name, seed)
-    return visible + hidden
+    return Known(EXERCISES[name], visible + hidden)
 
 
-@functools.cache
+def cases_of(name, seed):
+    return known(name, seed).cases
+
+
 def expected(name, seed):
-    reference = EXERCISES[name].reference
-    return [plain(reference(*copy.deepcopy(case.arguments))) for case in cases_of(name, seed)]
+    return known(name, seed).expected
 
 
-@functools.cache
 def outcomes(function, name, seed):
-    return [call(function, case.arguments) for case in cases_of(name, seed)]
-
-
-@functools.cache
-def recorded(name, seed):
-    """The exercise with what its functions do on these cases in place of them, so that each is called once."""
-    exercise = EXERCISES[name]
-
-    def record(function):
-        return Recorded(tuple(outcomes(function, name, seed)))
-
-    mistakes = (
-        dataclasses.replace(m, function=record(m.function), also=tuple(map(record, m.also))) for m in exercise.mistakes
-    )
-    return dataclasses.replace(exercise, reference=record(exercise.reference), mistakes=tuple(mistakes))
+    """Called once, whether it is asked for here or in a verdict."""
+    return [known(name, seed).outcome(function, at) for at in range(len(cases_of(name, seed)))]
 
 
 def differences(exercise, seed, outcomes):
@@ -132,7 +121,7 @@ def test_an_exercise_without_hidden_cases_is_an_error(exercise):
 def test_the_reference_is_right_and_finite(exercise):
     for seed in SEEDS:
         cases = cases_of(exercise.id, seed)
-        found = verdict(exercise, cases, outcomes(exercise.reference, exercise.id, seed))
+        found = conclude(known(exercise.id, seed), outcomes(exercise.reference, exercise.id, seed))
         assert (found.state, found.n_right) == ("right", len(cases)), found.difference
         for value in expected(exercise.id, seed):
             leaves = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
@@ -155,8 +144,7 @@ def test_right_answers_earn_everything(exercise, name, function):
 @pytest.mark.parametrize(("exercise", "mistake", "function"), MISTAKES, ids=names(MISTAKES))
 def test_named_mistakes_are_rejected_recognised_and_earn_no_more_than_a_third(exercise, mistake, function):
     for seed in SEEDS:
-        done = outcomes(function, exercise.id, seed)
-        found = verdict(recorded(exercise.id, seed), cases_of(exercise.id, seed), done)
+        found = conclude(known(exercise.id, seed), outcomes(function, exercise.id, seed))
         assert found.state == "wrong"
         assert found.mistake is not None, f"not recognised: {found.difference}"
         assert found.mistake.name == mistake.name

@@ -1,5 +1,6 @@
 """The notebooks that nbval runs: `python tests/helpers/notebooks_to_check.py FOLDER` writes FOLDER/students, /masters.
 
+All of them run together, so that no processor waits for the last of the students'; those with most cells come first.
 The students' are whole, and a student types into them what the page tells a student to type. The masters are
 exercises, checks and what calls an answer (`mine`); all their other cells are those of the students' notebooks
 (tests/workbook/test_lessons.py compares them).
@@ -44,6 +45,12 @@ def to_check(notebook: NotebookNode) -> NotebookNode:
             needed |= read(cell.source)
             cells.append(cell)
     return nbformat.from_dict(notebook | {"cells": cells[::-1]})
+
+
+def strict(notebook: NotebookNode) -> NotebookNode:
+    """The same notebook, in which a check that is not right raises."""
+    first = new_code_cell('import os\n\nos.environ["COURSE_STRICT"] = "1"', id="strict")
+    return nbformat.from_dict(notebook | {"cells": [first, *notebook.cells]})
 
 
 def is_exercise(cell: NotebookNode) -> bool:
@@ -103,7 +110,7 @@ def main(folder: Path) -> None:
     for master in masters.masters():
         whole = masters.with_solutions(master)
         reduced = to_check(whole)
-        write(folder / "masters" / f"{master.stem}.ipynb", masters.as_text(reduced))
+        write(folder / "masters" / f"{master.stem}.ipynb", masters.as_text(strict(reduced)))
         theirs = with_what_is_typed(masters.for_students(master))
         write(folder / "students" / f"{master.stem}.ipynb", masters.as_text(theirs))
         n_code = sum(cell.cell_type == "code" for cell in whole.cells)

@@ -4,21 +4,37 @@ tests/lessons/LESSON/LESSON_answers.py holds those of a lesson: RIGHT and WRONG,
 The value of a wrong one may also be (function, name of the mistake), where only that name, or none for "", is true.
 """
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from course_lib.checking.call import call
-from course_lib.checking.judge import judge, verdict
+from course_lib.checking.judge import conclude, judge
+from course_lib.checking.known import Known
 from course_lib.grading import engine
 from course_lib.workbook.catalogue import find
+from course_lib.workbook.checks import SEED
 
 FILES = sorted(Path(__file__).parent.glob("*/*_answers.py"))
 SEEDS = (0, 1, 2, 3, 4)
 NAMED = 0.6  # of the wrong answers of all lessons, at least
+
+
+@functools.cache
+def of_somebody(exercise, seed):
+    """The cases of a student, those of `check` with other numbers and the hidden ones; what is right is found once."""
+    visible, hidden = engine.draw(find(exercise), "somebody", seed)
+    return Known(find(exercise), visible + hidden)
+
+
+@functools.cache
+def told(exercise, function, seed):
+    """State and name of the mistake, as `check` says them with such a seed."""
+    judged = judge(find(exercise), function, seed)
+    return judged.state, judged.mistake.name if judged.mistake else ""
 
 
 def load(path):
@@ -40,22 +56,21 @@ WRONG = [
 
 @pytest.mark.parametrize(("exercise", "what", "function"), RIGHT, ids=lambda v: v if isinstance(v, str) else "")
 def test_a_right_answer_is_right_for_every_student_and_on_hidden_cases(exercise, what, function):
+    assert told(exercise, function, SEED)[0] == "right"
     for seed in SEEDS:
-        visible, hidden = engine.draw(find(exercise), "somebody", seed)
-        for cases in (find(exercise).cases(torch.Generator().manual_seed(seed)), visible, hidden):
-            found = verdict(find(exercise), cases, [call(function, case.arguments) for case in cases])
-            assert found.state == "right", f"seed {seed}, {found.case.name}: {found.difference}"
+        known = of_somebody(exercise, seed)
+        found = conclude(known, [call(function, case.arguments) for case in known.cases])
+        assert found.state == "right", f"seed {seed}, {found.case.name}: {found.difference}"
 
 
 @pytest.mark.parametrize(("exercise", "what", "function", "name"), WRONG, ids=lambda v: v if isinstance(v, str) else "")
 def test_a_wrong_answer_is_refused_on_every_seed_and_gets_no_misleading_name(exercise, what, function, name):
     for seed in SEEDS:
-        judged = judge(find(exercise), function, seed)
-        assert judged.state == "wrong", f"seed {seed}"
-        said = judged.mistake.name if judged.mistake else ""
+        state, said = told(exercise, function, seed)
+        assert state == "wrong", f"seed {seed}"
         assert name is None or said == name, f"seed {seed}: taken for {said!r}"
 
 
 def test_most_wrong_answers_get_a_name():
-    named = [judge(find(exercise), function).mistake is not None for exercise, _, function, _ in WRONG]
+    named = [told(exercise, function, SEEDS[0])[1] != "" for exercise, _, function, _ in WRONG]
     assert sum(named) >= NAMED * len(named), f"{sum(named)} of {len(named)}"

@@ -12,13 +12,14 @@ from notebooks_to_check import (
     is_check,
     is_exercise,
     is_use,
+    strict,
     to_check,
     what_binds,
     with_what_is_typed,
     without_magics,
 )
 
-from course_lib.workbook import build, masters
+from course_lib.workbook import build, checks, masters
 from course_lib.workbook.catalogue import find, lessons
 
 MASTERS = masters.masters()
@@ -132,6 +133,15 @@ def test_every_exercise_check_and_use_of_a_master_runs_with_what_it_needs_and_no
     assert sum(not is_use(cell) for cell in reduced.cells if calls_an_answer(cell)) == 2 * len(module.EXERCISES)
     others = [ast.parse(cell.source).body for cell in reduced.cells if not calls_an_answer(cell)]
     assert not [ast.unparse(statement) for body in others for statement in body if isinstance(statement, ast.Expr)]
+
+
+def test_checks_of_a_master_raise(master, monkeypatch):
+    first, *others = strict(to_check(masters.with_solutions(master))).cells
+    assert [cell.id for cell in others] == [cell.id for cell in to_check(masters.with_solutions(master)).cells]
+    monkeypatch.setenv("COURSE_STRICT", "0")
+    exec(first.source, {})
+    with pytest.raises(checks.CheckFailed):
+        checks.check(next(m for m in lessons() if m.LESSON[:2] == master.stem[:2]).EXERCISES[0].id, lambda *_: None)
 
 
 def test_of_a_cell_stays_what_binds_a_needed_name():

@@ -112,9 +112,7 @@ class Effects:
     def changes(self, statement: ast.stmt) -> frozenset[str]:
         """Names whose value a statement of the top level may change in place."""
         changed = self._changed(list(at_once(statement)))
-        for name in list(changed):
-            changed |= self.same.get(name, set())
-        return frozenset(changed)
+        return frozenset(_reached(changed, self.same))
 
     def _changed(self, parts: list[tuple[ast.AST, bool]]) -> set[str]:
         discarded = {id(_awaited(part.value)) for part, _ in parts if isinstance(part, ast.Expr)}
@@ -125,12 +123,7 @@ class Effects:
             for target, value in _handed_on(part):
                 for name in _named(target):
                     handed_on.setdefault(name, set()).update(self._values(_named(value)))
-        queue = list(changed)
-        while queue:
-            fresh = handed_on.get(queue.pop(), set()) - changed
-            changed |= fresh
-            queue += fresh
-        return changed
+        return _reached(changed, handed_on)
 
     def _by(self, part: ast.AST, again: bool, discarded: bool) -> set[str]:
         if isinstance(part, (ast.Subscript, ast.Attribute)) and isinstance(part.ctx, (ast.Store, ast.Del)):
@@ -189,6 +182,16 @@ class Effects:
     def _values(self, names: Iterable[str]) -> set[str]:
         """Those that are no functions, classes or packages: nobody fills them."""
         return set(names) - self.functions.keys() - self.classes.keys() - self.imported.keys()
+
+
+def _reached(names: set[str], ways: dict[str, set[str]]) -> set[str]:
+    """These, and all to which the ways from them lead, however many steps that takes."""
+    reached, queue = set(names), list(names)
+    while queue:
+        fresh = ways.get(queue.pop(), set()) - reached
+        reached |= fresh
+        queue += fresh
+    return reached
 
 
 def _body(function: ast.AST) -> Iterable[ast.AST]:

@@ -18,6 +18,7 @@ _FOREIGN = re.compile(
 _MAGIC = re.compile(r"[%!?]|[\w.\[\], ]+=\s*[%!]")
 _TIMED = "%time "
 _ASSIGNED = re.compile(r"([\w.\[\], ]+=)\s*[%!]")
+_RUN = re.compile(r"%run\s+(?:-i\s+)?(['\"]?)([^'\"\s]+)\1\s*")
 _WRITES = re.compile(r"%%(?:write)?file +(-a +|--append +)?['\"]?([^'\"\s]+)['\"]?\s*")
 MAGIC = "_magic_"  # what stands for a value that only IPython or a shell would give
 
@@ -53,6 +54,12 @@ def written_file(text: str) -> str:
     rest += "" if rest.endswith("\n") else "\n"
     name, mode = found[2].removeprefix("./"), "a" if found[1] else "w"
     return f"open({name!r}, {mode!r}, encoding='utf-8').write({rest!r})"
+
+
+def _runs(name: str) -> str:
+    """What `%run` does with a file that a cell has written. Of any other the row says that it is not there."""
+    name = name.removeprefix("./")
+    return f"exec(open({name if '.' in name else f'{name}.py'!r}, encoding='utf-8').read())"
 
 
 def _tree(text: str) -> ast.Module:
@@ -96,6 +103,9 @@ def _blank(lines: list[str], number: int | None) -> bool:
         lines[at] = _margin(lines[at]) + line[len(_TIMED) :].lstrip()
         return True
     margin = _margin(lines[at])
+    if run := _RUN.fullmatch(line):
+        lines[at] = margin + _runs(run[2])
+        return True
     while at < len(lines):
         goes_on = lines[at].rstrip().endswith("\\")
         assigned = _ASSIGNED.match(lines[at].strip())

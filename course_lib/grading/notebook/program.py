@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from course_lib.grading.notebook import notes
 from course_lib.grading.notebook.answers import Answers, Check, broken_answer, checks
 from course_lib.grading.notebook.bindings import Item
-from course_lib.grading.notebook.cells import LONGEST_CELL, Cell, read
+from course_lib.grading.notebook.cells import LONGEST_CELL, MOST_STATEMENTS, Cell, read
 from course_lib.grading.notebook.experiments import Reader, Skipped, shown
 from course_lib.grading.notebook.likeness import library_calls, normalise
 from course_lib.grading.notebook.magics import parse, written_file
@@ -56,8 +56,13 @@ class Notebook:
         self.broken: list[tuple[Cell, str]] = []
         self.skipped: list[Skipped] = []  # statements that never run
         self._future = False
-        read = [taken for cell in cells if cell.kind == "code" and cell.text.strip() and (taken := self._read(cell))]
-        statements = [node for taken in read for node in taken.tree.body]
+        read, statements = [], []
+        for taken in (self._read(cell) for cell in cells if cell.kind == "code" and cell.text.strip()):
+            if taken:
+                read.append(taken)
+                statements += taken.tree.body
+                if len(statements) > MOST_STATEMENTS:
+                    raise ValueError(f"got more than {MOST_STATEMENTS} statements; expected a notebook for people.")
         self._reader = Reader(statements, {given.id for node in statements for given in _named_in_checks(node)})
         for taken in read:
             self._take(taken)

@@ -72,10 +72,13 @@ def read(content: bytes, asked: list[tuple[int, str, str]], pipe: int, _: int) -
     channels = [Channel(pipe, index) for index, *_ in asked]
     try:
         book = notebook.load(content)
+    except MemoryError:
+        raise  # the warden says it of all exercises
     except Exception as error:
         for channel in channels:
             channel.send(frames.UNUSABLE, ("not loaded", _why(error)))
         return channels[-1].send(frames.DONE)
+    channels[0].send(frames.LOADED)
     for channel, (_, exercise, function) in zip(channels, asked, strict=True):
         try:
             program = book.program(exercise, function)

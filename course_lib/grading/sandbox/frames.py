@@ -7,13 +7,13 @@ _HEAD = struct.Struct("<cHI")
 # From the process that runs a student's function to the warden, and on to the outside.
 # HIDDEN asks for the key to the hidden cases; from there on nothing that it says in words is kept.
 CASE, NOTE, TOUCHED, UNUSABLE, HIDDEN, DONE = b"C", b"N", b"T", b"U", b"H", b"D"
-# From the process that reads the notebook, which runs nothing of it: what is known of an answer, and what to run. The
-# second stays inside.
-PROGRAM, CODE = b"P", b"K"
+# From the process that reads the notebook, which runs nothing of it: that its cells are taken apart, what is known of
+# an answer, and what to run. The first and the last stay inside.
+LOADED, PROGRAM, CODE = b"L", b"P", b"K"
 # From the warden alone.
 READY, STARTED, ENDED = b"R", b"S", b"E"
 FROM_CHILD = frozenset((CASE, NOTE, TOUCHED, UNUSABLE, HIDDEN, DONE))
-FROM_READER = frozenset((PROGRAM, CODE, UNUSABLE, DONE))
+FROM_READER = frozenset((LOADED, PROGRAM, CODE, UNUSABLE, DONE))
 FROM_WARDEN = FROM_CHILD | {PROGRAM, READY, STARTED, ENDED}
 
 

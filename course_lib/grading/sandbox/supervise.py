@@ -90,16 +90,22 @@ class Job:
         return (end.how, end.number, self.spent - before), clean and end.clean
 
     def _read_from(self, first: int) -> End:
-        """Read for all exercises from the first on. What breaks the process over one of them costs only that one."""
+        """Read for all exercises from the first on. What breaks the process over one of them costs only that one; what
+        breaks it before, as cells do that take all memory, would break the next one too.
+        """
+        loaded = False
 
         def take(kind: bytes, index: int, content: bytes) -> None:
-            if kind != frames.DONE and first <= index < len(self.tasks):
+            nonlocal loaded
+            loaded |= kind == frames.LOADED
+            if kind not in (frames.DONE, frames.LOADED) and first <= index < len(self.tasks):
                 self.read.setdefault(index, {})[kind] = content
 
         asked = [(i, task.exercise, task.function) for i, task in enumerate(self.tasks) if i >= first]
         act = partial(child.read, self.notebook, asked)
-        end = self._round(frames.FROM_READER, 2 * len(asked) + 1, take, READING * self.limits.seconds, act)
-        if end.how in ("time", "waiting", "budget"):
+        end = self._round(frames.FROM_READER, 2 * len(asked) + 2, take, READING * self.limits.seconds, act)
+        broken = not loaded and end.how not in ("done", "killed")
+        if broken or end.how in ("time", "waiting", "budget"):
             self.unread = end
         return end
 

@@ -10,7 +10,7 @@ import jupytext
 import pytest
 from written_notebooks import BOOM, CHECK, RIGHT, STUB, answer, called, cell, notebook, run
 
-from course_lib.grading.notebook.cells import LARGEST, LONGEST_CELL, MOST_CELLS
+from course_lib.grading.notebook.cells import LARGEST, LONGEST_CELL, MOST_CELLS, MOST_STATEMENTS
 from course_lib.grading.notebook.program import load
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +43,7 @@ def program(*cells, exercise="wanda.score", function="wanda_score"):
         (b'{"cells": ' + b"9" * 5000 + b"}", "not JSON"),
         (json.dumps({"cells": [{}] * (MOST_CELLS + 1)}).encode(), f"{MOST_CELLS + 1} cells"),
         (notebook(*["x = 1\n" * 40_000] * 20), "characters of code"),
+        (notebook("x = 1\n" * (MOST_STATEMENTS // 2 + 1), "x=1;" * (MOST_STATEMENTS // 2)), "than 50000 statements"),
     ],
 )
 def test_what_is_no_notebook_is_refused_with_the_reason(content, said):

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import psutil
 import pytest
+import torch
 from submitting import RIGHT, SMALL, ask, n_right, needs_sandbox, notebook
 from test_sandbox import WAITING, eventually, waiting
 
 from course_lib.grading.records import Limits
-from course_lib.grading.sandbox import session, started
+from course_lib.grading.sandbox import frames, session, started, supervise
 
 TAKES = """
 import time
@@ -83,8 +84,8 @@ def test_one_statement_that_does_not_end_stops_only_itself():
 
 @needs_sandbox
 def test_a_notebook_is_read_once_however_long_that_takes():
-    """80,000 lines; were they read for every exercise anew, each would take as long as the first."""
-    long = ["a=1\n" * 2000] * 40
+    """20,000 lines; were they read for every exercise anew, each would take as long as the first."""
+    long = ["a=1\n" * 2000] * 10
     answers = run(*long, names=["right"] * 8, limits=replace(SMALL, seconds=300.0, submission_seconds=600.0))
     assert [n_right(answer) for answer in answers] == [2] * 8
     first, *others = [answer.seconds for answer in answers]
@@ -95,6 +96,26 @@ def test_a_notebook_is_read_once_however_long_that_takes():
         "The notebook was not read to its end: that took more than 0.25 seconds."
     }
     assert sum(answer.seconds for answer in answers) < 2.0
+
+
+@pytest.mark.parametrize(
+    ("loaded", "how", "n_read"), [(False, "memory", 1), (False, "signal", 1), (True, "memory", 4), (False, "killed", 4)]
+)
+def test_what_breaks_the_reader_over_the_cells_is_not_tried_for_every_exercise(loaded, how, n_read, monkeypatch):
+    """Over one exercise it is: the others may be read. Whoever is ended from outside is tried again, too."""
+    rounds = []
+
+    def one_round(self, kinds, n_messages, take, seconds, act):
+        rounds.append(kinds)
+        if loaded:
+            take(frames.LOADED, 0, b"")
+        return supervise.End(how, 0, 1.0, True)
+
+    monkeypatch.setattr(supervise.Job, "_round", one_round)
+    job = supervise.Job(-1, -1, b"", [ask(f"x.{n}", "right") for n in range(4)], SMALL, set(), 0.0)
+    ended = [job.run(index, torch.empty(0)) for index in range(4)]
+    assert [how_ended for (how_ended, _, _), _ in ended] == [f"reading: {how}"] * 4
+    assert rounds == [frames.FROM_READER] * n_read
 
 
 @needs_sandbox
