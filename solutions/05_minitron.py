@@ -3,8 +3,8 @@
 #
 # The zeros of lessons 03 and 04 stay where they are, and a matrix that is half zeros costs as much as a full one unless
 # something reads the zeros. This lesson takes whole neurons, heads, channels and blocks out instead. What is left is an
-# ordinary model with smaller matrices: every tool loads it, and it is faster on every machine at once. It also says
-# things more badly, and so it is taught by the model from which it was cut.
+# ordinary model with smaller matrices: every tool loads it, and it is faster on every machine at once. It also
+# predicts worse, and so it is taught by the model from which it was cut.
 #
 # **Afterwards you can** say which rows and columns leave together, cut a language model to a shape that you choose,
 # score neurons, heads, channels and blocks from a single pass over some text, repair a cut by least squares, and distil
@@ -159,9 +159,9 @@ check("minitron.count", count_parameters)
 print(tables.sizes_table(mine("minitron.count", count_parameters), dense_shape))
 
 # %% [markdown]
-# The embedding is a fifth of this model, and only the width makes it smaller. In a large model it hardly counts: of
-# Nemotron-4's 15.6 billion parameters it is a tenth per matrix. The paper's own models, counted from the shapes that
-# the source lecture prints, give the lecture's numbers:
+# The embedding is a fifth of this model, and only the width makes it smaller. Nemotron-4, a hundred times as large, has
+# 256,000 words and a head of its own: embedding and head are a tenth of its 15.6 billion parameters each. The paper's
+# own models, counted from the shapes that the source lecture prints, give the lecture's numbers:
 
 # %%
 print(tables.published_shapes())
@@ -199,7 +199,7 @@ check("minitron.aggregate", aggregate)
 
 # %% [markdown]
 # Now on the model: what each block's down projection reads, on 8 windows of calibration text, goes through your
-# function, and 1126 of 1536 neurons stay in each block.
+# function, and 1126 of 1536 neurons stay in each block: the number that leaves as many parameters as 24 blocks would.
 
 # %%
 n_kept = 1126
@@ -219,9 +219,9 @@ print(f"{smaller.num_parameters():,} of {model.num_parameters():,} parameters")
 plots.cuts(results, tables.cut_title(results, n_kept))
 
 # %% [markdown]
-# A little text is enough to choose, and the norms of the *weights* are worse than chance by orders of magnitude. Why? A
-# cut of one block at a time shows where it happens: here the same neurons are silenced in a single block, and all other
-# blocks are whole.
+# A little text is enough to choose, and the norms of the *weights* do far worse than this draw by lot. Why? A cut of
+# one block at a time shows where it begins: here the same neurons are silenced in a single block, and all other blocks
+# are whole.
 
 # %%
 for number in (0, 1, 15):
@@ -233,9 +233,10 @@ for number in (0, 1, 15):
     print(f"block {number:>2} alone: perplexity {alone:8.1f}; {n_lost:>2} of its 10 loudest neurons leave")
 
 # %% [markdown]
-# It is the first block, which makes the stream out of embeddings. Its loudest neurons have *small* weights: their
-# inputs are what makes them loud. A random draw may lose some of them or have luck, and its perplexity differs by
-# orders of magnitude from draw to draw. Try another seed above.
+# It begins in the first block, which makes the stream out of embeddings. Its loudest neurons have *small* weights:
+# their inputs are what makes them loud. That block alone does not explain the whole: what one block gets wrong all
+# others read, and they were cut as well. A random draw may lose some of the loud neurons or have luck, and one draw
+# says little. Try other seeds above.
 #
 # ## 5. Heads and groups
 #
@@ -351,8 +352,9 @@ losses = {name: window_losses(smaller, held_out, progress=False) for name, small
 print(tables.width_line(losses))
 
 # %% [markdown]
-# The width is the most expensive axis here: these 504 of 576 channels cost more than the loss of a quarter of all
-# neurons. That is no surprise: each channel is a place to which all blocks write and from which all blocks read.
+# The width is expensive: the 72 channels that left take fewer parameters with them than a quarter of all neurons
+# (section 3), and cost more. That is no surprise: each channel is a place to which all blocks write and from which all
+# blocks read.
 #
 # ## 7. Depth
 #
@@ -394,7 +396,8 @@ print(f"24 of 30 blocks: {shallow.num_parameters():,} parameters")
 print(tables.depth_line(by_width, window_losses(shallow, held_out, progress=False)))
 
 # %% [markdown]
-# This model has as many parameters as the one with 1126 neurons (section 3). Remember the verdict for section 11.
+# This model has nearly as many parameters as the one with 1126 neurons (section 3). Remember the verdict for section
+# 11.
 #
 # ## 8. What the loss would lose
 #
@@ -454,9 +457,10 @@ for name, smaller in by_gradient.items():
 # $$ \lVert X_S W'^\top - X W^\top \rVert^2 + \lambda \lVert W' - W_S \rVert^2
 #    \qquad\Rightarrow\qquad W' = (W H_{:S} + \lambda W_S)(H_{SS} + \lambda I)^{-1}, \quad H = X^\top X . $$
 #
-# This is SparseGPT's idea (lesson 03) for whole columns, and one solution for each matrix is enough. λ says how much
-# the text is trusted. It pulls towards the weights that were there, not towards zero; with little text a small λ makes
-# the model *worse* than doing nothing. The same is done for the output projection when heads leave.
+# This is SparseGPT's idea (lesson 03) for whole columns, and one solution for each matrix is enough. λ says how little
+# the text is trusted. It pulls towards the weights that were there, not towards zero; a small λ follows the text even
+# where there is too little of it. The library measures λ by the median of $H$'s diagonal. The same is done for the
+# output projection when heads leave.
 
 # %%
 kept = choose(Scores(neurons=scores["activations"]), dense_shape, target)
@@ -493,11 +497,10 @@ def distil(student, teacher, temperature):
     from the teacher's, KL(teacher || student) in nats, the mean over tokens; and (N, T, V). Logits may be large.
     """
     ### BEGIN SOLUTION
-    n_tokens = student.shape[0] * student.shape[1]
-    log_student = torch.log_softmax(student / temperature, dim=-1)
-    log_teacher = torch.log_softmax(teacher / temperature, dim=-1)
-    divergence = (log_teacher.exp() * (log_teacher - log_student)).sum(dim=-1)
-    gradient = temperature * (log_student.exp() - log_teacher.exp()) / n_tokens
+    log_student = (student / temperature).log_softmax(dim=-1)
+    log_teacher = (teacher / temperature).log_softmax(dim=-1)
+    divergence = (log_teacher.exp() * (log_teacher - log_student)).sum(dim=-1)  # (N, T)
+    gradient = temperature * (log_student.exp() - log_teacher.exp()) / divergence.numel()
     return temperature**2 * divergence.mean(), gradient
     ### END SOLUTION
 
@@ -507,7 +510,7 @@ check("minitron.distil", distil)
 
 # %% [markdown]
 # On SmolLM2 a step takes many seconds of processor time. To watch something learn now, we take a model of a million
-# parameters that reads bytes: four blocks, 128 wide, 512 neurons, trained by the course for four minutes. It is the
+# parameters that reads bytes: four blocks, 128 wide, 512 neurons, trained by the course in a few minutes. It is the
 # teacher. Three students have 341 neurons a block: one cut from the teacher learns with your loss, one cut in the same
 # way learns from the text alone, and one begins with random weights and learns with your loss.
 
@@ -551,9 +554,10 @@ print(tables.learnt_lines(curves))
 plots.learning(curves, live.losses_of(teacher, byte_held_out))
 
 # %% [markdown]
-# A student that was cut begins where one with random weights does not arrive in many times as many steps: pruning is a
-# good way to *initialise* a small model. Whether the teacher's probabilities teach more than the next byte alone, the
-# verdict above says for these few steps; each of its steps costs more, because the teacher reads too.
+# Before its first step a student that was cut is far ahead of where the one with random weights is after the last:
+# pruning is a good way to *initialise* a small model. Whether the teacher's probabilities teach more than the next byte
+# alone, the verdict above says for these few steps and this one run. At equal steps is not at equal cost: with a
+# teacher each step costs more, because the teacher reads too.
 #
 # `course prune MODEL FOLDER --shape neurons=1126 --distil 40` does all of it for a model of yours: score, cut, refit,
 # distil, save; a run that was interrupted goes on where it stopped, and `from_pretrained` loads what it leaves.
@@ -567,9 +571,9 @@ plots.learning(curves, live.losses_of(teacher, byte_held_out))
 print(tables.published_benchmarks())
 
 # %% [markdown]
-# "These models outperform Nemotron-3 8B" holds for eight of these nine rows, and the lecture's short form needs two
-# more words. *Finetuning* is distillation in the paper. And the *1.8 billion tokens, 400 iterations* of the lecture are
-# the short retraining by which candidates are ranked; the model of the table saw 94 billion tokens.
+# "These models outperform Nemotron-3 8B" holds for eight of these nine rows, and two more things in the lecture's short
+# form need a word. *Finetuning* is distillation in the paper. And the *1.8 billion tokens, 400 iterations* of the
+# lecture are the short retraining by which candidates are ranked; the model of the table saw 94 billion tokens.
 #
 # **Width or depth?** The lecture says that pruning width outperforms pruning depth. The numbers of a later paper by the
 # same group are for Llama-3.1 8B, cut to 4.5 billion parameters in both ways and distilled over 94 billion tokens.
@@ -578,8 +582,9 @@ print(tables.published_benchmarks())
 print(tables.published_width_and_depth())
 
 # %% [markdown]
-# That is a statement about models that have learnt again. What section 7 compared had learnt nothing, and what breaks
-# least is not what is repaired best. Which of two candidates is better can even flip. In the documentation of NVIDIA's
+# By *width* the paper means all that leaves the number of blocks as it is: neurons, heads and channels. And it is a
+# statement about models that have learnt again; what section 7 compared had learnt nothing. What breaks least need not
+# be what is repaired best, and the order of two candidates can even flip. In the documentation of NVIDIA's
 # Model-Optimizer, MMLU of Qwen3-8B at 80 % of its memory is 50.8 % for eight blocks left out against 59.1 % for a cut
 # by another method; after 100 iterations it is 73.0 % against 69.2 %. So candidates are ranked after a short
 # distillation, never before.
@@ -633,8 +638,9 @@ shapes.compared(ideas)
 # ## To take home
 #
 # 1. Some rows and columns are of use only together. A cut that takes all of them leaves a dense model.
-# 2. One pass over a little text says which neurons, heads and channels may leave; the norms of weights do not.
-# 3. What breaks least is not what is repaired best. Rank candidates after a short distillation.
+# 2. One pass over a little text says which neurons and which whole groups may leave, but not which heads inside a
+#    group. The norms of weights do not say it.
+# 3. What breaks least need not be what is repaired best. Rank candidates after a short distillation.
 #
 # Three questions. Answer first, then unfold.
 #
@@ -651,14 +657,14 @@ shapes.compared(ideas)
 # text?</summary>
 #
 # On that text the two give the same probabilities at every token, so yes. On other text they may differ: the loss says
-# nothing of what was not read, and a student of 512 sequences has not read much.
+# nothing of what was not read, and a student of a few hundred short sequences has not read much.
 #
 # </details>
 #
 # <details><summary>Why is λ in the refit measured by the median of the diagonal of $H$, and not by its mean?</summary>
 #
-# A few neurons are thousands of times larger than the others on single tokens, and squares make that millions. Their
-# squares rule the mean, and a share of it would be far more than most neurons' own diagonal entries.
+# In a few blocks some neurons are thousands of times larger than the others on single tokens, and squares make that
+# millions. There they rule the mean, and a share of it would be far more than most neurons' own diagonal entries.
 #
 # </details>
 #

@@ -11,7 +11,7 @@ from course_lib.cli import bench, bench_table
 from course_lib.measure import machine
 from course_lib.measure.roofline import Device, Work
 from kernels import runtime
-from kernels.bench import contest as contest_module
+from kernels.timing import contest as contest_module
 from kernels.timing import rows as bench_rows
 from kernels.timing.contest import Clock, Contest, Place, Side, race
 

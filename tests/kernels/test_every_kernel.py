@@ -19,7 +19,7 @@ import kernels
 from course_lib import discover
 from kernels import runtime
 
-HELPERS = ("kernels.runtime", "kernels.checks", "kernels.bench", "kernels.gpu")
+HELPERS = ("kernels.runtime", "kernels.checks", "kernels.bench", "kernels.gpu", "kernels.timing")
 KERNELS = [module for module in discover.modules(kernels) if module.__name__ not in HELPERS]
 CASES = [
     pytest.param(module, case, id=f"{module.__name__.split('.')[1]}-{i}")

@@ -115,6 +115,8 @@ def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
             definitions[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             definitions[node.targets[0].id] = node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            definitions[node.target.id] = node
         elif isinstance(node, ast.Import | ast.ImportFrom) and not _of_common(node):
             for alias in node.names:
                 alone = copy.copy(node)

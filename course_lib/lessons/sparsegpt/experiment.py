@@ -3,7 +3,7 @@
 Frantar, Alistarh, 2023. https://arxiv.org/abs/2301.00774. The paper's questions at the scale of a laptop: patterns,
 sparsities, block sizes, calibration sizes, which layers are sensitive, what it costs, and pruning joint with rounding.
 Refit keeps SparseGPT's mask and finds the best weights on it; SparseSwaps looks for a better mask first, at several
-times the cost, and so is measured at half the weights only, without tasks.
+times the cost, and so is measured at two patterns only.
 
 Dense, magnitude and Wanda rows are those of `course reproduce wanda`: `tables()` joins the two, where both were
 measured with the same windows.
@@ -55,13 +55,8 @@ USUAL_GROUP = {
     "swaps + refit": "row",
 }
 PATTERNS = ("50%", "4:8", "2:4")
-# On the windows of the curves, where the sweep has the other methods at 50 %. At 4:8 they have the main table, whose
-# first windows are those of the curves.
-SUCCESSORS = (
-    ("swaps + refit", "50%"),
-    ("swaps + refit", "4:8"),
-    *((m, "2:4") for m in ("wanda", *NEW, "swaps + refit")),
-)
+# On the windows of the curves, where the sweep has the other methods at 50 %.
+SUCCESSORS = (("swaps + refit", "50%"), *((m, "2:4") for m in ("wanda", *NEW, "swaps + refit")))
 THIRDS = ("early", "middle", "late")
 ROUNDED: dict[str, Callable[[int | None], LayerPruner]] = {
     "4 bits": lambda group: gptq(Quantization(4, group)),

@@ -34,7 +34,6 @@ def test_every_question_has_its_steps():
         "sparsegpt 2:4",
         "sparsegpt + refit 4:8",
         "successor: swaps + refit 2:4",
-        "successor: swaps + refit 4:8",
         "sweep: sparsegpt 70%",
         "block size 1",
         "block size 1536",
