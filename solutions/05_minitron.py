@@ -75,7 +75,7 @@ drawings.what_leaves()
 #
 # Cut one block down to the key-value heads and the neurons that are to stay. The matrices are in `torch.nn.Linear`'s
 # order, outputs × inputs, and no axis of the residual stream changes. Which rows and columns does each of the seven
-# matrices lose? The picture above answers for one key-value head; lesson 00 says which query heads share one.
+# matrices lose? The picture above shows it for one key-value head.
 
 
 # %% exercise="minitron.group"
@@ -153,7 +153,8 @@ check("minitron.count", count_parameters)
 
 # %% [markdown]
 # With it we can see what each axis is worth. Every line is the shape of our model but for one size, and the last two
-# have equally many parameters: one by width, one by depth. (Head size 64, vocabulary 49,152.)
+# have equally many parameters: one by fewer neurons, one by fewer blocks. (Head size
+# 64, vocabulary 49,152.)
 
 # %%
 print(tables.sizes_table(mine("minitron.count", count_parameters), dense_shape))
@@ -209,9 +210,10 @@ plots.share_of_the_lowest(scores["activations"], n_kept)
 # %%
 target = replace(dense_shape, neurons=n_kept)
 evidence = Evidence(model, calibration, progress=False)
-scores |= {"weight norms": WeightNorm().score(evidence).neurons, "random": Random(seed=0).score(evidence).neurons}
+scores["weight norms"] = WeightNorm().score(evidence).neurons
+draws = {f"draw {seed + 1}": Random(seed).score(evidence).neurons for seed in range(2)}
 results = {"dense": perplexity(model, held_out, progress=False)}
-for name, values in scores.items():
+for name, values in (scores | draws).items():
     smaller = cut(model, target, Scores(neurons=values))
     results[f"{n_kept} by {name}"] = perplexity(smaller, held_out, progress=False)
 by_width = torch.tensor(results[f"{n_kept} by activations"].losses)
@@ -219,24 +221,27 @@ print(f"{smaller.num_parameters():,} of {model.num_parameters():,} parameters")
 plots.cuts(results, tables.cut_title(results, n_kept))
 
 # %% [markdown]
-# A little text is enough to choose, and the norms of the *weights* do far worse than this draw by lot. Why? A cut of
-# one block at a time shows where it begins: here the same neurons are silenced in a single block, and all other blocks
-# are whole.
+# A little text is enough to choose, and the norms of the *weights* do far worse than drawing lots. Why? A cut of one
+# block at a time shows where it begins: here the same neurons are silenced in a single block, and all other blocks are
+# whole. The last line turns it round: all blocks are cut by the norms of weights, but the first by activations.
 
 # %%
-for number in (0, 1, 15):
+for number in (0, 15):
     gone = scores["weight norms"][number].argsort()[: dense_shape.neurons - n_kept]
     with live.silenced(model, number, gone):
         alone = perplexity(model, held_out, progress=False).value
     loudest = scores["activations"][number].topk(10).indices
     n_lost = int(torch.isin(loudest, gone).sum())
     print(f"block {number:>2} alone: perplexity {alone:8.1f}; {n_lost:>2} of its 10 loudest neurons leave")
+mixed = torch.cat([scores["activations"][:1], scores["weight norms"][1:]])
+others = perplexity(cut(model, target, Scores(neurons=mixed)), held_out, progress=False).value
+print(f"all but block 0: perplexity {others:,.1f}")
 
 # %% [markdown]
-# It begins in the first block, which makes the stream out of embeddings. Its loudest neurons have *small* weights:
-# their inputs are what makes them loud. That block alone does not explain the whole: what one block gets wrong all
-# others read, and they were cut as well. A random draw may lose some of the loud neurons or have luck, and one draw
-# says little. Try other seeds above.
+# No single block matters as much as the first, which makes the stream out of embeddings. Its loudest neurons have
+# *small* weights: their inputs are what makes them loud. It does not explain the whole: what one block gets wrong all
+# others read, and they were cut as well. Draws by lot differ from each other by a factor of several, so one alone
+# would say little.
 #
 # ## 5. Heads and groups
 #
@@ -274,30 +279,31 @@ def keep_heads(scores, groups, n_groups, n_each):
 check("minitron.heads", keep_heads)
 
 # %% [markdown]
-# Both cuts take three of nine query heads from every block. The first takes the lowest of each group and keeps all
-# keys and values; the second takes the lowest group with all three of its heads, and a third of the keys and values
-# too. Which do you expect to cost more? For both there is a random choice beside the one by score.
+# Both cuts take three of nine query heads from every block. The first takes the lowest of each group and keeps all keys
+# and values; the second takes the lowest group with all three of its heads, and a third of the keys and values too.
+# Which do you expect to cost more? Beside the first stand three draws, in which the head of each group is chosen by
+# lot.
 
 # %%
-keep = mine("minitron.heads", keep_heads)
+keep, found = mine("minitron.heads", keep_heads), Minitron().score(evidence)
 all_groups = torch.arange(dense_shape.groups).repeat(dense_shape.blocks, 1)
-two_groups = replace(dense_shape, heads=6, groups=2)
-chances = {"by score": Minitron().score(evidence), "at random": Random(seed=1).score(evidence)}
-fewer = {}
-for how, found in chances.items():
-    two_of_each = keep(found.heads, all_groups, dense_shape.groups, 2)
-    fewer[f"one head of every group, {how}"] = live.with_heads(model, two_of_each)
-    fewer[f"one whole group, {how}"] = cut(model, two_groups, found)
+by_lot = {f"one head of every group, draw {seed}": Random(seed).score(evidence).heads for seed in (1, 2, 3)}
+fewer = {
+    name: live.with_heads(model, keep(values, all_groups, dense_shape.groups, 2))
+    for name, values in ({"one head of every group, by score": found.heads} | by_lot).items()
+}
+fewer["one whole group, by score"] = cut(model, replace(dense_shape, heads=6, groups=2), found)
+for name in ("one head of every group, by score", "one whole group, by score"):
+    print(f"{name:<34}: {fewer[name].num_parameters():>11,} parameters")
 results = {"dense": results["dense"]} | {n: perplexity(m, held_out, progress=False) for n, m in fewer.items()}
-for name, smaller in fewer.items():
-    print(f"{name:<34}: {smaller.num_parameters():>11,} parameters, {shape_of(smaller).groups} key-value heads")
+print(tables.heads_line(results))
 plots.cuts(results, tables.heads_title(results))
 
 # %% [markdown]
-# By score, the cut that removes *more* costs far less. The random choices tell where the difference comes from. Each
-# block has a group that it can do without, and the sum of its heads' scores finds it. Inside a group a small output is
-# no sign that a head is of no use: compare the head of every group that is lowest with one that is drawn by lot. A
-# score has to be tried on the decision that it is used for.
+# By score, the cut that removes *more* costs far less: each block has a group that it can nearly do without, and the
+# sum of its heads' scores finds it. The draws say something else as well. Inside a group a small output is no sign that
+# a head is of no use: the lowest heads cost no less than heads chosen by lot. A score has to be tried on the decision
+# that it is used for.
 #
 # ## 6. Width, and a norm that notices
 #
@@ -339,7 +345,6 @@ check("minitron.norm", narrower_norm)
 # channel's score is its size behind all norms together:
 
 # %%
-found = chances["by score"]
 plots.channels(found.width, dense_shape.width - 504)
 
 # %%
@@ -387,7 +392,7 @@ def influence(states):
 check("minitron.influence", influence)
 
 # %%
-turns = mine("minitron.influence", influence)(live.stream(model, calibration[:4]))
+turns = mine("minitron.influence", influence)(live.stream(model, calibration))
 plots.turned(turns, 6)
 
 # %%
@@ -528,7 +533,7 @@ print(f"teacher {teacher.num_parameters():,} parameters, students {students['cut
 
 
 # %%
-def learn(student, from_teacher, n_steps=40):
+def learn(student, from_teacher, n_steps=30):
     """Train a student in place; returns steps, and the losses of the held-out windows after them."""
     optimiser = torch.optim.AdamW(student.train().parameters(), lr=1e-3, betas=(0.9, 0.95))
     curve, loss_of = [(0, live.losses_of(student, byte_held_out))], mine("minitron.distil", distil)
@@ -544,7 +549,7 @@ def learn(student, from_teacher, n_steps=40):
         else:
             next_token(logits, ids).backward()
         optimiser.step()
-        if step + 1 in (5, 10, 20, n_steps):
+        if step + 1 in (5, 10, n_steps):
             curve.append((step + 1, live.losses_of(student, byte_held_out)))
     return curve
 
@@ -596,8 +601,7 @@ print(tables.published_width_and_depth())
 #   decodes, time goes with the bytes that are read (lesson 00): a model of 84 % of the bytes should take 84 % of the
 #   time. `course bench structured` measures it.
 # - **Shape matters.** Every block has costs that do not depend on its width, and NVIDIA reports models cut by depth to
-#   be faster than those cut by width at equal size (documentation of Model-Optimizer). On a GPU sizes should be
-#   multiples of 64 or 128.
+#   be faster than those cut by width at equal size (documentation of Model-Optimizer).
 # - **It costs quality at once.** SparseGPT sets half of the weights of all blocks to zero for 2.1 times the dense
 #   perplexity (lesson 03, on other windows); the cut of section 4 takes a fifth of them and costs about as much. Single
 #   weights are the finest choice that there is. What structure gives is speed without conditions, and what it takes has
@@ -622,7 +626,7 @@ def sizes():
 
 # %%
 ideas = shapes.stored(load_measured("minitron", "shapes")["tables"]["ideas"])
-print(shapes.table(ideas, shapes.attempt(sizes(), model, found | Scores(blocks=turns))))
+print(shapes.table(ideas, shapes.attempt(sizes(), (model, tokenizer), found | Scores(blocks=turns))))
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once on the same windows (`course reproduce shapes`). The last column
@@ -678,5 +682,7 @@ shapes.compared(ideas)
 #   [arXiv:2305.11627](https://arxiv.org/abs/2305.11627). Scores by gradients.
 # - Men and others: *ShortGPT: Layers in Large Language Models are More Redundant Than You Expect*, 2024,
 #   [arXiv:2403.03853](https://arxiv.org/abs/2403.03853). Block influence.
+# - NVIDIA: *Model-Optimizer*, [github.com/NVIDIA/Model-Optimizer](https://github.com/NVIDIA/Model-Optimizer), folder
+#   `examples/pruning`. The maintained code, and what users of it measured.
 # - Hinton, Vinyals, Dean: *Distilling the Knowledge in a Neural Network*, 2015,
 #   [arXiv:1503.02531](https://arxiv.org/abs/1503.02531).

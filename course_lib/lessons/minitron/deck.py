@@ -20,9 +20,9 @@ from course_lib.pruning.structured.scorers.minitron import Minitron
 
 @lru_cache(maxsize=1)
 def _scores() -> Scores:
-    """Of the default model, from half of the text that the notebook scores with."""
+    """Of the default model, from the text that the notebook scores with."""
     model, tokenizer = load_model()
-    calibration = windows("wikipedia", 8, 256, tokenizer, split="calibration", seed=0)[:4]
+    calibration = windows("wikipedia", 8, 256, tokenizer, split="calibration", seed=0)
     evidence = Evidence(model, calibration, progress=False)
     return Minitron().score(evidence) | BlockInfluence().score(evidence)
 

@@ -101,7 +101,7 @@ def before_and_after() -> Figure:
 def width_and_depth() -> Figure:
     """One budget of parameters, spent in three ways."""
     fig, panels = figure(n_columns=3, width=3.2, height=3.9)
-    shapes = {"dense: 30 blocks": (30, 1.0), "less width": (30, 1126 / 1536), "less depth": (24, 1.0)}
+    shapes = {"dense: 30 blocks": (30, 1.0), "fewer neurons": (30, 1126 / 1536), "fewer blocks": (24, 1.0)}
     for axes, (name, (n_blocks, wide)) in zip(panels, shapes.items(), strict=True):
         for number in range(n_blocks):
             axes.add_patch(Rectangle((0, number), 2.4, 0.72, facecolor=COLOURS[4]))

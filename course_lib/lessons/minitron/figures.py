@@ -104,7 +104,9 @@ def learning(curves: Mapping[str, Sequence[tuple[int, Float[Tensor, "N"]]]], tea
         axes.axhline(goal, color=COLOURS[4], linestyle=":", label="the teacher")
     panels[1].legend(frameon=False, fontsize=9)
     worst = max(points[-1][1] for points in means.values())
-    label(panels[0], "What was cut begins near the teacher", "steps", "held-out loss (nats a byte)")
+    nearest = min(points[0][1] for points in means.values())
+    title = f"Cut: {nearest - goal:.2f} nats above the teacher before any step"
+    label(panels[0], title, "steps", "held-out loss (nats a byte)")
     label(panels[1], f"From scratch: {worst:.2f} nats after {next(iter(means.values()))[-1][0]} steps", "steps")
     return fig
 

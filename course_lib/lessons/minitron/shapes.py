@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.dots import ERROR_BARS
@@ -53,18 +53,21 @@ class Attempt:
 
 
 def attempt(
-    sizes: object, model: PreTrainedModel | None = None, scores: Scores | None = None, seed: int = 0
+    sizes: object,
+    loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None,
+    scores: Scores | None = None,
+    seed: int = 0,
 ) -> Attempt:
     """Cut the default model to a shape, and read the held-out windows.
 
     Args:
+        loaded: the model and its tokenizer, where they are there already.
         scores: of what stays; Minitron's activations and the influence of blocks where it is None, or lacks a kind.
 
     Raises:
         ValueError: for sizes that are none, or make no model, or one above the budget.
     """
-    loaded, tokenizer = load_model()
-    model = model or loaded
+    model, tokenizer = loaded or load_model()
     target = shape_within(sizes, model)
     text = windows("wikipedia", *CALIBRATION, tokenizer, split="calibration", seed=seed)
     if scores is None or _lacks(scores, target, shape_of(model)):

@@ -59,7 +59,7 @@ def gap(better: Perplexity, worse: Perplexity) -> Effect:
 
 def cut_title(results: Mapping[str, Perplexity], n_kept: int) -> str:
     """What the cut by activations has ahead of the others."""
-    _, ours, *others = results.values()
+    _, ours, *others = results.values()  # dense, by activations, the rest
     ratios = [other.value / ours.value for other in others]
     clear = all(gap(ours, other).holds for other in others)
     far = f"{min(ratios):,.0f} to {max(ratios):,.0f} times" if clear else "not clearly"
@@ -68,11 +68,22 @@ def cut_title(results: Mapping[str, Perplexity], n_kept: int) -> str:
 
 def heads_title(results: Mapping[str, Perplexity]) -> str:
     """Which of two ways to lose three heads costs more, by score."""
-    dense, spread, whole, *_ = results.values()
+    dense, spread, *_, whole = results.values()
     times = [result.value / dense.value for result in (spread, whole)]
     said = f"{times[0]:.1f} times the dense perplexity, a whole group {times[1]:.1f} times"
     return (
         f"By score, one head of every group:\n{said}" if gap(whole, spread).holds else f"No clear difference:\n{said}"
+    )
+
+
+def heads_line(results: Mapping[str, Perplexity]) -> str:
+    """One head of every group, the lowest by score and by lot: how much more the lots cost, window by window."""
+    _, spread, *lots, _ = results.values()
+    effects = [gap(spread, lot) for lot in lots]
+    found = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
+    return (
+        f"Beside the lowest head of every group, heads by lot cost {found} nats a token\n({len(spread.losses)} windows). "
+        f"Claim: inside a group the score chooses better than lots: {verdict(effects)}"
     )
 
 
@@ -132,11 +143,11 @@ def published_width_and_depth() -> str:
 def learnt_lines(curves: Mapping[str, Sequence[tuple[int, Float[Tensor, "N"]]]]) -> str:
     """What the students read at last, and whether the teacher teaches more than the text, window by window."""
     last = {name: points[-1][1] for name, points in curves.items()}
-    lines = [f"{name:<28}{losses.mean():.3f} nats a byte" for name, losses in last.items()]
+    lines = [f"{name:<30}{losses.mean():.3f} nats a byte" for name, losses in last.items()]
     by_teacher, by_text, *_ = last.values()
     effect = of_samples((by_text - by_teacher).tolist())
     lines.append(
         f"{effect.value:+.4f} ± {effect.error:.4f} nats less by the teacher than by the text, {len(by_text)} windows.\n"
-        f"Claim: at equal steps the teacher teaches more than the text: {verdict(effect)}"
+        f"Claim: at equal steps, in this run, the teacher teaches more than the text: {verdict(effect)}"
     )
     return "\n".join(lines)

@@ -58,10 +58,14 @@ def test_a_cut_is_ahead_only_where_windows_say_so():
 
 
 def test_which_heads_cost_more_depends_on_the_windows():
-    results = {"dense": read(3.0, 3.1), "spread": read(5.0, 5.1), "whole": read(3.5, 3.6), "random": read(9.0, 9.0)}
+    results = {"dense": read(3.0, 3.1), "spread": read(5.0, 5.1), "lot": read(4.0, 4.2), "whole": read(3.5, 3.6)}
     assert tables.heads_title(results) == (
         "By score, one head of every group:\n7.4 times the dense perplexity, a whole group 1.6 times"
     )
+    assert "heads by lot cost -0.95 ± 0.05 nats a token" in tables.heads_line(results)
+    assert tables.heads_line(results).endswith("does not hold")
+    results["lot"] = read(6.0, 6.2)
+    assert tables.heads_line(results).endswith("holds")
     results["spread"] = read(2.0, 5.1)
     assert tables.heads_title(results).startswith("No clear difference")
 
@@ -86,7 +90,7 @@ def test_what_the_teacher_teaches_is_judged_by_the_last_losses():
     assert "+0.1050 ± 0.0050 nats less" in said
     assert said.endswith("holds")
     fig = figures.learning(curves, torch.tensor([1.4, 1.5]))
-    assert title(fig) == "What was cut begins near the teacher"
+    assert title(fig) == "Cut: 0.55 nats above the teacher before any step"
     assert [line.get_label() for line in fig.axes[0].lines] == ["by the teacher", "by the text", "the teacher"]
     assert fig.axes[1].get_title(loc="left") == "From scratch: 4.00 nats after 5 steps"
 

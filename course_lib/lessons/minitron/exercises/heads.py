@@ -85,6 +85,7 @@ def _inside(choose: Callable[[Tensor, int], Tensor]) -> Callable:
 
 
 _keep_best = _inside(_best)
+_keep_best_first = _inside(lambda stay, n: stay.topk(n, dim=-1).indices)  # as topk gives them, not sorted
 _keep_same_places = _inside(lambda stay, n: _best(stay.sum(dim=1, keepdim=True), n).expand(-1, stay.shape[1], -1))
 
 
@@ -111,10 +112,12 @@ def _in_order_of_scores(scores: Tensor, groups: Tensor, n_groups: int, n_each: i
     return chosen.gather(1, scores.gather(1, chosen).argsort(dim=1, descending=True))
 
 
-def _shifted(scores: Tensor, groups: Tensor, n_groups: int, n_each: int, size: int) -> Tensor:
+def _shifted(
+    scores: Tensor, groups: Tensor, n_groups: int, n_each: int, size: int, keep: Callable = _keep_best
+) -> Tensor:
     """Group g taken to begin at head g · size."""
     off = groups * (size - scores.shape[1] // n_groups)
-    return _keep_best(scores, groups, n_groups, n_each) + off.repeat_interleave(n_each, dim=1)
+    return keep(scores, groups, n_groups, n_each) + off.repeat_interleave(n_each, dim=1)
 
 
 def _heads_cases(generator: torch.Generator) -> list[Case]:
@@ -187,14 +190,19 @@ HEADS = Exercise(
         Mistake(
             "places inside the group",
             "These count from the first head of each group. Add where the group begins: group · H / G.",
-            lambda s, g, n, m: _keep_best(s, g, n, m) - (s.shape[1] // n * g).repeat_interleave(m, dim=1),
+            lambda s, g, n, m: _shifted(s, g, n, m, 0),
+            also=(lambda s, g, n, m: _shifted(s, g, n, m, 0, _keep_best_first),),
         ),
         Mistake(
             "a group begins elsewhere",
             "Group g begins at head g · H / G. Here another number stands for H / G, which is how many query heads a "
             "group has before any leaves.",
             lambda s, g, n, m: _shifted(s, g, n, m, m),
-            also=(lambda s, g, n, m: _shifted(s, g, n, m, n), lambda s, g, n, m: _shifted(s, g, n, m, g.shape[1])),
+            also=(
+                lambda s, g, n, m: _shifted(s, g, n, m, n),
+                lambda s, g, n, m: _shifted(s, g, n, m, g.shape[1]),
+                lambda s, g, n, m: _shifted(s, g, n, m, m, _keep_best_first),
+            ),
         ),
         Mistake(
             "groups counted anew",
