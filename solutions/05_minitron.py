@@ -533,7 +533,7 @@ print(f"teacher {teacher.num_parameters():,} parameters, students {students['cut
 
 
 # %%
-def learn(student, from_teacher, n_steps=30):
+def learn(student, from_teacher, n_steps=20):
     """Train a student in place; returns steps, and the losses of the held-out windows after them."""
     optimiser = torch.optim.AdamW(student.train().parameters(), lr=1e-3, betas=(0.9, 0.95))
     curve, loss_of = [(0, live.losses_of(student, byte_held_out))], mine("minitron.distil", distil)

@@ -82,7 +82,8 @@ def heads_line(results: Mapping[str, Perplexity]) -> str:
     effects = [gap(spread, lot) for lot in lots]
     found = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
     return (
-        f"Beside the lowest head of every group, heads by lot cost {found} nats a token\n({len(spread.losses)} windows). "
+        f"Beside the lowest head of every group, heads by lot cost {found} nats\na token "
+        f"({len(spread.losses)} windows). "
         f"Claim: inside a group the score chooses better than lots: {verdict(effects)}"
     )
 
