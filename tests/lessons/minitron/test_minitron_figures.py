@@ -62,7 +62,7 @@ def test_which_heads_cost_more_depends_on_the_windows():
     assert tables.heads_title(results) == (
         "By score, one head of every group:\n7.4 times the dense perplexity, a whole group 1.6 times"
     )
-    assert "heads by lot cost -0.95 ± 0.05 nats a token" in tables.heads_line(results)
+    assert "heads by lot cost -0.95 ± 0.05 nats" in tables.heads_line(results)
     assert tables.heads_line(results).endswith("does not hold")
     results["lot"] = read(6.0, 6.2)
     assert tables.heads_line(results).endswith("holds")
