@@ -21,7 +21,7 @@ import torch
 
 from course_lib.attention.small_models.byte_model import load_byte_model, untrained
 from course_lib.data import corpora
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_bench, load_measured
 from course_lib.lessons.minitron import drawings, live, shapes, tables
 from course_lib.lessons.minitron import figures as plots
 from course_lib.measure.perplexity import perplexity, window_losses
@@ -597,11 +597,17 @@ print(tables.published_width_and_depth())
 # %% [markdown]
 # ## 12. What it costs, and when it does not pay
 #
-# - **It is fast everywhere.** A smaller dense matrix needs no format, no kernel and no special hardware. While a model
-#   decodes, time goes with the bytes that are read (lesson 00): a model of 84 % of the bytes should take 84 % of the
-#   time. `course bench structured` measures it.
-# - **Shape matters.** Every block has costs that do not depend on its width, and NVIDIA reports models cut by depth to
-#   be faster than those cut by width at equal size (documentation of Model-Optimizer).
+# A smaller dense matrix needs no format, no kernel and no special hardware. While a model decodes, its time goes with
+# the bytes that it reads, and on a prompt with its FLOP (lesson 00). `course bench structured` timed five models in
+# turn on one machine; the marks say what their bytes or FLOP predict.
+
+# %%
+plots.speeds(load_bench("cpu_structured"))
+
+# %% [markdown]
+# Compare the two cuts of equal size, 1126 neurons and 24 blocks: depth is the faster one, since every block has costs
+# that do not depend on its width. NVIDIA's documentation of Model-Optimizer says the same of larger models.
+#
 # - **It costs quality at once.** SparseGPT sets half of the weights of all blocks to zero for 2.1 times the dense
 #   perplexity (lesson 03, on other windows); the cut of section 4 takes a fifth of them and costs about as much. Single
 #   weights are the finest choice that there is. What structure gives is speed without conditions, and what it takes has

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import load_measured, load_published, rows
+from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
 from course_lib.lessons.minitron import figures, shapes
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
@@ -37,6 +37,10 @@ def channels() -> Figure:
 
 def turned() -> Figure:
     return figures.turned(_scores().blocks, 6)
+
+
+def speeds() -> Figure:
+    return figures.speeds(load_bench("cpu_structured"))
 
 
 def ideas() -> Figure:

@@ -4,6 +4,7 @@ Dimension key: L blocks, F neurons, H query heads, G key-value groups, D width.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -119,4 +120,43 @@ def cuts(results: Mapping[str, Perplexity], title: str) -> Figure:
     if high > 1000 * low:
         axes.xaxis.set_major_locator(LogLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    return fig
+
+
+NAMES = {"bytes": "bytes", "flops": "FLOP"}
+
+
+def speeds(bench: dict[str, Any]) -> Figure:
+    """How many times faster each cut is, beside what its bytes (decode) or FLOP (a prompt) predict."""
+    sides = bench["tables"]["sides"]
+    contests = list(dict.fromkeys(row["contest"] for row in sides))
+    fig, panels = figure(n_columns=len(contests), width=3.7, height=3.4)
+    near, shown = [], line_style(0) | {"linestyle": "none"}
+    for axes, contest in zip(panels, contests, strict=True):
+        dense, *cut = [row for row in sides if row["contest"] == contest]
+        counted = "flops" if contest.startswith("a prompt") else "bytes"
+        predicted = [dense[counted] / row[counted] for row in cut]
+        measured = [row["times_anchor"] for row in cut]
+        reach = [
+            [row["times_anchor"] - row["times_anchor_low"], row["times_anchor_high"] - row["times_anchor"]]
+            for row in cut
+        ]
+        axes.errorbar(
+            range(len(cut)), measured, yerr=list(zip(*reach, strict=True)), capsize=3, label="measured", **shown
+        )
+        axes.plot(
+            range(len(cut)), predicted, "_", markersize=22, color=COLOURS[1], label=f"predicted by {NAMES[counted]}"
+        )
+        axes.axhline(1, color=COLOURS[4], linestyle=":")
+        axes.set_xticks(range(len(cut)), [row["side"].replace(" ", "\n") for row in cut])
+        axes.set_xlim(-0.5, len(cut) - 0.5)
+        axes.set_ylim(0.9, 1.8)
+        axes.legend(frameon=False, fontsize=9, loc="upper left")
+        axes.set_title(contest.split(" at ")[0].replace("8 steps of 1", "decode, 1 sequence"), loc="left", fontsize=11)
+        near += [abs(times / goal - 1) <= 0.1 for times, goal in zip(measured, predicted, strict=True)]
+    panels[1].set_title("decode, 8 sequences", loc="left", fontsize=11)
+    panels[0].set_ylabel("times the dense model's speed")
+    fig.suptitle(
+        f"Within 10 % of what bytes or FLOP predict: {sum(near)} of {len(near)}", x=0.01, ha="left", fontsize=12
+    )
     return fig

@@ -131,7 +131,7 @@ def test_the_worked_example_of_the_deck():
     "draw",
     [
         drawings.what_leaves, drawings.before_and_after, drawings.width_and_depth, drawings.teacher_and_student,
-        deck.width_and_depth_published, deck.order_published, deck.ideas,
+        deck.width_and_depth_published, deck.order_published, deck.ideas, deck.speeds,
     ],
 )  # fmt: skip
 def test_drawings_can_be_drawn(draw, tmp_path):
@@ -170,3 +170,21 @@ def test_width_and_depth_are_compared_by_windows():
     width, depth = torch.tensor([4.0, 5.0, 6.0]), torch.tensor([4.2, 5.2, 6.1])
     assert tables.depth_line(width, depth).endswith("width is better than depth: holds")
     assert tables.depth_line(depth, width).endswith("does not hold")
+
+
+def test_speeds_are_counted_against_their_prediction():
+    def side(contest, name, amount, times):
+        row = {"contest": contest, "side": name, "bytes": amount, "flops": amount, "times_anchor": times}
+        return row | {"times_anchor_low": times - 0.01, "times_anchor_high": times + 0.02}
+
+    contests = ("8 steps of 1 at 128 tokens", "8 steps of 8 at 128 tokens", "a prompt")
+    sides = [
+        side(c, n, a, t) for c in contests for n, a, t in (("dense", 12, 1.0), ("cut", 10, 1.15), ("more", 8, 1.2))
+    ]
+    fig = figures.speeds({"tables": {"sides": sides}})
+    assert fig.get_suptitle() == "Within 10 % of what bytes or FLOP predict: 3 of 6"
+    assert [axes.get_title(loc="left") for axes in fig.axes] == [
+        "decode, 1 sequence",
+        "decode, 8 sequences",
+        "a prompt",
+    ]
