@@ -13,11 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.dots import ERROR_BARS
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import listed
-from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.measure.paired import mean_and_error
+from course_lib.lessons.common.ideas import against, beside_the_first
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
@@ -107,11 +103,6 @@ def stored(rows: list[dict]) -> dict[str, Attempt]:
     return {row["idea"]: Attempt(row["sizes"], row["parameters"], torch.tensor(row["losses"])) for row in rows}
 
 
-def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
-    """How much lower my log-perplexity is, and its standard error, both by windows: how hard one is drops out."""
-    return mean_and_error(theirs - mine)
-
-
 def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
     """Every idea beside the first of them; yours last."""
     rows = {**ideas, **({"yours": mine} if mine else {})}
@@ -126,15 +117,4 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
 
 def compared(ideas: dict[str, Attempt]) -> Figure:
     """By how much each idea's log-perplexity is lower than the first's, and two errors of it."""
-    fig, (axes,) = figure(width=8.0, height=3.2)
-    first, *others = ideas
-    found = {name: against(ideas[name].losses, ideas[first].losses) for name in others}
-    for place, (lower, error) in enumerate(reversed(found.values())):
-        axes.errorbar(lower, place, xerr=ERRORS * error, capsize=3, **line_style(0))
-    axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
-    axes.set_yticks(range(len(found)), list(found)[::-1])
-    axes.set_ylim(-0.6, len(found) - 0.4)
-    better = [name for name, (lower, error) in found.items() if lower > ERRORS * error]
-    title = f"Clearly better than {first}:\n{listed(better) if better else f'none of {len(found)} ideas'}"
-    label(axes, title, f"log-perplexity below that of {first} ({ERROR_BARS})")
-    return fig
+    return beside_the_first({name: made.losses for name, made in ideas.items()})

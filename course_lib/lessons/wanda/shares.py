@@ -12,11 +12,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.dots import ERROR_BARS
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import listed, per_cent
-from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.measure.paired import mean_and_error
+from course_lib.lessons.common.ideas import against, beside_the_first
+from course_lib.lessons.common.tables import per_cent
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import Layer, layers_of, load_model, weight_of
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan
@@ -114,11 +111,6 @@ def _n_zero(weight: Tensor) -> int:
     return int((weight == 0).sum())
 
 
-def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
-    """How much lower my log-perplexity is, and its standard error, both by windows: how hard one is drops out."""
-    return mean_and_error(theirs - mine)
-
-
 IDEAS: dict[str, Rule] = {
     "the MLP alone": lambda part, depth: float(part.startswith("mlp")),
     "attention twice the MLP": lambda part, depth: 1.0 if part.startswith("mlp") else 2.0,
@@ -146,16 +138,5 @@ def stored(rows: list[dict]) -> dict[str, Attempt]:
 
 
 def compared(ideas: dict[str, Attempt]) -> Figure:
-    """By how much each idea's log-perplexity is lower than with equal shares, and two errors of it."""
-    fig, (axes,) = figure(width=8.0, height=3.2)
-    same, *others = ideas
-    found = {name: against(ideas[name].losses, ideas[same].losses) for name in others}
-    for place, (lower, error) in enumerate(reversed(found.values())):
-        axes.errorbar(lower, place, xerr=ERRORS * error, capsize=3, **line_style(0))
-    axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
-    axes.set_yticks(range(len(found)), list(found)[::-1])
-    axes.set_ylim(-0.6, len(found) - 0.4)
-    better = [name for name, (lower, error) in found.items() if lower > ERRORS * error]
-    title = f"Clearly better than equal shares: {listed(better) if better else f'none of {len(found)} ideas'}"
-    label(axes, title, f"log-perplexity below that of equal shares ({ERROR_BARS})")
-    return fig
+    """By how much each idea's log-perplexity is lower than the first's, and two errors of it."""
+    return beside_the_first({name: made.losses for name, made in ideas.items()})
