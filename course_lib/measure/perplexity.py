@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
-from rich.progress import track
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.measure.likelihood import check_scorable, hidden_states, target_log_probs, tokens_at_once
+from course_lib.measure.progress import tracked
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def window_losses(
     _check_windows(model, windows)
     check_scorable(model)
     batch_size = batch_size or max(1, tokens_at_once(model) // windows.shape[1])
-    batches = track(windows.split(batch_size), "perplexity", disable=not progress, transient=True)
+    batches = tracked(windows.split(batch_size), "perplexity", progress)
     return torch.cat([_losses(model, batch) for batch in batches])
 
 

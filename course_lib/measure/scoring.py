@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from rich.progress import Progress
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.benchmarks import Request
 from course_lib.measure.likelihood import target_log_probs
+from course_lib.measure.progress import bar
 from course_lib.measure.token_tree import TokenTree, grow_trees, tree_hidden_states
 
 TREE_TOKENS = {"cpu": 512, "cuda": 4096}  # the attention mask is square, so a tree stays smaller than a batch
@@ -60,12 +60,12 @@ def score_requests(
     encoded = [encode(request, tokenizer, limit) for request in requests]
     order = sorted(range(len(encoded)), key=lambda i: encoded[i].read)
     scores: dict[int, Score] = {}
-    with Progress(transient=True, disable=not progress) as bar:
-        task = bar.add_task("scoring", total=len(order))
+    with bar(progress) as shown:
+        task = shown.add_task("scoring", total=len(order))
         for tree in grow_trees([encoded[i].read for i in order], TREE_TOKENS[model.device.type]):
             members = order[len(scores) : len(scores) + len(tree.paths)]
             scores |= zip(members, _score_tree(model, tree, [encoded[i] for i in members]), strict=True)
-            bar.advance(task, len(members))
+            shown.advance(task, len(members))
     return [scores[i] for i in range(len(encoded))]
 
 

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from rich.progress import track
 from torch import Tensor, nn
 
+from course_lib.measure.progress import tracked
 from course_lib.models import Layer, by_block, weight_of
 from course_lib.pruning import offload
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scores
@@ -70,7 +70,7 @@ def prune_model(
 
     shares = allocation.sparsities(pruner, scan)
     batches = start(pruner.needs)
-    for block, block_layers in track(layers_in.items(), "pruning", disable=not progress, transient=True):
+    for block, block_layers in tracked(layers_in.items(), "pruning", progress):
         try:
             prune_block(block_layers, pruners(pruner, allocation, shares, block_layers), batches, report)
             if block_layers[-1] is not layers[-1]:  # nobody reads what the last block gives

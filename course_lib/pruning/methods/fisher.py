@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from rich.progress import track
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from course_lib.measure.progress import tracked
 from course_lib.models import layers_of, weight_of
 from course_lib.sparsity.patterns import Pattern, sparsity_of
 
@@ -74,7 +74,7 @@ def collect_gradients(model: nn.Module, windows: Int[Tensor, "N T"], progress: b
     gradients = {name: Gradients(_zeros(module), _zeros(module)) for name, module in modules.items()}
     device = next(model.parameters()).device
     with _watching(model, modules, gradients, len(windows)), torch.enable_grad():
-        for ids in track(windows.to(device), "gradients", disable=not progress, transient=True):
+        for ids in tracked(windows.to(device), "gradients", progress):
             logits = model(ids[None], use_cache=False).logits[0, :-1]
             cross_entropy(logits.float(), ids[1:]).backward()
     return gradients

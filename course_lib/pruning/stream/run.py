@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from rich.progress import track
 from torch import Tensor
 
+from course_lib.measure.progress import tracked
 from course_lib.models import Layer
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan, Scores
 from course_lib.pruning.base import LayerPruner
@@ -97,7 +97,7 @@ class _Run:
         files.step(work.n_finished)
         batches = self._start(files, self.pruner) if work.n_finished < self.n_blocks else []
         todo = range(work.n_finished, self.n_blocks)
-        for index in track(todo, "pruning", disable=not progress, transient=True):
+        for index in tracked(todo, "pruning", progress):
             self._prune_block(index, files, batches)
 
     def _prune_block(self, index: int, files: HiddenFiles, batches: list[StoredBatch]) -> None:

@@ -10,10 +10,10 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from rich.progress import track
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.measure.progress import tracked
 from course_lib.models import architecture, blocks, final_norm, heads
 
 Mean = Literal["mean", "l2"]
@@ -73,7 +73,7 @@ def observe(model: PreTrainedModel, windows: Int[Tensor, "N T"], progress: bool 
         influence=torch.zeros(n_blocks, device=model.device),
     )
     with _watching(model, seen, windows.numel()):
-        for ids in track(windows.to(model.device), "activations", disable=not progress, transient=True):
+        for ids in tracked(windows.to(model.device), "activations", progress):
             model(ids[None], use_cache=False)
     return seen
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from jaxtyping import Float, Int
-from rich.progress import track
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import groups
+from course_lib.measure.progress import tracked
 from course_lib.pruning.structured.losses import hidden_states, kl_divergence, next_token
 from course_lib.pruning.structured.recipe import Recipe, batch_of, check, identity, with_adapters
 from course_lib.pruning.structured.state import STATE, restore, save
@@ -57,7 +57,7 @@ def distil(
     try:
         run.resume()
         end = run.end(until)
-        for step in track(range(len(run.losses), end), "distilling", disable=not progress, transient=True):
+        for step in tracked(range(len(run.losses), end), "distilling", progress):
             run.step(step)
             if run.path is not None and (len(run.losses) % recipe.every == 0 or step + 1 == end):
                 save(run.path, run.identity, run.model, run.optimiser, run.losses)

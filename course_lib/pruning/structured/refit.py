@@ -13,10 +13,10 @@ Dimension key: O outputs of a layer, I its inputs, S those that stay, N tokens.
 
 import torch
 from jaxtyping import Float, Int
-from rich.progress import track
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from course_lib.measure.progress import tracked
 from course_lib.models import architecture, blocks, heads, layers_of, weight_of
 from course_lib.pruning.input_statistics import grams_by_block
 from course_lib.pruning.structured.choice import Kept
@@ -74,9 +74,7 @@ def refit(
     if not inside:
         return
     grams = grams_by_block(model, windows, "matrix", tuple(inside))
-    for index, (layers, gram_of) in enumerate(
-        track(grams, "refit", len(blocks(model)), disable=not progress, transient=True)
-    ):
+    for index, (layers, gram_of) in enumerate(tracked(grams, "refit", progress, len(blocks(model)))):
         for layer in layers if index in numbers else ():
             stays = inside[layer.part][index].to(layer.module.weight.device)
             better = least_squares(weight_of(layer.module), gram_of[layer.name].matrix, stays, damping)
