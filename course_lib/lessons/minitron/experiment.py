@@ -2,7 +2,8 @@
 
 Claims of Minitron (https://arxiv.org/abs/2407.14679), LLM-Pruner (https://arxiv.org/abs/2305.11627) and ShortGPT
 (https://arxiv.org/abs/2403.03853) at the scale of a laptop. What is measured is in claims/. Students that are not
-finished lie in build/reproduce/minitron, up to 6 GB; the last step clears it.
+finished lie in build/reproduce/minitron, up to 6 GB; the last step clears it. Learning without a teacher at equal
+compute is an experiment of its own, experiment_equal_compute.py.
 
 Tables, each row with the loss of every evaluation window, so that models are compared window by window:
 
@@ -10,13 +11,13 @@ Tables, each row with the loss of every evaluation window, so that models are co
     blocks                        influence of each block, log perplexity without it
     heads, heads_by_block         sets of heads silenced, in all blocks or in one
     equal_parameters              width and four ways of depth at one size, before and after 40 steps
-    curves                        300 steps by KL; next token and from scratch at equal compute; FLOP so far
+    curves                        300 steps by KL, with the FLOP so far
     refit, zero_shot, step_cost   least squares after the cut; tasks; seconds and memory of a step
     search, search_order          shapes of one size before and after ten steps, and Kendall's tau of both orders
     training                      the losses of the steps of each run
 
-Minutes planned on two idle cores: cuts 11, width against depth 19, KL 26, heads 7, zero-shot 8, refit 5, search 5, cost
-of a step 1, next token 26, from scratch 13: two hours. No step takes more than five minutes.
+Minutes on two idle cores: cuts 16, width against depth 21, KL 30, heads 8, zero-shot 9, refit 6, search 6, cost of a
+step 1: an hour and a half. No step takes more than five minutes.
 """
 
 from functools import partial
@@ -24,10 +25,8 @@ from functools import partial
 from course_lib.lessons.minitron.claims import after, cuts, heads, refits, searches, training
 from course_lib.lessons.minitron.claims.shapes import SHAPES
 from course_lib.lessons.minitron.claims.sizes import QUICK, Sizes
-from course_lib.lessons.minitron.claims.training import KL, NEXT, SCRATCH, pieces
+from course_lib.lessons.minitron.claims.training import KL
 from course_lib.measure.experiment import Experiment, Step, Tables
-
-MOST_STEPS = {KL: 50, NEXT: 70, SCRATCH: 70}  # of learning in one piece: four minutes
 
 
 def steps(sizes: Sizes) -> list[Step]:
@@ -36,7 +35,7 @@ def steps(sizes: Sizes) -> list[Step]:
     plan += [Step(f"cut: {kind} {size}", partial(cuts.scored, sizes, kind, size)) for kind, size in sizes.cuts]
     plan += [Step(f"random: {kind} {size}", partial(cuts.random, sizes, kind, size)) for kind, size in sizes.cuts]
     plan += [Step(f"at equal parameters: {n}", partial(training.at_equal_parameters, sizes, n)) for n in SHAPES]
-    plan += curve(sizes, KL, sizes.kl)
+    plan += [Step(name, run) for name, run in training.in_pieces(sizes, KL, sizes.kl)]
     plan += [Step(f"heads: {which}", partial(heads.sets, sizes, which)) for which in heads.SETS]
     plan += [Step(f"heads by block: {w}", partial(heads.by_block, sizes, w)) for w in (heads.EACH, heads.WHOLE)]
     for name, n in after.asked(sizes):
@@ -46,16 +45,7 @@ def steps(sizes: Sizes) -> list[Step]:
     plan.append(Step("search: bytes", partial(searches.of_bytes, sizes)))
     plan.append(Step("search", partial(searches.of_model, sizes)))
     plan += [Step(f"a step: {loss}", partial(after.step_cost, sizes, loss)) for loss in ("kl", "next token")]
-    plan += curve(sizes, NEXT, sizes.next_token) + curve(sizes, SCRATCH, sizes.scratch)
     return [*plan, Step("clear", partial(training.end, sizes))]
-
-
-def curve(sizes: Sizes, name: str, looks: tuple[int, ...]) -> list[Step]:
-    """A long run in pieces."""
-    return [
-        Step(f"{name}: to step {inside[-1]}", partial(training.curve, sizes, name, inside, before))
-        for inside, before in pieces(looks, MOST_STEPS[name])
-    ]
 
 
 def begun(sizes: Sizes, seed: int) -> Tables:

@@ -1,4 +1,4 @@
-"""`course reproduce minitron`: every step on a thin model, what its rows say, and that pieces make one run."""
+"""`course reproduce minitron` and `equal_compute`: steps on a thin model, their rows, and that pieces make one run."""
 
 import json
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 import thin_model
 import torch
 
-from course_lib.lessons.minitron import experiment
+from course_lib.lessons.minitron import experiment, experiment_equal_compute
 from course_lib.lessons.minitron.claims import after, ground, heads, shapes, training
 from course_lib.lessons.minitron.claims.sizes import QUICK, Sizes
 from course_lib.measure.result_files import as_text, plain
@@ -42,9 +42,9 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tables(sizes, place):
-    """All steps, in their order."""
+    """All steps of both experiments, in their order."""
     found = {}
-    for step in experiment.steps(sizes):
+    for step in experiment.steps(sizes) + experiment_equal_compute.steps(sizes):
         for name, rows in step.run(0).items():
             found.setdefault(name, []).extend(rows)
     assert list(place.iterdir()) == []  # nothing is left behind
@@ -181,8 +181,8 @@ def test_pieces_by_hand():
 def test_no_piece_is_longer_than_planned():
     sizes = Sizes()
     for name, looks in (("KL", sizes.kl), ("next token", sizes.next_token), ("from scratch", sizes.scratch)):
-        pieces = training.pieces(looks, experiment.MOST_STEPS[name])
-        assert max(inside[-1] - before for inside, before in pieces) <= experiment.MOST_STEPS[name]
+        pieces = training.pieces(looks, training.MOST_STEPS[name])
+        assert max(inside[-1] - before for inside, before in pieces) <= training.MOST_STEPS[name]
         assert [look for inside, _ in pieces for look in inside] == [*looks]
 
 

@@ -6,8 +6,10 @@ forward, 4 backward) and, by KL, 2 M of asking the teacher. Attention over 128 t
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -24,6 +26,7 @@ from course_lib.pruning.structured.recipe import Recipe
 
 KL, NEXT, SCRATCH, REFIT = "KL", "next token", "from scratch", "refit"
 CURVES = (KL, NEXT, SCRATCH)
+MOST_STEPS = {KL: 50, NEXT: 70, SCRATCH: 70}  # of learning in one piece: four minutes
 KEPT = (WIDTH, next(iter(DEPTH)), KL)  # runs whose students answer questions later; states of others go when they end
 
 
@@ -93,6 +96,8 @@ def looks(sizes: Sizes, name: str, steps: tuple[int, ...], seed: int, before: in
         before = step
     if name not in KEPT and before == recipe(sizes, name, seed).schedule.n_steps:
         shutil.rmtree(here)
+        with suppress(OSError):  # the last one takes the folder with it
+            here.parent.rmdir()
 
 
 def flops(sizes: Sizes, name: str, model: PreTrainedModel, steps: int) -> int:
@@ -135,6 +140,14 @@ def curve_row(sizes: Sizes, name: str, model: PreTrainedModel, step: int, second
     row = {"run": name, "step": step, "tokens": step * sizes.batch * sizes.text_length}
     row |= {"flops": flops(sizes, name, model, step), "processor_seconds": round(seconds, 1)}
     return row | perplexity_row(sizes, model, seed)
+
+
+def in_pieces(sizes: Sizes, name: str, steps: tuple[int, ...]) -> list[tuple[str, Callable[[int], Tables]]]:
+    """A long run as steps of an experiment: their names, and what measures each."""
+    return [
+        (f"{name}: to step {inside[-1]}", partial(curve, sizes, name, inside, before))
+        for inside, before in pieces(steps, MOST_STEPS[name])
+    ]
 
 
 def pieces(steps: tuple[int, ...], most: int) -> list[tuple[tuple[int, ...], int]]:
