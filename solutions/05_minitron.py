@@ -22,8 +22,10 @@ import torch
 from course_lib.attention.small_models.byte_model import load_byte_model, untrained
 from course_lib.data import corpora
 from course_lib.lessons.common.tables import load_bench, load_measured
-from course_lib.lessons.minitron import drawings, live, shapes, tables
-from course_lib.lessons.minitron import figures as plots
+from course_lib.lessons.minitron import tables
+from course_lib.lessons.minitron.figures import computed as plots
+from course_lib.lessons.minitron.figures import drawings
+from course_lib.lessons.minitron.running import live, shapes
 from course_lib.measure.perplexity import perplexity, window_losses
 from course_lib.models import blocks, load_model
 from course_lib.pruning.structured.choice import Scores, choose

@@ -66,7 +66,8 @@ def up_to_rounding(got: Any, expected: Any, case: object) -> str | None:
 
 def _close_dict(got: Any, expected: dict) -> str | None:
     if not isinstance(got, dict):
-        return f"got {short(got)}, expected the keys {short(list(expected))}"
+        what = f"{len(got)} values without names" if isinstance(got, tuple) else short(got)
+        return f"got {what}, expected a dictionary with the keys {short(list(expected))}"
     if got.keys() != expected.keys():
         return f"the keys are {short(list(islice(got, MANY)))}, expected {short(list(expected))}"
     return _first((f"under {key!r}", close(got[key], expected[key])) for key in expected)

@@ -21,4 +21,6 @@ def hint(exercise_id: object) -> None:
         show.message(f"Hint: {error}")
         return
     lines = [f"Hint {i + 1} of {len(exercise.hints)}: {text}" for i, text in enumerate(exercise.hints[:used])]
+    if seen >= len(exercise.hints):
+        lines.append("These are all hints of this exercise.")
     show.message("\n".join(lines))

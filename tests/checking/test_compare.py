@@ -86,7 +86,7 @@ def test_the_same_written_differently_agrees(got, expected):
         (["1", "2"], T([1.0, 2.0]), "got ('1', '2'), expected a tensor of shape (2,)"),
         ([10**30, 1], T([1.0, 1.0]), f"got ({10**30}, 1), expected a tensor of shape (2,)"),
         ({"a": 1, "b": 2}, {"a": 1}, "the keys are ['a', 'b'], expected ['a']"),
-        ((1, 2), {"a": 1}, "got (1, 2), expected the keys ['a']"),
+        ((1, 2), {"a": 1}, "got 2 values without names, expected a dictionary with the keys ['a']"),
         (((1, 2),), (1, 2), "got 1 values, expected 2"),
         # one tensor where several are asked for: its rows are no values
         (T([[1.0, 2.0], [3.0, 4.0]]), (T([[1.0, 2.0]]), T([5])), "got one tensor of shape (2, 2), expected 2 values"),

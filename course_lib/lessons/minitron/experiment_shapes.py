@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from course_lib.lessons.minitron.shapes import IDEAS, attempt
+from course_lib.lessons.minitron.running.shapes import IDEAS, attempt
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 

@@ -5,7 +5,10 @@ import math
 import pytest
 import torch
 
-from course_lib.lessons.minitron import deck, drawings, figures, shapes, tables
+from course_lib.lessons.minitron import tables
+from course_lib.lessons.minitron.figures import computed as figures
+from course_lib.lessons.minitron.figures import deck, drawings
+from course_lib.lessons.minitron.running import shapes
 from course_lib.measure.perplexity import Perplexity
 from course_lib.models import tiny_model
 from course_lib.pruning.structured.shape import Shape, shape_of

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from course_lib.lessons.minitron import live
 from course_lib.lessons.minitron.exercises.norm import NORM
+from course_lib.lessons.minitron.running import live
 from course_lib.models import blocks, tiny_model, weight_of
 from course_lib.pruning.structured.choice import choose, everything
 from course_lib.pruning.structured.scorer import Evidence

@@ -10,7 +10,8 @@ from torch import Tensor
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
-from course_lib.lessons.minitron import figures, shapes
+from course_lib.lessons.minitron.figures import computed as figures
+from course_lib.lessons.minitron.running import shapes
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence

@@ -1,0 +1,116 @@
+"""What the committed measurement of lesson 05 says: its rows, and the effects on which verdicts stand.
+
+Models were read on the same windows, so that two of them are compared window by window. What was drawn by lot was read
+on the first windows alone, and is compared on these.
+"""
+
+import math
+from statistics import fmean
+from typing import Any
+
+from course_lib.lessons.common.effects import Row, log_gap
+from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.verdicts import Effect, of_samples
+
+Measured = dict[str, Any]
+Cut = tuple[str, int]  # what leaves, and how many stay
+
+WHOLE = {"neurons": 1536, "groups": 3, "heads": 9, "width": 576}
+WORDS = {"neurons": "neurons", "groups": "whole groups", "heads": "heads, as many of every group", "width": "channels"}
+PAPERS, BEST = "l2, mean", "l2, l2"  # over windows, over the tokens of a window
+SCORES = {
+    ("activations", BEST): "activations, L2",
+    ("output energy", ""): "activations × weight norm",
+    ("LLM-Pruner", "param_first"): "gradients, Σ |w g|",
+    ("LLM-Pruner", "vectorize"): "gradients, |Σ w g|",
+    ("weight norm", ""): "weight norm",
+}
+
+
+def results() -> Measured:
+    """The committed measurement."""
+    return load_measured("minitron")
+
+
+def dense(measured: Measured) -> Row:
+    return rows(measured, "dense")[0]
+
+
+def cuts(measured: Measured) -> list[Cut]:
+    """In the order in which they were measured."""
+    return list(dict.fromkeys((row["kind"], row["size"]) for row in rows(measured, "cuts")))
+
+
+def name_of(cut: Cut) -> str:
+    kind, size = cut
+    return f"{size} of {WHOLE[kind]} {WORDS[kind]}"
+
+
+def scored(measured: Measured, cut: Cut, method: str = "activations", setting: str = BEST) -> Row | None:
+    """A cut by a score; None where that score has no opinion."""
+    kind, size = cut
+    found = rows(measured, "cuts", kind=kind, size=size, method=method, setting=setting, draw=None)
+    return found[0] if found else None
+
+
+def lots(measured: Measured, cut: Cut) -> list[Row]:
+    """The same cut, what leaves drawn by lot."""
+    return rows(measured, "cuts", kind=cut[0], size=cut[1], method="random")
+
+
+def times_dense(measured: Measured, row: Row, n: int | None = None) -> float:
+    """How many times the dense perplexity a model has, on the first n windows."""
+    pairs = zip(row["losses"][:n], dense(measured)["losses"][:n], strict=True)
+    return math.exp(fmean(here - whole for here, whole in pairs))
+
+
+def beside_lots(row: Row, drawn: list[Row]) -> Effect:
+    """By how many nats a token a draw by lot reads worse: a sample a draw, on the windows that all have read."""
+    return of_samples(
+        [fmean(there - here for there, here in zip(draw["losses"], row["losses"], strict=False)) for draw in drawn]
+    )
+
+
+def than_lots(measured: Measured, method: str = "activations", setting: str = BEST) -> dict[Cut, Effect]:
+    """By cut, where the score has an opinion."""
+    found = {cut: scored(measured, cut, method, setting) for cut in cuts(measured)}
+    return {cut: beside_lots(row, lots(measured, cut)) for cut, row in found.items() if row}
+
+
+def than_score(measured: Measured, method: str, setting: str) -> dict[Cut, Effect]:
+    """By cut: by how much another score's choice reads worse than that of the activations."""
+    found = {cut: (scored(measured, cut), scored(measured, cut, method, setting)) for cut in cuts(measured)}
+    return {cut: log_gap(ours, other) for cut, (ours, other) in found.items() if ours and other}
+
+
+def than_papers_aggregation(measured: Measured) -> dict[tuple[Cut, str], Effect]:
+    """By cut and other way to fold up windows and tokens: by how much it reads worse than the paper's way."""
+    others = list(dict.fromkeys(row["setting"] for row in rows(measured, "cuts", method="activations")))
+    found = {}
+    for cut in cuts(measured):
+        ours = scored(measured, cut, setting=PAPERS)
+        for setting in others:
+            other = scored(measured, cut, setting=setting)
+            if other and setting != PAPERS:
+                found[cut, setting] = log_gap(ours, other)
+    return found
+
+
+def ways(measured: Measured) -> dict[str, dict[int, Row]]:
+    """At equal parameters: by way and steps of learning."""
+    found: dict[str, dict[int, Row]] = {}
+    for row in rows(measured, "equal_parameters"):
+        found.setdefault(row["name"], {})[row["steps"]] = row
+    return found
+
+
+def width_over_depth(measured: Measured, after: bool) -> dict[str, Effect]:
+    """By way to choose blocks: by how much depth reads worse than width, before or after learning."""
+    by_width, *others = ways(measured).items()
+    when = max if after else min
+    return {name: log_gap(by_width[1][when(by_width[1])], found[when(found)]) for name, found in others}
+
+
+def curve(measured: Measured, run: str = "KL") -> list[Row]:
+    """A run's looks in their order."""
+    return sorted(rows(measured, "curves", run=run), key=lambda row: row["step"])

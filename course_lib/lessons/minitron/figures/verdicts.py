@@ -1,0 +1,154 @@
+"""What lesson 05 prints of its committed measurement: tables, and claims with their verdicts."""
+
+from collections.abc import Sequence
+
+from course_lib.lessons.common.benchmarks import has_signal
+from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
+from course_lib.lessons.common.tables import load_published, origin, rows
+from course_lib.lessons.common.verdicts import Effect, of_count, verdict
+from course_lib.lessons.minitron.figures import found
+from course_lib.lessons.minitron.figures.found import Measured
+
+Claim = tuple[str, str, str, str]  # what is claimed, what the source has, what was measured here, and the verdict
+
+
+def provenance(measured: Measured) -> str:
+    """What was run, where, when, with how much."""
+    sizes = measured["sizes"]
+    amounts = (
+        f"{sizes['calibration']} windows of {sizes['length']} tokens to score with, {sizes['evaluation']} to evaluate "
+        f"({sizes['draw_evaluation']} for draws by lot)"
+    )
+    return origin(measured, amounts)
+
+
+def aggregations(measured: Measured) -> str:
+    """Perplexity by cut and by how windows and tokens are folded up, and the paper's way against the other three."""
+    settings = list(dict.fromkeys(row["setting"] for row in rows(measured, "cuts", method="activations")))
+    lines = [f"{'over windows, over tokens':<34}" + "".join(f"{name:>12}" for name in settings)]
+    for cut in found.cuts(measured):
+        cells = [found.scored(measured, cut, setting=setting) for setting in settings]
+        said = "".join(f"{row['perplexity']:>12.1f}" if row else f"{'':>12}" for row in cells)
+        lines.append(f"{found.name_of(cut):<34}{said}")
+    effects = found.than_papers_aggregation(measured)
+    by_tokens = [effect for (_, setting), effect in effects.items() if setting == found.BEST]
+    gains = ", ".join(f"{-effect.value:.3f} ± {effect.error:.3f}" for effect in by_tokens)
+    lines.append(f"L2 over tokens too, nats below the paper's way: {gains}")
+    lines.append(f"Claim: the mean over tokens, then L2 over windows, is the best of them: {verdict(effects.values())}")
+    return "\n".join(lines)
+
+
+def zero_shot(measured: Measured) -> str:
+    """Accuracy ± standard error in per cent by task, and the mean gaps to the dense model."""
+    models = list(dict.fromkeys((row["model"], row["steps"]) for row in rows(measured, "zero_shot")))
+    tasks = list(dict.fromkeys(row["task"] for row in rows(measured, "zero_shot")))
+    by_cell = {(row["model"], row["steps"], row["task"]): row for row in rows(measured, "zero_shot")}
+    lines = [f"{'accuracy, %':<34}" + "".join(f"{task:>18}" for task in tasks)]
+    for model, steps in models:
+        cells = [by_cell[model, steps, task] for task in tasks]
+        said = "".join(f"{100 * row['accuracy']:>11.0f} ± {100 * row['standard_error']:<4.0f}" for row in cells)
+        name = model if model == "dense" else f"{model}, {steps} steps" if steps else f"{model}, cut"
+        lines.append(f"{name:<34}{said}")
+    chance = "".join(f"{100 * by_cell[*models[0], task]['chance']:>11.0f}{'':7}" for task in tasks)
+    lines.append(f"{'chance':<34}{chance}")
+    return "\n".join(lines)
+
+
+def accuracy_gained(measured: Measured, better: tuple[str, int], worse: tuple[str, int]) -> Effect:
+    """By how much one model answers more than another, the mean over tasks on which the dense model has a signal."""
+    by_cell = {(row["model"], row["steps"], row["task"]): row for row in rows(measured, "zero_shot")}
+    tasks = [row["task"] for row in rows(measured, "zero_shot", model="dense") if has_signal(row)]
+    return mean_of([accuracy_gap(by_cell[*better, task], by_cell[*worse, task]) for task in tasks])
+
+
+def search(measured: Measured) -> str:
+    """Shapes of one size before and after ten steps, and whether both orders agree."""
+    lines = []
+    for order in rows(measured, "search_order"):
+        shapes = sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_after"])
+        name = "byte model" if order["model"] == "byte model" else "SmolLM2"
+        lines.append(f"{name}, loss in nats a token{'':<14}{'cut':>8}{'after ' + str(order['steps']) + ' steps':>16}")
+        for row in shapes:
+            sizes = f"{row['blocks']} blocks of {row['width']}, {row['neurons']} neurons, {row['heads']} heads"
+            lines.append(f"  {sizes:<46}{row['before']:>8.3f}{row['after']:>16.3f}")
+        lines.append(f"  Kendall's tau of both orders: {order['tau']:+.2f}, {order['n']} shapes")
+    return "\n".join(lines)
+
+
+def claims(measured: Measured) -> list[Claim]:
+    """(claim, the source's numbers, ours, verdict), each verdict from an effect and its error."""
+    lots, ways = found.than_lots(measured), found.ways(measured)
+    steps = max(ways["neurons"])
+    depth = {after: found.width_over_depth(measured, after)["blocks by influence"] for after in (False, True)}
+    published = {row["benchmark"]: row for row in rows(load_published("minitron"), "width_and_depth")}
+    ahead = sum(row["width"] > row["depth"] for row in published.values())
+    looks = found.curve(measured)
+    refits = {row["steps"]: row for row in rows(measured, "refit", setting=found.BEST) if row["damping"] == 1.0}
+    gains = {
+        0: log_gap(refits[0], found.scored(measured, ("neurons", 1126))),
+        steps: log_gap(refits[steps], ways["neurons"][steps]),
+    }
+    gradients = found.than_score(measured, "LLM-Pruner", "param_first")
+    return [
+        (
+            "Sizes of activations choose better than lots",
+            "Minitron: one forward pass is enough",
+            f"{_range(lots.values())} nats better by cut",
+            verdict(lots.values()),
+        ),
+        (
+            "Gradients choose no better than they",
+            "Minitron: no gradients needed",
+            f"{_range(gradients.values())} nats better by cut",
+            verdict(gradients.values()),
+        ),
+        (
+            f"Width is better than depth (by influence), {steps} steps after the cut",
+            f"{ahead} of {len(published)} benchmarks (Llama-3.1 8B to 4.5B)",
+            f"{depth[True].value:+.3f} ± {depth[True].error:.3f} nats; {depth[False].value:+.3f} before",
+            verdict(depth[True], larger_models=True),
+        ),
+        (
+            f"{looks[-1]['step']} steps repair more than half of what the cut cost",
+            "a few hundred iterations",
+            f"{100 * found.left(measured):.0f} % of the loss is left",
+            verdict(_half_repaired(measured)),
+        ),
+        (
+            f"A refit helps, at once and {steps} steps later",
+            "-",
+            "; ".join(f"{gain.value:+.3f} ± {gain.error:.3f} nats" for gain in gains.values()),
+            verdict(gains.values()),
+        ),
+        (
+            "Shapes keep their order from the cut to ten steps later",
+            "they do not (Qwen3-8B)",
+            "; ".join(f"tau {row['tau']:+.2f} of {row['n']}" for row in rows(measured, "search_order")),
+            verdict([of_count(int(row["agrees"]), 1, 0.5) for row in rows(measured, "search_order")]),
+        ),
+    ]
+
+
+def _range(effects: Sequence[Effect]) -> str:
+    values = [effect.value for effect in effects]
+    return f"{min(values):+.2f} to {max(values):+.2f}"
+
+
+def _half_repaired(measured: Measured) -> Effect:
+    """By how much the long run gained more, in nats a token, than what is left of the way to the dense model."""
+    first, *_, last = found.curve(measured)
+    middle: Row = {
+        "losses": [
+            (cut + whole) / 2 for cut, whole in zip(first["losses"], found.dense(measured)["losses"], strict=True)
+        ],
+        "perplexity": 1.0,
+    }
+    return log_gap(last, middle)
+
+
+def claims_table(measured: Measured) -> str:
+    """The claims and what became of them here."""
+    lines = []
+    for claim, source, here, said in claims(measured):
+        lines += [f"Claim: {claim}: {said}", f"    source: {source}; here: {here}"]
+    return "\n".join(lines)

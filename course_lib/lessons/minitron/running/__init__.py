@@ -1,0 +1,1 @@
+"""What the notebook of lesson 05 runs on models."""
