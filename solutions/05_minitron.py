@@ -568,8 +568,90 @@ plots.learning(curves, live.losses_of(teacher, byte_held_out))
 #
 # `course prune MODEL FOLDER --shape neurons=1126 --distil 40` does all of it for a model of yours: score, cut, refit,
 # distil, save; a run that was interrupted goes on where it stopped, and `from_pretrained` loads what it leaves.
+
+# %% [markdown]
+# ## 11. The claims, measured
 #
-# ## 11. What the papers report
+# Eight windows to score with, four to read and twenty steps of a toy: that is what a notebook has time for. `course
+# reproduce minitron` measured the same on more text, with ten draws by lot of every cut and 300 steps of distillation,
+# in an hour and a half. Its result is part of the course; figures and verdicts below read it.
+
+# %%
+result = found.results()
+print(verdicts.provenance(result))
+
+# %% [markdown]
+# **Is one forward pass enough?** Each mark is a model from which one kind of part has left, chosen by one score; each
+# grey stroke is a choice by lot.
+
+# %%
+measured.scores(result)
+
+# %% [markdown]
+# For neurons, whole groups and channels, sizes of activations leave lots far behind, and gradients, which cost a
+# backward pass, do not choose better. The row of the heads is the other way round, as in section 5, now with ten draws.
+# A head's score is the size of what it gives *before* the output projection. Multiplied by the norms of the weights
+# that read it, it chooses well: it is lesson 04's rule, that an input counts as much as the weight that reads it.
+#
+# **Mean or L2 over the tokens?** The paper takes the mean over the tokens and L2 over sequences. Squares let the few
+# loud tokens speak.
+
+# %%
+print(verdicts.aggregations(result))
+
+# %% [markdown]
+# **Heads.** The same third of all heads can leave in three ways: one of every group, a whole group, or any three of a
+# block, which no configuration can describe. Here heads are silenced instead of cut, so that all three can be compared.
+
+# %%
+measured.heads(result)
+
+# %% [markdown]
+# **Width or depth?** Five models of equal size, before and after 40 steps of distillation with the same text and
+# settings: 1126 neurons, or 24 blocks, chosen in four ways.
+
+# %%
+measured.width_or_depth(result)
+
+# %% [markdown]
+# **A few hundred steps.** The model with 1126 neurons learns from the whole one.
+
+# %%
+measured.learning(result)
+
+# %% [markdown]
+# **Does the refit still show after learning?**
+
+# %%
+measured.repaired(result)
+
+# %% [markdown]
+# **Tasks.** Perplexity is not everything. The same questions for all models:
+
+# %%
+print(verdicts.zero_shot(result))
+
+# %% [markdown]
+# **Does the order of shapes right after the cut tell the order after ten steps?**
+
+# %%
+print(verdicts.search(result))
+
+# %% [markdown]
+# Lessons 01, 03, 04 and this one in one picture. Each model is compared with the dense one on the same windows; the
+# windows of the lessons differ.
+
+# %%
+joined.together(result)
+
+# %% [markdown]
+# What became of the claims:
+
+# %%
+print(verdicts.claims_table(result))
+
+# %% [markdown]
+# ## 12. What the papers report
 #
 # The source lecture's table, as published. Minitron 8B was cut from Nemotron-4 15B and distilled; Nemotron-3 8B was
 # trained from nothing, on 40 times as many tokens.
@@ -597,7 +679,7 @@ print(tables.published_width_and_depth())
 # distillation, never before.
 
 # %% [markdown]
-# ## 12. What it costs, and when it does not pay
+# ## 13. What it costs, and when it does not pay
 #
 # A smaller dense matrix needs no format, no kernel and no special hardware. While a model decodes, its time goes with
 # the bytes that it reads, and on a prompt with its FLOP (lesson 00). `course bench structured` timed five models in
@@ -619,7 +701,7 @@ plots.speeds(load_bench("cpu_structured"))
 # - **It does not pay** where the large model is never run dense anyway, where no training is possible at all, or where
 #   a model of the right size exists already and had more training.
 #
-# ## 13. An open task
+# ## 14. An open task
 #
 # What is the best model of at most 100 million parameters that you can cut from this one, before anything is learnt?
 # Choose the five sizes. There is no formula, and nothing is graded. What stays is chosen by the scores of sections 4

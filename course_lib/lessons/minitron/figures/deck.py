@@ -11,6 +11,7 @@ from course_lib.data.corpora import windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
 from course_lib.lessons.minitron.figures import computed as figures
+from course_lib.lessons.minitron.figures import found, joined, measured
 from course_lib.lessons.minitron.running import shapes
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
@@ -42,6 +43,18 @@ def turned() -> Figure:
 
 def speeds() -> Figure:
     return figures.speeds(load_bench("cpu_structured"))
+
+
+def scores() -> Figure:
+    return measured.scores(found.results())
+
+
+def width_or_depth() -> Figure:
+    return measured.width_or_depth(found.results())
+
+
+def together() -> Figure:
+    return joined.together(found.results())
 
 
 def ideas() -> Figure:

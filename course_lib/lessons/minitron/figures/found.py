@@ -17,10 +17,12 @@ Cut = tuple[str, int]  # what leaves, and how many stay
 
 WHOLE = {"neurons": 1536, "groups": 3, "heads": 9, "width": 576}
 WORDS = {"neurons": "neurons", "groups": "whole groups", "heads": "heads, as many of every group", "width": "channels"}
+EACH_GROUP = "one of every group"
 PAPERS, BEST = "l2, mean", "l2, l2"  # over windows, over the tokens of a window
+ENERGY = ("output energy", "")
 SCORES = {
     ("activations", BEST): "activations, L2",
-    ("output energy", ""): "activations × weight norm",
+    ENERGY: "activations × weight norm",
     ("LLM-Pruner", "param_first"): "gradients, Σ |w g|",
     ("LLM-Pruner", "vectorize"): "gradients, |Σ w g|",
     ("weight norm", ""): "weight norm",
@@ -54,8 +56,11 @@ def scored(measured: Measured, cut: Cut, method: str = "activations", setting: s
 
 
 def lots(measured: Measured, cut: Cut) -> list[Row]:
-    """The same cut, what leaves drawn by lot."""
-    return rows(measured, "cuts", kind=cut[0], size=cut[1], method="random")
+    """The same cut, what leaves drawn by lot; heads of every group were drawn a second time, and silenced."""
+    drawn = rows(measured, "cuts", kind=cut[0], size=cut[1], method="random")
+    if cut == ("heads", 6) and "heads" in measured["tables"]:
+        drawn = drawn + rows(measured, "heads", set=EACH_GROUP, chosen="random")
+    return drawn
 
 
 def times_dense(measured: Measured, row: Row, n: int | None = None) -> float:

@@ -22,7 +22,7 @@ class Point:
     """A model: its family, how many times the dense perplexity it has, its share of the bytes, its speed over dense."""
 
     family: str
-    name: str
+    name: str  # what distinguishes it within the family
     perplexity: float
     bytes: float
     speed: float
@@ -54,7 +54,7 @@ def cuts(measured: Measured) -> list[Point]:
             looks[last["step"]] = last | {"parameters": looks[0]["parameters"]}
         for steps, row in looks.items():
             share = row["parameters"] / whole["parameters"]
-            name = f"{side}, {steps} steps" if steps else side
+            name = f"{steps} steps" if steps else "cut"
             points.append(Point(side, name, found.times_dense(measured, row), share, timed[side]["times_anchor"]))
     return points
 
@@ -70,6 +70,11 @@ def together(measured: Measured) -> Figure:
             look = line_style(index) | {"linestyle": "none", "markersize": 8}
             places = [100 * point.bytes if key == "bytes" else point.speed for point in inside]
             axes.plot(places, [point.perplexity for point in inside], label=family, **look)
+            for place, point in zip(places, inside, strict=True):
+                beside = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
+                left = (key == "speed" and family == families[-1]) or (key == "bytes" and family == families[-2])
+                far = (-8 if left else 8, {"Wanda": 4, "SparseGPT": -4}.get(point.name, 0))
+                axes.annotate(point.name, (place, point.perplexity), far, ha="right" if left else "left", **beside)
         axes.plot(100 if key == "bytes" else 1, 1, "*", color=COLOURS[4], markersize=12, label="dense")
         log_scale(axes, "y")
     panels[1].legend(frameon=False, fontsize=9)
@@ -80,6 +85,7 @@ def together(measured: Measured) -> Figure:
     title = f"Half zero, {kept.name}: {100 * kept.bytes:.0f} % of the bytes,\n{said}"
     label(panels[0], title, "bytes of all weights, 16 bits each (%)", "times the dense perplexity (log scale)")
     low, high = (f"{pick(point.speed for point in cut):.2f}" for pick in (min, max))
-    title = f"Only cuts decode faster, {low} to {high} times;\n{best.name}: {best.perplexity:.1f} times the perplexity"
+    said = f"{best.family}, {best.name}: {best.perplexity:.1f} times the perplexity"
+    title = f"Only cuts decode faster, {low} to {high} times;\n{said}"
     label(panels[1], title, "speed of decoding, over dense (measured on a CPU)")
     return fig

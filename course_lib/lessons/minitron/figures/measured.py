@@ -9,9 +9,11 @@ from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import listed, rows
+from course_lib.lessons.common.verdicts import ERRORS, Effect
 from course_lib.lessons.minitron.figures import found
 from course_lib.lessons.minitron.figures.found import Measured
 
+SETS = {"one of every group": "one of\nevery group", "a whole group": "a whole\ngroup", "any": "any three\nof a block"}
 FAR = 4  # times the dense perplexity after learning: beyond that a way is named, not drawn
 
 
@@ -36,10 +38,10 @@ def scores(measured: Measured) -> Figure:
     entries = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     fig.legend(entries.values(), entries.keys(), frameon=False, fontsize=9, loc="outside lower center", ncols=3)
     clear = {cut: effect.holds for cut, effect in found.than_lots(measured).items()}
-    n_draws = len(found.lots(measured, every[0]))
+    n_draws = min(len(found.lots(measured, cut)) for cut in every)
     title = (
         f"Sizes of activations choose clearly better than lots in {sum(clear.values())} of {len(clear)} cuts;\n"
-        f"{n_draws} draws of each"
+        f"at least {n_draws} draws of each"
     )
     label(axes, title, f"times the dense perplexity, {n} windows (log scale)")
     return fig
@@ -73,24 +75,25 @@ def width_or_depth(measured: Measured) -> Figure:
 
 
 def learning(measured: Measured) -> Figure:
-    """Perplexity over the steps of a long run by KL, and the short run whose rate fell within its own 40 steps."""
+    """Loss above the dense model over the steps of a long run by KL, and the short run whose rate fell in 40 steps."""
     fig, (axes,) = figure(width=7.2, height=3.6)
     looks, whole = found.curve(measured), found.dense(measured)
-    below, above = zip(*(reach(row["perplexity"], row["standard_error"]) for row in looks), strict=True)
-    values = [row["perplexity"] for row in looks]
-    axes.errorbar([row["step"] for row in looks], values, [below, above], capsize=3, label="one run", **line_style(0))
     (short,) = [row for row in rows(measured, "equal_parameters", name="neurons") if row["steps"]]
-    look = line_style(1) | {"linestyle": "none", "markersize": 8}
-    axes.plot(short["steps"], short["perplexity"], label=f"a run of {short['steps']} steps in all", **look)
-    axes.axhline(whole["perplexity"], color=COLOURS[4], linestyle=":", label="dense")
+    runs = {"one run": [(row["step"], row) for row in looks]}
+    runs[f"a run of {short['steps']} steps in all"] = [(short["steps"], short)]
+    for index, (name, points) in enumerate(runs.items()):
+        gaps = [log_gap(whole, row) for _, row in points]
+        look = line_style(index) | ({"linestyle": "none", "markersize": 8} if index else {})
+        errors = [ERRORS * gap.error for gap in gaps]
+        axes.errorbar([step for step, _ in points], [gap.value for gap in gaps], errors, capsize=3, label=name, **look)
+    axes.set_ylim(0)
     axes.legend(frameon=False, fontsize=9)
-    share = left(measured)
-    tokens = looks[-1]["tokens"]
+    values = [row["perplexity"] for row in looks]
     title = (
-        f"{looks[-1]['step']} steps, {tokens:,} tokens: perplexity {values[0]:.1f} becomes {values[-1]:.1f};\n"
-        f"{100 * share:.0f} % of the distance to the dense model is left, in nats"
+        f"{looks[-1]['step']} steps, {looks[-1]['tokens']:,} tokens: perplexity {values[0]:.1f} becomes "
+        f"{values[-1]:.1f};\n{100 * left(measured):.0f} % of the distance to the dense model, in nats, is left"
     )
-    label(axes, title, "steps of 512 tokens", f"perplexity ({ERROR_BARS})")
+    label(axes, title, "steps of 512 tokens", f"nats a token above dense\n({ERROR_BARS})")
     return fig
 
 
@@ -113,12 +116,12 @@ def heads(measured: Measured) -> Figure:
         left_axes.plot(by_lot, [place] * len(by_lot), "|", color=COLOURS[4], markersize=13, label="by lot")
         look = line_style(0) | {"linestyle": "none", "markersize": 7}
         left_axes.plot(found.times_dense(measured, chosen, n), place + 0.2, label="lowest by score", **look)
-    left_axes.set_yticks(range(len(sets)), [which.replace(" of ", "\nof ") for which in sets[::-1]])
+    left_axes.set_yticks(range(len(sets)), [SETS.get(which, which) for which in sets[::-1]])
     left_axes.set_ylim(-0.5, len(sets) - 0.3)
     log_scale(left_axes, "x")
     handles = dict(zip(*reversed(left_axes.get_legend_handles_labels()), strict=True))
     left_axes.legend(handles.values(), handles.keys(), frameon=False, fontsize=9)
-    better = [which for which in sets if _beside_lots(measured, which).holds]
+    better = [SETS.get(which, which).replace("\n", " ") for which in sets if _beside_lots(measured, which).holds]
     title = f"The score chooses clearly better than lots:\n{listed(better) if better else 'in none of the three sets'}"
     label(left_axes, title, "times the dense perplexity (log scale)")
     costs = {}
@@ -137,7 +140,7 @@ def heads(measured: Measured) -> Figure:
     return fig
 
 
-def _beside_lots(measured: Measured, which: str):
+def _beside_lots(measured: Measured, which: str) -> Effect:
     (chosen,) = rows(measured, "heads", set=which, chosen="score")
     return found.beside_lots(chosen, rows(measured, "heads", set=which, chosen="random"))
 

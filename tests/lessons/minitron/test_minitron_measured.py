@@ -1,0 +1,140 @@
+"""What lesson 05 says of its long measurement follows from the numbers, and changes with them."""
+
+import copy
+import math
+
+import pytest
+
+from course_lib.lessons.minitron.figures import found, joined, measured, verdicts
+from course_lib.lessons.minitron.figures.found import BEST, PAPERS
+
+
+def row(*losses, **columns):
+    perplexity = math.exp(sum(losses) / len(losses))
+    return columns | {"losses": list(losses), "perplexity": perplexity, "standard_error": 0.1, "n_tokens": 10}
+
+
+def of_cut(method, setting, *losses, draw=None, kind="neurons", size=1126):
+    return row(*losses, kind=kind, size=size, method=method, setting=setting, draw=draw)
+
+
+@pytest.fixture
+def small():
+    """Three windows, two cuts; two draws by lot were read on the first two windows."""
+    tables = {
+        "dense": [row(3.0, 3.0, 3.0, parameters=100)],
+        "cuts": [
+            of_cut("activations", BEST, 3.5, 3.6, 3.7),
+            of_cut("activations", PAPERS, 3.6, 3.7, 3.8),
+            of_cut("output energy", "", 3.4, 3.4, 3.5),
+            of_cut("activations", BEST, 4.5, 4.6, 4.7, kind="heads", size=6),
+            of_cut("activations", PAPERS, 4.5, 4.5, 4.8, kind="heads", size=6),
+            of_cut("random", "", 4.5, 4.5, draw=0),
+            of_cut("random", "", 5.0, 4.9, draw=1),
+            of_cut("random", "", 4.0, 4.0, draw=0, kind="heads", size=6),
+            of_cut("random", "", 4.1, 4.0, draw=1, kind="heads", size=6),
+        ],
+    }
+    return {"tables": tables}
+
+
+def test_lots_are_compared_on_the_windows_that_they_read(small):
+    effects = found.than_lots(small)
+    neurons, heads = effects[("neurons", 1126)], effects[("heads", 6)]
+    assert neurons.value == pytest.approx((0.95 + 1.4) / 2)  # of the two draws: means over two windows
+    assert neurons.error == pytest.approx((1.4 - 0.95) / 2)
+    assert heads.value == pytest.approx((-0.55 - 0.5) / 2)
+    assert heads.fails
+    assert neurons.holds
+    title = measured.scores(small).axes[0].get_title(loc="left")
+    assert title == "Sizes of activations choose clearly better than lots in 1 of 2 cuts;\nat least 2 draws of each"
+
+
+def test_times_the_dense_perplexity_by_hand(small):
+    ours = found.scored(small, ("neurons", 1126))
+    assert found.times_dense(small, ours) == pytest.approx(math.exp(0.6))
+    assert found.times_dense(small, ours, 2) == pytest.approx(math.exp(0.55))
+    assert found.scored(small, ("heads", 6), "output energy", "") is None
+
+
+def test_other_scores_and_aggregations_are_compared_in_pairs(small):
+    (energy,) = found.than_score(small, "output energy", "").values()
+    assert energy.value == pytest.approx(-0.5 / 3)
+    papers = found.than_papers_aggregation(small)
+    assert papers[("neurons", 1126), BEST].value == pytest.approx(-0.1)
+    assert papers[("neurons", 1126), BEST].fails
+    assert papers[("heads", 6), BEST].value == pytest.approx(0.0, abs=1e-12)
+    said = verdicts.aggregations(small)
+    assert said.endswith("is the best of them: does not hold (fails in 1 of 2)")
+    assert "0.100 ± 0.000, -0.000 ± 0.058" in said
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return found.results()
+
+
+FIGURES = ("scores", "width_or_depth", "learning", "heads", "repaired")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_has_a_title_and_labels(name, committed):
+    fig = getattr(measured, name)(committed)
+    assert all(axes.get_title(loc="left") and axes.get_xlabel() for axes in fig.axes if axes.get_xlabel() or name)
+
+
+def changed(result, table, wanted, add):
+    """The result with all losses of some rows changed by so many nats."""
+    result = copy.deepcopy(result)
+    for each in result["tables"][table]:
+        if all(each[key] == value for key, value in wanted.items()):
+            each["losses"] = [loss + add for loss in each["losses"]]
+            each["perplexity"] *= math.exp(add)
+    return result
+
+
+def test_which_way_is_ahead_follows_the_windows(committed):
+    better = changed(committed, "equal_parameters", {"name": "blocks at even distances", "steps": 40}, -9.0)
+    assert "blocks at even distances" in measured.width_or_depth(better).axes[0].get_title(loc="left")
+    worse = changed(committed, "equal_parameters", {"kind": "depth", "steps": 40}, 9.0)
+    assert measured.width_or_depth(worse).axes[0].get_title(loc="left").endswith("fewer neurons: none")
+    assert verdicts.claims(worse)[2][3] == "holds"
+
+
+def test_what_is_left_of_the_loss_by_hand(committed):
+    whole = math.log(found.dense(committed)["perplexity"])
+    looks = found.curve(committed)
+    assert [row["step"] for row in looks] == sorted(row["step"] for row in looks)
+    first, last = (math.log(looks[place]["perplexity"]) - whole for place in (0, -1))
+    assert found.left(committed) == pytest.approx(last / first)
+    healed = changed(committed, "curves", {"step": looks[-1]["step"]}, -last)
+    assert found.left(healed) == pytest.approx(0.0, abs=1e-9)
+    assert verdicts.claims(healed)[3][3] == "holds"
+
+
+def test_claims_change_with_the_numbers(committed):
+    by_lot = changed(committed, "cuts", {"method": "random"}, 20.0)
+    assert verdicts.claims(by_lot)[0][3] == "holds"
+    assert verdicts.claims(changed(committed, "cuts", {"method": "random"}, -20.0))[0][3] == "does not hold"
+    refit = changed(committed, "refit", {}, 5.0)
+    assert verdicts.claims(refit)[4][3] == "does not hold"
+
+
+def test_accuracies_are_those_of_the_measurement(committed):
+    lines = verdicts.zero_shot(committed).splitlines()
+    cells = committed["tables"]["zero_shot"]
+    assert len(lines) == len({(row["model"], row["steps"]) for row in cells}) + 2
+    dense = next(line for line in lines if line.startswith("dense"))
+    assert f"{100 * cells[0]['accuracy']:.0f} ±" in dense
+    same = verdicts.accuracy_gained(committed, ("dense", 0), ("dense", 0))
+    assert same.value == 0
+
+
+def test_bytes_of_the_picture_by_hand(committed):
+    points = {(point.family, point.name): point for point in joined.zeros() + joined.cuts(committed)}
+    embedding = 49_152 * 576
+    share = (embedding + 0.5625 * (134_515_008 - embedding)) / 134_515_008
+    assert points["2:4", "Wanda"].bytes == pytest.approx(share)
+    assert points["24 blocks", "cut"].bytes == pytest.approx(0.842, abs=0.001)
+    assert all((point.speed == 1) == (point.family in ("single weights", "2:4")) for point in points.values())
+    assert len(joined.together(committed).axes) == 2
