@@ -1,5 +1,6 @@
 """What lesson 05 prints of its committed measurement: tables, and claims with their verdicts."""
 
+import math
 from collections.abc import Sequence
 
 from course_lib.lessons.common.benchmarks import has_signal
@@ -38,6 +39,18 @@ def aggregations(measured: Measured) -> str:
     return "\n".join(lines)
 
 
+def heads_add_up(measured: Measured) -> str:
+    """What sets of heads cost, block by block and all at once, in nats a token."""
+    lines = []
+    for which in dict.fromkeys(row["set"] for row in rows(measured, "heads_by_block")):
+        alone = rows(measured, "heads_by_block", set=which)
+        total = sum(math.log(found.times_dense(measured, row, len(row["losses"]))) for row in alone)
+        (together,) = rows(measured, "heads", set=which, chosen="score")
+        once = math.log(found.times_dense(measured, together, len(alone[0]["losses"])))
+        lines.append(f"{which:<20} one block at a time, summed: {total:.2f} nats; in all blocks at once: {once:.2f}")
+    return "\n".join(lines)
+
+
 def zero_shot(measured: Measured) -> str:
     """Accuracy ± standard error in per cent by task, and the mean gaps to the dense model."""
     models = list(dict.fromkeys((row["model"], row["steps"]) for row in rows(measured, "zero_shot")))
@@ -51,6 +64,25 @@ def zero_shot(measured: Measured) -> str:
         lines.append(f"{name:<34}{said}")
     chance = "".join(f"{100 * by_cell[*models[0], task]['chance']:>11.0f}{'':7}" for task in tasks)
     lines.append(f"{'chance':<34}{chance}")
+    return "\n".join(lines)
+
+
+def accuracies(measured: Measured) -> str:
+    """Does learning show in the answers, and does width or depth answer more?"""
+    learnt, cut = ("neurons", found.curve(measured)[-1]["step"]), ("neurons", 0)
+    steps = max(found.ways(measured)["neurons"])
+    pairs = {
+        f"After {learnt[1]} steps the narrower model answers more than right after the cut": (learnt, cut),
+        f"After {steps} steps it answers more than the one with fewer blocks": (
+            ("neurons", steps),
+            ("blocks by influence", steps),
+        ),
+    }
+    lines = []
+    for claim, pair in pairs.items():
+        effect = accuracy_gained(measured, *pair)
+        lines.append(f"{100 * effect.value:+.1f} ± {100 * effect.error:.1f} points on average.")
+        lines.append(f"    Claim: {claim}: {verdict(effect)}")
     return "\n".join(lines)
 
 
