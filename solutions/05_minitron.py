@@ -612,7 +612,7 @@ measured.heads(result)
 # %% [markdown]
 # It is not that the score were blind: where it may choose whole groups, or any three heads, it beats lots by far. The
 # demand is the dear part. Some groups can be spared, and some cannot spare a single head. And what single blocks lose
-# does not add up: all at once cost several times the sum.
+# does not add up: all blocks at once lose more than the sum.
 #
 # **Width or depth?** Five models of equal size, before and after 40 steps of distillation with the same text and
 # settings: 1126 neurons, or 24 blocks, chosen in four ways.
