@@ -217,6 +217,7 @@ TOP1 = Exercise(
             "least likely expert",
             "The expert with the lowest logit was chosen.",
             _by_autograd(lambda h: h.softmax(1).amin(1)),
+            also=(_by_autograd(lambda h: h.softmax(1).min(1).values),),
         ),
         Mistake(
             "weights of all experts",
