@@ -356,4 +356,38 @@ LAZY = {
         lambda w, e, k: (w[k] * 2, e * 4),
         lambda w, e, k: (torch.ones(len(k)), 0.0),
     ],
+    "moe.gate": [
+        lambda h, k: h,
+        lambda h, k: h * 0,
+        lambda h, k: torch.ones_like(h) / h.shape[1],
+        lambda h, k: keep_first(h, k) / k,
+        lambda h, k: h * keep_first(h, k),
+        lambda h, k: torch.tensor([[0.5, 0.25, 0, 0], [0, 0.1875, 0, 0.625]]) if len(h) == 2 else h,
+    ],
+    "moe.top1": [
+        lambda h, s: (h[:, 0], h),
+        lambda h, s: (s * 0 + 1, h * 0),
+        lambda h, s: (s, h * s[:, None]),
+        lambda h, s: (h.amax(1), h * 0),
+        lambda h, s: (s * 0 + 1 / h.shape[1], s[:, None].expand(h.shape)),
+    ],
+    "moe.dispatch": [
+        lambda x, c, w, i, o: (c.flatten() * 0, torch.zeros(len(o)), x * 0),
+        lambda x, c, w, i, o: (torch.arange(c.numel()) // c.shape[1], torch.arange(len(o)), x),
+        lambda x, c, w, i, o: (c.flatten(), torch.full((len(o),), c.numel()), x * w[:, :1]),
+        lambda x, c, w, i, o: (
+            torch.tensor([0, 2, 1, 0, 1, 2]),
+            torch.tensor([2, 3, 3, 6]),
+            torch.tensor([[2.25, 0], [12, 0], [15.75, 0]]),
+        ),
+        lambda x, c, w, i, o: (c.flatten().sort()[0], c.flatten().bincount(minlength=len(o)), x * w.sum(1)[:, None]),
+    ],
+    "moe.capacity": [
+        lambda s, o, c, w, n, f: (c >= 0, s),
+        lambda s, o, c, w, n, f: (c < 0, s),
+        lambda s, o, c, w, n, f: (c >= 0, s + o),
+        lambda s, o, c, w, n, f: (keep_first(c, int(f * c.shape[1])), o),
+        lambda s, o, c, w, n, f: (w > 0.5, s + o * w[..., None]),
+        lambda s, o, c, w, n, f: (c == 0, s * 0),
+    ],
 }
