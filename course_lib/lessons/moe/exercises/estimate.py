@@ -191,8 +191,8 @@ ESTIMATE = Exercise(
         ),
         Mistake(
             "most likely expert halved",
-            "The coin was obeyed in every row. As released, the most likely expert is taken whole whatever the coin "
-            "says.",
+            "The coin was obeyed in every row, as the midpoint rule would have it. As released, the most likely expert "
+            "is taken whole whatever the coin says.",
             _step(_halved_by_the_coin),
         ),
         Mistake(
