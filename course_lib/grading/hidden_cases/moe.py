@@ -1,4 +1,4 @@
-"""Lesson 06, hidden cases: sure and unsure gates, experts without work, groups that overflow, ties, targets near and far.
+"""Lesson 06, hidden cases: sure and unsure gates, idle experts, groups that overflow, ties, targets near and far.
 
 Dimension key: T tokens, E experts, k of them for each token, D width, F neurons of an expert, G groups of N tokens, L
 layers, S samples, K experts of a classic mixture, O and V outputs.
