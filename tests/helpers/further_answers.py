@@ -308,6 +308,98 @@ def distil_by_bregman(student, teacher, temperature):
     return temperature**2 * tokens.sum() / n, (q - p) * temperature / n
 
 
+def gate_by_elimination(logits, k):
+    """All experts but the best, k times over."""
+    probs, left = logits.double().softmax(dim=1), logits.double().clone()
+    weights = torch.zeros_like(probs)
+    for _ in range(k):
+        best = left.max(dim=1, keepdim=True).indices
+        weights.scatter_(1, best, probs.gather(1, best))
+        left.scatter_(1, best, -math.inf)
+    return weights
+
+
+def top_one_by_odds(logits, slope):
+    """1 / p is the sum of exp(h_j - h_i), so dp is -p² times the derivative of that sum."""
+    best = logits.argmax(dim=1, keepdim=True)
+    odds = (logits - logits.gather(1, best)).exp()
+    weight = 1 / odds.sum(dim=1)
+    others = odds.scatter(1, best, 0.0)
+    of_sum = others.scatter(1, best, -others.sum(dim=1, keepdim=True))
+    return weight, -(slope * weight.square()).unsqueeze(1) * of_sum
+
+
+def dispatch_by_tuples(tokens, chosen, weights, into, out):
+    pairs = sorted((e, t, w) for t, row in enumerate(chosen.tolist()) for e, w in zip(row, weights[t], strict=True))
+    output = [torch.zeros_like(token) for token in tokens]
+    for expert, those in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        _, its, scales = zip(*those, strict=True)
+        gate, up = torch.stack([tokens[t] for t in its]).matmul(into[expert].T).tensor_split(2, dim=1)
+        for t, row in zip(
+            its, (gate * gate.sigmoid() * up * torch.stack(scales)[:, None]) @ out[expert].T, strict=True
+        ):
+            output[t] = output[t] + row
+    ends = [sum(pair[0] < e for pair in pairs) for e in range(1, len(out) + 1)]
+    return [t for _, t, _ in pairs], ends, torch.stack(output)
+
+
+def capacity_by_counter(stream, outputs, chosen, weights, n_experts, factor):
+    groups = []
+    for row in chosen.tolist():
+        asked = [sum(other == expert for other in row[:token]) for token, expert in enumerate(row)]
+        groups.append([before + 1 <= factor * len(row) / n_experts for before in asked])
+    keep = torch.tensor(groups)
+    return keep.int(), torch.where(keep[:, :, None], torch.lerp(stream, stream + outputs, weights[:, :, None]), stream)
+
+
+def balance_by_differences(logits, chosen, alpha):
+    """The gradient of each layer as the covariance of f and a token's probabilities, in numpy."""
+    x, picks = logits.double().numpy(), chosen.numpy()
+    n_layers, n_tokens, n_experts = x.shape
+    p = numpy.exp(x - x.max(axis=2, keepdims=True))
+    p /= p.sum(axis=2, keepdims=True)
+    loss, gradient = 0.0, numpy.empty_like(p)
+    for layer in range(n_layers):
+        f = numpy.array([(picks[layer] == e).mean() for e in range(n_experts)])
+        loss += alpha * n_experts * float(f @ p[layer].mean(axis=0)) / n_layers
+        for t, row in enumerate(p[layer]):
+            gradient[layer, t] = (numpy.diag(row) - numpy.outer(row, row)) @ f
+    return loss, gradient * (alpha * n_experts / n_layers / n_tokens)
+
+
+def load_by_counting_rivals(clean, noise, noisy, k):
+    """By the standard library's normal distribution, one token and one expert at a time."""
+    load = [0.0] * clean.shape[1]
+    for token in range(len(clean)):
+        row = noisy[token].tolist()
+        for i in range(len(row)):
+            rival = sorted(row[:i] + row[i + 1 :], reverse=True)[k - 1]
+            deviation = math.log1p(math.exp(float(noise[token, i])))
+            load[i] += NormalDist(rival, deviation).cdf(float(clean[token, i]))
+    return load
+
+
+def mixture_of_densities(prior, outputs, target):
+    """By torch's own mixture of Gaussians, whose constant is taken off."""
+    normal = torch.distributions.Independent(torch.distributions.Normal(outputs.double(), 1.0), 1)
+    each = prior.double().log() + normal.log_prob(target.double()[:, None])
+    constant = outputs.shape[2] / 2 * math.log(2 * math.pi)
+    total = torch.logsumexp(each, dim=1)
+    return -(total + constant), (each - total[:, None]).exp()
+
+
+def sparsemixer_by_logs(logits, drawn, halved, outputs, target):
+    """The derivative of π_D as π_D times that of its logarithm."""
+    log_pi = (logits.double() - logits.double().logsumexp(1, keepdim=True)).numpy()
+    rows = []
+    for t, expert in enumerate(drawn.tolist()):
+        pi, o = numpy.exp(log_pi[t]), outputs[t].double().numpy()
+        m = pi[expert] * (0.5 if halved[t].item() and expert != int(numpy.argmax(pi)) else 1.0)
+        slope = m * float(o @ o) - float(o @ target[t].double().numpy())
+        rows.append(2 * slope * pi[expert] * ((numpy.arange(len(pi)) == expert) - pi))
+    return numpy.stack(rows)
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -389,4 +481,12 @@ FURTHER = {
     "minitron.taylor": lambda w, g: [torch.relu(w * g).sum(0).sub(torch.relu(-w * g).sum(0)).abs(), (w * g).norm(1, 0)],
     "minitron.distil": distil_by_bregman,
     "minitron.norm": lambda w, e, k: (w.double()[k] / numpy.sqrt(len(k) / len(w)), e + e * (len(w) - len(k)) / len(k)),
+    "moe.gate": gate_by_elimination,
+    "moe.top1": top_one_by_odds,
+    "moe.dispatch": dispatch_by_tuples,
+    "moe.capacity": capacity_by_counter,
+    "moe.balance": balance_by_differences,
+    "moe.load": load_by_counting_rivals,
+    "moe.jacobs": mixture_of_densities,
+    "moe.estimate": sparsemixer_by_logs,
 }
