@@ -169,7 +169,7 @@ def upcycled(tmp_path_factory):
 @pytest.mark.real
 def test_copies_compute_what_the_dense_model_computes_if_weights_sum_to_one(upcycled):
     dense, whole, two, one = upcycled["copies"]
-    assert [row["router"] for row in upcycled["copies"]][0] == "dense"
+    assert dense["router"] == "dense"
     assert dense["largest_difference"] == 0
     assert whole["losses"] == pytest.approx(dense["losses"], abs=1e-4)
     assert whole["largest_difference"] < 1e-4 < two["largest_difference"] < one["largest_difference"]
