@@ -13,6 +13,7 @@ from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.attention.small_models.training import Schedule
 from course_lib.lessons.moe import experiment
 from course_lib.lessons.moe.claims import future, runs
+from course_lib.lessons.moe.claims.kinds import KINDS
 from course_lib.lessons.moe.experiments import (
     experiment_byte_mixture,
     experiment_moe_classic,
@@ -112,7 +113,7 @@ def test_the_future_by_hand():
     ids = torch.tensor([[1, 2, 3, 4, 5]])
     assert future.exchanged(ids).tolist() == [[1, 2, 3, 251, 5]]
     sizes = replace(experiment.QUICK, evaluation=2)
-    kind = runs.KINDS["expert choice"]
+    kind = KINDS["expert choice"]
     model = runs.made(sizes, kind, 0)
     with routing(model, kind.router) as seen:
         chosen = future.choices(model, seen, byte_windows(2))
@@ -182,7 +183,7 @@ def test_upcycled_models_of_bytes_begin_where_the_dense_one_does(upcycled):
     dense = before["dense, trained on"]
     for name in ("copies, top-2", "copies, top-1"):
         assert before[name]["losses"] == pytest.approx(dense["losses"], abs=2e-4)  # rounded to 1e-4
-    assert before["half redrawn, top-2"]["loss"] > dense["loss"]
+    assert before["half redrawn, top-2"]["loss"] != pytest.approx(dense["loss"], abs=0.01)
     after = {row["model"]: row["losses"] for row in upcycled["models"] if row["steps"] == 2}
     assert all(losses != before[name]["losses"] for name, losses in after.items())
     gate = {row["model"]: row["gate_gradient"] / row["expert_gradient"] for row in upcycled["gradients"]}
