@@ -27,7 +27,7 @@ def by_layer() -> Figure:
     averaged = tuple(torch.cat(parts) for parts in zip(first, second, strict=True))
     named = {"layer 1": first, "layer 2": second, "both, averaged first": averaged}
     losses = {name: float(balance(*layer, alpha=1.0)) for name, layer in named.items()}
-    fig, panels = figure(n_columns=3, width=3.2, height=3.0)
+    fig, panels = figure(n_columns=3, width=3.0, height=3.5)
     for axes, (name, (probs, chosen)) in zip(panels, named.items(), strict=True):
         load, mean = chosen.sum(0) / chosen.sum(), probs.mean(0)
         axes.bar([e - 0.2 for e in range(4)], load, 0.38, color=COLOURS[0], label="f, share of choices")
