@@ -126,11 +126,20 @@ def looking(sizes: Sizes, model: PreTrainedModel, label: Row, tables: Tables) ->
     return look
 
 
-def run(sizes: Sizes, name: str, seed_of_run: int, seed: int) -> Tables:
-    """One model from nothing, and what it is in the end. `seed` is that of the experiment, which is added."""
+Look = Callable[[PreTrainedModel, Seen, Tensor], Tables]
+
+
+def run(sizes: Sizes, name: str, seed_of_run: int, seed: int, also: Look | None = None) -> Tables:
+    """One model from nothing, and what it is in the end.
+
+    Args:
+        seed: of the experiment, which is added to that of the run.
+        also: what else to look at in the end; its rows are labelled as the others.
+    """
     tables: Tables = {}
-    with trained(sizes, name, seed + seed_of_run, tables) as (model, seen):
-        found = read(model, seen, byte_windows(sizes.evaluation))
-        label = {"model": name, "seed": seed + seed_of_run}
-        tables["models"] = [label | model_row(model, found, byte_windows(sizes.evaluation))]
+    label, windows = {"model": name, "seed": seed + seed_of_run}, byte_windows(sizes.evaluation)
+    with trained(sizes, name, label["seed"], tables) as (model, seen):
+        tables["models"] = [label | model_row(model, read(model, seen, windows), windows)]
+        for table, rows in (also(model, seen, windows) if also else {}).items():
+            tables[table] = [label | row for row in rows]
     return tables
