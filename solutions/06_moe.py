@@ -20,24 +20,19 @@ from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_fun
 
 from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.data import corpora
-from course_lib.lessons.common.tables import load_bench
-from course_lib.lessons.moe import budget
+from course_lib.lessons.moe import budget, deck
 from course_lib.lessons.moe.drawings import balance as drawn_balance
 from course_lib.lessons.moe.drawings import gate as drawn_gate
 from course_lib.lessons.moe.drawings import history, layer, learning, places
 from course_lib.lessons.moe.figures import classic as classic_plots
-from course_lib.lessons.moe.figures import gradients as gradient_plots
 from course_lib.lessons.moe.figures import routing as routing_plots
-from course_lib.lessons.moe.figures import speed as speed_plots
 from course_lib.lessons.moe.figures import training as training_plots
 from course_lib.lessons.moe.live import classic, gradients, noise, routed, training, view
 from course_lib.lessons.moe.tables import printed
 from course_lib.measure.perplexity import window_losses
-from course_lib.models import blocks, load_model
+from course_lib.models import load_model
 from course_lib.moe.classic.descent import train, vowel_samples
 from course_lib.moe.classic.learners import Mixture
-from course_lib.moe.estimators.problems import network
-from course_lib.moe.estimators.table import measure
 from course_lib.moe.routers.expert_choice import ExpertChoice
 from course_lib.moe.routers.gshard import GShard
 from course_lib.moe.routers.mixtral import Mixtral
@@ -54,13 +49,13 @@ block_number, n_experts = 15, 4
 reads = routed.mlp_inputs(model, block_number, held_out)  # what the MLP of one block reads: (4, 128, 576)
 gate = routed.first_gate(n_experts, reads.shape[2])
 logits = reads.flatten(0, 1) @ gate.T
-print(f"{len(logits)} tokens of held-out text at block {block_number}, {n_experts} experts, a gate that has learnt nothing")
+print(f"{len(logits)} tokens at block {block_number}; {n_experts} experts, and a gate that has learnt nothing")
 
 # %% [markdown]
 # ## 1. The idea in one picture
 #
-# A block of a transformer has an MLP that every token goes through. Put several MLPs in its place, the *experts*, and in
-# front of them the router: one row of weights for each expert. Its product with the token says how well each expert
+# A block of a transformer has an MLP that every token goes through. Put several MLPs in its place, the *experts*, and
+# in front of them the router: one row of weights for each expert. Its product with the token says how well each expert
 # suits; the best few are computed, and their outputs are added up with weights. Nothing else of the model changes.
 
 # %%
@@ -186,8 +181,8 @@ print(printed.gradient_table(found))
 #
 # That matters for *upcycling* (Komatsuzaki and others, 2022), which makes a mixture out of a trained dense model by
 # copying each MLP, and trains on. At the first step the mixture computes what the model computed, which is the charm of
-# it. But with weights that add up to one its router is dead until something makes the copies differ: noise, or
-# neurons that are drawn anew (Drop-Upcycling, Nakamura and others, 2025).
+# it. But with weights that add up to one its router is dead until something makes the copies differ: noise, or neurons
+# that are drawn anew (Drop-Upcycling, Nakamura and others, 2025).
 
 # %%
 history.upcycled()
@@ -205,9 +200,9 @@ history.upcycled()
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
 # Computing every expert for every token and multiplying by zeros is right and costs E / k times too much. Instead sort
-# the T · k pairs of a token and an expert by expert, so that each expert reads one block of neighbouring rows, and bring
-# the results home. When two experts write to the same token, what becomes of the first? And what if nobody chose an
-# expert?
+# the T · k pairs of a token and an expert by expert, so that each expert reads one block of neighbouring rows, and
+# bring the results home. When two experts write to the same token, what becomes of the first? And what if nobody chose
+# an expert?
 
 
 # %% exercise="moe.dispatch"
@@ -305,9 +300,9 @@ def with_capacity(stream, outputs, chosen, weights, n_experts, factor):
 check("moe.capacity", with_capacity)
 
 # %% [markdown]
-# If the largest weights had the places, a later token could take one from an earlier token, and the layer would read the
-# future again. For two experts a token GShard serves the first choices of all tokens before any second one, with the
-# same effect, as the table above shows.
+# If the largest weights had the places, a later token could take one from an earlier token, and the layer would read
+# the future again. For two experts a token GShard serves the first choices of all tokens before any second one, with
+# the same effect, as the table above shows.
 
 # %%
 overflow, by_sequence = mine("moe.capacity", with_capacity), logits.view(*reads.shape[:2], -1)
@@ -332,8 +327,8 @@ routing_plots.overflow(kept, n_experts)
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Nothing so far asks a router to use all of its experts. Switch adds a loss for each layer, α N Σ f P (equations 4 to
-# 6), in which f counts who was chosen and P says how probable each expert was. Counting has no gradient, so f is a plain
-# number and only P pushes: it pushes most where f is large. One thing is easily got wrong where there are several
+# 6), in which f counts who was chosen and P says how probable each expert was. Counting has no gradient, so f is a
+# plain number and only P pushes: it pushes most where f is large. One thing is easily got wrong where there are several
 # layers. Suppose one layer sends everything to its first expert, and the next one everything to its last: what do f and
 # P look like if they are averaged over the layers first?
 
@@ -436,7 +431,7 @@ def smooth_load(clean, noise, noisy, k):
     """How many tokens each expert can expect, if its own noise were drawn again.
 
     clean: (T, E), the gate's logits x W_g. noise: (T, E), x W_noise, of which softplus makes the standard deviation.
-    noisy: (T, E), H = clean + z * softplus(noise) with the z that was drawn. k: how many experts a token takes, below E.
+    noisy: (T, E), H = clean + z * softplus(noise) with the z that was drawn. k: experts a token takes, below E.
     P(x, i) = Phi((clean_i - the k-th highest of the others' noisy logits) / softplus(noise_i)), where Phi is the
     distribution function of the standard normal. Returns (E,): the sum of P(x, i) over the T tokens.
     """
@@ -465,21 +460,21 @@ routing_plots.smooth(draws.counts[0], expected, draws.counts.mean(dim=0), len(dr
 # the same is done for the sums of the weights, the *importance* (6 and 7).
 #
 # Noise of another kind is called *jitter*, and it has three meanings. Switch's text multiplies the router's *input* by
-# numbers between 1 − ε and 1 + ε. Its pseudo-code *adds* such numbers to the logits. SparseMixer's code *multiplies* the
-# logits. The source lecture speaks of noise on the logits, so it shows the pseudo-code's or the third.
+# numbers between 1 − ε and 1 + ε. Its pseudo-code *adds* such numbers to the logits. SparseMixer's code *multiplies*
+# the logits. The source lecture speaks of noise on the logits, so it shows the pseudo-code's or the third.
 
 # %%
 drawn_gate.jitter_three_meanings()
 
 # %% [markdown]
-# In our library, as in the text of the paper, only the router reads the jittered input; the experts read the clean
-# one. The lecture's third aid is the *z-loss* (Zoph and others, 2022), the mean of $(\log \sum_i e^{h_i})^2$: it keeps
+# In our library, as in the text of the paper, only the router reads the jittered input; the experts read the clean one.
+# The lecture's third aid is the *z-loss* (Zoph and others, 2022), the mean of $(\log \sum_i e^{h_i})^2$: it keeps
 # logits small, since large ones are rounded coarsely.
 #
 # ## 9. Where it comes from
 #
-# The idea is from 1991. Jacobs, Jordan, Nowlan and Hinton had no top-k: all experts answered, and the gate said how much
-# each answer counts.
+# The idea is from 1991. Jacobs, Jordan, Nowlan and Hinton had no top-k: all experts answered, and the gate said how
+# much each answer counts.
 
 # %%
 history.timeline()
@@ -500,8 +495,8 @@ def mixture(prior, outputs, target):
 
     prior: (S, K), for each of S samples the probabilities p_i that the gate gives to K experts, before it sees the
     target. outputs: (S, K, O), their answers o_i. target: (S, O), d.
-    Returns (error, responsibilities): -log of the sum over i of p_i exp(-|d - o_i|^2 / 2) for each sample, (S,), with no
-    constant beside; and (S, K), each expert's share of that sum. Both stay finite however far the target is.
+    Returns (error, responsibilities): -log of the sum over i of p_i exp(-|d - o_i|^2 / 2) for each sample, (S,), with
+    no constant beside; and (S, K), each expert's share of that sum. Both stay finite however far the target is.
     """
     ### BEGIN SOLUTION
     squared = (target[:, None] - outputs).square().sum(dim=2)  # (S, K)
@@ -531,8 +526,8 @@ classic_plots.regions(trained, unseen)
 # With all experts at work both are as good. But an expert that learnt to make up for the others is of little use alone,
 # and a sparse model runs one alone. The competition of the third error is what makes experts that can be chosen.
 #
-# Jordan and Jacobs (1994) put gates above gates, a tree with linear maps at its leaves, and fitted it by the EM algorithm:
-# the responsibilities first, then a weighted regression for each expert and each gate. Here it learns how a
+# Jordan and Jacobs (1994) put gates above gates, a tree with linear maps at its leaves, and fitted it by the EM
+# algorithm: the responsibilities first, then a weighted regression for each expert and each gate. Here it learns how a
 # two-joint arm moves.
 
 # %%
@@ -545,7 +540,8 @@ classic_plots.climbed(climb, depth=3)
 # In 1991 all experts were computed, and so it was known what each would have done. A sparse router knows that of one.
 # Suppose it *draws* an expert from its probabilities π. The gradient of the expected loss has two parts,
 #
-# $$ \nabla \sum_i \pi_i\, L(\pi_i E_i) \;=\; \underbrace{\sum_i L(\pi_i E_i)\, \nabla \pi_i}_{\text{which expert is drawn}}
+# $$ \nabla \sum_i \pi_i\, L(\pi_i E_i)
+#    \;=\; \underbrace{\sum_i L(\pi_i E_i)\, \nabla \pi_i}_{\text{which expert is drawn}}
 #    \;+\; \underbrace{\sum_i \pi_i\, L'(\pi_i E_i) \cdot E_i\, \nabla \pi_i}_{\text{the factor before it}} , $$
 #
 # and backpropagation sees the second alone. SparseMixer (Liu, Gao and Chen, 2023) gets at the first without computing
@@ -559,9 +555,9 @@ learning.midpoint_rule()
 # ### A gradient from one expert
 # **Exercise** · difficulty 5 of 5 · 12 minutes · 4 points
 #
-# SparseMixer halves the expert's weight every other time, and doubles the gradient of the weight always. Is the gradient
-# that reaches π then halved as well? And the released code has one exception: the most likely expert is never halved,
-# whatever the coin says.
+# SparseMixer halves the expert's weight every other time, and doubles the gradient of the weight always. Is the
+# gradient that reaches π then halved as well? And the released code has one exception: the most likely expert is never
+# halved, whatever the coin says.
 
 
 # %% exercise="moe.estimate"
@@ -571,8 +567,8 @@ def sparsemixer(logits, drawn, halved, outputs, target):
     logits: (T, E), of which softmax makes the probabilities pi. drawn: (T,), the number D of the expert that was drawn.
     halved: (T,), True where the coin says half. outputs: (T, V), what the drawn expert said, o. target: (T, V).
     The layer gives m * o, where m = pi_D, or pi_D / 2 if the coin says half and D is not the most likely expert. The
-    loss of a token is |m * o - target|^2 / 2. Backwards m is taken for pi_D, and its gradient dL/dm, found at the m that
-    was used, counts double. Returns (T, E): the gradient of each token's loss with respect to its logits.
+    loss of a token is |m * o - target|^2 / 2. Backwards m is taken for pi_D, and its gradient dL/dm, found at the m
+    that was used, counts double. Returns (T, E): the gradient of each token's loss with respect to its logits.
     """
     ### BEGIN SOLUTION
     pi = logits.softmax(dim=1)
@@ -600,15 +596,7 @@ print(printed.estimates_table(gradients.compared(mine("moe.estimate", sparsemixe
 # is left of the error when T tokens are averaged, over 200 small networks that are not quadratic:
 
 # %%
-n_tokens = (1, 3, 10, 30, 100, 300, 1000)
-rows = measure(network(200, torch.Generator().manual_seed(0)), n_tokens)
-names = {
-    "Multiplier": "the multiplier alone",
-    "SparseMixer v1, as released": "SparseMixer, as released",
-    "SparseMixer v1, every draw": "SparseMixer, every draw",
-    "Reinforce": "REINFORCE",
-}
-gradient_plots.errors(rows, n_tokens, names)
+deck.estimators()
 
 # %% [markdown]
 # Averaging takes the noise away and leaves the bias. REINFORCE (Williams, 1992) has no bias and the largest noise; the
@@ -616,19 +604,19 @@ gradient_plots.errors(rows, n_tokens, names)
 #
 # ## 11. When it pays
 #
-# A mixture saves multiplications, not memory. While a model decodes, its time goes with the bytes that it reads
-# (lesson 00), and an expert that one token wakes is read whole. If each of T tokens chooses k of E experts evenly, this
-# many are awake:
+# A mixture saves multiplications, not memory. While a model decodes, its time goes with the bytes that it reads (lesson
+# 00), and an expert that one token wakes is read whole. If each of T tokens chooses k of E experts evenly, this many
+# are awake:
 
 # %%
 print(printed.awake(8, 2, (1, 2, 4, 8, 16, 64)))
 
 # %% [markdown]
-# `course bench moe` timed a layer of the size of our model's MLP, two of eight experts a token, beside a dense MLP
-# with as many weights as two experts have.
+# `course bench moe` timed a layer of the size of our model's MLP, two of eight experts a token, beside a dense MLP with
+# as many weights as two experts have.
 
 # %%
-speed_plots.speeds(load_bench("cpu_moe"))
+deck.speeds()
 
 # %% [markdown]
 # - **At one token** a mixture reads two experts, and its parameters are nearly free. The routing itself takes time too,
@@ -657,7 +645,7 @@ def choices():
 
 
 # %%
-usual = budget.Attempt(2 * budget.priced(budget.USUAL)[0], budget.priced(budget.USUAL)[1], runs["balanced"].reading.losses)
+usual = budget.usual(runs["balanced"])
 print(f"at most {budget.BUDGET:,} FLOP a byte and {budget.MOST_WEIGHTS:,} weights")
 print(budget.table(budget.attempt(choices()), usual))
 
@@ -678,8 +666,8 @@ print(budget.table(budget.attempt(choices()), usual))
 # <details><summary>A mixture of top-1 is trained with weights that add up to one, and a balance loss. Its loads are
 # perfect. What has its router learnt?</summary>
 #
-# To balance, and nothing else. The weight is 1 for whoever is chosen, so the loss of the text does not reach the router;
-# the balance loss does. The loads would be as good with a random table.
+# To balance, and nothing else. The weight is 1 for whoever is chosen, so the loss of the text does not reach the
+# router; the balance loss does. The loads would be as good with a random table.
 #
 # </details>
 #
@@ -693,15 +681,15 @@ print(budget.table(budget.attempt(choices()), usual))
 # <details><summary>A model with 8 experts, 2 a token, decodes for one user at nearly the speed of a dense model of its
 # active size. What happens with eight users at once?</summary>
 #
-# Eight tokens wake about seven of the eight experts. Each step reads more than three times the bytes that one user's did.
-# The dense model reads the same bytes for eight as for one.
+# Eight tokens wake about seven of the eight experts. Each step reads more than three times the bytes that one user's
+# did. The dense model reads the same bytes for eight as for one.
 #
 # </details>
 #
 # ## Reading
 #
-# - Fedus, Zoph, Shazeer: *Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity*,
-#   2021, [arXiv:2101.03961](https://arxiv.org/abs/2101.03961). Read section 2.
+# - Fedus, Zoph, Shazeer: *Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient
+#   Sparsity*, 2021, [arXiv:2101.03961](https://arxiv.org/abs/2101.03961). Read section 2.
 # - Shazeer and others: *Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer*, 2017,
 #   [arXiv:1701.06538](https://arxiv.org/abs/1701.06538).
 # - Lepikhin and others: *GShard*, 2020, [arXiv:2006.16668](https://arxiv.org/abs/2006.16668).

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from course_lib.attention.small_models.byte_model import untrained
 from course_lib.lessons.common.ideas import against
-from course_lib.lessons.moe.live.training import SCHEDULE, SIZES, learn
+from course_lib.lessons.moe.live.training import SCHEDULE, SIZES, Run, learn
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.routing import Router
@@ -49,6 +49,12 @@ def attempt(choices: object, seed: int = 0) -> Attempt:
     router = ROUTERS[wanted["weights"]](wanted["k"])
     met, weights = priced(wanted)
     run = learn(router, wanted["experts"], Balancing(wanted["alpha"]), sizes, SCHEDULE, seed)
+    return Attempt(2 * met, weights, run.reading.losses)
+
+
+def usual(run: Run) -> Attempt:
+    """The notebook's own run as an attempt, so that it is not trained again."""
+    met, weights = n_weights(run.model)
     return Attempt(2 * met, weights, run.reading.losses)
 
 

@@ -17,7 +17,9 @@ from course_lib.moe.classic.descent import Samples, Trained, report
 def regions(trained: Mapping[str, Trained], samples: Samples) -> Figure:
     """The vowels over the gate's regions: in each one expert is the likeliest. The first learner of each kind."""
     fig, panels = figure(n_columns=len(trained), width=4.8, height=3.6)
-    x, y = (torch.linspace(float(column.min()) - 0.3, float(column.max()) + 0.3, 160) for column in samples.inputs.T[:2])
+    x, y = (
+        torch.linspace(float(column.min()) - 0.3, float(column.max()) + 0.3, 160) for column in samples.inputs.T[:2]
+    )
     across, up = torch.meshgrid(x, y, indexing="xy")
     grid = torch.stack([across.flatten(), up.flatten(), torch.ones(across.numel())], dim=1)
     for axes, (name, each) in zip(panels, trained.items(), strict=True):
@@ -26,7 +28,13 @@ def regions(trained: Mapping[str, Trained], samples: Samples) -> Figure:
         axes.pcolormesh(x, y, likeliest, cmap="Greys", vmin=-0.5, vmax=6, shading="nearest", rasterized=True)
         for vowel, sound in enumerate(VOWELS):
             here = samples.inputs[samples.classes == vowel]
-            look = {"color": COLOURS[vowel], "marker": MARKERS[vowel], "s": 12, "edgecolors": "white", "linewidths": 0.3}
+            look = {
+                "color": COLOURS[vowel],
+                "marker": MARKERS[vowel],
+                "s": 12,
+                "edgecolors": "white",
+                "linewidths": 0.3,
+            }
             axes.scatter(here[:, 0], here[:, 1], label=sound, **look)
         found = report(each, samples)
         said = f"{name}: {100 * found.accuracy.mean():.0f} % right by all experts,\n"

@@ -24,9 +24,7 @@ def sums(weights: Float[Tensor, "T E"]) -> Figure:
     return fig
 
 
-def smooth(
-    counted: Float[Tensor, "E"], expected: Float[Tensor, "E"], many: Float[Tensor, "E"], n_draws: int
-) -> Figure:
+def smooth(counted: Float[Tensor, "E"], expected: Float[Tensor, "E"], many: Float[Tensor, "E"], n_draws: int) -> Figure:
     """Load of each expert from one draw of the noise, counted and expected, beside the mean of many draws' counts."""
     fig, (axes,) = figure(width=6.8, height=3.0)
     places = range(len(many))
