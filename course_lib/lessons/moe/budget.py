@@ -22,9 +22,9 @@ from course_lib.moe.small_models.byte_mixture import mixture_configuration, n_we
 from course_lib.moe.small_models.training import Balancing
 
 ROUTERS: dict[str, Callable[[int], Router]] = {"probabilities": OLMoE, "sum to one": Mixtral}
-USUAL = {"experts": 8, "k": 2, "neurons": 64, "width": 64, "blocks": 2, "alpha": 0.1, "weights": "probabilities"}
-BUDGET = 210_000  # FLOP a byte
-MOST_WEIGHTS = 2_000_000  # all of them, so that an attempt takes seconds
+USUAL = {"experts": 8, "k": 2, "neurons": 96, "width": 96, "blocks": 2, "alpha": 0.01, "weights": "probabilities"}
+BUDGET = 425_000  # FLOP a byte
+MOST_WEIGHTS = 1_500_000  # all of them, so that an attempt takes seconds
 
 Choices = Mapping[str, object]
 

@@ -21,10 +21,20 @@ from course_lib.moe.small_models.training import Reading, read, routing, train_m
 Gate = Callable[[Float[Tensor, "T E"], int], Float[Tensor, "T E"]]
 Balance = Callable[[Float[Tensor, "L T E"], Int[Tensor, "L T k"], float], tuple[Tensor, Tensor]]
 
-SIZES = {"width": 64, "n_blocks": 2, "n_heads": 2, "active": 128}
-SCHEDULE = Schedule(n_steps=120, batch=16, length=128, rate=5e-3, warm_up=10, decay=0.1)
+SIZES = {"width": 96, "n_blocks": 2, "n_heads": 3, "active": 192}
 LOOK_EVERY = 10
 N_HELD_OUT = 48
+
+
+@dataclass(frozen=True)
+class Steady(Schedule):
+    """The rate does not fall: a few steps are the beginning of a training, not a short one."""
+
+    def rate_at(self, step: int) -> float:
+        return self.rate * min(1.0, (step + 1) / self.warm_up)
+
+
+SCHEDULE = Steady(n_steps=140, batch=16, length=128, rate=2e-3, warm_up=10, decay=0.1)
 
 
 @dataclass(frozen=True)
