@@ -36,7 +36,7 @@ def test_loads_are_those_of_the_busiest_at_last():
 
 
 def test_overflow_counts_tokens_and_places():
-    fig = training.overflow({0.5: 0.4, 1.0: 0.7, 2.0: 1.0}, 4)
+    fig = routing.overflow({0.5: 0.4, 1.0: 0.7, 2.0: 1.0}, 4)
     (axes,) = fig.axes
     assert title(axes) == "At an equal share of places 30 % of the tokens find none"
     tokens, places, _ = axes.lines

@@ -1,7 +1,9 @@
-"""What a gate does with a layer's tokens: sums of weights, and loads that are counted or expected.
+"""What a gate does with a layer's tokens: sums of weights, places, and loads that are counted or expected.
 
 Dimension key: T tokens, E experts.
 """
+
+from collections.abc import Mapping
 
 from jaxtyping import Float
 from matplotlib.figure import Figure
@@ -21,6 +23,23 @@ def sums(weights: Float[Tensor, "T E"]) -> Figure:
     k = int((weights[0] > 0).sum())
     title = f"A token's {k} weights add up to {total.min():.2f} to {total.max():.2f}, {total.mean():.2f} on average"
     label(axes, title, f"sum of the {k} weights", "tokens")
+    return fig
+
+
+def overflow(kept: Mapping[float, float], n_experts: int) -> Figure:
+    """By capacity factor: the share of tokens without a place, and of places without a token."""
+    fig, (axes,) = figure(width=6.4, height=3.2)
+    factors = list(kept)
+    dropped = [100 * (1 - kept[factor]) for factor in factors]
+    empty = [100 * (1 - kept[factor] / factor) for factor in factors]
+    axes.plot(factors, dropped, label="tokens without a place", **line_style(0))
+    axes.plot(factors, empty, label="places without a token", **line_style(1))
+    axes.axvline(n_experts, color=COLOURS[4], linestyle=":", label="as many places as tokens")
+    axes.set_ylim(-3, 103)
+    axes.legend(frameon=False, fontsize=9)
+    one = factors.index(1.0)
+    title = f"At an equal share of places {dropped[one]:.0f} % of the tokens find none"
+    label(axes, title, "capacity factor", "share (%)")
     return fig
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.style import figure, label
 from course_lib.lessons.moe.live.training import Run
 
 
@@ -38,23 +38,6 @@ def loads(runs: Mapping[str, Run], k: int) -> Figure:
     fig.suptitle(
         f"What the {k} busiest of {n_experts} experts have at last:\n{', '.join(said)}", x=0.01, ha="left", fontsize=11
     )
-    return fig
-
-
-def overflow(kept: Mapping[float, float], n_experts: int) -> Figure:
-    """By capacity factor: the share of tokens without a place, and of places without a token."""
-    fig, (axes,) = figure(width=6.4, height=3.2)
-    factors = list(kept)
-    dropped = [100 * (1 - kept[factor]) for factor in factors]
-    empty = [100 * (1 - kept[factor] / factor) for factor in factors]
-    axes.plot(factors, dropped, label="tokens without a place", **line_style(0))
-    axes.plot(factors, empty, label="places without a token", **line_style(1))
-    axes.axvline(n_experts, color=COLOURS[4], linestyle=":", label="as many places as tokens")
-    axes.set_ylim(-3, 103)
-    axes.legend(frameon=False, fontsize=9)
-    one = factors.index(1.0)
-    title = f"At an equal share of places {dropped[one]:.0f} % of the tokens find none"
-    label(axes, title, "capacity factor", "share (%)")
     return fig
 
 

@@ -63,17 +63,22 @@ class _OutputAlone(nn.Module):
 @contextmanager
 def copied(model: PreTrainedModel, n_experts: int, router: Router) -> Iterator[None]:
     """Inside, every MLP is a layer of experts that are all this MLP: views of the same weights, no memory."""
-    own = [block.get_submodule(mlp_of(block)) for block in blocks(model)]
+    whole = list(blocks(model))
+    names = [mlp_of(block) for block in whole]  # before the swap, after which no block looks like one of a family
+    own = [block.get_submodule(name) for block, name in zip(whole, names, strict=True)]
+    layers = []
+    for number in range(len(whole)):
+        one = experts_from(model, number, 1)
+        same = Experts(*(part.data.expand(n_experts, -1, -1) for part in (one.into, one.out)))
+        gate = first_gate(n_experts, one.width, seed=number)
+        layers.append(_OutputAlone(MoE(same, router, gate, way="expert_loop")).requires_grad_(False))
     try:
-        for number, block in enumerate(blocks(model)):
-            one = experts_from(model, number, 1)
-            same = Experts(*(part.data.expand(n_experts, -1, -1) for part in (one.into, one.out)))
-            layer = MoE(same, router, first_gate(n_experts, one.width, seed=number), way="expert_loop")
-            block.set_submodule(mlp_of(block), _OutputAlone(layer).requires_grad_(False))
+        for block, name, layer in zip(whole, names, layers, strict=True):
+            block.set_submodule(name, layer)
         yield
     finally:
-        for block, mlp in zip(blocks(model), own, strict=True):
-            block.set_submodule(mlp_of(block), mlp)
+        for block, name, mlp in zip(whole, names, own, strict=True):
+            block.set_submodule(name, mlp)
 
 
 class _TopOne(torch.autograd.Function):
