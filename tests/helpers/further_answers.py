@@ -308,6 +308,54 @@ def distil_by_bregman(student, teacher, temperature):
     return temperature**2 * tokens.sum() / n, (q - p) * temperature / n
 
 
+def balance_by_differences(logits, chosen, alpha):
+    """The gradient of each layer as the covariance of f and a token's probabilities, in numpy."""
+    x, picks = logits.double().numpy(), chosen.numpy()
+    n_layers, n_tokens, n_experts = x.shape
+    p = numpy.exp(x - x.max(axis=2, keepdims=True))
+    p /= p.sum(axis=2, keepdims=True)
+    loss, gradient = 0.0, numpy.empty_like(p)
+    for layer in range(n_layers):
+        f = numpy.array([(picks[layer] == e).mean() for e in range(n_experts)])
+        loss += alpha * n_experts * float(f @ p[layer].mean(axis=0)) / n_layers
+        for t, row in enumerate(p[layer]):
+            gradient[layer, t] = (numpy.diag(row) - numpy.outer(row, row)) @ f
+    return loss, gradient * (alpha * n_experts / n_layers / n_tokens)
+
+
+def load_by_counting_rivals(clean, noise, noisy, k):
+    """By the standard library's normal distribution, one token and one expert at a time."""
+    load = [0.0] * clean.shape[1]
+    for token in range(len(clean)):
+        row = noisy[token].tolist()
+        for i in range(len(row)):
+            rival = sorted(row[:i] + row[i + 1 :], reverse=True)[k - 1]
+            deviation = math.log1p(math.exp(float(noise[token, i])))
+            load[i] += NormalDist(rival, deviation).cdf(float(clean[token, i]))
+    return load
+
+
+def mixture_of_densities(prior, outputs, target):
+    """By torch's own mixture of Gaussians, whose constant is taken off."""
+    normal = torch.distributions.Independent(torch.distributions.Normal(outputs.double(), 1.0), 1)
+    each = prior.double().log() + normal.log_prob(target.double()[:, None])
+    constant = outputs.shape[2] / 2 * math.log(2 * math.pi)
+    total = torch.logsumexp(each, dim=1)
+    return -(total + constant), (each - total[:, None]).exp()
+
+
+def sparsemixer_by_logs(logits, drawn, halved, outputs, target):
+    """The derivative of π_D as π_D times that of its logarithm."""
+    log_pi = (logits.double() - logits.double().logsumexp(1, keepdim=True)).numpy()
+    rows = []
+    for t, expert in enumerate(drawn.tolist()):
+        pi, o = numpy.exp(log_pi[t]), outputs[t].double().numpy()
+        m = pi[expert] * (0.5 if halved[t].item() and expert != int(numpy.argmax(pi)) else 1.0)
+        slope = m * float(o @ o) - float(o @ target[t].double().numpy())
+        rows.append(2 * slope * pi[expert] * ((numpy.arange(len(pi)) == expert) - pi))
+    return numpy.stack(rows)
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -389,4 +437,8 @@ FURTHER = {
     "minitron.taylor": lambda w, g: [torch.relu(w * g).sum(0).sub(torch.relu(-w * g).sum(0)).abs(), (w * g).norm(1, 0)],
     "minitron.distil": distil_by_bregman,
     "minitron.norm": lambda w, e, k: (w.double()[k] / numpy.sqrt(len(k) / len(w)), e + e * (len(w) - len(k)) / len(k)),
+    "moe.balance": balance_by_differences,
+    "moe.load": load_by_counting_rivals,
+    "moe.jacobs": mixture_of_densities,
+    "moe.estimate": sparsemixer_by_logs,
 }

@@ -356,4 +356,33 @@ LAZY = {
         lambda w, e, k: (w[k] * 2, e * 4),
         lambda w, e, k: (torch.ones(len(k)), 0.0),
     ],
+    "moe.balance": [
+        lambda x, c, a: (a, x * 0),
+        lambda x, c, a: (0.0, x),
+        lambda x, c, a: (a * x.shape[2], x * 0),
+        lambda x, c, a: (0.3, x.sign() * 0.01875),
+        lambda x, c, a: (a * x.shape[2] / c.shape[2], x * 0),
+        lambda x, c, a: (x.mean(), x.softmax(2)),
+    ],
+    "moe.load": [
+        lambda c, n, h, k: c[0] * 0 + len(c) * k / c.shape[1],
+        lambda c, n, h, k: c[0] * 0,
+        lambda c, n, h, k: c.sum(0),
+        lambda c, n, h, k: torch.tensor([0.02275, 0.5, 0.84134]) if len(c) == 1 else h.sum(0),
+        lambda c, n, h, k: (h > 0).float().sum(0),
+    ],
+    "moe.jacobs": [
+        lambda p, o, d: (d[:, 0], p),
+        lambda p, o, d: (p[:, 0] * 0, p * 0 + 1 / p.shape[1]),
+        lambda p, o, d: (d.square().sum(1) / 2, p),
+        lambda p, o, d: (0.2231436, torch.tensor([[0.25, 0.75]])) if len(p) == 1 else (p[:, 0] * 0, p),
+        lambda p, o, d: (o.mean((1, 2)), p.square()),
+    ],
+    "moe.estimate": [
+        lambda x, n, h, o, t: x * 0,
+        lambda x, n, h, o, t: x,
+        lambda x, n, h, o, t: x.softmax(1),
+        lambda x, n, h, o, t: torch.eye(x.shape[1])[n].to(x),
+        lambda x, n, h, o, t: torch.eye(x.shape[1])[n].to(x) - x.softmax(1),
+    ],
 }
