@@ -41,7 +41,7 @@ def first_ahead(one: Row, other: Row) -> int | None:
 
 def estimators() -> Figure:
     """The error of four estimates that run one expert a token, over the tokens they are averaged over."""
-    fig, (axes,) = figure(width=7.8, height=3.7)
+    fig, (axes,) = figure(width=8.6, height=4.0)
     found = errors()
     for index, (name, row) in enumerate(found.items()):
         axes.plot(TOKENS, row.errors, label=name, markevery=10, **line_style(index))
@@ -49,7 +49,7 @@ def estimators() -> Figure:
     axes.legend(frameon=False, fontsize=10)
     released, plain = found["SparseMixer, as released"], found["multiplier only (Switch)"]
     start, end = first_ahead(released, plain), first_ahead(found["REINFORCE"], released)
-    title = f"As released: ahead of the multiplier from {start} tokens on, behind REINFORCE from {end}"
+    title = f"SparseMixer as released: ahead of the multiplier from {start} tokens on, behind REINFORCE from {end}"
     label(axes, title, "tokens averaged over", "error over size of gradient")
     return fig
 
