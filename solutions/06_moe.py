@@ -233,7 +233,7 @@ def dispatch(tokens, chosen, weights, into, out):
 check("moe.dispatch", dispatch)
 
 # %%
-layer.dispatch()
+places.dispatch()
 
 # %%
 best, chosen = weights.topk(2, dim=1)
@@ -381,6 +381,8 @@ drawn_balance.by_layer()
 
 # %%
 router = training.GateOfYours(gate=mine("moe.gate", gate_weights))
+
+# %%
 runs = {
     "no balancing": training.learn(router),
     "balanced": training.learn(router, added=training.penalty(even_out, alpha=0.01)),
@@ -412,7 +414,7 @@ seen = {
 view.explore(seen)
 
 # %%
-its = torch.cat([byte_windows(48)[:, :-1].flatten()])
+its = byte_windows(48)[:, :-1].flatten()
 here = runs["balanced"].reading.routings[0].chosen
 training_plots.favourites(counted(its, here), known_share(counted(its, here)), by_chance(its, here))
 

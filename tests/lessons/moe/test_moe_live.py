@@ -98,7 +98,7 @@ def test_only_experts_that_choose_see_what_comes_later(generator):
     named = {"top-2": OLMoE(2), "switch": Switch(capacity_factor=1.0), "choice": ExpertChoice(1.0)}
     moved = routed.moved_by_the_last(logits, named)
     assert (moved["top-2"], moved["switch"]) == (0, 0)
-    assert 0 < moved["choice"] <= 4  # each expert gives up one token at most
+    assert 4 <= moved["choice"] <= 8  # in each turn one expert gives up a token, and another may have a place more
 
 
 def test_a_gate_of_yours_is_the_formula_with_its_gradient(generator):
