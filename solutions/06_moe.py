@@ -325,8 +325,8 @@ print(published.switch())
 #
 # ## 6. Balance
 #
-# What happens if a router is left to itself? An expert that is a little better at first gets more tokens, learns more,
-# and is better still.
+# What happens if a router is left to itself? Shazeer and others (2017) describe a circle: an expert that is a little
+# better at first gets more tokens, learns more, and is better still.
 
 # %% [markdown]
 # ### Keep the loads in balance
@@ -401,6 +401,9 @@ training_plots.loads(runs, router.k)
 print(published.losses())
 
 # %% [markdown]
+# DeepSeek-V3 balances without such a loss: each expert has a bias that counts for the choice and not for the weight,
+# and after each step it moves a little against the load.
+#
 # ## 7. Who gets which byte
 #
 # Here is a text that neither model was trained on, with the numbers of the experts below each byte. Choose a model, a
@@ -472,7 +475,7 @@ routing_plots.smooth(draws.counts[0], expected, draws.counts.mean(dim=0), len(dr
 #
 # Noise of another kind is called *jitter*, and it has three meanings. Switch's text multiplies the router's *input* by
 # numbers between 1 − ε and 1 + ε. Its pseudo-code *adds* such numbers to the logits. SparseMixer's code *multiplies*
-# the logits. The source lecture speaks of noise on the logits, so it shows the pseudo-code's or the third.
+# the logits. The source lecture adds noise to the logits, so it shows the pseudo-code.
 
 # %%
 drawn_gate.jitter_three_meanings()
@@ -630,12 +633,11 @@ print(printed.awake(8, 2, (1, 2, 4, 8, 16, 64)))
 deck.speeds()
 
 # %% [markdown]
-# - **At one token** a mixture reads two experts, and its parameters are nearly free. The routing itself takes time too,
-#   which shows in so small a layer.
-# - **At a few tokens** the batch wakes most experts and reads nearly all of them, for a few rows each. The saving in
-#   multiplications is there, and it is not what the time goes for.
-# - **At many tokens** the layer multiplies as much as its dense twin, and with few experts costs nearly the same. With
-#   many experts each has few rows, and slim products are slow.
+# - **At one token** a mixture reads two experts, as many bytes as its twin. What it takes beyond that is the routing.
+# - **At a few tokens** the batch wakes most experts and reads three to four times the bytes, for the same
+#   multiplications and a few rows an expert.
+# - **At many tokens** it costs little more than its twin while there are few experts. With many experts each has few
+#   rows again.
 # - **It does not pay** where memory is short: all experts have to lie somewhere. It does not pay for a batch of a few
 #   sequences on one device, where a dense model of the same active size reads less.
 #
@@ -684,8 +686,8 @@ print(budget.table(budget.attempt(choices()), usual))
 #
 # <details><summary>The balance loss is exactly α in every layer. Are the loads equal?</summary>
 #
-# Not necessarily. α N Σ f P is α as well whenever P is the same for all experts, whatever f is: a router whose
-# probabilities are all nearly 1 / N, but whose few tokens beyond that always lean the same way.
+# Not necessarily. If a router is so unsure that all of its probabilities are nearly 1 / N, then α N Σ f P is nearly α
+# whatever f is, and a tiny lead may send every token to the same expert.
 #
 # </details>
 #
