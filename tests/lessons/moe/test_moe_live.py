@@ -181,7 +181,7 @@ def test_draws_count_every_choice_and_the_smooth_load_is_near_their_mean(generat
         ([("k", 2)], "expected a dictionary with some of"),
         ({"weights": "equal"}, "probabilities, sum to one"),
         ({"neurons": 1024}, "FLOP a byte; expected at most"),
-        ({"experts": 64}, "weights; expected at most"),
+        ({"experts": 64, "neurons": 80}, "weights; expected at most"),
     ],
 )
 def test_the_open_task_refuses_what_it_cannot_compare(choices, message):
