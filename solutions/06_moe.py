@@ -123,7 +123,7 @@ routing_plots.sums(weights)
 losses = {"dense": window_losses(model, held_out, progress=False)}
 for name, router in {"weights that add up to one": Mixtral(2), "probabilities of all experts": OLMoE(2)}.items():
     with routed.copied(model, n_experts, router):
-        losses[f"four copies of each MLP, {name}"] = window_losses(model, held_out, progress=False)
+        losses[f"four copies of each MLP, {name}"] = window_losses(model, held_out, len(held_out), progress=False)
 print(printed.perplexities(losses))
 
 # %% [markdown]
@@ -240,7 +240,9 @@ best, chosen = weights.topk(2, dim=1)
 _, ends, output = mine("moe.dispatch", dispatch)(tokens, chosen, best, differ.into, differ.out)
 slowly = sum(weights[:, [e]] * differ.one(e, tokens) for e in range(n_experts))
 print(f"rows of the {n_experts} experts end at {ends.tolist()}")
-print(printed.copies_line(output, slowly, "each expert once, beside all for all"))
+print(
+    f"beside all experts for all tokens it differs by {(output - slowly).abs().max():.1e}, of {slowly.abs().max():.1f}"
+)
 print(f"rows multiplied: {chosen.numel()}, where all experts for all tokens take {n_experts * len(tokens)}")
 
 # %% [markdown]
