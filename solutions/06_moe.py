@@ -112,7 +112,8 @@ tokens, one = reads.flatten(0, 1), same.one(0, reads.flatten(0, 1))
 print(printed.copies_line(weights.sum(1, keepdim=True) * one, one, "probabilities of all experts (yours)"))
 alone = Mixtral(2).route(logits).weights
 print(printed.copies_line(alone.sum(1, keepdim=True) * one, one, "softmax of the two best alone"))
-routing_plots.sums(weights)
+total = weights.sum(1)
+print(f"a token's two weights (yours) add up to {total.min():.2f} to {total.max():.2f}")
 
 # %% [markdown]
 # Neither is wrong. Switch and OLMoE multiply by the probability itself; Shazeer's first large mixture, GShard and

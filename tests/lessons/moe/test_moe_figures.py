@@ -51,9 +51,7 @@ def test_favourites_name_common_bytes_first():
     assert title(axes) == ("A byte says 50 % of what there is to know of its expert (bytes in random order: 1 %)")
 
 
-def test_sums_and_loads_are_said():
-    weights = torch.tensor([[0.5, 0.3, 0.0], [0.0, 0.4, 0.2]])
-    assert title(routing.sums(weights).axes[0]) == "A token's 2 weights add up to 0.60 to 0.80, 0.70 on average"
+def test_a_smooth_load_is_compared_with_a_count():
     many, counted, expected = torch.tensor([10.0, 10.0]), torch.tensor([12.0, 8.0]), torch.tensor([10.5, 9.5])
     found = title(routing.smooth(counted, expected, many, 50).axes[0])
     assert found == "Off the mean of many draws: one count by 20.0 %, one smooth load by 5.0 %"

@@ -1,6 +1,6 @@
-"""What a gate does with a layer's tokens: sums of weights, places, and loads that are counted or expected.
+"""What a gate does with a layer's tokens: places that are too few or too many, and loads that are counted or expected.
 
-Dimension key: T tokens, E experts.
+Dimension key: E experts.
 """
 
 from collections.abc import Mapping
@@ -10,20 +10,6 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-
-
-def sums(weights: Float[Tensor, "T E"]) -> Figure:
-    """How much the weights of a token add up to."""
-    fig, (axes,) = figure(width=6.4, height=2.8)
-    total = weights.sum(dim=1)
-    axes.hist(total.tolist(), bins=24, color=COLOURS[0])
-    axes.axvline(1, color=COLOURS[1], linestyle="--", label="softmax of the best logits alone")
-    axes.set_xlim(0, 1.05)
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
-    k = int((weights[0] > 0).sum())
-    title = f"A token's {k} weights add up to {total.min():.2f} to {total.max():.2f}, {total.mean():.2f} on average"
-    label(axes, title, f"sum of the {k} weights", "tokens")
-    return fig
 
 
 def overflow(kept: Mapping[float, float], n_experts: int) -> Figure:
