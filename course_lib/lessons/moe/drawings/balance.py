@@ -25,9 +25,9 @@ def by_layer() -> Figure:
     """Two layers on their own half of four experts each; then both as one."""
     first, second = collapsed((0, 1)), collapsed((2, 3))
     averaged = tuple(torch.cat(parts) for parts in zip(first, second, strict=True))
-    named = {"layer 1": first, "layer 2": second, "both, averaged first": averaged}
+    named = {"layer 1": first, "layer 2": second, "averaged first": averaged}
     losses = {name: float(balance(*layer, alpha=1.0)) for name, layer in named.items()}
-    fig, panels = figure(n_columns=3, width=3.2, height=3.0)
+    fig, panels = figure(n_columns=3, width=3.0, height=3.5)
     for axes, (name, (probs, chosen)) in zip(panels, named.items(), strict=True):
         load, mean = chosen.sum(0) / chosen.sum(), probs.mean(0)
         axes.bar([e - 0.2 for e in range(4)], load, 0.38, color=COLOURS[0], label="f, share of choices")
@@ -39,7 +39,7 @@ def by_layer() -> Figure:
     mean = (losses["layer 1"] + losses["layer 2"]) / 2
     fig.suptitle(
         f"Layer by layer the loss is {mean:.1f}; of loads averaged over layers "
-        f"{losses['both, averaged first']:.1f}, as at balance",
+        f"{losses['averaged first']:.1f}, as at balance",
         x=0.01,
         ha="left",
         fontsize=12,

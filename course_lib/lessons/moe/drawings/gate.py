@@ -56,7 +56,7 @@ def gradients() -> dict[str, Float[Tensor, "E"]]:
 
 def where_the_gradient_goes() -> Figure:
     """The gradient at each logit of one token."""
-    fig, panels = figure(n_columns=4, width=2.55, height=3.0)
+    fig, panels = figure(n_columns=4, width=2.35, height=3.7)
     reached = []
     for axes, (name, gradient) in zip(panels, gradients().items(), strict=True):
         chosen = range(KINDS[name].k)  # the logits of the drawing fall from left to right
@@ -65,7 +65,12 @@ def where_the_gradient_goes() -> Figure:
         axes.set_ylim(-0.4, 0.4)
         axes.set_xticks(range(4))
         reached.append(int((gradient.abs() > 1e-12).sum()))
-        label(axes, f"{name[0].upper()}{name[1:]}", "expert; dark: chosen", "gradient at its logit")
+        label(
+            axes,
+            f"{name[0].upper()}{name[1:]}".replace(", then", ",\nthen"),
+            "expert; dark: chosen",
+            "gradient at its logit",
+        )
         if not reached[-1]:
             axes.text(1.5, 0.1, "no gradient:\nthe weight is 1,\nwhatever the logit", ha="center", fontsize=10)
     for axes in panels[1:]:
@@ -93,7 +98,7 @@ def jittered(seed: int = 0) -> dict[str, Float[Tensor, "N E"]]:
 
 def jitter_three_meanings() -> Figure:
     """What u ~ U(1 − ε, 1 + ε) does to the logits of one token."""
-    fig, panels = figure(n_columns=3, width=3.4, height=3.4)
+    fig, panels = figure(n_columns=3, width=3.1, height=3.7)
     wanted = (3.0, 1.0, 0.1, -2.0)
     for axes, (name, draws) in zip(panels, jittered().items(), strict=True):
         low, high, spread = draws.amin(0), draws.amax(0), draws.std(0)

@@ -25,7 +25,7 @@ PAPERS = (
 
 def upcycled() -> Figure:
     """An MLP, four copies of it, and four copies of which some neurons are drawn anew."""
-    fig, panels = figure(n_columns=3, width=3.4, height=3.0)
+    fig, panels = figure(n_columns=3, width=3.0, height=3.4)
     for axes, name in zip(panels, ("dense", "copied", "made to differ"), strict=True):
         blank(axes, (-0.2, 6.2), (-1.3, 3.4))
         if name == "dense":

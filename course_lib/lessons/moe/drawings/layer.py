@@ -18,17 +18,17 @@ APART = 3 * WIDE + 2.2
 def title_picture() -> Figure:
     """Eight experts, two of them at work: for the first slide."""
     fig, (axes,) = figure(width=6.2, height=5.2)
-    blank(axes, (-0.2, 8.2), (-0.6, 6.4))
+    blank(axes, (-0.2, 8.2), (-0.6, 6.5))
     routing = _routed()
-    box(axes, (3.0, 5.3), (2.0, 0.8), "token")
-    box(axes, (3.0, -0.4), (2.0, 0.8), "Σ")
+    box(axes, (2.8, 5.3), (2.4, 1.0), "token", fontsize=20)
+    box(axes, (2.8, -0.5), (2.4, 1.0), "Σ", fontsize=20)
     for expert, chosen in enumerate(routing.keep[0].tolist()):
         axes.add_patch(
             Rectangle((expert + 0.08, 1.6), 0.84, 2.5, facecolor=COLOURS[0] if chosen else PALE, edgecolor=COLOURS[0])
         )
         if chosen:
             arrow(axes, (4, 5.3), (expert + 0.5, 4.15))
-            arrow(axes, (expert + 0.5, 1.6), (4, 0.45))
+            arrow(axes, (expert + 0.5, 1.6), (4, 0.55))
     return fig
 
 

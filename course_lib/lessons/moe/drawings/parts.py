@@ -21,13 +21,21 @@ def blank(axes: Axes, x: Point, y: Point) -> Axes:
     return axes
 
 
-def box(axes: Axes, corner: Point, size: Point, text: str = "", fill: str = "white", dashed: bool = False) -> None:
+def box(
+    axes: Axes,
+    corner: Point,
+    size: Point,
+    text: str = "",
+    fill: str = "white",
+    dashed: bool = False,
+    fontsize: int = 11,
+) -> None:
     """A rounded box, its lower left corner given, with a text in its middle: white on dark."""
     (left, low), (width, height) = corner, size
     look = {"facecolor": fill, "edgecolor": COLOURS[0], "linestyle": "--" if dashed else "-"}
     axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle="round,pad=0,rounding_size=0.08", **look))
     ink = "white" if fill == COLOURS[0] else "black"
-    axes.text(left + width / 2, low + height / 2, text, ha="center", va="center", fontsize=11, color=ink)
+    axes.text(left + width / 2, low + height / 2, text, ha="center", va="center", fontsize=fontsize, color=ink)
 
 
 def arrow(axes: Axes, start: Point, end: Point, **look: object) -> None:
