@@ -396,9 +396,9 @@ print(printed.runs_lines(runs, router.k))
 training_plots.loads(runs, router.k)
 
 # %% [markdown]
-# Dark rows are experts that have much. Both models begin alike: within ten steps two experts have nearly everything.
-# One of them comes back from there, and the other does so later and less. Whether that costs anything yet, the verdict
-# says for this one run. What Shazeer and others report is for a model with 256 experts, trained for long:
+# Dark is much. Both models begin alike: soon two experts have nearly everything, and which two may change from one look
+# to the next. With your loss the loads spread out; without it two experts keep most. What that costs, the verdict says
+# for this one run. What Shazeer and others report is for 256 experts, trained for long:
 
 # %%
 print(published.losses())
