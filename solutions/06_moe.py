@@ -109,11 +109,11 @@ drawn_gate.top_k_then_softmax()
 weights = mine("moe.gate", gate_weights)(logits, 2)
 same = routed.experts_from(model, block_number, n_experts)
 tokens, one = reads.flatten(0, 1), same.one(0, reads.flatten(0, 1))
-print(printed.copies_line(weights.sum(1, keepdim=True) * one, one, "probabilities of all experts (yours)"))
+print(printed.copies_line(weights.sum(1, keepdim=True) * one, one, "probabilities of all experts"))
 alone = Mixtral(2).route(logits).weights
 print(printed.copies_line(alone.sum(1, keepdim=True) * one, one, "softmax of the two best alone"))
 total = weights.sum(1)
-print(f"a token's two weights (yours) add up to {total.min():.2f} to {total.max():.2f}")
+print(f"a token's two weights add up to {total.min():.2f} to {total.max():.2f}")
 
 # %% [markdown]
 # Neither is wrong. Switch and OLMoE multiply by the probability itself; Shazeer's first large mixture, GShard and
@@ -165,7 +165,7 @@ check("moe.top1", top_one)
 # %%
 differ = routed.experts_from(model, block_number, n_experts, noise=0.3)
 top = mine("moe.top1", top_one)
-found = {"1 expert, its probability (yours)": routed.top_one_gradient(tokens, gate, differ, top)}
+found = {"1 expert, its probability": routed.top_one_gradient(tokens, gate, differ, top)}
 for name, (experts, router) in {
     "1 expert, weights add up to one": (differ, Mixtral(1)),
     "2 experts, weights add up to one": (differ, Mixtral(2)),
@@ -397,7 +397,7 @@ training_plots.loads(runs, router.k)
 
 # %% [markdown]
 # Dark is much. Both models begin alike: soon two experts have nearly everything, and which two may change from one look
-# to the next. With your loss the loads spread out; without it two experts keep most. What that costs, the verdict says
+# to the next. With the loss the loads spread out; without it two experts keep most. What that costs, the verdict says
 # for this one run. What Shazeer and others report is for 256 experts, trained for long:
 
 # %%
@@ -529,13 +529,14 @@ check("moe.jacobs", mixture)
 # With $h_i$ the responsibilities, the gradient is $-h_i (d - o_i)$ at the output of an expert and $p_i - h_i$ at its
 # logit. No autograd is needed to train a mixture with it. The paper's task: tell four vowels apart by two formants,
 # measured on 76 speakers by Peterson and Barney (1952). Beside it stands the same mixture with the error of the blended
-# answer, $\lVert d - \sum_i p_i o_i \rVert^2$ (1.1). Grey tones are the regions in which one expert is the likeliest.
+# answer, $\lVert d - \sum_i p_i o_i \rVert^2$ (1.1). Grey tones are the regions in which one expert is the likeliest;
+# the shares are means over five beginnings.
 
 # %%
 vowels, unseen = vowel_samples()
 trained = {
     "blended error": train(Mixture("cooperative"), vowels, seeds=range(5), epochs=600),
-    "mixture error (yours)": classic.by_responsibilities(mine("moe.jacobs", mixture), vowels, range(5), epochs=600),
+    "mixture error": classic.by_responsibilities(mine("moe.jacobs", mixture), vowels, range(5), epochs=600),
 }
 classic_plots.regions(trained, unseen)
 
