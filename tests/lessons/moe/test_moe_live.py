@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_lib.attention.small_models.byte_model import untrained
 from course_lib.lessons.moe import budget
 from course_lib.lessons.moe.exercises.balance import BALANCE
 from course_lib.lessons.moe.exercises.estimate import ESTIMATE
@@ -22,7 +23,8 @@ from course_lib.moe.routers.expert_choice import ExpertChoice
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.routers.switch import Switch
-from course_lib.moe.small_models.training import Balancing
+from course_lib.moe.small_models.byte_mixture import mixture_configuration
+from course_lib.moe.small_models.training import Balancing, Reading
 
 SMALL = {"width": 16, "n_blocks": 2, "n_heads": 2, "active": 24}
 SHORT = replace(training.SCHEDULE, n_steps=3, batch=2, length=24, warm_up=2)
@@ -197,3 +199,12 @@ def test_the_usual_model_is_within_the_budget_and_an_attempt_is_measured(monkeyp
     made = budget.attempt({"width": 32, "neurons": 16, "weights": "sum to one"})
     assert made.flops < 2 * met
     assert "yours is +0.000 ± 0.000" in budget.table(made, made)
+
+
+def test_the_notebooks_own_run_is_priced_as_an_attempt():
+    model = untrained(mixture_configuration(8, 2, **training.SIZES), seed=0)
+    made = budget.usual(training.Run(model, (1,), torch.ones(1, 2, 8) / 8, Reading(torch.zeros(3), [])))
+    met, weights = budget.priced(budget.USUAL)
+    assert (made.flops, made.weights) == (2 * met, weights)
+    # two blocks: attention 4 · 96², two experts of 96 neurons 6 · 96², gate 8 · 96, norms 2 · 96; head, last norm
+    assert met == 2 * (10 * 96**2 + 8 * 96 + 2 * 96) + 256 * 96 + 96
