@@ -109,10 +109,11 @@ drawn_gate.top_k_then_softmax()
 weights = mine("moe.gate", gate_weights)(logits, 2)
 same = routed.experts_from(model, block_number, n_experts)
 tokens, one = reads.flatten(0, 1), same.one(0, reads.flatten(0, 1))
-print(printed.copies_line(weights.sum(1, keepdim=True) * one, one, "probabilities of all experts (yours)"))
+print(printed.copies_line(weights.sum(1, keepdim=True) * one, one, "probabilities of all experts"))
 alone = Mixtral(2).route(logits).weights
 print(printed.copies_line(alone.sum(1, keepdim=True) * one, one, "softmax of the two best alone"))
-routing_plots.sums(weights)
+total = weights.sum(1)
+print(f"a token's two weights add up to {total.min():.2f} to {total.max():.2f}")
 
 # %% [markdown]
 # Neither is wrong. Switch and OLMoE multiply by the probability itself; Shazeer's first large mixture, GShard and
@@ -123,7 +124,7 @@ routing_plots.sums(weights)
 losses = {"dense": window_losses(model, held_out, progress=False)}
 for name, router in {"weights that add up to one": Mixtral(2), "probabilities of all experts": OLMoE(2)}.items():
     with routed.copied(model, n_experts, router):
-        losses[f"four copies of each MLP, {name}"] = window_losses(model, held_out, progress=False)
+        losses[f"four copies of each MLP, {name}"] = window_losses(model, held_out, len(held_out), progress=False)
 print(printed.perplexities(losses))
 
 # %% [markdown]
@@ -164,7 +165,7 @@ check("moe.top1", top_one)
 # %%
 differ = routed.experts_from(model, block_number, n_experts, noise=0.3)
 top = mine("moe.top1", top_one)
-found = {"1 expert, its probability (yours)": routed.top_one_gradient(tokens, gate, differ, top)}
+found = {"1 expert, its probability": routed.top_one_gradient(tokens, gate, differ, top)}
 for name, (experts, router) in {
     "1 expert, weights add up to one": (differ, Mixtral(1)),
     "2 experts, weights add up to one": (differ, Mixtral(2)),
@@ -233,14 +234,16 @@ def dispatch(tokens, chosen, weights, into, out):
 check("moe.dispatch", dispatch)
 
 # %%
-layer.dispatch()
+places.dispatch()
 
 # %%
 best, chosen = weights.topk(2, dim=1)
 _, ends, output = mine("moe.dispatch", dispatch)(tokens, chosen, best, differ.into, differ.out)
 slowly = sum(weights[:, [e]] * differ.one(e, tokens) for e in range(n_experts))
 print(f"rows of the {n_experts} experts end at {ends.tolist()}")
-print(printed.copies_line(output, slowly, "each expert once, beside all for all"))
+print(
+    f"beside all experts for all tokens it differs by {(output - slowly).abs().max():.1e}, of {slowly.abs().max():.1f}"
+)
 print(f"rows multiplied: {chosen.numel()}, where all experts for all tokens take {n_experts * len(tokens)}")
 
 # %% [markdown]
@@ -325,8 +328,8 @@ print(published.switch())
 #
 # ## 6. Balance
 #
-# What happens if a router is left to itself? An expert that is a little better at first gets more tokens, learns more,
-# and is better still.
+# What happens if a router is left to itself? Shazeer and others (2017) describe a circle: an expert that is a little
+# better at first gets more tokens, learns more, and is better still.
 
 # %% [markdown]
 # ### Keep the loads in balance
@@ -381,6 +384,8 @@ drawn_balance.by_layer()
 
 # %%
 router = training.GateOfYours(gate=mine("moe.gate", gate_weights))
+
+# %%
 runs = {
     "no balancing": training.learn(router),
     "balanced": training.learn(router, added=training.penalty(even_out, alpha=0.01)),
@@ -391,14 +396,17 @@ print(printed.runs_lines(runs, router.k))
 training_plots.loads(runs, router.k)
 
 # %% [markdown]
-# Dark rows are experts that have much. Both models begin alike: within ten steps two experts have nearly everything.
-# One of them comes back from there, and the other does so later and less. Whether that costs anything yet, the verdict
-# says for this one run. What Shazeer and others report is for a model with 256 experts, trained for long:
+# Dark is much. Both models begin alike: soon two experts have nearly everything, and which two may change from one look
+# to the next. With the loss the loads spread out; without it two experts keep most. What that costs, the verdict says
+# for this one run. What Shazeer and others report is for 256 experts, trained for long:
 
 # %%
 print(published.losses())
 
 # %% [markdown]
+# DeepSeek-V3 balances without such a loss: each expert has a bias that counts for the choice and not for the weight,
+# and after each step it moves a little against the load.
+#
 # ## 7. Who gets which byte
 #
 # Here is a text that neither model was trained on, with the numbers of the experts below each byte. Choose a model, a
@@ -412,7 +420,7 @@ seen = {
 view.explore(seen)
 
 # %%
-its = torch.cat([byte_windows(48)[:, :-1].flatten()])
+its = byte_windows(48)[:, :-1].flatten()
 here = runs["balanced"].reading.routings[0].chosen
 training_plots.favourites(counted(its, here), known_share(counted(its, here)), by_chance(its, here))
 
@@ -470,7 +478,7 @@ routing_plots.smooth(draws.counts[0], expected, draws.counts.mean(dim=0), len(dr
 #
 # Noise of another kind is called *jitter*, and it has three meanings. Switch's text multiplies the router's *input* by
 # numbers between 1 − ε and 1 + ε. Its pseudo-code *adds* such numbers to the logits. SparseMixer's code *multiplies*
-# the logits. The source lecture speaks of noise on the logits, so it shows the pseudo-code's or the third.
+# the logits. The source lecture adds noise to the logits, so it shows the pseudo-code.
 
 # %%
 drawn_gate.jitter_three_meanings()
@@ -521,13 +529,14 @@ check("moe.jacobs", mixture)
 # With $h_i$ the responsibilities, the gradient is $-h_i (d - o_i)$ at the output of an expert and $p_i - h_i$ at its
 # logit. No autograd is needed to train a mixture with it. The paper's task: tell four vowels apart by two formants,
 # measured on 76 speakers by Peterson and Barney (1952). Beside it stands the same mixture with the error of the blended
-# answer, $\lVert d - \sum_i p_i o_i \rVert^2$ (1.1). Grey tones are the regions in which one expert is the likeliest.
+# answer, $\lVert d - \sum_i p_i o_i \rVert^2$ (1.1). Grey tones are the regions in which one expert is the likeliest;
+# the shares are means over five beginnings.
 
 # %%
 vowels, unseen = vowel_samples()
 trained = {
     "blended error": train(Mixture("cooperative"), vowels, seeds=range(5), epochs=600),
-    "mixture error (yours)": classic.by_responsibilities(mine("moe.jacobs", mixture), vowels, range(5), epochs=600),
+    "mixture error": classic.by_responsibilities(mine("moe.jacobs", mixture), vowels, range(5), epochs=600),
 }
 classic_plots.regions(trained, unseen)
 
@@ -628,12 +637,11 @@ print(printed.awake(8, 2, (1, 2, 4, 8, 16, 64)))
 deck.speeds()
 
 # %% [markdown]
-# - **At one token** a mixture reads two experts, and its parameters are nearly free. The routing itself takes time too,
-#   which shows in so small a layer.
-# - **At a few tokens** the batch wakes most experts and reads nearly all of them, for a few rows each. The saving in
-#   multiplications is there, and it is not what the time goes for.
-# - **At many tokens** the layer multiplies as much as its dense twin, and with few experts costs nearly the same. With
-#   many experts each has few rows, and slim products are slow.
+# - **At one token** a mixture reads two experts, as many bytes as its twin. What it takes beyond that is the routing.
+# - **At a few tokens** the batch wakes most experts and reads three to four times the bytes, for the same
+#   multiplications and a few rows an expert.
+# - **At many tokens** it costs little more than its twin while there are few experts. With many experts each has few
+#   rows again.
 # - **It does not pay** where memory is short: all experts have to lie somewhere. It does not pay for a batch of a few
 #   sequences on one device, where a dense model of the same active size reads less.
 #
@@ -682,8 +690,8 @@ print(budget.table(budget.attempt(choices()), usual))
 #
 # <details><summary>The balance loss is exactly α in every layer. Are the loads equal?</summary>
 #
-# Not necessarily. α N Σ f P is α as well whenever P is the same for all experts, whatever f is: a router whose
-# probabilities are all nearly 1 / N, but whose few tokens beyond that always lean the same way.
+# Not necessarily. If a router is so unsure that all of its probabilities are nearly 1 / N, then α N Σ f P is nearly α
+# whatever f is, and a tiny lead may send every token to the same expert.
 #
 # </details>
 #

@@ -54,7 +54,7 @@ def attempt(choices: object, seed: int = 0) -> Attempt:
 
 def usual(run: Run) -> Attempt:
     """The notebook's own run as an attempt, so that it is not trained again."""
-    met, weights = n_weights(run.model)
+    weights, met = n_weights(run.model)
     return Attempt(2 * met, weights, run.reading.losses)
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 
-def counted(ids: Int[Tensor, "T"], chosen: Bool[Tensor, "T E"], n_values: int = 256) -> Int[Tensor, "V E"]:
+def counted(ids: Int[Tensor, "T"], chosen: Bool[Tensor, "rows E"], n_values: int = 256) -> Int[Tensor, "V E"]:
     """How often each byte goes to each expert; all of its choices count.
 
     Raises:

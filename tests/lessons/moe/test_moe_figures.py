@@ -1,31 +1,29 @@
 """Titles of lesson 06's figures say what their numbers say, and change with them."""
 
-from dataclasses import dataclass, field
-
 import torch
 
 from course_lib.lessons.moe.figures import classic, measured, routing, training
 from course_lib.lessons.moe.live.classic import Climb
+from course_lib.lessons.moe.live.training import Run
+from course_lib.models import tiny_model
 from course_lib.moe.classic.descent import Samples, Trained
 from course_lib.moe.classic.learners import Mixture
+from course_lib.moe.small_models.training import Reading
 
 
 def title(axes):
     return axes.get_title(loc="left").replace("\n", " ")
 
 
-@dataclass
-class Run:
-    """What a figure of loads needs of a run."""
-
-    loads: torch.Tensor
-    steps: tuple = field(default=(1, 10, 20))
+def run(loads):
+    """A model whose loads were looked at after 1, 10 and 20 steps."""
+    return Run(tiny_model(), (1, 10, 20), loads, Reading(torch.zeros(2), []))
 
 
 def test_loads_are_those_of_the_busiest_at_last():
     equal, collapsed = torch.full((3, 2, 4), 0.25), torch.full((3, 2, 4), 0.25)
     collapsed[-1, 0] = torch.tensor([0.5, 0.1, 0.4, 0.0])
-    fig = training.loads({"left alone": Run(collapsed), "balanced": Run(equal)}, 2)
+    fig = training.loads({"left alone": run(collapsed), "balanced": run(equal)}, 2)
     found = fig.get_suptitle().replace("\n", " ")
     assert found == "What the 2 busiest of 4 experts have at last: left alone 50 to 90 %, balanced 50 to 50 %"
     panels = [axes for axes in fig.axes if title(axes)]
@@ -53,9 +51,7 @@ def test_favourites_name_common_bytes_first():
     assert title(axes) == ("A byte says 50 % of what there is to know of its expert (bytes in random order: 1 %)")
 
 
-def test_sums_and_loads_are_said():
-    weights = torch.tensor([[0.5, 0.3, 0.0], [0.0, 0.4, 0.2]])
-    assert title(routing.sums(weights).axes[0]) == "A token's 2 weights add up to 0.60 to 0.80, 0.70 on average"
+def test_a_smooth_load_is_compared_with_a_count():
     many, counted, expected = torch.tensor([10.0, 10.0]), torch.tensor([12.0, 8.0]), torch.tensor([10.5, 9.5])
     found = title(routing.smooth(counted, expected, many, 50).axes[0])
     assert found == "Off the mean of many draws: one count by 20.0 %, one smooth load by 5.0 %"

@@ -17,42 +17,12 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.byte_model import byte_losses, byte_windows, configuration, schedule, untrained
 from course_lib.attention.small_models.training import Schedule, running, train, training_texts
+from course_lib.lessons.moe.claims.kinds import KINDS, Kind
 from course_lib.lessons.moe.claims.looks import Row, held_out_row, load_rows, model_row
 from course_lib.measure.experiment import Tables
 from course_lib.moe.routed import Routing
-from course_lib.moe.routers.deepseek import DeepSeek
-from course_lib.moe.routers.expert_choice import ExpertChoice
-from course_lib.moe.routers.mixtral import Mixtral
-from course_lib.moe.routers.switch import Switch
-from course_lib.moe.routing import Router
 from course_lib.moe.small_models.byte_mixture import mixture_configuration
 from course_lib.moe.small_models.training import Balancing, Seen, read, routing, train_mixture
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A router over the experts, and what keeps their loads in balance; None is the dense model."""
-
-    router: Router | None = None
-    k: int = 1
-    balancing: Balancing = field(default_factory=Balancing)
-    speed: float = 0.0
-
-
-BALANCED = Balancing(alpha=0.01)
-PLAIN_SWITCH = Switch(capacity_factor=None, jitter=0.0)
-KINDS = {
-    "dense": Kind(),
-    "top-1": Kind(PLAIN_SWITCH, 1),
-    "top-1, balanced": Kind(PLAIN_SWITCH, 1, BALANCED),
-    "top-2": Kind(Mixtral(2), 2),
-    "top-2, balanced": Kind(Mixtral(2), 2, BALANCED),
-    "top-1, balanced, jitter": Kind(Switch(None, jitter=0.01), 1, BALANCED),
-    "top-2, balanced, z-loss": Kind(Mixtral(2), 2, Balancing(alpha=0.01, z=1e-3)),
-    "top-2, sigmoid": Kind(DeepSeek(2), 2),
-    "top-2, sigmoid, bias": Kind(DeepSeek(2), 2, speed=1e-3),
-    "expert choice": Kind(ExpertChoice(2.0), 2),
-}
 
 
 @dataclass(frozen=True)

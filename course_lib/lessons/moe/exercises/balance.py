@@ -22,7 +22,8 @@ def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
         return close(got, expected)
     if not isinstance(got, tuple) or len(got) != len(expected):
         return f"got {short(got)}, expected {len(expected)} values: the loss and its gradient"
-    problem = close(got[0], expected[0])
+    one_number = expected[0].numel() == 1
+    problem = close(got[0], expected[0].item() if one_number else expected[0])
     if problem:
         return f"loss: {problem}"
     logits, _, alpha = case.arguments
@@ -146,7 +147,7 @@ def _balance_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(logits: Tensor, chosen: Tensor, alpha: float) -> Answer:
+def _library(logits: Tensor, chosen: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     from course_lib.moe.choice import among
     from course_lib.moe.losses import balance
 
@@ -207,6 +208,7 @@ BALANCE = Exercise(
             "f was divided by the tokens alone, so its entries add up to k. As shares of all T · k choices they add up "
             "to 1, and the loss is α at balance, whatever k is.",
             _of(_parts, lambda x, c: c.shape[2]),
+            also=(_with_gradient(lambda g, x, c, a: g * c.shape[2]),),
         ),
         Mistake(
             "only the first choice counted",
@@ -284,6 +286,13 @@ BALANCE = Exercise(
             "The loss is right, but the gradient has the wrong sign: it is positive where an expert is chosen more "
             "than the token's other experts are.",
             _with_gradient(lambda g, x, c, a: -g),
+        ),
+        Mistake(
+            "no gradient",
+            "The gradient is zero: P was cut off from the logits, or made of counts. A softmax has a gradient, and it "
+            "is the only one here.",
+            _with_gradient(lambda g, x, c, a: torch.zeros_like(g)),
+            also=(lambda x, c, a: (a * x.shape[2] * _shares(x, c).square().sum(-1).mean(), torch.zeros_like(x)),),
         ),
         Mistake(
             "gradient in the probabilities",

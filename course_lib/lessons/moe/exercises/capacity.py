@@ -17,8 +17,11 @@ Keep = Callable[[Tensor, Tensor, int, float], Tensor]  # of (chosen, weights, n_
 
 
 def _groups(case: Case, got: Any, expected: Answer) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.answers import compare_matrices
     from course_lib.lessons.common.masks import compare_masks
 
+    if torch.equal(torch.as_tensor(got[0]).bool(), expected[0]):
+        return compare_matrices(torch.as_tensor(got[1])[0], expected[1][0], "token of the first group", "channel")
     fig = compare_masks(got[0], expected[0])
     for panel in fig.axes:
         panel.set_xlabel("token; dark has a place")
@@ -174,6 +177,7 @@ CAPACITY = Exercise(
             "The places are right, but a token that overflows has lost its residual stream as well. It loses the "
             "expert's part alone, and goes on as it came.",
             _then(lambda s, o, w, keep: keep * (s + w * o)),
+            also=(_then(lambda s, o, w, keep: keep * w * (s + o)),),
         ),
         Mistake(
             "no residual",

@@ -44,8 +44,12 @@ def _sorted_inside(token: Tensor, counts: list[int]) -> Tensor:
 
 
 def _outputs(case: Case, got: Any, expected: Answer) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.common.answers import compare_matrices
+    from course_lib.lessons.common.answers import compare_bars, compare_matrices
 
+    if close(got[2], expected[2]) is None:
+        fig = compare_bars(as_tensor(got[1]), expected[1], tuple(map(str, range(len(expected[1])))), "rows end at")
+        fig.axes[0].set_xlabel("expert")
+        return fig
     fig = compare_matrices(torch.as_tensor(got[2])[:12], expected[2][:12], "token", "channel of the output")
     fig.suptitle("the output", fontsize=10)
     return fig
@@ -349,10 +353,14 @@ DISPATCH = Exercise(
         ),
         Mistake(
             "no gate",
-            "The second half, u, is missing in the product, or silu around the first. An expert computes silu(g) * u.",
+            "The second half, u, is missing in the product, or there is something else than silu around the first. An "
+            "expert computes silu(g) * u.",
             _answer(output=lambda g: _home(g, _made(g, act=lambda h: silu(h[..., 0, :])) * g.weight)),
             also=(
                 _answer(output=lambda g: _home(g, _made(g, act=lambda h: h[..., 0, :] * h[..., 1, :]) * g.weight)),
+                _answer(
+                    output=lambda g: _home(g, _made(g, act=lambda h: h[..., 0, :].relu() * h[..., 1, :]) * g.weight)
+                ),
                 _answer(
                     output=lambda g: _home(g, _made(g, act=lambda h: h[..., 0, :].sigmoid() * h[..., 1, :]) * g.weight)
                 ),
@@ -401,13 +409,13 @@ DISPATCH = Exercise(
 )
 
 
-def _by_inverse(tokens: Tensor, chosen: Tensor, weights: Tensor, into: Tensor, out: Tensor) -> Answer:
+def _by_inverse(tokens: Tensor, chosen: Tensor, weights: Tensor, into: Tensor, out: Tensor) -> tuple:
     g = _sorted(tokens, chosen, weights, into, out)
     rows = _made(g)[g.order.argsort()].reshape(*chosen.shape, -1)
     return g.token.int(), g.ends.tolist(), torch.einsum("tk,tkd->td", weights, rows)
 
 
-def _by_pairs(tokens: Tensor, chosen: Tensor, weights: Tensor, into: Tensor, out: Tensor) -> Answer:
+def _by_pairs(tokens: Tensor, chosen: Tensor, weights: Tensor, into: Tensor, out: Tensor) -> tuple:
     rows = [(e, t, j) for e in range(len(out)) for t in range(len(chosen)) for j, x in enumerate(chosen[t]) if x == e]
     output = torch.zeros(tokens.shape, dtype=torch.float64)
     for e, t, j in rows:

@@ -4,6 +4,7 @@ Dimension key: T tokens, E experts, V outputs of an expert.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,12 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 Answer = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Scale = Callable[[Tensor, Tensor, Tensor], Tensor]
 Direction = Callable[[Tensor, Tensor], Tensor]
+
+
+def _rows(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.answers import compare_matrices
+
+    return compare_matrices(torch.as_tensor(got), expected, "token", "expert")
 
 
 def _one_hot(pi: Tensor, drawn: Tensor) -> Tensor:
@@ -48,7 +55,7 @@ def _step(
     """gain · dL/dm at factor · π_D, times a direction: the answer with one of these changed."""
 
     def answer(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
-        pi = logits.softmax(dim=1)
+        pi = torch.softmax(logits, dim=1)
         used = factor(logits, drawn, halved) * (pi * _one_hot(pi, drawn)).sum(dim=1)
         weight = gain(logits, drawn, halved) * slope(used, outputs, target)
         return weight.unsqueeze(1) * direction(pi, drawn)
@@ -145,8 +152,8 @@ def _library(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, tar
     with torch.enable_grad():
         tracked = logits.detach().clone().requires_grad_()
         whole = tracked.softmax(dim=1).gather(1, drawn[:, None])
-        half = halved & (drawn != logits.argmax(dim=1))
-        multiplier = scaled(whole, torch.where(half, 0.5, 1.0).to(logits)[:, None], slope=2.0)
+        factor = torch.where(drawn.eq(logits.argmax(1)).logical_or(~halved), 1.0, 0.5)
+        multiplier = scaled(whole, factor.to(logits)[:, None], slope=2.0)
         loss = (multiplier * outputs - target).square().sum() / 2
         return torch.autograd.grad(loss, tracked)[0]
 
@@ -159,6 +166,7 @@ ESTIMATE = Exercise(
     points=4,
     reference=_estimate,
     cases=_estimate_cases,
+    picture=_rows,
     library=_library,
     mistakes=(
         Mistake(
@@ -183,8 +191,8 @@ ESTIMATE = Exercise(
         ),
         Mistake(
             "most likely expert halved",
-            "The coin was obeyed in every row. As released, the most likely expert is taken whole whatever the coin "
-            "says.",
+            "The coin was obeyed in every row, as the midpoint rule would have it. As released, the most likely expert "
+            "is taken whole whatever the coin says.",
             _step(_halved_by_the_coin),
         ),
         Mistake(
@@ -198,7 +206,7 @@ ESTIMATE = Exercise(
             "always halved",
             "A multiplier was halved where the coin did not say so. It says so where `halved` is True.",
             _step(lambda x, n, h: _factor(x, n, torch.ones_like(h))),
-            also=(_step(_times(0.5)),),
+            also=(_step(_times(0.5)), _step(lambda x, n, h: 1 - 0.5 * (h | ~_is_best(x, n)).to(x))),
         ),
         Mistake(
             "coin turned round",
@@ -246,14 +254,15 @@ ESTIMATE = Exercise(
             also=(_step(direction=lambda pi, n: pi * (_one_hot(pi, n) - pi)),),
         ),
         Mistake(
-            "softmax turned round",
-            "The gradient of π_D has the wrong sign: it is π_D (e_D − π), above zero at the drawn expert.",
+            "turned round",
+            "Every entry has the wrong sign. The gradient of π_D is π_D (e_D − π), above zero at the drawn expert, and "
+            "the derivative of the loss in m is (m o − target) · o, in this order.",
             _step(direction=lambda pi, n: -_slopes(pi, n)),
         ),
         Mistake(
-            "slope turned round",
-            "The derivative of ½ ‖m o − target‖² in m is (m o − target) · o, with the target taken away.",
-            _step(slope=lambda m, o, t: _of_multiplier(-m, o, t)),
+            "target added",
+            "The derivative of ½ ‖m o − target‖² in m is (m o − target) · o: the target is taken away.",
+            _step(slope=lambda m, o, t: _of_multiplier(m, o, -t)),
         ),
         Mistake(
             "halved gradient of the square",

@@ -38,7 +38,7 @@ def _first_tokens(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.
     fig = compare_numbers(got[:12], expected[:12])
     for panel in fig.axes:
         panel.set_xlabel("expert")
-        panel.set_yticks(range(0, min(12, len(expected)), 2))
+        panel.set_yticks(range(0, min(12, len(expected)), 1 if len(expected) < 6 else 2))
     fig.axes[0].set_ylabel("token")
     return fig
 
@@ -76,6 +76,12 @@ def _by_expert(logits: Tensor, k: int, n: int) -> Tensor:
     """Each expert chooses n tokens by its probabilities."""
     probs = _probs(logits)
     return probs * torch.zeros(probs.shape, dtype=torch.bool).scatter(0, probs.topk(n, dim=0).indices, True)
+
+
+def _columns(logits: Tensor, n: int) -> Tensor:
+    """Choice and softmax along the tokens."""
+    keep = torch.zeros(logits.shape, dtype=torch.bool).scatter(0, logits.topk(n, dim=0).indices, True)
+    return logits.softmax(dim=0) * keep
 
 
 def _over_the_edge(logits: Tensor, k: int) -> Tensor:
@@ -134,15 +140,17 @@ GATE = Exercise(
     mistakes=(
         Mistake(
             "softmax after the choice",
-            "These weights add up to one: the softmax saw the k best logits alone, or the weights were divided by "
-            "their sum, as Mixtral does it. The deck's p is the softmax over all experts, and what the others have of "
-            "it is lost.",
+            "These weights add up to one, or to k: the softmax saw the k best logits alone, or the weights were "
+            "divided by their sum, as Mixtral does it. The deck's p is the softmax over all experts, and what the "
+            "others have of it is lost.",
             _renormalised,
+            also=(lambda logits, k: k * _renormalised(logits, k),),
         ),
         Mistake(
             "lowest k",
             "The experts with the lowest logits were chosen. A high logit is a good expert for the token.",
             _choosing(lambda logits, k: _best(-logits, k)),
+            also=(lambda logits, k: _renormalised(-logits, k),),
         ),
         Mistake(
             "probabilities over the tokens",
@@ -161,6 +169,7 @@ GATE = Exercise(
             lambda logits, k: _by_expert(logits, k, min(k, len(logits))),
             also=(
                 lambda logits, k: _by_expert(logits, k, max(1, k * len(logits) // logits.shape[1])),
+                lambda logits, k: _columns(logits, min(k, len(logits))),
                 lambda logits, k: (
                     _probs(logits)
                     * torch.zeros(logits.shape, dtype=torch.bool).scatter(
@@ -199,6 +208,12 @@ GATE = Exercise(
             "softmax comes first, over the logits as they are.",
             lambda logits, k: _probs(_only(_best(logits, k), logits)),
             also=(lambda logits, k: _only(_best(logits, k), _probs(_only(_best(logits, k), logits))),),
+        ),
+        Mistake(
+            "minus infinity left",
+            "Those who are not chosen have the weight minus infinity. That belongs to logits before a softmax; an "
+            "expert that does not run has weight zero.",
+            lambda logits, k: _probs(logits).where(_only(_best(logits, k), torch.ones_like(logits)) > 0, -torch.inf),
         ),
         Mistake(
             "equal weights",

@@ -16,6 +16,8 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 Answer = tuple[Tensor, Tensor]
 Values = Callable[[Tensor, Tensor, Tensor], Tensor]
 
+_ADDED = tuple(10.0**-n for n in (6, 7, 8, 9, 10, 12, 15, 16, 20, 30))  # to a sum that may be zero, as people do
+
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     """Up to the rounding of the exponents, which are as large as the squares that they are made of."""
@@ -138,7 +140,7 @@ def _jacobs_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(prior: Tensor, outputs: Tensor, target: Tensor) -> Answer:
+def _library(prior: Tensor, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     from course_lib.moe.classic.errors import mixture, responsibilities
 
     return mixture(prior, outputs, target), responsibilities(prior, outputs, target)
@@ -197,10 +199,8 @@ JACOBS = Exercise(
             "infinite, or wrong where a small number is added. logsumexp and softmax work on the exponents.",
             _naive,
             also=(
-                lambda p, o, d: _naive(p, o, d, 1e-8),
-                lambda p, o, d: _naive(p, o, d, 1e-12),
-                lambda p, o, d: _naive(p, o, d, 1e-30),
-                lambda p, o, d: (_naive(p, o, d)[0], _posterior(p, o, d)),
+                *(lambda p, o, d, a=a: _naive(p, o, d, a) for a in _ADDED),
+                *(lambda p, o, d, a=a: (_naive(p, o, d, a)[0], _posterior(p, o, d)) for a in (0.0, *_ADDED)),
                 lambda p, o, d: (_error(p, o, d), _naive(p, o, d)[1]),
             ),
         ),

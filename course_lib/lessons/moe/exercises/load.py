@@ -5,6 +5,7 @@ Dimension key: T tokens, E experts; k of them take each token.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,14 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 Chances = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 ToBeat = Callable[[Tensor, int], Tensor]
+
+
+def _bars(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.answers import compare_bars
+
+    fig = compare_bars(torch.as_tensor(got), expected, tuple(map(str, range(len(expected)))), "load [tokens]")
+    fig.axes[0].set_xlabel("expert")
+    return fig
 
 
 def _phi(z: Tensor) -> Tensor:
@@ -76,7 +85,7 @@ def _one_by_one(clean: Tensor, noise: Tensor, noisy: Tensor, k: int) -> Tensor:
 
 def _as_published(clean: Tensor, noise: Tensor, noisy: Tensor, k: int) -> Tensor:
     """Two thresholds from the best k + 1: one for who is in, one for who is out."""
-    best = noisy.topk(k + 1, dim=1).values
+    best, _ = noisy.topk(k + 1)
     inside = noisy > best[:, -1:]
     edge = best[:, -1:] * inside + best[:, -2:-1] * ~inside
     return (0.5 + 0.5 * torch.erf((clean - edge) / softplus(noise) / 2**0.5)).sum(0)
@@ -136,6 +145,7 @@ LOAD = Exercise(
     points=3,
     reference=_load,
     cases=_load_cases,
+    picture=_bars,
     library=_library,
     mistakes=(
         Mistake(
@@ -213,6 +223,7 @@ LOAD = Exercise(
             "clean on both sides",
             "The others' clean logits were taken. Their noise stays as it was drawn: the threshold is one of H.",
             lambda c, n, h, k: _load(c, n, c, k),
+            also=(lambda c, n, h, k: _load(h, n, c, k),),
         ),
         Mistake(
             "no softplus",

@@ -130,8 +130,9 @@ TOP1 = Exercise(
     mistakes=(
         Mistake(
             "renormalised",
-            "The weight is always 1: of one expert the share of its own sum. Whatever the logits are, the output is "
-            "the same, so the gradient is zero and the router learns nothing. Switch does not divide.",
+            "The weight is always 1, an expert's share of itself or the sum of all probabilities. Whatever the logits "
+            "are, the output is the same, so the gradient is zero and the router learns nothing. Switch does not "
+            "divide.",
             lambda logits, slope: (torch.ones_like(slope), torch.zeros_like(logits)),
         ),
         Mistake(
@@ -162,8 +163,9 @@ TOP1 = Exercise(
         ),
         Mistake(
             "gradient of the logarithm",
-            "The weight is right, but this is the gradient of log p: the factor p is missing.",
+            "The weight is right, but this is the gradient of log p, or of the cross-entropy: the factor p is missing.",
             _other_gradient(lambda chosen, probs, slope: slope * (chosen - probs)),
+            also=(_other_gradient(lambda chosen, probs, slope: slope * (probs - chosen)),),
         ),
         Mistake(
             "slope left out",
@@ -178,6 +180,14 @@ TOP1 = Exercise(
             "The gradient has the wrong sign. It says where the loss rises; the optimiser takes the minus.",
             _other_gradient(
                 lambda chosen, probs, slope: slope * (probs * chosen).sum(1, keepdim=True) * (probs - chosen)
+            ),
+        ),
+        Mistake(
+            "sign of the others",
+            "The weight is right, and so is its gradient for the chosen expert. A larger logit of another expert makes "
+            "that probability smaller: - p_i p_j.",
+            _other_gradient(
+                lambda chosen, probs, slope: slope * (probs * chosen).sum(1, keepdim=True) * (chosen - probs).abs()
             ),
         ),
         Mistake(
@@ -217,6 +227,7 @@ TOP1 = Exercise(
             "least likely expert",
             "The expert with the lowest logit was chosen.",
             _by_autograd(lambda h: h.softmax(1).amin(1)),
+            also=(_by_autograd(lambda h: h.softmax(1).min(1).values),),
         ),
         Mistake(
             "weights of all experts",

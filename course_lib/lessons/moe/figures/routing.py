@@ -1,6 +1,6 @@
-"""What a gate does with a layer's tokens: sums of weights, places, and loads that are counted or expected.
+"""What a gate does with a layer's tokens: places that are too few or too many, and loads that are counted or expected.
 
-Dimension key: T tokens, E experts.
+Dimension key: E experts.
 """
 
 from collections.abc import Mapping
@@ -10,20 +10,6 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-
-
-def sums(weights: Float[Tensor, "T E"]) -> Figure:
-    """How much the weights of a token add up to."""
-    fig, (axes,) = figure(width=6.4, height=2.8)
-    total = weights.sum(dim=1)
-    axes.hist(total.tolist(), bins=24, color=COLOURS[0])
-    axes.axvline(1, color=COLOURS[1], linestyle="--", label="softmax of the best logits alone")
-    axes.set_xlim(0, 1.05)
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
-    k = int((weights[0] > 0).sum())
-    title = f"A token's {k} weights add up to {total.min():.2f} to {total.max():.2f}, {total.mean():.2f} on average"
-    label(axes, title, f"sum of the {k} weights", "tokens")
-    return fig
 
 
 def overflow(kept: Mapping[float, float], n_experts: int) -> Figure:
@@ -44,16 +30,17 @@ def overflow(kept: Mapping[float, float], n_experts: int) -> Figure:
 
 
 def smooth(counted: Float[Tensor, "E"], expected: Float[Tensor, "E"], many: Float[Tensor, "E"], n_draws: int) -> Figure:
-    """Load of each expert from one draw of the noise, counted and expected, beside the mean of many draws' counts."""
-    fig, (axes,) = figure(width=6.8, height=3.0)
+    """How far one draw of the noise is from the mean of many, by expert: counted, and as the smooth load says."""
+    fig, (axes,) = figure(width=6.4, height=2.8)
     places = range(len(many))
-    axes.bar(places, many, width=0.6, color=COLOURS[4], alpha=0.5, label=f"mean count of {n_draws} draws")
+    axes.axhline(0, color=COLOURS[4], linestyle=":", label=f"mean count of {n_draws} draws")
+    off = []
     for index, (name, values) in enumerate({"one draw, counted": counted, "the same draw, smooth": expected}.items()):
         look = line_style(index) | {"linestyle": "none"}
-        axes.plot(places, values, label=name, **look)
-    axes.legend(frameon=False, fontsize=9, ncols=3, loc="upper left")
-    axes.set_ylim(0, 1.35 * float(max(many.max(), counted.max(), expected.max())))
-    off = [float((values - many).abs().mean() / many.mean()) for values in (counted, expected)]
+        axes.plot(places, (values - many).tolist(), label=name, **look)
+        off.append(float((values - many).abs().mean() / many.mean()))
+    axes.legend(frameon=False, fontsize=9)
+    axes.set_xticks(places)
     title = f"Off the mean of many draws: one count by {100 * off[0]:.1f} %, one smooth load by {100 * off[1]:.1f} %"
-    label(axes, title, "expert", "tokens")
+    label(axes, title, "expert", f"tokens more than\nthe mean, {many.mean():.0f}")
     return fig

@@ -44,7 +44,8 @@ def loads(runs: Mapping[str, Run], k: int) -> Figure:
 def favourites(counts: Int[Tensor, "V E"], known: float, by_chance: float) -> Figure:
     """Which expert the most common bytes go to, a row an expert: dark is all of that byte."""
     fig, (axes,) = figure(width=9.0, height=3.0)
-    common = counts.sum(dim=1).argsort(descending=True)[:40]
+    total = counts.sum(dim=1)
+    common = total.argsort(descending=True)[: min(40, int((total > 0).sum()))]
     share = counts[common].double() / counts[common].sum(dim=1, keepdim=True)
     shown = axes.imshow(100 * share.T, cmap="Greys", vmin=0, aspect="auto")
     axes.grid(False)
@@ -52,7 +53,7 @@ def favourites(counts: Int[Tensor, "V E"], known: float, by_chance: float) -> Fi
     axes.set_yticks(range(counts.shape[1]))
     fig.colorbar(shown, ax=axes, label="of the byte's choices (%)")
     title = f"A byte says {100 * known:.0f} % of what there is to know of its expert (bytes in random order: "
-    label(axes, f"{title}{100 * by_chance:.0f} %)", "the 40 most common bytes", "expert")
+    label(axes, f"{title}{100 * by_chance:.0f} %)", "the most common bytes", "expert")
     return fig
 
 

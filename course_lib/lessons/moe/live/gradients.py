@@ -60,6 +60,6 @@ def compared(estimate: Estimate, one: Draw) -> dict[str, Float[Tensor, "E"]]:
     return {
         "exact, all experts run": problem.gradient()[0],
         "the multiplier alone": mean(Multiplier()),
-        "SparseMixer, as released (yours)": mean_over_draws(estimate, one),
+        "SparseMixer, as released": mean_over_draws(estimate, one),
         "SparseMixer, every draw halved at times": mean(SparseMixer(argmax_whole=False)),
     }

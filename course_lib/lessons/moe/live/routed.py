@@ -126,11 +126,17 @@ def _loss(output: Float[Tensor, "T D"]) -> Float[Tensor, ""]:
 
 @torch.no_grad()
 def moved_by_the_last(logits: Float[Tensor, "T E"], routers: Mapping[str, Router]) -> dict[str, int]:
-    """For each router: how many tokens but the last get other weights, once the last one is another token."""
-    other = logits.clone()
-    other[-1] = logits.amax(dim=0) + 1.0  # a token that every expert likes
+    """For each router: how many tokens but the last get other weights, once the last is one that an expert likes most.
+
+    Every expert has its turn; tokens that move in any of them count.
+    """
     moved = {}
     for name, router in routers.items():
-        before, after = (router.route(each).weights[:-1] for each in (logits, other))
-        moved[name] = int((before != after).any(dim=1).sum())
+        before, changed = router.route(logits).weights[:-1], torch.zeros(len(logits) - 1, dtype=torch.bool)
+        for expert in range(logits.shape[1]):
+            other = logits.clone()
+            other[-1] = 0
+            other[-1, expert] = logits.abs().max() + 5
+            changed |= (before != router.route(other).weights[:-1]).any(dim=1)
+        moved[name] = int(changed.sum())
     return moved

@@ -38,7 +38,7 @@ def per_layer(
     cases: Mapping[str, tuple[Tensor, Tensor]], balance: Callable[..., tuple], theirs: Callable[..., Tensor]
 ) -> str:
     """A balance loss of each layer, averaged, beside one of averages over layers; both 1 at balance."""
-    lines = [f"{'two layers, 4 experts, 2 a token':<44}{'per layer, yours':>18}{'transformers / k':>18}"]
+    lines = [f"{'two layers, 4 experts, 2 a token':<44}{'per layer':>18}{'transformers / k':>18}"]
     for name, (logits, chosen) in cases.items():
         k = chosen.shape[2]
         ours = float(balance(logits, chosen, 1.0)[0])
