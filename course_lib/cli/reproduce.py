@@ -18,7 +18,7 @@ from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step
 from course_lib.measure.result_files import continued, heading, now, write
 
 LIBRARY = Path(__file__).parents[1]
-PLACES = ("lessons/*", "grading/synthetic")  # where experiments lie
+PLACES = ("lessons/*", "lessons/*/experiments", "grading/synthetic")  # where experiments lie
 
 
 def files() -> dict[str, Path]:

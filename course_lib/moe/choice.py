@@ -52,7 +52,7 @@ def factor_of(
     """`low` with probability `often`, else 1; 1 in any case where the most likely expert was drawn."""
     shortened = torch.empty(drawn.shape, device=logits.device).uniform_(generator=generator) < often
     shortened &= drawn != logits.detach().argmax(dim=1, keepdim=True)
-    return torch.where(shortened, low, 1.0).to(logits.dtype)
+    return torch.where(shortened, logits.new_tensor(low), 1.0)  # a third in the type of the logits, not in float32
 
 
 class _Scaled(torch.autograd.Function):

@@ -159,7 +159,7 @@ def test_the_gradient_is_the_same_whether_the_weight_was_shortened_or_not(router
     value = (drawn * pi).sum(1, keepdim=True)
     close(found, slope * value * (drawn - pi))
     shortened = (routing.weights.sum(1, keepdim=True) / value).mul(2**40).round() / 2**40  # for unique
-    close(shortened.unique(), torch.tensor([low, 1.0]).double(), rtol=1e-9, atol=0)
+    close(shortened.unique(), torch.tensor([low, 1.0], dtype=torch.float64), rtol=1e-9, atol=0)
 
 
 def test_at_evaluation_the_second_version_is_phimoe_s():

@@ -66,11 +66,11 @@ def losses(model: SinkLM, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T-1"]:
 
 
 def groups(model: nn.Module, decay: float) -> list[dict]:
-    """What learns, for AdamW: matrices decay, vectors do not."""
+    """What learns, for AdamW: matrices decay, also those of several experts in one tensor; vectors do not."""
     learning = [weight for weight in model.parameters() if weight.requires_grad]
     return [
-        {"params": [weight for weight in learning if weight.ndim == 2], "weight_decay": decay},
-        {"params": [weight for weight in learning if weight.ndim != 2], "weight_decay": 0.0},
+        {"params": [weight for weight in learning if weight.ndim >= 2], "weight_decay": decay},
+        {"params": [weight for weight in learning if weight.ndim < 2], "weight_decay": 0.0},
     ]
 
 

@@ -1,1 +1,1 @@
-"""Lesson 06: mixture of experts; exercises, figures, what is measured."""
+"""Lesson 06: mixture of experts."""

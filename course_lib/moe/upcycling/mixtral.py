@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from course_lib.models import MIXTRAL, blocks
 from course_lib.moe.checks import check_count
@@ -44,7 +44,7 @@ def upcycled(
     check_family(model)
     difference = difference or Difference()
     with torch.random.fork_rng(devices=[]):  # the random weights that every new model draws
-        mixture = AutoModelForCausalLM.from_config(_config(model, n_experts, k), dtype=model.dtype)
+        mixture = AutoModelForCausalLM.from_config(mixture_config(model.config, n_experts, k), dtype=model.dtype)
     mixture = mixture.to(model.device).eval()
     mixture.generation_config = copy.deepcopy(model.generation_config)
     with torch.no_grad():
@@ -70,15 +70,11 @@ def _copy_mlps(
         sparse.get_parameter(MIXTRAL.out).copy_(last)
 
 
-def _config(model: PreTrainedModel, n_experts: int, k: int) -> Any:
+def mixture_config(dense: PreTrainedConfig, n_experts: int, k: int) -> Any:
     """A Mixtral's configuration: whatever the dense one says that Mixtral knows too."""
     kind = getattr(transformers, MIXTRAL.config)
     own = {"model_type", "architectures", "transformers_version", "dtype", "torch_dtype"}
-    shared = {
-        name: getattr(model.config, name)
-        for name in kind().to_dict()
-        if hasattr(model.config, name) and name not in own
-    }
+    shared = {name: getattr(dense, name) for name in kind().to_dict() if hasattr(dense, name) and name not in own}
     return kind(**shared | {MIXTRAL.experts_key: n_experts, MIXTRAL.chosen_key: k})
 
 

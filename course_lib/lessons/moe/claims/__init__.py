@@ -1,0 +1,1 @@
+"""What `course reproduce moe` and its companions measure, a claim a file."""

@@ -1,0 +1,39 @@
+"""Models of bytes with experts, with a balance loss and without: what experts bring, and what becomes of their loads.
+
+Claims of Shazeer and others (https://arxiv.org/abs/1701.06538) and of Switch (https://arxiv.org/abs/2101.03961) at the
+scale of a laptop. A dense model, one of 8 experts a byte, two of 8 of half the size: as many products a byte in all.
+Each with α = 0 and α = 0.01, from three seeds; nothing is dropped.
+
+Tables:
+
+    held_out    loss on fewer windows on the way, with the processor's seconds up to there
+    loads       by step and block, of the bytes of that step: shares of choices, size of the gate's logits
+    models      in the end: weights, FLOP a byte, loss of every evaluation window, and for each block its loads, the
+                size of its logits, and how much of the expert the byte decides
+
+`course reproduce moe_routers` adds other routers on the same bytes. A run is a step of about four minutes of one
+processor: an hour on one of them, all 15. What is measured is in claims/.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from course_lib.attention.small_models.training import Schedule
+from course_lib.lessons.moe.claims.runs import Sizes, run
+from course_lib.measure.experiment import Experiment, Step
+
+SIZES = Sizes(("dense", "top-1", "top-1, balanced", "top-2", "top-2, balanced"))
+QUICK = replace(
+    SIZES, seeds=(0, 1), width=16, n_blocks=2, n_heads=2, active=24, schedule=Schedule(4, 2, 32, 1e-2, 2, 0.1), texts=3,
+    looks=(2, 4), loads=(1, 4), fewer=2, evaluation=3,
+)  # fmt: skip
+
+
+def steps(sizes: Sizes) -> list[Step]:
+    """All models of a seed before those of the next."""
+    return [
+        Step(f"{name}, seed {seed}", partial(run, sizes, name, seed)) for seed in sizes.seeds for name in sizes.kinds
+    ]
+
+
+EXPERIMENT = Experiment("Experts with and without balance", SIZES, QUICK, steps)

@@ -1,0 +1,42 @@
+"""How much a byte says about its expert.
+
+Dimension key: T tokens, E experts, V values of a byte.
+"""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+def counted(ids: Int[Tensor, "T"], chosen: Bool[Tensor, "rows E"], n_values: int = 256) -> Int[Tensor, "V E"]:
+    """How often each byte goes to each expert; all of its choices count.
+
+    Raises:
+        ValueError: another number of bytes than of rows.
+    """
+    if ids.shape != chosen.shape[:1]:
+        raise ValueError(f"got {tuple(ids.shape)} bytes and {len(chosen)} rows of choices; expected one row for each.")
+    return torch.zeros(n_values, chosen.shape[1], dtype=torch.long).index_add_(0, ids, chosen.long())
+
+
+def entropy(counts: Int[Tensor, "*n"]) -> float:
+    """Of the shares of these counts, in nats."""
+    share = counts.double().flatten() / counts.sum()
+    return -torch.xlogy(share, share).sum().item()
+
+
+def known_share(counts: Int[Tensor, "V E"]) -> float:
+    """I(byte; expert) / H(expert): 1 where the byte decides the expert, 0 where it says nothing.
+
+    Counts of few tokens make it too large: compare with shuffled bytes. 0 where there is one expert only, which no byte
+    has to say.
+    """
+    of_experts = entropy(counts.sum(0))
+    information = entropy(counts.sum(1)) + of_experts - entropy(counts)
+    return information / of_experts if of_experts > 0 else 0.0
+
+
+def by_chance(ids: Int[Tensor, "T"], chosen: Bool[Tensor, "T E"], seed: int = 0) -> float:
+    """The known share of the same bytes in random order: what few tokens feign."""
+    order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))
+    return known_share(counted(ids[order], chosen))

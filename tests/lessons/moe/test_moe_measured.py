@@ -1,0 +1,56 @@
+"""Tables, verdicts and figures of what `course reproduce moe` writes, on what a quick one measures."""
+
+import json
+
+import pytest
+
+from course_lib.attention.small_models import byte_model
+from course_lib.lessons.moe import experiment
+from course_lib.lessons.moe.claims import runs
+from course_lib.lessons.moe.figures import measured as plots
+from course_lib.lessons.moe.tables import measured
+from course_lib.measure.result_files import plain
+
+TEXT = "one two three, two three one. " * 40
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Two seeds of five models, four steps each, on made-up documents."""
+    tables = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_model, "DOCUMENTS", {"wikipedia": lambda split: [TEXT.upper()]})
+        patch.setattr(runs, "training_texts", lambda: [TEXT] * 3)
+        runs.text.cache_clear()
+        for step in experiment.steps(experiment.QUICK):
+            for name, rows in step.run(0).items():
+                tables.setdefault(name, []).extend(rows)
+    runs.text.cache_clear()
+    return {"tables": json.loads(json.dumps(plain(tables)))}
+
+
+def test_every_model_has_a_line_and_dense_ones_no_load(found):
+    lines = measured.ends(found).splitlines()
+    assert [line[:26].strip() for line in lines[1:-1]] == list(experiment.SIZES.kinds)
+    assert "%" not in lines[1]
+    assert all(line.endswith("%") for line in lines[2:-1])
+
+
+def test_a_claim_is_about_all_seeds_and_windows(found):
+    said = measured.claim(found, "balancing lowers the loss", "top-2, balanced", "top-2")
+    assert "(2 seeds, 3 windows each)" in said
+    assert "Claim: balancing lowers the loss: " in said
+    assert measured.lower(found, "dense", "dense")[0].value == 0
+
+
+def test_blocks_of_all_seeds_are_counted(found):
+    assert "of 4 blocks the 8 busiest experts have more than 50 %" in measured.collapse(found, "top-2", 8)
+    assert measured.collapse(found, "top-2", 8).endswith("collapse so: holds")
+    assert len(measured.specialisation(found, "top-2, balanced").splitlines()) == 3
+
+
+def test_loads_are_drawn_by_step(found):
+    fig = plots.largest_loads(found, ("top-1", "top-1, balanced"))
+    lines = fig.axes[0].lines
+    assert [list(line.get_xdata()) for line in lines[:2]] == [[1, 4], [1, 4]]
+    assert "top-1, balanced" in fig.axes[0].get_title(loc="left")

@@ -1,0 +1,108 @@
+"""Printed tables and verdicts of lesson 06, against numbers worked by hand."""
+
+import pytest
+import torch
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
+
+from course_lib.lessons.moe.exercises.balance import BALANCE
+from course_lib.lessons.moe.live.training import Run
+from course_lib.lessons.moe.tables import measured, printed, published
+from course_lib.models import tiny_model
+from course_lib.moe.routed import Routing
+from course_lib.moe.small_models.training import Reading
+
+
+def routing(*load):
+    """Ten choices in these shares."""
+    chosen = torch.zeros(10, len(load), dtype=torch.bool)
+    at = 0
+    for expert, share in enumerate(load):
+        chosen[at : at + round(10 * share), expert] = True
+        at += round(10 * share)
+    return Routing(chosen.float(), chosen.float(), chosen, chosen)
+
+
+def run(losses, *load):
+    """A model of one block after 40 steps."""
+    of_block = routing(*load)
+    return Run(tiny_model(), (1, 40), of_block.load[None, None], Reading(torch.tensor(losses), [of_block]))
+
+
+def test_two_layers_that_collapse_differently_hide_from_averages():
+    lines = printed.per_layer(printed.two_layers(), BALANCE.library, load_balancing_loss_func).splitlines()
+    equal, collapsed = (line.split()[-2:] for line in lines[1:])
+    assert equal == ["1.00", "1.00"]
+    assert collapsed == ["2.00", "1.00"]
+
+
+def test_runs_are_compared_window_by_window():
+    alone = run([2.0, 3.0, 4.0, 5.0], 0.8, 0.2, 0.0)
+    balanced = run([1.9, 2.8, 3.9, 4.8], 0.4, 0.3, 0.3)
+    found = printed.runs_lines({"alone": alone, "balanced": balanced}, 1)
+    assert "3.500 nats a byte; the 1 busiest experts have 80 %; 1 have under 1 %" in found
+    assert "+0.150 ± 0.029 nats less with balancing, 4 windows" in found
+    assert "after 40 steps, balancing lowers the loss: holds" in found
+    assert printed.runs_lines({"balanced": balanced, "alone": alone}, 1).endswith("does not hold")
+
+
+def test_estimates_are_off_by_their_distance():
+    found = printed.estimates_table({"exact": torch.tensor([3.0, 4.0]), "other": torch.tensor([3.0, 3.0])})
+    assert found.splitlines()[1].endswith("0.0 %")
+    assert found.splitlines()[2].split() == ["other", "3.000", "3.000", "20.0", "%"]
+
+
+def test_copies_and_gradients_and_moves_are_printed():
+    one = torch.ones(4, 2)
+    assert "differs by 5.0e-01 of its size, which is 0.50" in printed.copies_line(one / 2, one, "half")
+    assert printed.gradient_table({"dead": torch.zeros(2, 2)}).splitlines()[1].split() == ["dead", "0.0e+00"]
+    assert printed.moved_table({"choice": 3}, 10).splitlines()[1].split() == ["choice", "3", "of", "9"]
+    assert printed.perplexities({"dense": torch.zeros(2)}).split() == ["dense", "perplexity", "1.0"]
+
+
+def test_eight_tokens_wake_seven_of_eight():
+    """8 (1 − (3/4)^8) = 7.199."""
+    lines = printed.awake(8, 2, (1, 8)).splitlines()
+    assert [line.split() for line in lines[1:]] == [["1", "2.0"], ["8", "7.2"]]
+
+
+@pytest.mark.parametrize("table", [published.losses, published.switch, published.exploration])
+def test_published_tables_say_so_and_fit_a_page(table):
+    lines = table().splitlines()
+    assert lines[0].startswith("published")
+    assert len({len(line) for line in lines}) == 1
+    assert max(map(len, lines)) <= 100
+
+
+def models():
+    """Two kinds of model, three seeds of four windows; the second reads 0.1 better, but for the last seed."""
+    rows = []
+    for seed, gain in enumerate((0.1, 0.1, -0.1)):
+        for name, lower in (("top-2", 0.0), ("top-2, balanced", gain)):
+            losses = [2.0 - lower + 0.01 * at * (1 if lower else 1.1) for at in range(4)]
+            load = [0.7, 0.2, 0.1] if name == "top-2" else [0.4, 0.3, 0.3]
+            block = {"block": 0, "load": load, "known": 0.5, "by_chance": 0.01}
+            row = {"model": name, "seed": seed, "losses": losses, "loss": sum(losses) / 4, "blocks": [block]}
+            rows.append(row | {"parameters": 1000, "flops_a_byte": 500, "steps": 20})
+    return {"tables": {"models": rows}}
+
+
+def test_a_claim_has_a_case_a_seed():
+    found = measured.claim(models(), "balancing helps", "top-2, balanced", "top-2")
+    assert found.endswith("Claim: balancing helps: holds partly (2 of 3)")
+    assert "+0.102 ±" in found  # 0.1 and the mean of 0, 0.001, 0.002 and 0.003
+    assert "3 seeds, 4 windows each" in found
+
+
+def test_ends_collapse_and_specialisation_are_counted():
+    assert "70 %" in measured.ends(models()).splitlines()[1]
+    assert "2.016 ± 0.000" in " ".join(measured.ends(models()).splitlines()[1].split())
+    assert "in 3 of 3 blocks the 1 busiest" in measured.collapse(models(), "top-2", 1)
+    assert measured.collapse(models(), "top-2", 1).endswith("holds")
+    assert measured.collapse(models(), "top-2, balanced", 1).endswith("does not hold")
+    assert measured.specialisation(models(), "top-2").splitlines()[1].split() == ["block", "0", "50", "%", "1", "%"]
+
+
+def test_copies_are_listed_and_compared_after_training():
+    row = {"router": "dense", "perplexity": 30.7, "largest_difference": 0.0}
+    assert measured.copies({"tables": {"copies": [row]}}).splitlines()[1].split() == ["dense", "30.7", "0.0e+00"]
+    assert "after 20 steps, top-2, balanced reads better than top-2" in measured.trained_on(models())
