@@ -91,7 +91,7 @@ def estimates_table(compared: Mapping[str, Float[Tensor, "E"]]) -> str:
 
 def perplexities(losses: Mapping[str, Float[Tensor, "N"]]) -> str:
     """A perplexity a line."""
-    return "\n".join(f"{name:<48}perplexity {each.mean().exp():>8.1f}" for name, each in losses.items())
+    return "\n".join(f"{name:<56}perplexity {each.mean().exp():>8.1f}" for name, each in losses.items())
 
 
 def awake(n_experts: int, k: int, tokens: Sequence[int]) -> str:
