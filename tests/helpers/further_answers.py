@@ -308,6 +308,50 @@ def distil_by_bregman(student, teacher, temperature):
     return temperature**2 * tokens.sum() / n, (q - p) * temperature / n
 
 
+def gate_by_elimination(logits, k):
+    """All experts but the best, k times over."""
+    probs, left = logits.double().softmax(dim=1), logits.double().clone()
+    weights = torch.zeros_like(probs)
+    for _ in range(k):
+        best = left.max(dim=1, keepdim=True).indices
+        weights.scatter_(1, best, probs.gather(1, best))
+        left.scatter_(1, best, -math.inf)
+    return weights
+
+
+def top_one_by_odds(logits, slope):
+    """1 / p is the sum of exp(h_j - h_i), so dp is -p² times the derivative of that sum."""
+    best = logits.argmax(dim=1, keepdim=True)
+    odds = (logits - logits.gather(1, best)).exp()
+    weight = 1 / odds.sum(dim=1)
+    others = odds.scatter(1, best, 0.0)
+    of_sum = others.scatter(1, best, -others.sum(dim=1, keepdim=True))
+    return weight, -(slope * weight.square()).unsqueeze(1) * of_sum
+
+
+def dispatch_by_tuples(tokens, chosen, weights, into, out):
+    pairs = sorted((e, t, w) for t, row in enumerate(chosen.tolist()) for e, w in zip(row, weights[t], strict=True))
+    output = [torch.zeros_like(token) for token in tokens]
+    for expert, those in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        _, its, scales = zip(*those, strict=True)
+        gate, up = torch.stack([tokens[t] for t in its]).matmul(into[expert].T).tensor_split(2, dim=1)
+        for t, row in zip(
+            its, (gate * gate.sigmoid() * up * torch.stack(scales)[:, None]) @ out[expert].T, strict=True
+        ):
+            output[t] = output[t] + row
+    ends = [sum(pair[0] < e for pair in pairs) for e in range(1, len(out) + 1)]
+    return [t for _, t, _ in pairs], ends, torch.stack(output)
+
+
+def capacity_by_counter(stream, outputs, chosen, weights, n_experts, factor):
+    groups = []
+    for row in chosen.tolist():
+        asked = [sum(other == expert for other in row[:token]) for token, expert in enumerate(row)]
+        groups.append([before + 1 <= factor * len(row) / n_experts for before in asked])
+    keep = torch.tensor(groups)
+    return keep.int(), torch.where(keep[:, :, None], torch.lerp(stream, stream + outputs, weights[:, :, None]), stream)
+
+
 def balance_by_differences(logits, chosen, alpha):
     """The gradient of each layer as the covariance of f and a token's probabilities, in numpy."""
     x, picks = logits.double().numpy(), chosen.numpy()
@@ -437,6 +481,10 @@ FURTHER = {
     "minitron.taylor": lambda w, g: [torch.relu(w * g).sum(0).sub(torch.relu(-w * g).sum(0)).abs(), (w * g).norm(1, 0)],
     "minitron.distil": distil_by_bregman,
     "minitron.norm": lambda w, e, k: (w.double()[k] / numpy.sqrt(len(k) / len(w)), e + e * (len(w) - len(k)) / len(k)),
+    "moe.gate": gate_by_elimination,
+    "moe.top1": top_one_by_odds,
+    "moe.dispatch": dispatch_by_tuples,
+    "moe.capacity": capacity_by_counter,
     "moe.balance": balance_by_differences,
     "moe.load": load_by_counting_rivals,
     "moe.jacobs": mixture_of_densities,

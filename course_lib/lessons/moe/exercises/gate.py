@@ -1,0 +1,307 @@
+"""The exercise moe.gate, "The deck's gate": its cases and its named mistakes.
+
+Dimension key: T tokens, E experts, k of them for each token.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+Gate = Callable[[Tensor, int], Tensor]
+
+
+def _agree_on_weights(got: Any, expected: Tensor, case: Case) -> str | None:
+    """The same weights, or those of experts of equal logits: every weight is that expert's own probability."""
+    difference = close(got, expected)
+    got, problem = tensor_like(got, expected)
+    if not difference or problem:
+        return difference
+    got, expected = got.double(), expected.double()
+    own = _near(got, case.arguments[0].double().softmax(dim=1)) | (got == 0)
+    alike = _near(got.sort(dim=1).values, expected.sort(dim=1).values)
+    return None if bool(own.all()) and bool(alike.all()) else difference
+
+
+def _near(one: Tensor, other: Tensor) -> Tensor:
+    return torch.isclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def _first_tokens(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.masks import compare_numbers
+
+    got = torch.as_tensor(got).double()
+    fig = compare_numbers(got[:12], expected[:12])
+    for panel in fig.axes:
+        panel.set_xlabel("expert")
+        panel.set_yticks(range(0, min(12, len(expected)), 1 if len(expected) < 6 else 2))
+    fig.axes[0].set_ylabel("token")
+    return fig
+
+
+def _probs(logits: Tensor) -> Tensor:
+    return logits.softmax(dim=-1)
+
+
+def _only(places: Tensor, values: Tensor) -> Tensor:
+    """The values at these places of each row, and zero elsewhere."""
+    keep = torch.zeros(values.shape, dtype=torch.bool).scatter(1, places, True)
+    return values * keep
+
+
+def _best(score: Tensor, k: int) -> Tensor:
+    return score.topk(k, dim=1).indices
+
+
+def _weighing(weigh: Callable[[Tensor], Tensor]) -> Gate:
+    """The answer with other numbers for the experts that are chosen."""
+    return lambda logits, k: _only(_best(logits, k), weigh(logits))
+
+
+def _choosing(choose: Callable[[Tensor, int], Tensor]) -> Gate:
+    """The answer with other experts, (logits, k) -> places (T, any number)."""
+    return lambda logits, k: _only(choose(logits, k), _probs(logits))
+
+
+def _renormalised(logits: Tensor, k: int) -> Tensor:
+    best = logits.topk(k, dim=1)
+    return torch.zeros_like(logits).scatter(1, best.indices, _probs(best.values))
+
+
+def _by_expert(logits: Tensor, k: int, n: int) -> Tensor:
+    """Each expert chooses n tokens by its probabilities."""
+    probs = _probs(logits)
+    return probs * torch.zeros(probs.shape, dtype=torch.bool).scatter(0, probs.topk(n, dim=0).indices, True)
+
+
+def _columns(logits: Tensor, n: int) -> Tensor:
+    """Choice and softmax along the tokens."""
+    keep = torch.zeros(logits.shape, dtype=torch.bool).scatter(0, logits.topk(n, dim=0).indices, True)
+    return logits.softmax(dim=0) * keep
+
+
+def _over_the_edge(logits: Tensor, k: int) -> Tensor:
+    """All that reach the k-th best: more than k where logits are equal."""
+    edge = logits.sort(dim=1, descending=True).values[:, k - 1 : k]
+    return torch.where(logits >= edge, _probs(logits), 0)
+
+
+def _exp_over_sum(logits: Tensor) -> Tensor:
+    return logits.exp() / logits.exp().sum(dim=1, keepdim=True)
+
+
+def _moved(logits: Tensor, k: int, places: Callable[[Tensor], Tensor]) -> Tensor:
+    """The right values, best first, at other places of the row."""
+    best = _probs(logits).topk(k, dim=1)
+    return torch.zeros_like(logits).scatter(1, places(best.indices), best.values)
+
+
+def _gate_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(n_tokens: int, n_experts: int, shift: float = 0.0) -> Tensor:
+        """Tokens of which some are sure and some are not, with experts that most of them like."""
+        size = 0.5 + 2 * torch.rand(n_tokens, 1, generator=generator)
+        liked = 0.7 * torch.randn(n_experts, generator=generator)
+        return size * (torch.randn(n_tokens, n_experts, generator=generator) + liked) + shift
+
+    by_hand = torch.tensor([[8.0, 4.0, 3.0, 1.0], [2.0, 3.0, 1.0, 10.0]]).log()
+    ties = torch.randint(-1, 2, (15, 9), generator=generator).float()
+    return [
+        Case("2 tokens, 4 experts, by hand: 1/2 and 1/4; 3/16 and 5/8", (by_hand, 2)),
+        Case("17 tokens, 3 of 11 experts", (drawn(17, 11), 3)),
+        Case("as many tokens as experts, 2 of 9", (drawn(9, 9), 2)),
+        Case("one expert a token", (drawn(13, 6), 1)),
+        Case("equal logits", (ties, 4)),
+        Case("large logits", (drawn(10, 8, shift=300.0), 3)),
+        Case("not contiguous, in float64", (drawn(7, 12).double().T, 2)),
+    ]
+
+
+def _library(logits: Tensor, k: int) -> Tensor:
+    from course_lib.moe.routers.olmoe import OLMoE
+
+    return OLMoE(k).route(logits.detach()).weights
+
+
+GATE = Exercise(
+    id="moe.gate",
+    title="The deck's gate",
+    difficulty=2,
+    minutes=8,
+    points=2,
+    reference=_weighing(_probs),
+    cases=_gate_cases,
+    agree=_agree_on_weights,
+    picture=_first_tokens,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "softmax after the choice",
+            "These weights add up to one, or to k: the softmax saw the k best logits alone, or the weights were "
+            "divided by their sum, as Mixtral does it. The deck's p is the softmax over all experts, and what the "
+            "others have of it is lost.",
+            _renormalised,
+            also=(lambda logits, k: k * _renormalised(logits, k),),
+        ),
+        Mistake(
+            "lowest k",
+            "The experts with the lowest logits were chosen. A high logit is a good expert for the token.",
+            _choosing(lambda logits, k: _best(-logits, k)),
+            also=(lambda logits, k: _renormalised(-logits, k),),
+        ),
+        Mistake(
+            "probabilities over the tokens",
+            "The weights of a token depend on the other tokens: the softmax runs over dim 0. A token's probabilities "
+            "add up to one over the experts, dim 1.",
+            _weighing(lambda logits: logits.softmax(dim=0)),
+            also=(
+                lambda logits, k: _only(_best(logits.softmax(dim=0), k), logits.softmax(dim=0)),
+                lambda logits, k: _only(_best(logits.softmax(dim=0), k), _probs(logits)),
+            ),
+        ),
+        Mistake(
+            "experts choose tokens",
+            "Here every expert takes the tokens it likes best, so that some tokens have many experts and some have "
+            "none. That is expert choice. In the deck's gate every token takes k experts.",
+            lambda logits, k: _by_expert(logits, k, min(k, len(logits))),
+            also=(
+                lambda logits, k: _by_expert(logits, k, max(1, k * len(logits) // logits.shape[1])),
+                lambda logits, k: _columns(logits, min(k, len(logits))),
+                lambda logits, k: (
+                    _probs(logits)
+                    * torch.zeros(logits.shape, dtype=torch.bool).scatter(
+                        0, logits.topk(min(k, len(logits)), dim=0).indices, True
+                    )
+                ),
+            ),
+        ),
+        Mistake(
+            "weights of another expert",
+            "The k weights are right, but they stand in the wrong columns: topk gives values and places in one order, "
+            "best first, and both must stay in it.",
+            lambda logits, k: _moved(logits, k, lambda places: places.sort(dim=1).values),
+            also=(lambda logits, k: _moved(logits, k, lambda places: torch.arange(k).expand(places.shape)),),
+        ),
+        Mistake(
+            "best first, without places",
+            "These are the k weights in the order of their size. To know whose they are, put each into its expert's "
+            "column of a (T, E) tensor of zeros.",
+            lambda logits, k: _probs(logits).topk(k, dim=1).values,
+            also=(lambda logits, k: _probs(logits.topk(k, dim=1).values),),
+        ),
+        Mistake(
+            "all experts",
+            "Every expert has a weight, so every expert would have to run. All but the k best are zero.",
+            lambda logits, k: _probs(logits),
+        ),
+        Mistake(
+            "logits as weights",
+            "The weights are the logits themselves. The deck's p_i is the softmax of them.",
+            _weighing(lambda logits: logits),
+        ),
+        Mistake(
+            "zeros for logits",
+            "The others' logits were set to zero before the softmax. Zero is a logit like any other; and here the "
+            "softmax comes first, over the logits as they are.",
+            lambda logits, k: _probs(_only(_best(logits, k), logits)),
+            also=(lambda logits, k: _only(_best(logits, k), _probs(_only(_best(logits, k), logits))),),
+        ),
+        Mistake(
+            "minus infinity left",
+            "Those who are not chosen have the weight minus infinity. That belongs to logits before a softmax; an "
+            "expert that does not run has weight zero.",
+            lambda logits, k: _probs(logits).where(_only(_best(logits, k), torch.ones_like(logits)) > 0, -torch.inf),
+        ),
+        Mistake(
+            "equal weights",
+            "All chosen experts have the same weight. The gate says more than who is chosen: p_i is the factor.",
+            _weighing(torch.ones_like),
+            also=(lambda logits, k: _only(_best(logits, k), torch.full_like(logits, 1 / k)),),
+        ),
+        Mistake(
+            "softmax twice",
+            "The softmax of a softmax: probabilities were taken for logits. They are far too even.",
+            _weighing(lambda logits: _probs(_probs(logits))),
+        ),
+        Mistake(
+            "sigmoid",
+            "Every expert is judged by itself, by a sigmoid, as DeepSeek-V3 does it. The deck's p_i depends on all "
+            "logits.",
+            _weighing(torch.sigmoid),
+        ),
+        Mistake(
+            "absolute values ranked",
+            "The experts were ranked by the absolute value. A logit far below zero is a bad expert.",
+            _choosing(lambda logits, k: _best(logits.abs(), k)),
+        ),
+        Mistake(
+            "more than k where logits are equal",
+            "All experts that reach the k-th best logit were taken. Where several are equal, these are too many: "
+            "topk gives places, and never more than k.",
+            _over_the_edge,
+        ),
+        Mistake(
+            "one too many, or too few",
+            "k experts are chosen for each token, neither more nor fewer.",
+            _choosing(lambda logits, k: _best(logits, min(k + 1, logits.shape[1]))),
+            also=(_choosing(lambda logits, k: _best(logits, k - 1)),),
+        ),
+        Mistake(
+            "one choice for all tokens",
+            "All tokens have the same experts. Every token is routed by its own logits.",
+            _choosing(lambda logits, k: logits.mean(dim=0).topk(k).indices.expand(len(logits), k)),
+            also=(_choosing(lambda logits, k: logits[0].topk(k).indices.expand(len(logits), k)),),
+        ),
+        Mistake(
+            "best of all tokens together",
+            "The best pairs of a token and an expert were taken from the whole tensor, so that some tokens have more "
+            "experts than others. Choose in every row: dim=1.",
+            lambda logits, k: _only(
+                _probs(logits).flatten().topk(k * len(logits)).indices[None], _probs(logits).flatten()[None]
+            ).reshape(logits.shape),
+            also=(
+                lambda logits, k: _only(
+                    logits.flatten().topk(k * len(logits)).indices[None], _probs(logits).flatten()[None]
+                ).reshape(logits.shape),
+            ),
+        ),
+        Mistake(
+            "overflow",
+            "exp of a large logit is infinite, and infinity divided by infinity is not a number. torch.softmax takes "
+            "the largest logit off first, which changes nothing else.",
+            _weighing(_exp_over_sum),
+            also=(lambda logits, k: _only(_best(_exp_over_sum(logits), k), _exp_over_sum(logits)),),
+        ),
+        Mistake(
+            "logarithms",
+            "These are logarithms of the probabilities.",
+            _weighing(lambda logits: logits.log_softmax(dim=1)),
+        ),
+        Mistake(
+            "which, not how much",
+            "These are numbers of experts, or True and False. What is asked for is their weights.",
+            _best,
+            also=(lambda logits, k: _only(_best(logits, k), torch.ones_like(logits)).bool(),),
+        ),
+    ),
+    also_right=(
+        Variant("by sorting", lambda logits, k: _only(logits.argsort(dim=1, descending=True)[:, :k], _probs(logits))),
+        Variant("by ranks", lambda logits, k: _probs(logits) * (logits.argsort(1).argsort(1) >= logits.shape[1] - k)),
+        Variant("the last of equal ones", lambda logits, k: _weighing(_probs)(logits.flip(1), k).flip(1)),
+        Variant(
+            "a loop",
+            lambda logits, k: [
+                [p if e in row.topk(k).indices else 0.0 for e, p in enumerate(_probs(row).tolist())] for row in logits
+            ],
+        ),
+        Variant("in float64", lambda logits, k: _weighing(_probs)(logits.double(), k)),
+    ),
+    hints=(
+        "Which comes first, the choice of k or the softmax? The sum over j in the deck's p_i runs over all experts.",
+        "probs = logits.softmax(dim=1) is (T, E). topk(k, dim=1) gives values and places, (T, k) each.",
+        "torch.zeros_like(probs).scatter(1, places, values) puts values into the columns of their experts.",
+    ),
+)

@@ -1,0 +1,273 @@
+"""The exercise moe.top1, "A weight that teaches the router": its cases and its named mistakes.
+
+Dimension key: T tokens, E experts.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from course_lib.checking.compare import close, short, tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+Answer = tuple[Tensor, Tensor]
+Gradient = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
+    """Weight and gradient up to rounding, that of float32 and of the largest slope: 1 - p cancels where p is near 1."""
+    if not isinstance(expected, tuple):
+        return close(got, expected)
+    if not isinstance(got, tuple) or len(got) != len(expected):
+        return f"got {short(got)}, expected {len(expected)} values: the weights and the gradient"
+    roundings = (1e-6, 1e-6 * max(float(case.arguments[1].abs().max()), 1e-30))
+    for name, mine, right, rounding in zip(("weight", "gradient"), got, expected, roundings, strict=True):
+        problem = _near(mine, right, rounding)
+        if problem:
+            return f"{name}: {problem}"
+    return None
+
+
+def _near(got: Any, expected: Tensor, rounding: float) -> str | None:
+    got, problem = tensor_like(got, expected)
+    if problem:
+        return problem
+    got, expected = got.double(), expected.double()
+    near = torch.isclose(got, expected, rtol=1e-4, atol=rounding, equal_nan=True)
+    return None if near.all() else close(torch.where(near, expected, got), expected)
+
+
+def _gradients(case: Case, got: Any, expected: Answer) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.answers import compare_matrices
+
+    fig = compare_matrices(torch.as_tensor(got[1])[:12], expected[1][:12], "token", "logit of expert")
+    fig.suptitle("the gradient", fontsize=10)
+    return fig
+
+
+def _right(logits: Tensor, slope: Tensor) -> Answer:
+    probs = logits.softmax(dim=1)
+    best = probs.amax(dim=1)
+    return best, -slope[:, None] * best[:, None] * (probs - _chosen(logits))
+
+
+def _chosen(logits: Tensor) -> Tensor:
+    return one_hot(logits.argmax(dim=1), logits.shape[1]).to(logits)
+
+
+def _by_autograd(weigh: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Answer]:
+    """The answer with another weight, logits (T, E) -> (T,), and the gradient of that."""
+
+    def answer(logits: Tensor, slope: Tensor) -> Answer:
+        with torch.enable_grad():
+            logits = logits.detach().clone().requires_grad_()
+            weight = weigh(logits)
+            total = (weight * slope).sum() + 0 * logits.sum()  # so that no weight at all gives zeros and no error
+            return weight.detach(), torch.autograd.grad(total, logits)[0]
+
+    return answer
+
+
+def _other_gradient(change: Gradient) -> Callable[[Tensor, Tensor], Answer]:
+    """The right weight, and another gradient, from (chosen one-hot, probabilities, slope (T, 1))."""
+    return lambda logits, slope: (
+        _right(logits, slope)[0],
+        change(_chosen(logits), logits.softmax(dim=1), slope[:, None]),
+    )
+
+
+def _best_of(values: Tensor, logits: Tensor) -> Tensor:
+    return values.gather(1, logits.argmax(dim=1, keepdim=True))[:, 0]
+
+
+def _exp_over_sum(logits: Tensor) -> Tensor:
+    return _best_of(logits.exp() / logits.exp().sum(dim=1, keepdim=True), logits)
+
+
+def _top1_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(n_tokens: int, n_experts: int, shift: float = 0.0) -> tuple[Tensor, Tensor]:
+        size = 0.5 + torch.rand(n_tokens, 1, generator=generator)
+        logits = size * torch.randn(n_tokens, n_experts, generator=generator) + shift
+        return logits, 2 * torch.randn(n_tokens, generator=generator)
+
+    by_hand = torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 5.0]]).log(), torch.tensor([4.0, -8.0])
+    logits, slope = drawn(12, 7)
+    sure = logits * torch.linspace(0, 30, 12)[torch.randperm(12, generator=generator)][:, None]
+    sure[sure.std(dim=1) == 0, 0] = 1.0  # who is not sure at all is so of one: the choice is never open
+    return [
+        Case("2 tokens, 3 experts, by hand: 1/2 and (1, -1/2, -1/2), 5/8 and (5/8, 5/4, -15/8)", by_hand),
+        Case("19 tokens, 6 experts", drawn(19, 6)),
+        Case("as many tokens as experts", drawn(8, 8)),
+        Case("large logits", drawn(11, 5, shift=300.0)),
+        Case("tokens that are very sure, and one that is not", (sure, slope)),
+        Case("not contiguous, in float64", (drawn(4, 9)[0].double().T, drawn(9, 2)[1].double())),
+    ]
+
+
+def _library(logits: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+    from course_lib.moe.routers.switch import Switch
+
+    with torch.enable_grad():
+        logits = logits.detach().clone().requires_grad_()
+        weight = Switch(capacity_factor=None, jitter=0.0).route(logits).weights.sum(dim=1)
+        return weight.detach(), torch.autograd.grad(weight, logits, slope)[0]
+
+
+TOP1 = Exercise(
+    id="moe.top1",
+    title="A weight that teaches the router",
+    difficulty=2,
+    minutes=9,
+    points=3,
+    reference=_right,
+    cases=_top1_cases,
+    agree=_agree_on_both,
+    picture=_gradients,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "renormalised",
+            "The weight is always 1, an expert's share of itself or the sum of all probabilities. Whatever the logits "
+            "are, the output is the same, so the gradient is zero and the router learns nothing. Switch does not "
+            "divide.",
+            lambda logits, slope: (torch.ones_like(slope), torch.zeros_like(logits)),
+        ),
+        Mistake(
+            "detached",
+            "The weight is right, but nothing comes back through it: it was detached, or made of a number that "
+            "autograd does not follow. Without this gradient the router stays as it was drawn.",
+            _other_gradient(lambda chosen, probs, slope: 0 * probs),
+        ),
+        Mistake(
+            "one in the forward pass",
+            "The output is multiplied by 1 and the gradient is passed on as if it were not, a straight-through trick. "
+            "Switch's output has the factor p itself.",
+            _by_autograd(lambda h: 1 + (p := h.softmax(1).amax(1)) - p.detach()),
+            also=(_by_autograd(lambda h: (p := h.softmax(1).amax(1)) / p.detach()),),
+        ),
+        Mistake(
+            "only the chosen logit",
+            "The weight is right, and so is its gradient for the chosen expert. But the others stand in the softmax's "
+            "denominator: when their logits fall, the chosen probability rises.",
+            _other_gradient(lambda chosen, probs, slope: slope * chosen * probs * (1 - probs)),
+        ),
+        Mistake(
+            "with respect to the probability",
+            "The weight is right, and the gradient is that of the probability: it stops before the softmax. What is "
+            "asked for is the derivative with respect to the logits.",
+            _other_gradient(lambda chosen, probs, slope: slope * chosen),
+            also=(_other_gradient(lambda chosen, probs, slope: slope * chosen * probs),),
+        ),
+        Mistake(
+            "gradient of the logarithm",
+            "The weight is right, but this is the gradient of log p, or of the cross-entropy: the factor p is missing.",
+            _other_gradient(lambda chosen, probs, slope: slope * (chosen - probs)),
+            also=(_other_gradient(lambda chosen, probs, slope: slope * (probs - chosen)),),
+        ),
+        Mistake(
+            "slope left out",
+            "This is how the weight moves with the logits. The loss moves with the weight as `slope` says: multiply, "
+            "token by token.",
+            _other_gradient(
+                lambda chosen, probs, slope: chosen * probs - (probs * chosen).sum(1, keepdim=True) * probs
+            ),
+        ),
+        Mistake(
+            "turned round",
+            "The gradient has the wrong sign. It says where the loss rises; the optimiser takes the minus.",
+            _other_gradient(
+                lambda chosen, probs, slope: slope * (probs * chosen).sum(1, keepdim=True) * (probs - chosen)
+            ),
+        ),
+        Mistake(
+            "sign of the others",
+            "The weight is right, and so is its gradient for the chosen expert. A larger logit of another expert makes "
+            "that probability smaller: - p_i p_j.",
+            _other_gradient(
+                lambda chosen, probs, slope: slope * (probs * chosen).sum(1, keepdim=True) * (chosen - probs).abs()
+            ),
+        ),
+        Mistake(
+            "each expert by itself",
+            "p (1 - p) for every expert is the diagonal of the softmax's derivative. The weight is the probability of "
+            "one expert: its derivative with respect to another logit is - p_i p_j.",
+            _other_gradient(lambda chosen, probs, slope: slope * probs * (1 - probs)),
+        ),
+        Mistake(
+            "mean over the tokens",
+            "The gradient was divided by the number of tokens. `slope` holds the derivative of the loss already.",
+            lambda logits, slope: (_right(logits, slope)[0], _right(logits, slope)[1] / len(slope)),
+        ),
+        Mistake(
+            "logit as weight",
+            "The weight is the logit itself. In equation 2 it is a probability.",
+            _by_autograd(lambda h: h.amax(1)),
+        ),
+        Mistake(
+            "logarithm as weight",
+            "The weight is the logarithm of the probability, which is below zero.",
+            _by_autograd(lambda h: h.log_softmax(1).amax(1)),
+        ),
+        Mistake(
+            "sigmoid",
+            "The weight is the sigmoid of the chosen logit. It leaves a gradient too, but equation 2 has the softmax "
+            "over all experts.",
+            _by_autograd(lambda h: h.sigmoid().amax(1)),
+        ),
+        Mistake(
+            "probabilities over the tokens",
+            "The softmax runs over the tokens. A token's probabilities add up to one over the experts, dim 1.",
+            _by_autograd(lambda h: _best_of(h.softmax(0), h)),
+            also=(_by_autograd(lambda h: h.softmax(0).amax(1)), _by_autograd(lambda h: h.softmax(0).amax(0))),
+        ),
+        Mistake(
+            "least likely expert",
+            "The expert with the lowest logit was chosen.",
+            _by_autograd(lambda h: h.softmax(1).amin(1)),
+            also=(_by_autograd(lambda h: h.softmax(1).min(1).values),),
+        ),
+        Mistake(
+            "weights of all experts",
+            "These are weights for all experts, zeros among them. One number for each token is asked for.",
+            lambda logits, slope: (logits.softmax(1) * _chosen(logits), _right(logits, slope)[1]),
+            also=(lambda logits, slope: (logits.softmax(1), _right(logits, slope)[1]),),
+        ),
+        Mistake(
+            "overflow",
+            "exp of a large logit is infinite, and infinity divided by infinity is not a number. torch.softmax takes "
+            "the largest logit off first, which changes nothing else.",
+            _by_autograd(_exp_over_sum),
+            also=(lambda logits, slope: (_exp_over_sum(logits), _right(logits, slope)[1]),),
+        ),
+        Mistake(
+            "one of the two, or the other way round",
+            "Two values are asked for: the weights, and then the gradient.",
+            lambda logits, slope: _right(logits, slope)[0],
+            also=(lambda logits, slope: _right(logits, slope)[1], lambda logits, slope: _right(logits, slope)[::-1]),
+        ),
+    ),
+    also_right=(
+        Variant("autograd", _by_autograd(lambda h: h.softmax(1).amax(1))),
+        Variant("autograd through log_softmax", _by_autograd(lambda h: h.log_softmax(1).amax(1).exp())),
+        Variant(
+            "the whole matrix of derivatives",
+            lambda logits, slope: (
+                (p := logits.softmax(1)).amax(1),
+                torch.einsum("t,tij,ti->tj", slope, p.diag_embed() - p[:, :, None] * p[:, None], _chosen(logits)),
+            ),
+        ),
+        Variant(
+            "in float64", lambda logits, slope: [part.double() for part in _right(logits.double(), slope.double())]
+        ),
+    ),
+    hints=(
+        "The weight is one probability of the softmax over all experts. Two things are left: its derivative with "
+        "respect to every logit, and the chain rule with `slope`.",
+        "By autograd: logits.detach().clone().requires_grad_(), the weight of these, and "
+        "torch.autograd.grad(weight, logits, slope).",
+        "On paper: dp_i / dh_j is p_i (1 - p_i) for j = i, and -p_i p_j for every other j.",
+    ),
+)
