@@ -251,8 +251,8 @@ LOAD = Exercise(
         ),
         Mistake(
             "counted",
-            "These are numbers of tokens that were sent, or not quite these. A count does not change with the logits "
-            "until it jumps: sum the probabilities instead.",
+            "Tokens were counted. A count does not change with the logits until it jumps: sum the probabilities "
+            "instead.",
             lambda c, n, h, k: _in_the_top(h, k).sum(dim=0),
             also=(
                 lambda c, n, h, k: _in_the_top(c, k).sum(dim=0),
