@@ -164,7 +164,7 @@ CAPACITY = Exercise(
         Mistake(
             "ranked by weight",
             "The places went to the largest weights. So a later token can take the place of an earlier one, and what "
-            "the model says at a position would depend on the text behind it. Who comes first has the place.",
+            "the model says at a position would depend on the text that follows. Who comes first has the place.",
             _by(_among(lambda weights: weights.argsort(descending=True))),
         ),
         Mistake(

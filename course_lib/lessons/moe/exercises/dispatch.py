@@ -221,7 +221,7 @@ DISPATCH = Exercise(
         ),
         Mistake(
             "sorted once more",
-            "The rows were put into order with the permutation that sorted them. Back leads its inverse: "
+            "The rows were put into order with the permutation that sorted them. The way back is its inverse: "
             "order.argsort(), or an index_add_ to the tokens.",
             _answer(output=lambda g: _pairs_back(g, (_made(g) * g.weight)[g.order])),
             also=(_answer(output=lambda g: _pairs_back(g, _made(g)[g.order] * g.weights.flatten()[:, None])),),
@@ -324,7 +324,7 @@ DISPATCH = Exercise(
         ),
         Mistake(
             "last row instead of the end",
-            "This is the last row of each expert. Its rows end one behind it, as a slice does.",
+            "This is the last row of each expert. They end one place after it, as a slice does.",
             _answer(ends=lambda g: g.ends - 1),
         ),
         Mistake(
@@ -344,7 +344,8 @@ DISPATCH = Exercise(
         ),
         Mistake(
             "every other row for a half",
-            "Rows 0, 2, 4, … were taken for one half of the first matrix. The halves lie one behind the other.",
+            "Rows 0, 2, 4, … were taken for one half of the first matrix. The first half of the rows makes g, the "
+            "second u.",
             _answer(
                 output=lambda g: _home(
                     g, _made(g, act=lambda h: _swiglu(h.flatten(-2).unflatten(-1, (-1, 2)).mT)) * g.weight
