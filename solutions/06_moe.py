@@ -178,7 +178,8 @@ print(printed.gradient_table(found))
 # %% [markdown]
 # A single weight that is divided by itself is always 1, and a router that always says 1 cannot learn. So Switch does
 # not renormalise. With two experts and weights that add up to one, a gradient is there as long as the experts differ:
-# it compares them. Copies do not differ, and the router hears nothing but rounding.
+# it compares them. Copies do not differ, and the router hears nothing but rounding. Where probabilities stay as they
+# are, copies do give a gradient, but all that it can ask for is more or less of the same output.
 #
 # That matters for *upcycling* (Komatsuzaki and others, 2022), which makes a mixture out of a trained dense model by
 # copying each MLP, and trains on. At the first step the mixture computes what the model computed, which is the charm of
@@ -379,8 +380,8 @@ drawn_balance.by_layer()
 
 # %% [markdown]
 # Now let something learn. A small model of bytes, two blocks of eight experts of which two compute each byte, reads
-# Wikipedia. It routes with your gate of section 2, once as it is and once with your loss beside that of the text. α is
-# the 0.01 that Switch takes.
+# articles of Wikipedia and paragraphs of BoolQ. It routes with your gate of section 2, once as it is and once with your
+# loss beside that of the text. α is the 0.01 that Switch takes.
 
 # %%
 router = training.GateOfYours(gate=mine("moe.gate", gate_weights))
@@ -425,8 +426,8 @@ here = runs["balanced"].reading.routings[0].chosen
 training_plots.favourites(counted(its, here), known_share(counted(its, here)), by_chance(its, here))
 
 # %% [markdown]
-# What an expert of the first block gets goes with what the byte *is*. That is a weaker thing than an expert for a
-# subject, which the word suggests.
+# In the first block a good part of who gets a byte is decided by the byte alone, whatever stands around it. That is a
+# weaker thing than an expert for a subject, which the word suggests.
 #
 # ## 8. Noise, and what it is good for
 #
@@ -637,7 +638,8 @@ print(printed.awake(8, 2, (1, 2, 4, 8, 16, 64)))
 deck.speeds()
 
 # %% [markdown]
-# - **At one token** a mixture reads two experts, as many bytes as its twin. What it takes beyond that is the routing.
+# - **At one token** a mixture reads two experts, as many bytes as its twin, however many experts there are. It still
+#   takes longer here, and that cannot be for the bytes: so small a layer feels every further step, such as the routing.
 # - **At a few tokens** the batch wakes most experts and reads three to four times the bytes, for the same
 #   multiplications and a few rows an expert.
 # - **At many tokens** it costs little more than its twin while there are few experts. With many experts each has few
@@ -675,8 +677,8 @@ print(budget.table(budget.attempt(choices()), usual))
 # 1. The router learns only through the weights before the outputs. A weight that is always 1, or experts that are all
 #    alike, leave it without a gradient.
 # 2. Left to itself a router uses few experts. What balances it has to look at each layer by itself.
-# 3. A mixture has the multiplications of a small model and the memory of a large one. It pays at one token and at many,
-#    and least at a few.
+# 3. A mixture has the multiplications of a small model and the memory of a large one. A batch of a few tokens wakes
+#    most experts, and that is where it pays least.
 #
 # Three questions. Answer first, then unfold.
 #

@@ -8,6 +8,8 @@ import torch
 from course_lib.attention.small_models.byte_model import untrained
 from course_lib.lessons.moe import budget
 from course_lib.lessons.moe.exercises.balance import BALANCE
+from course_lib.lessons.moe.exercises.capacity import CAPACITY
+from course_lib.lessons.moe.exercises.dispatch import DISPATCH
 from course_lib.lessons.moe.exercises.estimate import ESTIMATE
 from course_lib.lessons.moe.exercises.gate import GATE
 from course_lib.lessons.moe.exercises.jacobs import JACOBS
@@ -208,3 +210,18 @@ def test_the_notebooks_own_run_is_priced_as_an_attempt():
     assert (made.flops, made.weights) == (2 * met, weights)
     # two blocks: attention 4 · 96², two experts of 96 neurons 6 · 96², gate 8 · 96, norms 2 · 96; head, last norm
     assert met == 2 * (10 * 96**2 + 8 * 96 + 2 * 96) + 256 * 96 + 96
+
+
+def test_the_courses_own_answers_serve_the_cells_on_real_activations(generator):
+    """As where a student has not solved the exercises: each expert once, and places counted without outputs."""
+    experts = routed.experts_from(tiny_model(), 0, 3, noise=0.3)
+    tokens = torch.randn(8, experts.width, generator=generator)
+    weights = GATE.library(torch.randn(8, 3, generator=generator), 2)
+    best, chosen = weights.topk(2, dim=1)
+    _, ends, output = DISPATCH.library(tokens, chosen, best, experts.into, experts.out)
+    slowly = sum(weights[:, [e]] * experts.one(e, tokens) for e in range(3))
+    torch.testing.assert_close(output, slowly, rtol=1e-4, atol=1e-6)  # sums in another order
+    assert ends[-1] == 16
+    nothing, likeliest = torch.zeros(2, 4, 1), torch.tensor([[0, 0, 0, 1], [2, 1, 0, 2]])
+    keep, _ = CAPACITY.library(nothing, nothing, likeliest, nothing[..., 0], 4, 1.0)
+    assert keep.tolist() == [[True, False, False, True], [True, True, True, False]]

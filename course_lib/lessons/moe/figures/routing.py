@@ -41,6 +41,6 @@ def smooth(counted: Float[Tensor, "E"], expected: Float[Tensor, "E"], many: Floa
         off.append(float((values - many).abs().mean() / many.mean()))
     axes.legend(frameon=False, fontsize=9)
     axes.set_xticks(places)
-    title = f"Off the mean of many draws: one count by {100 * off[0]:.1f} %, one smooth load by {100 * off[1]:.1f} %"
+    title = f"Off the mean of many draws:\none count by {100 * off[0]:.1f} %, one smooth load by {100 * off[1]:.1f} %"
     label(axes, title, "expert", f"tokens more than\nthe mean, {many.mean():.0f}")
     return fig
