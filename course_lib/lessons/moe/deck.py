@@ -85,7 +85,7 @@ def _different(rows: list[dict[str, Any]], place: int) -> list[int]:
 
 
 def _over_twin(axes: Axes, rows: list[dict[str, Any]], ticks: list[str], x: str) -> None:
-    """What the bytes and FLOP of the layer predict, and the two times measured."""
+    """Two measured times and the bytes of the sparse layer, each over those of the dense twin."""
     shapes = _shapes(rows)
     for index, (side, name) in enumerate(((LAYER, "sparse layer"), (ALL, "all experts"))):
         here = {tuple(row["shape"]): row for row in rows if row["side"] == side}

@@ -43,9 +43,9 @@ def arrow(axes: Axes, start: Point, end: Point, **look: object) -> None:
     axes.annotate("", end, start, arrowprops=ARROW | look, zorder=1)
 
 
-def row(tokens: int, start: int = 0) -> list[str]:
+def row(tokens: int) -> list[str]:
     """Names of tokens: a, b, c and so on."""
-    return [chr(ord("a") + start + number) for number in range(tokens)]
+    return [chr(ord("a") + number) for number in range(tokens)]
 
 
 def signed(value: Number) -> str:
