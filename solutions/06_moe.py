@@ -89,9 +89,9 @@ def gate_weights(logits, k):
     equal logits any may be chosen.
     """
     ### BEGIN SOLUTION
-    probs = logits.softmax(dim=1)
+    of_all = logits.softmax(dim=1)
     best = logits.topk(k, dim=1).indices  # (T, k)
-    return torch.zeros_like(probs).scatter(1, best, probs.gather(1, best))
+    return torch.zeros_like(of_all).scatter(1, best, of_all.gather(1, best))
     ### END SOLUTION
 
 
@@ -152,10 +152,10 @@ def top_one(logits, slope):
     all E experts; and (T, E), the derivative of the loss with respect to the logits. The choice itself has none.
     """
     ### BEGIN SOLUTION
-    probs = logits.softmax(dim=1)
-    weight, chosen = probs.max(dim=1)
+    of_all = logits.softmax(dim=1)
+    weight, chosen = of_all.max(dim=1)
     of_choice = torch.nn.functional.one_hot(chosen, logits.shape[1])
-    return weight, (slope * weight)[:, None] * (of_choice - probs)
+    return weight, (slope * weight)[:, None] * (of_choice - of_all)
     ### END SOLUTION
 
 

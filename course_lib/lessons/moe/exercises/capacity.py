@@ -16,7 +16,7 @@ Answer = tuple[Tensor, Tensor]
 Keep = Callable[[Tensor, Tensor, int, float], Tensor]  # of (chosen, weights, n_experts, factor)
 
 
-def _groups(case: Case, got: Any, expected: Answer) -> "matplotlib.figure.Figure":
+def _groups(case: Case, got: Any, expected: tuple) -> "matplotlib.figure.Figure":
     from course_lib.lessons.common.answers import compare_matrices
     from course_lib.lessons.common.masks import compare_masks
 

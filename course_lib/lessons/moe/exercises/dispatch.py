@@ -43,7 +43,7 @@ def _sorted_inside(token: Tensor, counts: list[int]) -> Tensor:
     return torch.cat([rows.sort().values for rows in token.split(counts)])
 
 
-def _outputs(case: Case, got: Any, expected: Answer) -> "matplotlib.figure.Figure":
+def _outputs(case: Case, got: Any, expected: tuple) -> "matplotlib.figure.Figure":
     from course_lib.lessons.common.answers import compare_bars, compare_matrices
 
     if close(got[2], expected[2]) is None:

@@ -40,7 +40,7 @@ def _near(got: Any, expected: Tensor, rounding: float) -> str | None:
     return None if near.all() else close(torch.where(near, expected, got), expected)
 
 
-def _gradients(case: Case, got: Any, expected: Answer) -> "matplotlib.figure.Figure":
+def _gradients(case: Case, got: Any, expected: tuple) -> "matplotlib.figure.Figure":
     from course_lib.lessons.common.answers import compare_matrices
 
     fig = compare_matrices(torch.as_tensor(got[1])[:12], expected[1][:12], "token", "logit of expert")
