@@ -119,3 +119,10 @@ def width_over_depth(measured: Measured, after: bool) -> dict[str, Effect]:
 def curve(measured: Measured, run: str = "KL") -> list[Row]:
     """A run's looks in their order."""
     return sorted(rows(measured, "curves", run=run), key=lambda row: row["step"])
+
+
+def left(measured: Measured) -> float:
+    """Which share of the loss that the cut cost is left at the end of the long run."""
+    looks, whole = curve(measured), math.log(dense(measured)["perplexity"])
+    first, last = (math.log(looks[place]["perplexity"]) - whole for place in (0, -1))
+    return last / first

@@ -91,17 +91,10 @@ def learning(measured: Measured) -> Figure:
     values = [row["perplexity"] for row in looks]
     title = (
         f"{looks[-1]['step']} steps, {looks[-1]['tokens']:,} tokens: perplexity {values[0]:.1f} becomes "
-        f"{values[-1]:.1f};\n{100 * left(measured):.0f} % of the distance to the dense model, in nats, is left"
+        f"{values[-1]:.1f};\n{100 * found.left(measured):.0f} % of the distance to the dense model, in nats, is left"
     )
     label(axes, title, "steps of 512 tokens", f"nats a token above dense\n({ERROR_BARS})")
     return fig
-
-
-def left(measured: Measured) -> float:
-    """Which share of the loss that the cut cost is left at the end of the long run."""
-    looks, whole = found.curve(measured), math.log(found.dense(measured)["perplexity"])
-    first, last = (math.log(looks[place]["perplexity"]) - whole for place in (0, -1))
-    return last / first
 
 
 def heads(measured: Measured) -> Figure:

@@ -107,6 +107,19 @@ def search(measured: Measured) -> str:
     return "\n".join(lines)
 
 
+def step_cost(measured: Measured) -> str:
+    """What a step of learning takes, with a teacher and without."""
+    lines = []
+    for row in rows(measured, "step_cost"):
+        name = "from the teacher" if row["loss"] == "kl" else "from the text alone"
+        peak = f", {row['peak_bytes'] / 1e9:.1f} GB of memory at the peak" if row["peak_bytes"] else ""
+        lines.append(
+            f"a step of {row['tokens']} tokens {name}: {row['seconds']:.1f} s, {row['processor_seconds']:.1f} of "
+            f"processor time{peak}"
+        )
+    return "\n".join(lines)
+
+
 def claims(measured: Measured) -> list[Claim]:
     """(claim, the source's numbers, ours, verdict), each verdict from an effect and its error."""
     lots, ways = found.than_lots(measured), found.ways(measured)
