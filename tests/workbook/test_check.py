@@ -191,11 +191,11 @@ def test_a_home_that_cannot_be_written_does_not_stand_in_the_way(monkeypatch, tm
 
 
 def test_hints_come_one_by_one_and_are_counted(capsys):
-    for call, seen in enumerate((1, 2, 3, 3), 1):
+    for n_calls, seen in enumerate((1, 2, 3, 3), 1):
         hint("wanda.score")
         said = capsys.readouterr().out
         assert said.count("Hint ") == seen
-        assert ("These are all hints" in said) == (call == 4)
+        assert ("These are all hints" in said) == (n_calls == 4)
         assert load()["wanda.score"].hints == seen
     hint("wanda.nonsense")
     assert "did you mean" in capsys.readouterr().out

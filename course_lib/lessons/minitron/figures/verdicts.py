@@ -1,7 +1,7 @@
 """What lesson 05 prints of its committed measurement: tables, and claims with their verdicts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
@@ -174,7 +174,7 @@ def claims(measured: Measured) -> list[Claim]:
     ]
 
 
-def _range(effects: Sequence[Effect]) -> str:
+def _range(effects: Iterable[Effect]) -> str:
     values = [effect.value for effect in effects]
     return f"{min(values):+.2f} to {max(values):+.2f}"
 
