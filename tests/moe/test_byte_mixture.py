@@ -11,7 +11,13 @@ from course_lib.moe.routers.deepseek import DeepSeek
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.routers.switch import Switch
-from course_lib.moe.small_models.byte_mixture import load_byte_mixture, mixture_configuration, n_weights, routings
+from course_lib.moe.small_models.byte_mixture import (
+    fresh,
+    load_byte_mixture,
+    mixture_configuration,
+    n_weights,
+    routings,
+)
 from course_lib.moe.small_models.training import Balancing, read, routing, train_mixture
 from course_lib.moe.upcycling.swapping import layers_inside
 
@@ -42,6 +48,19 @@ def test_all_but_the_experts_is_as_in_the_dense_model():
         assert getattr(mixture, name) == getattr(dense, name), name
     assert mixture.tie_word_embeddings
     assert (mixture.intermediate_size, mixture_configuration(k=1).intermediate_size) == (256, 512)
+
+
+@pytest.mark.parametrize("config", [configuration(), mixture_configuration()], ids=["dense", "mixture"])
+def test_first_weights_have_the_deviation_that_their_inputs_ask_for(config):
+    """1 / √inputs in MLPs, experts and gates; all else as transformers draws it."""
+    model, plain = fresh(config, 0), dict(untrained(config, 0).named_parameters())
+    for name, weight in model.named_parameters():
+        if ".mlp." in name:
+            within = 4 / weight.numel() ** 0.5  # more than five standard errors of a standard deviation
+            assert weight.std().item() * weight.shape[-1] ** 0.5 == pytest.approx(1, abs=within), name
+        else:
+            assert torch.equal(weight, plain[name]), name
+    assert torch.equal(fresh(config, 0).get_parameter(name), weight)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from course_lib.attention.small_models.byte_model import ByteModel, byte_windows, configuration, load_half
+from course_lib.attention.small_models.byte_model import ByteModel, byte_windows, configuration, load_half, untrained
 from course_lib.models import MIXTRAL
 from course_lib.moe.checks import check_count
 from course_lib.moe.routed import Routing
@@ -44,6 +44,20 @@ def mixture_configuration(
             "and neurons that they share evenly."
         )
     return mixture_config(configuration(width, n_blocks, n_heads, active // k), n_experts, k)
+
+
+def fresh(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
+    """First weights, of a dense model too: as transformers draws them, but MLPs, experts and gates of deviation
+    1 / √inputs.
+
+    So narrow a model, and more so one with experts, learns faster from these than from transformers' 0.02.
+    """
+    model, generator = untrained(config, seed), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if f".{MIXTRAL.mlp}." in name:
+                weight.normal_(std=weight.shape[-1] ** -0.5, generator=generator)
+    return model
 
 
 def load_byte_mixture(n_held_out: int = 48, n_training: int = 2048, folder: Path = WEIGHTS) -> ByteModel:

@@ -15,13 +15,13 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.attention.small_models.byte_model import byte_losses, byte_windows, configuration, schedule, untrained
+from course_lib.attention.small_models.byte_model import byte_losses, byte_windows, configuration, schedule
 from course_lib.attention.small_models.training import Schedule, running, train, training_texts
 from course_lib.lessons.moe.claims.kinds import KINDS, Kind
 from course_lib.lessons.moe.claims.looks import Row, held_out_row, load_rows, model_row
 from course_lib.measure.experiment import Tables
 from course_lib.moe.routed import Routing
-from course_lib.moe.small_models.byte_mixture import mixture_configuration
+from course_lib.moe.small_models.byte_mixture import fresh, mixture_configuration
 from course_lib.moe.small_models.training import Balancing, Seen, read, routing, train_mixture
 
 
@@ -45,11 +45,11 @@ class Sizes:
 
 
 def made(sizes: Sizes, kind: Kind, seed: int) -> PreTrainedModel:
-    """The first weights."""
+    """The first weights, drawn alike for all."""
     shape = (sizes.width, sizes.n_blocks, sizes.n_heads)
     if kind.router is None:
-        return untrained(configuration(*shape, sizes.active), seed)
-    return untrained(mixture_configuration(sizes.n_experts, kind.k, *shape, sizes.active), seed)
+        return fresh(configuration(*shape, sizes.active), seed)
+    return fresh(mixture_configuration(sizes.n_experts, kind.k, *shape, sizes.active), seed)
 
 
 @lru_cache(maxsize=2)
