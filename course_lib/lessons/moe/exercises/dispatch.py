@@ -188,7 +188,7 @@ def _dispatch_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(tokens: Tensor, chosen: Tensor, weights: Tensor, into: Tensor, out: Tensor) -> Answer:
+def _library(tokens: Tensor, chosen: Tensor, weights: Tensor, into: Tensor, out: Tensor) -> tuple:
     from course_lib.moe.choice import among
     from course_lib.moe.dispatch import grouped, pairs
     from course_lib.moe.experts import Experts

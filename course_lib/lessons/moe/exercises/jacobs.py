@@ -16,8 +16,6 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 Answer = tuple[Tensor, Tensor]
 Values = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-_ADDED = tuple(10.0**-n for n in (6, 7, 8, 9, 10, 12, 15, 16, 20, 30))  # to a sum that may be zero, as people do
-
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     """Up to the rounding of the exponents, which are as large as the squares that they are made of."""
@@ -91,6 +89,13 @@ def _competitive(p: Tensor, o: Tensor, d: Tensor) -> Tensor:
 def _nearest(p: Tensor, o: Tensor, d: Tensor) -> Tensor:
     """One for the expert that is nearest, zero for the others."""
     return torch.zeros_like(p).scatter(1, _squares(o, d).argmin(1, keepdim=True), 1.0)
+
+
+def _added(amount: float, both: bool = True) -> Callable[[Tensor, Tensor, Tensor], Answer]:
+    """A small number is added to a sum that may be zero, as people do: in the error alone, or in both results."""
+    if both:
+        return lambda p, o, d: _naive(p, o, d, amount)
+    return lambda p, o, d: (_naive(p, o, d, amount)[0], _posterior(p, o, d))
 
 
 def _from_the_largest(prior: Tensor, outputs: Tensor, target: Tensor) -> Answer:
@@ -199,8 +204,27 @@ JACOBS = Exercise(
             "infinite, or wrong where a small number is added. logsumexp and softmax work on the exponents.",
             _naive,
             also=(
-                *(lambda p, o, d, a=a: _naive(p, o, d, a) for a in _ADDED),
-                *(lambda p, o, d, a=a: (_naive(p, o, d, a)[0], _posterior(p, o, d)) for a in (0.0, *_ADDED)),
+                _added(1e-6),
+                _added(1e-7),
+                _added(1e-8),
+                _added(1e-9),
+                _added(1e-10),
+                _added(1e-12),
+                _added(1e-15),
+                _added(1e-16),
+                _added(1e-20),
+                _added(1e-30),
+                lambda p, o, d: (_naive(p, o, d)[0], _posterior(p, o, d)),
+                _added(1e-6, False),
+                _added(1e-7, False),
+                _added(1e-8, False),
+                _added(1e-9, False),
+                _added(1e-10, False),
+                _added(1e-12, False),
+                _added(1e-15, False),
+                _added(1e-16, False),
+                _added(1e-20, False),
+                _added(1e-30, False),
                 lambda p, o, d: (_error(p, o, d), _naive(p, o, d)[1]),
             ),
         ),
