@@ -444,7 +444,7 @@ for number, routing in enumerate(routings(kept, byte_windows(48)[:, :-1])):
     print(f"block {number}: the byte decides {100 * share:.0f} % of who gets it; by chance {100 * chance:.1f} %")
 
 # %% [markdown]
-# The deeper the block, the less the byte alone says: the stream has more of the context in it by then.
+# In each block the byte alone explains far more than chance would, and leaves most of it unexplained.
 #
 # ## 8. Noise, and what it is good for
 #
