@@ -24,7 +24,7 @@ from course_lib.data import corpora
 from course_lib.lessons.common.tables import load_bench, load_measured
 from course_lib.lessons.minitron import tables
 from course_lib.lessons.minitron.figures import computed as plots
-from course_lib.lessons.minitron.figures import drawings
+from course_lib.lessons.minitron.figures import drawings, joined, measured, verdicts
 from course_lib.lessons.minitron.running import live, shapes
 from course_lib.measure.perplexity import perplexity, window_losses
 from course_lib.models import blocks, load_model
@@ -577,7 +577,7 @@ plots.learning(curves, live.losses_of(teacher, byte_held_out))
 # in an hour and a half. Its result is part of the course; figures and verdicts below read it.
 
 # %%
-result = found.results()
+result = load_measured("minitron")
 print(verdicts.provenance(result))
 
 # %% [markdown]

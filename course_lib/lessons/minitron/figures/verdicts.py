@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.tables import load_published, origin, rows
+from course_lib.lessons.common.tables import load_published, origin, rows, wrapped
 from course_lib.lessons.common.verdicts import Effect, of_count, verdict
 from course_lib.lessons.minitron.figures import found
 from course_lib.lessons.minitron.figures.found import Measured
@@ -34,7 +34,7 @@ def aggregations(measured: Measured) -> str:
     effects = found.than_papers_aggregation(measured)
     by_tokens = [effect for (_, setting), effect in effects.items() if setting == found.BEST]
     gains = ", ".join(f"{-effect.value:.3f} ± {effect.error:.3f}" for effect in by_tokens)
-    lines.append(f"L2 over tokens too, nats below the paper's way: {gains}")
+    lines.append(wrapped(f"L2 over tokens too, nats below the paper's way: {gains}"))
     lines.append(f"Claim: the mean over tokens, then L2 over windows, is the best of them: {verdict(effects.values())}")
     return "\n".join(lines)
 
