@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss, softmax
 
-from course_lib.checking.compare import close, short, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.near import all_near
 
 Answer = tuple[Tensor, Tensor]
 Formula = Callable[[Tensor, Tensor, float], Tensor]
@@ -20,27 +20,10 @@ Formula = Callable[[Tensor, Tensor, float], Tensor]
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     """Loss and gradient up to rounding: that of float32, and of the largest gradient that a logit can have."""
-    if not isinstance(expected, tuple):
-        return close(got, expected)
-    if not isinstance(got, tuple) or len(got) != len(expected):
-        return f"got {short(got)}, expected {len(expected)} values: the loss and its gradient"
     student, _, temperature = case.arguments
     n_tokens = student.shape[0] * student.shape[1]
-    roundings = (1e-6 * max(1.0, temperature**2), 1e-6 * temperature / n_tokens)
-    for name, mine, right, rounding in zip(("loss", "gradient"), got, expected, roundings, strict=True):
-        problem = _near(mine, right, rounding)
-        if problem:
-            return f"{name}: {problem}"
-    return None
-
-
-def _near(got: Any, expected: Tensor, rounding: float) -> str | None:
-    got, problem = tensor_like(got, expected)
-    if problem:
-        return problem
-    got, expected = got.double(), expected.double()
-    near = torch.isclose(got, expected, rtol=1e-4, atol=rounding, equal_nan=True)
-    return None if near.all() else close(torch.where(near, expected, got), expected)
+    largest = {"loss": max(1.0, temperature**2), "gradient": temperature / n_tokens}
+    return all_near(got, expected, {name: 1e-6 * size for name, size in largest.items()})
 
 
 def _distil(student: Tensor, teacher: Tensor, temperature: float) -> Answer:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checking.compare import close, short, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.near import all_near
 
 Answer = tuple[Tensor, Tensor]
 Values = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -19,27 +19,10 @@ Values = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     """Up to the rounding of the exponents, which are as large as the squares that they are made of."""
-    if not isinstance(expected, tuple):
-        return close(got, expected)
-    if not isinstance(got, tuple) or len(got) != len(expected):
-        return f"got {short(got)}, expected {len(expected)} values: the error and the responsibilities"
     _, outputs, target = case.arguments
     largest = (target.abs().unsqueeze(1) + outputs.abs()).square().sum(-1).amax() / 2
     rounding = 1e-6 * max(1.0, float(largest))
-    for name, mine, right in zip(("error", "responsibilities"), got, expected, strict=True):
-        problem = _near(mine, right, rounding)
-        if problem:
-            return f"{name}: {problem}"
-    return None
-
-
-def _near(got: Any, expected: Tensor, rounding: float) -> str | None:
-    got, problem = tensor_like(got, expected)
-    if problem:
-        return problem
-    got, expected = got.double(), expected.double()
-    near = torch.isclose(got, expected, rtol=1e-4, atol=rounding, equal_nan=True)
-    return None if near.all() else close(torch.where(near, expected, got), expected)
+    return all_near(got, expected, {"error": rounding, "responsibilities": rounding})
 
 
 def _squares(outputs: Tensor, target: Tensor) -> Tensor:

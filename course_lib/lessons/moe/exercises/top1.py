@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from course_lib.checking.compare import close, short, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.near import all_near
 
 Answer = tuple[Tensor, Tensor]
 Gradient = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -19,25 +19,8 @@ Gradient = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     """Weight and gradient up to rounding, that of float32 and of the largest slope: 1 - p cancels where p is near 1."""
-    if not isinstance(expected, tuple):
-        return close(got, expected)
-    if not isinstance(got, tuple) or len(got) != len(expected):
-        return f"got {short(got)}, expected {len(expected)} values: the weights and the gradient"
-    roundings = (1e-6, 1e-6 * max(float(case.arguments[1].abs().max()), 1e-30))
-    for name, mine, right, rounding in zip(("weight", "gradient"), got, expected, roundings, strict=True):
-        problem = _near(mine, right, rounding)
-        if problem:
-            return f"{name}: {problem}"
-    return None
-
-
-def _near(got: Any, expected: Tensor, rounding: float) -> str | None:
-    got, problem = tensor_like(got, expected)
-    if problem:
-        return problem
-    got, expected = got.double(), expected.double()
-    near = torch.isclose(got, expected, rtol=1e-4, atol=rounding, equal_nan=True)
-    return None if near.all() else close(torch.where(near, expected, got), expected)
+    steepest = max(float(case.arguments[1].abs().max()), 1e-30)
+    return all_near(got, expected, {"weight": 1e-6, "gradient": 1e-6 * steepest})
 
 
 def _gradients(case: Case, got: Any, expected: tuple) -> "matplotlib.figure.Figure":
