@@ -399,8 +399,7 @@ training_plots.loads(runs, router.k)
 # %% [markdown]
 # Dark is much. Both models begin alike: soon two experts have nearly everything, and which two may change from one look
 # to the next. With the loss the loads spread out; without it two experts keep most. What that costs, the verdict says
-# for this one run. It also depends on the first weights, which are small here, of deviation 0.02. With 1 / √inputs in
-# experts and gates both models learned faster when we tried it, and even the one that is left alone used all experts.
+# for this one run, which begins from small weights, of deviation 0.02; from larger ones loads need not collapse.
 # What Shazeer and others report is for 256 experts, trained for long:
 
 # %%

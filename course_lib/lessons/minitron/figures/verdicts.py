@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
+from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.tables import load_published, origin, rows, wrapped
-from course_lib.lessons.common.verdicts import Effect, of_count, verdict
+from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.lessons.minitron.figures import found
 from course_lib.lessons.minitron.figures.found import Measured
 
@@ -133,6 +133,7 @@ def claims(measured: Measured) -> list[Claim]:
         0: log_gap(refits[0], found.scored(measured, ("neurons", 1126))),
         steps: log_gap(refits[steps], ways["neurons"][steps]),
     }
+    leads = still_best(measured)
     gradients = found.than_score(measured, "LLM-Pruner", "param_first")
     return [
         (
@@ -166,10 +167,10 @@ def claims(measured: Measured) -> list[Claim]:
             verdict(gains.values()),
         ),
         (
-            "Shapes keep their order from the cut to ten steps later",
-            "they do not (Qwen3-8B)",
-            "; ".join(f"tau {row['tau']:+.2f} of {row['n']}" for row in rows(measured, "search_order")),
-            verdict([of_count(int(row["agrees"]), 1, 0.5) for row in rows(measured, "search_order")]),
+            "The shape that leads after the cut leads ten steps later",
+            "not so with Qwen3-8B",
+            "; ".join(f"{effect.value:+.3f} ± {effect.error:.3f} nats" for effect in leads.values()),
+            verdict(leads.values()),
         ),
     ]
 
@@ -182,13 +183,19 @@ def _range(effects: Iterable[Effect]) -> str:
 def _half_repaired(measured: Measured) -> Effect:
     """By how much the long run gained more, in nats a token, than what is left of the way to the dense model."""
     first, *_, last = found.curve(measured)
-    middle: Row = {
-        "losses": [
-            (cut + whole) / 2 for cut, whole in zip(first["losses"], found.dense(measured)["losses"], strict=True)
-        ],
-        "perplexity": 1.0,
-    }
-    return log_gap(last, middle)
+    windows = zip(first["losses"], last["losses"], found.dense(measured)["losses"], strict=True)
+    return of_samples([(cut + whole) / 2 - end for cut, end, whole in windows])
+
+
+def still_best(measured: Measured) -> dict[str, Effect]:
+    """By model: by how much the best other shape reads worse, after its steps, than the one that led after the cut."""
+    effects = {}
+    for order in rows(measured, "search_order"):
+        led, *others = sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_before"])
+        rival = min(others, key=lambda row: row["after"])
+        pairs = zip(led["losses_after"], rival["losses_after"], strict=True)
+        effects[order["model"]] = of_samples([other - leader for leader, other in pairs])
+    return effects
 
 
 def claims_table(measured: Measured) -> str:
