@@ -127,7 +127,7 @@ def cache_against_weights() -> Figure:
             answers, meet[name] / answers, **look, label=f"{name}: {meet[name] / 1000:.0f} thousand tokens in all"
         )
     axes.plot([128], [4096], "*", color=COLOURS[1], markersize=13)
-    axes.annotate("128 answers of 4096", (128, 4096), (-4, 10), textcoords="offset points", ha="right", fontsize=10)
+    axes.annotate("128 answers of 4096", (128, 4096), (8, -26), textcoords="offset points", ha="right", fontsize=10)
     log_scale(log_scale(axes, "x"), "y")
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     axes.text(100, 3e5, "above a line: cache larger than weights", ha="right", fontsize=10)
