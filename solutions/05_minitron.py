@@ -24,7 +24,7 @@ from course_lib.data import corpora
 from course_lib.lessons.common.tables import load_bench, load_measured
 from course_lib.lessons.minitron import tables
 from course_lib.lessons.minitron.figures import computed as plots
-from course_lib.lessons.minitron.figures import drawings, joined, measured, verdicts
+from course_lib.lessons.minitron.figures import drawings, equal_compute, joined, measured, verdicts
 from course_lib.lessons.minitron.running import live, shapes
 from course_lib.measure.perplexity import perplexity, window_losses
 from course_lib.models import blocks, load_model
@@ -634,6 +634,24 @@ measured.learning(result)
 # %% [markdown]
 # About half of the gain comes within the first ten steps, and the rest takes hundreds. The paper's short retraining has
 # about as many steps as ours, but 1.8 billion tokens: each of its steps reads millions where ours reads 512.
+#
+# **With a teacher or without, for the same compute?** A step by KL also asks the teacher, which is more than a quarter
+# of what the step multiplies. Without it there are 1.4 times as many steps for the same FLOP. `course reproduce
+# equal_compute` ran them with the same text and batch, once from the cut model and once from random weights.
+
+# %%
+alone = equal_compute.results()
+equal_compute.curves(result, alone)
+
+# %%
+print(equal_compute.claims_table(result, alone))
+
+# %% [markdown]
+# In the first steps the text alone is ahead, later the teacher is. A likely reason: what this kind of text is like was
+# not taken by the cut and is soon learnt from it; what the cut took comes back slowly, and there 49,152 probabilities a
+# token say more than one word. Every window was read once, so it is not that the text ran out. From random weights
+# (at a rate three times as high) nothing comes near in this time: what a cut model still knows was paid for when the
+# large one was trained.
 #
 # **Does the refit of section 9 still show after learning?**
 

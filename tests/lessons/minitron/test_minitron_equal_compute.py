@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from course_lib.lessons.minitron.figures import equal_compute
+from course_lib.lessons.minitron.figures import equal_compute, found
 
 
 def look(run, step, flops, *losses):
@@ -61,3 +61,17 @@ def test_the_figure_counts_who_is_ahead(runs):
     runs[1]["tables"]["curves"][2]["losses"] = [2.0, 2.1, 2.0]
     title = equal_compute.curves(*runs).axes[1].get_title(loc="left")
     assert title == "Of 2 looks the teacher is clearly ahead in 1,\nand clearly behind in 1"
+
+
+@pytest.mark.parametrize("run", equal_compute.NAMES)
+def test_the_committed_runs_began_where_they_should_and_cost_the_same(run):
+    """As many FLOP within a step's worth; the cut model is the one that learns by KL elsewhere, window by window."""
+    measured, alone = found.results(), equal_compute.results()
+    run_alone = found.curve(alone, run)
+    pairs = equal_compute.looks(measured, alone, run)
+    assert len(pairs) == len(run_alone) - 1 >= 6
+    assert all(other["tokens"] > teacher["tokens"] for teacher, other in pairs)
+    first = found.curve(measured)[0]["losses"]
+    same = run_alone[0]["losses"] == pytest.approx(first, abs=1e-3)  # two processors add in other orders
+    assert same == (run == "next token")
+    assert all(axes.get_title(loc="left") and axes.get_xlabel() for axes in equal_compute.curves(measured, alone).axes)

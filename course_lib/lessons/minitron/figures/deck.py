@@ -11,7 +11,7 @@ from course_lib.data.corpora import windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
 from course_lib.lessons.minitron.figures import computed as figures
-from course_lib.lessons.minitron.figures import found, joined, measured
+from course_lib.lessons.minitron.figures import equal_compute, found, joined, measured
 from course_lib.lessons.minitron.running import shapes
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
@@ -51,6 +51,10 @@ def scores() -> Figure:
 
 def width_or_depth() -> Figure:
     return measured.width_or_depth(found.results())
+
+
+def teacher_or_text() -> Figure:
+    return equal_compute.curves(found.results(), equal_compute.results())
 
 
 def together() -> Figure:

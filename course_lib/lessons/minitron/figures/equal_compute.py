@@ -51,8 +51,7 @@ def curves(measured: Measured, alone: Measured) -> Figure:
         left.plot(_petaflops(points), [row["perplexity"] for row in points], label=name, **line_style(index))
     left.axhline(found.dense(measured)["perplexity"], color=COLOURS[4], linestyle=":", label="dense")
     log_scale(left, "y")
-    left.set_ylim(top=left.get_ylim()[1] * 6)  # room for the legend
-    left.legend(frameon=False, fontsize=9, loc="upper right")
+    left.legend(frameon=False, fontsize=9, loc="center right")
     pairs = looks(measured, alone, "from scratch")
     _, scratch = pairs[-1]
     title = f"After {scratch['flops'] / 1e15:.3f} petaFLOP: by KL {pairs[-1][0]['perplexity']:.1f},\n"
