@@ -20,14 +20,17 @@ from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_fun
 
 from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.data import corpora
+from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.moe import budget, deck
 from course_lib.lessons.moe.drawings import balance as drawn_balance
 from course_lib.lessons.moe.drawings import gate as drawn_gate
 from course_lib.lessons.moe.drawings import history, layer, learning, places
 from course_lib.lessons.moe.figures import classic as classic_plots
+from course_lib.lessons.moe.figures import measured as measured_plots
 from course_lib.lessons.moe.figures import routing as routing_plots
 from course_lib.lessons.moe.figures import training as training_plots
 from course_lib.lessons.moe.live import classic, gradients, noise, routed, training, view
+from course_lib.lessons.moe.tables import classic as classic_tables
 from course_lib.lessons.moe.tables import printed, published
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
@@ -568,6 +571,30 @@ classic_plots.regions(trained, unseen)
 # %%
 climb = classic.climb(depth=3, n_steps=15)
 classic_plots.climbed(climb, depth=3)
+
+# %% [markdown]
+# `course reproduce moe_classic` measured both with more beginnings, in ten minutes: ten starts of each learner of
+# vowels, with plain gradient descent at one rate for all, and five draws of the arm's samples for each depth.
+
+# %%
+found = load_measured("moe", "experiments/moe_classic")
+print(classic_tables.vowels(found))
+print(classic_tables.vowel_claims(found))
+print(classic_tables.arms(found))
+
+# %% [markdown]
+# All learners end alike; the task is that easy. They differ in what one expert is worth alone, and in how soon they get
+# there. The paper's point was speed: fewer epochs than one network that learns by backpropagation. The error of the
+# blended answer learns soonest of all, and leaves experts that cannot be used alone.
+#
+# In 2017 Shazeer and others put many experts between two LSTMs and ran a few of them for each token. The same on bytes,
+# with as many active neurons in all three models:
+
+# %%
+measured_plots.recurrent(found)
+
+# %%
+print(classic_tables.recurrent(found))
 
 # %% [markdown]
 # ## 10. A gradient for a choice
