@@ -20,8 +20,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import silu
 
-from kernels import router_topk
 from kernels.checks import FLOATS, check_device, check_tensor
+from kernels.experts import router_topk
 from kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
 
 JOINED = 256  # numbers of a token that one program adds up
