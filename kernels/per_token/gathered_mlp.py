@@ -231,9 +231,7 @@ def _check(
         )
     (n_tokens, size), n_neurons = inputs.shape, len(up)
     if n_tokens > MOST_TOKENS:
-        raise ValueError(
-            f"got {n_tokens} tokens: expected at most {MOST_TOKENS}; gather the rows and multiply matrices"
-        )
+        raise ValueError(f"got {n_tokens} tokens: expected at most {MOST_TOKENS}; call reference() for more")
     check_tensor("inputs", inputs, (n_tokens, size), FLOATS)
     tensors = {"gate": gate, "up": up, "down": down, "bias": bias}
     tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}

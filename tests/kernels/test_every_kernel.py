@@ -21,7 +21,7 @@ from kernels import runtime
 
 KERNELS = [module for module in discover.nested(kernels) if hasattr(module, "launch")]
 CASES = [
-    pytest.param(module, case, id=f"{module.__name__.split('.')[1]}-{i}")
+    pytest.param(module, case, id=f"{module.__name__.split('.')[-1]}-{i}")
     for module in KERNELS
     for i, case in enumerate(module.CASES)
 ]
