@@ -26,9 +26,10 @@ class Sizes:
     heads: tuple[int, ...] = (8, 7, 6, 5, 2)  # of nine; two are the fifth that the paper keeps
     activations: tuple[float, ...] = (0.75, 0.6, 0.5)
     together: tuple[tuple[int, float], ...] = ((7, 0.5), (7, 0.3), (2, 0.05))  # heads, and the share of the neurons
+    batches: tuple[int, ...] = (1, 2, 4, 8, 16)
 
 
 QUICK = Sizes(
     tokens=Text(12, 2, 2), bytes=Text(12, 2, 2), densities=(0.5,), few=(0.5,), heads=(7,), activations=(0.5,),
-    together=((7, 0.5),),
+    together=((7, 0.5),), batches=(1, 2),
 )  # fmt: skip
