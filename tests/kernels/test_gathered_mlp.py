@@ -33,8 +33,8 @@ def test_a_plain_relu_mlp_with_a_bias_by_hand():
     assert got.tolist() == [[2.0, -6.0]]
 
 
-@pytest.mark.parametrize("n_tokens", [1, 2, 16])
-@pytest.mark.parametrize("n_chosen", [0, 1, 19, 50, 51])
+@pytest.mark.parametrize("n_tokens", [1, 3])
+@pytest.mark.parametrize("n_chosen", [0, 1, 19, 51])
 @pytest.mark.parametrize(("gated", "activation"), [(True, "silu"), (True, "relu"), (False, "relu"), (False, "silu")])
 def test_it_is_the_dense_mlp_with_the_other_neurons_at_zero(n_tokens, n_chosen, gated, activation, generator):
     given = example(generator, torch.float32, "cpu", (n_tokens, 40, 51), n_chosen, gated, True, activation)
