@@ -24,9 +24,7 @@ def slow(measured: Measured) -> str:
             f"‖MLP(X)‖ / ‖X‖ {first['size_ratio_mlp']:.1f}, then {min(added):.2f} to {max(added):.2f} (medians)"
         )
     lines.append(f"Claim: behind the first, most blocks leave a cosine above {SLOW}: {verdict(turns)}")
-    lines.append(
-        f"Claim: behind the first, most MLPs add less than half the length of what they read: {verdict(sizes)}"
-    )
+    lines.append(f"Claim: behind the first, most MLPs add less than half the length of the residual: {verdict(sizes)}")
     return "\n".join(lines)
 
 
