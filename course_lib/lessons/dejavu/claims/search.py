@@ -1,7 +1,7 @@
 """Is the choice a search for neighbours? Neurons whose rows of the gate have the largest inner product with x, found by
 a scan, by inverted lists and by a ball tree: seconds beside those of the MLP, and how many are the oracle's.
 
-Dimension key: D width, F neurons, k neurons kept.
+Rows have no bias: a gated MLP's. Dimension key: D width, F neurons, k neurons kept.
 """
 
 import time
@@ -10,14 +10,14 @@ from functools import partial
 
 import torch
 from jaxtyping import Float, Int
-from sklearn.neighbors import BallTree
 from torch import Tensor
 from torch.nn.functional import linear, pad
 
+from course_lib.contextual.fitting.lists import Lists
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.seen import Seen, look_through
 from course_lib.contextual.selector import n_kept
-from course_lib.contextual.selectors.neighbours import Lists, Neighbours
+from course_lib.contextual.selectors.neighbours import Neighbours
 from course_lib.lessons.dejavu.claims.ground import Row, subject
 from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
@@ -74,7 +74,7 @@ def ways_of(
         LISTS: [
             partial(by_lists, each, lists, search.n_probes, k) for each, lists in zip(rows, search.lists, strict=True)
         ],
-        TREE: [partial(by_tree, grown(each), k) for each in rows],
+        TREE: [by_tree(each, k) for each in rows],
     }
 
 
@@ -90,22 +90,20 @@ def scan(rows: Float[Tensor, "F D"], k: int, x: Input) -> Found:
 
 def by_lists(rows: Float[Tensor, "F D"], lists: Lists, n_probes: int, k: int, x: Input) -> Found:
     """Only rows in the lists whose centres are nearest are compared with x; there may be fewer than k of them."""
-    near = linear(x, lists.centres)[0].topk(min(n_probes, len(lists.centres))).indices
+    near = linear(pad(x, (0, 1), value=1.0), lists.centres)[0].topk(min(n_probes, len(lists.centres))).indices
     candidates = torch.isin(lists.list_of, near).nonzero()[:, 0]
     score = linear(x, rows[candidates])[0]
     return candidates[score.topk(min(k, len(score))).indices]
 
 
-def grown(rows: Float[Tensor, "F D"]) -> BallTree:
+def by_tree(rows: Float[Tensor, "F D"], k: int) -> Callable[[Input], Found]:
     """The largest ⟨r, x⟩ is the nearest to (x, 0) among (r, √(M² − ‖r‖²)), M the largest norm."""
+    from sklearn.neighbors import BallTree  # a second to import, and only this function needs it
+
     lengths = rows.norm(dim=1)
     last = (lengths.max() ** 2 - lengths**2).clamp(min=0).sqrt()
-    return BallTree(torch.cat([rows, last[:, None]], dim=1).numpy())
-
-
-def by_tree(tree: BallTree, k: int, x: Input) -> Found:
-    """The k rows nearest to (x, 0)."""
-    return torch.from_numpy(tree.query(pad(x, (0, 1)).numpy(), k, return_distance=False)[0])
+    tree = BallTree(torch.cat([rows, last[:, None]], dim=1).numpy())
+    return lambda x: torch.from_numpy(tree.query(pad(x, (0, 1)).numpy(), k, return_distance=False)[0])
 
 
 def keys(neurons: Neurons) -> Float[Tensor, "F D"]:

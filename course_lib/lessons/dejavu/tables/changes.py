@@ -62,7 +62,7 @@ def half_windows(measured: Measured) -> str:
     whole = found.one(measured, "activations", method=DENSE)["losses_second_half"]
     lines, effects = [], []
     for row in rows(measured, "activations", method=TEAL, tokens="all"):
-        half = found.one(measured, "activations", method=TEAL, tokens="second half", density=row["density"])
+        half = found.one(measured, "activations", method=TEAL, tokens="last half", density=row["density"])
         ours, theirs = (
             of_samples([cut - all_of for cut, all_of in zip(each["losses_second_half"], whole, strict=True)])
             for each in (row, half)
