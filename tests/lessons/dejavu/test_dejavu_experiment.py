@@ -10,7 +10,7 @@ import torch
 from course_lib.attention.small_models.byte_model import ByteModel
 from course_lib.contextual.small_models.relu_model import relu_configuration, untrained_relu_model
 from course_lib.lessons.dejavu import experiment
-from course_lib.lessons.dejavu.claims import active, batch, ground, neurons, rounded
+from course_lib.lessons.dejavu.claims import ground
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 from course_lib.lessons.dejavu.claims.sizes import QUICK
 from course_lib.measure.result_files import as_text, plain

@@ -44,10 +44,10 @@ def lookahead(measured: Measured) -> Figure:
     for index, ahead in enumerate(sorted({row["lookahead"] for row in trained})):
         blocks = [row for row in trained if row["lookahead"] == ahead]
         means[ahead] = fmean(row["recall"] for row in blocks)
-        name = f"{ahead} blocks earlier, mean {means[ahead]:.3f}"
+        name = f"lookahead {ahead}, mean {means[ahead]:.3f}"
         axes.plot([row["block"] for row in blocks], [row["recall"] for row in blocks], label=name, **line_style(index))
     axes.legend(frameon=False, fontsize=9)
     last = max(means)
-    title = f"{GATED}: reading x {last} blocks earlier changes the mean recall by {means[last] - means[0]:+.3f}"
+    title = f"{GATED}: a lookahead of {last} blocks changes the mean recall by {means[last] - means[0]:+.3f}"
     label(axes, title, "block", "recall of the active neurons")
     return fig

@@ -75,10 +75,10 @@ def lookahead(measured: Measured) -> str:
             earlier = [row for row in trained if row["lookahead"] == ahead]
             lost = of_samples([own[row["block"]] - row["recall"] for row in earlier if row["block"] >= ahead])
             effects.setdefault(ahead, []).append(Effect(value=LOST - lost.value, error=lost.error, n=lost.n))
-            lines.append(f"{model}, {ahead} earlier: recall {said(lost)} lower ({lost.n} blocks)")
+            lines.append(f"{model}, lookahead of {ahead}: recall {said(lost)} lower ({lost.n} blocks)")
             lines += _losses_ahead(measured, model, ahead)
     for ahead, cases in effects.items():
-        lines.append(f"Claim: x of {ahead} blocks earlier costs less than {LOST} of the recall: {verdict(cases)}")
+        lines.append(f"Claim: a lookahead of {ahead} costs less than {LOST} of the recall: {verdict(cases)}")
     return "\n".join(lines)
 
 
