@@ -1,5 +1,5 @@
-"""How few neurons matter to a token of the dense model, block by block: those that are not zero, and those that carry
-nearly all of what the MLP adds.
+"""The models as they are, and how few neurons matter to a token there, block by block: those that are not zero, and
+those that carry nearly all of what the MLP adds.
 
 Dimension key: T tokens of a window, F neurons.
 """
@@ -8,11 +8,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.contextual.seen import Seen, look_through
-from course_lib.lessons.dejavu.claims.ground import subject
+from course_lib.lessons.dejavu.claims.ground import loss_row, subject
 from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 ENERGY = 0.95  # of Σ (h_i ‖w_i‖)²
+
+
+def dense(sizes: Sizes, name: str, seed: int) -> Tables:
+    """Perplexity with all neurons and all heads: what everything is compared with."""
+    return {"dense": [loss_row(subject(sizes, name, seed))]}
 
 
 def active(sizes: Sizes, name: str, seed: int) -> Tables:

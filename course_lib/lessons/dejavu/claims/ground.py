@@ -11,7 +11,6 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.contextual.apply import Watch, contextual
 from course_lib.contextual.selector import NeuronSelector
 from course_lib.contextual.small_models.relu_model import load_relu_model
@@ -40,12 +39,9 @@ class Subject:
 def subject(sizes: Sizes, name: str, seed: int) -> Subject:
     """Once for all steps: what is done to a model inside a `with` is gone behind it."""
     if name == RELU:
-        text, model = sizes.bytes, load_relu_model()
-        parts = [
-            byte_windows(n, split, text.length, seed)
-            for n, split in ((text.calibration, "calibration"), (text.evaluation, "evaluation"))
-        ]
-        return Subject(name, model, *parts)
+        text = sizes.bytes
+        found = load_relu_model(text.evaluation, text.calibration)
+        return Subject(name, found.model, found.training[:, : text.length], found.held_out[:, : text.length])
     text, (model, tokenizer) = sizes.tokens, load_model(sizes.model)
     parts = [
         windows("wikipedia", n, text.length, tokenizer, split, seed)
@@ -88,11 +84,8 @@ def joined(rows: Sequence[Row]) -> Row:
         for shares in zip(*(row["by_block"] for row in rows), strict=True)
     ]
     row = rows[0] | losses_row(losses, sum(row["n_tokens"] for row in rows))
-    return row | {
-        "reached": round(fmean(by_block), 4),
-        "by_block": by_block,
-        "bytes": max(row["bytes"] for row in rows),
-    }
+    kept = {"reached": round(fmean(by_block), 4), "by_block": by_block, "bytes": max(row["bytes"] for row in rows)}
+    return row | kept
 
 
 def forget() -> None:

@@ -1,18 +1,19 @@
 """Is the choice a search for neighbours? Neurons whose rows of the gate have the largest inner product with x, found by
 a scan, by inverted lists and by a ball tree: seconds beside those of the MLP, and how many are the oracle's.
 
-Dimension key: D width, F neurons, k neurons kept.
+Rows have no bias: a gated MLP's. Dimension key: D width, F neurons, k neurons kept.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
-from sklearn.neighbors import BallTree
 from torch import Tensor
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
+from course_lib.contextual.fitting.lists import Lists
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.seen import Seen, look_through
 from course_lib.contextual.selector import n_kept
@@ -22,12 +23,12 @@ from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 Input = Float[Tensor, "1 D"]
-Found = Int[Tensor, "k"]
+Found = Int[Tensor, "few"]
 MLP, SCAN, LISTS, TREE = "the MLP itself", "scan of all rows", "inverted lists, half of them", "ball tree"
 
 
 def search(sizes: Sizes, name: str, seed: int) -> Tables:
-    """A row a way: seconds for one token in all blocks, every round; ways take turns, so that all meet the same noise."""
+    """A row a way: seconds for one token in all blocks, every round. Ways take turns: all meet the same noise."""
     of = subject(sizes, name, seed)
     inputs, oracle = inputs_of(of.model, of.evaluation[:1], sizes.searched)
     ways = ways_of(of.model, of.calibration, sizes.searched)
@@ -65,40 +66,48 @@ def ways_of(
 ) -> dict[str, list[Callable[[Input], Tensor]]]:
     """By name: what is called in each block."""
     neurons = neurons_of(model)
-    k = n_kept(density, neurons[0].n)
-    lists = Neighbours().fit(model, calibration)
-    parts = list(zip(neurons, lists.lists, strict=True))
+    rows, k = [keys(each) for each in neurons], n_kept(density, neurons[0].n)
+    search = Neighbours().fit(model, calibration)
     return {
-        MLP: [lambda x, each=each: linear(each.values(x), each.down, each.down_bias) for each in neurons],
-        SCAN: [lambda x, rows=keys(each): linear(x, rows)[0].topk(k).indices for each in neurons],
+        MLP: [partial(whole, each) for each in neurons],
+        SCAN: [partial(scan, each, k) for each in rows],
         LISTS: [
-            lambda x, rows=keys(each), own=own: by_lists(x, rows, own.centres, own.list_of, lists.n_probes, k)
-            for each, own in parts
+            partial(by_lists, each, lists, search.n_probes, k) for each, lists in zip(rows, search.lists, strict=True)
         ],
-        TREE: [by_tree(keys(each), k) for each in neurons],
+        TREE: [by_tree(each, k) for each in rows],
     }
 
 
-def keys(neurons: Neurons) -> Float[Tensor, "F D"]:
-    return neurons.up if neurons.gate is None else neurons.gate
+def whole(neurons: Neurons, x: Input) -> Float[Tensor, "1 D"]:
+    """The MLP's output."""
+    return linear(neurons.values(x), neurons.down, neurons.down_bias)
 
 
-def by_lists(
-    x: Input, rows: Float[Tensor, "F D"], centres: Float[Tensor, "C D"], list_of: Int[Tensor, "F"], probes: int, k: int
-) -> Found:
+def scan(rows: Float[Tensor, "F D"], k: int, x: Input) -> Found:
+    """Every row is compared with x."""
+    return linear(x, rows)[0].topk(k).indices
+
+
+def by_lists(rows: Float[Tensor, "F D"], lists: Lists, n_probes: int, k: int, x: Input) -> Found:
     """Only rows in the lists whose centres are nearest are compared with x; there may be fewer than k of them."""
-    near = linear(x, centres)[0].topk(probes).indices
-    candidates = torch.isin(list_of, near).nonzero()[:, 0]
+    near = linear(pad(x, (0, 1), value=1.0), lists.centres)[0].topk(min(n_probes, len(lists.centres))).indices
+    candidates = torch.isin(lists.list_of, near).nonzero()[:, 0]
     score = linear(x, rows[candidates])[0]
     return candidates[score.topk(min(k, len(score))).indices]
 
 
 def by_tree(rows: Float[Tensor, "F D"], k: int) -> Callable[[Input], Found]:
     """The largest ⟨r, x⟩ is the nearest to (x, 0) among (r, √(M² − ‖r‖²)), M the largest norm."""
+    from sklearn.neighbors import BallTree  # a second to import, and only this function needs it
+
     lengths = rows.norm(dim=1)
     last = (lengths.max() ** 2 - lengths**2).clamp(min=0).sqrt()
     tree = BallTree(torch.cat([rows, last[:, None]], dim=1).numpy())
-    return lambda x: torch.from_numpy(tree.query(torch.nn.functional.pad(x, (0, 1)).numpy(), k)[1][0])
+    return lambda x: torch.from_numpy(tree.query(pad(x, (0, 1)).numpy(), k, return_distance=False)[0])
+
+
+def keys(neurons: Neurons) -> Float[Tensor, "F D"]:
+    return neurons.up if neurons.gate is None else neurons.gate
 
 
 def recall(found: Sequence[Found], oracle: Sequence[Found]) -> float:

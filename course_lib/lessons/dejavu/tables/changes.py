@@ -24,9 +24,7 @@ def slow(measured: Measured) -> str:
             f"‖MLP(X)‖ / ‖X‖ {first['size_ratio_mlp']:.1f}, then {min(added):.2f} to {max(added):.2f} (medians)"
         )
     lines.append(f"Claim: behind the first, most blocks leave a cosine above {SLOW}: {verdict(turns)}")
-    lines.append(
-        f"Claim: behind the first, most MLPs add less than half the length of what they read: {verdict(sizes)}"
-    )
+    lines.append(f"Claim: behind the first, most MLPs add less than half the length of the residual: {verdict(sizes)}")
     return "\n".join(lines)
 
 
@@ -64,7 +62,7 @@ def half_windows(measured: Measured) -> str:
     whole = found.one(measured, "activations", method=DENSE)["losses_second_half"]
     lines, effects = [], []
     for row in rows(measured, "activations", method=TEAL, tokens="all"):
-        half = found.one(measured, "activations", method=TEAL, tokens="second half", density=row["density"])
+        half = found.one(measured, "activations", method=TEAL, tokens="last half", density=row["density"])
         ours, theirs = (
             of_samples([cut - all_of for cut, all_of in zip(each["losses_second_half"], whole, strict=True)])
             for each in (row, half)

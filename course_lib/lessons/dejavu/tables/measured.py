@@ -19,8 +19,8 @@ def provenance(measured: Measured) -> str:
     text, of_bytes = sizes["tokens"], sizes["bytes"]
     return origin(
         measured,
-        f"{text['evaluation']} windows of {text['length']} tokens to evaluate, {text['calibration']} to learn from; the "
-        f"ReLU model {of_bytes['evaluation']} of {of_bytes['length']} bytes",
+        f"{text['evaluation']} windows of {text['length']} tokens to evaluate, {text['calibration']} to learn from; "
+        f"the ReLU model {of_bytes['evaluation']} of {of_bytes['length']} bytes",
     )
 
 
