@@ -39,7 +39,7 @@ def cats(sizes: Sizes, density: float, seed: int) -> Tables:
 
 
 def teal(sizes: Sizes, density: float, tokens: str, seed: int) -> Tables:
-    """Inputs above their threshold in every matrix of the blocks: of all tokens, or of the second half of a window only,
+    """Inputs above their threshold in every matrix of the blocks: of all tokens, or of the second half of windows only,
     which then reads exact keys and values of the first.
     """
     of = subject(sizes, GATED, seed)
