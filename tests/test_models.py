@@ -21,6 +21,28 @@ def name(request):
     return request.param
 
 
+def test_the_trunk_gets_the_ids_and_holds_the_blocks(name):
+    model, found = models.tiny_model(architecture=name), []
+    trunk = models.trunk(model)
+    assert all(any(part is block for part in trunk.modules()) for block in models.blocks(model))
+    trunk.register_forward_pre_hook(lambda _, args, given: found.append(given["input_ids"]), with_kwargs=True)
+    ids = torch.arange(3, 8)[None]
+    for call in (model, model.base_model):
+        call(input_ids=ids)
+    assert all(torch.equal(each, ids) for each in found)
+    assert len(found) == 2
+
+
+def test_the_activation_is_named(name):
+    expected = {"opt": "relu", "gpt2": "gelu_new"}.get(name, "silu")
+    model = models.tiny_model(architecture=name)
+    assert models.activation(model) == expected
+    for key in models.ACTIVATION_KEYS:
+        setattr(model.config, key, None)
+    with pytest.raises(ValueError, match="names no activation as hidden_act or activation_function"):
+        models.activation(model)
+
+
 def test_parts_have_the_sizes_of_the_configuration(name):
     model = models.tiny_model(architecture=name)
     heads = models.heads(model)
