@@ -37,7 +37,8 @@ class AttentionWeights:
         """Those of a model's block.
 
         Raises:
-            ValueError: for a model without RoPE, a block that it has not, attention with a window, or with more than four linears.
+            ValueError: for a model without RoPE or without this block, attention with a window, or with more than
+                four linears.
         """
         check_model(model)
         if not 0 <= block < len(blocks(model)):
