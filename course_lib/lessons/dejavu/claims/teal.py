@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.contextual.apply import contextual
 from course_lib.contextual.altered import activated_by
+from course_lib.contextual.apply import contextual
 from course_lib.contextual.selectors.cats import CATS
 from course_lib.contextual.teal import Teal
 from course_lib.contextual.teal import teal as sparse_inputs
