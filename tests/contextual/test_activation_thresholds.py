@@ -35,7 +35,7 @@ def test_a_threshold_lies_between_levels_on_a_line():
     quantiles = torch.arange(LEVELS).float().square()
     assert threshold_at(quantiles, 0.4995) == pytest.approx((500**2 + 501**2) / 2)
     assert threshold_at(quantiles, 0.25) == pytest.approx(float(numpy.quantile(quantiles.numpy(), 0.75)))
-    assert threshold_at(quantiles, 1) == -math.inf
+    assert threshold_at(quantiles, 1.0) == -math.inf
 
 
 @pytest.mark.parametrize("density", [0.2, 0.5, 0.8])

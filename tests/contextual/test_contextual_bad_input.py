@@ -74,7 +74,10 @@ def of_predictors(*predictors, lookahead=0):
         (lambda: inside(contextual(MODEL, Neighbours())), "got a Neighbours that was not fitted"),
         (lambda: inside(contextual(MODEL, FromEmbedding())), "got a FromEmbedding that was not fitted"),
         (lambda: inside(contextual(MODEL, Recorded())), "got a Recorded that was not fitted"),
-        (lambda: inside(contextual(MODEL, Recorded().fit(MODEL, IDS[:1]))), "not among the 1 recorded ones"),
+        (
+            lambda: inside(contextual(MODEL, Recorded().fit(MODEL, IDS[:1]))),
+            "which was not recorded; expected",
+        ),
         (lambda: DejaVu().fit(MODEL, IDS), "got no predictors; train them first"),
         (lambda: DejaVu(lookahead=-1), "got lookahead -1; expected how many blocks back, 0 or more"),
         (lambda: inside(contextual(MODEL, of_predictors(nn.Linear(48, 100)))), "got 1 predictors, and block 1"),

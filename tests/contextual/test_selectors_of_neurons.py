@@ -7,6 +7,7 @@ import torch
 from seen_by_hand import random_neurons, seen_of
 from torch import nn
 
+from course_lib.contextual.apply import contextual
 from course_lib.contextual.fitting.linear_maps import RegressionSums, cut
 from course_lib.contextual.fitting.lists import clustered
 from course_lib.contextual.neurons import Neurons, neurons_of
@@ -21,6 +22,7 @@ from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.recorded import Recorded
 from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.sizes import Sizes
+from course_lib.measure.perplexity import perplexity
 from course_lib.models import tiny_model
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.quantization.grid import Quantization
@@ -91,8 +93,19 @@ def test_a_recording_is_of_the_dense_pass_and_found_by_its_ids():
     neurons = neurons_of(model)[1]
     seen = seen_of(neurons, torch.randn(9, 48), ids=windows[2])
     assert torch.equal(recorded.score(seen, 1), importance_of(model, windows[2])[1])
-    with pytest.raises(ValueError, match="got a sequence of 8 tokens that begins with .*not among the 3 recorded ones"):
+    with pytest.raises(ValueError, match="got a sequence of 8 tokens that begins with .*not recorded"):
         recorded.score(seen_of(neurons, torch.randn(8, 48), ids=windows[2, :8]), 1)
+
+
+def test_perplexity_is_measured_over_a_recording():
+    """It tries every model with one token first, which is no window."""
+    model, windows = tiny_model(), text()
+    recorded = Recorded(density=0.3).fit(model, windows)
+    dense = perplexity(model, windows, progress=False).value
+    with contextual(model, recorded):
+        found = perplexity(model, windows, progress=False).value
+    assert found != dense
+    assert found == pytest.approx(dense, rel=0.2)  # a random model, which is nearly as surprised by everything
 
 
 def test_ridge_regression_finds_a_linear_map_and_ignores_the_order_of_batches():
