@@ -1,0 +1,6 @@
+"""Lesson 09: the exercises on contextual sparsity, their cases and their named mistakes."""
+
+from course_lib.lessons.dejavu.exercises.importance import IMPORTANCE
+
+LESSON = "09 Deja Vu"
+EXERCISES = (IMPORTANCE,)
