@@ -3,6 +3,7 @@
 from course_lib.lessons.dejavu.exercises.gathered import GATHERED
 from course_lib.lessons.dejavu.exercises.heads import HEADS
 from course_lib.lessons.dejavu.exercises.importance import IMPORTANCE
+from course_lib.lessons.dejavu.exercises.loss import LOSS
 
 LESSON = "09 Deja Vu"
-EXERCISES = (IMPORTANCE, HEADS, GATHERED)
+EXERCISES = (IMPORTANCE, HEADS, GATHERED, LOSS)
