@@ -268,7 +268,7 @@ LOSS = Exercise(
         Mistake(
             "weights relative to the others",
             "The ratio of the two weights is right, or nearly so, but here the others count 1 and the active ones "
-            "more, as pos_weight does it. Asked for is 1 for the active and w for the others: weight=, not pos_weight=.",
+            "more, as pos_weight does it. Asked for is 1 for the active and w for others: weight=, not pos_weight=.",
             _of(counts=lambda y, w: y / w + (1 - y)),
             also=(
                 _of(share=lambda y, k: y.mean() / (1 - y.mean()), counts=lambda y, w: y / w + (1 - y)),
