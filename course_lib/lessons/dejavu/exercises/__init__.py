@@ -1,0 +1,9 @@
+"""Lesson 09: the exercises on contextual sparsity, their cases and their named mistakes."""
+
+from course_lib.lessons.dejavu.exercises.gathered import GATHERED
+from course_lib.lessons.dejavu.exercises.heads import HEADS
+from course_lib.lessons.dejavu.exercises.importance import IMPORTANCE
+from course_lib.lessons.dejavu.exercises.loss import LOSS
+
+LESSON = "09 Deja Vu"
+EXERCISES = (IMPORTANCE, HEADS, GATHERED, LOSS)
