@@ -3,8 +3,10 @@
 No reasonable answer may lose a case, hidden ones included.
 """
 
+import heapq
 import itertools
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 import numpy
@@ -400,6 +402,93 @@ def sparsemixer_by_logs(logits, drawn, halved, outputs, target):
     return numpy.stack(rows)
 
 
+def neurons_with_a_heap(hidden, down, k):
+    """Which neurons add the longest vectors, token by token, by the standard library."""
+    columns = [math.hypot(*column) for column in down.T.tolist()]
+    keep = numpy.zeros(tuple(hidden.shape), dtype=int)
+    for token, row in enumerate(hidden.tolist()):
+        far = [abs(h) * length for h, length in zip(row, columns, strict=True)]
+        keep[token, heapq.nlargest(k, range(len(far)), key=far.__getitem__)] = 1
+    return keep
+
+
+def heads_by_gram(heads, weight, n_heads):
+    """The squared length as a quadratic form in what a head gives, in double precision."""
+    a, w = heads.double().numpy(), weight.double().numpy()
+    size = a.shape[1] // n_heads
+    lengths = numpy.empty((len(a), n_heads))
+    for head, at in enumerate(range(0, a.shape[1], size)):
+        gram = w[:, at : at + size].T @ w[:, at : at + size]
+        lengths[:, head] = numpy.sqrt(numpy.maximum(((a[:, at : at + size] @ gram) * a[:, at : at + size]).sum(1), 0))
+    return lengths
+
+
+def gathered_in_numpy(x, gate, up, down, index):
+    rows = index.tolist()
+    g, u, d = (matrix.double().numpy() for matrix in (gate[rows], up[rows], down.T[rows]))
+    opened = g @ x.double().numpy()
+    return (opened * numpy.exp(-numpy.logaddexp(0, -opened)) * (u @ x.double().numpy())) @ d
+
+
+def predictor_loss_in_loops(logits, parts, k):
+    """Logit by logit, from the sizes of the two exponents."""
+    n, rows = logits.numel(), []
+    for row in parts.tolist():
+        last = sorted(row, reverse=True)[k - 1]
+        rows.append([float(0 < part >= last) for part in row])
+    w = sum(map(sum, rows)) / n + 0.005
+    loss, slopes = 0.0, []
+    for said, row in zip(logits.tolist(), rows, strict=True):
+        slopes.append([])
+        for z, label in zip(said, row, strict=True):
+            sign, weight = (-1.0, 1.0) if label else (1.0, w)
+            loss += weight * (max(sign * z, 0.0) + math.log1p(math.exp(-abs(z)))) / n
+            slopes[-1].append(sign * weight / n / (1 + math.exp(min(-sign * z, 700))))
+    return loss, slopes
+
+
+def recall_by_logs(hidden, down, active, keep):
+    """Found, token by token, as sets; energies as sums of logarithms, where silence has minus infinity."""
+    found = sum(len(set(numpy.flatnonzero(a)) & set(numpy.flatnonzero(k))) for a, k in zip(active, keep, strict=True))
+    with numpy.errstate(divide="ignore"):
+        of_values = 2 * numpy.log(numpy.abs(hidden.double().numpy()))
+        of_columns = numpy.log(numpy.square(down.double().numpy()).sum(axis=0))
+    logs = of_values + of_columns
+    top = logs.max()
+    kept = numpy.exp(logs - top)[keep.numpy()].sum()
+    return found / int(active.sum()), kept / numpy.exp(logs - top).sum()
+
+
+def pairs_from_the_end(stream, active, ahead):
+    """Both turned round, so that the last block comes first."""
+    read = stream.flip(0)[1::2]
+    return read[ahead:].flip(0), active.flip(0)[: len(active) - ahead].flip(0)
+
+
+def completed_by_angles(keys, values, position, missing, stored, key_weight, value_weight, cos, sin):
+    """Turned in polar coordinates: each pair of a key is a length and an angle."""
+    fresh = torch.einsum("md,od->mo", stored.double(), key_weight.double())
+    half = fresh.shape[1] // 2
+    by = torch.atan2(sin, cos)[position][missing][:, :half].double()
+    length, angle = torch.hypot(fresh[:, :half], fresh[:, half:]), torch.atan2(fresh[:, half:], fresh[:, :half])
+    turned = torch.cat([length * torch.cos(angle + by), length * torch.sin(angle + by)], dim=1)
+    rows = dict(zip(missing.tolist(), range(len(missing)), strict=True))
+    made = torch.einsum("md,od->mo", stored, value_weight)
+    all_keys = [turned[rows[n]] if n in rows else keys[n].double() for n in range(len(keys))]
+    return all_keys, [made[rows[n]] if n in rows else values[n] for n in range(len(values))]
+
+
+def payoff_exactly(width, neurons, blocks, rank, others, density, gather, prompt, n_tokens):
+    """In fractions, as the difference between what is saved and what is paid."""
+    density, gather, prompt = map(Fraction, (density, gather, prompt))
+    mlp, predictor = 3 * width * neurons * blocks, rank * (width + neurons) * blocks
+    dense = mlp + others
+    saved = mlp * (1 - density * gather) - predictor
+    token = dense / (dense - saved)
+    whole = 1 / (1 - n_tokens * saved / ((prompt + n_tokens) * dense))
+    return float(token), float(whole), float(max(Fraction(0), Fraction(mlp - predictor, mlp) / gather))
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -489,4 +578,12 @@ FURTHER = {
     "moe.load": load_by_counting_rivals,
     "moe.jacobs": mixture_of_densities,
     "moe.estimate": sparsemixer_by_logs,
+    "dejavu.importance": neurons_with_a_heap,
+    "dejavu.heads": heads_by_gram,
+    "dejavu.gathered": gathered_in_numpy,
+    "dejavu.loss": predictor_loss_in_loops,
+    "dejavu.recall": recall_by_logs,
+    "dejavu.lookahead": pairs_from_the_end,
+    "dejavu.missing": completed_by_angles,
+    "dejavu.break_even": payoff_exactly,
 }

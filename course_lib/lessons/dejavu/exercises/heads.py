@@ -31,7 +31,9 @@ def _turn_about(matrix: Tensor, n_heads: int) -> Tensor:
     return matrix.unflatten(1, (-1, n_heads)).mT
 
 
-def _parts(heads: Tensor, weight: Tensor, n_heads: int, of_heads: Callable = _cut, of_weight: Callable = _cut) -> Tensor:
+def _parts(
+    heads: Tensor, weight: Tensor, n_heads: int, of_heads: Callable = _cut, of_weight: Callable = _cut
+) -> Tensor:
     """What each head adds to the output, (T, H, D)."""
     return torch.einsum("thi,dhi->thd", of_heads(heads, n_heads), of_weight(weight, n_heads))
 
@@ -71,8 +73,17 @@ def _heads_cases(generator: torch.Generator) -> list[Case]:
         Case("as many heads as entries in each, width 16", drawn(10, 4, 4, 16)),
         Case("as many tokens as channels, 6 heads of 2", drawn(12, 6, 2, 12)),
         Case("heads of one entry each", drawn(8, 7, 1, 7)),
-        Case("not contiguous, in float64", (heads.double().T.contiguous().T, turned.double().T.contiguous().T, n_heads)),
+        Case(
+            "not contiguous, in float64", (heads.double().T.contiguous().T, turned.double().T.contiguous().T, n_heads)
+        ),
     ]
+
+
+def _library(heads: Tensor, weight: Tensor, n_heads: int) -> Tensor:
+    from course_lib.contextual.attention.parts import SeenHeads, gram_of_heads
+
+    outputs, gram = heads.unflatten(1, (n_heads, -1)), gram_of_heads(weight, n_heads)
+    return SeenHeads(x=heads, earlier={}, outputs=outputs, gram=gram).part_norms
 
 
 HEADS = Exercise(
@@ -84,6 +95,7 @@ HEADS = Exercise(
     reference=_norms,
     cases=_heads_cases,
     picture=_side_by_side,
+    library=_library,
     mistakes=(
         Mistake(
             "before the output projection",
@@ -113,12 +125,19 @@ HEADS = Exercise(
             "The output was projected first and then cut into H pieces. Every channel of it holds something of all "
             "heads: cut before the projection.",
             lambda a, w, n: _cut(a @ w.T, n).norm(dim=2),
+            also=(lambda a, w, n: _cut(a @ w, n).norm(dim=2),),
         ),
         Mistake(
             "weight turned round",
             "The weight is (D, H d), as in nn.Linear: a head has columns of it, and the output is heads @ weight.T. "
             "Here a head has rows.",
             lambda a, w, n: _parts(a, w.T, n).norm(dim=2),
+        ),
+        Mistake(
+            "size and number of heads exchanged",
+            "n_heads says how many heads there are. Here it was taken for how many entries a head has.",
+            lambda a, w, n: _norms(a, w, a.shape[1] // n),
+            also=(lambda a, w, n: _cut(a, a.shape[1] // n).norm(dim=2),),
         ),
         Mistake(
             "product of two lengths",
@@ -158,7 +177,11 @@ HEADS = Exercise(
             "mean over the channels",
             "The mean over the channels was taken. A length is the root of the sum of squares.",
             _of(lambda p: p.square().mean(dim=2).sqrt()),
-            also=(_of(lambda p: p.square().mean(dim=2)), _of(lambda p: p.abs().mean(dim=2)), _of(lambda p: p.mean(dim=2))),
+            also=(
+                _of(lambda p: p.square().mean(dim=2)),
+                _of(lambda p: p.abs().mean(dim=2)),
+                _of(lambda p: p.mean(dim=2)),
+            ),
         ),
         Mistake(
             "another length",
