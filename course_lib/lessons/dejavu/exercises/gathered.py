@@ -120,10 +120,11 @@ def _gathered_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, index: Tensor) -> Tensor:
+    from course_lib.contextual.execute.gathered import by_rows
+    from course_lib.contextual.execute.neuron_major import NeuronMajor
     from course_lib.contextual.neurons import Neurons
 
-    few = Neurons(gate=gate[index], up=up[index], down=down[:, index], activation="silu")
-    return (few.values(x[None]) @ few.down.T)[0]
+    return by_rows(x, NeuronMajor.of(Neurons(gate=gate, up=up, down=down, activation="silu")), index)
 
 
 GATHERED = Exercise(
@@ -166,7 +167,7 @@ GATHERED = Exercise(
             "`index` numbers neurons, and here it was used on the D channels of x or of the output too. Every neuron "
             "reads all channels and adds to all of them.",
             lambda x, g, u, d, i: d[:, i] @ _swiglu(g[i][:, i] @ x[i], u[i][:, i] @ x[i]),
-            also=(lambda x, g, u, d, i: d[i][:, i] @ _values(x, g, u, i), lambda x, g, u, d, i: _values(x[i], g, u, i)),
+            also=(lambda x, g, u, d, i: d[i][:, i] @ _values(x, g, u, i),),
         ),
         Mistake(
             "down in another order",
