@@ -4,7 +4,6 @@ Dimension key: T tokens, n windows of N tokens, W = D + 1 width and bias, F neur
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -20,7 +19,7 @@ from course_lib.sparsity.ranking import check_positive
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Neighbours(NeuronSelector):
-    """score_i = ⟨k_i, x⟩, k_i row i of gate (or of up): the choice as a search by inner product, in inverted lists.
+    """score_i = |act(⟨k_i, x⟩)|, k_i row i of gate (or of up): a search by inner product in inverted lists, then act.
 
     Rows are clustered once; x is compared with the centres, and with the rows in the `n_probes` nearest lists. A row of
     another list comes after all of those, by its centre. With all lists probed the search is exact and costs the gate.
@@ -40,17 +39,17 @@ class Neighbours(NeuronSelector):
     def n_bytes(self) -> int:
         return sum(part.nbytes for lists in self.lists or () for part in lists)
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         return replace(self, lists=tuple(clustered(_keys(each), self.n_lists) for each in neurons_of(model)))
 
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
         self.fitted(self.lists)
         centres, list_of = self.lists[block]
         x = pad(seen.x.float(), (0, 1), value=1.0)
-        near, exact = x @ centres.T, x @ _keys(seen.neurons).T  # (T, C), (T, F)
+        near, exact = x @ centres.T, seen.neurons.act(x @ _keys(seen.neurons).T).abs()  # (T, C), (T, F)
         nearest = near.topk(min(self.n_probes, len(centres)), dim=1).indices
         probed = torch.zeros_like(near, dtype=torch.bool).scatter_(1, nearest, True)
-        below = near - near.amax(1, keepdim=True) + exact.amin(1, keepdim=True) - 1
+        below = near - near.amax(1, keepdim=True) - 1  # less than any absolute value
         return torch.where(probed[:, list_of], exact, below[:, list_of])
 
 
