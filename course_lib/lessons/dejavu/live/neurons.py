@@ -1,4 +1,4 @@
-"""What the neurons of a real model say, token by token, and how much each counts.
+"""What the neurons of a real model say, token by token, and a student's choice of them as a selector.
 
 Dimension key: L blocks, N windows, T tokens, D width, F neurons.
 """
@@ -7,69 +7,69 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.models import architecture, blocks, weight_of
+from course_lib.contextual.seen import Seen, look_through
+from course_lib.contextual.selector import NeuronSelector, n_kept
+from course_lib.models import blocks
+
+Importance = Callable[[Float[Tensor, "T F"], Float[Tensor, "D F"], int], Bool[Tensor, "T F"]]
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """Of one block: what goes into its MLP, the values h of its neurons, and the norms of their columns of down."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ByFunction(NeuronSelector):
+    """The neurons that a function keeps: function(hidden (T, F), down (D, F), k) -> (T, F), True where one stays."""
 
-    x: Float[Tensor, "T D"]
-    values: Float[Tensor, "T F"]
-    norms: Float[Tensor, "F"]
+    function: Importance
+    reads_hidden = True
 
-    @property
-    def importance(self) -> Float[Tensor, "T F"]:
-        """|h_i| · ‖w_i‖: the size of what each neuron adds to the residual stream."""
-        return self.values.abs() * self.norms
+    def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        return self.function(seen.hidden, seen.neurons.down, n_kept(self.density, seen.neurons.n)).float()
 
 
 @torch.no_grad()
-def hidden(model: PreTrainedModel, windows: Int[Tensor, "N T"], numbers: Sequence[int]) -> list[Hidden]:
-    """Of these blocks, all tokens of all windows in one row.
+def seen_at(model: PreTrainedModel, windows: Int[Tensor, "N T"], numbers: Sequence[int]) -> list[Seen]:
+    """What there is to see of each token at some blocks, all windows in one row.
 
     Raises:
-        ValueError: for a block that is not there.
+        ValueError: for a block that is not there, or windows of several lengths.
     """
-    all_blocks = blocks(model)
-    if not all(0 <= number < len(all_blocks) for number in numbers):
-        raise ValueError(f"got blocks {list(numbers)}; expected numbers from 0 to {len(all_blocks) - 1}.")
-    inputs, values, downs, handles = [], [], [], []
-    for number in numbers:
-        into, *_, down = (all_blocks[number].get_submodule(name) for name in architecture(all_blocks[number]).mlp)
-        downs.append(weight_of(down))
-        handles.append(into.register_forward_pre_hook(_append_to(inputs)))
-        handles.append(down.register_forward_pre_hook(_append_to(values)))
-    try:
-        model(windows, use_cache=False, logits_to_keep=1)
-    finally:
-        for handle in handles:
-            handle.remove()
-    order = sorted(range(len(numbers)), key=lambda place: numbers[place])  # hooks ran in the order of the blocks
-    found = {
-        place: Hidden(x, h, downs[place].norm(dim=0)) for place, x, h in zip(order, inputs, values, strict=True)
-    }
-    return [found[place] for place in range(len(numbers))]
+    if not all(0 <= number < len(blocks(model)) for number in numbers):
+        raise ValueError(f"got blocks {list(numbers)}; expected numbers from 0 to {len(blocks(model)) - 1}.")
+    by_block: dict[int, list[Seen]] = {number: [] for number in numbers}
+
+    def note(block: int, seen: Seen) -> None:
+        if block in by_block:
+            by_block[block].append(seen)
+
+    look_through(model, windows, note)
+    return [_joined(by_block[number]) for number in numbers]
 
 
-def _append_to(seen: list[Tensor]) -> Callable[[torch.nn.Module, tuple[Tensor, ...]], None]:
-    def hook(_: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
-        seen.append(args[0].flatten(0, -2))
+def _joined(parts: list[Seen]) -> Seen:
+    first = parts[0]
+    rows = {name: torch.cat([getattr(part, name) for part in parts]) for name in ("x", "embedding", "hidden", "real")}
+    ids = None if first.ids is None else torch.cat([part.ids for part in parts])
+    return Seen(**rows, ids=ids, earlier={}, neurons=first.neurons, n_sequences=len(parts))
 
-    return hook
+
+def importance(seen: Seen) -> Float[Tensor, "T F"]:
+    """|h_i| · ‖w_i‖: the size of what each neuron adds to the residual stream."""
+    return seen.neurons.importance(seen.hidden)
 
 
 def energy_curve(importance: Float[Tensor, "T F"]) -> Float[Tensor, "F"]:
-    """The share of Σ (|h| ‖w‖)² that the n largest neurons of each token hold, n = 1 to F: sums over tokens first."""
-    squares = importance.double().square().sort(dim=1, descending=True).values.sum(dim=0)
-    return (squares.cumsum(0) / squares.sum()).float()
+    """The share of Σ_i (|h_i| ‖w_i‖)² that the n largest neurons of a token hold, n = 1 to F: the mean over tokens.
+
+    A mean of shares, and not the share of the sums: a few tokens are thousands of times louder than all others.
+    """
+    squares = importance.double().square().sort(dim=1, descending=True).values
+    squares = squares[squares.sum(dim=1) > 0]
+    return (squares.cumsum(dim=1) / squares.sum(dim=1, keepdim=True)).mean(dim=0).float()
 
 
-def share_for(importance: Float[Tensor, "T F"], energy: float) -> float:
+def share_for(curve: Float[Tensor, "F"], energy: float) -> float:
     """The smallest share of the neurons whose part of the energy reaches this."""
-    curve = energy_curve(importance)
-    return (int((curve < energy).sum()) + 1) / len(curve)
+    return min(int((curve < energy).sum()) + 1, len(curve)) / len(curve)
