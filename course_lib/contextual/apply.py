@@ -17,9 +17,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.contextual.neurons import refuse_mixture, sizes_of
 from course_lib.contextual.seen import Seen, look_through, looking
 from course_lib.contextual.selector import NeuronSelector
+from course_lib.contextual.sizes import refuse_mixture, sizes_of
 
 _inside: WeakSet = WeakSet()  # models in such a block now
 

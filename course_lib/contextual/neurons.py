@@ -5,23 +5,15 @@ Dimension key: T tokens, D width, F neurons.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.nn.functional import linear
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
-from course_lib.models import MIXTRAL, activation, architecture, blocks, n_neurons, weight_of
-
-
-class Sizes(NamedTuple):
-    """What a selector that was fitted to a model has to find again."""
-
-    n_blocks: int
-    width: int
-    n_neurons: int
+from course_lib.contextual.sizes import refuse_mixture
+from course_lib.models import activation, architecture, blocks, weight_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,17 +49,28 @@ class Neurons:
         """Of the matrices."""
         return sum(weight.nbytes for weight in (self.gate, self.up, self.down) if weight is not None)
 
+    @property
+    def into(self) -> tuple[Float[Tensor, "F D"], ...]:
+        """The matrices that read x: gate and up, or up alone. The first of them is the one behind which act stands."""
+        return (self.up,) if self.gate is None else (self.gate, self.up)
+
+    @property
+    def into_biases(self) -> tuple[Float[Tensor, "F"] | None, ...]:
+        """Theirs."""
+        return (self.up_bias,) if self.gate is None else (self.gate_bias, self.up_bias)
+
     def activated(self, x: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
-        """act of the gate, or of the only matrix where there is no gate."""
-        if self.gate is None:
-            return self.act(functional.linear(x, self.up, self.up_bias))
-        return self.act(functional.linear(x, self.gate, self.gate_bias))
+        """act(W_gate x), or act(W_up x) where there is no gate."""
+        return self.act(linear(x, self.into[0], self.into_biases[0]))
 
     def values(self, x: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         """h: what the last matrix reads."""
-        if self.gate is None:
-            return self.activated(x)
-        return self.activated(x) * functional.linear(x, self.up, self.up_bias)
+        return self.joined(*(linear(x, weight) for weight in self.into))
+
+    def joined(self, *products: Float[Tensor, "T F"]) -> Float[Tensor, "T F"]:
+        """h from the products of x with gate and up, or copies of them, before biases."""
+        products = [p if bias is None else p + bias for p, bias in zip(products, self.into_biases, strict=True)]
+        return self.act(products[0]) if self.gate is None else self.act(products[0]) * products[1]
 
     def act(self, values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """The nonlinearity."""
@@ -87,25 +90,6 @@ def neurons_of(model: PreTrainedModel) -> list[Neurons]:
     refuse_mixture(model)
     name = activation(model)
     return [_neurons(block, name) for block in blocks(model)]
-
-
-def sizes_of(model: PreTrainedModel) -> Sizes:
-    """How many blocks there are, how wide they are, and how many neurons each has."""
-    first = blocks(model)[0]
-    down = weight_of(first.get_submodule(architecture(first).mlp[-1]))
-    return Sizes(len(blocks(model)), down.shape[0], n_neurons(first))
-
-
-def refuse_mixture(model: object) -> None:
-    """Raises ValueError for a model some of whose blocks have experts in place of an MLP, or what is no model."""
-    if not isinstance(model, PreTrainedModel):
-        raise ValueError(f"got a {type(model).__name__} for a model; expected a causal language model of transformers.")
-    mixed = [name for name, _ in model.named_parameters() if name.endswith(f".{MIXTRAL.gate}")]
-    if mixed:
-        raise ValueError(
-            f"got a {type(model).__name__} with experts in {len(mixed)} of its blocks ({mixed[0]}), whose router "
-            "chooses among neurons already; expected blocks with one MLP each. For routers see course_lib/moe."
-        )
 
 
 def _neurons(block: nn.Module, activation_name: str) -> Neurons:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import ClassVar, Self
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.contextual.neurons import Neurons, Sizes, sizes_of
+from course_lib.contextual.neurons import Neurons
 from course_lib.contextual.seen import Seen
+from course_lib.contextual.sizes import Sizes, sizes_of
 from course_lib.sparsity.ranking import keep_highest
 
 __all__ = ["NeuronSelector", "Neurons", "Seen", "check_density", "n_kept"]

@@ -1,0 +1,34 @@
+"""How large a model is where selectors care, and which models they refuse."""
+
+from typing import NamedTuple
+
+from transformers import PreTrainedModel
+
+from course_lib.models import MIXTRAL, architecture, blocks, n_neurons, weight_of
+
+
+class Sizes(NamedTuple):
+    """What a selector that was fitted to a model has to find again."""
+
+    n_blocks: int
+    width: int
+    n_neurons: int
+
+
+def sizes_of(model: PreTrainedModel) -> Sizes:
+    """How many blocks there are, how wide they are, and how many neurons each has."""
+    first = blocks(model)[0]
+    down = weight_of(first.get_submodule(architecture(first).mlp[-1]))
+    return Sizes(len(blocks(model)), down.shape[0], n_neurons(first))
+
+
+def refuse_mixture(model: object) -> None:
+    """Raises ValueError for a model some of whose blocks have experts in place of an MLP, or what is no model."""
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(f"got a {type(model).__name__} for a model; expected a causal language model of transformers.")
+    mixed = [name for name, _ in model.named_parameters() if name.endswith(f".{MIXTRAL.gate}")]
+    if mixed:
+        raise ValueError(
+            f"got a {type(model).__name__} with experts in {len(mixed)} of its blocks ({mixed[0]}), whose router "
+            "chooses among neurons already; expected blocks with one MLP each. For routers see course_lib/moe."
+        )
