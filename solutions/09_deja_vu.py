@@ -32,7 +32,7 @@ from course_lib.data import corpora
 from course_lib.lessons.dejavu.drawings import ahead, levels, memory
 from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
 from course_lib.lessons.dejavu.figures import fired, predicting, selectors, speed, stream as stream_plots
-from course_lib.lessons.dejavu.live import cost, heads, neurons, printed, stream, torn, view
+from course_lib.lessons.dejavu.live import clock, cost, heads, neurons, printed, stream, torn, view
 from course_lib.lessons.dejavu.tables import published
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
@@ -192,7 +192,7 @@ check("dejavu.heads", head_norms)
 # stand heads that are chosen once for each block.
 
 # %%
-longest = heads.by_function(mine("dejavu.heads", head_norms))
+longest = heads.by_function(model, mine("dejavu.heads", head_norms))
 scores = {"contextual": longest, "one set for all": static_heads(model, calibration)}
 heads_by = {name: {} for name in scores}
 for name, score in scores.items():
@@ -257,8 +257,8 @@ print(f"what is lost has {lost.norm() / (output + lost).norm():.0%} of the lengt
 # weights in float32, one token at a time. The index is drawn by lot and known beforehand.
 
 # %%
-clock = cost.time_over_density(model, (1.0, 0.5, 0.3, 0.2, 0.1))
-speed.over_density(clock)
+timed = clock.time_over_density(model, (1.0, 0.5, 0.3, 0.2, 0.1))
+speed.over_density(timed)
 
 # %% [markdown]
 # The machine that runs this does other things too, so the points move from run to run; `course bench contextual` has

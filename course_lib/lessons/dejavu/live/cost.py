@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.contextual.neurons import sizes_of
+from course_lib.contextual.sizes import sizes_of
 from course_lib.models import architecture, blocks, head, heads, weight_of
 
 DENSITIES = (1.0, 0.75, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)

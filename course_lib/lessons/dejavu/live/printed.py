@@ -75,7 +75,9 @@ def stored_line(model: PreTrainedModel) -> str:
     """Numbers that are stored for a token of which heads are missing, beside those of the heads."""
     of = heads(model)
     width, each = model.config.hidden_size, 2 * of.size
+    needed = -(-width // each)
+    verdict = f"once {needed} of them are left out" if needed <= of.n_key_value else "not even when all are left out"
     return (
         f"numbers a token: x has {width}, the key and the value of one of {of.n_key_value} key-value heads {each}.\n"
-        f"x takes no more room than what it stands for once {-(-width // each)} of them are left out."
+        f"x takes no more room than what it stands for: {verdict}."
     )
