@@ -1,0 +1,1 @@
+"""Lesson 09: contextual sparsity (Deja Vu)."""
