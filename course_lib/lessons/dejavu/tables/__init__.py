@@ -1,0 +1,1 @@
+"""The printed tables and verdicts of lesson 09."""
