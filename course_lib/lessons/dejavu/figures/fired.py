@@ -58,6 +58,7 @@ def how_often(chosen: Mapping[str, Float[Tensor, "F"]], density: float) -> Figur
     axes.axhline(100 * density, color=COLOURS[4], linestyle=":", label="lots")
     axes.set_ylim(-3, 106)
     axes.legend(frameon=False, fontsize=9)
-    title = f"The {100 * density:.0f} % chosen most often are {_between(100 - max(missed), 100 - min(missed))} of all choices"
+    said = _between(100 - max(missed), 100 - min(missed))
+    title = f"The {100 * density:.0f} % that are chosen most often have {said} of all choices"
     label(axes, title, "neurons, the most often chosen first (%)", "chosen for so many tokens (%)")
     return fig

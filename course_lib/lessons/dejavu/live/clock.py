@@ -31,9 +31,7 @@ class Timed:
 
 
 @torch.no_grad()
-def time_over_density(
-    model: PreTrainedModel, densities: Sequence[float], repetitions: int = 7, seed: int = 0
-) -> Timed:
+def time_over_density(model: PreTrainedModel, densities: Sequence[float], repetitions: int = 7, seed: int = 0) -> Timed:
     """Dense and gathered in turn, so that a busy moment meets all of them; sets by lot, new ones in each block.
 
     Raises:

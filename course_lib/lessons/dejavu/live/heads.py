@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.contextual.heads import HeadScore
+from course_lib.contextual.attention.heads import HeadScore
 from course_lib.models import architecture, blocks, heads, weight_of
 
 HeadNorms = Callable[[Float[Tensor, "T Hd"], Float[Tensor, "D Hd"], int], Float[Tensor, "T H"]]

@@ -6,7 +6,6 @@ Dimension key: T tokens, D width, F neurons, N windows.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 

@@ -55,7 +55,9 @@ def active_lines(models: Mapping[str, tuple[Sequence[str], Sequence[Seen]]]) -> 
 def bytes_line(predictor: nn.Module, neurons: Neurons) -> str:
     """What a predictor adds to what a token reads of a block's MLP."""
     n_bytes = sum(parameter.nbytes for parameter in predictor.parameters())
-    return f"{n_bytes:,} bytes of predictor beside {neurons.n_bytes:,} of the MLP: {100 * n_bytes / neurons.n_bytes:.1f} %"
+    return (
+        f"{n_bytes:,} bytes of predictor beside {neurons.n_bytes:,} of the MLP: {100 * n_bytes / neurons.n_bytes:.1f} %"
+    )
 
 
 def recalls(by_distance: Mapping[int, Float[Tensor, "N"]], most: float = 0.02) -> str:

@@ -84,9 +84,7 @@ def as_html(seen: Fired, block: int, token: int, density: float, name: str = "")
     """Some tokens from `token` on, each above its neurons: dark if the token before chose them too, light if new."""
     n_blocks, n_tokens, _ = seen.importance.shape
     if not (0 <= block < n_blocks and 1 <= token <= n_tokens - SHOWN):
-        raise ValueError(
-            f"got block {block}, token {token}; expected 0 to {n_blocks - 1} and 1 to {n_tokens - SHOWN}."
-        )
+        raise ValueError(f"got block {block}, token {token}; expected 0 to {n_blocks - 1} and 1 to {n_tokens - SHOWN}.")
     keep, order = seen.keep(block, density), seen.usual[block].argsort(descending=True)
     grids = []
     for place in range(token, token + SHOWN):
@@ -114,7 +112,9 @@ def _grid(again: Bool[Tensor, "F"], new: Bool[Tensor, "F"], n_kept: int) -> str:
     )
 
 
-def explore(seen: Fired, density: float = 0.3, block: int = 0, token: int = 1, names: Sequence[str] = ()) -> widgets.VBox:
+def explore(
+    seen: Fired, density: float = 0.3, block: int = 0, token: int = 1, names: Sequence[str] = ()
+) -> widgets.VBox:
     """Show the controls and, below them, the tokens; choose a block, a place in the text, and how many neurons stay.
 
     Args:
@@ -126,7 +126,9 @@ def explore(seen: Fired, density: float = 0.3, block: int = 0, token: int = 1, n
     place = widgets.IntSlider(token, 1, last, description="token")
     widgets.jslink((play, "value"), (place, "value"))
     choice = {
-        "block": widgets.Dropdown(options=[(each, i) for i, each in enumerate(names)], value=block, description="block"),
+        "block": widgets.Dropdown(
+            options=[(each, i) for i, each in enumerate(names)], value=block, description="block"
+        ),
         "token": place,
         "density": widgets.FloatSlider(density, min=0.05, max=0.9, step=0.05, description="share kept"),
     }
