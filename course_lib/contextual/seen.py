@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from course_lib.contextual.neurons import Neurons, neurons_of
+from course_lib.contextual.sizes import run_through
 from course_lib.models import architecture, blocks, trunk
 
 
@@ -68,18 +69,14 @@ def looking(model: PreTrainedModel, look: Look, lookahead: int = 0) -> Iterator[
             handle.remove()
 
 
-@torch.no_grad()
 def look_through(model: PreTrainedModel, windows: Int[Tensor, "n N"], look: Look, lookahead: int = 0) -> None:
-    """Run the model over windows of token ids, one at a time, and look at each block.
+    """Run the model over windows of token ids, one at a time and without gradients, and look at each block.
 
     Raises:
-        ValueError: without windows.
+        ValueError: without windows, or for a model that cannot be looked at.
     """
-    if windows.ndim != 2 or windows.numel() == 0:
-        raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected (n, tokens), at least one of each.")
     with looking(model, look, lookahead):
-        for ids in windows.to(model.device):
-            model.base_model(ids[None], use_cache=False)
+        run_through(model, windows)
 
 
 def importance_of(model: PreTrainedModel, ids: Int[Tensor, "N"]) -> Float[Tensor, "L N F"]:

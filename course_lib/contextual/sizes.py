@@ -1,7 +1,13 @@
-"""How large a model is where selectors care, and which models they refuse."""
+"""How large a model is where selectors care, which models they refuse, and how calibration text goes through one.
+
+Dimension key: n windows of N tokens.
+"""
 
 from typing import NamedTuple
 
+import torch
+from jaxtyping import Int
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.models import MIXTRAL, architecture, blocks, n_neurons, weight_of
@@ -32,3 +38,16 @@ def refuse_mixture(model: object) -> None:
             f"got a {type(model).__name__} with experts in {len(mixed)} of its blocks ({mixed[0]}), whose router "
             "chooses among neurons already; expected blocks with one MLP each. For routers see course_lib/moe."
         )
+
+
+@torch.no_grad()
+def run_through(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> None:
+    """Run the model over windows of token ids, one at a time; what is learnt is learnt by hooks.
+
+    Raises:
+        ValueError: without windows.
+    """
+    if windows.ndim != 2 or windows.numel() == 0:
+        raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected (n, tokens), at least one of each.")
+    for ids in windows.to(model.device):
+        model.base_model(ids[None], use_cache=False)

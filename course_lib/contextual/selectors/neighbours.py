@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
+from course_lib.contextual.fitting.lists import clustered
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.selector import NeuronSelector, Seen
 from course_lib.sparsity.ranking import check_positive
@@ -40,7 +41,7 @@ class Neighbours(NeuronSelector):
         return sum(part.nbytes for lists in self.lists or () for part in lists)
 
     def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
-        return replace(self, lists=tuple(_clustered(_keys(each), self.n_lists) for each in neurons_of(model)))
+        return replace(self, lists=tuple(clustered(_keys(each), self.n_lists) for each in neurons_of(model)))
 
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
         self.fitted(self.lists)
@@ -57,10 +58,3 @@ def _keys(neurons: Neurons) -> Float[Tensor, "F W"]:
     """The rows, each with its bias, which x meets with a 1."""
     weight, bias = neurons.into[0].float(), neurons.into_biases[0]
     return torch.cat([weight, (weight.new_zeros(len(weight)) if bias is None else bias.float())[:, None]], dim=1)
-
-
-def _clustered(keys: Float[Tensor, "F W"], n_lists: int) -> tuple[Float[Tensor, "C W"], Int[Tensor, "F"]]:
-    from sklearn.cluster import KMeans  # a second to import, and only this function needs it
-
-    found = KMeans(n_clusters=min(n_lists, len(keys)), n_init=1, max_iter=20, random_state=0).fit(keys.cpu().numpy())
-    return torch.from_numpy(found.cluster_centers_).to(keys), torch.from_numpy(found.labels_).to(keys.device).long()
