@@ -56,7 +56,7 @@ def test_energy_says_how_many_neurons_it_takes():
     even, one = torch.arange(1, 101) / 100, torch.ones(100)
     fig = fired.energy({"flat": {"block 0": even}, "sharp": {"block 0": one, "block 1": even**0.5}})
     found = fig.get_suptitle().replace("\n", " ")
-    assert found == "Neurons that hold 95 % of the energy of a token: flat 95 %, sharp 1.0 to 91 %"
+    assert found == "Neurons that hold 95 % of the energy of a token: flat 95 %, sharp 1 to 91 %"
 
 
 def test_how_often_compares_with_the_best_fixed_set():
