@@ -28,6 +28,7 @@ from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.small_models.relu_model import load_relu_model
 from course_lib.data import corpora
+from course_lib.lessons.dejavu.claims import ideas
 from course_lib.lessons.dejavu.drawings import ahead, levels, memory
 from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
 from course_lib.lessons.dejavu.figures import fired, selectors, speed
@@ -155,7 +156,12 @@ print(printed.claim("… than a set chosen from the embedding", kept_by, 0.5, "f
 #
 # In the paper's test of existence the choice is made a little differently: a first pass through the dense model records
 # which heads and neurons are large, and a second pass uses only those (`Recorded` in the library). Above, each block
-# chooses by what it gets from blocks that have lost neurons already. Section 10 has both.
+# chooses by what it gets from blocks that have lost neurons already.
+
+# %%
+levels.two_passes()
+
+# %% [markdown]
 #
 # ## 3. Which heads matter
 #
@@ -296,8 +302,8 @@ fired.energy(curves)
 # token still say a little, all of them, and together it is not nothing. The ReLU model has found out by itself that
 # most of its neurons may be silent: nothing in its training asked for it.
 #
-# Models of today have SiLU or GELU because they train a little better. Some were turned back afterwards: ReLU put in
-# the place of SiLU, and training continued. Without training it does not work, as section 10 shows for ours.
+# Most models of today have a SiLU or a GELU all the same. Some were turned back: ReLU was put in the place of SiLU, and
+# training went on until the model had got used to it (Mirzadeh and others, 2023).
 #
 # ## 6. To know beforehand
 #
@@ -440,11 +446,11 @@ said = "at 20 % of the neurons the predicted set reads better than a fixed one"
 print(printed.claim(said, relu_kept, 0.2, "one set for all", "predicted"))
 
 # %% [markdown]
-# **And on SmolLM2?** A predictor of this kind for each of its 30 blocks takes minutes to train, so section 10 has it,
-# and it disappoints: behind a SiLU there is no clear line between active and silent, and two thin matrices do not see
-# it. But another predictor needs no training at all: a coarse copy of gate and up, in 2 bits a weight. It makes a rough
-# version of all $h_i$, good enough to say which are large. CATS goes the other way: it computes the gate exactly, and
-# skips what the gate makes small (Lee and others, 2024).
+# **And on SmolLM2?** Behind a SiLU there is no line between active and silent that a predictor could learn, only larger
+# and smaller, and a predictor for each of 30 blocks takes minutes to train (`course reproduce dejavu_predictors`). But
+# another one needs no training at all: a coarse copy of gate and up, in 2 bits a weight. It makes a rough version of
+# all $h_i$, and from that one can tell which are large. CATS goes another way: it computes the gate exactly, and skips
+# what the gate makes small (Lee and others, 2024).
 #
 # The weights of this model come from a file with 4 bits a weight, so a copy in 4 bits and small groups would be no copy
 # at all but the same weights. With 2 bits that is not so.
@@ -665,12 +671,33 @@ speed.union(cost.unions(a_fifth, batches), batches, 0.2)
 print(published.latency())
 
 # %% [markdown]
+# ## 10. An open task
+#
+# Choose 30 % of SmolLM2's neurons for each token, with something that takes at most 5 % of the bytes of the MLPs, and
+# get the perplexity as low as you can. What do you do with 5 %: fewer bits, a lower rank, the neurons that one nearly
+# always needs? There is no formula, and nothing is graded. A selector is a small class with a `_score`; the files in
+# `course_lib/contextual/selectors` are examples, and any of them may be set otherwise.
+
+
+# %%
+def my_selector():
+    """Anything that scores neurons without having computed them: a NeuronSelector that was not fitted yet."""
+    return LowBit(bits=2, group=192)
+
+
+# %%
+made = ideas.attempt(my_selector(), (model, tokenizer))
+print(f"{made.bytes / 1e6:.1f} MB, {made.density:.0%} of the neurons: perplexity {made.losses.mean().exp():.1f}")
+
+# %% [markdown]
+# A gain is one only on windows that the choice has not seen: what you tune, tune on `split="calibration"`.
+#
 # ## To take home
 #
 # 1. Which neurons matter depends on the text, not on the token alone and still less on the block alone. At equal
 #    density a set chosen in context reads far better than a fixed one.
 # 2. That a small set exists is one thing, and to know it before it is computed is another. Behind a ReLU two thin
-#    matrices can tell. Behind a SiLU the layer's own coarse copy is the better predictor.
+#    matrices learn to tell. Behind a SiLU nothing is zero, and a coarse copy of the layer can tell what is large.
 # 3. What is saved is bytes of the MLP, at batch one, while decoding. Count the predictor, the attention and the head
 #    before you promise a factor.
 #

@@ -5,8 +5,9 @@ from course_lib.lessons.dejavu.exercises.gathered import GATHERED
 from course_lib.lessons.dejavu.exercises.heads import HEADS
 from course_lib.lessons.dejavu.exercises.importance import IMPORTANCE
 from course_lib.lessons.dejavu.exercises.lookahead import LOOKAHEAD
+from course_lib.lessons.dejavu.exercises.loss import LOSS
 from course_lib.lessons.dejavu.exercises.missing import MISSING
 from course_lib.lessons.dejavu.exercises.recall import RECALL
 
 LESSON = "09 Deja Vu"
-EXERCISES = (IMPORTANCE, HEADS, GATHERED, RECALL, LOOKAHEAD, MISSING, BREAK_EVEN)
+EXERCISES = (IMPORTANCE, HEADS, GATHERED, LOSS, RECALL, LOOKAHEAD, MISSING, BREAK_EVEN)

@@ -100,7 +100,10 @@ def _gathered_cases(generator: torch.Generator) -> list[Case]:
             gate[order[n_kept:]], up[order[n_kept:]], down[:, order[n_kept:]] = torch.nan, torch.nan, torch.nan
         return x, gate, up, down, order[:n_kept]
 
-    gate, up = torch.tensor([[0.0, 50.0], [100.0, 0.0], [40.0, 30.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    gate, up = (
+        torch.tensor([[0.0, 50.0], [100.0, 0.0], [40.0, 30.0]]),
+        torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
+    )
     by_hand = torch.tensor([1.0, 2.0]), gate, up, torch.tensor([[0.01, 0.0, 0.01], [0.0, 0.01, 0.02]])
     x, *matrices, index = drawn(9, 15, 6)
     turned = [matrix.double().T.contiguous().T for matrix in matrices]
@@ -127,6 +130,17 @@ GATHERED = Exercise(
     picture=_first_channels,
     mistakes=(
         Mistake(
+            "gate and up in different orders",
+            "The values of the gate stand in one order and those of `up` in another, so that a neuron's gate opens "
+            "another one. A mask, or a sorted index, lists neurons in rising order; `index` need not.",
+            _reading(up_at=_sorted),
+            also=(
+                _reading(gate_at=_sorted),
+                _reading(up_at=lambda i: i.flip(0)),
+                _reading(gate_at=lambda i: i.flip(0)),
+            ),
+        ),
+        Mistake(
             "columns of down for rows",
             "Rows of `down` were taken. Its rows are the D channels of the output; what neuron i adds to them is "
             "column i: down[:, index].",
@@ -136,13 +150,6 @@ GATHERED = Exercise(
                 lambda x, g, u, d, i: d[i].T @ _values(x, g, u, i),
                 lambda x, g, u, d, i: d.T[:, i] @ _values(x, g, u, i),
             ),
-        ),
-        Mistake(
-            "gate and up in different orders",
-            "The values of the gate stand in one order and those of `up` in another, so that a neuron's gate opens "
-            "another one. A mask, or a sorted index, lists neurons in rising order; `index` need not.",
-            _reading(up_at=_sorted),
-            also=(_reading(gate_at=_sorted), _reading(up_at=lambda i: i.flip(0)), _reading(gate_at=lambda i: i.flip(0))),
         ),
         Mistake(
             "down in another order",
@@ -222,7 +229,10 @@ GATHERED = Exercise(
             "The output was multiplied by F / K, or divided by K, as if the neurons had been drawn by lot. Those that "
             "left are small: the sum over the others stays as it is.",
             _then(lambda y, x, g, u, d, i: y * len(g) / max(len(i), 1)),
-            also=(_then(lambda y, x, g, u, d, i: y * len(i) / len(g)), _then(lambda y, x, g, u, d, i: y / max(len(i), 1))),
+            also=(
+                _then(lambda y, x, g, u, d, i: y * len(i) / len(g)),
+                _then(lambda y, x, g, u, d, i: y / max(len(i), 1)),
+            ),
         ),
         Mistake(
             "the neurons' values",

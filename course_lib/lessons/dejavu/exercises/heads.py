@@ -31,7 +31,9 @@ def _turn_about(matrix: Tensor, n_heads: int) -> Tensor:
     return matrix.unflatten(1, (-1, n_heads)).mT
 
 
-def _parts(heads: Tensor, weight: Tensor, n_heads: int, of_heads: Callable = _cut, of_weight: Callable = _cut) -> Tensor:
+def _parts(
+    heads: Tensor, weight: Tensor, n_heads: int, of_heads: Callable = _cut, of_weight: Callable = _cut
+) -> Tensor:
     """What each head adds to the output, (T, H, D)."""
     return torch.einsum("thi,dhi->thd", of_heads(heads, n_heads), of_weight(weight, n_heads))
 
@@ -71,7 +73,9 @@ def _heads_cases(generator: torch.Generator) -> list[Case]:
         Case("as many heads as entries in each, width 16", drawn(10, 4, 4, 16)),
         Case("as many tokens as channels, 6 heads of 2", drawn(12, 6, 2, 12)),
         Case("heads of one entry each", drawn(8, 7, 1, 7)),
-        Case("not contiguous, in float64", (heads.double().T.contiguous().T, turned.double().T.contiguous().T, n_heads)),
+        Case(
+            "not contiguous, in float64", (heads.double().T.contiguous().T, turned.double().T.contiguous().T, n_heads)
+        ),
     ]
 
 
@@ -158,7 +162,11 @@ HEADS = Exercise(
             "mean over the channels",
             "The mean over the channels was taken. A length is the root of the sum of squares.",
             _of(lambda p: p.square().mean(dim=2).sqrt()),
-            also=(_of(lambda p: p.square().mean(dim=2)), _of(lambda p: p.abs().mean(dim=2)), _of(lambda p: p.mean(dim=2))),
+            also=(
+                _of(lambda p: p.square().mean(dim=2)),
+                _of(lambda p: p.abs().mean(dim=2)),
+                _of(lambda p: p.mean(dim=2)),
+            ),
         ),
         Mistake(
             "another length",
