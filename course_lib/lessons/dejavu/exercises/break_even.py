@@ -156,7 +156,11 @@ BREAK_EVEN = Exercise(
             "This is one over the density: as if a token read the MLPs alone, in order, and knew for nothing which "
             "neurons it needs.",
             _speeds(lambda c: c.mlp * c.gather / c.kept)[0],
-            also=(_speeds(lambda c: c.mlp * c.gather / c.kept)[1],),
+            also=(
+                _speeds(lambda c: c.mlp * c.gather / c.kept)[1],
+                _with(*2 * (lambda c: c.mlp * c.gather / c.kept,)),
+                _with(*2 * (lambda c: c.mlp * c.gather / c.kept,), lambda c: 1 / c.gather),
+            ),
         ),
         Mistake(
             "the MLPs alone",

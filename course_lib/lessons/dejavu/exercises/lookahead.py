@@ -178,6 +178,7 @@ LOOKAHEAD = Exercise(
             also=(
                 _for_every_block(lambda b, n: max(2 * (b - n) + 1, 0)),
                 _for_every_block(lambda b, n: 2 * (b - n) + 1 if b >= n else 2 * b + 1),
+                lambda s, a, n: (torch.cat([torch.zeros_like(s[:n]), _pairs(s, a, n)[0]]), a),
             ),
         ),
         Mistake(

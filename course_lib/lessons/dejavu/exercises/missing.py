@@ -295,6 +295,12 @@ MISSING = Exercise(
             ),
         ),
         Mistake(
+            "made anew where it was there",
+            "The rows of tokens that are not missing have changed. Their inputs were not stored, because their keys "
+            "and values were: leave these as they are.",
+            lambda *arguments: _only_made(Given(*arguments)),
+        ),
+        Mistake(
             "key and value matrix exchanged",
             "The keys were made with the values' matrix, or the values with the keys'.",
             _complete(key_weight=lambda g: g.value_weight, value_weight=lambda g: g.key_weight),
@@ -363,6 +369,12 @@ MISSING = Exercise(
         "position[missing]; into those of the values what the other matrix makes, as it is.",
     ),
 )
+
+
+def _only_made(given: Given) -> tuple[Tensor, Tensor]:
+    """Zeros but for the rows of missing tokens."""
+    made = _complete()(*given)
+    return tuple(torch.zeros_like(new).index_copy(0, given.missing, new[given.missing]) for new in made)
 
 
 def _input_turned(given: Given) -> tuple[Tensor, Tensor]:
