@@ -3,8 +3,7 @@
 import io
 import math
 import pickle
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -25,7 +24,11 @@ class Run:
     optimiser: torch.optim.Optimizer
     generator: torch.Generator
     label: str
-    step: int = 0
+    losses: list[float] = field(default_factory=list)  # before each step so far
+
+    @property
+    def step(self) -> int:
+        return len(self.losses)
 
     def update(self, loss: Tensor, rate: float, most: float | None = None) -> float:
         """One step down the gradient of a loss, which it gives back as a number.
@@ -50,13 +53,13 @@ class Run:
         if most is not None:
             nn.utils.clip_grad_norm_(self.learner.parameters(), most)
         self.optimiser.step()
-        self.step += 1
+        self.losses.append(value)
         return value
 
     def save(self, path: Path) -> None:
         """The file changes in one step, so that a kill leaves the old state or the new one."""
         buffer = io.BytesIO()
-        state = {"label": self.label, "step": self.step, "generator": self.generator.get_state()}
+        state = {"label": self.label, "losses": self.losses, "generator": self.generator.get_state()}
         torch.save(state | {part: getattr(self, part).state_dict() for part in ("learner", "optimiser")}, buffer)
         write(buffer.getvalue(), path)
 
@@ -77,24 +80,10 @@ class Run:
                 f"got {path} of another run, {state.get('label')!r}; expected {self.label!r}. Delete it, or take "
                 "another file."
             )
-        if at is not None and state["step"] != at:
+        if at is not None and len(state["losses"]) != at:
             return False
         self.learner.load_state_dict(state["learner"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["generator"])
-        self.step = state["step"]
+        self.losses = state["losses"]
         return True
-
-
-def steps_until(
-    run: Run,
-    stop: int,
-    loss_of: Callable[[], Tensor],
-    rate_at: Callable[[int], float],
-    most: float | None,
-    look: Callable[[int, float], None],
-) -> None:
-    """Updates until step `stop`; `look(step, loss)` is called after each, with the loss before it."""
-    while run.step < stop:
-        step = run.step
-        look(step, run.update(loss_of(), rate_at(step), most))

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.byte_model import byte_losses
 from course_lib.attention.small_models.training import Schedule, batch_at, groups
-from course_lib.contextual.predictor.checkpoint import Run, steps_until
+from course_lib.contextual.predictor.checkpoint import Run
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,10 @@ def train_piece(
     if piece.start:
         run.resume(piece.path, at=piece.start)
 
-    def loss() -> Tensor:
-        return byte_losses(model, batch_at(tokens, schedule, generator)).mean()
-
-    steps_until(run, piece.start, loss, schedule.rate_at, 1.0, lambda step, value: None)
-    steps_until(run, piece.stop, loss, schedule.rate_at, 1.0, look)
+    while run.step < piece.stop:
+        step = run.step
+        loss = byte_losses(model, batch_at(tokens, schedule, generator)).mean()
+        value = run.update(loss, schedule.rate_at(step), most=1.0)
+        if step >= piece.start:
+            look(step, value)
     run.save(piece.path)

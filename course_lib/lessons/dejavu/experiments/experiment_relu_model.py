@@ -78,7 +78,6 @@ def begun(sizes: Sizes, seed: int) -> tuple[PreTrainedModel, Int[Tensor, "T"]]:
 
 
 def train(sizes: Sizes, start: int, seed: int) -> Tables:
-    """Losses and active neurons of one piece of the training."""
     (model, tokens), this, recent = begun(sizes, seed), piece(sizes, start), []
     tables: Tables = {"training": [], "active": []}
 
