@@ -76,6 +76,9 @@ ARCHITECTURES = (
 )
 
 
+ACTIVATION_KEYS = ("hidden_act", "activation_function")  # of the configuration
+
+
 @dataclass(frozen=True)
 class Mixture:
     """Where a family of models with experts keeps them, relative to one block; all else is as in the dense family."""
@@ -144,6 +147,11 @@ def blocks(model: nn.Module) -> nn.ModuleList:
         f"got a {type(model).__name__} without a list of blocks at {tried}. "
         "Add its names to ARCHITECTURES in course_lib/models.py."
     )
+
+
+def trunk(model: nn.Module) -> nn.Module:
+    """The part of a model that gets token ids and walks the blocks, whatever calls it."""
+    return model.get_submodule(architecture(blocks(model)[0]).blocks.rpartition(".")[0])
 
 
 def input_groups(block: nn.Module) -> tuple[tuple[str, ...], ...]:
@@ -254,6 +262,19 @@ def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
             "angles over whole heads."
         )
     return frequencies
+
+
+def activation(model: PreTrainedModel) -> str:
+    """The nonlinearity of the MLPs by transformers' name for it: "silu", "relu", "gelu_new".
+
+    Raises:
+        ValueError: for a configuration that names none.
+    """
+    names = (getattr(model.config, key, None) for key in ACTIVATION_KEYS)
+    found = next((name for name in names if isinstance(name, str)), None)
+    if found is None:
+        raise ValueError(f"got a {type(model).__name__} that names no activation as {' or '.join(ACTIVATION_KEYS)}.")
+    return found
 
 
 def n_neurons(block: nn.Module) -> int:

@@ -1,0 +1,1 @@
+"""Contextual sparsity: which neurons and heads a token needs (Deja Vu and its successors)."""

@@ -1,0 +1,112 @@
+"""What each head adds to the output of attention, seen while a model runs, through hooks alone.
+
+Dimension key: T tokens of a pass in one row, H query heads, D width, d size of a head, L blocks, n windows of N tokens.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.contextual.sizes import run_through
+from course_lib.models import architecture, blocks, heads, weight_of
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SeenHeads:
+    """What there is to read of T tokens at one block's attention.
+
+    Args:
+        x: what the query, key and value projections read, behind their norm.
+        earlier: x of as many blocks below as was asked for, by their number.
+        outputs: of each head, before the output projection: what only an oracle knows.
+        gram: W_hᵀ W_h of each head, W_h = the columns of the output projection that read it.
+    """
+
+    x: Float[Tensor, "T D"]
+    earlier: Mapping[int, Tensor]
+    outputs: Float[Tensor, "T H d"]
+    gram: Float[Tensor, "H d d"]
+
+    @cached_property
+    def part_norms(self) -> Float[Tensor, "T H"]:
+        """‖W_h a_h‖₂ behind the output projection, as √(aᵀ (WᵀW) a): d² products a head in place of d · D."""
+        outputs = self.outputs.float()
+        return (torch.einsum("thd,hde->the", outputs, self.gram) * outputs).sum(-1).clamp(min=0).sqrt()
+
+
+LookAtHeads = Callable[[int, SeenHeads], Tensor | None]  # block, what is seen -> other outputs (T, H, d), or None
+
+
+@contextmanager
+def looking_at_heads(model: PreTrainedModel, look: LookAtHeads, lookahead: int = 0) -> Iterator[None]:
+    """Inside, `look` is called in every block of every pass, before the output projection reads its heads.
+
+    Args:
+        lookahead: of how many blocks below x is held.
+    """
+    one_pass, handles = _Pass(look, heads(model).n_query, lookahead), []
+    try:
+        for index, block in enumerate(blocks(model)):
+            names = architecture(block).attention
+            first, output = block.get_submodule(names[0]), block.get_submodule(names[-1])
+            handles.append(first.register_forward_pre_hook(one_pass.read))
+            handles.append(output.register_forward_pre_hook(one_pass.looked(index)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def look_through_heads(
+    model: PreTrainedModel, windows: Int[Tensor, "n N"], look: LookAtHeads, lookahead: int = 0
+) -> None:
+    """Run the model over windows of token ids, one at a time and without gradients, and look at each block's heads."""
+    with looking_at_heads(model, look, lookahead):
+        run_through(model, windows)
+
+
+def part_norms_of(model: PreTrainedModel, ids: Int[Tensor, "N"]) -> Float[Tensor, "L N H"]:
+    """The length of each head's part at every token of one text, in the dense model."""
+    by_block: list[Tensor] = []
+    look_through_heads(model, ids[None], lambda _, seen: by_block.append(seen.part_norms))
+    return torch.stack(by_block)
+
+
+def gram_of_heads(output: Float[Tensor, "D Hd"], n_heads: int) -> Float[Tensor, "H d d"]:
+    """W_hᵀ W_h for the columns of each head, which lie together."""
+    by_head = output.float().unflatten(1, (n_heads, -1))
+    return torch.einsum("ohd,ohe->hde", by_head, by_head)
+
+
+class _Pass:
+    """What the hooks of one pass leave for each other. A matrix W_hᵀ W_h is made when its block is first reached."""
+
+    def __init__(self, look: LookAtHeads, n_heads: int, lookahead: int) -> None:
+        self.look, self.n_heads, self.lookahead = look, n_heads, lookahead
+        self.earlier: dict[int, Tensor] = {}
+        self.grams: dict[int, Tensor] = {}
+        self.x: Tensor | None = None
+
+    def read(self, _: nn.Module, args: tuple) -> None:
+        self.x = args[0].reshape(-1, args[0].shape[-1])
+
+    def looked(self, block: int) -> Callable:
+        def hook(output: nn.Module, args: tuple) -> tuple | None:
+            if block == 0:
+                self.earlier.clear()
+            if block not in self.grams:
+                self.grams[block] = gram_of_heads(weight_of(output), self.n_heads)
+            outputs = args[0].reshape(len(self.x), self.n_heads, -1)
+            seen = SeenHeads(x=self.x, earlier=self.earlier, outputs=outputs, gram=self.grams[block])
+            found = self.look(block, seen)
+            self.earlier[block] = self.x
+            self.earlier.pop(block - self.lookahead, None)
+            return None if found is None else (found.to(args[0].dtype).reshape(args[0].shape), *args[1:])
+
+        return hook

@@ -1,0 +1,1 @@
+"""What selectors learn from calibration text: thresholds, and linear maps."""

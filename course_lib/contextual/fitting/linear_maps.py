@@ -1,0 +1,88 @@
+"""Linear maps that selectors fit to what a block reads: ridge regression, and a matrix cut to a low rank.
+
+Dimension key: L blocks, D width, F neurons, T tokens, R rank.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.contextual.sizes import Sizes
+from course_lib.pruning.layerwise.gram import Gram
+
+
+class Regression(NamedTuple):
+    """y ≈ mean + (e − centre) · slope, for each block."""
+
+    centre: Float[Tensor, "D"]
+    mean: Float[Tensor, "L F"]
+    slope: Float[Tensor, "L D F"]
+
+
+class RegressionSums:
+    """Σ e, Σ eeᵀ, and for each block Σ y and Σ eyᵀ: tokens come and go."""
+
+    def __init__(self, sizes: Sizes, device: torch.device) -> None:
+        n_blocks, width, n_neurons = sizes
+        self.n_tokens = 0
+        self.e, self.ee = torch.zeros(width, device=device), torch.zeros(width, width, device=device)
+        self.y = torch.zeros(n_blocks, n_neurons, device=device)
+        self.ey = torch.zeros(n_blocks, width, n_neurons, device=device)
+
+    def add(self, block: int, e: Float[Tensor, "T D"], y: Float[Tensor, "T F"]) -> None:
+        """Add the tokens of a pass at one block; e is the same at all of them, and counted at the first."""
+        if block == 0:
+            self.n_tokens += len(e)
+            self.e += e.sum(0)
+            self.ee.addmm_(e.T, e)
+        self.y[block] += y.sum(0)
+        self.ey[block].addmm_(e.T, y)
+
+    def solved(self, damping: float) -> Regression:
+        """Ridge regression, the penalty `damping` times the mean variance of e.
+
+        Raises:
+            ValueError: where e is the same for all tokens, so that nothing can be told by it.
+        """
+        # slope = (cov(e) + λ I)⁻¹ cov(e, y)
+        centre, mean = self.e / self.n_tokens, self.y / self.n_tokens
+        covariance = (self.ee / self.n_tokens - torch.outer(centre, centre)).double()
+        variance = covariance.diagonal().mean()
+        if not variance > 1e-9 * centre.double().square().mean():  # what float32 sums leave of equal embeddings
+            raise ValueError(f"got {self.n_tokens} calibration tokens that are all alike; expected running text.")
+        covariance.diagonal().add_(damping * variance)
+        factor = torch.linalg.cholesky(covariance)
+        slopes = torch.empty_like(self.ey)
+        for block, sums in enumerate(self.ey):
+            with_y = (sums / self.n_tokens - torch.outer(centre, mean[block])).double()
+            slopes[block] = torch.cholesky_solve(with_y, factor)
+        return Regression(centre, mean, slopes)
+
+
+class Factors(NamedTuple):
+    """W ≈ outer · inner."""
+
+    outer: Float[Tensor, "F R"]
+    inner: Float[Tensor, "R D"]
+
+
+def cut(weights: list[Float[Tensor, "F D"]], inputs: Gram, rank: int) -> tuple[Factors, ...]:
+    """The matrices of rank R whose outputs are nearest to those of the weights on these inputs.
+
+    ‖(W − Ŵ) X‖_F is least for Ŵ = (W S)_R S⁻¹, where SSᵀ = XXᵀ and (·)_R keeps the R largest singular values.
+    """
+    inputs.check_tokens()
+    covariance = inputs.matrix.double() / inputs.n_tokens
+    covariance.diagonal().add_(1e-6 * covariance.diagonal().mean())  # fewer tokens than inputs leave it singular
+    whitener = torch.linalg.cholesky(covariance)
+    return tuple(_factors(weight, whitener, rank) for weight in weights)
+
+
+def _factors(weight: Float[Tensor, "F D"], whitener: Float[Tensor, "D D"], rank: int) -> Factors:
+    # W S = U Σ Vᵀ, Ŵ = (W S V_R) (V_Rᵀ S⁻¹); V are the eigenvectors of (W S)ᵀ(W S), those of large Σ last
+    whitened = weight.double() @ whitener
+    basis = torch.linalg.eigh(whitened.T @ whitened).eigenvectors[:, -rank:]
+    inner = torch.linalg.solve_triangular(whitener, basis.T, upper=False, left=False)
+    return Factors((whitened @ basis).float(), inner.float())

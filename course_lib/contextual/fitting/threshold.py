@@ -1,0 +1,89 @@
+"""Thresholds in place of counts: a token keeps what is above a number that calibration text has fixed.
+
+A threshold needs no sorting and every token keeps as many as it needs, so the density is reached on average only.
+
+Dimension key: L blocks (or other places), Q levels, T tokens, F neurons, n windows of N tokens.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.contextual.seen import look_through
+from course_lib.contextual.selector import NeuronSelector, Seen
+from course_lib.contextual.sizes import sizes_of
+
+LEVELS = 1001  # so that a density is met to a thousandth, and any density can be asked for later
+DRAWN = 16384  # values of each window at each place: 16 windows put a quantile's error at a thousandth
+
+
+class Sample:
+    """Values drawn at random from what goes by, the same number from each window, so that none weighs more."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator, self._drawn = torch.Generator().manual_seed(seed), []
+
+    def add(self, values: Float[Tensor, "*any"]) -> None:
+        """Draw from one window."""
+        place = torch.randint(values.numel(), (DRAWN,), generator=self._generator)
+        self._drawn.append(values.detach().reshape(-1)[place.to(values.device)].float().cpu())
+
+    def quantiles(self) -> Float[Tensor, "Q"]:
+        """The values below which 0, 1/1000, ..., all of the sample lies."""
+        ordered = torch.cat(self._drawn).sort().values
+        return ordered[torch.linspace(0, len(ordered) - 1, LEVELS).round().long()]
+
+
+def threshold_at(quantiles: Float[Tensor, "Q"], density: float) -> float:
+    """What a share `density` of the values is above: the (1 − density)-quantile, between levels on a line; −∞ for 1."""
+    if density == 1:
+        return -torch.inf
+    place = (1 - density) * (len(quantiles) - 1)
+    low = int(place)
+    return torch.lerp(quantiles[low], quantiles[low + 1], place - low).item()
+
+
+def check_quantiles(quantiles: Float[Tensor, "L Q"]) -> None:
+    """Raises ValueError for quantiles that are NaN, or that fall."""
+    if bool(quantiles.isnan().any()) or bool((quantiles.diff(dim=-1) < 0).any()):
+        raise ValueError(
+            f"got quantiles of which {int(quantiles.isnan().sum())} are NaN and "
+            f"{int((quantiles.diff(dim=-1) < 0).sum())} fall; expected rising numbers, as fitting gives them. Look for "
+            "NaN in the activations of the calibration text."
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ThresholdSelector(NeuronSelector):
+    """keep where score > the block's threshold, the (1 − density)-quantile of the scores of calibration tokens.
+
+    Where more than a share 1 − density of the scores is zero, as behind ReLU, zeros leave and fewer than `density`
+    stay: nothing is lost by it. At density 1 all stay.
+    """
+
+    quantiles: Float[Tensor, "L Q"] | None = field(default=None, repr=False)
+
+    counts_exactly: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.quantiles is not None:
+            check_quantiles(self.quantiles)
+
+    @abstractmethod
+    def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        """The formula; it reads nothing that is fitted."""
+
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+        samples = [Sample(seed=block) for block in range(sizes_of(model).n_blocks)]
+        look_through(model, calibration, lambda block, seen: samples[block].add(self._score(seen, block)))
+        return replace(self, quantiles=torch.stack([sample.quantiles() for sample in samples]))
+
+    def keep(self, seen: Seen, block: int) -> Bool[Tensor, "T F"]:
+        self.fitted(self.quantiles)
+        return self.score(seen, block) > threshold_at(self.quantiles[block], self.density)

@@ -1,0 +1,124 @@
+"""The seam of every selector of neurons: from what is seen of a token at a block to the neurons that it keeps there.
+
+Dimension key: T tokens of a pass in one row, D width, F neurons, n calibration windows of N tokens.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import ClassVar, Self
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.contextual.neurons import Neurons
+from course_lib.contextual.seen import Seen
+from course_lib.contextual.sizes import Sizes, sizes_of
+from course_lib.sparsity.ranking import keep_highest
+
+__all__ = ["NeuronSelector", "Neurons", "Seen", "check_density", "n_kept"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NeuronSelector(ABC):
+    """Settings and what was fitted, nothing that changes while text goes by. A selector is a subclass with a `_score`.
+
+    Args:
+        density: the share of each block's neurons that a token keeps.
+        sizes: of the model that it was fitted to; None where nothing had to be fitted.
+    """
+
+    density: float = 0.5
+    sizes: Sizes | None = field(default=None, repr=False)
+
+    lookahead: ClassVar[int] = 0  # how many blocks back it reads; a leaf with the setting declares the field
+    reads_hidden: ClassVar[bool] = False  # whether it looks at what it should predict: an oracle
+    counts_exactly: ClassVar[bool] = True  # whether each token keeps the same number of neurons
+
+    def __post_init__(self) -> None:
+        check_density(self.density)
+
+    @property
+    def n_bytes(self) -> int:
+        """What it holds beside the model's own weights, all blocks together."""
+        return 0
+
+    def fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+        """A copy that has learnt from calibration text what it has to; the settings stay.
+
+        Raises:
+            ValueError: for a model of no known family or with experts, or no windows.
+        """
+        return replace(self._fit(model, calibration), sizes=sizes_of(model))
+
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+        return self
+
+    def score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        """How much each token needs each neuron; high = keep. Only the order within a token has a meaning.
+
+        Raises:
+            ValueError: a selector of another model, one that was not fitted, scores that are NaN or do not fit.
+        """
+        self._check_seen(seen, block)
+        score = self._score(seen, block)
+        expected = (len(seen.x), seen.neurons.n)
+        if tuple(score.shape) != expected:
+            raise ValueError(
+                f"got scores {tuple(score.shape)} from {type(self).__name__} at block {block}; expected (tokens, "
+                f"neurons) = {expected}. Give it what was fitted to this model."
+            )
+        if bool(score.isnan().any()):
+            raise ValueError(
+                f"got {int(score.isnan().sum())} NaN of {score.numel()} scores from {type(self).__name__} at block "
+                f"{block}; expected numbers. Look for what diverged while it was trained."
+            )
+        return score
+
+    def keep(self, seen: Seen, block: int) -> Bool[Tensor, "T F"]:
+        """Exactly max(1, round(density · F)) neurons of each token, the highest scores; of equals the higher index."""
+        score = self.score(seen, block)
+        return keep_highest(score, score.shape[1] - n_kept(self.density, score.shape[1]))
+
+    @abstractmethod
+    def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        """The formula, for what is checked already."""
+
+    def _check_seen(self, seen: Seen, block: int) -> None:
+        if len(seen.x) == 0:
+            raise ValueError("got no tokens; expected at least one.")
+        self.check_sizes(Sizes(self.sizes.n_blocks if self.sizes else block + 1, seen.neurons.width, seen.neurons.n))
+        if self.sizes and not 0 <= block < self.sizes.n_blocks:
+            raise ValueError(f"got block {block}; expected 0 to {self.sizes.n_blocks - 1}.")
+
+    def check_sizes(self, sizes: Sizes) -> None:
+        """Raises ValueError where it was fitted to a model of other sizes."""
+        if self.sizes is not None and self.sizes != sizes:
+            raise ValueError(
+                f"got a {type(self).__name__} fitted to {_words(self.sizes)}; this model has {_words(sizes)}. "
+                "Fit it to this model: selector.fit(model, calibration)."
+            )
+
+    def fitted(self, value: object) -> None:
+        """Raises ValueError where what a leaf has to learn first is not there."""
+        if value is None:
+            raise ValueError(
+                f"got a {type(self).__name__} that was not fitted; expected {type(self).__name__}(...).fit(model, "
+                "calibration) before it chooses."
+            )
+
+
+def n_kept(density: float, n_neurons: int) -> int:
+    """How many of the neurons stay: max(1, round(density · F))."""
+    return max(1, round(density * n_neurons))
+
+
+def check_density(density: object) -> None:
+    """Raises ValueError for anything but a number above 0 and at most 1."""
+    if isinstance(density, bool) or not isinstance(density, Real) or not 0 < density <= 1:
+        raise ValueError(f"got density {density!r}; expected the share that stays, above 0 and at most 1, such as 0.5.")
+
+
+def _words(sizes: Sizes) -> str:
+    return f"{sizes.n_blocks} blocks {sizes.width} wide with {sizes.n_neurons} neurons each"

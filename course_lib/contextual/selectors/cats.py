@@ -1,0 +1,23 @@
+"""CATS, a threshold on the gate. Lee and others, CATS, 2024, https://arxiv.org/abs/2404.08763
+
+Dimension key: T tokens, F neurons.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.contextual.fitting.threshold import ThresholdSelector
+from course_lib.contextual.selector import Seen
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CATS(ThresholdSelector):
+    """score_i = |act(W_gate x)_i| (section 4): the gate is computed whole, a third of the MLP; the rest is saved.
+
+    Deviation: an MLP without a gate has its only activation in that place.
+    """
+
+    def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        return seen.neurons.activated(seen.x).float().abs()

@@ -1,0 +1,60 @@
+"""A trained predictor for each block. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
+
+Dimension key: T tokens, L blocks, n windows of N tokens, D width, F neurons.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.contextual.selector import NeuronSelector, Seen
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DejaVu(NeuronSelector):
+    """score = U V x, two matrices of low rank without a nonlinearity between them, trained to tell active neurons.
+
+    With `lookahead` n the predictor of block l reads x of block l − n, or of block 0 where there is none, so that the
+    choice is known before the block is reached (section 4.3: Lemma 4.1 bounds how little x changes in between).
+    Predictors are trained by course_lib/contextual/predictor; whatever maps x to a score of each neuron will do.
+    """
+
+    predictors: tuple[Callable[[Tensor], Tensor], ...] = field(default=(), repr=False)
+    lookahead: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.lookahead, bool) or not isinstance(self.lookahead, int) or self.lookahead < 0:
+            raise ValueError(f"got lookahead {self.lookahead!r}; expected how many blocks back, 0 or more.")
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(_bytes_of(predictor) for predictor in self.predictors)
+
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+        if not self.predictors:
+            raise ValueError("got no predictors; train them first, with course_lib/contextual/predictor.")
+        return self
+
+    def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        if block >= len(self.predictors):
+            raise ValueError(f"got {len(self.predictors)} predictors, and block {block}; expected one for each block.")
+        earlier = max(block - self.lookahead, 0)
+        x = seen.x if earlier == block else seen.earlier[earlier]
+        try:
+            return self.predictors[block](x.float())
+        except RuntimeError as error:
+            raise ValueError(
+                f"got a predictor of block {block} that cannot read x of shape {tuple(x.shape)}: {error}. Expected one "
+                "that was trained on this model."
+            ) from error
+
+
+def _bytes_of(predictor: object) -> int:
+    if isinstance(predictor, nn.Module):
+        return sum(weight.nbytes for weight in predictor.parameters())
+    return getattr(predictor, "n_bytes", 0)

@@ -1,0 +1,51 @@
+"""Neurons by the token alone, without context. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
+
+Dimension key: T tokens, n windows of N tokens, F neurons.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.contextual.fitting.linear_maps import Regression, RegressionSums
+from course_lib.contextual.seen import look_through
+from course_lib.contextual.selector import NeuronSelector, Seen
+from course_lib.contextual.sizes import sizes_of
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FromEmbedding(NeuronSelector):
+    """score = ȳ + Bᵀ(e − ē), e the token's embedding and y = |h| ‖w‖: the best that a linear map makes of e.
+
+    B is ridge regression on calibration tokens, so that a token never seen there is chosen for as its neighbours are.
+    Deviation: the paper only says that the choice reads the embedding alone (figure 1).
+    """
+
+    damping: float = 0.01
+    regression: Regression | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.damping > 0:
+            raise ValueError(f"got damping {self.damping!r}; expected a number above 0, such as 0.01.")
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(part.nbytes for part in self.regression or ())
+
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+        sums = RegressionSums(sizes_of(model), model.device)
+
+        def add(block: int, seen: Seen) -> None:
+            sums.add(block, seen.embedding.float(), seen.neurons.importance(seen.hidden))
+
+        look_through(model, calibration, add)
+        return replace(self, regression=sums.solved(self.damping))
+
+    def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        self.fitted(self.regression)
+        centre, mean, slope = self.regression
+        return mean[block] + (seen.embedding.float() - centre) @ slope[block]

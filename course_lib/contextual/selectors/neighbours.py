@@ -1,0 +1,60 @@
+"""Search for the nearest neurons. Johnson, Douze, Jégou, Billion-scale search, 2017, https://arxiv.org/abs/1702.08734
+
+Dimension key: T tokens, n windows of N tokens, W = D + 1 width and bias, F neurons, C lists.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers import PreTrainedModel
+
+from course_lib.contextual.fitting.lists import clustered
+from course_lib.contextual.neurons import Neurons, neurons_of
+from course_lib.contextual.selector import NeuronSelector, Seen
+from course_lib.sparsity.ranking import check_positive
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Neighbours(NeuronSelector):
+    """score_i = ⟨k_i, x⟩, k_i row i of gate (or of up): the choice as a search by inner product, in inverted lists.
+
+    Rows are clustered once; x is compared with the centres, and with the rows in the `n_probes` nearest lists. A row of
+    another list comes after all of those, by its centre. With all lists probed the search is exact and costs the gate.
+    """
+
+    n_lists: int = 16
+    n_probes: int = 8
+    lists: tuple[tuple[Tensor, Tensor], ...] | None = field(
+        default=None, repr=False
+    )  # centres (C, W), list of each row (F,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("n_lists", self.n_lists), check_positive("n_probes", self.n_probes)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(part.nbytes for lists in self.lists or () for part in lists)
+
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+        return replace(self, lists=tuple(clustered(_keys(each), self.n_lists) for each in neurons_of(model)))
+
+    def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        self.fitted(self.lists)
+        centres, list_of = self.lists[block]
+        x = pad(seen.x.float(), (0, 1), value=1.0)
+        near, exact = x @ centres.T, x @ _keys(seen.neurons).T  # (T, C), (T, F)
+        nearest = near.topk(min(self.n_probes, len(centres)), dim=1).indices
+        probed = torch.zeros_like(near, dtype=torch.bool).scatter_(1, nearest, True)
+        below = near - near.amax(1, keepdim=True) + exact.amin(1, keepdim=True) - 1
+        return torch.where(probed[:, list_of], exact, below[:, list_of])
+
+
+def _keys(neurons: Neurons) -> Float[Tensor, "F W"]:
+    """The rows, each with its bias, which x meets with a 1."""
+    weight, bias = neurons.into[0].float(), neurons.into_biases[0]
+    return torch.cat([weight, (weight.new_zeros(len(weight)) if bias is None else bias.float())[:, None]], dim=1)

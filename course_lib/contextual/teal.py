@@ -1,0 +1,144 @@
+"""TEAL, thresholds on what every linear reads. Liu and others, TEAL, 2024, https://arxiv.org/abs/2408.14690
+
+It is no selector of neurons: what leaves is an entry of the input of each matrix, and with it a column.
+
+Dimension key: P places (inputs that some linears of a block share), Q levels, n windows of N tokens, B sequences.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.contextual.fitting.threshold import Sample, check_quantiles, threshold_at
+from course_lib.contextual.selector import check_density
+from course_lib.contextual.sizes import refuse_mixture, run_through
+from course_lib.models import Layer, blocks, layers_of
+
+Tokens = Literal["all", "last half"]
+
+
+@dataclass(frozen=True, eq=False)
+class Teal:
+    """s(x) = x · 1[|x| > t] (section 4.1), t the (1 − density)-quantile of |x| at this place over calibration tokens.
+
+    Deviation: every place has the same density; the paper finds one for each matrix, greedily.
+
+    Args:
+        places: the first linear that reads each input, such as "blocks.3.mlp.gate_proj".
+    """
+
+    places: tuple[str, ...]
+    quantiles: Float[Tensor, "P Q"]
+
+    def __post_init__(self) -> None:
+        check_quantiles(self.quantiles)
+
+    @classmethod
+    def fit(cls, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+        """The quantiles of |x| at every place of the dense model.
+
+        Raises:
+            ValueError: for a model of no known family or with experts, or no windows.
+        """
+        refuse_mixture(model)
+        firsts = [layer for layer in layers_of(model) if layer.is_first]
+        samples = {layer.name: Sample(seed) for seed, layer in enumerate(firsts)}
+        with _reading(firsts, lambda layer, x: samples[layer.name].add(x.abs())):
+            run_through(model, calibration)
+        return cls(tuple(samples), torch.stack([sample.quantiles() for sample in samples.values()]))
+
+    def thresholds(self, density: float) -> dict[str, float]:
+        """The threshold of each place."""
+        return {name: threshold_at(row, density) for name, row in zip(self.places, self.quantiles, strict=True)}
+
+
+class TealWatch:
+    """How many entries were read at each place."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, int] = {}
+        self._all: dict[str, int] = {}
+
+    def count(self, place: str, n_kept: int, n_all: int) -> None:
+        self._kept[place] = self._kept.get(place, 0) + n_kept
+        self._all[place] = self._all.get(place, 0) + n_all
+
+    @property
+    def density(self) -> dict[str, float]:
+        """The share of entries that were read, by place; tokens that were left whole count as well."""
+        return {place: kept / self._all[place] for place, kept in self._kept.items()}
+
+    @property
+    def mean_density(self) -> float:
+        """The mean over places; NaN before the first token."""
+        return sum(self.density.values()) / len(self._all) if self._all else math.nan
+
+
+@contextmanager
+def teal(model: PreTrainedModel, thresholds: Teal, density: float = 0.5, tokens: Tokens = "all") -> Iterator[TealWatch]:
+    """Inside, every linear of every block reads only entries above its threshold; on exit the model is as before.
+
+    Args:
+        tokens: "all"; or "last half", as the authors' evaluation has it: of a pass of several tokens the first half
+            stays whole, so that what is scored reads keys and values half of which are exact.
+
+    Raises:
+        ValueError: a density outside (0, 1], thresholds of another model, unknown tokens.
+    """
+    check_density(density)
+    refuse_mixture(model)
+    layers = layers_of(model)
+    if tuple(layer.name for layer in layers if layer.is_first) != thresholds.places:
+        raise ValueError(
+            f"got thresholds of {len(thresholds.places)} places, from {thresholds.places[:1]} on, which are not those "
+            "of this model; expected Teal.fit(model, calibration) of the same one."
+        )
+    if tokens not in get_args(Tokens):
+        raise ValueError(f"got tokens {tokens!r}; expected one of {', '.join(get_args(Tokens))}.")
+    above, watch, shape = thresholds.thresholds(density), TealWatch(), []
+
+    def begin(_: nn.Module, args: tuple, kwargs: dict) -> None:
+        shape[:] = (args[0] if args else kwargs["hidden_states"]).shape[:2]
+
+    def drop(layer: Layer, x: Tensor) -> Tensor:
+        keep = x.abs() > above[layer.group[0]]
+        if tokens == "last half" and shape[1] > 1:
+            keep.view(*shape, -1)[:, : shape[1] - shape[1] // 2] = True
+        if layer.is_first:
+            watch.count(layer.name, int(keep.sum()), keep.numel())
+        return x.masked_fill(~keep, 0)
+
+    handle = blocks(model)[0].register_forward_pre_hook(begin, with_kwargs=True)
+    try:
+        with _reading(layers, drop):
+            yield watch
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _reading(layers: list[Layer], read: Callable[[Layer, Tensor], Tensor | None]) -> Iterator[None]:
+    """Inside, each layer reads what `read` makes of its input; None leaves it."""
+
+    def hook_of(layer: Layer) -> Callable:
+        def hook(_: nn.Module, args: tuple) -> tuple | None:
+            found = read(layer, args[0])
+            return None if found is None else (found, *args[1:])
+
+        return hook
+
+    handles = []
+    try:
+        for layer in layers:
+            handles.append(layer.module.register_forward_pre_hook(hook_of(layer)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
