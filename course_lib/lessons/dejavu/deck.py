@@ -3,6 +3,8 @@
 Dimension key: T tokens, H query heads, F neurons.
 """
 
+import math
+
 import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
@@ -66,7 +68,7 @@ def heads(n_heads: int = 9, size: int = 16, width: int = 96) -> Figure:
         label(axes, f"Largest by {name}: {', '.join(map(str, sorted(first)))}", "head", "norm")
     common = len(firsts[0] & firsts[1])
     fig.suptitle(
-        f"Of the 3 largest heads before the output projection, {common} are so behind it",
+        f"The 3 largest heads before the output projection and the 3 largest behind it have {common} in common",
         x=0.01,
         ha="left",
         fontsize=12,
@@ -84,15 +86,15 @@ def head_norms(n_heads: int, size: int, width: int) -> tuple[Float[Tensor, "H"],
     return outputs.norm(dim=1), torch.einsum("hwd,hd->hw", parts, outputs).norm(dim=1)
 
 
-def energy(values: Float[Tensor, "T F"]) -> list[float]:
-    """The share of Σ h² in the largest values of a token, the mean over tokens, by share kept."""
-    squares = values.square().sort(dim=1, descending=True).values
-    held = squares.cumsum(1) / squares.sum(1, keepdim=True)
-    return [float(held[:, round(share * values.shape[1]) - 1].mean()) for share in SHARES]
+def lost(values: Float[Tensor, "T F"]) -> list[float]:
+    """The share of Σ h² that is not in the largest values of a token, the mean over tokens, by share kept."""
+    squares = values.square().sort(dim=1).values  # the smallest come first, and zeros add up to exactly zero
+    left = squares.cumsum(1) / squares.sum(1, keepdim=True)
+    return [float(left[:, -round(share * values.shape[1]) - 1].mean()) for share in SHARES[:-1]]
 
 
 def activations() -> Figure:
-    """How much of the energy the largest neurons hold, for normal inputs and four kinds of neurons."""
+    """How much of the energy is lost with the smallest neurons, for normal inputs and four kinds of neurons."""
     generator = torch.Generator().manual_seed(0)
     x, other = torch.randn(2, 64, 1000, generator=generator)
     kinds = {
@@ -103,10 +105,12 @@ def activations() -> Figure:
     }
     _, (axes,) = figure(width=7.4, height=3.6)
     for index, (name, values) in enumerate(kinds.items()):
-        axes.plot(SHARES, energy(values), label=name, markevery=2, **line_style(index))
-    axes.set_ylim(0, 1.02)
-    axes.legend(frameon=False, fontsize=10.5, loc="lower right")
+        shares = [share if share > 0 else math.nan for share in lost(values)]
+        axes.plot(SHARES[:-1], shares, label=name, markevery=2, **line_style(index))
+    axes.set_yscale("log")
+    axes.set_ylim(1e-6, 1)
+    axes.legend(frameon=False, fontsize=10.5, loc="upper right")
     zeros = {name: float((values == 0).float().mean()) for name, values in kinds.items()}
     relu, silu = (percent(zeros[name]) for name in ("ReLU, 50 % fire", "SiLU"))
     title = f"Normal inputs: {relu} of ReLU's values are exactly zero, {silu} of SiLU's"
-    return label(axes, title, "share of neurons kept", "share of Σ h² kept").figure
+    return label(axes, title, "share of neurons kept", "share of Σ h² lost").figure

@@ -48,7 +48,7 @@ def token_bytes() -> Figure:
     axes.set_xticks(range(len(DENSITIES)), [f"{100 * density:g} %" for density in DENSITIES])
     axes.legend(frameon=False, fontsize=10.5, loc="upper right", ncols=2)
     share, most = PARTS["MLP"] / dense, dense / sum(read(0.0).values())
-    title = f"The MLP is {100 * share:.0f} % of what a token of SmolLM2 reads, so at most {most:.2f} times are won"
+    title = f"The MLP is {100 * share:.0f} % of what a token of SmolLM2 reads, so at most a factor of {most:.2f} is won"
     return label(axes, title, "density of neurons", "weights read, of a dense token's").figure
 
 

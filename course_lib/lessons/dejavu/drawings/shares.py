@@ -104,7 +104,7 @@ def slow_change() -> Figure:
     _, (axes,) = figure(width=7.2, height=3.5)
     ratios = [step / 50 for step in range(101)]
     for index, (name, between) in enumerate(
-        (("F at right angles to X", 0.0), ("cosine 0.5", 0.5), ("cosine −0.5", -0.5))
+        (("F at right angles to X", 0.0), ("F at a cosine of 0.5", 0.5), ("F at a cosine of −0.5", -0.5))
     ):
         look = line_style(index) | {"marker": None}
         axes.plot(ratios, [cosine(ratio, between) for ratio in ratios], label=name, **look)

@@ -8,7 +8,7 @@ PROMPTS = ("128", "256", "512", "1024")  # tokens
 def accuracy() -> str:
     """OPT-175B with sparse MLPs or sparse attention, predicted: tasks and perplexities."""
     shown = {"COPA": 2, "Lambada": 4, "PIQA": 4, "RTE": 4, "Winogrande": 4, "WikiText": 2, "C4": 2}
-    return _table("dejavu_accuracy", "model", shown, first=26)
+    return _table("dejavu_accuracy", "model", shown, first=22)
 
 
 def smaller() -> str:
@@ -31,7 +31,7 @@ def latency() -> str:
 def depth() -> str:
     """OPT-175B with blocks side by side, and with parts left out."""
     shown = {"COPA": 2, "Hellaswag": 4, "Lambada": 4, "PIQA": 4, "Winogrande": 4}
-    return _table("dejavu_depth", "setting", shown, first=44)
+    return _table("dejavu_depth", "setting", shown, first=42)
 
 
 def skipped() -> str:
@@ -52,8 +52,8 @@ def read_share() -> float:
 
 def _table(name: str, key: str, shown: dict[str, int], first: int) -> str:
     """Rows of a published table; `shown` has the digits of each column."""
-    lines = [f"{'published':<{first}}" + "".join(f"{column:>12}" for column in shown)]
+    lines = [f"{'published':<{first}}" + "".join(f"{column:>11}" for column in shown)]
     for row in rows(load_published("dejavu"), name):
-        numbers = (f"{row[column]:>12.{digits}f}" for column, digits in shown.items())
+        numbers = (f"{row[column]:>11.{digits}f}" for column, digits in shown.items())
         lines.append(f"{row[key]:<{first}}" + "".join(numbers))
     return "\n".join(lines)
