@@ -30,6 +30,7 @@ from course_lib.contextual.small_models.relu_model import load_relu_model
 from course_lib.data import corpora
 from course_lib.lessons.dejavu.claims import ideas
 from course_lib.lessons.dejavu.drawings import ahead, levels, memory
+from course_lib.lessons.dejavu.drawings import cost as drawn_cost
 from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
 from course_lib.lessons.dejavu.figures import fired, selectors, speed
 from course_lib.lessons.dejavu.figures import predicting as predicting_plots
@@ -210,8 +211,8 @@ for name, score in scores.items():
 selectors.density_curves(heads_by, dense, at=7 / 9, what="heads")
 
 # %% [markdown]
-# The paper keeps a fifth of the heads of a model with 96 of them a block. Nine heads are few, and leaving out one of
-# nine is already a large step. Fewer than seven do not stand for the block any more.
+# The paper's oracle keeps a fifth of the heads of a model that has 96 of them in each block. Nine are few, and each of
+# them is a ninth of the attention.
 #
 # ## 4. What a known set saves
 #
@@ -314,6 +315,18 @@ fired.energy(curves)
 
 # %%
 ahead.predictor()
+
+# %% [markdown]
+# Which rows of the matrix have the largest product with $x$? That is a search for nearest neighbours, and there are
+# structures that are faster than trying all. The paper tried two of them, and has these times beside the MLP that they
+# were to spare:
+
+# %%
+print(published.search())
+
+# %% [markdown]
+# A structure on a processor that has to be asked for every token and block is slower than the product on the GPU. The
+# predictor is a product too, and a small one.
 
 # %% [markdown]
 # ### A predictor's loss
@@ -444,6 +457,13 @@ selectors.density_curves(relu_kept, relu_dense, at=0.2)
 print(printed.perplexities(relu_kept, relu_dense, nats=True))
 said = "at 20 % of the neurons the predicted set reads better than a fixed one"
 print(printed.claim(said, relu_kept, 0.2, "one set for all", "predicted"))
+
+# %% [markdown]
+# What the paper reports for OPT-175B with predictors in place of the oracle, 85 % of the neurons or half of the heads
+# left out:
+
+# %%
+print(published.accuracy())
 
 # %% [markdown]
 # **And on SmolLM2?** Behind a SiLU there is no line between active and silent that a predictor could learn, only larger
@@ -632,7 +652,13 @@ def when_it_pays(width, neurons, blocks, rank, others, density, gather, prompt, 
 check("dejavu.break_even", when_it_pays)
 
 # %% [markdown]
-# SmolLM2 with a cache of 512 tokens, with a predictor of rank 64 or none, as fast as the bytes say or with gathering
+# Where the bytes of one token of SmolLM2 are, and what a density leaves of them:
+
+# %%
+drawn_cost.token_bytes()
+
+# %% [markdown]
+# And your function for SmolLM2 with a cache of 512 tokens, with a predictor of rank 64 or none, as fast as the bytes say or with gathering
 # twice as slow as reading:
 
 # %%
@@ -661,9 +687,10 @@ speed.union(cost.unions(a_fifth, batches), batches, 0.2)
 # %% [markdown]
 # - **It pays** where one sequence is decoded at a time, where weights are most of what is read, and where most neurons
 #   are silent by themselves.
-# - **It does not pay** on a prompt, in a large batch, or above the break-even density, which on a CPU is at about half.
-# - **It does not pay beside cheaper ways to the same bytes.** Half of the neurons are half of the MLP's bytes; so is
-#   int8 for all of them, without any choice (lesson 03).
+# - **It does not pay** on a prompt, in a large batch, or above the break-even density, which gathering moves far down:
+#   section 4 has it for your machine.
+# - **It does not pay beside a cheaper way to the same bytes.** Half of the neurons are half of the MLP's bytes. All
+#   neurons in 8 bits are half of the bytes of 16, and there is nothing to choose or to predict.
 #
 # The paper's own times are for OPT-175B on eight A100. They are published, not measured here:
 
