@@ -325,8 +325,8 @@ ahead.predictor()
 print(published.search())
 
 # %% [markdown]
-# A structure on a processor that has to be asked for every token and block is slower than the product on the GPU. The
-# predictor is a product too, and a small one.
+# A search that takes longer than what it spares is of no use, and it is asked anew for every token and block. The
+# predictor above is a product of matrices, like the MLP, and a small one.
 
 # %% [markdown]
 # ### A predictor's loss
@@ -658,8 +658,8 @@ check("dejavu.break_even", when_it_pays)
 drawn_cost.token_bytes()
 
 # %% [markdown]
-# And your function for SmolLM2 with a cache of 512 tokens, with a predictor of rank 64 or none, as fast as the bytes say or with gathering
-# twice as slow as reading:
+# And your function for SmolLM2 with a cache of 512 tokens, with a predictor of rank 64 or none, as fast as the bytes
+# say or with gathering twice as slow as reading:
 
 # %%
 pays, sizes = mine("dejavu.break_even", when_it_pays), cost.read_by_a_token(model, n_cached=512)
