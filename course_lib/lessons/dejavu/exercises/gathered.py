@@ -119,6 +119,13 @@ def _gathered_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, index: Tensor) -> Tensor:
+    from course_lib.contextual.neurons import Neurons
+
+    few = Neurons(gate=gate[index], up=up[index], down=down[:, index], activation="silu")
+    return (few.values(x[None]) @ few.down.T)[0]
+
+
 GATHERED = Exercise(
     id="dejavu.gathered",
     title="Only the rows that are needed",
@@ -128,6 +135,7 @@ GATHERED = Exercise(
     reference=_right,
     cases=_gathered_cases,
     picture=_first_channels,
+    library=_library,
     mistakes=(
         Mistake(
             "gate and up in different orders",
@@ -136,6 +144,8 @@ GATHERED = Exercise(
             _reading(up_at=_sorted),
             also=(
                 _reading(gate_at=_sorted),
+                _reading(up_at=_sorted, down_at=_sorted),
+                _reading(gate_at=_sorted, down_at=_sorted),
                 _reading(up_at=lambda i: i.flip(0)),
                 _reading(gate_at=lambda i: i.flip(0)),
             ),
@@ -150,6 +160,13 @@ GATHERED = Exercise(
                 lambda x, g, u, d, i: d[i].T @ _values(x, g, u, i),
                 lambda x, g, u, d, i: d.T[:, i] @ _values(x, g, u, i),
             ),
+        ),
+        Mistake(
+            "channels chosen",
+            "`index` numbers neurons, and here it was used on the D channels of x or of the output too. Every neuron "
+            "reads all channels and adds to all of them.",
+            lambda x, g, u, d, i: d[:, i] @ _swiglu(g[i][:, i] @ x[i], u[i][:, i] @ x[i]),
+            also=(lambda x, g, u, d, i: d[i][:, i] @ _values(x, g, u, i), lambda x, g, u, d, i: _values(x[i], g, u, i)),
         ),
         Mistake(
             "down in another order",

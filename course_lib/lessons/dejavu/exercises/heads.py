@@ -79,6 +79,13 @@ def _heads_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(heads: Tensor, weight: Tensor, n_heads: int) -> Tensor:
+    from course_lib.contextual.attention.parts import SeenHeads, gram_of_heads
+
+    outputs, gram = heads.unflatten(1, (n_heads, -1)), gram_of_heads(weight, n_heads)
+    return SeenHeads(x=heads, earlier={}, outputs=outputs, gram=gram).part_norms
+
+
 HEADS = Exercise(
     id="dejavu.heads",
     title="Which heads matter",
@@ -88,6 +95,7 @@ HEADS = Exercise(
     reference=_norms,
     cases=_heads_cases,
     picture=_side_by_side,
+    library=_library,
     mistakes=(
         Mistake(
             "before the output projection",
@@ -117,12 +125,19 @@ HEADS = Exercise(
             "The output was projected first and then cut into H pieces. Every channel of it holds something of all "
             "heads: cut before the projection.",
             lambda a, w, n: _cut(a @ w.T, n).norm(dim=2),
+            also=(lambda a, w, n: _cut(a @ w, n).norm(dim=2),),
         ),
         Mistake(
             "weight turned round",
             "The weight is (D, H d), as in nn.Linear: a head has columns of it, and the output is heads @ weight.T. "
             "Here a head has rows.",
             lambda a, w, n: _parts(a, w.T, n).norm(dim=2),
+        ),
+        Mistake(
+            "size and number of heads exchanged",
+            "n_heads says how many heads there are. Here it was taken for how many entries a head has.",
+            lambda a, w, n: _norms(a, w, a.shape[1] // n),
+            also=(lambda a, w, n: _cut(a, a.shape[1] // n).norm(dim=2),),
         ),
         Mistake(
             "product of two lengths",

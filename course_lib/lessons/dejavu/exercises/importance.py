@@ -154,6 +154,7 @@ IMPORTANCE = Exercise(
                 _by(lambda h, w: _length(h, w)[0]),
                 _by(lambda h, w: _length(h, w)[-1]),
                 _by(lambda h, w: h.abs().sum(dim=0)),
+                lambda h, w, k: _best(_length(h, w).sum(dim=0, keepdim=True), k)[0],
             ),
         ),
         Mistake(
@@ -182,6 +183,7 @@ IMPORTANCE = Exercise(
             "The longest parts of all tokens were taken, so that some tokens keep more neurons than others. Every "
             "token keeps k: rank in each row, dim=1.",
             _of_all,
+            also=(lambda h, w, k: _length(h, w) >= _length(h, w).flatten().topk(k * len(h)).values[-1],),
         ),
         Mistake(
             "neurons choose tokens",
@@ -203,6 +205,8 @@ IMPORTANCE = Exercise(
             lambda h, w, k: _best(_length(h, w), k) & (h != 0),
             also=(
                 lambda h, w, k: _best(_length(h, w), k) & (h > 0),
+                lambda h, w, k: h != 0,
+                lambda h, w, k: h > 0,
                 lambda h, w, k: _length(h, w) > _length(h, w).topk(min(k + 1, h.shape[1]), dim=1).values[:, -1:],
             ),
         ),

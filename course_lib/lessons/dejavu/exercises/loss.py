@@ -140,6 +140,17 @@ def _loss_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _library(logits: Tensor, parts: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    from course_lib.contextual.predictor.training import weighted_loss
+    from course_lib.sparsity.ranking import keep_highest
+
+    active = keep_highest(parts, parts.shape[1] - k) & (parts > 0)
+    with torch.enable_grad():
+        tracked = logits.detach().clone().requires_grad_()
+        loss = weighted_loss(tracked, active)
+        return loss.detach(), torch.autograd.grad(loss, tracked)[0]
+
+
 LOSS = Exercise(
     id="dejavu.loss",
     title="A predictor's loss",
@@ -150,6 +161,7 @@ LOSS = Exercise(
     cases=_loss_cases,
     agree=_agree_on_both,
     picture=_gradients,
+    library=_library,
     mistakes=(
         Mistake(
             "softmax over the neurons",
@@ -184,6 +196,7 @@ LOSS = Exercise(
             "Of some tokens fewer than k neurons give anything. Those that give zero were filled in: they are "
             "not active.",
             _of(lambda z, p, k: _best(p, k)),
+            also=(_of(lambda z, p, k: (p >= p.topk(k, dim=1).values[:, -1:]).to(p)),),
         ),
         Mistake(
             "all that are not zero",
@@ -212,7 +225,11 @@ LOSS = Exercise(
             "lengths for labels",
             "The lengths themselves were taken for labels. A label says active or not, 1 or 0.",
             _of(lambda z, p, k: p),
-            also=(_of(lambda z, p, k: p * _active(z, p, k)), _of(lambda z, p, k: p / p.amax())),
+            also=(
+                _of(lambda z, p, k: p * _active(z, p, k)),
+                _of(lambda z, p, k: p / p.amax()),
+                _of(lambda z, p, k: p / p.amax(dim=1, keepdim=True).clamp(min=1e-9)),
+            ),
         ),
         Mistake(
             "weights swapped",
