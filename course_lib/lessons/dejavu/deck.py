@@ -4,6 +4,7 @@ Dimension key: T tokens, H query heads, F neurons.
 """
 
 import math
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -21,21 +22,20 @@ def errors(n_tokens: int = 256, n_neurons: int = 200) -> Curves:
     """‖y − y_kept‖ / ‖y‖ over the share kept, by score, in a random gated MLP whose values have both signs."""
     generator = torch.Generator().manual_seed(0)
     mlp = small_mlp(n_neurons, 64, generator)
-    gate = torch.randn(n_neurons, 64, generator=generator) / 8
-    inputs = torch.randn(n_tokens, 64, generator=generator)
-    values = torch.nn.functional.silu(3 * inputs @ gate.T) * (inputs @ mlp.into.T)
-    length = values.abs() * mlp.out.norm(dim=0)
+    gated = replace(mlp, gate=3 * torch.randn(n_neurons, 64, generator=generator) / 8, activation="silu")
+    values = gated.values(torch.randn(n_tokens, 64, generator=generator))
+    length = gated.importance(values)
     scores = {
         "h": values,
         "static: mean |h| ‖w‖": length.mean(0, keepdim=True).expand_as(length),
         "|h|": values.abs(),
         "|h| ‖w‖": length,
     }
-    dense = values @ mlp.out.T
+    dense = values @ mlp.down.T
     found: Curves = {name: [] for name in scores}
     for name, score in scores.items():
         for share in SHARES:
-            kept = values.where(best(score, round(share * n_neurons)), 0) @ mlp.out.T
+            kept = values.where(best(score, round(share * n_neurons)), 0) @ mlp.down.T
             found[name].append(float((dense - kept).norm() / dense.norm()))
     return found
 

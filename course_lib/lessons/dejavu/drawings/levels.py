@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.contextual.neurons import Neurons
 from course_lib.lessons.common.style import COLOURS, figure
-from course_lib.lessons.dejavu.drawings.parts import PALE, SAND, SmallMLP, arrow, best, blank, box, cell, small_mlp
+from course_lib.lessons.dejavu.drawings.parts import PALE, SAND, arrow, best, blank, box, cell, lengths_of, small_mlp
 
 WORDS = ("the", "bank", "of", "the", "river", "bank")
 WIDTH, NEURONS, KEPT = 16, 14, 4
@@ -45,11 +46,11 @@ def choose(seed: int = 4) -> tuple[dict[str, Bool[Tensor, "T F"]], Float[Tensor,
     zero = torch.zeros(1, WIDTH)
     one_back, two_back = torch.cat([zero, embeddings[:-1]]), torch.cat([zero, zero, embeddings[:-2]])
     mixed = (one_back + two_back) @ torch.randn(WIDTH, WIDTH, generator=generator) / WIDTH**0.5
-    importance = mlp.importance(embeddings + mixed)
+    importance = lengths_of(mlp, embeddings + mixed)
     once = importance.mean(0, keepdim=True).expand_as(importance)
     return {
         "static": best(once, KEPT),
-        "by embedding": best(mlp.importance(embeddings), KEPT),
+        "by embedding": best(lengths_of(mlp, embeddings), KEPT),
         "contextual": best(importance, KEPT),
     }, importance
 
@@ -64,7 +65,7 @@ def _grid(axes: Axes, keep: Bool[Tensor, "T F"]) -> None:
     axes.text(NEURONS / 2, -0.8, "neurons; dark: used", ha="center", fontsize=10)
 
 
-def _blocks(seed: int = 0, n_blocks: int = 3) -> tuple[list[SmallMLP], Float[Tensor, "T D"]]:
+def _blocks(seed: int = 0, n_blocks: int = 3) -> tuple[list[Neurons], Float[Tensor, "T D"]]:
     generator = torch.Generator().manual_seed(seed)
     blocks = [small_mlp(32, WIDTH, generator) for _ in range(n_blocks)]
     return blocks, torch.randn(64, WIDTH, generator=generator)
@@ -75,10 +76,10 @@ def chosen_twice(k: int = 8) -> tuple[list[Bool[Tensor, "T F"]], list[Bool[Tenso
     blocks, dense = _blocks()
     recorded, on_the_fly, sparse = [], [], dense
     for mlp in blocks:
-        recorded.append(best(mlp.importance(dense), k))
-        on_the_fly.append(best(mlp.importance(sparse), k))
-        dense = dense + mlp.values(dense) @ mlp.out.T
-        sparse = sparse + mlp.values(sparse).where(on_the_fly[-1], 0) @ mlp.out.T
+        recorded.append(best(lengths_of(mlp, dense), k))
+        on_the_fly.append(best(lengths_of(mlp, sparse), k))
+        dense = dense + mlp.values(dense) @ mlp.down.T
+        sparse = sparse + mlp.values(sparse).where(on_the_fly[-1], 0) @ mlp.down.T
     return recorded, on_the_fly
 
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from course_lib.lessons.common.style import COLOURS, figure, label
-from course_lib.lessons.dejavu.drawings.parts import PALE, best, blank, small_mlp
+from course_lib.lessons.dejavu.drawings.parts import PALE, best, blank, lengths_of, small_mlp
 
 WIDTH, NEURONS, KEPT = 8, 16, 4
 
@@ -58,4 +58,4 @@ def _two_tokens(seed: int = 3) -> torch.Tensor:
     """|h_i| ‖w_i‖ of two random tokens, (2, F)."""
     generator = torch.Generator().manual_seed(seed)
     mlp = small_mlp(NEURONS, WIDTH, generator)
-    return mlp.importance(torch.randn(2, WIDTH, generator=generator))
+    return lengths_of(mlp, torch.randn(2, WIDTH, generator=generator))

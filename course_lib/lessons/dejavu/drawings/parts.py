@@ -3,15 +3,15 @@
 Dimension key: T tokens, D width, F neurons.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
+from course_lib.contextual.neurons import Neurons
 from course_lib.lessons.common.style import COLOURS
+from course_lib.sparsity.ranking import keep_highest
 
 PALE = "#e3e7ec"
 SAND = "#f6e7c4"
@@ -21,33 +21,22 @@ Number = float | int
 Point = tuple[Number, Number]
 
 
-@dataclass(frozen=True)
-class SmallMLP:
-    """y = W_down relu(W_in x), with random weights: neurons differ in how long their column of W_down is."""
-
-    into: Float[Tensor, "F D"]
-    out: Float[Tensor, "D F"]
-
-    def values(self, inputs: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
-        """What the neurons say of each token."""
-        return (inputs @ self.into.T).relu()
-
-    def importance(self, inputs: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
-        """|h_i| ‖w_i‖: the length of what each neuron adds to the output."""
-        return self.values(inputs).abs() * self.out.norm(dim=0)
-
-
-def small_mlp(n_neurons: int, width: int, generator: torch.Generator) -> SmallMLP:
-    """A random one."""
-    into = torch.randn(n_neurons, width, generator=generator) / width**0.5
+def small_mlp(n_neurons: int, width: int, generator: torch.Generator) -> Neurons:
+    """A random one with ReLU: neurons differ in how long their column of the last matrix is."""
+    up = torch.randn(n_neurons, width, generator=generator) / width**0.5
     lengths = torch.empty(n_neurons).uniform_(0.2, 1.8, generator=generator)
-    out = torch.randn(width, n_neurons, generator=generator)
-    return SmallMLP(into, out / out.norm(dim=0) * lengths)
+    down = torch.randn(width, n_neurons, generator=generator)
+    return Neurons(gate=None, up=up, down=down / down.norm(dim=0) * lengths, activation="relu")
+
+
+def lengths_of(mlp: Neurons, inputs: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
+    """|h| ‖w‖ of each neuron for each token."""
+    return mlp.importance(mlp.values(inputs))
 
 
 def best(scores: Float[Tensor, "T F"], k: int) -> Bool[Tensor, "T F"]:
     """The k highest of each row."""
-    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, scores.topk(k, dim=1).indices, True)
+    return keep_highest(scores, scores.shape[1] - k)
 
 
 def blank(axes: Axes, x: Point, y: Point) -> Axes:

@@ -10,16 +10,21 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, percent
 from course_lib.lessons.dejavu.drawings.cost import NEURONS, RANK, WIDTH
+from course_lib.quantization.storage import dense_bytes
 
-GROUP, GROUP_BITS = 64, 32  # weights of a low-bit copy that share a scale and an offset, in float16 each
+GROUP = 64  # neighbours of a row that share a scale and a zero
 # Bits a weight of the MLP, and of the predictor's two matrices beside it.
-STORED = {"MLP in float32": (32.0, 32.0), "in float16": (16.0, 16.0), "in 4 bits": (4 + GROUP_BITS / GROUP, 16.0)}
+STORED = {
+    "MLP in float32": (32.0, 32.0),
+    "in float16": (16.0, 16.0),
+    "in 4 bits": (8 * dense_bytes(NEURONS, WIDTH, 4, GROUP) / (WIDTH * NEURONS), 16.0),
+}
 
 
 def predictor_shares(mlp_bits: float, predictor_bits: float) -> dict[str, float]:
     """What four predictors read beside an MLP of SmolLM2, as shares of its bytes."""
     mlp = 3 * WIDTH * NEURONS * mlp_bits
-    copy = {bits: 2 * WIDTH * NEURONS * (bits + GROUP_BITS / GROUP) for bits in (2, 4)}
+    copy = {bits: 8 * 2 * dense_bytes(NEURONS, WIDTH, bits, GROUP) for bits in (2, 4)}  # of gate and up
     return {
         "thresholds": 0.0,
         f"rank {RANK}": RANK * (WIDTH + NEURONS) * predictor_bits / mlp,
