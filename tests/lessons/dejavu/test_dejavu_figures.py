@@ -24,11 +24,11 @@ NOISE = (0.0, 0.02, 0.01, 0.0, 0.02, 0.01)
 
 def test_the_best_is_named_only_where_the_windows_tell():
     clear = {"one": {0.5: losses()}, "two": {0.5: losses(*[0.3 + n for n in NOISE])}}
-    assert selectors.finding(clear, 0.5) == "At 50 % of the neurons clearly better than two: one"
+    assert selectors.finding(clear, 0.5) == "At 50 % of the neurons one is clearly better than two"
     noisy = {"one": {0.5: losses()}, "two": {0.5: losses(0.3, -0.3, 0.2, -0.2, 0.1, 0.0)}}
     assert selectors.finding(noisy, 0.5) == "At 50 % of the neurons the windows tell no order"
     some = clear | {"three": {0.5: losses(0.01, -0.01, 0.02, 0.0, -0.01, 0.0)}}
-    assert "better than two: one; not told from three" in selectors.finding(some, 0.5, "neurons")
+    assert selectors.finding(some, 0.5).endswith("one is clearly better than two; not told from three")
 
 
 def test_density_curves_are_multiples_of_the_dense_perplexity():
@@ -38,10 +38,16 @@ def test_density_curves_are_multiples_of_the_dense_perplexity():
     (axes,) = fig.axes
     drawn = {line.get_label(): line for line in axes.lines}
     first = axes.containers[0].lines[0]
+    assert axes.get_yscale() == "log"  # b has eight times the dense perplexity
     torch.testing.assert_close(torch.tensor(list(map(float, first.get_ydata()))), torch.tensor([4.0, 2.0]))
     assert first.get_xdata().tolist() == [25.0, 50.0]
     assert drawn["dense"].get_ydata()[0] == 1
-    assert title(axes) == "At 50 % of the heads clearly better than b: a"
+    assert title(axes) == "At 50 % of the heads a is clearly better than b"
+
+
+def test_small_differences_stand_on_a_plain_axis():
+    fig = selectors.density_curves({"a": {0.5: losses(*NOISE)}, "b": {0.5: losses()}}, losses(), 0.5)
+    assert fig.axes[0].get_yscale() == "linear"
 
 
 def test_error_bars_reach_two_standard_errors():

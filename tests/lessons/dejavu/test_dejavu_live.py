@@ -182,7 +182,7 @@ def test_a_claim_follows_from_the_windows():
     here = torch.tensor([3.0, 4.0, 5.0])
     curves = {"contextual": {0.5: here}, "fixed": {0.5: here + torch.tensor([1.0, 1.1, 0.9])}}
     assert printed.claim("better", curves, 0.5, "fixed").startswith(
-        "Claim: better: holds\n    fixed: +1.00 ± 0.06 nats"
+        "Claim: better: holds\n    fixed: +1.000 ± 0.058 nats"
     )
     assert "does not hold" in printed.claim("better", curves, 0.5, "contextual", better="fixed")
 

@@ -6,6 +6,7 @@ Dimension key: N windows.
 import math
 from collections.abc import Mapping
 
+import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -15,6 +16,8 @@ from course_lib.lessons.common.style import COLOURS, figure, label, line_style, 
 from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples
 from course_lib.measure.paired import mean_and_error
+
+WIDE = 3.0  # times dense: from there on a log scale shows more
 
 Curves = Mapping[str, Mapping[float, Float[Tensor, "N"]]]  # by way of choosing, by the share that stays: window losses
 
@@ -28,16 +31,21 @@ def above(losses: Float[Tensor, "N"], dense: Float[Tensor, "N"]) -> tuple[float,
 def density_curves(curves: Curves, dense: Float[Tensor, "N"], at: float, what: str = "neurons") -> Figure:
     """How many times the dense perplexity, by the share that stays."""
     fig, (axes,) = figure(width=7.2, height=3.8)
+    most = 1.0
     for index, (name, by_share) in enumerate(curves.items()):
         shares = sorted(by_share)
-        times, low, high = zip(*(above(by_share[share], dense) for share in shares), strict=True)
-        reach = [[t - lower for t, lower in zip(times, low, strict=True)]]
-        reach.append([upper - t for t, upper in zip(times, high, strict=True)])
-        axes.errorbar([100 * share for share in shares], times, yerr=reach, label=name, capsize=3, **line_style(index))
+        times, low, high = map(torch.tensor, zip(*(above(by_share[share], dense) for share in shares), strict=True))
+        reach = torch.stack([times - low, high - times]).tolist()
+        places = [100 * share for share in shares]
+        axes.errorbar(places, times.tolist(), yerr=reach, label=name, capsize=3, **line_style(index))
+        most = max(most, float(times.max()))
     axes.axhline(1, color=COLOURS[4], linestyle=":", label="dense")
-    log_scale(axes, "y")
+    scale = f"({ERROR_BARS})"
+    if most > WIDE:
+        log_scale(axes, "y")
+        scale = f"(log scale; {ERROR_BARS})"
     axes.legend(frameon=False, fontsize=9)
-    label(axes, finding(curves, at, what), f"{what} kept (%)", f"perplexity, times dense\n(log scale; {ERROR_BARS})")
+    label(axes, finding(curves, at, what), f"{what} kept (%)", f"perplexity, times dense\n{scale}")
     return fig
 
 
@@ -50,10 +58,10 @@ def finding(curves: Curves, at: float, what: str = "neurons") -> str:
     of = f"At {100 * at:.0f} % of the {what}"
     if not behind:
         return f"{of} the windows tell no order"
-    between = "\n" if len(best) + len(listed(behind)) > 40 else " "
     undecided = [name for name in gaps if name not in behind]
     rest = f"; not told from {listed(undecided)}" if undecided else ""
-    return f"{of} clearly better than {listed(behind)}:{between}{best}{rest}"
+    between = "\n" if len(best + listed(behind) + rest) > 40 else " "
+    return f"{of} {best} is clearly better than{between}{listed(behind)}{rest}"
 
 
 def gap(better: Float[Tensor, "N"], worse: Float[Tensor, "N"]) -> Effect:

@@ -61,9 +61,8 @@ def over_density(timed: Timed) -> Figure:
     axes.legend(frameon=False, fontsize=9)
     pays = [density for density, times in zip(densities, faster, strict=True) if times > PAYS]
     said = f"up to {100 * max(pays):.0f} % of the neurons" if pays else "at none of these densities"
-    title = (
-        f"In this run gathering is faster {said}; at {shares[0]:.0f} % {faster[0]:.1f} times, of {1 / densities[0]:.0f}"
-    )
+    least = f"at {shares[0]:.0f} % {faster[0]:.1f} times, of {1 / densities[0]:.0f}"
+    title = f"In this run gathering is faster {said};\n{least}"
     label(
         axes,
         title,

@@ -36,7 +36,7 @@ def claim(said: str, curves: Curves, share: float, worse: str, better: str = "co
     """By how many nats the one lies above the other at one share, window by window, and what follows."""
     effect = gap(curves[better][share], curves[worse][share])
     return (
-        f"Claim: {said}: {verdict(effect)}\n    {worse}: {effect.value:+.2f} ± {effect.error:.2f} nats a token, "
+        f"Claim: {said}: {verdict(effect)}\n    {worse}: {effect.value:+.3f} ± {effect.error:.3f} nats a token, "
         f"{effect.n} windows"
     )
 
