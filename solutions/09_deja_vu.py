@@ -35,7 +35,7 @@ from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
 from course_lib.lessons.dejavu.figures import fired, selectors, speed
 from course_lib.lessons.dejavu.figures import predicting as predicting_plots
 from course_lib.lessons.dejavu.figures import stream as stream_plots
-from course_lib.lessons.dejavu.live import clock, cost, heads, neurons, predicting, printed, stream, torn, view
+from course_lib.lessons.dejavu.live import chosen, clock, cost, heads, neurons, predicting, printed, stream, torn, view
 from course_lib.lessons.dejavu.tables import published
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import blocks, load_model
@@ -70,7 +70,7 @@ drawn_neurons.two_tokens()
 # %%
 tokens = [tokenizer.decode([token]) for token in held_out[0]]
 by_neuron = [[neurons.importance(seen) for seen in of] for of in (here, elsewhere)]
-text = view.fired(tokens, *by_neuron)
+text = chosen.of(tokens, *by_neuron)
 view.explore(text, density=0.3, block=2, token=20, names=names)
 
 # %%

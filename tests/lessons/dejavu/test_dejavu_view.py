@@ -6,7 +6,7 @@ import ipywidgets as widgets
 import pytest
 import torch
 
-from course_lib.lessons.dejavu.live import view
+from course_lib.lessons.dejavu.live import chosen, view
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def seen():
         moving[token, [token, token + 1]] = torch.tensor([2.0, 1.0])
     fixed = torch.arange(10.0).repeat(6, 1)
     elsewhere = [torch.arange(10.0).flip(0)[None], fixed[:2]]
-    return view.fired(["a", "<b", "c", "d", "e", "f"], [moving, fixed], elsewhere)
+    return chosen.of(["a", "<b", "c", "d", "e", "f"], [moving, fixed], elsewhere)
 
 
 def test_a_share_of_the_neurons_counts_and_none_that_says_nothing(seen):
@@ -30,10 +30,10 @@ def test_a_share_of_the_neurons_counts_and_none_that_says_nothing(seen):
 
 def test_the_caption_compares_with_the_token_before_and_with_a_fixed_set(seen):
     # Neighbours share one of two neurons; neurons 0 and 1 hold three of the twelve choices.
-    said = view.caption(seen, 0, 0.2, "block 7")
+    said = chosen.caption(seen, 0, 0.2, "block 7")
     assert said.startswith("block 7: 20 % of the neurons are chosen. The token before chose 50 % of them too,")
     assert "a set fixed beforehand has 25 %; lots would have 20 %" in said
-    assert "chose 100 % of them too, a set fixed beforehand has 100 %" in view.caption(seen, 1, 0.2)
+    assert "chose 100 % of them too, a set fixed beforehand has 100 %" in chosen.caption(seen, 1, 0.2)
 
 
 def test_cells_are_dark_where_the_token_before_chose_them_and_light_where_it_did_not(seen):
@@ -60,7 +60,7 @@ def test_refuses_what_is_no_share(seen, density):
 
 def test_refuses_importance_of_another_text():
     with pytest.raises(ValueError, match="got 2 tokens, importance"):
-        view.fired(["a", "b"], [torch.ones(3, 4)], [torch.ones(1, 4)])
+        chosen.of(["a", "b"], [torch.ones(3, 4)], [torch.ones(1, 4)])
 
 
 def test_controls_change_what_is_shown(seen, monkeypatch):

@@ -4,20 +4,18 @@ Every token has a grid, a cell for each neuron. Neurons that count most on other
 the same for all tokens would fill each grid from the top to the dashed line. Without a browser one place in the text
 stays.
 
-Dimension key: L blocks, T tokens, F neurons.
+Dimension key: F neurons.
 """
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import ipywidgets as widgets
-import torch
 from IPython.display import HTML, DisplayHandle, display
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from course_lib.sparsity.ranking import keep_highest
+from course_lib.lessons.dejavu.live.chosen import Chosen, caption
 
 SHOWN = 4  # tokens side by side
 AGAIN, NEW, LINE = "#16324f", "#e9b44c", "#c8553d"  # dark and light, also in greyscale
@@ -25,62 +23,7 @@ TEXT = "max-width:62em;background:#ffffff;color:#16324f;"
 TOKEN = "display:inline-block;margin:0 0.7em 0.4em 0;text-align:center;font-family:monospace;"
 
 
-@dataclass(frozen=True)
-class Fired:
-    """A text by its tokens, and how much each neuron of some blocks counts for each; `usual` on other text."""
-
-    tokens: tuple[str, ...]
-    importance: Float[Tensor, "L T F"]
-    usual: Float[Tensor, "L F"]
-
-    def __post_init__(self) -> None:
-        if len(self.tokens) != self.importance.shape[1] or self.usual.shape != self.importance[:, 0].shape:
-            raise ValueError(
-                f"got {len(self.tokens)} tokens, importance {tuple(self.importance.shape)} and usual importance "
-                f"{tuple(self.usual.shape)}; expected (blocks, tokens, neurons) of these tokens, and (blocks, neurons)."
-            )
-
-    def keep(self, block: int, density: float) -> Bool[Tensor, "T F"]:
-        """The share of each token's neurons that count most; among them none that says nothing."""
-        importance = self.importance[block]
-        return keep_highest(importance, importance.shape[1] - self.n_kept(density)) & (importance > 0)
-
-    def fixed(self, block: int, density: float) -> Bool[Tensor, "F"]:
-        """As many, chosen once on other text."""
-        usual = self.usual[block][None]
-        return keep_highest(usual, usual.shape[1] - self.n_kept(density))[0]
-
-    def n_kept(self, density: float) -> int:
-        """Of one token.
-
-        Raises:
-            ValueError: for a share outside (0, 1].
-        """
-        if not 0 < density <= 1:
-            raise ValueError(f"got density {density}; expected a share of the neurons above 0, at most 1.")
-        return max(1, round(density * self.importance.shape[2]))
-
-
-def fired(tokens: Sequence[str], importance: Sequence[Tensor], elsewhere: Sequence[Tensor]) -> Fired:
-    """From the importance of neurons in some blocks, (T, F) each, on a text and on another."""
-    usual = torch.stack([each.mean(dim=0) for each in elsewhere])
-    return Fired(tuple(tokens), torch.stack(list(importance)), usual)
-
-
-def caption(seen: Fired, block: int, density: float, name: str = "") -> str:
-    """How many of a token's neurons the token before had, and how many a fixed set of equal size has."""
-    keep, fixed = seen.keep(block, density), seen.fixed(block, density)
-    n_kept, n_again = keep[1:].sum(), (keep[1:] & keep[:-1]).sum()
-    before, always = n_again / n_kept, (keep & fixed).sum() / keep.sum()
-    share = keep.float().mean()
-    return (
-        f"{name}{': ' if name else ''}{100 * share:.0f} % of the neurons are chosen. The token before chose "
-        f"{100 * before:.0f} % of them too, a set fixed beforehand has {100 * always:.0f} %; "
-        f"lots would have {100 * len(fixed.nonzero()) / len(fixed):.0f} %"
-    )
-
-
-def as_html(seen: Fired, block: int, token: int, density: float, name: str = "") -> str:
+def as_html(seen: Chosen, block: int, token: int, density: float, name: str = "") -> str:
     """Some tokens from `token` on, each above its neurons: dark if the token before chose them too, light if new."""
     n_blocks, n_tokens, _ = seen.importance.shape
     if not (0 <= block < n_blocks and 1 <= token <= n_tokens - SHOWN):
@@ -90,7 +33,7 @@ def as_html(seen: Fired, block: int, token: int, density: float, name: str = "")
     for place in range(token, token + SHOWN):
         now, before = keep[place][order], keep[place - 1][order]
         picture = _grid(now & before, now & ~before, seen.n_kept(density))
-        grids.append(f'<span style="{TOKEN}">{html.escape(seen.tokens[place])!s}<br>{picture}</span>')
+        grids.append(f'<span style="{TOKEN}">{html.escape(seen.tokens[place])}<br>{picture}</span>')
     said = html.escape(caption(seen, block, density, name))
     text = html.escape("".join(seen.tokens[max(0, token - 24) : token]))
     return f'<div style="{TEXT}"><b>{said}</b><br>… {text}<br>{"".join(grids)}</div>'
@@ -113,7 +56,7 @@ def _grid(again: Bool[Tensor, "F"], new: Bool[Tensor, "F"], n_kept: int) -> str:
 
 
 def explore(
-    seen: Fired, density: float = 0.3, block: int = 0, token: int = 1, names: Sequence[str] = ()
+    seen: Chosen, density: float = 0.3, block: int = 0, token: int = 1, names: Sequence[str] = ()
 ) -> widgets.VBox:
     """Show the controls and, below them, the tokens; choose a block, a place in the text, and how many neurons stay.
 
