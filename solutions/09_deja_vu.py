@@ -439,6 +439,7 @@ predicting_plots.recall_and_energy(found)
 # A predictor of every block of the model, and every byte read with the neurons that they choose:
 
 # %%
+of_loss = mine("dejavu.loss", predictor_loss)
 predictors = [learn(seen.x, neurons.importance(seen), of_loss)[0] for seen in relu_read[:last]]
 relu_ways = {
     "contextual": Oracle(),
@@ -538,7 +539,7 @@ check("dejavu.lookahead", training_pairs)
 # them on text that none has read. (They read the stream itself, without the norm before the MLP.)
 
 # %%
-pairs_of = mine("dejavu.lookahead", training_pairs)
+pairs_of, of_loss = mine("dejavu.lookahead", training_pairs), mine("dejavu.loss", predictor_loss)
 to_learn, to_judge = (stream.stream_of(relu, ids) for ids in (bytes_read, bytes_held_out))
 active, active_then = (torch.stack([seen.hidden > 0 for seen in of]) for of in (relu_read, relu_here))
 recalls = {}
