@@ -1,5 +1,7 @@
 """Every accessor on a tiny random model of every architecture, and the errors."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -19,6 +21,30 @@ SIZES = {  # family -> (query heads, key-value heads, head size, linears of a bl
 @pytest.fixture(params=SIZES)
 def name(request):
     return request.param
+
+
+def test_the_trunk_gets_the_ids_and_holds_the_blocks(name):
+    model, found = models.tiny_model(architecture=name), []
+    trunk = models.trunk(model)
+    assert all(any(part is block for part in trunk.modules()) for block in models.blocks(model))
+    trunk.register_forward_pre_hook(lambda _, args, given: found.extend([*args, *given.values()][:1]), with_kwargs=True)
+    ids = torch.arange(3, 8)[None]
+    for call in (model, model.base_model):
+        call(input_ids=ids)
+    assert all(torch.equal(each, ids) for each in found)
+    assert len(found) == 2
+
+
+def test_the_activation_is_named(name):
+    expected = {"opt": "relu", "gpt2": "gelu_new"}.get(name, "silu")
+    assert models.activation(models.tiny_model(architecture=name)) == expected
+
+
+def test_a_configuration_without_an_activation_is_refused():
+    model = nn.Linear(2, 2)
+    model.config = SimpleNamespace(hidden_act=None)
+    with pytest.raises(ValueError, match="got a Linear that names no activation as hidden_act or activation_function"):
+        models.activation.__wrapped__(model)
 
 
 def test_parts_have_the_sizes_of_the_configuration(name):

@@ -7,6 +7,7 @@ import torch
 from seen_by_hand import random_neurons, seen_of
 from torch import nn
 
+from course_lib.contextual.apply import contextual
 from course_lib.contextual.fitting.linear_maps import RegressionSums, cut
 from course_lib.contextual.fitting.lists import clustered
 from course_lib.contextual.neurons import Neurons, neurons_of
@@ -21,9 +22,11 @@ from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.recorded import Recorded
 from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.sizes import Sizes
+from course_lib.measure.perplexity import perplexity
 from course_lib.models import tiny_model
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.quantization.grid import Quantization
+from course_lib.quantization.storage import stored_grid
 
 # Three neurons of a plain ReLU MLP on two numbers: h = relu(x_1, x_2, x_1 + x_2), reaching 5, 1 and 2 far.
 SMALL = Neurons(
@@ -90,8 +93,19 @@ def test_a_recording_is_of_the_dense_pass_and_found_by_its_ids():
     neurons = neurons_of(model)[1]
     seen = seen_of(neurons, torch.randn(9, 48), ids=windows[2])
     assert torch.equal(recorded.score(seen, 1), importance_of(model, windows[2])[1])
-    with pytest.raises(ValueError, match="got a sequence of 8 tokens that begins with .*not among the 3 recorded ones"):
+    with pytest.raises(ValueError, match="got a sequence of 8 tokens that begins with .*not recorded"):
         recorded.score(seen_of(neurons, torch.randn(8, 48), ids=windows[2, :8]), 1)
+
+
+def test_perplexity_is_measured_over_a_recording():
+    """It tries every model with one token first, which is no window."""
+    model, windows = tiny_model(), text()
+    recorded = Recorded(density=0.3).fit(model, windows)
+    dense = perplexity(model, windows, progress=False).value
+    with contextual(model, recorded):
+        found = perplexity(model, windows, progress=False).value
+    assert found != dense
+    assert found == pytest.approx(dense, rel=0.2)  # a random model, which is nearly as surprised by everything
 
 
 def test_ridge_regression_finds_a_linear_map_and_ignores_the_order_of_batches():
@@ -139,15 +153,14 @@ def test_full_rank_is_the_oracle_and_whitening_beats_the_plain_cut():
     errors = [(inputs @ (weight - other).T).norm() for other in (outer @ inner, plain)]
     best = torch.linalg.svdvals(inputs @ weight.T)[2:].norm()  # Eckart and Young: no matrix of rank 2 is nearer
     torch.testing.assert_close(errors[0], best, rtol=1e-3, atol=0)  # the covariance is damped by a millionth
-    assert errors[1] > 1.5 * errors[0]
+    assert errors[1] > 1.2 * errors[0]
 
 
 def test_a_low_bit_copy_rounds_gate_and_up_and_counts_its_bytes():
     model = tiny_model()
     ready, neurons = LowBit(bits=3, group=16).fit(model, text()), neurons_of(model)[0]
     for mine, dense in zip(ready.copies[0].into, neurons.into, strict=True):
-        rounded = Quantization(3, 16).grid(dense).round(dense)
-        torch.testing.assert_close(mine, rounded, rtol=1e-3, atol=1e-6)  # scales are stored as float16
+        assert torch.equal(mine, stored_grid(Quantization(3, 16).grid(dense)).round(dense))
         assert not torch.equal(mine, dense)
     # 48 codes: 2 bits in 12 bytes, 1 bit in 6; 3 scales of 2 bytes, 3 zeros: 1 byte and 1 byte. 100 rows, 2 x 2 of them
     assert ready.n_bytes == 4 * 100 * (12 + 6 + 6 + 1 + 1)

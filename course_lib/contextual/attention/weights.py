@@ -37,9 +37,12 @@ class AttentionWeights:
         """Those of a model's block.
 
         Raises:
-            ValueError: for a model without RoPE, or whose attention has more than four linears or a window.
+            ValueError: for a model without RoPE or without this block, attention with a window, or with more than
+                four linears.
         """
         check_model(model)
+        if not 0 <= block < len(blocks(model)):
+            raise ValueError(f"got block {block}; expected 0 to {len(blocks(model)) - 1}.")
         frequencies, count = rotary_frequencies(model), heads(model)
         names = architecture(blocks(model)[block]).attention
         layers = [blocks(model)[block].get_submodule(name) for name in names]

@@ -29,7 +29,10 @@ class Recorded(NeuronSelector):
     reads_hidden: ClassVar[bool] = True
 
     def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
-        return replace(self, recording={tuple(ids.tolist()): importance_of(model, ids) for ids in calibration})
+        probe = calibration.new_tensor([model.config.vocab_size - 1])  # with it `perplexity` tries any model first
+        return replace(
+            self, recording={tuple(ids.tolist()): importance_of(model, ids) for ids in (*calibration, probe)}
+        )
 
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
         self.fitted(self.recording)
@@ -39,8 +42,7 @@ class Recorded(NeuronSelector):
         unknown = [row for row in rows if row not in self.recording]
         if unknown:
             raise ValueError(
-                f"got a sequence of {len(unknown[0])} tokens that begins with {list(unknown[0][:4])}, which is not "
-                f"among the {len(self.recording)} recorded ones; expected a window that it was fitted to, whole. "
-                "Record it: selector.fit(model, windows)."
+                f"got a sequence of {len(unknown[0])} tokens that begins with {list(unknown[0][:4])}, which was not "
+                "recorded; expected a window that it was fitted to, whole. Record it: selector.fit(model, windows)."
             )
         return torch.cat([self.recording[row][block] for row in rows])

@@ -1,0 +1,141 @@
+"""Passes in another order, or with less: attention beside the MLP, blocks beside each other, blocks left out.
+
+If a block changes its input by little, it matters little whether the next one reads what was there before it (Deja Vu,
+appendix L). Everything is computed as before, from other inputs: this measures what is lost, not what is saved.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.activations import ACT2FN
+
+from course_lib.contextual.neurons import neurons_of
+from course_lib.contextual.seen import Seen, looking
+from course_lib.models import architecture, blocks
+
+
+@contextmanager
+def halves_in_parallel(model: PreTrainedModel) -> Iterator[None]:
+    """y = x + attention(x) + mlp(x) in every block: the MLP reads what attention read, each through its own norm."""
+    handles = []
+    try:
+        for block in blocks(model):
+            read: list[Tensor] = []
+            handles.append(block.register_forward_pre_hook(_note(read), with_kwargs=True))
+            norm = block.get_submodule(architecture(block).norms[1])
+            handles.append(norm.register_forward_pre_hook(lambda _, args, read=read: (read[0].reshape(args[0].shape),)))
+        yield
+    finally:
+        _remove(handles)
+
+
+@contextmanager
+def pairs_in_parallel(model: PreTrainedModel) -> Iterator[None]:
+    """y = x + F_i(x) + F_{i+1}(x) for every two blocks, the first and second, the third and fourth, ...
+
+    A last block without a partner is as before.
+    """
+    handles, in_order = [], list(blocks(model))
+    try:
+        for first, second in zip(in_order[::2], in_order[1::2], strict=False):
+            read, between = [], []
+            handles.append(first.register_forward_pre_hook(_note(read), with_kwargs=True))
+            handles.append(second.register_forward_pre_hook(_swap(read, between), with_kwargs=True))
+            handles.append(second.register_forward_hook(_add(read, between)))
+        yield
+    finally:
+        _remove(handles)
+
+
+@contextmanager
+def skipping(model: PreTrainedModel, left_out: Collection[int]) -> Iterator[None]:
+    """Blocks of these numbers give what they read; range(3, n, 4) leaves out every fourth.
+
+    Raises:
+        ValueError: for a block that the model has not.
+    """
+    n_blocks, handles = len(blocks(model)), []
+    unknown = sorted(set(left_out) - set(range(n_blocks)))
+    if unknown:
+        raise ValueError(f"got blocks {unknown} to leave out; expected numbers from 0 to {n_blocks - 1}.")
+    try:
+        for index in sorted(set(left_out)):
+            read: list[Tensor] = []
+            handles.append(blocks(model)[index].register_forward_pre_hook(_note(read), with_kwargs=True))
+            handles.append(blocks(model)[index].register_forward_hook(_give(read)))
+        yield
+    finally:
+        _remove(handles)
+
+
+@contextmanager
+def activated_by(model: PreTrainedModel, activation: str) -> Iterator[None]:
+    """Every MLP with another nonlinearity, by transformers' name for it, such as "relu"; nothing is trained.
+
+    Raises:
+        ValueError: for a name that transformers does not have.
+    """
+    if activation not in ACT2FN:
+        raise ValueError(f"got activation {activation!r}; expected a name such as relu, silu, gelu.")
+    swapped = [replace(neurons, activation=activation) for neurons in neurons_of(model)]
+
+    def look(block: int, seen: Seen) -> Tensor:
+        return swapped[block].values(seen.x)
+
+    with looking(model, look):
+        yield
+
+
+def _hidden(args: tuple, kwargs: dict) -> Tensor:
+    return args[0] if args else kwargs["hidden_states"]
+
+
+def _note(read: list[Tensor]) -> Callable:
+    """A hook that keeps what a block reads."""
+
+    def hook(_: nn.Module, args: tuple, kwargs: dict) -> None:
+        read[:] = [_hidden(args, kwargs)]
+
+    return hook
+
+
+def _give(read: list[Tensor]) -> Callable:
+    """A hook that gives what the block read."""
+
+    def hook(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:
+        return _like(output, read[0])
+
+    return hook
+
+
+def _swap(read: list[Tensor], between: list[Tensor]) -> Callable:
+    """A hook that has a block read what another one read, and keeps what it would have read."""
+
+    def hook(_: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        between[:] = [_hidden(args, kwargs)]
+        return ((read[0], *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": read[0]})
+
+    return hook
+
+
+def _add(read: list[Tensor], between: list[Tensor]) -> Callable:
+    """A hook that adds what the block before had added."""
+
+    def hook(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:
+        hidden = output[0] if isinstance(output, tuple) else output
+        return _like(output, hidden + between[0] - read[0])
+
+    return hook
+
+
+def _like(output: Tensor | tuple, hidden: Tensor) -> Tensor | tuple:
+    """Some families give a tuple that begins with the hidden states."""
+    return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
+
+
+def _remove(handles: list) -> None:
+    for handle in handles:
+        handle.remove()

@@ -1,0 +1,78 @@
+"""How little a token changes from block to block: what makes a choice predictable a block ahead (Deja Vu, section 4.3).
+
+Dimension key: L blocks, T tokens of all windows in one row, n windows of N tokens, D width.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.contextual.sizes import run_through
+from course_lib.models import architecture, blocks
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SlowChange:
+    """Of every token at every block, with X the residual that is read and F(X) what is added to it.
+
+    Attributes:
+        cosine: between the residuals before and after the block.
+        attention, mlp: ‖F(X)‖ / ‖X‖ of the block's two halves; the second one reads what the first one left.
+    """
+
+    cosine: Float[Tensor, "L T"]
+    attention: Float[Tensor, "L T"]
+    mlp: Float[Tensor, "L T"]
+
+
+def slow_change(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> SlowChange:
+    """Measured in the dense model, for families that normalise what attention and MLP read, not what they give.
+
+    Raises:
+        ValueError: for a model of no known family, or no windows.
+    """
+    measured, handles = _Residuals(), []
+    try:
+        for block in blocks(model):
+            kind = architecture(block)
+            output, down = (block.get_submodule(path) for path in (kind.attention[-1], kind.mlp[-1]))
+            handles.append(block.register_forward_pre_hook(measured.begin, with_kwargs=True))
+            handles.append(output.register_forward_hook(measured.add_attention))
+            handles.append(down.register_forward_hook(measured.add_mlp))
+        run_through(model, windows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    n_blocks = len(blocks(model))
+    by_block = [  # passes come one after the other, blocks inside of them
+        torch.stack([torch.cat(values[block::n_blocks]) for block in range(n_blocks)])
+        for values in (measured.cosine, measured.attention, measured.mlp)
+    ]
+    return SlowChange(cosine=by_block[0], attention=by_block[1], mlp=by_block[2])
+
+
+class _Residuals:
+    """What the hooks of a block tell each other, and what was measured so far: one entry a block and pass."""
+
+    def __init__(self) -> None:
+        self.cosine, self.attention, self.mlp = ([] for _ in range(3))
+
+    def begin(self, _: nn.Module, args: tuple, kwargs: dict) -> None:
+        self.before = _tokens(args[0] if args else kwargs["hidden_states"])
+
+    def add_attention(self, _: nn.Module, args: tuple, added: Tensor) -> None:
+        added = _tokens(added)
+        self.attention.append(added.norm(dim=1) / self.before.norm(dim=1))
+        self.between = self.before + added
+
+    def add_mlp(self, _: nn.Module, args: tuple, added: Tensor) -> None:
+        added = _tokens(added)
+        self.mlp.append(added.norm(dim=1) / self.between.norm(dim=1))
+        self.cosine.append(torch.cosine_similarity(self.before, self.between + added, dim=1))
+
+
+def _tokens(hidden: Tensor) -> Float[Tensor, "T D"]:
+    return hidden.detach().float().reshape(-1, hidden.shape[-1])
