@@ -166,7 +166,7 @@ GATHERED = Exercise(
             "`index` numbers neurons, and here it was used on the D channels of x or of the output too. Every neuron "
             "reads all channels and adds to all of them.",
             lambda x, g, u, d, i: d[:, i] @ _swiglu(g[i][:, i] @ x[i], u[i][:, i] @ x[i]),
-            also=(lambda x, g, u, d, i: d[i][:, i] @ _values(x, g, u, i), lambda x, g, u, d, i: _values(x[i], g, u, i)),
+            also=(lambda x, g, u, d, i: d[i][:, i] @ _values(x, g, u, i),),
         ),
         Mistake(
             "down in another order",

@@ -132,6 +132,7 @@ HEADS = Exercise(
             "The weight is (D, H d), as in nn.Linear: a head has columns of it, and the output is heads @ weight.T. "
             "Here a head has rows.",
             lambda a, w, n: _parts(a, w.T, n).norm(dim=2),
+            also=(lambda a, w, n: _by_rows(a, w, n),),
         ),
         Mistake(
             "size and number of heads exchanged",
@@ -271,6 +272,12 @@ def _by_slices(heads: Tensor, weight: Tensor, n_heads: int) -> Tensor:
     size = heads.shape[1] // n_heads
     places = [slice(h * size, (h + 1) * size) for h in range(n_heads)]
     return torch.stack([(heads[:, at] @ weight[:, at].T).norm(dim=1) for at in places], dim=1)
+
+
+def _by_rows(heads: Tensor, weight: Tensor, n_heads: int) -> Tensor:
+    size = heads.shape[1] // n_heads
+    places = [slice(h * size, (h + 1) * size) for h in range(n_heads)]
+    return torch.stack([(heads[:, at] @ weight[at]).norm(dim=1) for at in places], dim=1)
 
 
 def _with_zeros(heads: Tensor, weight: Tensor, n_heads: int) -> Tensor:
