@@ -6,6 +6,7 @@ No reasonable answer may lose a case, hidden ones included.
 import heapq
 import itertools
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 import numpy
@@ -446,6 +447,48 @@ def predictor_loss_in_loops(logits, parts, k):
     return loss, slopes
 
 
+def recall_by_logs(hidden, down, active, keep):
+    """Found, token by token, as sets; energies as sums of logarithms, where silence has minus infinity."""
+    found = sum(len(set(numpy.flatnonzero(a)) & set(numpy.flatnonzero(k))) for a, k in zip(active, keep, strict=True))
+    with numpy.errstate(divide="ignore"):
+        of_values = 2 * numpy.log(numpy.abs(hidden.double().numpy()))
+        of_columns = numpy.log(numpy.square(down.double().numpy()).sum(axis=0))
+    logs = of_values + of_columns
+    top = logs.max()
+    kept = numpy.exp(logs - top)[keep.numpy()].sum()
+    return found / int(active.sum()), kept / numpy.exp(logs - top).sum()
+
+
+def pairs_from_the_end(stream, active, ahead):
+    """Both turned round, so that the last block comes first."""
+    read = stream.flip(0)[1::2]
+    return read[ahead:].flip(0), active.flip(0)[: len(active) - ahead].flip(0)
+
+
+def completed_by_angles(keys, values, position, missing, stored, key_weight, value_weight, cos, sin):
+    """Turned in polar coordinates: each pair of a key is a length and an angle."""
+    fresh = torch.einsum("md,od->mo", stored.double(), key_weight.double())
+    half = fresh.shape[1] // 2
+    by = torch.atan2(sin, cos)[position][missing][:, :half].double()
+    length, angle = torch.hypot(fresh[:, :half], fresh[:, half:]), torch.atan2(fresh[:, half:], fresh[:, :half])
+    turned = torch.cat([length * torch.cos(angle + by), length * torch.sin(angle + by)], dim=1)
+    rows = dict(zip(missing.tolist(), range(len(missing)), strict=True))
+    made = torch.einsum("md,od->mo", stored, value_weight)
+    all_keys = [turned[rows[n]] if n in rows else keys[n].double() for n in range(len(keys))]
+    return all_keys, [made[rows[n]] if n in rows else values[n] for n in range(len(values))]
+
+
+def payoff_exactly(width, neurons, blocks, rank, others, density, gather, prompt, n_tokens):
+    """In fractions, as the difference between what is saved and what is paid."""
+    density, gather, prompt = map(Fraction, (density, gather, prompt))
+    mlp, predictor = 3 * width * neurons * blocks, rank * (width + neurons) * blocks
+    dense = mlp + others
+    saved = mlp * (1 - density * gather) - predictor
+    token = dense / (dense - saved)
+    whole = 1 / (1 - n_tokens * saved / ((prompt + n_tokens) * dense))
+    return float(token), float(whole), float(max(Fraction(0), Fraction(mlp - predictor, mlp) / gather))
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -539,4 +582,8 @@ FURTHER = {
     "dejavu.heads": heads_by_gram,
     "dejavu.gathered": gathered_in_numpy,
     "dejavu.loss": predictor_loss_in_loops,
+    "dejavu.recall": recall_by_logs,
+    "dejavu.lookahead": pairs_from_the_end,
+    "dejavu.missing": completed_by_angles,
+    "dejavu.break_even": payoff_exactly,
 }

@@ -448,4 +448,34 @@ LAZY = {
         lambda z, p, k: (p.mean(), p),
         lambda z, p, k: (0.0, z.sigmoid() - (p > 0).float()),
     ],
+    "dejavu.recall": [
+        lambda h, w, a, k: (1.0, 1.0),
+        lambda h, w, a, k: (0.0, 0.0),
+        lambda h, w, a, k: (k.float().mean(), k.float().mean()),
+        lambda h, w, a, k: (2 / 3, 5 / 6),
+        lambda h, w, a, k: (0.75, 0.75),
+    ],
+    "dejavu.lookahead": [
+        lambda s, a, n: (s[1:-2:2], a[1:]),
+        lambda s, a, n: (s[: len(a) - n], a[: len(a) - n]),
+        lambda s, a, n: (s[n : len(a)], a[n:]),
+        lambda s, a, n: (s[: len(a) - n] * 0, a[n:]),
+    ],
+    "dejavu.missing": [
+        lambda k, v, *others: (k, v),
+        lambda k, v, *others: (k * 0, v * 0),
+        lambda k, v, p, m, *others: tuple(x.index_fill(0, m, 0.0) for x in (k, v)),
+        lambda k, v, p, m, *others: tuple(x.index_copy(0, m, x[: len(m)]) for x in (k, v)),
+        lambda k, v, *others: (
+            torch.tensor([[5.0, 6.0], [0.0, 1.0], [2.0, -2.0]]),
+            torch.tensor([[7.0, 8.0], [2.0, 0.0], [0.0, 6.0]]),
+        ),
+    ],
+    "dejavu.break_even": [
+        lambda *sizes: (1.0, 1.0, 1.0),
+        lambda *sizes: (1 / sizes[5], 1 / sizes[5], sizes[5]),
+        lambda *sizes: (1.5625, 1.3157895, 0.45),
+        lambda *sizes: (1.5, 1.3, 0.5),
+        lambda *sizes: (1 / sizes[5], 1 / sizes[5], 1 / sizes[6]),
+    ],
 }

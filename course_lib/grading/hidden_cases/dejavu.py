@@ -1,6 +1,8 @@
-"""Lesson 09, hidden cases: silent tokens, few and many neurons, many heads, one that stays, predictors that are sure.
+"""Lesson 09, hidden cases: silent tokens, few and many neurons, many heads, one that stays, predictors that are sure;
+loud tokens with few active neurons, one block, positions far into a text, gathering that is dear.
 
-Dimension key: T tokens, D width, F neurons, H query heads, d size of a head, K neurons that stay.
+Dimension key: T tokens, D width, F neurons, H query heads, d size of a head, K neurons that stay, L blocks, N tokens in
+a cache.
 """
 
 import torch
@@ -84,9 +86,97 @@ def _loss(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _chance(generator: torch.Generator, chance: Tensor) -> Tensor:
+    return torch.rand(chance.shape, generator=generator) < chance
+
+
+def _recall(generator: torch.Generator) -> list[Case]:
+    def drawn(tokens: int, neurons: int, width: int, found: float = 0.6, lean: float = 0.0) -> tuple[Tensor, ...]:
+        """Rising shares of active neurons; the loudest tokens are those with the fewest."""
+        loud = torch.logspace(1, -0.5, tokens)[:, None]
+        hidden = loud * (_randn(generator, tokens, neurons) + torch.linspace(-2, 1, tokens)[:, None]).relu()
+        active = hidden > 0
+        down = _randn(generator, width, neurons) * (lean * _randn(generator, neurons)).exp()
+        return hidden, down, active, _chance(generator, torch.where(active, found, 0.3))
+
+    hidden, down, _, keep = drawn(11, 20, 8)
+    signed = hidden - 0.4 * _randn(generator, 11, 20)
+    one = drawn(14, 16, 9)
+    lonely = torch.zeros(14, 16, dtype=torch.bool).index_put((torch.arange(14), torch.arange(14)), torch.tensor(True))
+    return [
+        Case("neurons of very different lengths", drawn(13, 40, 6, lean=1.5)),
+        Case("few are found, and the loud tokens have few", drawn(17, 25, 12, found=0.2)),
+        Case(
+            "both signs, the upper half of each token is active",
+            (signed, down, signed > signed.median(1, keepdim=True).values, keep),
+        ),
+        Case("one active neuron a token, others have values too", (*one[:2], lonely, one[3])),
+        Case("a stream of width one", drawn(19, 15, 1)),
+    ]
+
+
+def _lookahead(generator: torch.Generator) -> list[Case]:
+    def drawn(blocks: int, tokens: int, width: int, neurons: int) -> tuple[Tensor, Tensor]:
+        states = 0.3 * _randn(generator, 2 * blocks + 1, tokens, width).cumsum(dim=0)
+        return states, torch.rand(blocks, tokens, neurons, generator=generator) < 0.5
+
+    return [
+        Case("two blocks, one ahead: a single predictor", (*drawn(2, 7, 5, 6), 1)),
+        Case("as far ahead as there are blocks, less one", (*drawn(8, 4, 3, 5), 7)),
+        Case("one block, none ahead", (*drawn(1, 6, 4, 7), 0)),
+        Case("many blocks, three ahead", (*drawn(20, 3, 4, 4), 3)),
+        Case("a single token, two ahead", (*drawn(6, 1, 9, 12), 2)),
+    ]
+
+
+def _missing(generator: torch.Generator) -> list[Case]:
+    def drawn(
+        position: Tensor, missing: list[int], width: int, size: int, base: float = 10_000.0
+    ) -> tuple[Tensor, ...]:
+        """Positions as they are given; the tables go on a little behind the last."""
+        tokens, n_positions = len(position), int(position[-1]) + 3
+        angle = torch.arange(n_positions)[:, None] / base ** (torch.arange(0, size, 2) / size)
+        tables = (table.repeat(1, 2) for table in (angle.cos(), angle.sin()))
+        cache = (3 * _randn(generator, tokens, size) for _ in range(2))
+        matrices = (_randn(generator, size, width) / width**0.5 for _ in range(2))
+        return *cache, position, torch.tensor(missing), _randn(generator, len(missing), width), *matrices, *tables
+
+    def late(n: int, first: int) -> Tensor:
+        return first + torch.randint(2, 6, (n,), generator=generator).cumsum(dim=0)
+
+    return [
+        Case("a head of two entries, every second token missing", drawn(late(9, 0), [0, 2, 4, 6, 8], 7, 2, 100.0)),
+        Case("far into a text, 3 of 11 missing", drawn(late(11, 900), [1, 7, 10], 24, 16)),
+        Case("the first and the newest are missing", drawn(late(6, 4), [0, 5], 15, 8)),
+        Case("nobody has left: positions are rows", drawn(torch.arange(10), [2, 3, 6, 9], 18, 6, 50.0)),
+        Case("a single token, which is missing", drawn(late(1, 10), [0], 12, 10)),
+    ]
+
+
+def _break_even(generator: torch.Generator) -> list[Case]:
+    def size(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (), generator=generator))
+
+    def drawn(rank: int, density: float, gather: float, prompt: float, n_tokens: int) -> tuple[int | float, ...]:
+        width, blocks = size(100, 1000), size(3, 30)
+        return width, width * size(2, 8), blocks, rank, size(10**5, 10**7), density, gather, prompt, n_tokens
+
+    return [
+        Case("a long prompt and a short answer", drawn(size(20, 60), 0.1, 1.6, 900.0, 12)),
+        Case("a short prompt and a long answer", drawn(size(20, 60), 0.15, 1.4, 1.5, 2000)),
+        Case("gathering costs three times as much", drawn(size(8, 30), 0.25, 3.0, 40.0, 80)),
+        Case("gathering costs nothing", drawn(size(30, 90), 0.3, 1.0, 25.0, 60)),
+        Case("predictors that never pay", (80, size(100, 120), size(3, 9), 200, 10**6, 0.2, 2.0, 10.0, 30)),
+    ]
+
+
 HIDDEN = {
     "dejavu.importance": _importance,
     "dejavu.heads": _heads,
     "dejavu.gathered": _gathered,
     "dejavu.loss": _loss,
+    "dejavu.recall": _recall,
+    "dejavu.lookahead": _lookahead,
+    "dejavu.missing": _missing,
+    "dejavu.break_even": _break_even,
 }

@@ -29,6 +29,28 @@ def _agree_on_pairs(got: Any, expected: Any, case: Case) -> str | None:
     return None
 
 
+def _places(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
+    """At which place of the stream each predictor reads, in both answers; what is at no place is left out."""
+    from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label
+
+    stream, _, ahead = case.arguments
+    read: list[set[tuple[int, int]]] = []
+    fig, (panel,) = figure(width=6.0, height=3.0)
+    for inputs, colour, marker, size, who in zip(
+        (expected[0], got[0]), (COLOURS[4], COLOURS[0]), MARKERS, (11, 5), ("expected", "yours"), strict=False
+    ):
+        inputs = torch.as_tensor(inputs) if isinstance(inputs, Tensor) else torch.stack(inputs)
+        block, place = (inputs[:, None] == stream[None]).flatten(2).all(dim=2).nonzero().T
+        read.append(set(zip(block.tolist(), place.tolist(), strict=True)))
+        panel.plot(place, block + ahead, linestyle="", marker=marker, markersize=size, color=colour, label=who)
+    panel.set_xticks(range(len(stream)), ["embedding", *["attention", "MLP"] * (len(stream) // 2)], rotation=90)
+    panel.locator_params(axis="y", integer=True)
+    panel.legend(frameon=False, loc="lower right")
+    title = f"{len(read[0] & read[1])} of {len(read[0])} predictors read where they should"
+    label(panel, title, "place of the stream: behind what", "block that is predicted")
+    return fig
+
+
 def _pairs(stream: Tensor, active: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
     n_pairs = active.shape[0] - ahead
     return stream[1::2][:n_pairs], active[ahead:]
@@ -101,6 +123,7 @@ LOOKAHEAD = Exercise(
     reference=_pairs,
     cases=_lookahead_cases,
     agree=_agree_on_pairs,
+    picture=_places,
     library=_library,
     trivial=(Trivial("always one block ahead", lambda s, a, n: (s[1:-2:2], a[1:])),),
     mistakes=(

@@ -1,6 +1,7 @@
 """Keys and values that are made when a head is chosen, of tokens at which it was not. Deja Vu, 2023, section 4.4.
 
-Dimension key: N tokens, M of them without a key, D width, d size of the head, P positions of a text.
+Dimension key: N tokens, M of them without a key, X inputs that were stored for them, D width, d size of the head, P
+positions of a text.
 """
 
 import torch
@@ -13,7 +14,7 @@ def completed(
     values: Float[Tensor, "N d"],
     position: Int[Tensor, "N"],
     missing: Int[Tensor, "M"],
-    stored: Float[Tensor, "M D"],
+    stored: Float[Tensor, "X D"],
     key_weight: Float[Tensor, "d D"],
     value_weight: Float[Tensor, "d D"],
     cos: Float[Tensor, "P d"],
