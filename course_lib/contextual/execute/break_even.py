@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -31,7 +30,7 @@ class SparseMLP:
     break_even: float
 
     @classmethod
-    def measured(cls, weights: NeuronMajor, repetitions: int = 15) -> Self:
+    def measured(cls, weights: NeuronMajor, repetitions: int = 15) -> "SparseMLP":
         """Fit for this machine as it is now."""
         return cls(weights, break_even(weights, repetitions=repetitions))
 

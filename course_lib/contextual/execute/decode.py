@@ -7,7 +7,6 @@ Dimension key: N tokens, D width, H heads, d size of a head, F neurons, K chosen
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -36,7 +35,7 @@ class Block:
     mlp: SparseMLP
 
     @classmethod
-    def of(cls, block: nn.Module, mlp: SparseMLP) -> Self:
+    def of(cls, block: nn.Module, mlp: SparseMLP) -> "Block":
         parts = architecture(block)
         first, second = (block.get_submodule(name) for name in parts.norms)
         *into, out = (block.get_submodule(name) for name in parts.attention)

@@ -5,7 +5,6 @@ Dimension key: D width, F neurons, K chosen neurons.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -33,7 +32,7 @@ class NeuronMajor:
     down_bias: Float[Tensor, "D"] | None = None
 
     @classmethod
-    def of(cls, neurons: Neurons) -> Self:
+    def of(cls, neurons: Neurons) -> "NeuronMajor":
         """Gate and up as they are, down copied row by row."""
         return cls(
             gate=neurons.gate,

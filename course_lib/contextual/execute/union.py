@@ -10,7 +10,9 @@ from torch.nn.functional import linear
 from course_lib.contextual.execute.neuron_major import NeuronMajor
 
 
-def gathered_union(x: Float[Tensor, "B D"], weights: NeuronMajor, keep: Bool[Tensor, "B F"]) -> Float[Tensor, "B D"]:
+def gathered_union(
+    x: Float[Tensor, "B D"], weights: NeuronMajor, keep: Bool[Tensor, "tokens F"]
+) -> Float[Tensor, "B D"]:
     """Each token with its own neurons: rows of the union are gathered once, and what a token did not choose is 0.
 
     Raises:

@@ -2,7 +2,7 @@
 
 import io
 import math
-import pickle
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,10 +71,9 @@ class Run:
         """
         if not path.exists():
             return False
-        try:
-            state = torch.load(path, weights_only=True)
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise ValueError(f"got {path}, which cannot be read ({error}); delete it to begin anew.") from error
+        if not zipfile.is_zipfile(path):  # what torch writes is one, to the last byte
+            raise ValueError(f"got {path}, which cannot be read; delete it to begin anew.")
+        state = torch.load(path, weights_only=True)
         if state.get("label") != self.label:
             raise ValueError(
                 f"got {path} of another run, {state.get('label')!r}; expected {self.label!r}. Delete it, or take "

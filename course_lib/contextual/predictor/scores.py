@@ -19,11 +19,15 @@ class Scores(NamedTuple):
 
 def scores(
     keep: Bool[Tensor, "T F"],
-    active: Bool[Tensor, "T F"],
-    hidden: Float[Tensor, "T F"],
-    down_norm: Float[Tensor, "F"],
+    active: Bool[Tensor, "_ _"],
+    hidden: Float[Tensor, "_ _"],
+    down_norm: Float[Tensor, "_"],
 ) -> Scores:
     """Recall, precision and energy of a kept set; where there is nothing to find or to hold, none of it is missed.
+
+    Args:
+        keep, active, hidden: (T, F), of the same tokens; active are the labels, hidden the values h of all neurons.
+        down_norm: (F,), the lengths ‖w_i‖.
 
     Raises:
         ValueError: for shapes that do not fit, or no tokens.

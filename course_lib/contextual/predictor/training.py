@@ -47,13 +47,14 @@ def weighted_loss(logits: Float[Tensor, "T F"], labels: Bool[Tensor, "T F"]) -> 
 def train_predictor(
     predictor: Predictor,
     x: Float[Tensor, "T D"],
-    labels: Bool[Tensor, "T F"],
+    labels: Bool[Tensor, "rows F"],
     schedule: PredictorSchedule,
     path: Path | None = None,
 ) -> list[float]:
     """In place; the losses before each step.
 
     Args:
+        labels: a row for each of x.
         path: where the state after each epoch is kept; a training that was killed goes on from there, with the same
             losses to the last bit. The file stays when all is done.
 
