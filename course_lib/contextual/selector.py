@@ -6,7 +6,7 @@ Dimension key: T tokens of a pass in one row, D width, F neurons, n calibration 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -44,7 +44,7 @@ class NeuronSelector(ABC):
         """What it holds beside the model's own weights, all blocks together."""
         return 0
 
-    def fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         """A copy that has learnt from calibration text what it has to; the settings stay.
 
         Raises:
@@ -52,7 +52,7 @@ class NeuronSelector(ABC):
         """
         return replace(self._fit(model, calibration), sizes=sizes_of(model))
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         return self
 
     def score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -41,7 +41,7 @@ class Teal:
         check_quantiles(self.quantiles)
 
     @classmethod
-    def fit(cls, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def fit(cls, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "Teal":
         """The quantiles of |x| at every place of the dense model.
 
         Raises:

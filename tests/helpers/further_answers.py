@@ -3,6 +3,7 @@
 No reasonable answer may lose a case, hidden ones included.
 """
 
+import heapq
 import itertools
 import math
 from statistics import NormalDist
@@ -400,6 +401,51 @@ def sparsemixer_by_logs(logits, drawn, halved, outputs, target):
     return numpy.stack(rows)
 
 
+def neurons_with_a_heap(hidden, down, k):
+    """Which neurons add the longest vectors, token by token, by the standard library."""
+    columns = [math.hypot(*column) for column in down.T.tolist()]
+    keep = numpy.zeros(tuple(hidden.shape), dtype=int)
+    for token, row in enumerate(hidden.tolist()):
+        far = [abs(h) * length for h, length in zip(row, columns, strict=True)]
+        keep[token, heapq.nlargest(k, range(len(far)), key=far.__getitem__)] = 1
+    return keep
+
+
+def heads_by_gram(heads, weight, n_heads):
+    """The squared length as a quadratic form in what a head gives, in double precision."""
+    a, w = heads.double().numpy(), weight.double().numpy()
+    size = a.shape[1] // n_heads
+    lengths = numpy.empty((len(a), n_heads))
+    for head, at in enumerate(range(0, a.shape[1], size)):
+        gram = w[:, at : at + size].T @ w[:, at : at + size]
+        lengths[:, head] = numpy.sqrt(numpy.maximum(((a[:, at : at + size] @ gram) * a[:, at : at + size]).sum(1), 0))
+    return lengths
+
+
+def gathered_in_numpy(x, gate, up, down, index):
+    rows = index.tolist()
+    g, u, d = (matrix.double().numpy() for matrix in (gate[rows], up[rows], down.T[rows]))
+    opened = g @ x.double().numpy()
+    return (opened * numpy.exp(-numpy.logaddexp(0, -opened)) * (u @ x.double().numpy())) @ d
+
+
+def predictor_loss_in_loops(logits, parts, k):
+    """Logit by logit, from the sizes of the two exponents."""
+    n, rows = logits.numel(), []
+    for row in parts.tolist():
+        last = sorted(row, reverse=True)[k - 1]
+        rows.append([float(0 < part >= last) for part in row])
+    w = sum(map(sum, rows)) / n + 0.005
+    loss, slopes = 0.0, []
+    for said, row in zip(logits.tolist(), rows, strict=True):
+        slopes.append([])
+        for z, label in zip(said, row, strict=True):
+            sign, weight = (-1.0, 1.0) if label else (1.0, w)
+            loss += weight * (max(sign * z, 0.0) + math.log1p(math.exp(-abs(z)))) / n
+            slopes[-1].append(sign * weight / n / (1 + math.exp(min(-sign * z, 700))))
+    return loss, slopes
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -489,4 +535,8 @@ FURTHER = {
     "moe.load": load_by_counting_rivals,
     "moe.jacobs": mixture_of_densities,
     "moe.estimate": sparsemixer_by_logs,
+    "dejavu.importance": neurons_with_a_heap,
+    "dejavu.heads": heads_by_gram,
+    "dejavu.gathered": gathered_in_numpy,
+    "dejavu.loss": predictor_loss_in_loops,
 }

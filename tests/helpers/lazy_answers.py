@@ -419,4 +419,33 @@ LAZY = {
         lambda x, n, h, o, t: torch.eye(x.shape[1])[n].to(x),
         lambda x, n, h, o, t: torch.eye(x.shape[1])[n].to(x) - x.softmax(1),
     ],
+    "dejavu.importance": [
+        lambda h, w, k: keep_first(h, k),
+        lambda h, w, k: keep_last(h, k),
+        lambda h, w, k: h > 0,
+        lambda h, w, k: h != 0,
+        lambda h, w, k: torch.tensor([[1, 1, 0, 0], [0, 1, 1, 0]]) if len(h) == 2 else keep_first(h, k),
+        lambda h, w, k: kept(torch.arange(0, h.shape[1], h.shape[1] // k)[:k], h),
+    ],
+    "dejavu.heads": [
+        lambda a, w, n: a[:, :n],
+        lambda a, w, n: torch.ones(len(a), n),
+        lambda a, w, n: a.unflatten(1, (n, -1)).abs().sum(2),
+        lambda a, w, n: torch.tensor([[5, 2], [10, 1]]) if len(a) == 2 else a[:, -n:],
+        lambda a, w, n: a.norm(dim=1)[:, None].expand(-1, n),
+    ],
+    "dejavu.gathered": [
+        lambda x, g, u, d, i: x * 0,
+        lambda x, g, u, d, i: x,
+        lambda x, g, u, d, i: d.sum(1),
+        lambda x, g, u, d, i: torch.tensor([4.0, 6.0]) if len(x) == 2 else x * 0,
+        lambda x, g, u, d, i: d[:, i].sum(1),
+    ],
+    "dejavu.loss": [
+        lambda z, p, k: (0.0, z * 0),
+        lambda z, p, k: (z.mean(), z),
+        lambda z, p, k: (0.6931, z.sigmoid()),
+        lambda z, p, k: (p.mean(), p),
+        lambda z, p, k: (0.0, z.sigmoid() - (p > 0).float()),
+    ],
 }

@@ -25,8 +25,8 @@ Part = Literal["query", "key", "value"]
 class HeadCache:
     """The cache of one layer. Nothing is computed for a head before a token chooses it, and nothing is lost.
 
-    An x takes D numbers, the key and value of a group 2 d. For OPT, where G d = D, x is half of all keys and values that
-    it may stand for; with few groups it is more: 576 numbers against 384 in SmolLM2. `n_bytes` counts what is held.
+    An x takes D numbers, the key and value of a group 2 d. For OPT, where G d = D, x is half of all that it stands for;
+    with few groups it is more: 576 numbers against 384 in SmolLM2. `n_bytes` counts what is held.
 
     Attributes:
         n_late: how many keys were made from an x stored by an earlier step.

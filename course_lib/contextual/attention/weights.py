@@ -4,7 +4,6 @@ Dimension key: H query heads, G key-value heads (groups), D width, d size of a h
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 from jaxtyping import Float
 from torch import Tensor
@@ -34,7 +33,7 @@ class AttentionWeights:
         return len(self.query) // len(self.key)
 
     @classmethod
-    def of(cls, model: PreTrainedModel, block: int) -> Self:
+    def of(cls, model: PreTrainedModel, block: int) -> "AttentionWeights":
         """Those of a model's block.
 
         Raises:

@@ -7,7 +7,7 @@ Dimension key: L blocks (or other places), Q levels, T tokens, F neurons, n wind
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -79,7 +79,7 @@ class ThresholdSelector(NeuronSelector):
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
         """The formula; it reads nothing that is fitted."""
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         samples = [Sample(seed=block) for block in range(sizes_of(model).n_blocks)]
         look_through(model, calibration, lambda block, seen: samples[block].add(self._score(seen, block)))
         return replace(self, quantiles=torch.stack([sample.quantiles() for sample in samples]))

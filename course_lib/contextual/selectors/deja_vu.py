@@ -5,7 +5,6 @@ Dimension key: T tokens, L blocks, n windows of N tokens, D width, F neurons.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -35,7 +34,7 @@ class DejaVu(NeuronSelector):
     def n_bytes(self) -> int:
         return sum(_bytes_of(predictor) for predictor in self.predictors)
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         if not self.predictors:
             raise ValueError("got no predictors; train them first, with course_lib/contextual/predictor.")
         return self

@@ -4,7 +4,6 @@ Dimension key: T tokens, n windows of N tokens, F neurons.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -36,7 +35,7 @@ class FromEmbedding(NeuronSelector):
     def n_bytes(self) -> int:
         return sum(part.nbytes for part in self.regression or ())
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         sums = RegressionSums(sizes_of(model), model.device)
 
         def add(block: int, seen: Seen) -> None:

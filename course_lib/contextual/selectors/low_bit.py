@@ -4,7 +4,6 @@ Dimension key: T tokens, n windows of N tokens, F neurons.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -40,7 +39,7 @@ class LowBit(NeuronSelector):
     def _packed_bytes(self, copy: Neurons) -> int:
         return (1 if copy.gate is None else 2) * dense_bytes(copy.n, copy.width, self.bits, self.group)
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         return replace(self, copies=tuple(self._rounded(each) for each in neurons_of(model)))
 
     def _rounded(self, neurons: Neurons) -> Neurons:

@@ -4,7 +4,6 @@ Dimension key: T tokens, n windows of N tokens, F neurons.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -38,7 +37,7 @@ class LowRank(NeuronSelector):
     def n_bytes(self) -> int:
         return sum(weight.nbytes for block in self.factors or () for factors in block for weight in factors)
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         inputs = [Gram(neurons.width, device=model.device) for neurons in neurons_of(model)]
         look_through(model, calibration, lambda block, seen: inputs[block].add(seen.x))
         pairs = zip(neurons_of(model), inputs, strict=True)

@@ -4,7 +4,6 @@ Dimension key: T tokens, n windows of N tokens, W = D + 1 width and bias, F neur
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -40,7 +39,7 @@ class Neighbours(NeuronSelector):
     def n_bytes(self) -> int:
         return sum(part.nbytes for lists in self.lists or () for part in lists)
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         return replace(self, lists=tuple(clustered(_keys(each), self.n_lists) for each in neurons_of(model)))
 
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:

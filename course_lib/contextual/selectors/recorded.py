@@ -5,7 +5,7 @@ Dimension key: T tokens, L blocks, N tokens of a window, n windows, F neurons.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -28,7 +28,7 @@ class Recorded(NeuronSelector):
 
     reads_hidden: ClassVar[bool] = True
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         return replace(self, recording={tuple(ids.tolist()): importance_of(model, ids) for ids in calibration})
 
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:

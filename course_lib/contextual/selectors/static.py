@@ -4,7 +4,6 @@ Dimension key: T tokens, L blocks, n windows of N tokens, F neurons.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -25,7 +24,7 @@ class Static(NeuronSelector):
 
     importance: Float[Tensor, "L F"] | None = field(default=None, repr=False)
 
-    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Self:
+    def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         sizes = sizes_of(model)
         total = torch.zeros(sizes.n_blocks, sizes.n_neurons, device=model.device)
 

@@ -1,0 +1,64 @@
+"""Who says which neurons are computed: nobody, an oracle that knew it before, or trained predictors.
+
+Dimension key: N tokens, D width, r rank, F neurons, K chosen neurons.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.contextual.execute.decode import Choice, Decoder
+from course_lib.contextual.predictor.two_layer import Predictor
+from course_lib.contextual.selector import check_density, n_kept
+
+
+def everything(block: int, position: int, x: Float[Tensor, "D"]) -> None:
+    """All neurons, without an index."""
+
+
+def predicted(predictors: Sequence[Predictor], density: float) -> Choice:
+    """Exactly max(1, round(density · F)) neurons, the highest logits; finding them is part of a step's time.
+
+    Raises:
+        ValueError: for a density that is none.
+    """
+    check_density(density)
+    pairs = [(each.into.weight.detach(), each.out.weight.detach()) for each in predictors]
+    counts = [n_kept(density, len(out)) for _, out in pairs]
+
+    def choose(block: int, position: int, x: Float[Tensor, "D"]) -> Int[Tensor, "K"]:
+        into, out = pairs[block]
+        return torch.mv(out, torch.mv(into, x)).topk(counts[block], sorted=False).indices
+
+    return choose
+
+
+def known(sets: Sequence[Sequence[Tensor]]) -> Choice:
+    """Sets that were found before, one a position and block, so that finding them takes no time."""
+    return lambda block, position, x: sets[position][block]
+
+
+@torch.inference_mode()
+def oracle_sets(decoder: Decoder, ids: Int[Tensor, "N"], density: float) -> list[list[Int[Tensor, "K"]]]:
+    """For each token and block the neurons that matter most, at most max(1, round(density · F)), none that is zero.
+
+    They are chosen as the text is read with chosen neurons alone, so that a later block sees what it will see.
+
+    Raises:
+        ValueError: for a density that is none.
+    """
+    check_density(density)
+    norms = [block.mlp.weights.down.norm(dim=1) for block in decoder.blocks]
+    sets: list[list[Tensor]] = [[] for _ in ids]
+
+    def choose(block: int, position: int, x: Float[Tensor, "D"]) -> Int[Tensor, "K"]:
+        weights = decoder.blocks[block].mlp.weights
+        importance = weights.hidden(x, weights.gate, weights.up, None).abs() * norms[block]
+        best = importance.topk(n_kept(density, weights.n))
+        sets[position].append(best.indices[best.values > 0])
+        return sets[position][block]
+
+    decoder.read(ids, choose)
+    return sets

@@ -1,0 +1,113 @@
+"""An OPT that reads one token at a time, on whose clock it shows what chosen neurons save.
+
+No more happens here than the arithmetic of the model: what transformers does around it takes as long as a small MLP.
+
+Dimension key: N tokens, D width, H heads, d size of a head, F neurons, K chosen neurons, V tokens of the vocabulary.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import PreTrainedModel
+
+from course_lib.contextual.execute.break_even import SparseMLP
+from course_lib.contextual.execute.neuron_major import NeuronMajor
+from course_lib.contextual.neurons import neurons_of
+from course_lib.contextual.seen import Seen, look_through
+from course_lib.models import architecture, blocks, final_norm, head, heads
+
+# Block, position, x of its MLP -> the neurons that are computed; None stands for all.
+Choice = Callable[[int, int, Tensor], Tensor | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One block's weights; q, k and v in one matrix."""
+
+    norms: tuple[nn.Module, nn.Module]
+    into: Float[Tensor, "qkv D"]
+    into_bias: Float[Tensor, "qkv"]
+    out: nn.Module
+    mlp: SparseMLP
+
+    @classmethod
+    def of(cls, block: nn.Module, mlp: SparseMLP) -> Self:
+        parts = architecture(block)
+        first, second = (block.get_submodule(name) for name in parts.norms)
+        *into, out = (block.get_submodule(name) for name in parts.attention)
+        weights, biases = torch.cat([part.weight for part in into]), torch.cat([part.bias for part in into])
+        return cls((first, second), weights.detach(), biases.detach(), out, mlp)
+
+
+class Decoder:
+    """The model's weights, and a cache with room for `length` tokens.
+
+    Args:
+        break_even: the density above which an MLP is computed whole; see `break_even.break_even`.
+
+    Raises:
+        ValueError: for a model that is no OPT, or positions that it does not have.
+    """
+
+    def __init__(self, model: PreTrainedModel, length: int, break_even: float = 1.0) -> None:
+        family = architecture(blocks(model)[0]).family
+        if family != "OPT":
+            raise ValueError(
+                f"got a model of the family {family}; expected an OPT, such as load_relu_model(). Others: contextual()."
+            )
+        mlps = [SparseMLP(NeuronMajor.of(neurons), break_even) for neurons in neurons_of(model)]
+        self.blocks = [Block.of(block, mlp) for block, mlp in zip(blocks(model), mlps, strict=True)]
+        self.embedding = model.get_input_embeddings().weight.detach()
+        self.positions = _positions(model, length)
+        self.final_norm, self.head, size = final_norm(model), head(model), heads(model)
+        self.cache = torch.zeros(len(self.blocks), 2, size.n_query, length, size.size).to(self.embedding)
+        self.n_read = 0
+
+    @torch.inference_mode()
+    def read(self, ids: Int[Tensor, "N"], choose: Choice) -> Float[Tensor, "N V"]:
+        """The logits after each token of a text, which begins anew."""
+        if len(ids) > len(self.positions):
+            raise ValueError(
+                f"got {len(ids)} tokens; expected at most {len(self.positions)}, the room of this decoder."
+            )
+        self.n_read = 0
+        return torch.stack([self.step(token, choose) for token in ids.tolist()])
+
+    def step(self, token: int, choose: Choice) -> Float[Tensor, "V"]:
+        """Read one more token."""
+        position = self.n_read
+        x = self.embedding[token] + self.positions[position]
+        for index, block in enumerate(self.blocks):
+            x = x + self._attention(block, block.norms[0](x), self.cache[index], position)
+            inner = block.norms[1](x)
+            x = x + block.mlp(inner, choose(index, position, inner))
+        self.n_read += 1
+        return self.head(self.final_norm(x))
+
+    def _attention(self, block: Block, x: Float[Tensor, "D"], cache: Tensor, position: int) -> Float[Tensor, "D"]:
+        n_heads, size = cache.shape[1], cache.shape[3]
+        query, key_value = torch.addmv(block.into_bias, block.into, x).split([n_heads * size, 2 * n_heads * size])
+        cache[:, :, position] = key_value.view(2, n_heads, size)
+        keys, values = cache[:, :, : position + 1]
+        found = scaled_dot_product_attention(query.view(1, n_heads, 1, size), keys[None], values[None])
+        return block.out(found.reshape(-1))
+
+
+def _positions(model: PreTrainedModel, length: int) -> Float[Tensor, "N D"]:
+    """What the model adds to a token at each position: the residual before block 0, less the token's embedding."""
+    token, found = 0, []
+
+    def look(block: int, seen: Seen) -> None:
+        if block == 0:
+            found.append(seen.embedding - model.get_input_embeddings().weight[token])
+
+    try:
+        look_through(model, torch.full((1, length), token), look)
+    except (IndexError, RuntimeError) as error:
+        raise ValueError(f"got a length of {length} tokens, which this model cannot read: {error}") from error
+    return found[0].detach()

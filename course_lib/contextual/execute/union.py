@@ -1,0 +1,42 @@
+"""Several tokens at once: what any of them chose has to be read, so the more there are, the less is left out.
+
+Dimension key: B tokens that are decoded together, D width, F neurons.
+"""
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import linear
+
+from course_lib.contextual.execute.neuron_major import NeuronMajor
+
+
+def gathered_union(x: Float[Tensor, "B D"], weights: NeuronMajor, keep: Bool[Tensor, "B F"]) -> Float[Tensor, "B D"]:
+    """Each token with its own neurons: rows of the union are gathered once, and what a token did not choose is 0.
+
+    Raises:
+        ValueError: for a keep that does not fit.
+    """
+    if keep.shape != (len(x), weights.n):
+        raise ValueError(f"got keep {tuple(keep.shape)}; expected (tokens, neurons) = {(len(x), weights.n)}.")
+    index = keep.any(dim=0).nonzero()[:, 0]
+
+    def of(rows: Tensor, bias: Tensor | None) -> Tensor:
+        return linear(x, rows.index_select(0, index), None if bias is None else bias[index])
+
+    inner = of(weights.up, weights.up_bias)
+    hidden = weights.act(inner) if weights.gate is None else weights.act(of(weights.gate, weights.gate_bias)) * inner
+    hidden = hidden * keep[:, index]
+    return weights.moved(hidden @ weights.down.index_select(0, index))
+
+
+def union_share(keep: Bool[Tensor, "T F"], batch: int) -> float:
+    """The mean share of neurons that some token of a group of `batch` keeps; groups follow each other.
+
+    Raises:
+        ValueError: for a batch that is none, or larger than the number of tokens.
+    """
+    n_groups = len(keep) // batch if batch >= 1 else 0
+    if n_groups < 1:
+        raise ValueError(f"got a batch of {batch} and {len(keep)} tokens; expected 1 to {len(keep)}.")
+    groups = keep[: n_groups * batch].view(n_groups, batch, -1)
+    return groups.any(dim=1).float().mean().item()

@@ -1,0 +1,100 @@
+"""Train predictors as Deja Vu's code does: AdamW on a cross-entropy in which few active neurons count as all others.
+
+Dimension key: T tokens, D width, F neurons.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from course_lib.contextual.predictor.checkpoint import Run
+from course_lib.contextual.predictor.collect import Collected
+from course_lib.contextual.predictor.two_layer import Predictor
+
+
+@dataclass(frozen=True)
+class PredictorSchedule:
+    """The settings of the paper's code for OPT, which stops sooner when recall no longer grows.
+
+    Deviation: nothing stops sooner; the number of epochs is what is asked for.
+    """
+
+    epochs: int = 20
+    batch: int = 1024
+    rate: float = 1e-3
+    decay: float = 0.01
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch < 1 or not self.rate > 0 or not self.decay >= 0:
+            raise ValueError(f"got {self}; expected at least one epoch, one token a batch, and a rate above 0.")
+
+
+def weighted_loss(logits: Float[Tensor, "T F"], labels: Bool[Tensor, "T F"]) -> Float[Tensor, ""]:
+    """mean of (y (1 − w) + w) · BCE(σ(z), y), with w = mean(y) + 0.005: an active neuron counts 1, any other one w.
+
+    Few neurons are active, so that "never" would be right nearly always.
+    """
+    active = labels.to(logits.dtype)
+    share = active.mean() + 0.005
+    return binary_cross_entropy_with_logits(logits, active, weight=active * (1 - share) + share)
+
+
+def train_predictor(
+    predictor: Predictor,
+    x: Float[Tensor, "T D"],
+    labels: Bool[Tensor, "T F"],
+    schedule: PredictorSchedule,
+    path: Path | None = None,
+) -> list[float]:
+    """In place; the losses before each step.
+
+    Args:
+        path: where the state after each epoch is kept; a training that was killed goes on from there, with the same
+            losses to the last bit. The file stays when all is done.
+
+    Raises:
+        ValueError: inputs, labels and predictor that do not fit each other, inputs that are no numbers, a file of
+            another training; a loss that is no number, after which the predictor is as it was before that step.
+    """
+    _check(predictor, x, labels)
+    optimiser = torch.optim.AdamW(predictor.parameters(), weight_decay=schedule.decay)
+    sizes = [tuple(weight.shape) for weight in predictor.parameters()]
+    label = f"{schedule}, predictor {sizes}, {len(x)} tokens"
+    run = Run(predictor, optimiser, torch.Generator().manual_seed(schedule.seed), label)
+    if path is not None:
+        run.resume(path)
+    n_steps_an_epoch = -(-len(x) // schedule.batch)
+    while run.step < schedule.epochs * n_steps_an_epoch:
+        for rows in torch.randperm(len(x), generator=run.generator).split(schedule.batch):
+            run.update(weighted_loss(predictor(x[rows]), labels[rows]), schedule.rate)
+        if path is not None:
+            run.save(path)
+    return run.losses
+
+
+def train_predictors(collected: Collected, rank: int, schedule: PredictorSchedule) -> tuple[Predictor, ...]:
+    """One for each block, for `DejaVu(predictors=…, lookahead=collected.lookahead)`."""
+    predictors = []
+    for block in range(collected.n_blocks):
+        x, labels = collected.inputs(block), collected.labels(block)
+        generator = torch.Generator().manual_seed(schedule.seed + block)
+        predictor = Predictor(x.shape[1], rank, labels.shape[1], generator)
+        train_predictor(predictor, x, labels, schedule)
+        predictors.append(predictor.requires_grad_(False).eval())
+    return tuple(predictors)
+
+
+def _check(predictor: Predictor, x: Tensor, labels: Tensor) -> None:
+    expected = (predictor.into.in_features, predictor.out.out_features)
+    if len(x) == 0 or len(x) != len(labels) or (x.shape[1], labels.shape[1]) != expected:
+        raise ValueError(
+            f"got x {tuple(x.shape)} and labels {tuple(labels.shape)}; this predictor reads (tokens, {expected[0]}) "
+            f"and says (tokens, {expected[1]}), of the same tokens, at least one. Collect both from one model."
+        )
+    if not bool(x.isfinite().all()):
+        raise ValueError("got x with entries that are no numbers; look for what diverged in the model it is from.")

@@ -1,0 +1,35 @@
+"""Deja Vu's predictor. Liu and others, 2023, https://arxiv.org/abs/2310.17157, section 4.1
+
+Dimension key: T tokens, D width, r rank, F neurons.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class Predictor(nn.Module):
+    """logits = x Vᵀ Uᵀ, with V (r, D) and U (F, r): linear, since nothing stands between the two matrices.
+
+    A neuron is among the nearest neighbours of x when its row and x point the same way; the two matrices search in r
+    dimensions in place of D.
+    """
+
+    def __init__(self, width: int, rank: int, n_neurons: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        for name, size in (("width", width), ("rank", rank), ("n_neurons", n_neurons)):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise ValueError(f"got {name} {size!r}; expected a whole number, 1 or more.")
+        self.into = nn.Linear(width, rank, bias=False)
+        self.out = nn.Linear(rank, n_neurons, bias=False)
+        with torch.no_grad():
+            for linear in (self.into, self.out):
+                linear.weight.normal_(std=linear.in_features**-0.5, generator=generator)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(weight.nbytes for weight in self.parameters())
+
+    def forward(self, x: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
+        """How likely each neuron is to be active, as the logit of a probability."""
+        return self.out(self.into(x))

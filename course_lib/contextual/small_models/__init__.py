@@ -1,0 +1,1 @@
+"""A small language model whose neurons are ReLUs; weights beside its training."""

@@ -1,0 +1,58 @@
+"""Train a language model of bytes in pieces, each of which goes on from the end of the one before.
+
+Dimension key: T bytes, B sequences.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.attention.small_models.byte_model import byte_losses
+from course_lib.attention.small_models.training import Schedule, batch_at, groups
+from course_lib.contextual.predictor.checkpoint import Run
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Steps `start` to `stop` of a training, `stop` not among them; `path` holds the state between two pieces."""
+
+    start: int
+    stop: int
+    path: Path
+
+
+def train_piece(
+    model: PreTrainedModel,
+    tokens: Int[Tensor, "T"],
+    schedule: Schedule,
+    seed: int,
+    piece: Piece,
+    look: Callable[[int, float], None] = lambda step, loss: None,
+) -> None:
+    """In place, as `attention.small_models.training.train` does it in one go, to the last bit.
+
+    Where the state at `piece.start` is not on the disk, the steps before it are done again, and not looked at.
+
+    Args:
+        model: with its first weights.
+        look: called after each step of the piece, with the loss before it.
+    """
+    model.train()
+    generator = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.AdamW(groups(model, schedule.decay), betas=(0.9, 0.95))
+    run = Run(model, optimiser, generator, f"{schedule}, seed {seed}, {len(tokens)} bytes, {model.config.to_dict()}")
+    if piece.start:
+        run.resume(piece.path, at=piece.start)
+
+    while run.step < piece.stop:
+        step = run.step
+        loss = byte_losses(model, batch_at(tokens, schedule, generator)).mean()
+        value = run.update(loss, schedule.rate_at(step), most=1.0)
+        if step >= piece.start:
+            look(step, value)
+    run.save(piece.path)

@@ -1,0 +1,1 @@
+"""What `course reproduce dejavu` and its companions measure, a claim a file."""

@@ -1,0 +1,58 @@
+"""Does each token need its own neurons? Chosen by the token there, by its embedding, or once for all, equally many."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from course_lib.contextual.selector import NeuronSelector
+from course_lib.contextual.selectors.embedding import FromEmbedding
+from course_lib.contextual.selectors.oracle import Oracle
+from course_lib.contextual.selectors.recorded import Recorded
+from course_lib.contextual.selectors.static import Static
+from course_lib.lessons.dejavu.claims.ground import Row, Subject, joined, selected_row, subject
+from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.measure.experiment import Tables
+
+ORACLE, RECORDED, EMBEDDING, STATIC = "oracle", "oracle, two passes", "embedding", "static"
+CHOICES = (ORACLE, RECORDED, EMBEDDING, STATIC)
+AT_ONCE = 4  # windows of a recording: 190 MB of the default model's neurons
+
+
+def wanted(sizes: Sizes) -> list[tuple[str, float]]:
+    """(choice, density): the oracle at all densities, the others at few."""
+    return [(by, share) for by in CHOICES for share in (sizes.densities if by == ORACLE else sizes.few)]
+
+
+@lru_cache(maxsize=1)
+def fitted(sizes: Sizes, name: str, chosen_by: str, seed: int) -> NeuronSelector:
+    """What needs text has read the calibration windows; densities in a row share it."""
+    of = subject(sizes, name, seed)
+    return {ORACLE: Oracle, EMBEDDING: FromEmbedding, STATIC: Static}[chosen_by]().fit(of.model, of.calibration)
+
+
+def kept(sizes: Sizes, name: str, chosen_by: str, density: float, seed: int) -> Tables:
+    """Perplexity with this share of every block's neurons."""
+    if chosen_by == RECORDED:
+        row = recorded(sizes, name, density, seed)
+    else:
+        row = selected_row(subject(sizes, name, seed), fitted(sizes, name, chosen_by, seed), density)
+    return {"neurons": [row | {"chosen_by": chosen_by}]}
+
+
+def recorded(sizes: Sizes, name: str, density: float, seed: int) -> Row:
+    """As the paper tests it: what mattered in a dense pass is all that the second pass has. A few windows at a time."""
+    of = subject(sizes, name, seed)
+    rows = []
+    for some in of.evaluation.split(AT_ONCE):
+        rows.append(selected_row(replace(of, evaluation=some), recording(of, some), density))
+    return joined(rows)
+
+
+def recording(of: Subject, windows: Int[Tensor, "n N"]) -> Recorded:
+    """The dense pass, over the windows and over the one token by which a model is tried before it is scored."""
+    tried = torch.tensor([[of.model.config.vocab_size - 1]])
+    passes = [Recorded().fit(of.model, ids) for ids in (windows, tried)]
+    return replace(passes[0], recording={**passes[0].recording, **passes[1].recording})

@@ -1,0 +1,285 @@
+"""The exercise dejavu.importance, "Which neurons matter": its cases and its named mistakes.
+
+Dimension key: T tokens, D width, F neurons, of which k stay.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+Score = Callable[[Tensor, Tensor], Tensor]
+Answer = Callable[[Tensor, Tensor, int], Tensor]
+
+
+def _agree_on_worth(got: Any, expected: Tensor, case: Case) -> str | None:
+    """The same mask, or in each row as many neurons of equal worth up to rounding: which of equal ones is free."""
+    difference = close(got, expected)
+    got, problem = tensor_like(got, expected)
+    if not difference or problem or not _is_mask(got) or not _is_mask(expected):
+        return difference
+    counts = [keep.bool().sum(dim=1) for keep in (got, expected)]
+    different = (counts[0] != counts[1]).nonzero().flatten().tolist()
+    if different:
+        return "token {}: got {} neurons, expected {}".format(different[0], *(int(n[different[0]]) for n in counts))
+    worth = _length(*(x.double() for x in case.arguments[:2]))
+    kept = [worth.masked_fill(~keep.bool(), torch.inf).sort(dim=1).values for keep in (got, expected)]
+    same = torch.isclose(*kept, rtol=1e-5, atol=0)  # a product of float32 is off by 1e-7 or so
+    return None if same.all() else difference
+
+
+def _is_mask(values: Tensor) -> bool:
+    return values.ndim == 2 and bool(((values == 0) | (values == 1)).all())
+
+
+def _as_masks(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.masks import compare_masks
+
+    worth = _length(*(x.double() for x in case.arguments[:2]))
+    fig = compare_masks(got, expected, score=worth)
+    for panel in fig.axes:
+        panel.set_xlabel("neuron")
+    fig.axes[0].set_ylabel("token")
+    return fig
+
+
+def _length(hidden: Tensor, down: Tensor) -> Tensor:
+    """Of h_i w_i, (T, F)."""
+    return hidden.abs() * down.norm(dim=0)
+
+
+def _best(score: Tensor, k: int, dim: int = 1) -> Tensor:
+    """True for the k highest along an axis."""
+    return torch.zeros(score.shape, dtype=torch.bool).scatter(dim, score.topk(k, dim=dim).indices, True)
+
+
+def _by(score: Score) -> Answer:
+    """The answer with another score, (hidden, down) -> (T, F) or one for all tokens."""
+    return lambda hidden, down, k: _best(score(hidden, down).expand_as(hidden), k)
+
+
+def _of_all(hidden: Tensor, down: Tensor, k: int) -> Tensor:
+    """The best pairs of a token and a neuron, wherever they are."""
+    worth = _length(hidden, down)
+    return _best(worth.reshape(1, -1), k * len(worth)).reshape(worth.shape)
+
+
+def _reach(worth: Tensor, k: int) -> Tensor:
+    """All that reach the k-th best of their row."""
+    return worth >= worth.topk(k, dim=1).values[:, -1:]
+
+
+def _importance_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(n_tokens: int, n_neurons: int, width: int) -> tuple[Tensor, Tensor]:
+        """Neurons that are loud and reach little, others that are quiet and reach far; most tokens like a few."""
+        loud = torch.exp(torch.randn(n_neurons, generator=generator))
+        hidden = torch.randn(n_tokens, n_neurons, generator=generator) * loud
+        far = torch.exp(torch.randn(n_neurons, generator=generator)) / loud
+        return hidden, torch.randn(width, n_neurons, generator=generator) * far
+
+    down = torch.tensor([[3.0, 0.0, 0.0, 0.6], [4.0, 1.0, 2.0, 0.8]])
+    by_hand = torch.tensor([[1.0, -4.0, 1.4, 3.0], [-0.5, 3.0, 2.0, -1.0]]), down
+    fires = drawn(12, 20, 9)
+    whole = torch.randint(-2, 3, (15, 18), generator=generator).float()
+    signs = torch.randint(0, 2, (4, 18), generator=generator) * 2.0 - 1
+    turned = [x.double().T.contiguous().T for x in drawn(7, 14, 10)]
+    return [
+        Case("2 tokens, 4 neurons, by hand: 5, 4, 2.8, 3 and 2.5, 3, 4, 1", (*by_hand, 2)),
+        Case("17 tokens, 6 of 23 neurons", (*drawn(17, 23, 11), 6)),
+        Case("as many tokens as neurons as channels", (*drawn(12, 12, 12), 5)),
+        Case("more wanted than fire, after a ReLU", (fires[0].relu(), fires[1], 13)),
+        Case("equal lengths", (whole, signs, 7)),
+        Case("a single neuron a token", (*drawn(9, 16, 16), 1)),
+        Case("not contiguous, in float64", (*turned, 4)),
+    ]
+
+
+def _library(hidden: Tensor, down: Tensor, k: int) -> Tensor:
+    from course_lib.sparsity.ranking import keep_highest
+
+    return keep_highest(_length(hidden, down), hidden.shape[1] - k)
+
+
+IMPORTANCE = Exercise(
+    id="dejavu.importance",
+    title="Which neurons matter",
+    difficulty=2,
+    minutes=8,
+    points=2,
+    reference=_by(_length),
+    cases=_importance_cases,
+    agree=_agree_on_worth,
+    picture=_as_masks,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "without the weights behind",
+            "Only what the neuron itself gives was ranked. It reaches the output through its column of `down`: a loud "
+            "neuron with a short column moves the output little. Each has a norm of its own, down.norm(dim=0).",
+            _by(lambda h, w: h.abs()),
+            also=(_by(lambda h, w: h.abs() * w.norm()),),
+        ),
+        Mistake(
+            "signed value",
+            "A value far below zero was taken for a small one. It moves the output as much as one above zero, the "
+            "other way: what counts is the length.",
+            _by(lambda h, w: h * w.norm(dim=0)),
+            also=(_by(lambda h, w: h.relu() * w.norm(dim=0)),),
+        ),
+        Mistake(
+            "the values alone, with their sign",
+            "The values were ranked as they are. Two things are missing: one far below zero moves the output too, and "
+            "how much it moves depends on the neuron's column of `down`.",
+            _by(lambda h, w: h),
+        ),
+        Mistake(
+            "norm over the wrong axis",
+            "down is (D, F), and each neuron has a column of it: its norm runs over dim 0. The norms over dim 1 belong "
+            "to the channels of the output.",
+            _by(lambda h, w: h.abs() * w.norm(dim=1)),
+            also=(_by(lambda h, w: h * w.norm(dim=1)),),
+        ),
+        Mistake(
+            "one set for all tokens",
+            "All tokens keep the same neurons. That is what pruning does; here every token has a set of its own, and "
+            "that they differ is what the lesson is about.",
+            _by(lambda h, w: _length(h, w).sum(dim=0)),
+            also=(
+                _by(lambda h, w: h.norm(dim=0) * w.norm(dim=0)),
+                _by(lambda h, w: _length(h, w).amax(dim=0)),
+                _by(lambda h, w: _length(h, w)[0]),
+                _by(lambda h, w: _length(h, w)[-1]),
+                _by(lambda h, w: h.abs().sum(dim=0)),
+                lambda h, w, k: _best(_length(h, w).sum(dim=0, keepdim=True), k)[0],
+            ),
+        ),
+        Mistake(
+            "the weights alone",
+            "Only the weights were ranked, so that every token keeps the same neurons. A neuron with a long column "
+            "that gives nothing for a token can be left out of it.",
+            _by(lambda h, w: w.norm(dim=0)),
+        ),
+        Mistake(
+            "lowest kept",
+            "The neurons that matter least stay here.",
+            lambda h, w, k: _best(-_length(h, w), k),
+        ),
+        Mistake(
+            "the ones that leave",
+            "True stands for those that leave. It says who stays.",
+            lambda h, w, k: ~_best(_length(h, w), k),
+        ),
+        Mistake(
+            "k leave",
+            "k neurons leave here. k says how many stay.",
+            lambda h, w, k: _best(_length(h, w), h.shape[1] - k),
+        ),
+        Mistake(
+            "best of all tokens together",
+            "The longest parts of all tokens were taken, so that some tokens keep more neurons than others. Every "
+            "token keeps k: rank in each row, dim=1.",
+            _of_all,
+            also=(lambda h, w, k: _length(h, w) >= _length(h, w).flatten().topk(k * len(h)).values[-1],),
+        ),
+        Mistake(
+            "neurons choose tokens",
+            "Here every neuron stays for the k tokens that it matters most to. It is the token that keeps k neurons: "
+            "dim=1.",
+            lambda h, w, k: _best(_length(h, w), min(k, len(h)), dim=0),
+            also=(lambda h, w, k: _best(_length(h, w), k, dim=0),),
+        ),
+        Mistake(
+            "more than k where parts are equal",
+            "All that reach the k-th longest part were taken. Where several are equal, and after a ReLU many are zero, "
+            "these are too many: topk gives places, and never more than k.",
+            lambda h, w, k: _reach(_length(h, w), k),
+        ),
+        Mistake(
+            "only those that fire",
+            "Neurons that give zero were left out, or those equal to the last one. Every row keeps exactly k, even if "
+            "fewer fire.",
+            lambda h, w, k: _best(_length(h, w), k) & (h != 0),
+            also=(
+                lambda h, w, k: _best(_length(h, w), k) & (h > 0),
+                lambda h, w, k: h != 0,
+                lambda h, w, k: h > 0,
+                lambda h, w, k: _length(h, w) > _length(h, w).topk(min(k + 1, h.shape[1]), dim=1).values[:, -1:],
+            ),
+        ),
+        Mistake(
+            "places taken for ranks",
+            "argsort was compared with k. It lists the places in the order of their scores; the rank of each place is "
+            "the argsort of that, or put True at the first k places that it lists.",
+            lambda h, w, k: _length(h, w).argsort(dim=1, descending=True) < k,
+        ),
+        Mistake(
+            "another length",
+            "The length of a column is its L2 norm, the root of the sum of squares. Sums of absolute values, or the "
+            "largest entry, rank the neurons differently.",
+            _by(lambda h, w: h.abs() * w.abs().sum(dim=0)),
+            also=(_by(lambda h, w: h.abs() * w.abs().amax(dim=0)),),
+        ),
+        Mistake(
+            "entries of a column added up",
+            "The entries of a column were added with their signs, so that they cancel. A column that sums up to zero "
+            "may be long.",
+            _by(lambda h, w: (h * w.sum(dim=0)).abs()),
+            also=(_by(lambda h, w: h * w.sum(dim=0)), _by(lambda h, w: h.abs() * w.mean(dim=0))),
+        ),
+        Mistake(
+            "along the output",
+            "This is how far each part points along the whole output. A part that points across it, or against it, is "
+            "missing from the output just as much.",
+            _by(lambda h, w: h * (h @ w.T @ w)),
+            also=(_by(lambda h, w: (h * (h @ w.T @ w)).abs()),),
+        ),
+        Mistake(
+            "square in one factor",
+            "One of the two factors was squared and the other was not. Square both or none.",
+            _by(lambda h, w: h.abs() * w.square().sum(dim=0)),
+            also=(_by(lambda h, w: h.square() * w.norm(dim=0)),),
+        ),
+        Mistake(
+            "divided by the weights",
+            "The values were divided by the norms. A longer column takes the neuron further: multiply.",
+            _by(lambda h, w: h.abs() / w.norm(dim=0)),
+        ),
+        Mistake(
+            "numbers of neurons",
+            "These are the numbers of the k neurons. What is asked for is True or False for every neuron: scatter them "
+            "into a (T, F) tensor.",
+            lambda h, w, k: _length(h, w).topk(k, dim=1).indices,
+            also=(lambda h, w, k: _length(h, w).topk(k, dim=1).values,),
+        ),
+        Mistake(
+            "the values",
+            "These are values or lengths. What is asked for is which neurons stay, True or False.",
+            lambda h, w, k: h * _best(_length(h, w), k),
+            also=(lambda h, w, k: _length(h, w) * _best(_length(h, w), k), lambda h, w, k: _length(h, w)),
+        ),
+        Mistake(
+            "one too many, or too few",
+            "Every token keeps k neurons, neither more nor fewer.",
+            lambda h, w, k: _best(_length(h, w), k + 1),
+            also=(lambda h, w, k: _best(_length(h, w), k - 1),),
+        ),
+    ),
+    also_right=(
+        Variant("squares of both", _by(lambda h, w: h.square() * w.square().sum(dim=0))),
+        Variant("the parts themselves", _by(lambda h, w: (h[:, None] * w).norm(dim=1))),
+        Variant("by ranks", lambda h, w, k: _length(h, w).argsort(dim=1).argsort(dim=1) >= h.shape[1] - k),
+        Variant("the last of equal ones, as 0 and 1", lambda h, w, k: _best(_length(h, w).flip(1), k).flip(1).int()),
+        Variant("in float64", lambda h, w, k: _best(_length(h.double(), w.double()), k)),
+    ),
+    hints=(
+        "The output is a sum with one vector for each neuron: its value times its column of `down`. What is missing "
+        "when a neuron is left out is that vector. How long is it?",
+        "The length of h_i w_i is |h_i| times the length of w_i, (T, F). topk(k, dim=1).indices are the places of the "
+        "longest in each row.",
+        "torch.zeros_like(hidden, dtype=torch.bool).scatter(1, places, True)",
+    ),
+)

@@ -1,0 +1,248 @@
+"""The exercise dejavu.lookahead, "One block ahead": its cases and its named mistakes.
+
+Dimension key: L blocks, T tokens, D width, F neurons; n blocks ahead.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import close, short, tensor_like
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+
+Answer = Callable[[Tensor, Tensor, int], Any]
+
+
+def _agree_on_pairs(got: Any, expected: Any, case: Case) -> str | None:
+    """Inputs and labels, each said by its name; where a predictor reads a wrong place, the block is said too."""
+    if not isinstance(expected, tuple):
+        return close(got, expected)
+    if not isinstance(got, tuple) or len(got) != 2:
+        return f"got {short(got)}, expected 2 values: the inputs and the labels"
+    for name, mine, right in zip(("inputs", "labels"), got, expected, strict=True):
+        mine, problem = tensor_like(mine, right)
+        problem = problem or close(mine, right)
+        if problem:
+            return f"{name}: {problem}"
+    return None
+
+
+def _pairs(stream: Tensor, active: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
+    n_pairs = active.shape[0] - ahead
+    return stream[1::2][:n_pairs], active[ahead:]
+
+
+def _reading(place: Callable[[int, int], int]) -> Answer:
+    """The answer with another place of the stream for the block l that is predicted: (l, n) -> place."""
+
+    def answer(stream: Tensor, active: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
+        blocks = range(ahead, len(active))
+        return torch.stack([stream[place(block, ahead)] for block in blocks]), active[ahead:]
+
+    return answer
+
+
+def _labelled(labels: Callable[[Tensor, int], Tensor]) -> Answer:
+    """The right inputs with other labels: (active, n) -> labels."""
+    return lambda stream, active, ahead: (_pairs(stream, active, ahead)[0], labels(active, ahead))
+
+
+def _for_every_block(place: Callable[[int, int], int]) -> Answer:
+    """A predictor for every block, also for those that have nothing so early."""
+    return lambda stream, active, ahead: (
+        torch.stack([stream[place(block, ahead)] for block in range(len(active))]),
+        active,
+    )
+
+
+def _tokens_later(stream: Tensor, active: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
+    n_pairs = stream.shape[1] - ahead
+    return stream[1::2, :n_pairs], active[:, ahead:]
+
+
+def _cut_from_behind(stream: Tensor, active: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
+    return stream[1::2][:-ahead], active[ahead:]
+
+
+def _lookahead_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(blocks: int, tokens: int, width: int, neurons: int) -> tuple[Tensor, Tensor]:
+        """A stream to which every half of a block adds something, and a set of neurons for each block."""
+        steps = torch.randn(2 * blocks + 1, tokens, width, generator=generator)
+        return steps.cumsum(dim=0), torch.rand(blocks, tokens, neurons, generator=generator) < 0.3
+
+    told = torch.arange(7.0)[:, None, None]  # each state is the number of its place
+    tells = torch.tensor([[[True, False, False]], [[False, True, False]], [[False, False, True]]])
+    turned = [tensor.permute(2, 0, 1).contiguous().permute(1, 2, 0) for tensor in drawn(4, 5, 3, 7)]
+    return [
+        Case("3 blocks, 1 token, by hand: places 1 and 3 predict blocks 1 and 2", (told, tells, 1)),
+        Case("6 blocks, 5 tokens, one ahead", (*drawn(6, 5, 8, 11), 1)),
+        Case("7 blocks, 4 tokens, two ahead", (*drawn(7, 4, 6, 9), 2)),
+        Case("9 blocks, 3 tokens, four ahead", (*drawn(9, 3, 5, 6), 4)),
+        Case("5 blocks, none ahead: each reads what its own MLP reads", (*drawn(5, 6, 4, 8), 0)),
+        Case("as many blocks as tokens as channels as neurons", (*drawn(6, 6, 6, 6), 3)),
+        Case("not contiguous, in float64", (turned[0].double(), turned[1], 1)),
+    ]
+
+
+def _library(stream: Tensor, active: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
+    from course_lib.lessons.dejavu.steps.prediction import pairs
+
+    return pairs(stream, active, ahead)
+
+
+LOOKAHEAD = Exercise(
+    id="dejavu.lookahead",
+    title="One block ahead",
+    difficulty=2,
+    minutes=8,
+    points=2,
+    reference=_pairs,
+    cases=_lookahead_cases,
+    agree=_agree_on_pairs,
+    library=_library,
+    trivial=(Trivial("always one block ahead", lambda s, a, n: (s[1:-2:2], a[1:])),),
+    mistakes=(
+        Mistake(
+            "the block's own input",
+            "Beside what a block's MLP reads stand the neurons of the same block. That input is there only when the "
+            "MLP could already begin, so nothing is known ahead. Read n blocks earlier.",
+            _reading(lambda b, n: 2 * b + 1),
+            also=(
+                lambda s, a, n: (s[1::2][: len(a) - n], a[: len(a) - n]),
+                lambda s, a, n: (s[1::2], a),
+            ),
+        ),
+        Mistake(
+            "what the MLP gives",
+            "The predictors read what the earlier block gives. That is there only after the block is done, and the "
+            "time in which the prediction could have been made beside it has passed. Read what its MLP reads, one "
+            "place before.",
+            _reading(lambda b, n: 2 * (b - n) + 2),
+            also=(_reading(lambda b, n: 2 * b + 2), lambda s, a, n: (s[2::2][: len(a) - n], a[: len(a) - n])),
+        ),
+        Mistake(
+            "what the attention reads",
+            "The predictors read what the attention of the earlier block reads, at the even places. Its MLP reads one "
+            "place later, after the attention has been added.",
+            _reading(lambda b, n: 2 * (b - n)),
+            also=(_reading(lambda b, n: 2 * b), lambda s, a, n: (s[0::2][: len(a) - n], a[: len(a) - n])),
+        ),
+        Mistake(
+            "the embedding",
+            "All predictors read the embedding, which knows the token and nothing of its context. Each reads n blocks "
+            "before its own.",
+            _reading(lambda b, n: 0),
+        ),
+        Mistake(
+            "the first block for all",
+            "All predictors read the same place. Each block's reads n blocks before that block.",
+            _reading(lambda b, n: 1),
+        ),
+        Mistake(
+            "one block too early",
+            "The predictors read a block earlier than they have to. The block n before block l is l − n.",
+            lambda s, a, n: (s[1::2][: len(a) - n - 1], a[n + 1 :]),
+            also=(
+                _reading(lambda b, n: 2 * (b - n - 1) + 1),
+                _reading(lambda b, n: max(2 * (b - n - 1) + 1, 0)),
+                _reading(lambda b, n: 2 * max(b - n - 1, 0) + 1),
+            ),
+        ),
+        Mistake(
+            "one block too late",
+            "The predictors read a block later than asked for, so that less is known ahead. The block n before block l "
+            "is l − n.",
+            _reading(lambda b, n: 2 * (b - n + 1) + 1),
+            also=(lambda s, a, n: (s[3::2][: len(a) - n], a[n:]), lambda s, a, n: _pairs(s, a, max(n - 1, 0))),
+        ),
+        Mistake(
+            "half a block for a block",
+            "A block has two places in the stream, one after its attention and one after its MLP: n blocks earlier is "
+            "2n places earlier.",
+            _reading(lambda b, n: 2 * b + 1 - n),
+            also=(_reading(lambda b, n: b - n), _reading(lambda b, n: b)),
+        ),
+        Mistake(
+            "a later block predicts an earlier one",
+            "What a block reads is paired with the neurons of an earlier block, which are known by then. It predicts a "
+            "later one.",
+            lambda s, a, n: (s[1::2][n:], a[: len(a) - n]),
+        ),
+        Mistake(
+            "the first blocks too",
+            "There is a predictor for the first n blocks as well, which reads the earliest place there is. For them "
+            "nothing is n blocks earlier, and what there is comes with less time ahead: they have none here.",
+            _for_every_block(lambda b, n: 2 * max(b - n, 0) + 1),
+            also=(
+                _for_every_block(lambda b, n: max(2 * (b - n) + 1, 0)),
+                _for_every_block(lambda b, n: 2 * (b - n) + 1 if b >= n else 2 * b + 1),
+                lambda s, a, n: (torch.cat([torch.zeros_like(s[:n]), _pairs(s, a, n)[0]]), a),
+            ),
+        ),
+        Mistake(
+            "wrapped round",
+            "The first blocks read from the end of the stream: a negative index counts from behind, and roll brings "
+            "the last to the front. They have no predictor.",
+            _for_every_block(lambda b, n: 2 * (b - n) + 1),
+            also=(lambda s, a, n: (s[1::2].roll(n, 0), a), lambda s, a, n: (s[1::2], a.roll(-n, 0))),
+        ),
+        Mistake(
+            "tokens for blocks",
+            "The neurons of a later token are predicted here. The token stays the same; the block is a later one.",
+            _tokens_later,
+            also=(
+                lambda s, a, n: (s[1::2, : s.shape[1] - n][: len(a) - n], a[n:, n:]),
+                lambda s, a, n: (s[1::2, : s.shape[1] - n][: len(a) - n], a[n:, : s.shape[1] - n]),
+            ),
+        ),
+        Mistake(
+            "nothing for n = 0",
+            "[:-n] takes nothing at all when n is 0. Count from the front: the first L − n.",
+            _cut_from_behind,
+            also=(lambda s, a, n: (s[1 : -2 * n : 2], a[n:]),),
+        ),
+        Mistake(
+            "not every place is an MLP's",
+            "Attention and MLP take turns in the stream. Only what stands before an MLP is read, the odd places.",
+            lambda s, a, n: (s[: len(s) - 2 * n], a[n:]),
+            also=(lambda s, a, n: (s[: len(s) - n], a[n:]), lambda s, a, n: (s[1 : len(s) - 2 * n], a[n:])),
+        ),
+        Mistake(
+            "the change, not the stream",
+            "These are differences between two places of the stream. The MLP reads the stream itself.",
+            lambda s, a, n: ((s[1::2] - s[:-1:2])[: len(a) - n], a[n:]),
+        ),
+        Mistake(
+            "all blocks together",
+            "The tokens of all blocks stand in one heap. Each block has a predictor of its own: keep the axis of "
+            "blocks.",
+            lambda s, a, n: tuple(x.flatten(0, 1) for x in _pairs(s, a, n)),
+        ),
+        Mistake(
+            "from the last block to the first",
+            "The predictors stand in reverse order: the first row belongs to block n, the last to block L − 1.",
+            lambda s, a, n: tuple(x.flip(0) for x in _pairs(s, a, n)),
+        ),
+        Mistake(
+            "one of the two, or the other way round",
+            "Two values are asked for: the inputs, and then the labels.",
+            lambda s, a, n: _pairs(s, a, n)[::-1],
+            also=(lambda s, a, n: _pairs(s, a, n)[0], lambda s, a, n: _pairs(s, a, n)[1]),
+        ),
+    ),
+    also_right=(
+        Variant("block by block", _reading(lambda b, n: 2 * (b - n) + 1)),
+        Variant("lists of tensors", lambda s, a, n: tuple(list(x) for x in _pairs(s, a, n))),
+        Variant("labels as zeros and ones", _labelled(lambda a, n: a[n:].float())),
+        Variant("counted in places", lambda s, a, n: (s[1 : 2 * (len(a) - n) : 2], a.narrow(0, n, len(a) - n))),
+    ),
+    hints=(
+        "Number the places of the stream: 0 is the embedding, 1 is after the attention of block 0. At which place does "
+        "the MLP of block l read?",
+        "Which is the first block that has a predictor, and what does it read? And the last one?",
+        "stream[1::2] holds what each block's MLP reads, (L, T, D). Row i of the result pairs block i's with block "
+        "i + n's neurons.",
+    ),
+)

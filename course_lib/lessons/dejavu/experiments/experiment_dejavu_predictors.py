@@ -1,0 +1,57 @@
+"""What tells which neurons a token is about to need: trained predictors, copies on few bits, a search for neighbours.
+
+The claims of Deja Vu (https://arxiv.org/abs/2310.17157) about prediction, on the default model, whose neurons have a
+gate, and on the small ReLU model of bytes. What is measured is in lessons/dejavu/claims.
+
+Tables:
+
+    dense        perplexity of the models as they are
+    training     each predictor: the share of its labels that are positive, the first and the last loss, seconds
+    recall       of each block: the share of the labels that is found, and of the energy that is kept
+    predicted    perplexity by what chooses, share of the neurons and distance in blocks; bytes beside the MLPs'
+    search       seconds of a search for the nearest rows in all blocks, beside the MLPs'
+"""
+
+from functools import partial
+
+from course_lib.lessons.dejavu.claims import active, predicted, predictors, search
+from course_lib.lessons.dejavu.claims.ground import GATED, RELU
+from course_lib.lessons.dejavu.claims.sizes import QUICK, Sizes
+from course_lib.measure.experiment import Experiment, Step
+
+N_GROUPS = {GATED: 3, RELU: 1}  # of blocks
+
+
+def steps(sizes: Sizes) -> list[Step]:
+    """The predictors of a distance come before those of the next."""
+    plan = []
+    for name, densities in ((GATED, sizes.predicted), (RELU, sizes.predicted_bytes)):
+        plan.append(Step(f"{name}: dense", partial(active.dense, sizes, name)))
+        for by in predicted.COPIES if name == GATED else predicted.ON_BYTES:
+            plan += [
+                Step(f"{name}: {by}, {share}", partial(predicted.copied, sizes, name, by, share)) for share in densities
+            ]
+        for ahead in sizes.lookaheads:
+            plan += trained(sizes, name, ahead, densities)
+    plan.append(Step("search", partial(search.search, sizes, GATED)))
+    return [*plan, Step("clear", partial(predictors.end, sizes))]
+
+
+def trained(sizes: Sizes, name: str, ahead: int, densities: tuple[float, ...]) -> list[Step]:
+    """Training in pieces, and what came of it."""
+    plan = [
+        Step(f"{name}: train, {ahead} blocks before, part {part}", partial(predictors.train, sizes, name, ahead, part))
+        for part in range(N_GROUPS[name])
+    ]
+    plan.append(Step(f"{name}: recall, {ahead} blocks before", partial(predictors.recall, sizes, name, ahead)))
+    plan += [
+        Step(
+            f"{name}: predicted {ahead} blocks before, {share}",
+            partial(predictors.predicted, sizes, name, ahead, share),
+        )
+        for share in densities
+    ]
+    return plan
+
+
+EXPERIMENT = Experiment("Predicting which neurons a token needs", Sizes(), QUICK, steps)

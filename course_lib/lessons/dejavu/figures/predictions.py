@@ -1,0 +1,53 @@
+"""Figures of what `course reproduce dejavu_predictors` measured."""
+
+from statistics import fmean
+
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.style import figure, label, line_style
+from course_lib.lessons.common.tables import listed, per_cent, rows
+from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.lessons.dejavu.claims.predicted import PREDICTOR
+from course_lib.lessons.dejavu.tables import found
+from course_lib.lessons.dejavu.tables.found import GATED, Measured
+
+
+def predicted(measured: Measured) -> Figure:
+    """Nats above the dense model by what chooses, at the largest share of the neurons, with the bytes that it holds."""
+    names = found.models(measured, "predicted")
+    fig, panels = figure(n_columns=len(names), width=5.4, height=3.5)
+    for axes, model in zip(panels, names, strict=True):
+        mine = rows(measured, "predicted", model=model, lookahead=0)
+        share = found.densities(mine)[0]
+        these = [row for row in mine if row["density"] == share][::-1]
+        effects = [found.above_dense(measured, row) for row in these]
+        errors = [ERRORS * effect.error for effect in effects]
+        look = line_style(0) | {"linestyle": "none"}
+        axes.errorbar([effect.value for effect in effects], range(len(these)), xerr=errors, capsize=3, **look)
+        ticks = [f"{row['chosen_by']}, {per_cent(row['bytes'] / row['mlp_bytes'], 1)}" for row in these]
+        axes.set_yticks(range(len(these)), ticks)
+        axes.set_ylim(-0.6, len(these) - 0.4)
+        close = [row["chosen_by"] for row in these if found.cheap(measured, row).holds]
+        said = listed(close) if close else "nothing"
+        title = f"{model}, {per_cent(share)} of the neurons:\nless than {found.CHEAP} nats: {said}"
+        label(axes, title, f"nats above dense ({ERROR_BARS})")
+    panels[0].set_ylabel("chosen by, bytes of the MLPs'")
+    return fig
+
+
+def lookahead(measured: Measured) -> Figure:
+    """Recall by block, of predictors that read x some blocks earlier."""
+    fig, (axes,) = figure(width=6.8, height=3.4)
+    trained = rows(measured, "recall", model=GATED, chosen_by=PREDICTOR)
+    means = {}
+    for index, ahead in enumerate(sorted({row["lookahead"] for row in trained})):
+        blocks = [row for row in trained if row["lookahead"] == ahead]
+        means[ahead] = fmean(row["recall"] for row in blocks)
+        name = f"lookahead {ahead}, mean {means[ahead]:.3f}"
+        axes.plot([row["block"] for row in blocks], [row["recall"] for row in blocks], label=name, **line_style(index))
+    axes.legend(frameon=False, fontsize=9)
+    last = max(means)
+    title = f"{GATED}: a lookahead of {last} blocks changes the mean recall by {means[last] - means[0]:+.3f}"
+    label(axes, title, "block", "recall of the active neurons")
+    return fig

@@ -1,0 +1,77 @@
+"""Tables and verdicts of what changes slowly, and of other activations, as `course reproduce dejavu` measured them."""
+
+from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.verdicts import of_count, of_samples, verdict
+from course_lib.lessons.dejavu.tables import found
+from course_lib.lessons.dejavu.tables.found import CHEAP, Measured, said
+
+SLOW = 0.95  # cosine of the residual before and behind a block
+MOST = 0.75  # of the blocks
+DENSE, CATS, TEAL, SWAPPED = "dense", "CATS", "TEAL", "SiLU replaced by ReLU"
+
+
+def slow(measured: Measured) -> str:
+    """How much a block turns the residual, and how long what it adds is."""
+    lines, turns, sizes = [], [], []
+    for model in found.models(measured, "slow_change"):
+        first, *blocks = rows(measured, "slow_change", model=model)
+        cosines = [row["cosine"] for row in blocks]
+        added = [row["size_ratio_mlp"] for row in blocks]
+        turns.append(of_count(sum(cosine > SLOW for cosine in cosines), len(blocks), more_than=MOST))
+        sizes.append(of_count(sum(ratio < 0.5 for ratio in added), len(blocks), more_than=MOST))
+        lines.append(
+            f"{model}: cosine {first['cosine']:.2f} in block 0, then {min(cosines):.2f} to {max(cosines):.2f}; "
+            f"‖MLP(X)‖ / ‖X‖ {first['size_ratio_mlp']:.1f}, then {min(added):.2f} to {max(added):.2f} (medians)"
+        )
+    lines.append(f"Claim: behind the first, most blocks leave a cosine above {SLOW}: {verdict(turns)}")
+    lines.append(f"Claim: behind the first, most MLPs add less than half the length of the residual: {verdict(sizes)}")
+    return "\n".join(lines)
+
+
+def depth(measured: Measured) -> str:
+    """What it costs when blocks are computed side by side, or not at all."""
+    lines, effects = [], {}
+    for row in rows(measured, "depth"):
+        effects.setdefault(row["way"], []).append(found.cheap(measured, row))
+        times = row["perplexity"] / found.dense(measured, row["model"])["perplexity"]
+        above = said(found.above_dense(measured, row))
+        lines.append(f"{row['model']}, {row['way']}: {times:.2f} times the dense perplexity, {above} nats")
+    for way, cases in effects.items():
+        lines.append(f"Claim: {way}: less than {CHEAP} nats: {verdict(cases, larger_models=True)}")
+    return "\n".join(lines)
+
+
+def activations(measured: Measured) -> str:
+    """Thresholds on the gate (CATS), on what every matrix reads (TEAL), and ReLU in place of SiLU."""
+    lines = [f"{'':<26}{'asked':>8}{'reached':>9}{'perplexity':>12}{'nats above dense':>22}"]
+    for row in rows(measured, "activations", tokens="all") + rows(measured, "activations", method=SWAPPED):
+        asked = "" if row["density"] is None else per_cent(row["density"])
+        reached = "" if row["reached"] is None else per_cent(row["reached"])
+        above = said(found.above_dense(measured, row))
+        lines.append(f"{row['method']:<26}{asked:>8}{reached:>9}{row['perplexity']:>12.2f}{above:>22}")
+    swapped = found.one(measured, "activations", method=SWAPPED)
+    lines.append(
+        f"Claim: SiLU is replaced by ReLU without training for less than {CHEAP} nats: "
+        f"{verdict(found.cheap(measured, swapped))}"
+    )
+    return "\n".join(lines)
+
+
+def half_windows(measured: Measured) -> str:
+    """TEAL's evaluation beside ours, on the same positions: the second half of each window."""
+    whole = found.one(measured, "activations", method=DENSE)["losses_second_half"]
+    lines, effects = [], []
+    for row in rows(measured, "activations", method=TEAL, tokens="all"):
+        half = found.one(measured, "activations", method=TEAL, tokens="last half", density=row["density"])
+        ours, theirs = (
+            of_samples([cut - all_of for cut, all_of in zip(each["losses_second_half"], whole, strict=True)])
+            for each in (row, half)
+        )
+        pairs = zip(row["losses_second_half"], half["losses_second_half"], strict=True)
+        effects.append(of_samples([every - some for every, some in pairs]))
+        lines.append(
+            f"{per_cent(row['density'])} of the inputs: {said(ours)} nats above dense where all tokens are sparse, "
+            f"{said(theirs)} where the first half is dense; {said(effects[-1])} between them"
+        )
+    lines.append(f"Claim: a dense first half makes the second look better: {verdict(effects)}")
+    return "\n".join(lines)
