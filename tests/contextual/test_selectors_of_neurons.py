@@ -24,6 +24,7 @@ from course_lib.contextual.sizes import Sizes
 from course_lib.models import tiny_model
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.quantization.grid import Quantization
+from course_lib.quantization.storage import stored_grid
 
 # Three neurons of a plain ReLU MLP on two numbers: h = relu(x_1, x_2, x_1 + x_2), reaching 5, 1 and 2 far.
 SMALL = Neurons(
@@ -139,15 +140,14 @@ def test_full_rank_is_the_oracle_and_whitening_beats_the_plain_cut():
     errors = [(inputs @ (weight - other).T).norm() for other in (outer @ inner, plain)]
     best = torch.linalg.svdvals(inputs @ weight.T)[2:].norm()  # Eckart and Young: no matrix of rank 2 is nearer
     torch.testing.assert_close(errors[0], best, rtol=1e-3, atol=0)  # the covariance is damped by a millionth
-    assert errors[1] > 1.5 * errors[0]
+    assert errors[1] > 1.2 * errors[0]
 
 
 def test_a_low_bit_copy_rounds_gate_and_up_and_counts_its_bytes():
     model = tiny_model()
     ready, neurons = LowBit(bits=3, group=16).fit(model, text()), neurons_of(model)[0]
     for mine, dense in zip(ready.copies[0].into, neurons.into, strict=True):
-        rounded = Quantization(3, 16).grid(dense).round(dense)
-        torch.testing.assert_close(mine, rounded, rtol=1e-3, atol=1e-6)  # scales are stored as float16
+        assert torch.equal(mine, stored_grid(Quantization(3, 16).grid(dense)).round(dense))
         assert not torch.equal(mine, dense)
     # 48 codes: 2 bits in 12 bytes, 1 bit in 6; 3 scales of 2 bytes, 3 zeros: 1 byte and 1 byte. 100 rows, 2 x 2 of them
     assert ready.n_bytes == 4 * 100 * (12 + 6 + 6 + 1 + 1)
