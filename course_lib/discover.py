@@ -12,6 +12,11 @@ def modules(package: ModuleType) -> list[ModuleType]:
     return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
 
 
+def nested(package: ModuleType) -> list[ModuleType]:
+    """Likewise in the folders of a package, one level further down."""
+    return [module for folder in modules(package) if hasattr(folder, "__path__") for module in modules(folder)]
+
+
 def subclasses(package: ModuleType, base: type) -> list[type]:
     """Concrete subclasses of `base` defined in the files of `package`, in order of file and name."""
     found = []

@@ -1,7 +1,7 @@
 """`course bench`: time the kernels beside their bounds, and say where sparsity loses.
 
-Each file in kernels/bench/ with a function `contests(place)` is a bench; there is no list to edit. With a function
-`summary(rows)` it also has a closing sentence about all its contests.
+Each file in kernels/bench/ or in a folder of it with a function `contests(place)` is a bench; there is no list to edit.
+With a function `summary(rows)` it also has a closing sentence about all its contests.
 """
 
 import sys
@@ -76,13 +76,18 @@ def roofline(place: Place) -> Device:
 
 
 def _benches(names: list[str] | None) -> dict[str, ModuleType]:
-    benches = {m.__name__.split(".")[-1]: m for m in discover.modules(kernels.bench) if hasattr(m, "contests")}
+    found = discover.modules(kernels.bench) + discover.nested(kernels.bench)
+    benches = {_name(module): module for module in sorted(found, key=_name) if hasattr(module, "contests")}
     unknown = [name for name in names or () if name not in benches]
     if unknown:
         raise ValueError(
             f"no bench called {', '.join(unknown)}: expected one of {', '.join(benches)}; or name none for all"
         )
     return {name: bench for name, bench in benches.items() if not names or name in names}
+
+
+def _name(module: ModuleType) -> str:
+    return module.__name__.split(".")[-1]
 
 
 def _place(quick: bool) -> Place:

@@ -85,16 +85,21 @@ def _take_device(report: Report, outcome: Outcome) -> dict[str, Any]:
 
 def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
     """A kernel is a file with a launcher, a bench one with contests: whoever adds one adds it here too."""
-    kernels = options.tests if options.tests is not None else _stems(ROOT / "kernels", "def launch(")
+    kernels = options.tests
+    if kernels is None:
+        kernels = [name.split(".")[-1] for name in _modules("kernels", "\ndef launch(")]
     benches = options.benches
     if benches is None:
-        benches = [f"kernels.bench.{stem}" for stem in _stems(ROOT / "kernels" / "bench", "def contests(")]
+        benches = _modules("kernels/bench", "\ndef contests(")
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (REHEARSED if options.rehearse else {})
     return [Part("tests", name, TEST_SECONDS, TEST_STEP_SECONDS, environment) for name in kernels], benches
 
 
-def _stems(folder: Path, sign: str) -> list[str]:
-    return [path.stem for path in sorted(folder.glob("*.py")) if sign in path.read_text(encoding="utf-8")]
+def _modules(folder: str, sign: str) -> list[str]:
+    """Those of a folder, and of the folders in it, that hold the sign."""
+    paths = sorted((*(ROOT / folder).glob("*.py"), *(ROOT / folder).glob("*/*.py")), key=lambda path: path.stem)
+    found = [path.relative_to(ROOT) for path in paths if sign in path.read_text(encoding="utf-8")]
+    return [".".join(path.with_suffix("").parts) for path in found]
 
 
 def _side_by_side(parts: list[Part], settings: dict[str, Any], end: float) -> Iterable[tuple[Part, Outcome]]:

@@ -184,7 +184,88 @@ def idle_experts(inputs, gate_up, down, weight, order, offsets) -> int:
     return sum(gate_up[e].nbytes + down[e].nbytes for e in range(len(down)) if offsets[e] == offsets[e + 1])
 
 
-UNREAD = {"grouped_matmul": idle_experts}  # bytes among the arguments that a kernel may leave alone
+def gathered_mlp(inputs, gate, up, down, chosen, activation="silu", bias=None) -> list[Expected]:
+    """Neuron by neuron."""
+    exact, allowed, size = torch.zeros(3, *inputs.shape, dtype=torch.float64)
+    unit, kind = 2.0**-24, torch.finfo(inputs.dtype)
+    for t, f in product(range(len(inputs)), chosen.tolist()):
+        x, back = inputs[t].double(), down[f].double()
+        off = 2 * (len(x) + 2) * unit
+        value, value_off = float(up[f].double() @ x), off * float(up[f].double().abs() @ x.abs())
+        if bias is not None:
+            value, value_off = value + float(bias[f]), value_off + 4 * unit * (abs(value) + abs(float(bias[f])))
+        before, before_off = value, value_off
+        if gate is not None:
+            before, before_off = float(gate[f].double() @ x), off * float(gate[f].double().abs() @ x.abs())
+        curve = max(before, 0.0) if activation == "relu" else before / (1 + math.exp(-before))
+        # silu is steep by 1.1 at most, relu by 1; a few roundings of its exponential and quotient.
+        curve_off = 1.1 * before_off + 2.0**-20 * abs(curve)
+        hidden, hidden_off = curve, curve_off
+        if gate is not None:
+            hidden, hidden_off = curve * value, curve_off * (abs(value) + value_off) + abs(curve) * value_off
+        hidden_off += (kind.eps + unit) * abs(hidden) + kind.smallest_normal * kind.eps  # rounded for tensor cores
+        exact[t] += hidden * back
+        allowed[t] += hidden_off * back.abs()
+        size[t] += abs(hidden) * back.abs()
+    return [(exact, allowed + _rounding(exact, size, len(chosen), inputs.dtype))]
+
+
+def idle_neurons(inputs, gate, up, down, chosen, activation="silu", bias=None) -> int:
+    a_neuron = sum(matrix[0].nbytes for matrix in (gate, up, down, bias) if matrix is not None)
+    return sum(a_neuron for f in range(len(up)) if f not in chosen.tolist())
+
+
+def threshold_matvec(inputs, columns, threshold) -> list[Expected]:
+    exact, size = torch.zeros(2, columns.shape[1], dtype=torch.float64)
+    for x, column in zip(inputs.double().tolist(), columns.double(), strict=True):
+        if abs(x) > numpy.float32(threshold):
+            exact += x * column
+            size += (x * column).abs()
+    return [(exact, _rounding(exact, size, len(inputs), inputs.dtype))]
+
+
+def skipped_columns(inputs, columns, threshold) -> int:
+    return sum(column.nbytes for x, column in zip(inputs.tolist(), columns, strict=True) if abs(x) <= threshold)
+
+
+def head_sparse_decode(query, keys, values, keep, scaling) -> list[Expected]:
+    output, allowed = torch.zeros(2, *query.shape, dtype=torch.float64)
+    n_groups, eps = query.shape[1] // keys.shape[1], torch.finfo(query.dtype).eps
+    x, k, v = query.double().tolist(), keys.double().tolist(), values.double()
+    for b, head in product(*map(range, keep.shape)):
+        if keep[b, head]:
+            logit = [_logit(x[b][head], key, scaling) for key in k[b][head // n_groups]]
+            best = max(value for value, _ in logit)
+            weight = [math.exp(value - best) for value, _ in logit]
+            # As in decode_attention: errors of the exponents, then of a sum over slots; weights rounded for products.
+            off = max(off for _, off in logit) + 2.0**-22 * (best - min(value for value, _ in logit))
+            off = 2 * math.expm1(off) + (len(weight) + 16) * 2.0**-23 + eps
+            share = torch.tensor(weight, dtype=torch.float64)[:, None] / sum(weight)
+            output[b, head] = (share * v[b, head // n_groups]).sum(0)
+            allowed[b, head] = (share * v[b, head // n_groups]).abs().sum(0) * off
+    return [(output, allowed + _rounding(output, output.abs(), 0, query.dtype))]
+
+
+def idle_groups(query, keys, values, keep, scaling) -> int:
+    """Keys and values that no head reads, and the queries of heads that are not kept."""
+    n_groups, unread = query.shape[1] // keys.shape[1], 0
+    for b, h in product(*map(range, keys.shape[:2])):
+        mine = keep[b, h * n_groups : (h + 1) * n_groups].tolist()
+        unread += mine.count(False) * query[b, 0].nbytes + (0 if any(mine) else keys[b, h].nbytes + values[b, h].nbytes)
+    return unread
+
+
+UNREAD = {  # bytes among the arguments that a kernel may leave alone
+    "grouped_matmul": idle_experts,
+    "gathered_mlp": idle_neurons,
+    "threshold_matvec": skipped_columns,
+    "head_sparse_decode": idle_groups,
+}
+FREE_AXES = {  # axes that an argument alone has: how many neurons are chosen; how many outputs there are
+    ("gathered_mlp", "4", "first axis"),
+    ("gathered_mlp", "4", "last axis"),
+    ("threshold_matvec", "1", "last axis"),
+}
 
 
 def _turned(key: list[float], by: int, frequencies: list[float]) -> tuple[list[float], float]:

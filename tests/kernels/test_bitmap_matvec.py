@@ -5,8 +5,8 @@ import torch
 from kernel_device import on_device
 
 from course_lib.sparsity.formats import Bitmap
-from kernels import bitmap_matvec
-from kernels.bitmap_matvec import bytes_moved, example
+from kernels.weights import bitmap_matvec
+from kernels.weights.bitmap_matvec import bytes_moved, example
 
 launch = on_device(bitmap_matvec.launch)
 

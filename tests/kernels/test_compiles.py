@@ -4,7 +4,9 @@ import pytest
 import torch
 from test_every_kernel import CASES
 
-from kernels import attention_mass, nm_matmul, runtime, sparsegpt_columns
+from kernels import runtime
+from kernels.cache import attention_mass
+from kernels.weights import nm_matmul, sparsegpt_columns
 
 pytestmark = pytest.mark.skipif(
     runtime.triton is None or runtime.INTERPRETED, reason="there is no compiler here, or the interpreter replaces it"

@@ -11,8 +11,8 @@ from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.rotation import RollingSlots, Rotation
 from course_lib.kv.slots import NewTokens
 from course_lib.kv.vectors import FREE
-from kernels import decode_attention
-from kernels.decode_attention import bytes_moved, example
+from kernels.cache import decode_attention
+from kernels.cache.decode_attention import bytes_moved, example
 
 launch = on_device(decode_attention.launch)
 

@@ -6,8 +6,8 @@ from kernel_device import on_device
 
 from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
-from kernels import nm_matmul
-from kernels.nm_matmul import PATTERNS, bytes_moved, example
+from kernels.weights import nm_matmul
+from kernels.weights.nm_matmul import PATTERNS, bytes_moved, example
 
 launch = on_device(nm_matmul.launch)
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_device import on_device
 
-from kernels import router_topk, runtime
-from kernels.router_topk import bytes_moved
+from kernels import runtime
+from kernels.experts import router_topk
+from kernels.experts.router_topk import bytes_moved
 
 launch = on_device(router_topk.launch)
 NAN, INF = float("nan"), float("inf")

@@ -5,8 +5,8 @@ import torch
 from kernel_device import on_device
 
 from course_lib.sparsity.patterns import NofM
-from kernels import sparsegpt_columns
-from kernels.sparsegpt_columns import example
+from kernels.weights import sparsegpt_columns
+from kernels.weights.sparsegpt_columns import example
 
 launch = on_device(sparsegpt_columns.launch)
 

@@ -10,13 +10,18 @@ Tables, each row of a model with the loss of every evaluation window, so that mo
     dense          perplexity of the models as they are
     active         of each block: neurons that are not zero, those that carry 95 % of the energy, those never used
     neurons        a share of them kept: by oracle on the fly or recorded, by the embedding, the same for all tokens
+    heads          some of them kept: by the length of their part of the output, or the same for all tokens
+    together       heads and neurons by oracle, and the share of the blocks' weights that is left
+    activations    thresholds on the gate (CATS) and on all inputs (TEAL; all tokens, or the second half), ReLU for SiLU
+    slow_change    of each block: the cosine of the residual before and behind it, the length of what is added
+    depth          attention beside the MLP, blocks in pairs, blocks left out
     batch          the share of neurons that at least one of B sequences needs
     rounded        half of the neurons and weights on fewer bits, each alone and both together
 """
 
 from functools import partial
 
-from course_lib.lessons.dejavu.claims import active, batch, neurons, rounded
+from course_lib.lessons.dejavu.claims import active, batch, heads, neurons, rounded, slow_change, teal
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 from course_lib.lessons.dejavu.claims.sizes import QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step
@@ -25,16 +30,43 @@ from course_lib.measure.experiment import Experiment, Step
 def steps(sizes: Sizes) -> list[Step]:
     """What the lesson needs most comes first."""
     plan = []
-    for name in (GATED, RELU):
+    for name, few, both in (
+        (GATED, sizes.heads, sizes.together),
+        (RELU, sizes.heads_bytes, sizes.together_bytes),
+    ):
         plan.append(Step(f"{name}: dense", partial(active.dense, sizes, name)))
-        for chosen_by, share in neurons.wanted(sizes):
-            step = partial(neurons.kept, sizes, name, chosen_by, share)
-            plan.append(Step(f"{name}: neurons by {chosen_by}, {share}", step))
+        plan += [
+            Step(f"{name}: neurons by {by}, {share}", partial(neurons.kept, sizes, name, by, share))
+            for by, share in neurons.wanted(sizes)
+        ]
         plan.append(Step(f"{name}: active", partial(active.active, sizes, name)))
+        plan += [Step(f"{name}: {n} heads", partial(heads.kept, sizes, name, n, heads.OUTPUT)) for n in few]
+        plan += [
+            Step(f"{name}: {n} heads, {share} of the neurons", partial(heads.together, sizes, name, n, share))
+            for n, share in both
+        ]
+        plan.append(Step(f"{name}: slow change", partial(slow_change.change, sizes, name)))
+        plan += [Step(f"{name}: {way}", partial(slow_change.changed, sizes, name, way)) for way in slow_change.WAYS]
         plan.append(Step(f"{name}: batch", partial(batch.union, sizes, name, sizes.batch_density)))
-    for grid in rounded.GRIDS:
-        for share in (1.0, sizes.few[0]):
-            plan.append(Step(f"{grid}, {share} of the neurons", partial(rounded.rounded, sizes, GATED, grid, share)))
+    return plan + of_gates(sizes)
+
+
+def of_gates(sizes: Sizes) -> list[Step]:
+    """What is asked on the default model alone."""
+    plan = [Step(f"{n} heads, static", partial(heads.kept, sizes, GATED, n, heads.STATIC)) for n in sizes.static_heads]
+    plan.append(Step("second halves: dense", partial(teal.dense, sizes)))
+    plan += [Step(f"CATS, {share}", partial(teal.cats, sizes, share)) for share in sizes.activations]
+    plan += [
+        Step(f"TEAL, {share}, {tokens}", partial(teal.teal, sizes, share, tokens))
+        for tokens in teal.TOKENS
+        for share in sizes.activations
+    ]
+    plan.append(Step("ReLU in place of SiLU", partial(teal.swapped, sizes)))
+    plan += [
+        Step(f"{grid}, {share} of the neurons", partial(rounded.rounded, sizes, GATED, grid, share))
+        for grid in rounded.GRIDS
+        for share in (1.0, sizes.few[0])
+    ]
     return plan
 
 

@@ -24,12 +24,12 @@ from course_lib.measure.result_files import as_text, plain
 from course_lib.models import layers_of, load_model, weight_of
 from course_lib.quantization.grid import most_values
 
-N_BLOCKS = 3
+N_BLOCKS = 4
 
 
 def bytes_model(n_held_out, n_training):
-    """Untrained, of two blocks of 48 neurons, and made-up bytes."""
-    model = untrained_relu_model(relu_configuration(16, 2, 2, 48), seed=0).eval()
+    """Untrained, of four blocks of 48 neurons, and made-up bytes."""
+    model = untrained_relu_model(relu_configuration(16, N_BLOCKS, 2, 48), seed=0).eval()
     ids = torch.randint(256, (n_held_out + n_training, 128), generator=torch.Generator().manual_seed(0))
     return ByteModel(model, ids[:n_held_out], ids[n_held_out:])
 
@@ -124,7 +124,7 @@ def test_active_neurons_of_both_models(tables):
     assert {tuple(row["nonzero"]) for row in tables["active"] if row["model"] == GATED} == {(1.0, 1.0)}
     relu = [row for row in tables["active"] if row["model"] == RELU]
     assert all(0 < share < 1 for row in relu for share in row["nonzero"])
-    assert [row["block"] for row in relu] == [0, 1]
+    assert [row["block"] for row in relu] == [0, 1, 2, 3]
     assert all(row["never"] < 1 - max(row["nonzero"]) for row in relu)  # other bytes use others
 
 
@@ -162,8 +162,8 @@ def test_predictors_are_trained_and_used(guesses, sizes):
     assert {row["tokens"] for row in gated} == {24}
     used = [row for row in guesses["predicted"] if row["chosen_by"] == PREDICTOR]
     assert [(row["model"], row["lookahead"]) for row in used] == [(GATED, 0), (GATED, 1), (RELU, 0), (RELU, 1)]
-    assert used[0]["bytes"] == 3 * 4 * (144 + 384) * 4
-    assert used[0]["mlp_bytes"] == 3 * 3 * 144 * 384 * 4
+    assert used[0]["bytes"] == N_BLOCKS * 4 * (144 + 384) * 4
+    assert used[0]["mlp_bytes"] == N_BLOCKS * 3 * 144 * 384 * 4
     assert {row["chosen_by"] for row in guesses["predicted"] if row["model"] == GATED} == {*COPIES, PREDICTOR}
 
 

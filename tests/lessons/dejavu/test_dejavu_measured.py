@@ -13,7 +13,7 @@ from course_lib.lessons.dejavu.claims.predicted import STATIC as ONE_SET
 from course_lib.lessons.dejavu.claims.search import MLP, SCAN, TREE
 from course_lib.lessons.dejavu.figures import measured as plots
 from course_lib.lessons.dejavu.figures import predictions as plots_of_predictions
-from course_lib.lessons.dejavu.tables import changes, found, measured, predicted
+from course_lib.lessons.dejavu.tables import changes, found, measured, parts, predicted
 
 DENSE = {GATED: (3.0, 3.2, 3.1), RELU: (2.0, 2.1, 2.2)}  # nats of three windows
 UNEVEN = (-0.001, 0.0, 0.001)
@@ -47,8 +47,9 @@ def oracles():
         "dense": [as_it_is(model) for model in DENSE],
         "neurons": neurons,
         "heads": [
-            above(GATED, 0.02, kept=7, of=9, chosen_by="output"),
-            above(GATED, 2.0, kept=2, of=9, chosen_by="output"),
+            above(GATED, 0.02, kept=7, of=9, chosen_by="output", groups=0.99),
+            above(GATED, 2.0, kept=2, of=9, chosen_by="output", groups=0.4),
+            above(GATED, 0.05, kept=7, of=9, chosen_by="static", groups=0.9),
         ],
         "together": [above(GATED, 5.0, kept=2, of=9, density=0.05, left=0.12)],
         "active": [
@@ -66,11 +67,21 @@ def oracles():
             ),
             above(GATED, 0.3, method="CATS", tokens="all", losses_second_half=[3.3, 3.4, 3.3], **half),
             above(GATED, 0.4, method="TEAL", tokens="all", losses_second_half=[3.4, 3.5, 3.41], **half),
-            above(GATED, 0.1, method="TEAL", tokens="last half", losses_second_half=[3.2, 3.3, 3.2], **half),
+            above(GATED, 0.1, method="TEAL", tokens="second half", losses_second_half=[3.2, 3.3, 3.2], **half),
             above(GATED, 5.0, method="SiLU replaced by ReLU", tokens=None, density=None, reached=None),
         ],
         "batch": [
-            {"model": GATED, "density": 0.2, "batch": batch, "shares": [share]} for batch, share in ((1, 0.2), (2, 0.3))
+            {"model": GATED, "density": 0.2, "batch": batch, "shares": [share - 0.01, share + 0.01]}
+            for batch, share in ((1, 0.2), (4, 0.45))
+        ],
+        "rounded": [
+            above(GATED, nats, grid=grid, density=density)
+            for grid, density, nats in (
+                ("3 bits", 1.0, 0.5),
+                ("3 bits", 0.5, 0.54),
+                ("4 bits", 1.0, 0.1),
+                ("4 bits", 0.5, 0.2),
+            )
         ],
     }
     return {"tables": tables, "sizes": {}}
@@ -173,6 +184,16 @@ def test_activations(oracles):
     assert "+0.403 ± 0.003 nats above dense where all tokens" in changes.half_windows(oracles)
 
 
+def test_heads_batches_and_rounding(oracles):
+    assert list(claims(parts.heads(oracles)).values()) == ["holds"]
+    assert len(parts.heads(oracles).splitlines()) == 5
+    assert list(claims(parts.batch(oracles)).values()) == ["holds"]
+    assert "45 % of the neurons; 59 % if choices were independent" in parts.batch(oracles)  # 1 - 0.8^4
+    text = parts.rounded(oracles)
+    assert list(claims(text).values()) == ["holds partly (1 of 2)"]  # 0.04 - 0.03 and 0.1 - 0.03
+    assert "3 bits: +0.500 ± 0.001 nats; with 50 % of the neurons +0.040 ± 0.000 more, +0.010" in text
+
+
 def test_predictors(guesses):
     said = claims(predicted.predictable(guesses))
     better, close = "a trained predictor chooses better than one set for all tokens", "costs less than 0.02 nats"
@@ -218,4 +239,4 @@ def test_titles_follow_the_numbers(oracles, guesses):
     assert gated.endswith("embedding than oracle and static than embedding")
     assert relu.endswith("equal density:\nembedding than oracle")
     close = plots_of_predictions.predicted(guesses).axes[1].get_title(loc="left")
-    assert close.endswith("less than 0.05 nats: a trained predictor and a 2-bit copy")
+    assert close == "ReLU model, 20 % of the neurons: 2 of 3\nclearly cost less than 0.05 nats"

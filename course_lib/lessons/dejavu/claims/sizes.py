@@ -24,8 +24,11 @@ class Sizes:
     densities: tuple[float, ...] = (0.75, 0.5, 0.3, 0.2, 0.1, 0.05)
     few: tuple[float, ...] = (0.5, 0.3)
     heads: tuple[int, ...] = (8, 7, 6, 5, 2)  # of nine; two are the fifth that the paper keeps
+    static_heads: tuple[int, ...] = (8, 7)
+    heads_bytes: tuple[int, ...] = (3, 2, 1)  # of four, of the ReLU model
     activations: tuple[float, ...] = (0.75, 0.6, 0.5)
     together: tuple[tuple[int, float], ...] = ((7, 0.5), (7, 0.3), (2, 0.05))  # heads, and the share of the neurons
+    together_bytes: tuple[tuple[int, float], ...] = ((3, 0.2), (1, 0.05))
     batch_density: float = 0.2
     batches: tuple[int, ...] = (1, 2, 4, 8, 16)
     searched: float = 0.3  # of the neurons
@@ -42,7 +45,7 @@ class Sizes:
 
 
 QUICK = Sizes(
-    tokens=Text(12, 2, 2), bytes=Text(12, 2, 2), densities=(0.5,), few=(0.5,), heads=(7,), activations=(0.5,),
-    together=((7, 0.5),), batches=(1, 2), rounds=2, rank=4, rank_bytes=4, epochs=1, lookaheads=(0, 1), predicted=(0.5,),
-    predicted_bytes=(0.2,), recalled=1,
+    tokens=Text(12, 2, 2), bytes=Text(12, 2, 2), densities=(0.5,), few=(0.5,), heads=(7,), static_heads=(7,),
+    heads_bytes=(1,), activations=(0.5,), together=((7, 0.5),), together_bytes=((1, 0.5),), batches=(1, 2), rounds=2,
+    rank=4, rank_bytes=4, epochs=1, lookaheads=(0, 1), predicted=(0.5,), predicted_bytes=(0.2,), recalled=1,
 )  # fmt: skip

@@ -5,6 +5,7 @@ from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
@@ -35,7 +36,7 @@ def levels(measured: Measured) -> Figure:
             if all(effect.holds for (name, _), effect in effects.items() if name == model)
         ]
         title = f"{model}: clearly worse at equal density:\n{listed(clear) if clear else 'none'}"
-        label(axes, title, "share of the neurons (%)", f"nats above dense ({ERROR_BARS})")
+        label(axes, title, "share of the neurons (%)", f"nats a token above dense\n({ERROR_BARS})")
     panels[0].legend(frameon=False, fontsize=9)
     return fig
 
@@ -61,6 +62,8 @@ def slow_change(measured: Measured) -> Figure:
         right.plot(places, [row["size_ratio_mlp"] for row in blocks], label=model, **line_style(index))
     first, *others = rows(measured, "slow_change", model=GATED)
     right.set_yscale("log")
+    for axes in (left, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.legend(frameon=False, fontsize=9)
     title = f"{GATED}: {first['cosine']:.2f} in block 0, then {min(row['cosine'] for row in others):.2f} or more"
     label(left, title, "block", "cosine of the residual\nbefore and behind (median)")

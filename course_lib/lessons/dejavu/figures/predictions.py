@@ -3,10 +3,11 @@
 from statistics import fmean
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import figure, label, line_style
-from course_lib.lessons.common.tables import listed, per_cent, rows
+from course_lib.lessons.common.tables import per_cent, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.dejavu.claims.predicted import PREDICTOR
 from course_lib.lessons.dejavu.tables import found
@@ -28,10 +29,9 @@ def predicted(measured: Measured) -> Figure:
         ticks = [f"{row['chosen_by']}, {per_cent(row['bytes'] / row['mlp_bytes'], 1)}" for row in these]
         axes.set_yticks(range(len(these)), ticks)
         axes.set_ylim(-0.6, len(these) - 0.4)
-        close = [row["chosen_by"] for row in these if found.cheap(measured, row).holds]
-        said = listed(close) if close else "nothing"
-        title = f"{model}, {per_cent(share)} of the neurons:\nless than {found.CHEAP} nats: {said}"
-        label(axes, title, f"nats above dense ({ERROR_BARS})")
+        close = sum(found.cheap(measured, row).holds for row in these)
+        title = f"{model}, {per_cent(share)} of the neurons: {close} of {len(these)}\nclearly cost less than "
+        label(axes, f"{title}{found.CHEAP} nats", f"nats above dense ({ERROR_BARS})")
     panels[0].set_ylabel("chosen by, bytes of the MLPs'")
     return fig
 
@@ -46,8 +46,9 @@ def lookahead(measured: Measured) -> Figure:
         means[ahead] = fmean(row["recall"] for row in blocks)
         name = f"lookahead {ahead}, mean {means[ahead]:.3f}"
         axes.plot([row["block"] for row in blocks], [row["recall"] for row in blocks], label=name, **line_style(index))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, fontsize=9)
     last = max(means)
-    title = f"{GATED}: a lookahead of {last} blocks changes the mean recall by {means[last] - means[0]:+.3f}"
+    title = f"{GATED}: a lookahead of {last} changes the mean recall by {means[last] - means[0]:+.3f}"
     label(axes, title, "block", "recall of the active neurons")
     return fig

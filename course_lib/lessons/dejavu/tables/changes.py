@@ -2,12 +2,12 @@
 
 from course_lib.lessons.common.tables import per_cent, rows
 from course_lib.lessons.common.verdicts import of_count, of_samples, verdict
+from course_lib.lessons.dejavu.claims.teal import ALL, BY_INPUT, DENSE, SECOND_HALF, SWAPPED
 from course_lib.lessons.dejavu.tables import found
 from course_lib.lessons.dejavu.tables.found import CHEAP, Measured, said
 
 SLOW = 0.95  # cosine of the residual before and behind a block
 MOST = 0.75  # of the blocks
-DENSE, CATS, TEAL, SWAPPED = "dense", "CATS", "TEAL", "SiLU replaced by ReLU"
 
 
 def slow(measured: Measured) -> str:
@@ -44,7 +44,7 @@ def depth(measured: Measured) -> str:
 def activations(measured: Measured) -> str:
     """Thresholds on the gate (CATS), on what every matrix reads (TEAL), and ReLU in place of SiLU."""
     lines = [f"{'':<26}{'asked':>8}{'reached':>9}{'perplexity':>12}{'nats above dense':>22}"]
-    for row in rows(measured, "activations", tokens="all") + rows(measured, "activations", method=SWAPPED):
+    for row in rows(measured, "activations", tokens=ALL) + rows(measured, "activations", method=SWAPPED):
         asked = "" if row["density"] is None else per_cent(row["density"])
         reached = "" if row["reached"] is None else per_cent(row["reached"])
         above = said(found.above_dense(measured, row))
@@ -61,8 +61,8 @@ def half_windows(measured: Measured) -> str:
     """TEAL's evaluation beside ours, on the same positions: the second half of each window."""
     whole = found.one(measured, "activations", method=DENSE)["losses_second_half"]
     lines, effects = [], []
-    for row in rows(measured, "activations", method=TEAL, tokens="all"):
-        half = found.one(measured, "activations", method=TEAL, tokens="last half", density=row["density"])
+    for row in rows(measured, "activations", method=BY_INPUT, tokens=ALL):
+        half = found.one(measured, "activations", method=BY_INPUT, tokens=SECOND_HALF, density=row["density"])
         ours, theirs = (
             of_samples([cut - all_of for cut, all_of in zip(each["losses_second_half"], whole, strict=True)])
             for each in (row, half)

@@ -52,8 +52,9 @@ def read_share() -> float:
 
 def _table(name: str, key: str, shown: dict[str, int], first: int) -> str:
     """Rows of a published table; `shown` has the digits of each column."""
-    lines = [f"{'published':<{first}}" + "".join(f"{column:>11}" for column in shown)]
+    widths = {column: max(11, len(column) + 2) for column in shown}
+    lines = [f"{'published':<{first}}" + "".join(f"{column:>{width}}" for column, width in widths.items())]
     for row in rows(load_published("dejavu"), name):
-        numbers = (f"{row[column]:>11.{digits}f}" for column, digits in shown.items())
+        numbers = (f"{row[column]:>{widths[column]}.{digits}f}" for column, digits in shown.items())
         lines.append(f"{row[key]:<{first}}" + "".join(numbers))
     return "\n".join(lines)

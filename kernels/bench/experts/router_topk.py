@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from course_lib.measure.roofline import Work
-from kernels import router_topk
+from kernels.experts import router_topk
 from kernels.timing.contest import Contest, Place, Side
 
 SHAPES = {"cpu": ((8, 2), (64, 8)), "cuda": ((8, 2), (128, 8))}  # experts, and how many of them a token takes

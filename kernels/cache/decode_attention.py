@@ -23,6 +23,7 @@ from torch import Tensor
 from course_lib.kv.slots import FREE
 from kernels.checks import FLOATS, INTEGERS, check_device, check_slots, check_tensor, slot_room
 from kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from kernels.tiles import product
 
 TILE, TILE_BYTES = 64, 2**14  # slots that a program has in registers at a time: so many, or keys of so many bytes
 PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
@@ -80,14 +81,6 @@ def bytes_moved(
     """Everything read once; the output, as large as the query, and a float32 for each slot written once."""
     read = (query, keys, values, position, slot_position, turns, frequencies)
     return sum(tensor.nbytes for tensor in read if tensor is not None) + query.nbytes + 4 * slot_position.numel()
-
-
-@jit
-def product(left, right, UPCAST: tl.constexpr):
-    """left @ right, summed in float32."""
-    if UPCAST:  # the interpreter has no bfloat16 arithmetic
-        return tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision="ieee")
-    return tl.dot(left, right, input_precision="ieee")
 
 
 @jit

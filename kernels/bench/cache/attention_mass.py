@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from course_lib.measure.roofline import Work
-from kernels import attention_mass
+from kernels.cache import attention_mass
 from kernels.timing.contest import Contest, Place, Side
 
 SHAPE = {"cpu": (3, 3, 64), "cuda": (8, 4, 128)}  # H, G, D: a layer of the default model; one of a model of 8B

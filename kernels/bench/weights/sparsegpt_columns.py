@@ -12,8 +12,8 @@ from course_lib.measure.roofline import Work
 from course_lib.pruning.layerwise.cholesky import Factor
 from course_lib.pruning.layerwise.solver import solve
 from course_lib.sparsity.patterns import NofM
-from kernels import sparsegpt_columns
 from kernels.timing.contest import Contest, Place, Side
+from kernels.weights import sparsegpt_columns
 
 # The widest layer of a 7B model. Fewer on a CPU: among a million near ties of 2:4, rounding would turn one.
 ROWS = {"cpu": 1024, "cuda": 14336}

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib.kv.rotation import Rotation
 from course_lib.measure.roofline import Work
-from kernels import decode_attention
+from kernels.cache import decode_attention
 from kernels.timing.contest import Contest, Place, Side
 
 SHAPE = {"cpu": (3, 3, 64), "cuda": (8, 4, 128)}  # H, G, D: a layer of the default model; one of a model of 8B

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import grouped_mm, silu
 
 from course_lib.measure.roofline import Work
-from kernels import grouped_matmul
+from kernels.experts import grouped_matmul
 from kernels.timing.contest import Contest, Place, Side
 
 SHAPE = {"cpu": (8, 576, 1536, 2), "cuda": (128, 2048, 768, 8)}  # E, D, F, k: the default model's MLP; one of 30B

@@ -12,8 +12,8 @@ from torch.nn import functional
 from course_lib.measure.roofline import Work, linear_work
 from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
-from kernels import nm_matmul
 from kernels.timing.contest import Contest, Place, Side
+from kernels.weights import nm_matmul
 
 SHAPE = {"cpu": (4096, 8192), "cuda": (4096, 14336)}  # beyond the last-level cache; the MLP of a 7B model
 TOKENS = {"cpu": (1, 16), "cuda": (1, 4, 16, 64, 512, 4096)}

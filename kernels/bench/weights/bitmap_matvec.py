@@ -9,8 +9,8 @@ from torch import Tensor
 
 from course_lib.measure.roofline import Work, linear_work
 from course_lib.sparsity.formats import CSR, Bitmap
-from kernels import bitmap_matvec
 from kernels.timing.contest import Contest, Place, Side
+from kernels.weights import bitmap_matvec
 
 SHAPE = {"cpu": (4096, 8192), "cuda": (4096, 14336)}  # beyond the last-level cache; the MLP of a 7B model
 DENSITIES = (0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)

@@ -20,9 +20,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import silu
 
-from kernels import router_topk
 from kernels.checks import FLOATS, check_device, check_tensor
+from kernels.experts import router_topk
 from kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from kernels.tiles import product
 
 JOINED = 256  # numbers of a token that one program adds up
 # For the tests: fewer tokens than a tile, a prime number of experts of which some are idle; all tokens to one, two
@@ -81,14 +82,6 @@ def rows_of_tile(offsets, tile, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_T:
     mine = column == expert
     start = tl.sum(tl.where(mine, begin + (tile - last + n_tiles) * BLOCK_T, 0), 0)
     return expert, start, tl.sum(tl.where(mine, end, 0), 0)
-
-
-@jit
-def product(left, right, UPCAST: tl.constexpr):
-    """left @ right, summed in float32."""
-    if UPCAST:  # the interpreter has no bfloat16 arithmetic
-        return tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision="ieee")
-    return tl.dot(left, right, input_precision="ieee")
 
 
 @tuned(

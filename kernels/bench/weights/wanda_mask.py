@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from course_lib.measure.roofline import Work
-from kernels import wanda_mask
 from kernels.timing.contest import Contest, Place, Side
+from kernels.weights import wanda_mask
 
 SHAPE = {"cpu": (2048, 4096), "cuda": (4096, 14336)}
 

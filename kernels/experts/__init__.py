@@ -1,0 +1,1 @@
+"""Layers of experts: who works on which token, and the products by expert."""

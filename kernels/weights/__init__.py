@@ -1,0 +1,1 @@
+"""Weights that are pruned once for all tokens: finding them, and multiplying by what is left."""
