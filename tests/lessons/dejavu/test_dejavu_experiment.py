@@ -154,9 +154,7 @@ def test_rounding_changes_a_copy(tables, sizes):
 @pytest.mark.real
 def test_predictors_are_trained_and_used(guesses, sizes):
     labels = [(row["model"], row["lookahead"], row["block"]) for row in guesses["training"]]
-    assert labels == [(GATED, n, b) for n in (0, 1) for b in range(3)] + [
-        (RELU, n, b) for n in (0, 1) for b in range(2)
-    ]
+    assert labels == [(model, n, b) for model in (GATED, RELU) for n in (0, 1) for b in range(N_BLOCKS)]
     gated = [row for row in guesses["training"] if row["model"] == GATED]
     assert {row["positive"] for row in gated} == {0.5}
     assert {row["tokens"] for row in gated} == {24}

@@ -10,6 +10,9 @@ Tables:
     recall       of each block: the share of the labels that is found, and of the energy that is kept
     predicted    perplexity by what chooses, share of the neurons and distance in blocks; bytes beside the MLPs'
     search       seconds of a search for the nearest rows in all blocks, beside the MLPs'
+
+Minutes planned on two idle cores: copies 8, 120 predictors of the default model 10, what they choose 5, the search 1,
+the ReLU model 8: half an hour. No step takes more than three minutes.
 """
 
 from functools import partial
