@@ -20,6 +20,10 @@ from torch.nn.functional import silu
 
 from course_lib.contextual.apply import choices, contextual
 from course_lib.contextual.attention.heads import contextual_heads, static_heads
+from course_lib.contextual.execute.choices import everything, known, oracle_sets, predicted
+from course_lib.contextual.execute.decode import Decoder
+from course_lib.contextual.execute.race import race
+from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.contextual.selectors.cats import CATS
 from course_lib.contextual.selectors.deja_vu import DejaVu
 from course_lib.contextual.selectors.embedding import FromEmbedding
@@ -373,12 +377,11 @@ last = len(relu_read) - 1
 
 def learn(reads, parts, loss_of, n_steps=80, rank=32, batch=128):
     """A predictor that has learnt to say which parts are not zero, and its loss at each step."""
-    torch.manual_seed(0)
-    into, out = torch.nn.Linear(reads.shape[1], rank, bias=False), torch.nn.Linear(rank, parts.shape[1], bias=False)
-    made, losses = torch.nn.Sequential(into, out), []
+    generator, losses = torch.Generator().manual_seed(0), []
+    made = Predictor(reads.shape[1], rank, parts.shape[1], generator)  # x -> out @ (into @ x)
     optimiser = torch.optim.AdamW(made.parameters(), lr=5e-3, weight_decay=0.01)
     for _ in range(n_steps):
-        rows = torch.randint(len(reads), (batch,))
+        rows = torch.randint(len(reads), (batch,), generator=generator)
         logits = made(reads[rows])
         loss, slope = loss_of(logits.detach(), parts[rows], parts.shape[1])
         optimiser.zero_grad()
@@ -686,6 +689,21 @@ batches = (1, 2, 4, 8, 16)
 speed.union(cost.unions(a_fifth, batches), batches, 0.2)
 
 # %% [markdown]
+# Last, the clock, end to end. The ReLU model reads a few windows byte by byte, with all neurons, with a tenth of them
+# that an oracle names for nothing, and with a tenth that the predictors of section 6 choose, whose own time counts.
+
+# %%
+decoder, few = Decoder(relu, length=bytes_held_out.shape[1]), bytes_held_out[:4]
+ways = {
+    "all neurons": lambda ids: everything,
+    "10 %, oracle": lambda ids: known(oracle_sets(decoder, ids, 0.1)),
+    "10 %, predicted": lambda ids: predicted((*predictors, predictor), 0.1),
+}
+print(printed.laps(race(decoder, few, ways), n_tokens=few.shape[1] - 1))
+
+# %% [markdown]
+# The loss of the predicted way is that of predictors which have learnt for a few seconds.
+#
 # - **It pays** where one sequence is decoded at a time, where weights are most of what is read, and where most neurons
 #   are silent by themselves.
 # - **It does not pay** on a prompt, in a large batch, or above the break-even density, which gathering moves far down:

@@ -7,6 +7,7 @@ import torch
 
 from course_lib.contextual.apply import contextual
 from course_lib.contextual.attention.heads import contextual_heads, part_norms
+from course_lib.contextual.execute.race import Lap
 from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.lessons.dejavu.live import clock, cost, heads, neurons, predicting, printed, stream, torn
@@ -156,26 +157,25 @@ def test_recall_by_window_by_hand():
         predicting.recall_by_window(logits, active, 0.5, 3)
 
 
-def test_the_clock_times_what_is_the_same_as_masking(ids):
-    model = tiny_model()
-    mlp, token = neurons_of(model)[0], torch.randn(48, generator=torch.Generator().manual_seed(0))
-    for chosen in (torch.tensor([4]), torch.tensor([99, 0, 7]), torch.arange(100)):
-        hidden = torch.zeros(100).index_fill(0, chosen, 1) * mlp.values(token[None])[0]
-        given = clock.with_chosen(token, mlp, mlp.down.T.contiguous(), chosen)
-        # The same products, summed in another order.
-        torch.testing.assert_close(given, mlp.down @ hidden, rtol=1e-4, atol=1e-6)
-    timed = clock.time_over_density(model, (1.0, 0.1), repetitions=2)
+@pytest.mark.parametrize("architecture", ["llama", "opt"])
+def test_the_clock_has_a_time_for_each_density(architecture):
+    timed = clock.time_over_density(tiny_model(architecture=architecture), (1.0, 0.1), repetitions=2)
     assert timed.dense > 0
     assert set(timed.gathered) == {1.0, 0.1}
-    assert timed.n_bytes == 2 * 3 * 48 * 100 * 4
+    assert timed.n_bytes == 2 * (3 if architecture == "llama" else 2) * 48 * 100 * 4
     assert replace(timed, dense=2 * timed.gathered[0.1]).faster(0.1) == 2
 
 
-def test_the_clock_refuses_what_it_cannot_time():
-    with pytest.raises(ValueError, match="without a gate"):
-        clock.time_over_density(tiny_model(architecture="opt"), (0.5,))
+def test_the_clock_refuses_what_is_no_density():
     with pytest.raises(ValueError, match="got density 0.0"):
         clock.time_over_density(tiny_model(), (0.0,))
+
+
+def test_laps_are_compared_with_the_first():
+    laps = [Lap("dense", [2.0, 2.0, 2.0], [1.0, 1.0, 1.0], 1.0), Lap("some", [1.0, 1.0, 0.5], [1.01, 1.02, 1.03], 2.0)]
+    lines = printed.laps(laps, n_tokens=10).splitlines()
+    assert lines[1].split() == ["dense", "5", "1.00", "1.000"]
+    assert lines[2].split() == ["some", "10", "2.00", "1.020", "+0.020", "±", "0.006"]
 
 
 def test_a_claim_follows_from_the_windows():

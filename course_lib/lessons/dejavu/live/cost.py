@@ -4,6 +4,7 @@ Dimension key: B blocks looked at, T tokens, F neurons.
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from course_lib.contextual.execute.union import union_share
 from course_lib.contextual.sizes import sizes_of
 from course_lib.models import architecture, blocks, head, heads, weight_of
 
@@ -38,20 +40,14 @@ def read_by_a_token(model: PreTrainedModel, n_cached: int) -> Read:
     return Read(sizes.width, sizes.n_neurons, sizes.n_blocks, attention + cache + weight_of(head(model)).numel())
 
 
-def unions(
-    kept: Mapping[str, Bool[Tensor, "B T F"]], batches: Sequence[int], n_draws: int = 20, seed: int = 0
-) -> dict[str, list[float]]:
-    """The share of neurons that at least one of n tokens keeps, for each n: tokens drawn from the text, mean of draws.
+def unions(kept: Mapping[str, Bool[Tensor, "B T F"]], batches: Sequence[int], seed: int = 0) -> dict[str, list[float]]:
+    """The share of neurons that at least one of n tokens keeps, for each n: tokens that do not follow each other.
 
     Raises:
         ValueError: for a batch larger than the text.
     """
     draw, found = torch.Generator().manual_seed(seed), {}
     for name, masks in kept.items():
-        if max(batches) > masks.shape[1]:
-            raise ValueError(f"got a batch of {max(batches)} and {masks.shape[1]} tokens; expected no more than those.")
-        found[name] = []
-        for n in batches:
-            drawn = [torch.randperm(masks.shape[1], generator=draw)[:n] for _ in range(n_draws)]
-            found[name].append(float(torch.stack([masks[:, rows].any(dim=1).float().mean() for rows in drawn]).mean()))
+        mixed = masks[:, torch.randperm(masks.shape[1], generator=draw)]
+        found[name] = [fmean(union_share(mask, n) for mask in mixed) for n in batches]
     return found

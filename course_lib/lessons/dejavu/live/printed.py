@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.contextual.execute.race import Lap
 from course_lib.contextual.neurons import Neurons
 from course_lib.contextual.seen import Seen
 from course_lib.lessons.common.verdicts import of_samples, verdict
@@ -70,6 +71,19 @@ def recalls(by_distance: Mapping[int, Float[Tensor, "N"]], most: float = 0.02) -
             lost = of_samples((own - recall).tolist())
             said = f"{n} block{'s' * (n > 1)} earlier: recall {recall.mean():.3f}, lower by "
             lines.append(f"{said}{lost.value:.3f} ± {lost.error:.3f}; less than {most} lost: {verdict(effect)}")
+    return "\n".join(lines)
+
+
+def laps(found: Sequence[Lap], n_tokens: int) -> str:
+    """Tokens per second of each way, and its loss beside that of the first, window by window."""
+    first, *_ = found
+    lines = [f"{'':<24}{'tokens a second':>16}{'times as fast':>15}{'nats':>8}   more than {first.way}"]
+    for lap in found:
+        line = f"{lap.way:<24}{lap.tokens_per_second(n_tokens):>16.0f}{lap.times_faster:>15.2f}{lap.loss:>8.3f}"
+        if lap is not first:
+            effect = of_samples([loss - own for loss, own in zip(lap.losses, first.losses, strict=True)])
+            line += f"   {effect.value:+.3f} ± {effect.error:.3f}"
+        lines.append(line)
     return "\n".join(lines)
 
 
