@@ -60,16 +60,11 @@ print(f"{held_out.numel()} tokens to judge by, {calibration.numel()} of other ar
 # An MLP is a list of neurons. Each looks at the token through its row of the matrices into the MLP and says one number,
 # and that number multiplies the neuron's column of the matrix out of it. A neuron that says nearly nothing need not
 # have been asked. Which ones do?
-
-# %%
-drawn_neurons.two_tokens()
-
-# %% [markdown]
-# That was a drawing. Below is a text as our model reads it, and for each of four neighbouring tokens all 1,536 neurons
-# of one block, a cell a neuron. Coloured are the 30 % that count most for the token: dark if the token before chose the
-# neuron as well, light if it did not. The neurons are sorted by how much they count on *other* text, so if one set were
-# right for all tokens, each picture would be coloured down to the dashed line and empty below. Let the text go by, and
-# try other blocks.
+#
+# Below is a text as our model reads it, and for each of four neighbouring tokens all 1,536 neurons of one block, a cell
+# a neuron. Coloured are the 30 % that count most for the token: dark if the token before chose the neuron as well, light
+# if it did not. The neurons are sorted by how much they count on *other* text, so if one set were right for all tokens,
+# each picture would be coloured down to the dashed line and empty below. Let the text go by, and try other blocks.
 
 # %%
 tokens = [tokenizer.decode([token]) for token in held_out[0]]
@@ -122,6 +117,9 @@ def which_neurons(hidden, down, k):
 
 # %%
 check("dejavu.importance", which_neurons)
+
+# %%
+drawn_neurons.two_tokens()
 
 # %% [markdown]
 # To choose like this one has to compute all neurons first, so nothing is saved. It is an *oracle*, and it tells whether

@@ -28,7 +28,9 @@ def test_the_best_is_named_only_where_the_windows_tell():
     noisy = {"one": {0.5: losses()}, "two": {0.5: losses(0.3, -0.3, 0.2, -0.2, 0.1, 0.0)}}
     assert selectors.finding(noisy, 0.5) == "At 50 % of the neurons the windows tell no order"
     some = clear | {"three": {0.5: losses(0.01, -0.01, 0.02, 0.0, -0.01, 0.0)}}
-    assert selectors.finding(some, 0.5).endswith("one is clearly better than two; not told from three")
+    said = selectors.finding(some, 0.5, "neurons of the MLPs")
+    assert said.replace("\n", " ").endswith("one is clearly better than two; not told from three")
+    assert max(map(len, said.splitlines())) <= selectors.COLUMNS
 
 
 def test_density_curves_are_multiples_of_the_dense_perplexity():

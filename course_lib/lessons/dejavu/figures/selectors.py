@@ -4,6 +4,7 @@ Dimension key: N windows.
 """
 
 import math
+import textwrap
 from collections.abc import Mapping
 
 import torch
@@ -17,6 +18,7 @@ from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples
 from course_lib.measure.paired import mean_and_error
 
+COLUMNS = 78  # of a title
 WIDE = 3.0  # times dense: from there on a log scale shows more
 
 Curves = Mapping[str, Mapping[float, Float[Tensor, "N"]]]  # by way of choosing, by the share that stays: window losses
@@ -60,8 +62,7 @@ def finding(curves: Curves, at: float, what: str = "neurons") -> str:
         return f"{of} the windows tell no order"
     undecided = [name for name in gaps if name not in behind]
     rest = f"; not told from {listed(undecided)}" if undecided else ""
-    between = "\n" if len(best + listed(behind) + rest) > 40 else " "
-    return f"{of} {best} is clearly better than{between}{listed(behind)}{rest}"
+    return textwrap.fill(f"{of} {best} is clearly better than {listed(behind)}{rest}", COLUMNS)
 
 
 def gap(better: Float[Tensor, "N"], worse: Float[Tensor, "N"]) -> Effect:
