@@ -76,7 +76,7 @@ def of_predictors(*predictors, lookahead=0):
         (lambda: inside(contextual(MODEL, Recorded())), "got a Recorded that was not fitted"),
         (
             lambda: inside(contextual(MODEL, Recorded().fit(MODEL, IDS[:1]))),
-            "which was not recorded; expected a window",
+            "which was not recorded; expected",
         ),
         (lambda: DejaVu().fit(MODEL, IDS), "got no predictors; train them first"),
         (lambda: DejaVu(lookahead=-1), "got lookahead -1; expected how many blocks back, 0 or more"),
