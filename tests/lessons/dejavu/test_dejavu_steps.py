@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from course_lib.lessons.dejavu.steps.late_keys import completed
+from course_lib.lessons.dejavu.steps.lookahead import pairs
 from course_lib.lessons.dejavu.steps.payoff import payoff
-from course_lib.lessons.dejavu.steps.prediction import found_and_kept, pairs
 
 
 def randn(*shape):
@@ -26,19 +26,6 @@ def test_pairs_read_what_stands_before_the_mlp_of_an_earlier_block():
 def test_a_stream_that_does_not_fit_and_blocks_that_are_not_there_are_refused(places, ahead, said):
     with pytest.raises(ValueError, match=said):
         pairs(torch.zeros(places, 2, 3), torch.ones(4, 2, 5, dtype=torch.bool), ahead)
-
-
-def test_recall_and_energy_by_hand():
-    hidden = torch.tensor([[2.0, -1.0], [0.0, 3.0]])  # times lengths 1 and 2: squares 4, 4, 0, 36
-    down = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-    active = torch.tensor([[True, False], [False, True]])
-    recall, energy = found_and_kept(hidden, down, active, torch.tensor([[False, True], [True, True]]))
-    assert (recall.item(), energy.item()) == pytest.approx((1 / 2, 40 / 44))
-
-
-def test_recall_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="no active neuron at all"):
-        found_and_kept(randn(2, 3), randn(4, 3), torch.zeros(2, 3) > 0, torch.ones(2, 3) > 0)
 
 
 def tables(n_positions, size):

@@ -109,7 +109,7 @@ def _lookahead_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(stream: Tensor, active: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.dejavu.steps.prediction import pairs
+    from course_lib.lessons.dejavu.steps.lookahead import pairs
 
     return pairs(stream, active, ahead)
 

@@ -134,10 +134,11 @@ def _recall_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(hidden: Tensor, down: Tensor, active: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.dejavu.steps.prediction import found_and_kept
+def _library(hidden: Tensor, down: Tensor, active: Tensor, keep: Tensor) -> tuple[float, float]:
+    from course_lib.contextual.predictor.scores import scores
 
-    return found_and_kept(hidden, down, active, keep)
+    found = scores(keep, active, hidden, down.norm(dim=0))
+    return found.recall, found.energy
 
 
 RECALL = Exercise(

@@ -1,4 +1,4 @@
-"""A predictor's pairs of input and label, and how good the set is that it gives.
+"""What a predictor of neurons reads, and what it shall say: its pairs of input and label.
 
 Dimension key: L blocks, T tokens, D width, F neurons; n blocks ahead.
 """
@@ -28,21 +28,3 @@ def pairs(
         raise ValueError(f"got {ahead} blocks ahead; expected 0 to {n_blocks - 1}, one less than there are blocks.")
     predicted = n_blocks - ahead
     return stream[1 : 2 * predicted : 2], active.narrow(0, ahead, predicted)
-
-
-def found_and_kept(
-    hidden: Float[Tensor, "T F"],
-    down: Float[Tensor, "D F"],
-    active: Bool[Tensor, "T F"],
-    keep: Bool[Tensor, "T F"],
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """(Recall, Σ_kept (h_i‖w_i‖)² / Σ (h_i‖w_i‖)²), each one quotient of two sums over all tokens and neurons.
-
-    Raises:
-        ValueError: where nothing is active, so that there is no share of it.
-    """
-    if not active.any():
-        raise ValueError("got no active neuron at all; expected one at least: take more tokens, or another threshold.")
-    column = down.square().sum(dim=0)
-    whole, kept = (((values.square() * column).sum()) for values in (hidden, hidden.where(keep, 0)))
-    return keep[active].float().mean(), kept / whole
