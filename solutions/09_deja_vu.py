@@ -129,7 +129,7 @@ drawn_neurons.two_tokens()
 # - **contextual**: your function, in every block, on what this token's neurons say in this place;
 # - **from the embedding**: the set depends on the token alone, not on what stands around it (the paper's
 #   "non-contextual" sparsity). A linear map was fitted on other text, from a token's embedding to how much each neuron
-#   of the block counts for it;
+#   of the block counts for it; it is damped, since that text is short;
 # - **one set for all**: in each block the neurons that count most on other text (lesson 05 would cut all others out).
 
 # %%
@@ -138,7 +138,7 @@ levels.three_levels()
 # %%
 ways = {
     "contextual": neurons.ByFunction(function=mine("dejavu.importance", which_neurons)),
-    "from the embedding": FromEmbedding().fit(model, calibration),
+    "from the embedding": FromEmbedding(damping=3.0).fit(model, calibration),
     "one set for all": Static().fit(model, calibration),
 }
 dense, kept_by = window_losses(model, held_out, progress=False), {}
