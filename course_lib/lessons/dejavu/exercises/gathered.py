@@ -120,10 +120,11 @@ def _gathered_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, index: Tensor) -> Tensor:
+    from course_lib.contextual.execute.gathered import by_rows
+    from course_lib.contextual.execute.neuron_major import NeuronMajor
     from course_lib.contextual.neurons import Neurons
 
-    few = Neurons(gate=gate[index], up=up[index], down=down[:, index], activation="silu")
-    return (few.values(x[None]) @ few.down.T)[0]
+    return by_rows(x, NeuronMajor.of(Neurons(gate=gate, up=up, down=down, activation="silu")), index)
 
 
 GATHERED = Exercise(

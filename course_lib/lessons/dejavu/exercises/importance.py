@@ -26,7 +26,7 @@ def _agree_on_worth(got: Any, expected: Tensor, case: Case) -> str | None:
     different = (counts[0] != counts[1]).nonzero().flatten().tolist()
     if different:
         return "token {}: got {} neurons, expected {}".format(different[0], *(int(n[different[0]]) for n in counts))
-    worth = _length(*(x.double() for x in case.arguments[:2]))
+    worth = _missing(case)
     kept = [worth.masked_fill(~keep.bool(), torch.inf).sort(dim=1).values for keep in (got, expected)]
     same = torch.isclose(*kept, rtol=1e-5, atol=0)  # a product of float32 is off by 1e-7 or so
     return None if same.all() else difference
@@ -36,11 +36,16 @@ def _is_mask(values: Tensor) -> bool:
     return values.ndim == 2 and bool(((values == 0) | (values == 1)).all())
 
 
+def _missing(case: Case) -> Tensor:
+    """By how much the output moves, squared, when a neuron is taken out of it: (T, F)."""
+    hidden, down = (x.double() for x in case.arguments[:2])
+    return torch.stack([torch.outer(h, w).square().sum(1) for h, w in zip(hidden.T, down.T, strict=True)], dim=1)
+
+
 def _as_masks(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
     from course_lib.lessons.common.masks import compare_masks
 
-    worth = _length(*(x.double() for x in case.arguments[:2]))
-    fig = compare_masks(got, expected, score=worth)
+    fig = compare_masks(got, expected, score=_missing(case))
     for panel in fig.axes:
         panel.set_xlabel("neuron")
     fig.axes[0].set_ylabel("token")
@@ -99,9 +104,11 @@ def _importance_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(hidden: Tensor, down: Tensor, k: int) -> Tensor:
+    from course_lib.contextual.neurons import Neurons
     from course_lib.sparsity.ranking import keep_highest
 
-    return keep_highest(_length(hidden, down), hidden.shape[1] - k)
+    neurons = Neurons(gate=None, up=down.T, down=down, activation="relu")
+    return keep_highest(neurons.importance(hidden), hidden.shape[1] - k)
 
 
 IMPORTANCE = Exercise(
