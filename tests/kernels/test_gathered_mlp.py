@@ -69,8 +69,8 @@ def test_nothing_is_read_of_the_other_neurons(n_tokens, generator):
 @pytest.mark.parametrize("n_tokens", [1, 3])
 @pytest.mark.parametrize("number", [float("inf"), float("nan")])
 def test_infinite_inputs_are_seen_and_stay_with_their_token(n_tokens, number, generator):
-    """Rows beyond the last neuron of a tile hold 0, and 0 · ∞ would be NaN."""
-    given = example(generator, torch.float32, "cpu", (n_tokens, 24, 9), 5, False, activation="relu")
+    """Rows beyond the last neuron of a tile hold 0, and 0 · ∞ would be NaN: 21 neurons fill no tile."""
+    given = example(generator, torch.float32, "cpu", (n_tokens, 24, 30), 21, False, activation="relu")
     expected = launch(*given)
     given[2][:, 3] = given[2][:, 3].abs() + 0.1  # so that +∞ makes +∞ of every neuron
     given[3].abs_().add_(0.1)

@@ -62,6 +62,19 @@ def test_logits_that_exp_cannot_hold(generator):
     torch.testing.assert_close(got[0], values[0, 0, best], rtol=1e-3, atol=1e-3)  # the best slot takes nearly all
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 2, 300, 8), (3, 3, 1, 150, 8)], ids=["many parts", "many tiles in a part"])
+@pytest.mark.parametrize("rising", [True, False])
+def test_the_largest_logits_come_last_or_first(shape, rising, generator):
+    """What was read before a larger logit fades by e to their difference, within a part and between parts."""
+    query, keys, values, keep, _ = example(generator, torch.float32, "cpu", shape, shape[1] * shape[2])
+    ramp = torch.linspace(0, 12, shape[3]) if rising else torch.linspace(12, 0, shape[3])
+    query[:], keys[:] = 0, 0
+    query[..., 0], keys[..., 0] = 1, ramp
+    got = launch(query, keys, values, keep, 1.0)
+    expected = torch.einsum("n,bhnd->bhd", ramp.softmax(0), values).repeat_interleave(shape[2], 1)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)  # sums in another order
+
+
 def kept(*heads, of=6):
     keep = torch.zeros(1, of, dtype=torch.bool)
     keep[0, list(heads)] = True

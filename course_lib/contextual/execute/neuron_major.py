@@ -81,7 +81,7 @@ class NeuronMajor:
         """The nonlinearity."""
         return values.relu() if self.activation == "relu" else ACT2FN[self.activation](values)
 
-    def moved(self, y: Float[Tensor, "D"]) -> Float[Tensor, "D"]:
+    def moved(self, y: Float[Tensor, "*tokens D"]) -> Float[Tensor, "*tokens D"]:
         """With the bias of the last matrix, where it has one."""
         return y if self.down_bias is None else y + self.down_bias
 

@@ -16,10 +16,13 @@ from transformers import OPTConfig, PreTrainedConfig, PreTrainedModel
 
 from course_lib.attention.small_models.byte_model import LENGTH, ByteModel, byte_windows, load_half, untrained
 from course_lib.attention.small_models.training import Schedule
+from course_lib.contextual.predictor.store import load_predictors
+from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.contextual.seen import Seen, look_through
 from course_lib.models import architecture, blocks
 
 NAME = "relu_model"
+PREDICTORS = "relu_predictors"
 WEIGHTS = Path(__file__).with_name("weights")
 
 
@@ -63,6 +66,11 @@ def load_relu_model(n_held_out: int = 48, n_training: int = 2048, folder: Path =
     It has learnt no positions above those of a window, of 128 bytes.
     """
     return ByteModel(load_half(folder, NAME), byte_windows(n_held_out), byte_windows(n_training, "calibration"))
+
+
+def load_relu_predictors(folder: Path = WEIGHTS) -> tuple[Predictor, ...]:
+    """One a block, of rank 32, trained on what the model was trained on by `course reproduce relu_predictors`."""
+    return load_predictors(folder / f"{PREDICTORS}.safetensors")
 
 
 def active_shares(model: PreTrainedModel, ids: Int[Tensor, "N L"]) -> Float[Tensor, "B"]:

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.contextual.altered import activated_by
 from course_lib.contextual.apply import contextual
-from course_lib.contextual.residual.altered import activation_replaced
 from course_lib.contextual.selectors.cats import CATS
 from course_lib.contextual.teal import Teal
 from course_lib.contextual.teal import teal as sparse_inputs
@@ -51,7 +51,7 @@ def teal(sizes: Sizes, density: float, tokens: str, seed: int) -> Tables:
 def swapped(sizes: Sizes, seed: int) -> Tables:
     """The same weights behind max(0, x), without training."""
     of = subject(sizes, GATED, seed)
-    with activation_replaced(of.model, "relu"):
+    with activated_by(of.model, "relu"):
         return _table(scored_row(of), SWAPPED, None, None, None)
 
 
