@@ -5,7 +5,6 @@ Dimension key: N windows.
 
 import math
 import textwrap
-from collections.abc import Mapping
 
 import torch
 from jaxtyping import Float
@@ -15,13 +14,12 @@ from torch import Tensor
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import listed
-from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples
+from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.lessons.dejavu.live.gaps import Curves, gap
 from course_lib.measure.paired import mean_and_error
 
 COLUMNS = 78  # of a title
 WIDE = 3.0  # times dense: from there on a log scale shows more
-
-Curves = Mapping[str, Mapping[float, Float[Tensor, "N"]]]  # by way of choosing, by the share that stays: window losses
 
 
 def above(losses: Float[Tensor, "N"], dense: Float[Tensor, "N"]) -> tuple[float, float, float]:
@@ -63,8 +61,3 @@ def finding(curves: Curves, at: float, what: str = "neurons") -> str:
     undecided = [name for name in gaps if name not in behind]
     rest = f"; not told from {listed(undecided)}" if undecided else ""
     return textwrap.fill(f"{of} {best} is clearly better than {listed(behind)}{rest}", COLUMNS)
-
-
-def gap(better: Float[Tensor, "N"], worse: Float[Tensor, "N"]) -> Effect:
-    """By how many nats a token one is above the other, window by window."""
-    return of_samples((worse - better).tolist())

@@ -13,7 +13,7 @@ from course_lib.contextual.execute.race import Lap
 from course_lib.contextual.neurons import Neurons
 from course_lib.contextual.seen import Seen
 from course_lib.lessons.common.verdicts import of_samples, verdict
-from course_lib.lessons.dejavu.figures.selectors import Curves, gap
+from course_lib.lessons.dejavu.live.gaps import Curves, gap
 from course_lib.lessons.dejavu.live.neurons import energy_curve, importance, share_for
 from course_lib.models import heads
 
