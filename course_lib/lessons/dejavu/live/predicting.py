@@ -33,11 +33,12 @@ def scored(
     rivals: Mapping[str, Float[Tensor, "T F"]], seen: Seen, shares: Sequence[float], score_of: ScoreOf
 ) -> dict[str, list[Found]]:
     """Recall and energy of the best neurons by each score, at each share; a function says how both are counted."""
-    active = seen.hidden != 0
+    hidden, down = seen.hidden.double(), seen.neurons.down.double()  # millions of squares are summed up
+    active = hidden != 0
     found = {}
     for name, score in rivals.items():
         kept = [best(score, share) for share in shares]
-        both = [score_of(seen.hidden, seen.neurons.down, active, keep) for keep in kept]
+        both = [score_of(hidden, down, active, keep) for keep in kept]
         found[name] = [
             Found(share, float(recall), float(energy)) for share, (recall, energy) in zip(shares, both, strict=True)
         ]
