@@ -180,8 +180,18 @@ def test_all_lists_probed_is_an_exact_search():
     neurons = neurons_of(tiny_model(0, "opt"))[0]
     exact = Neighbours(n_lists=4, n_probes=4).fit(tiny_model(0, "opt"), text())
     x = torch.randn(6, 48)
-    expected = x @ neurons.up.T + neurons.up_bias
+    expected = (x @ neurons.up.T + neurons.up_bias).relu()
     torch.testing.assert_close(exact.score(seen_of(neurons, x), 0), expected, atol=1e-5, rtol=0)
+
+
+def test_an_exact_search_of_gates_ranks_as_cats_does():
+    """SiLU is not zero left of zero: a gate of −1 counts for more than one of 0.1."""
+    neurons = Neurons(gate=torch.tensor([[-1.0], [0.1]]), up=torch.ones(2, 1), down=torch.ones(1, 2), activation="silu")
+    seen = seen_of(neurons, torch.ones(1, 1))
+    lists = clustered(torch.tensor([[-1.0, 0.0], [0.1, 0.0]]), 2)
+    found = Neighbours(n_lists=2, n_probes=2, lists=(lists,)).score(seen, 0)
+    torch.testing.assert_close(found, CATS().score(seen, 0))
+    assert found[0, 0] > found[0, 1]
 
 
 def test_rows_of_lists_that_are_not_probed_come_last():

@@ -19,7 +19,7 @@ from course_lib.sparsity.ranking import check_positive
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Neighbours(NeuronSelector):
-    """score_i = ⟨k_i, x⟩, k_i row i of gate (or of up): the choice as a search by inner product, in inverted lists.
+    """score_i = |act(⟨k_i, x⟩)|, k_i row i of gate (or of up): a search by inner product in inverted lists, then act.
 
     Rows are clustered once; x is compared with the centres, and with the rows in the `n_probes` nearest lists. A row of
     another list comes after all of those, by its centre. With all lists probed the search is exact and costs the gate.
@@ -46,10 +46,10 @@ class Neighbours(NeuronSelector):
         self.fitted(self.lists)
         centres, list_of = self.lists[block]
         x = pad(seen.x.float(), (0, 1), value=1.0)
-        near, exact = x @ centres.T, x @ _keys(seen.neurons).T  # (T, C), (T, F)
+        near, exact = x @ centres.T, seen.neurons.act(x @ _keys(seen.neurons).T).abs()  # (T, C), (T, F)
         nearest = near.topk(min(self.n_probes, len(centres)), dim=1).indices
         probed = torch.zeros_like(near, dtype=torch.bool).scatter_(1, nearest, True)
-        below = near - near.amax(1, keepdim=True) + exact.amin(1, keepdim=True) - 1
+        below = near - near.amax(1, keepdim=True) - 1  # less than any absolute value
         return torch.where(probed[:, list_of], exact, below[:, list_of])
 
 
