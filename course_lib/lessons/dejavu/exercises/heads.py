@@ -14,11 +14,15 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 Answer = Callable[[Tensor, Tensor, int], Tensor]
 
 
-def _side_by_side(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.common.answers import compare_matrices
+def _of_one_token(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
+    """The heads of the token that is furthest off."""
+    from course_lib.lessons.common.answers import compare_bars
 
-    got = torch.as_tensor(got)
-    return compare_matrices(got[:12] if got.ndim == 2 else got, expected[:12], "token", "head")
+    got = torch.as_tensor(got).double()
+    token = int((got - expected.double()).abs().sum(dim=1).argmax())
+    fig = compare_bars(got[token], expected[token], tuple(map(str, range(expected.shape[1]))), "length of its part")
+    fig.axes[0].set_xlabel(f"head, at token {token}")
+    return fig
 
 
 def _cut(matrix: Tensor, n_heads: int) -> Tensor:
@@ -94,7 +98,7 @@ HEADS = Exercise(
     points=3,
     reference=_norms,
     cases=_heads_cases,
-    picture=_side_by_side,
+    picture=_of_one_token,
     library=_library,
     mistakes=(
         Mistake(
