@@ -128,7 +128,7 @@ def _break_even_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(*sizes: Number) -> tuple[Number, Number, Number]:
+def _library(*sizes: int | float) -> tuple[int | float, ...]:
     from course_lib.lessons.dejavu.steps.payoff import payoff
 
     return payoff(*sizes)

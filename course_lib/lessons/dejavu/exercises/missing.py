@@ -363,10 +363,10 @@ MISSING = Exercise(
     hints=(
         "What is stored is what the attention read then. Which matrix makes a key of it, and which a value? Which of "
         "the two carries a position?",
-        "made = stored @ key_weight.T is (M, d). The tokens stand at position[missing]: cos and sin have a row for "
-        "each of these positions.",
-        "Put made * cos[then] + turned_half * sin[then] into the rows `missing` of the keys, with then = "
-        "position[missing]; into those of the values what the other matrix makes, as it is.",
+        "stored @ key_weight.T is (M, d), one key a row. The tokens stand at position[missing]: cos and sin have a row "
+        "for each of these positions.",
+        "Each made key times cos of its position, plus its turned half times sin, goes into the rows `missing` of the "
+        "keys; what the other matrix makes goes into those of the values, as it is.",
     ),
 )
 
