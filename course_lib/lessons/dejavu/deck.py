@@ -47,7 +47,7 @@ def importance() -> Figure:
     for index, (name, curve) in enumerate(found.items()):
         axes.plot(SHARES, curve, label=name, markevery=2, **line_style(index))
     axes.set_ylim(0, None)
-    axes.legend(frameon=False, fontsize=10.5)
+    axes.legend(frameon=False, fontsize=10.5, loc="upper right", bbox_to_anchor=(0.9, 0.7))
     few = SHARES.index(0.2)
     said = ", ".join(f"{found[name][few]:.2f} by {name}" for name in ("h", "|h|", "|h| ‖w‖"))
     return label(

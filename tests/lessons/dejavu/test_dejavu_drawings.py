@@ -79,6 +79,21 @@ def test_both_tests_agree_where_nothing_was_left_out_before():
     assert title(levels.two_passes()).endswith(f"agree on {100 * share:.0f} %")
 
 
+def test_the_second_test_goes_on_with_what_was_left():
+    """Block 2 chooses from inputs to which block 1 added its chosen neurons alone, and so on; token by token."""
+    blocks, dense = levels._blocks()
+    _, on_the_fly = levels.chosen_twice(k=8)
+    for token in range(len(dense)):
+        x = dense[token]
+        for mlp, keep in zip(blocks, on_the_fly, strict=True):
+            terms = (mlp.up @ x).relu()[:, None] * mlp.down.T
+            length = terms.norm(dim=1)
+            chosen = length.argsort(descending=True)[:8]
+            kept = [neuron for neuron in keep[token].nonzero().flatten().tolist() if length[neuron] > 0]
+            assert sorted(neuron for neuron in chosen.tolist() if length[neuron] > 0) == kept  # of zeros any will do
+            x = x + terms[chosen].sum(0)
+
+
 def test_the_predictor_is_counted():
     drawn, of_the_code = 64 * (576 + 1536) / (3 * 576 * 1536), 1000 * (12_288 + 49_152) / (2 * 12_288 * 49_152)
     assert drawn == pytest.approx(0.0509, abs=5e-5)  # four digits
