@@ -157,7 +157,7 @@ def test_predictors_are_trained_and_used(guesses, sizes):
     assert labels == [(model, n, b) for model in (GATED, RELU) for n in (0, 1) for b in range(N_BLOCKS)]
     gated = [row for row in guesses["training"] if row["model"] == GATED]
     assert {row["positive"] for row in gated} == {0.5}
-    assert {row["tokens"] for row in gated} == {24}
+    assert {row["tokens"] for row in gated} == {600}
     used = [row for row in guesses["predicted"] if row["chosen_by"] == PREDICTOR]
     assert [(row["model"], row["lookahead"]) for row in used] == [(GATED, 0), (GATED, 1), (RELU, 0), (RELU, 1)]
     assert used[0]["bytes"] == N_BLOCKS * 4 * (144 + 384) * 4

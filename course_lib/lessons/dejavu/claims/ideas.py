@@ -50,7 +50,7 @@ class Attempt:
 
 
 def attempt(
-    selector: NeuronSelector, loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None, seed: int = 0
+    selector: object, loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None, seed: int = 0
 ) -> Attempt:
     """Let a selector learn from calibration text, and read the held-out windows with what it chooses.
 

@@ -3,16 +3,12 @@
 from dataclasses import replace
 from functools import lru_cache
 
-import torch
-from jaxtyping import Int
-from torch import Tensor
-
 from course_lib.contextual.selector import NeuronSelector
 from course_lib.contextual.selectors.embedding import FromEmbedding
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.recorded import Recorded
 from course_lib.contextual.selectors.static import Static
-from course_lib.lessons.dejavu.claims.ground import Row, Subject, joined, selected_row, subject
+from course_lib.lessons.dejavu.claims.ground import Row, joined, selected_row, subject
 from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
@@ -47,12 +43,5 @@ def recorded(sizes: Sizes, name: str, density: float, seed: int) -> Row:
     of = subject(sizes, name, seed)
     rows = []
     for some in of.evaluation.split(AT_ONCE):
-        rows.append(selected_row(replace(of, evaluation=some), recording(of, some), density))
+        rows.append(selected_row(replace(of, evaluation=some), Recorded().fit(of.model, some), density))
     return joined(rows)
-
-
-def recording(of: Subject, windows: Int[Tensor, "n N"]) -> Recorded:
-    """The dense pass, over the windows and over the one token by which a model is tried before it is scored."""
-    tried = torch.tensor([[of.model.config.vocab_size - 1]])
-    passes = [Recorded().fit(of.model, ids) for ids in (windows, tried)]
-    return replace(passes[0], recording={**passes[0].recording, **passes[1].recording})

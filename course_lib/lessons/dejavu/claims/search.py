@@ -23,7 +23,7 @@ from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 Input = Float[Tensor, "1 D"]
-Found = Int[Tensor, "few"]
+Found = Int[Tensor, "_"]  # as many as were found
 MLP, SCAN, LISTS, TREE = "the MLP itself", "scan of all rows", "inverted lists, half of them", "ball tree"
 
 
