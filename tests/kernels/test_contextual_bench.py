@@ -1,4 +1,4 @@
-"""The benches of chosen neurons: all sides are right, bytes are those that are read, summaries say what was measured."""
+"""The benches of chosen neurons: all sides are right, bytes are those that are read, summaries say what is measured."""
 
 import pytest
 import torch
