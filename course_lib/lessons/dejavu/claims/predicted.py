@@ -18,6 +18,7 @@ COPIES: dict[str, NeuronSelector] = {
     COPY: LowBit(bits=2),
     "a 3-bit copy": LowBit(bits=3),
     "a 4-bit copy": LowBit(bits=4),
+    "a copy of rank 31": LowRank(rank=31),
     "a copy of rank 64": LowRank(rank=64),
     SCAN: Neighbours(),
 }

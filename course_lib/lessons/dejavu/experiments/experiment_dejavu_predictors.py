@@ -11,7 +11,7 @@ Tables:
     predicted    perplexity by what chooses, share of the neurons and distance in blocks; bytes beside the MLPs'
     search       seconds of a search for the nearest rows in all blocks, beside the MLPs'
 
-Minutes planned on two idle cores: copies 8, 120 predictors of the default model 10, what they choose 5, the search 1,
+Minutes planned on two idle cores: copies 9, 120 predictors of the default model 10, what they choose 5, the search 1,
 the ReLU model 8: half an hour. No step takes more than three minutes.
 """
 
