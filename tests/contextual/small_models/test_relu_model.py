@@ -17,6 +17,7 @@ from course_lib.contextual.small_models.relu_model import (
     untrained_relu_model,
 )
 from course_lib.contextual.small_models.training import Piece, train_piece
+from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.dejavu.experiments import experiment_relu_model as experiment
 from course_lib.measure.result_files import plain
 from course_lib.models import architecture, blocks
@@ -151,3 +152,19 @@ def test_the_experiment_on_tiny_sizes(tmp_path, monkeypatch):
     with torch.no_grad():
         assert byte_losses(model, byte_windows(2)).double().mean().item() == pytest.approx(kept["loss"], abs=1e-5)
     assert not list(tmp_path.glob("*.state"))
+
+
+@pytest.mark.real
+def test_committed_weights_are_those_that_were_measured():
+    """Weights are the same bits; the sums of another processor move the loss in the sixth digit."""
+    tables = load_measured("dejavu", "experiments/relu_model")["tables"]
+    (row,) = tables["models"]
+    model, held_out, training = load_relu_model(n_training=5)
+    assert (held_out.shape, training.shape) == ((48, 128), (5, 128))
+    assert sum(weight.numel() for weight in model.parameters()) == row["parameters"]
+    with torch.no_grad():
+        losses = byte_losses(model, held_out[:8]).mean(dim=1)
+    assert losses.tolist() == pytest.approx(row["losses"][:8], abs=2e-4)  # rounded to 1e-5
+    shares = {row["block"]: row["share"] for row in tables["active"] if row["step"] == 600}
+    found = active_shares(model, held_out[:8]).tolist()
+    assert found == pytest.approx([shares[block] for block in range(4)], abs=0.02)  # 8 of 48 windows
