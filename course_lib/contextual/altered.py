@@ -18,11 +18,15 @@ from course_lib.models import architecture, blocks
 
 
 @contextmanager
-def halves_in_parallel(model: PreTrainedModel) -> Iterator[None]:
-    """y = x + attention(x) + mlp(x) in every block: the MLP reads what attention read, each through its own norm."""
+def halves_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]:
+    """y = x + attention(x) + mlp(x) in every block: the MLP reads what attention read, each through its own norm.
+
+    Args:
+        first: blocks below this number are as before; the lowest ones change x the most.
+    """
     handles = []
     try:
-        for block in blocks(model):
+        for block in list(blocks(model))[first:]:
             read: list[Tensor] = []
             handles.append(block.register_forward_pre_hook(_note(read), with_kwargs=True))
             norm = block.get_submodule(architecture(block).norms[1])
@@ -33,18 +37,19 @@ def halves_in_parallel(model: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
-def pairs_in_parallel(model: PreTrainedModel) -> Iterator[None]:
+def pairs_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]:
     """y = x + F_i(x) + F_{i+1}(x) for every two blocks, the first and second, the third and fourth, ...
 
-    A last block without a partner is as before.
+    Args:
+        first: blocks below this number are as before, and so is a last one without a partner.
     """
-    handles, in_order = [], list(blocks(model))
+    handles, in_order = [], list(blocks(model))[first:]
     try:
-        for first, second in zip(in_order[::2], in_order[1::2], strict=False):
+        for lower, upper in zip(in_order[::2], in_order[1::2], strict=False):
             read, between = [], []
-            handles.append(first.register_forward_pre_hook(_note(read), with_kwargs=True))
-            handles.append(second.register_forward_pre_hook(_swap(read, between), with_kwargs=True))
-            handles.append(second.register_forward_hook(_add(read, between)))
+            handles.append(lower.register_forward_pre_hook(_note(read), with_kwargs=True))
+            handles.append(upper.register_forward_pre_hook(_swap(read, between), with_kwargs=True))
+            handles.append(upper.register_forward_hook(_add(read, between)))
         yield
     finally:
         _remove(handles)

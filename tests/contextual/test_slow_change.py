@@ -76,6 +76,20 @@ def test_attention_and_mlp_beside_each_other():
 
 
 @torch.no_grad()
+def test_the_lowest_blocks_may_stay_as_they_are():
+    model, ids = tiny_model(), text()
+    dense = final_hidden(model, ids)
+    x, attention, mlp = by_hand(model, ids)
+    y = x + attention[0](x)
+    y = y + mlp[0](y)
+    expected = y + attention[1](y) + mlp[1](y)
+    with halves_in_parallel(model, first=1):
+        torch.testing.assert_close(final_hidden(model, ids), expected, atol=1e-5, rtol=0)
+    with pairs_in_parallel(model, first=1):
+        assert torch.equal(final_hidden(model, ids), dense), "the last one has no partner"
+
+
+@torch.no_grad()
 def test_two_blocks_beside_each_other():
     model, ids = tiny_model(), text()
     x, attention, mlp = by_hand(model, ids)
