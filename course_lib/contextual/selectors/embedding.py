@@ -20,7 +20,8 @@ class FromEmbedding(NeuronSelector):
     """score = ȳ + Bᵀ(e − ē), e the token's embedding and y = |h| ‖w‖: the best that a linear map makes of e.
 
     B is ridge regression on calibration tokens, so that a token never seen there is chosen for as its neighbours are.
-    Deviation: the paper only says that the choice reads the embedding alone (figure 1).
+    Deviation: the paper (section 5.2) passes the embedding itself through each block and takes what is large there; a map
+    that was fitted to what happens is a stronger rival.
     """
 
     damping: float = 0.01
