@@ -122,9 +122,8 @@ def _gathered_cases(generator: torch.Generator) -> list[Case]:
 def _library(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, index: Tensor) -> Tensor:
     from course_lib.contextual.execute.gathered import by_rows
     from course_lib.contextual.execute.neuron_major import NeuronMajor
-    from course_lib.contextual.neurons import Neurons
 
-    return by_rows(x, NeuronMajor.of(Neurons(gate=gate, up=up, down=down, activation="silu")), index)
+    return by_rows(x, NeuronMajor(gate=gate, up=up, down=down.T, activation="silu"), index)
 
 
 GATHERED = Exercise(
