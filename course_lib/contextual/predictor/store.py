@@ -28,9 +28,7 @@ def load_predictors(path: Path) -> tuple[Predictor, ...]:
         ValueError: when no such file is there.
     """
     if not path.exists():
-        raise ValueError(
-            f"got {path}, which is not there; train them first: `course reproduce relu_predictors`."
-        )
+        raise ValueError(f"got {path}, which is not there; train them first: `course reproduce relu_predictors`.")
     weights, predictors = load_file(path), []
     while f"{len(predictors)}.into.weight" in weights:
         of_this = {name: weights[f"{len(predictors)}.{name}"] for name in ("into.weight", "out.weight")}
