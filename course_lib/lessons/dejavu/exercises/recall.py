@@ -134,11 +134,11 @@ def _recall_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(hidden: Tensor, down: Tensor, active: Tensor, keep: Tensor) -> tuple[float, float]:
+def _library(hidden: Tensor, down: Tensor, active: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
     from course_lib.contextual.predictor.scores import scores
 
     found = scores(keep, active, hidden, down.norm(dim=0))
-    return found.recall, found.energy
+    return torch.tensor(found.recall), torch.tensor(found.energy)
 
 
 RECALL = Exercise(
