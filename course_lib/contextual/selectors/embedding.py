@@ -20,17 +20,17 @@ class FromEmbedding(NeuronSelector):
     """score = ȳ + Bᵀ(e − ē), e the token's embedding and y = |h| ‖w‖: the best that a linear map makes of e.
 
     B is ridge regression on calibration tokens, so that a token never seen there is chosen for as its neighbours are.
-    Deviation: the paper (section 5.2) passes the embedding itself through each block and takes what is large there; a map
-    that was fitted to what happens is a stronger rival.
+    Deviation: the paper (section 5.2) passes the embedding itself through each block and takes what is large there; a
+    map that was fitted to what happens is a stronger rival.
     """
 
-    damping: float = 0.01
+    damping: float = 3.0  # of a few hundred tokens little more can be learnt; less than 1 learns them by heart
     regression: Regression | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.damping > 0:
-            raise ValueError(f"got damping {self.damping!r}; expected a number above 0, such as 0.01.")
+            raise ValueError(f"got damping {self.damping!r}; expected a number above 0, such as 3.0.")
 
     @property
     def n_bytes(self) -> int:
