@@ -5,6 +5,7 @@ import json
 import pytest
 
 from course_lib.attention.small_models import byte_model
+from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.moe import experiment
 from course_lib.lessons.moe.claims import runs
 from course_lib.lessons.moe.figures import measured as plots
@@ -54,3 +55,22 @@ def test_loads_are_drawn_by_step(found):
     lines = fig.axes[0].lines
     assert [list(line.get_xdata()) for line in lines[:2]] == [[1, 4], [1, 4]]
     assert "top-1, balanced" in fig.axes[0].get_title(loc="left")
+
+
+def test_gradients_of_gates_by_hand():
+    rows = [
+        {"model": "copies", "gate_gradient": 0.01, "expert_gradient": 0.2},
+        {"model": "copies", "gate_gradient": 0.03, "expert_gradient": 0.2},
+        {"model": "dead", "gate_gradient": 0.0, "expert_gradient": 0.2},
+    ]
+    lines = measured.first_gradients({"tables": {"gradients": rows}}).splitlines()
+    assert [line.split() for line in lines[1:]] == [["copies", "10"], ["dead", "0"]]
+
+
+def test_the_committed_copies_are_the_same_model_until_something_differs():
+    committed = load_measured("moe", "experiments/moe_upcycling")
+    dense, renormalised, *_ = committed["tables"]["copies"]
+    assert renormalised["perplexity"] == pytest.approx(dense["perplexity"], rel=1e-6)
+    assert renormalised["largest_difference"] < 1e-3  # sums in another order, of logits up to 40
+    assert measured.trained_on(committed).count("Claim: after 200 steps, ") == 4
+    assert len(measured.first_gradients(committed).splitlines()) == 5

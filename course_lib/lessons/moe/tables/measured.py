@@ -76,6 +76,16 @@ def copies(measured: Measured) -> str:
     return "\n".join(lines)
 
 
+def first_gradients(measured: Measured) -> str:
+    """What reaches the gates of copies at the start, in per cent of what reaches their experts; means over seeds."""
+    lines = [f"{'at the start':<34}{'gradient of gates, % of that of experts':>39}"]
+    for name in dict.fromkeys(row["model"] for row in rows(measured, "gradients")):
+        found = rows(measured, "gradients", model=name)
+        share = fmean(100 * row["gate_gradient"] / row["expert_gradient"] for row in found)
+        lines.append(f"{name:<34}{share:>39.2g}")
+    return "\n".join(lines)
+
+
 def trained_on(measured: Measured) -> str:
     """Copies trained on, beside the dense model trained on over the same bytes."""
     last = max(row["steps"] for row in rows(measured, "models"))
