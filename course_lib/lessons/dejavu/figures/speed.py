@@ -42,7 +42,7 @@ def union(shares: Mapping[str, Sequence[float]], batches: Sequence[int], density
     axes.set_ylim(0, 103)
     axes.legend(frameon=False, fontsize=9)
     said = ", ".join(f"{name} {100 * values[-1]:.0f} %" for name, values in shares.items())
-    title = f"Of {100 * density:.0f} % a token, a batch of {batches[-1]} needs: {said}"
+    title = f"Of {100 * density:.0f} % a token, a batch of {batches[-1]} needs:\n{said}"
     label(axes, title, "sequences in the batch", "neurons that are read (%)")
     return fig
 

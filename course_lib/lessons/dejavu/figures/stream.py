@@ -34,5 +34,5 @@ def slow_change(cosine: Float[Tensor, "L"], added: Mapping[str, Float[Tensor, "L
     right.set_yscale("log")
     right.legend(frameon=False, fontsize=9)
     most = max(float(ratio[1:].max()) for ratio in added.values())
-    label(right, f"Behind block 0 a part adds at most {most:.2f} of the stream", "block", "‖F(X)‖ / ‖X‖ (log scale)")
+    label(right, f"Behind block 0 a part adds at most\n{most:.2f} of the stream", "block", "‖F(X)‖ / ‖X‖ (log scale)")
     return fig
