@@ -78,7 +78,7 @@ def test_slow_change_counts_blocks_and_leaves_the_first_out_of_what_is_added():
     added = {"attention": torch.tensor([9.0, 0.2, 0.3, 0.1]), "MLP": torch.tensor([20.0, 0.1, 0.4, 0.2])}
     left, right = stream.slow_change(cosine, added).axes
     assert title(left) == "Cosine above 0.95 in 2 of 4 blocks"
-    assert title(right) == "Behind block 0 a part adds at most\n0.40 of the stream"
+    assert title(right) == "Behind block 0 a part adds at most 0.40 of the stream"
 
 
 def test_recall_and_energy_are_compared_at_the_middle_share():
@@ -102,7 +102,7 @@ def test_pays_names_the_break_even_of_each_line():
 
 def test_union_stands_beside_lots():
     (axes,) = speed.union({"a": [0.5, 0.6]}, (1, 2), 0.5).axes
-    assert title(axes) == "Of 50 % a token, a batch of 2 needs:\na 60 %"
+    assert title(axes) == "Of 50 % a token, a batch of 2 needs: a 60 %"
     assert axes.lines[-1].get_ydata()[-1] == pytest.approx(75)
 
 
