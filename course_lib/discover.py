@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Iterable
 from types import ModuleType
 
 
@@ -12,9 +13,11 @@ def modules(package: ModuleType) -> list[ModuleType]:
     return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
 
 
-def nested(package: ModuleType) -> list[ModuleType]:
-    """Likewise in the folders of a package, one level further down."""
-    return [module for folder in modules(package) if hasattr(folder, "__path__") for module in modules(folder)]
+def nested(package: ModuleType, folders: Iterable[str] | None = None) -> list[ModuleType]:
+    """Likewise in the folders of a package, one level further down: in all of them, or in those that are named."""
+    if folders is None:
+        folders = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg)
+    return [module for folder in folders for module in modules(importlib.import_module(f"{package.__name__}.{folder}"))]
 
 
 def subclasses(package: ModuleType, base: type) -> list[type]:

@@ -6,3 +6,5 @@ kernel's file holds `reference` (what it computes), `bytes_moved` (the least it 
 write the file, a slow loop of the same name in tests/helpers/kernel_twins.py, and a bench in the same folder of
 kernels/bench/: all three are found by their names. The kernels are for inference: they have no gradient.
 """
+
+FOLDERS = ("weights", "cache", "experts", "per_token")  # the other folders time them, and need more than torch

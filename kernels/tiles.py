@@ -3,6 +3,8 @@
 Dimension key: P partial results, N numbers of each.
 """
 
+from __future__ import annotations
+
 from kernels.runtime import jit, tl
 
 JOINED = {"BLOCK_P": 32, "BLOCK_N": 64}  # partial results that are added at a time, numbers of one program

@@ -261,7 +261,7 @@ keep = Oracle(density=0.2).keep(seen, 2)[token]
 output = mine("dejavu.gathered", gathered_mlp)(x, mlp.gate, mlp.up, mlp.down, keep.nonzero().flatten())
 masked, lost = mlp.down @ (seen.hidden[token] * keep), mlp.down @ (seen.hidden[token] * ~keep)
 print(f"{int(keep.sum())} of {len(keep)} neurons; beside the masked MLP {(output - masked).abs().max():.1e} at most")
-print(f"what is lost has {lost.norm() / (output + lost).norm():.0%} of the length of the output")
+print(f"what is lost has {100 * lost.norm() / (output + lost).norm():.0f} % of the length of the output")
 
 # %% [markdown]
 # On the clock the gain is smaller than the bytes promise. Rows that lie apart are collected before they are multiplied,
@@ -485,7 +485,7 @@ for name, selector in coarse.items():
     for density in (0.5, 0.3):
         with contextual(model, selector, density) as watch:
             kept_by[name][density] = window_losses(model, held_out, progress=False)
-    print(f"{name}: {watch.bytes / 1e6:.1f} MB beside the model; kept {watch.mean_density:.1%} of the neurons last")
+    print(f"{name}: {watch.bytes / 1e6:.1f} MB beside the model; kept {100 * watch.mean_density:.1f} % of the neurons")
 selectors.density_curves(kept_by, dense, at=0.5)
 
 # %% [markdown]
@@ -738,7 +738,9 @@ def my_selector():
 
 # %%
 made = ideas.attempt(my_selector(), (model, tokenizer))
-print(f"{made.bytes / 1e6:.1f} MB, {made.density:.0%} of the neurons: perplexity {made.losses.mean().exp():.1f}")
+print(
+    f"{made.bytes / 1e6:.1f} MB, {100 * made.density:.0f} % of the neurons: perplexity {made.losses.mean().exp():.1f}"
+)
 
 # %% [markdown]
 # A gain is one only on windows that the choice has not seen: what you tune, tune on `split="calibration"`.

@@ -12,5 +12,5 @@ def chosen_setting(request, monkeypatch):
     if COMPILED:
         parameters = getattr(request.node, "callspec", None)
         index = parameters.params.get("setting", 0) if parameters else 0
-        for module in discover.nested(kernels):
+        for module in discover.nested(kernels, kernels.FOLDERS):
             use_setting(module, index, monkeypatch)

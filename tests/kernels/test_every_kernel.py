@@ -19,7 +19,7 @@ import kernels
 from course_lib import discover
 from kernels import runtime
 
-KERNELS = [module for module in discover.nested(kernels) if hasattr(module, "launch")]
+KERNELS = [module for module in discover.nested(kernels, kernels.FOLDERS) if hasattr(module, "launch")]
 CASES = [
     pytest.param(module, case, id=f"{module.__name__.split('.')[-1]}-{i}")
     for module in KERNELS

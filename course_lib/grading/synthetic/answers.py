@@ -108,10 +108,10 @@ def _needed(node: ast.AST, tops: dict[str, ast.stmt]) -> tuple[str, ...]:
 
 
 def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
-    """The statement that makes each name of the file: an import of that name alone, a `def`, an assignment."""
+    """The statement that makes each name of the file: an import of that alone, a `def`, a class, an assignment."""
     definitions = {}
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
             definitions[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             definitions[node.targets[0].id] = node

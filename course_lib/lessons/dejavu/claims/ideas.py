@@ -71,7 +71,7 @@ def attempt(
     if fitted.n_bytes > budget:
         raise ValueError(
             f"got a {type(selector).__name__} of {fitted.n_bytes:,} bytes; expected at most {budget:,.0f}, "
-            f"{SHARE:.0%} of the MLPs'. Take a lower rank, fewer bits, or wider groups."
+            f"{100 * SHARE:.0f} % of the MLPs'. Take a lower rank, fewer bits, or wider groups."
         )
     held_out = windows("wikipedia", *HELD_OUT, tokenizer, split="evaluation", seed=seed)
     with contextual(model, Blind(inner=fitted), DENSITY) as watch:

@@ -149,7 +149,11 @@ BREAK_EVEN = Exercise(
             "The predictor is missing. It reads both of its matrices for every token, in every block, and that is what "
             "the choice of neurons costs.",
             _counted(lambda c: {"predictor": 0.0}),
-            also=(*_speeds(lambda c: c.dense / (c.kept + c.others)), _with(even=lambda c: 1 / c.gather)),
+            also=(
+                _speeds(lambda c: c.dense / (c.kept + c.others))[0],
+                _speeds(lambda c: c.dense / (c.kept + c.others))[1],
+                _with(even=lambda c: 1 / c.gather),
+            ),
         ),
         Mistake(
             "1 / density",
@@ -167,7 +171,12 @@ BREAK_EVEN = Exercise(
             "Only the MLPs were counted. A token also reads the attention, the cache and the head, which stay as they "
             "are and are part of both times.",
             _counted(lambda c: {"others": 0.0}),
-            also=(*_speeds(lambda c: c.mlp / c.kept), *_speeds(lambda c: c.mlp / (c.kept + c.predictor))),
+            also=(
+                _speeds(lambda c: c.mlp / c.kept)[0],
+                _speeds(lambda c: c.mlp / c.kept)[1],
+                _speeds(lambda c: c.mlp / (c.kept + c.predictor))[0],
+                _speeds(lambda c: c.mlp / (c.kept + c.predictor))[1],
+            ),
         ),
         Mistake(
             "the others on one side",
@@ -175,7 +184,8 @@ BREAK_EVEN = Exercise(
             _speeds(lambda c: c.dense / (c.kept + c.predictor))[0],
             also=(
                 _speeds(lambda c: c.dense / (c.kept + c.predictor))[1],
-                *_speeds(lambda c: c.mlp / c.sparse),
+                _speeds(lambda c: c.mlp / c.sparse)[0],
+                _speeds(lambda c: c.mlp / c.sparse)[1],
             ),
         ),
         Mistake(
@@ -206,7 +216,8 @@ BREAK_EVEN = Exercise(
             "A gathered number counts as one that is read in order. It takes `gather` times as long.",
             _counted(lambda c: {"kept": c.kept / c.gather, "gather": 1.0}),
             also=(
-                *_speeds(lambda c: c.dense / (c.kept / c.gather + c.predictor + c.others)),
+                _speeds(lambda c: c.dense / (c.kept / c.gather + c.predictor + c.others))[0],
+                _speeds(lambda c: c.dense / (c.kept / c.gather + c.predictor + c.others))[1],
                 _with(even=lambda c: max(0.0, 1 - c.predictor / c.mlp)),
             ),
         ),
@@ -215,7 +226,8 @@ BREAK_EVEN = Exercise(
             "Gathering makes a number dearer: multiply by `gather`.",
             _counted(lambda c: {"kept": c.kept / c.gather**2, "gather": 1 / c.gather}),
             also=(
-                *_speeds(lambda c: c.dense / (c.kept / c.gather**2 + c.predictor + c.others)),
+                _speeds(lambda c: c.dense / (c.kept / c.gather**2 + c.predictor + c.others))[0],
+                _speeds(lambda c: c.dense / (c.kept / c.gather**2 + c.predictor + c.others))[1],
                 _with(even=lambda c: max(0.0, c.gather * (c.mlp - c.predictor) / c.mlp)),
             ),
         ),
@@ -269,8 +281,10 @@ BREAK_EVEN = Exercise(
                     replace(_costs(d, f, b, r, o, s, *rest), predictor=r * (d + s * f) * b).answer
                 ),
                 _counted(lambda c: {"predictor": c.predictor * c.kept / c.mlp}),
-                *(_speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp / c.gather + c.others))),
-                *(_speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp + c.others))),
+                _speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp / c.gather + c.others))[0],
+                _speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp / c.gather + c.others))[1],
+                _speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp + c.others))[0],
+                _speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp + c.others))[1],
             ),
         ),
         Mistake(

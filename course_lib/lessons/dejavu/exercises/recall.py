@@ -73,10 +73,22 @@ def _other_energy(each: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tup
     return _with(energy=lambda h, d, a, k: _of_sums(each(h.double(), d.double()) * k, each(h.double(), d.double())))
 
 
-def _averaged(of: Ratio) -> tuple[Callable, ...]:
-    """Means of ratios in the one, in the other and in both."""
-    recall, energy = (lambda *given: of(*_found(*given))), (lambda *given: of(*_energies(*given)))
-    return _with(recall, energy), _with(recall), _with(energy=energy)
+def _in_both(of: Ratio) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Means of ratios in the recall and in the energy."""
+    return _with(lambda *given: of(*_found(*given)), lambda *given: of(*_energies(*given)))
+
+
+def _in_recall(of: Ratio) -> Callable[..., tuple[Tensor, Tensor]]:
+    return _with(lambda *given: of(*_found(*given)))
+
+
+def _in_energy(of: Ratio) -> Callable[..., tuple[Tensor, Tensor]]:
+    return _with(energy=lambda *given: of(*_energies(*given)))
+
+
+def _by_token(of: Ratio) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Means of ratios in both, in the energy those of tokens."""
+    return _with(lambda *given: of(*_found(*given)), lambda *given: _each(1, least=1e-9)(*_energies(*given)))
 
 
 def _other_recall(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -174,14 +186,43 @@ RECALL = Exercise(
             "A share was taken for each token, or for each neuron, and then the mean of these. A token with one active "
             "neuron then weighs as much as one with a hundred, and one with none has no share at all. Sum over "
             "everything first and divide once.",
-            _averaged(_MEANS[0])[0],
+            _in_both(_MEANS[0]),
             also=(
-                *_averaged(_MEANS[0])[1:],
-                *(way for mean in _MEANS[1:] for way in _averaged(mean)),
-                *(
-                    _with(lambda *g, of=of: of(*_found(*g)), lambda *g: _each(1, least=1e-9)(*_energies(*g)))
-                    for of in _MEANS
-                ),
+                _in_recall(_MEANS[0]),
+                _in_energy(_MEANS[0]),
+                _in_both(_MEANS[1]),
+                _in_recall(_MEANS[1]),
+                _in_energy(_MEANS[1]),
+                _in_both(_MEANS[2]),
+                _in_recall(_MEANS[2]),
+                _in_energy(_MEANS[2]),
+                _in_both(_MEANS[3]),
+                _in_recall(_MEANS[3]),
+                _in_energy(_MEANS[3]),
+                _in_both(_MEANS[4]),
+                _in_recall(_MEANS[4]),
+                _in_energy(_MEANS[4]),
+                _in_both(_MEANS[5]),
+                _in_recall(_MEANS[5]),
+                _in_energy(_MEANS[5]),
+                _in_both(_MEANS[6]),
+                _in_recall(_MEANS[6]),
+                _in_energy(_MEANS[6]),
+                _in_both(_MEANS[7]),
+                _in_recall(_MEANS[7]),
+                _in_energy(_MEANS[7]),
+                _in_both(_MEANS[8]),
+                _in_recall(_MEANS[8]),
+                _in_energy(_MEANS[8]),
+                _by_token(_MEANS[0]),
+                _by_token(_MEANS[1]),
+                _by_token(_MEANS[2]),
+                _by_token(_MEANS[3]),
+                _by_token(_MEANS[4]),
+                _by_token(_MEANS[5]),
+                _by_token(_MEANS[6]),
+                _by_token(_MEANS[7]),
+                _by_token(_MEANS[8]),
             ),
         ),
         Mistake(
