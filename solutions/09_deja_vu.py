@@ -485,7 +485,7 @@ for name, selector in coarse.items():
     for density in (0.5, 0.3):
         with contextual(model, selector, density) as watch:
             kept_by[name][density] = window_losses(model, held_out, progress=False)
-    print(f"{name}: {watch.bytes / 1e6:.1f} MB beside the model; kept {100 * watch.mean_density:.1f} % of the neurons")
+    print(f"{name}: {watch.bytes / 1e6:.1f} MB beside the model; asked for 30 %, kept {100 * watch.mean_density:.1f} %")
 selectors.density_curves(kept_by, dense, at=0.5)
 
 # %% [markdown]

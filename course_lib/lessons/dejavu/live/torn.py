@@ -12,9 +12,11 @@ from transformers import PreTrainedModel
 
 from course_lib.models import architecture, blocks, heads, rotary_frequencies, weight_of
 
+LEFTOVER = 1e3  # a number, so that an answer may multiply it by zero; and one that would be seen in a key
+
 
 class Holes(NamedTuple):
-    """What is in the memory of a head that was left out at some tokens; its rows there are not numbers."""
+    """What is in the memory of a head that was left out at some tokens; its rows there are left over from something else."""
 
     keys: Float[Tensor, "N d"]
     values: Float[Tensor, "N d"]
@@ -44,8 +46,8 @@ def head(
     rows = slice(head * size, (head + 1) * size)
     angle = torch.arange(len(ids))[:, None] * torch.cat([rotary_frequencies(model)] * 2)
     holes = Holes(
-        keys=keys.index_fill(0, missing, torch.nan),
-        values=values.index_fill(0, missing, torch.nan),
+        keys=keys.index_fill(0, missing, LEFTOVER),
+        values=values.index_fill(0, missing, LEFTOVER),
         position=torch.arange(len(ids)),
         missing=missing,
         stored=read[0][missing],
