@@ -16,7 +16,7 @@ LEFTOVER = 1e3  # a number, so that an answer may multiply it by zero; and one t
 
 
 class Holes(NamedTuple):
-    """What is in the memory of a head that was left out at some tokens; its rows there are left over from something else."""
+    """What is in the memory of a head that was left out at some tokens; its rows there are what lay there before."""
 
     keys: Float[Tensor, "N d"]
     values: Float[Tensor, "N d"]
