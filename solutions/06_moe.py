@@ -311,8 +311,8 @@ def with_capacity(stream, outputs, chosen, weights, n_experts, factor):
 
     stream: (G, N, D), what enters the layer: G groups of N tokens. outputs: (G, N, D), what each token's expert would
     make of it. chosen: (G, N), the number of that expert, below n_experts. weights: (G, N), what outputs are multiplied
-    by. In every group an expert has factor * N / n_experts places, rounded down, at least one; tokens take them in
-    their order.
+    by. In every group an expert has factor * N / n_experts places, rounded down, which is never none; tokens take them
+    in their order.
     Returns (keep, new stream): (G, N), True where a token found a place; (G, N, D).
     """
     ### BEGIN SOLUTION

@@ -1,0 +1,58 @@
+"""Figures of the committed measurements, for notebook and deck: no arguments."""
+
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.tables import Measured, load_measured, rows
+from course_lib.lessons.common.verdicts import ERRORS, Effect
+from course_lib.lessons.moe.figures.measured import largest_loads
+from course_lib.lessons.moe.tables.measured import lower
+from course_lib.lessons.moe.tables.pairs import joined
+
+DENSE = "dense"
+APART = 0.2  # between the seeds of a line
+
+
+def both() -> Measured:
+    """What `course reproduce moe` and `moe_routers` measured, as one."""
+    return joined(load_measured("moe"), load_measured("moe", "experiments/moe_routers"))
+
+
+def loads() -> Figure:
+    """The busiest expert by step, with a balance loss and without."""
+    return largest_loads(load_measured("moe"), ("top-1", "top-1, balanced", "top-2", "top-2, balanced"))
+
+
+def losses() -> Figure:
+    """Every kind of model beside the dense one."""
+    return below_dense(both())
+
+
+def below_dense(found: Measured) -> Figure:
+    """By how much the loss of each kind is below that of the dense model of its seed; a mark a seed."""
+    names = [name for name in dict.fromkeys(row["model"] for row in rows(found, "models")) if name != DENSE]
+    fig, (axes,) = figure(width=7.6, height=0.42 * len(names) + 1.2)
+    effects = {name: lower(found, name, DENSE) for name in names}
+    for index, of_name in enumerate(zip(*effects.values(), strict=True)):
+        places = [place + APART * index for place in range(len(names))]
+        bars = [ERRORS * effect.error for effect in of_name]
+        look = line_style(index) | {"linestyle": "none"}
+        axes.errorbar([each.value for each in of_name], places, xerr=bars, capsize=2, label=f"seed {index}", **look)
+    axes.axvline(0, color=COLOURS[4], linestyle=":")
+    axes.set_yticks([place + APART for place in range(len(names))], names)
+    axes.invert_yaxis()
+    axes.legend(frameon=False, fontsize=9)
+    label(axes, _said(effects), f"nats a byte below the dense model ({ERROR_BARS})")
+    return fig
+
+
+def _said(effects: dict[str, list[Effect]]) -> str:
+    """How many kinds are ahead with every seed, and which is furthest ahead on average."""
+    ahead = [name for name, its in effects.items() if all(effect.holds for effect in its)]
+    best = max(effects, key=lambda name: sum(effect.value for effect in effects[name]))
+    mean = sum(effect.value for effect in effects[best]) / len(effects[best])
+    return (
+        f"{len(ahead)} of {len(effects)} kinds of experts read better than the dense model with every seed;\n"
+        f"furthest ahead: {best}, by {mean:.3f} nats a byte on average"
+    )
