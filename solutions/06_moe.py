@@ -22,6 +22,7 @@ from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.data import corpora
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.moe import budget, deck
+from course_lib.lessons.moe.claims import ideas
 from course_lib.lessons.moe.drawings import balance as drawn_balance
 from course_lib.lessons.moe.drawings import gate as drawn_gate
 from course_lib.lessons.moe.drawings import history, layer, learning, places
@@ -196,8 +197,8 @@ history.upcycled()
 # %% [markdown]
 # `upcycled(model, n_experts, k, Difference(noise=0.1))` of `course_lib.moe.upcycling` does it for a Llama, and what it
 # gives saves as a Mixtral that `from_pretrained` loads. `course reproduce moe_upcycling` measured it, in half an hour.
-# First all MLPs of SmolLM2 as four copies each, before any training: with weights that add up to one it is the same
-# model, with probabilities as they are it is none.
+# First all MLPs of SmolLM2 as four copies each, before any training, on more text than above: with weights that add up
+# to one it is the same model, with probabilities as they are it is none.
 
 # %%
 copied = load_measured("moe", "experiments/moe_upcycling")
@@ -704,8 +705,8 @@ deck.speeds()
 # %% [markdown]
 # - **At one token** a mixture reads two experts, as many bytes as its twin, however many experts there are. It still
 #   takes longer here, and that cannot be for the bytes: so small a layer feels every further step, such as the routing.
-# - **At a few tokens** the batch wakes most experts and reads three to four times the bytes, for the same
-#   multiplications and a few rows an expert.
+# - **At some tokens**, here 8 to 64, the batch wakes most experts and reads three to four times the bytes, for the same
+#   multiplications and a few rows an expert. Of the batches of the left panel that of 64 is the dearest.
 # - **At many tokens** it costs little more than its twin while there are few experts. With many experts each has few
 #   rows again.
 # - **It does not pay** where memory is short: all experts have to lie somewhere. It does not pay for a batch of a few
@@ -733,16 +734,27 @@ print(f"at most {budget.BUDGET:,} FLOP a byte and {budget.MOST_WEIGHTS:,} weight
 print(budget.table(budget.attempt(choices()), usual))
 
 # %% [markdown]
-# The error is that of the text, not that of another beginning: a second run from another seed can differ by more. Try
-# one before you believe a small gain.
+# The error is that of the text, not that of another beginning. What another beginning is worth, simple ideas show that
+# were measured from two of them (`course reproduce moe_ideas`, four minutes). The first row is the run of section 6
+# once more, with the library's loss in place of yours: the same but for rounding, which turns close choices, and it may
+# end elsewhere.
+
+# %%
+print(ideas.table(ideas.stored(load_measured("moe", "experiments/moe_ideas")["tables"]["ideas"])))
+
+# %% [markdown]
+# Weights that sum to one, and one large expert in place of two, are ahead from one beginning and far behind from the
+# other: such a gain is worth nothing, however small its error. Clearly ahead from both are the run without a balance
+# loss, and the two experts at work without the six idle ones, which is a dense model. In so few steps more experts have
+# not paid: each has seen a part of the bytes.
 #
 # ## To take home
 #
 # 1. The router learns only through the weights before the outputs. A weight that is always 1, or experts that are all
 #    alike, leave it without a gradient.
 # 2. Left to itself a router uses few experts. What balances it has to look at each layer by itself.
-# 3. A mixture has the multiplications of a small model and the memory of a large one. A batch of a few tokens wakes
-#    most experts, and that is where it pays least.
+# 3. A mixture has the multiplications of a small model and the memory of a large one. A batch of some dozen tokens
+#    wakes all experts and leaves each of them few rows, and that is where it pays least.
 #
 # Three questions. Answer first, then unfold.
 #

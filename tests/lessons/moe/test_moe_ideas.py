@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.moe import budget
 from course_lib.lessons.moe.claims import ideas
@@ -43,6 +44,20 @@ def test_the_committed_ideas_are_those_of_the_task_and_within_the_budget():
         assert made.flops <= budget.BUDGET
         assert made.weights <= budget.MOST_WEIGHTS
     assert {len(made) for made in stored.values()} == {len(EXPERIMENT.sizes.seeds)}
+
+
+def test_what_the_notebook_says_of_the_ideas():
+    """Clearly ahead from both beginnings are two; two change sides with the beginning."""
+    stored = ideas.stored(load_measured("moe", "experiments/moe_ideas")["tables"]["ideas"])
+    first, *others = stored
+    gains = {
+        name: [against(mine.losses, same.losses) for mine, same in zip(stored[name], stored[first], strict=True)]
+        for name in others
+    }
+    clear = {name for name, its in gains.items() if all(lower > 2 * error for lower, error in its)}
+    assert clear == {"no balance loss", "only the two experts at work"}
+    turned = {name for name, ((a, e), (b, f)) in gains.items() if a > 2 * e and b < -2 * f}
+    assert turned == {"weights that sum to one", "one expert of twice the size"}
 
 
 @pytest.mark.parametrize(("width", "heads"), [(96, 3), (72, 2), (112, 2), (78, 1), (20, 1)])
