@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from course_lib.lessons.moe.figures import kept
+from course_lib.lessons.moe import kept
 from course_lib.lessons.moe.tables import compared, pairs
 
 DENSE = [2.0, 2.1, 2.2, 2.3]
@@ -126,8 +126,9 @@ def test_every_kind_is_drawn_below_the_dense_model(found):
     fig = kept.below_dense(found)
     (axes,) = fig.axes
     title = axes.get_title(loc="left")
-    assert title.startswith("7 of 9 kinds of experts read better than the dense model with every seed")
-    assert "furthest ahead: expert choice, by 0.187 nats" in title  # 0.2005 less 9 wiggles of 0.0015
+    # jitter and top-1 with a balance loss are behind, all others ahead, with three seeds each
+    assert title.replace("\n", " ").startswith("Of 27 runs with experts 21 read clearly better")
+    assert title.endswith("6 clearly worse")
     assert [tick.get_text() for tick in axes.get_yticklabels()] == list(GAINS)[1:]
     first = axes.containers[0].lines[0]
     assert first.get_xdata()[0] == pytest.approx(0.0295 - 0.0015)
