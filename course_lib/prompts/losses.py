@@ -121,6 +121,6 @@ def check_windows(model: PreTrainedModel, windows: Tensor, keep: Tensor | None =
         )
     if keep is not None and (keep.shape != windows.shape or not bool(scored(keep).any(dim=1).all())):
         raise ValueError(
-            f"got keep of shape {tuple(keep.shape)} for windows {tuple(windows.shape)}; expected the same shape, and in "
-            "each row two real tokens that follow each other. Leave empty texts out."
+            f"got keep of shape {tuple(keep.shape)} for windows {tuple(windows.shape)}; expected the same shape, and "
+            "in each row two real tokens that follow each other. Leave empty texts out."
         )

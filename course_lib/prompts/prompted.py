@@ -56,7 +56,7 @@ def prompting(model: PreTrainedModel, prompt: SoftPrompt) -> Iterator[None]:
 
 
 class _Passes:
-    """What the hooks know from one pass to the next: which caches begin with the prompt, where it stands in this pass."""
+    """What the hooks know from pass to pass: which caches begin with the prompt, and where it stands in this one."""
 
     def __init__(self, model: PreTrainedModel, prompt: SoftPrompt) -> None:
         self.embed, self.prompt, self.most = model.get_input_embeddings(), prompt, most_positions(model)

@@ -69,8 +69,8 @@ def _check_width(prompt: SoftPrompt, model: PreTrainedModel) -> None:
     width = table_of(model).shape[1]
     if prompt.vectors.shape[1] != width:
         raise ValueError(
-            f"got a prompt of vectors {prompt.vectors.shape[1]} wide and a model with embeddings {width} wide; expected "
-            "the same width. Learn a prompt for this model."
+            f"got a prompt of vectors {prompt.vectors.shape[1]} wide and a model with embeddings {width} wide; "
+            "expected the same width. Learn a prompt for this model."
         )
 
 

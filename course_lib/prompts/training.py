@@ -100,8 +100,8 @@ def _must_be_finite(what: str, value: Tensor, run: Run, learning: SoftPrompt) ->
     if not math.isfinite(number := value.item()):
         rate = run.optimiser.param_groups[0]["lr"]
         raise NotFinite(
-            f"the {what} of step {len(run.losses) + 1} is {number}; the vectors of the last loss that was a number are in "
-            f"this error's `trained`. Lower the rate ({rate:g}), or look for NaN in the model's weights.",
+            f"the {what} of step {len(run.losses) + 1} is {number}; the vectors of the last loss that was a number are "
+            f"in this error's `trained`. Lower the rate ({rate:g}), or look for NaN in the model's weights.",
             run.trained(run.sound, learning),
         )
 
@@ -129,7 +129,7 @@ def _end(run: Run, recipe: PromptRecipe, until: int | None, path: Path | None) -
     """The step before which to stop."""
     if until is not None and until < len(run.losses):
         raise ValueError(
-            f"got until={until}, and a run in {path.parent} that is at step {len(run.losses)} already; expected a later "
-            "step. Use another folder to begin anew."
+            f"got until={until}, and a run in {path.parent} that is at step {len(run.losses)} already; expected a "
+            "later step. Use another folder to begin anew."
         )
     return recipe.n_steps if until is None else min(until, recipe.n_steps)

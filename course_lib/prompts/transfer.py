@@ -1,5 +1,5 @@
 """What a prompt learned on one compressed model is worth on others. Xu and others, 2023,
-https://arxiv.org/abs/2305.11186 (section 4.4: across compression levels and kinds, across texts and tasks)
+https://arxiv.org/abs/2305.11186
 
 Dimension key: N windows.
 """
