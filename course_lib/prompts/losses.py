@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from course_lib.measure.likelihood import check_scorable, hidden_states, target_log_probs, tokens_at_once
@@ -89,7 +90,9 @@ def mean_loss(model: PreTrainedModel, ids: Int[Tensor, "N L"], keep: Bool[Tensor
     """The mean over all scored tokens of a batch, with a gradient."""
     hidden = _hidden(model, ids, keep)[:, :-1]
     chosen = torch.ones_like(ids[:, 1:], dtype=torch.bool) if keep is None else scored(keep)
-    return torch.nn.functional.cross_entropy(head(model)(hidden[chosen]).float(), ids[:, 1:][chosen])
+    logits = head(model)(hidden[chosen])
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return cross_entropy(logits, ids[:, 1:][chosen])
 
 
 def _losses(model: PreTrainedModel, ids: Int[Tensor, "N L"], keep: Bool[Tensor, "N L"]) -> Float[Tensor, "N L-1"]:
@@ -112,8 +115,11 @@ def _hidden(
 
 def check_windows(model: PreTrainedModel, windows: Tensor, keep: Tensor | None = None) -> None:
     """Raises ValueError for what cannot be scored."""
-    if windows.ndim != 2 or windows.shape[0] < 1 or windows.shape[1] < 2:
-        raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected (N, L), of two tokens or more.")
+    if not isinstance(windows, Tensor) or windows.ndim != 2 or windows.is_floating_point() or 0 in windows.shape:
+        what = f"{tuple(windows.shape)} {windows.dtype}" if isinstance(windows, Tensor) else type(windows).__name__
+        raise ValueError(f"got windows {what}; expected token ids (N, L), as corpora.windows gives them.")
+    if windows.shape[1] < 2:
+        raise ValueError(f"got windows of {windows.shape[1]} token; expected 2 or more: one, and what it predicts.")
     if int(windows.min()) < 0 or int(windows.max()) >= model.config.vocab_size:
         raise ValueError(
             f"got token ids {int(windows.min())} to {int(windows.max())}; expected 0 to {model.config.vocab_size - 1}. "

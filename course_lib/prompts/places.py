@@ -2,7 +2,7 @@
 
 They stand right before the first real token of each row: behind padding on the left, so that padding stays on the left.
 
-Dimension key: B rows, L tokens of a pass, P vectors, T tokens so far without the prompt.
+Dimension key: B rows, L tokens of a pass, P vectors, T tokens so far without the prompt, joint = P + L.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Places:
     n_tokens: int
 
     @property
-    def order(self) -> Int[Tensor, "B P+L"]:
+    def order(self) -> Int[Tensor, "B joint"]:
         """Which of [vectors; tokens] stands at each place of a row."""
         place, at = torch.arange(self.n_vectors + self.n_tokens, device=self.at.device), self.at[:, None]
         before, within = place < at, place < at + self.n_vectors
@@ -38,7 +38,7 @@ class Places:
         """(B, P + L, …)"""
         return _pick(torch.cat([vectors, tokens], dim=1), self.order)
 
-    def without(self, values: Shaped[Tensor, "B P+L *rest"]) -> Tensor:
+    def without(self, values: Shaped[Tensor, "B joint *rest"]) -> Tensor:
         """Those of the tokens, (B, L, …)."""
         return _pick(values, self.of_tokens)
 

@@ -68,6 +68,8 @@ class _Passes:
         cache, mask = given.get("past_key_values"), given.get("attention_mask")
         if not (mask is None or (isinstance(mask, Tensor) and mask.ndim in (2, 4))):
             raise ValueError(f"got an attention mask {type(mask).__name__}; expected a tensor of 2 or 4 axes, or None.")
+        if cache is not None and cache.is_compileable:
+            raise ValueError("got a cache of fixed size, made without room for a prompt; expected one that grows.")
         n_before = 0 if cache is None else int(cache.get_seq_length())
         if n_before:
             self.places = None
@@ -86,10 +88,7 @@ class _Passes:
                 f"at most {self.most - n}. Cut the text, or give fewer vectors."
             )
         if mask is not None and mask.shape[-1] != n_tokens:
-            raise ValueError(
-                f"got a mask over {mask.shape[-1]} places for a first pass of {n_tokens} tokens; expected as many. A "
-                "cache of fixed size has no room for a prompt: let generate() make its own."
-            )
+            raise ValueError(f"got a mask over {mask.shape[-1]} tokens in a pass of {n_tokens}; expected as many.")
         self.places = Places(first_real(mask, n_rows, read.device), n, n_tokens)
         vectors = self.prompt.vectors.to(read.device, read.dtype).expand(n_rows, -1, -1)
         given |= {"inputs_embeds": self.places.insert(vectors, read), "attention_mask": first_pass(mask, n)}
