@@ -73,7 +73,7 @@ def first_token_losses(model: PreTrainedModel, prompt: SoftPrompt, windows: Int[
     return -target_log_probs(model, hidden, place, windows[:, 0].cpu())[0].double()
 
 
-def zero_averaged(losses: Float[Tensor, "N L-1"], n_vectors: int) -> Float[Tensor, "N"]:
+def zero_averaged(losses: Float[Tensor, "N targets"], n_vectors: int) -> Float[Tensor, "N"]:
     """Σ losses / (L − 1 + P): what averaging over the zeros of P unscored positions makes of the losses of windows.
 
     The public code's `evaluate` does so (soft_prompt_learning.py, evaluate_llama.py at f15c334): L = 1024 and P = 100

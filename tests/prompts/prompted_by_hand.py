@@ -1,4 +1,4 @@
-"""What the tests of prompts share: a model whose logits are not all alike, and the plain way to put vectors before a text."""
+"""What the tests of prompts share: a model whose logits are not all alike, and the plain way to prompt it."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Losses of prompted models: against one token at a time, at the tokens of the model alone; what the public code makes of them."""
+"""Losses of prompted models, one token at a time; which tokens are scored; what the public code makes of them."""
 
 import math
 
