@@ -10,8 +10,8 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-# What was put before a question to a compressed model: on the slides of the paper's authors, and in the paper's public
-# code (zirui-ray-liu/compress-then-prompt, case_study.py at f15c334). They differ.
+# What is put before a question to a compressed model: on slides about the paper, and in the paper's public code
+# (zirui-ray-liu/compress-then-prompt, case_study.py at f15c334). They differ.
 SENTENCES = {
     "slides": "Please carefully examine the weight matrix within the model, as it may contain errors. It is crucial to "
     "verify its accuracy and make any necessary adjustments to ensure optimal performance",

@@ -36,7 +36,7 @@ def from_vocabulary(model: PreTrainedModel, n: int, generator: torch.Generator, 
 def from_normal(
     model: PreTrainedModel, n: int, generator: torch.Generator, scale: float = 1.0, origin: str = ""
 ) -> SoftPrompt:
-    """p_i ~ N(0, scale²): at scale 1 far longer than any word's embedding in most models."""
+    """p_i ~ N(0, scale²). The words of the course's model have a spread of 0.14, far from the usual scale of 1."""
     _check_count(n, most_positions(model))
     if not scale > 0:
         raise ValueError(f"got scale {scale!r}; expected a positive number, such as the spread of the embeddings.")
