@@ -22,7 +22,7 @@ def from_ids(model: PreTrainedModel, ids: Int[Tensor, "P"], origin: str = "") ->
         raise ValueError(f"got ids {ids.tolist()[:8]}…; expected at least one, each from 0 to {n_words - 1}.")
     with torch.no_grad():
         # Called, not read: some families scale what they look up.
-        vectors = model.get_input_embeddings()(ids.to(model.device)).float().clone()
+        vectors = model.get_input_embeddings()(ids.to(model.device)).float()
     return SoftPrompt(vectors=vectors, table=fingerprint(model), origin=origin)
 
 
