@@ -31,7 +31,7 @@ class PromptRecipe:
 
     n_steps: int = 100
     batch: int = 4
-    rate: float = 1e-2
+    rate: float = 3e-2
     warm_up: int = 10
     decay: float = 1e-5
     clip: float = 1.0
