@@ -71,7 +71,7 @@ def strictly() -> Iterator[None]:
 
 
 def kind(value: Any) -> Any:
-    """All that a later cell could trip over but the numbers, which `mine` compares; 3, 3.0 and tensor(3.0) are alike."""
+    """All that a later cell could trip over but the numbers, which `mine` compares; 3 and tensor(3.0) are alike."""
     if isinstance(value, Number) or (isinstance(value, Tensor) and value.ndim == 0 and not value.requires_grad):
         return "number"
     if isinstance(value, Tensor):
