@@ -9,7 +9,7 @@ Tables, each row of a model with the loss of every evaluation window, so that mo
 
     dense          perplexity of the models as they are
     active         of each block: neurons that are not zero, those that carry 95 % of the energy, those never used
-    neurons        a share of them kept: by oracle on the fly or recorded, by the embedding, the same for all tokens
+    neurons        a share of them kept: by oracle on the fly or recorded, by the token alone, the same for all tokens
     heads          some of them kept: by the length of their part of the output, or the same for all tokens
     together       heads and neurons by oracle, and the share of the blocks' weights that is left
     activations    thresholds on the gate (CATS) and on all inputs (TEAL; all tokens, or the second half), ReLU for SiLU
