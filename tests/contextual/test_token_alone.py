@@ -8,7 +8,7 @@ import torch
 from seen_by_hand import seen_of
 from torch import nn
 
-from course_lib.contextual.alone import AloneBlock, alone_blocks
+from course_lib.contextual.attention.alone import AloneBlock, alone_blocks
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.seen import looking
 from course_lib.contextual.selectors.alone import TokenAlone

@@ -18,9 +18,7 @@ from course_lib.models import blocks, heads
 from course_lib.sparsity.ranking import keep_highest
 
 
-def collect_heads(
-    model: PreTrainedModel, windows: Int[Tensor, "n N"], n_active: int, lookahead: int = 0
-) -> Collected:
+def collect_heads(model: PreTrainedModel, windows: Int[Tensor, "n N"], n_active: int, lookahead: int = 0) -> Collected:
     """What attention reads at every token, and which of its heads count as active there, for `train_predictors`.
 
     Active are the n_active heads with the longest parts of the output (section 4.1, "large output norms").

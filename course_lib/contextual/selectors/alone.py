@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.contextual.alone import AloneBlock, alone_blocks
+from course_lib.contextual.attention.alone import AloneBlock, alone_blocks
 from course_lib.contextual.selector import NeuronSelector, Seen
 
 

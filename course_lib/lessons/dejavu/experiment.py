@@ -12,13 +12,14 @@ Tables, each row of a model with the loss of every evaluation window, so that mo
     neurons        a share of them kept: by oracle on the fly or recorded, by the token alone, the same for all tokens
     heads          some of them kept: by the length of their part of the output, or the same for all tokens
     together       heads and neurons by oracle, and the share of the blocks' weights that is left
-    activations    thresholds on the gate (CATS) and on all inputs (TEAL; all tokens, or the second half), ReLU for SiLU
+    activations    thresholds on the gate (CATS) and on all inputs (TEAL: one density, or levels found greedily; all
+                   tokens, or the second half), ReLU for SiLU
     slow_change    of each block: the cosine of the residual before and behind it, the length of what is added
     depth          attention beside the MLP, blocks in pairs, blocks left out
     batch          the share of neurons that at least one of B sequences needs
     rounded        half of the neurons and weights on fewer bits, each alone and both together
 
-Minutes planned on two idle cores: neurons 8, heads 5, depth and slow change 3, thresholds 6, rounding 2, the ReLU model
+Minutes planned on two idle cores: neurons 9, heads 5, depth and slow change 3, thresholds 9, rounding 2, the ReLU model
 4: half an hour. A step takes half a minute, two where it reads the calibration text first.
 """
 
@@ -64,6 +65,7 @@ def of_gates(sizes: Sizes) -> list[Step]:
         for tokens in teal.TOKENS
         for share in sizes.activations
     ]
+    plan += [Step(f"TEAL, {share}, greedy levels", partial(teal.greedy, sizes, share)) for share in sizes.activations]
     plan.append(Step("ReLU in place of SiLU", partial(teal.swapped, sizes)))
     plan += [
         Step(f"{grid}, {share} of the neurons", partial(rounded.rounded, sizes, GATED, grid, share))

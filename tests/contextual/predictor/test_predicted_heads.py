@@ -74,9 +74,10 @@ def test_bad_input_is_named():
         collect_heads(model, text(), n_active=6)
     with pytest.raises(ValueError, match="got lookahead 2; expected 0 to 1"):
         collect_heads(model, text(), n_active=2, lookahead=2)
-    with torch.no_grad(), pytest.raises(ValueError, match="got 1 predictors, and block 1"):
-        with contextual_heads(model, predicted_heads((Predictor(48, 2, 6),)), keep=2):
-            model(text())
-    with torch.no_grad(), pytest.raises(ValueError, match="got a predictor of 40 numbers at block 0"):
-        with contextual_heads(model, predicted_heads((Predictor(40, 2, 6),)), keep=2):
+    for predictor, message in (
+        (Predictor(48, 2, 6), "got 1 predictors, and block 1"),
+        (Predictor(40, 2, 6), "got a predictor of 40 numbers at block 0"),
+    ):
+        score = predicted_heads((predictor,))
+        with torch.no_grad(), pytest.raises(ValueError, match=message), contextual_heads(model, score, keep=2):
             model(text())

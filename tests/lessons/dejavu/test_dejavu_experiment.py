@@ -189,10 +189,11 @@ def test_predictors_of_heads_are_trained_and_used(guesses):
     ]
     rows = {(row["model"], row["chosen_by"]): row for row in guesses["heads"]}
     assert set(rows) == {(model, by) for model in (GATED, RELU) for by in predicted_heads.CHOICES}
-    assert {(row["model"], row["kept"], row["of"]) for row in rows.values()} == {(GATED, 7, 9), (RELU, 2, 2)}
+    assert {(row["model"], row["kept"], row["of"]) for row in rows.values()} == {(GATED, 7, 9), (RELU, 1, 2)}
     assert len({tuple(row["losses"]) for row in rows.values() if row["model"] == GATED}) == 3
     assert {(row["model"], row["active"]) for row in guesses["head_recall"]} == {(GATED, 5), (RELU, 1)}
-    assert all(0 < share <= 1 for row in guesses["head_recall"] for share in row["recall"])
+    gated = [row for row in guesses["head_recall"] if row["model"] == GATED]
+    assert all(1 / 5 <= share <= 1 for row in gated for share in row["recall"])  # 5 and 5 of 9 share one at least
 
 
 @pytest.mark.real
