@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 import torch
 
-from course_lib.contextual.fitting.greedy_levels import GreedyTeal
 from course_lib.contextual.fitting.threshold import threshold_at
-from course_lib.contextual.teal import Teal, teal
+from course_lib.contextual.inputs.greedy_levels import GreedyTeal
+from course_lib.contextual.inputs.teal import Teal, teal
 from course_lib.models import blocks, layers_of, tiny_model, weight_of
 
 

@@ -25,7 +25,8 @@ Minutes planned on two idle cores: neurons 9, heads 5, depth and slow change 3, 
 
 from functools import partial
 
-from course_lib.lessons.dejavu.claims import active, batch, heads, neurons, rounded, slow_change, teal
+from course_lib.lessons.dejavu.claims import active, batch, neurons, rounded, slow_change, teal
+from course_lib.lessons.dejavu.claims.attention import heads
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 from course_lib.lessons.dejavu.claims.sizes import QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step

@@ -13,7 +13,8 @@ from course_lib.contextual.selectors.low_bit import LowBit
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.small_models.relu_model import relu_configuration, untrained_relu_model
 from course_lib.lessons.dejavu import experiment
-from course_lib.lessons.dejavu.claims import active, batch, ground, ideas, neurons, predicted_heads, predictors, rounded
+from course_lib.lessons.dejavu.claims import active, batch, ground, ideas, neurons, predictors, rounded
+from course_lib.lessons.dejavu.claims.attention import predicted_heads
 from course_lib.lessons.dejavu.claims.blind import Blind
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 from course_lib.lessons.dejavu.claims.predicted import COPIES, PREDICTOR, STATIC

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from course_lib.contextual.altered import activated_by
 from course_lib.contextual.apply import contextual
-from course_lib.contextual.fitting.greedy_levels import GreedyTeal
+from course_lib.contextual.inputs.greedy_levels import GreedyTeal
+from course_lib.contextual.inputs.teal import Teal
+from course_lib.contextual.inputs.teal import teal as sparse_inputs
 from course_lib.contextual.selectors.cats import CATS
-from course_lib.contextual.teal import Teal
-from course_lib.contextual.teal import teal as sparse_inputs
 from course_lib.lessons.dejavu.claims.ground import GATED, Row, Subject, losses_row, subject
 from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables

@@ -19,7 +19,8 @@ the search 1, the ReLU model 8: a good half hour. No step takes more than three 
 
 from functools import partial
 
-from course_lib.lessons.dejavu.claims import active, predicted, predicted_heads, predictors, search
+from course_lib.lessons.dejavu.claims import active, predicted, predictors, search
+from course_lib.lessons.dejavu.claims.attention import predicted_heads
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 from course_lib.lessons.dejavu.claims.sizes import QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step

@@ -5,7 +5,7 @@ from statistics import fmean
 from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.tables import per_cent, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
-from course_lib.lessons.dejavu.claims.heads import OUTPUT, STATIC
+from course_lib.lessons.dejavu.claims.attention.heads import OUTPUT, STATIC
 from course_lib.lessons.dejavu.claims.neurons import ORACLE
 from course_lib.lessons.dejavu.claims.predicted import PREDICTOR
 from course_lib.lessons.dejavu.tables import found

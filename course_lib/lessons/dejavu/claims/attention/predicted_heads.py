@@ -11,7 +11,7 @@ from course_lib.contextual.attention.predicted import collect_heads, predicted_h
 from course_lib.contextual.predictor.store import load_predictors, save_predictors
 from course_lib.contextual.predictor.training import PredictorSchedule, train_predictor
 from course_lib.contextual.predictor.two_layer import Predictor
-from course_lib.lessons.dejavu.claims import heads
+from course_lib.lessons.dejavu.claims.attention import heads
 from course_lib.lessons.dejavu.claims.ground import GATED, subject
 from course_lib.lessons.dejavu.claims.predicted import PREDICTOR
 from course_lib.lessons.dejavu.claims.predictors import folder

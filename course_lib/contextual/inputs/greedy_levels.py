@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from course_lib.contextual.fitting.threshold import threshold_at
-from course_lib.contextual.teal import Teal, reading
+from course_lib.contextual.inputs.teal import Teal, reading
 from course_lib.models import Layer, blocks, layers_of, weight_of
 
 

@@ -28,7 +28,7 @@ Tokens = Literal["all", "last half"]
 class Teal:
     """s(x) = x · 1[|x| > t] (section 4.1), t the (1 − density)-quantile of |x| at this place over calibration tokens.
 
-    Every place has the same density; those that the paper finds greedily are in fitting/greedy_levels.py.
+    Every place has the same density; those that the paper finds greedily are in greedy_levels.py.
 
     Args:
         places: the first linear that reads each input, such as "blocks.3.mlp.gate_proj".
