@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.measure.likelihood import hidden_states
 from course_lib.measure.progress import tracked
 from course_lib.models import architecture, blocks, final_norm, heads
 
@@ -73,8 +74,8 @@ def observe(model: PreTrainedModel, windows: Int[Tensor, "N T"], progress: bool 
         influence=torch.zeros(n_blocks, device=model.device),
     )
     with _watching(model, seen, windows.numel()):
-        for ids in tracked(windows.to(model.device), "activations", progress):
-            model(ids[None], use_cache=False)
+        for ids in tracked(windows, "activations", progress):
+            hidden_states(model, ids[None])  # no logits: the head is the largest matrix
     return seen
 
 
