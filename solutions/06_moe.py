@@ -573,6 +573,37 @@ drawn_gate.jitter_three_meanings()
 # The lecture's third aid is the *z-loss* (Zoph and others, 2022), the mean of $(\log \sum_i e^{h_i})^2$: it keeps
 # logits small, since large ones are rounded coarsely.
 #
+# `course reproduce moe_routers` measured both, on the bytes and from the beginnings of section 6, where each run has a
+# twin without the aid. Before that, what Switch reports of jitter:
+
+# %%
+print(published.exploration())
+
+# %%
+aids = kept_plots.both()
+print(compared.jitter(aids))
+print(compared.z_loss(aids))
+
+# %% [markdown]
+# Jitter is ahead of its twin from each beginning, by more than in the paper; but another beginning moves the loss of
+# such a model by far more than that. The z-loss does what it is made for: the logarithm of the sum falls to a third,
+# while the largest logit changes little. It costs nothing here.
+#
+# Two ways to balance without a loss were measured with them: the bias of DeepSeek-V3, beside sigmoids without one, and
+# experts that choose their bytes, of section 4.
+
+# %%
+print(compared.bias(aids))
+print(compared.expert_choice(aids))
+
+# %%
+kept_plots.routers()
+
+# %% [markdown]
+# The bias evens loads more than the balance loss does, and the loss of the text pays for it: in two of three runs it
+# costs more. Experts that choose have equal loads by construction. They are ahead from one beginning only, although a
+# model that is read in this way sees some of the future; with each byte choosing, the same weights read a little worse.
+#
 # ## 9. Where it comes from
 #
 # The idea is from 1991. Jacobs, Jordan, Nowlan and Hinton had no top-k: all experts answered, and the gate said how

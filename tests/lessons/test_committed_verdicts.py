@@ -12,6 +12,7 @@ from course_lib.lessons.kv import tables as kv
 from course_lib.lessons.kv.claims import asked, heavy_shown, written
 from course_lib.lessons.minitron.figures import found
 from course_lib.lessons.minitron.figures import verdicts as minitron
+from course_lib.lessons.moe import kept
 from course_lib.lessons.moe.tables import compared as experts
 from course_lib.lessons.moe.tables import measured as mixtures
 from course_lib.lessons.sinks.claims import backcopy, trained, training
@@ -41,6 +42,10 @@ PRINTED = {
     "06 experts": lambda: experts.experts(load_measured("moe")),
     "06 balance": lambda: experts.balancing(load_measured("moe")),
     "06 loads": lambda: mixtures.collapse(load_measured("moe"), "top-1", 1),
+    "06 jitter": lambda: experts.jitter(kept.both()),
+    "06 z-loss": lambda: experts.z_loss(kept.both()),
+    "06 bias": lambda: experts.bias(kept.both()),
+    "06 expert choice": lambda: experts.expert_choice(kept.both()),
     "07 attention": kv.attention_verdicts,
     "07 heavy hitters": kv.heavy_verdict,
     "07 enough": heavy_shown.enough_verdict,

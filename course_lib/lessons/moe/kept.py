@@ -8,6 +8,7 @@ from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect
 from course_lib.lessons.moe.figures.measured import largest_loads
 from course_lib.lessons.moe.tables.measured import lower
+from course_lib.lessons.moe.tables.pairs import joined
 
 DENSE = "dense"
 APART = 0.2  # between the seeds of a line
@@ -23,6 +24,16 @@ def losses() -> Figure:
     return below_dense(load_measured("moe"))
 
 
+def both() -> Measured:
+    """What `course reproduce moe` and `moe_routers` measured, as one."""
+    return joined(load_measured("moe"), load_measured("moe", "experiments/moe_routers"))
+
+
+def routers() -> Figure:
+    """The same, with all other routers."""
+    return below_dense(both())
+
+
 def below_dense(found: Measured) -> Figure:
     """By how much the loss of each kind is below that of the dense model of its seed; a mark a seed."""
     names = [name for name in dict.fromkeys(row["model"] for row in rows(found, "models")) if name != DENSE]
@@ -36,7 +47,7 @@ def below_dense(found: Measured) -> Figure:
     axes.axvline(0, color=COLOURS[4], linestyle=":")
     axes.set_yticks([place + APART for place in range(len(names))], names)
     axes.invert_yaxis()
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    axes.legend(frameon=False, fontsize=9, loc="lower left")
     label(axes, _said(effects), f"nats a byte below the dense model ({ERROR_BARS})")
     return fig
 
@@ -46,6 +57,6 @@ def _said(effects: dict[str, list[Effect]]) -> str:
     runs = [effect for its in effects.values() for effect in its]
     ahead, behind = sum(effect.holds for effect in runs), sum(effect.fails for effect in runs)
     return (
-        f"Of {len(runs)} runs with experts {ahead} read clearly better than the dense one of their seed,\n"
-        f"{behind} clearly worse"
+        f"Of {len(runs)} runs with experts {ahead} read clearly better,\n"
+        f"{behind} clearly worse than the dense one of their seed"
     )

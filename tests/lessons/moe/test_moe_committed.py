@@ -1,11 +1,12 @@
 """What notebook and deck of lesson 06 say of `course reproduce moe` follows from the committed measurement."""
 
-from statistics import fmean
+from statistics import fmean, stdev
 
 import pytest
 
 from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.moe import experiment, kept
+from course_lib.lessons.moe.tables import compared, pairs
 from course_lib.lessons.moe.tables import measured as tables
 
 KINDS = ("top-1", "top-1, balanced", "top-2", "top-2, balanced")
@@ -57,6 +58,29 @@ def test_loads_are_most_uneven_after_some_twenty_steps(committed):
         assert by_step[800] < by_step[20]
 
 
+def verdicts(text):
+    return [line.split(": ", 2)[2] for line in text.splitlines() if line.startswith("Claim")]
+
+
+def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
+    found = kept.both()
+    assert verdicts(compared.jitter(found)) == ["holds"]
+    gains = [effect.value for effect in tables.lower(found, "top-1, balanced, jitter", "top-1, balanced")]
+    ends = [row["loss"] for row in rows(found, "models", model="top-1, balanced")]
+    assert 0.003 < min(gains) < max(gains) < stdev(ends) / 2  # Switch: -1.471 to -1.468
+    smaller, largest, _, cheap = verdicts(compared.z_loss(found))
+    assert (smaller, largest, cheap) == ("holds", "holds", "holds")
+    sums, heights = (
+        [fmean(pairs.of_seeds(found, name, key).values()) for name in ("top-2, balanced, z-loss", "top-2, balanced")]
+        for key in ("log_sum_exp", "largest_logit")
+    )
+    assert sums[0] / sums[1] == pytest.approx(1 / 3, abs=0.04)
+    assert heights[0] / heights[1] > 0.9
+    assert verdicts(compared.bias(found)) == ["holds", "holds", "not at this scale (fails in 2 of 3)"]
+    assert verdicts(compared.expert_choice(found)) == ["holds partly (1 of 3)", "holds partly (2 of 3)"]
+
+
 def test_the_figures_of_the_deck_are_drawn_from_it():
     assert kept.losses().axes[0].get_title(loc="left").startswith("Of 12 runs with experts ")
+    assert kept.routers().axes[0].get_title(loc="left").startswith("Of 27 runs with experts ")
     assert kept.loads().axes[0].get_title(loc="left").startswith("The busiest expert of a block has at last:")

@@ -128,7 +128,7 @@ def test_every_kind_is_drawn_below_the_dense_model(found):
     title = axes.get_title(loc="left")
     # jitter and top-1 with a balance loss are behind, all others ahead, with three seeds each
     assert title.replace("\n", " ").startswith("Of 27 runs with experts 21 read clearly better")
-    assert title.endswith("6 clearly worse")
+    assert title.endswith("6 clearly worse than the dense one of their seed")
     assert [tick.get_text() for tick in axes.get_yticklabels()] == list(GAINS)[1:]
     first = axes.containers[0].lines[0]
     assert first.get_xdata()[0] == pytest.approx(0.0295 - 0.0015)

@@ -35,13 +35,16 @@ def test_switchs_tables_are_the_published_ones():
     assert [(name, float(q), int(n)) for name, q, n in precise] == [
         tuple(row.values()) for row in rows(PUBLISHED, "switch_precision")
     ]
-    helps = cells("Published: what else helps")
-    assert sorted(float(row[1]) for row in helps) == sorted(
-        row["quality"] for row in rows(PUBLISHED, "switch_exploration")
-    )
-    assert [row[2:] for row in helps if row[2]] == [
-        [str(row["scale"]), f"{row['quality']:.2f} ± {row['deviation']:.2f}"] for row in rows(PUBLISHED, "switch_start")
-    ]
+    note = SLIDES["Measured: what other routers change"].replace("−", "-")
+    jitter = {row["router"]: row["quality"] for row in rows(PUBLISHED, "switch_exploration")}
+    with_it, without = (jitter[name] for name in ("jitter on the router's input", "the most likely expert"))
+    assert f"{with_it} with it and {without} without" in note
+    for row in rows(PUBLISHED, "switch_start"):
+        assert f"{row['quality']:.2f} ± {row['deviation']:.2f}" in note
+    capacity = {(row["model"], row["capacity_factor"]): row["quality"] for row in rows(PUBLISHED, "switch_capacity")}
+    best = [capacity[key] for key in (("MoE, top-2", 2.0), ("Switch, top-1", 2.0), ("T5-Base, dense", None))]
+    beside = SLIDES["Measured: experts beside a dense model"].replace("−", "-")
+    assert f"top-2 {best[0]} and top-1 {best[1]} where a dense model has {best[2]}" in beside
 
 
 def test_every_source_has_a_table_and_is_named_as_published():
