@@ -92,7 +92,7 @@ def _bytes_cases(generator: torch.Generator) -> list[Case]:
     block = tuple((*shape, shape[0] * shape[1] // 2) for shape in ((576, 576), (192, 576), (1536, 576), (576, 1536)))
     return [
         Case(
-            "a layer of 2 × 16, by hand: 8 + 4 + 12 + 8 + 4 bytes, 20 others, a prompt of 3",
+            "a layer of 2 × 16, by hand: 8 + 4 + 12 + 8 + 2 bytes, 20 others, a prompt of 3",
             (((2, 16, 16),), 20, 3, 4, 8),
         ),
         Case("four layers of SmolLM2 at 50 %, 4 bits, groups of 32", (block, 576 * 1000, 20 * 576, 4, 32)),
@@ -122,7 +122,7 @@ BYTES = Exercise(
         Mistake(
             "bitmap forgotten",
             "Nothing says where the weights that are not zero stand. The bitmap takes one bit for every weight, zero "
-            "or not: a third of all at 50 % and 4 bits.",
+            "or not: at 50 % and 4 bits half as much as the codes.",
             _but(lambda s, *g: {"bitmap": 0}),
             also=(_but(lambda s, *g: {"bitmap": 0, "starts": 0}),),
         ),
