@@ -291,7 +291,7 @@ check("compress.bytes", stored_bytes)
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
 # For each window let $g$ be by how much a prompt lowers the loss: on the compressed model with the prompt that came
-# from elsewhere ($g^\text{moved}$), on it with its own ($g^\text{own}$), and on the dense model with a prompt of its own
+# from elsewhere ($g^\text{moved}$), on it with its own ($g^\text{own}$), and on the dense model with one of its own
 # ($g^\text{dense}$). With $a = g^\text{moved} - g^\text{dense}$ and $b = g^\text{own} - g^\text{dense}$, both for each
 # window, the share that goes over is
 #

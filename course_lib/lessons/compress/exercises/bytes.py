@@ -259,7 +259,7 @@ BYTES = Exercise(
             ),
         ),
         Mistake(
-            "zero points of 16 bits",
+            "zero points not packed",
             "A zero point is a code, of `bits` bits, packed in whole bytes for each row. Only the scale has 16 bits.",
             _but(lambda s, *g: {"zeros": s.scales}),
             also=(_but(lambda s, *g: {"zeros": s.scales / 2}),),
