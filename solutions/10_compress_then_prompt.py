@@ -157,10 +157,10 @@ check("compress.frozen", learn_step)
 # %% [markdown]
 # ## 5. Where a prompt begins
 #
-# Gradient descent begins somewhere. Vectors of $N(0, 1)$ are a poor place: the rows of a trained table are far shorter,
-# and lie in a corner of the space that the model has learned to read. The published code begins with rows of the
-# vocabulary, the first ones. These are special tokens and single bytes. Here the rows are drawn by lot, each at most
-# once.
+# Gradient descent begins somewhere. Vectors of $N(0, 1)$ are far from everything that the model has learned to read:
+# the rows of a trained table are much shorter, and lie together in a part of the space. The published code begins with
+# rows of the vocabulary, the first ones. In our model these are special tokens and single characters. Here the rows are
+# drawn by lot, each at most once.
 
 # %% [markdown]
 # ### Where a prompt begins
@@ -193,12 +193,12 @@ check("compress.initial", first_prompt)
 # %% [markdown]
 # ## 6. With and without a prompt
 #
-# Has the prompt helped? Both models read the same windows, so compare them window by window. Two slips are easy, and
-# both make the prompt look better than it is. With a prompt even the first token of a window has a prediction; without
-# one it has none. And functions that give a loss for every place give 0 at the places of the prompt: whoever averages
-# over all of them has made the loss smaller by the share of the prompt, whatever it does. For 100 vectors before 1,024
-# tokens, that alone turns a perplexity of 20 into about 15. The evaluation in the published code averages like this for
-# the model with a prompt, and cannot for the one without. Whether the paper's tables were made with it is not known.
+# Has the prompt helped? Both models read the same windows, so compare them window by window. Two slips are easy. With a
+# prompt even the first token of a window has a prediction, and a dear one; without a prompt it has none. And functions
+# that give a loss for every place give 0 at the places of the prompt: whoever averages over all of them has made the
+# loss smaller by the share of the prompt, whatever it does. For 100 vectors before 1,024 tokens, that alone turns a
+# perplexity of 20 into about 15. The evaluation in the published code averages like this for the model with a prompt,
+# and cannot for the one without. Whether the paper's tables were made with it is not known.
 
 # %% [markdown]
 # ### With and without a prompt

@@ -103,7 +103,7 @@ def _bytes_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(layers: tuple, others: int, prompt: int, bits: int, group: int) -> tuple[Number, Number]:
+def _library(layers: tuple, others: int, prompt: int, bits: int, group: int) -> tuple[int, float]:
     from course_lib.lessons.compress.steps.sizes import stored
 
     return stored(layers, others, prompt, bits, group)

@@ -13,7 +13,6 @@ from course_lib.checking.compare import as_tensor, close, short, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 Answer = Callable[[Tensor, Tensor, int, Tensor], Any]
-FOREIGN, REPEATED, OTHERS = "no rows of the table", "rows that repeat", "other rows of the table"
 
 
 def _kind(got: Any, case: Case) -> str | None:
@@ -25,8 +24,8 @@ def _kind(got: Any, case: Case) -> str | None:
     apart = (prompt.double() + step.double())[:, None] - table.double()
     same = apart.abs().amax(dim=2) < 1e-4 * table.abs().max()
     if not same.any(dim=1).all():
-        return FOREIGN
-    return OTHERS if len(same.long().argmax(dim=1).unique()) == n else REPEATED
+        return "no rows of the table"
+    return "other rows" if len(same.long().argmax(dim=1).unique()) == n else "rows that repeat"
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
@@ -201,13 +200,13 @@ INITIAL = Exercise(
             "A token comes twice. Two equal vectors are one vector less to begin with: draw without putting back, "
             "which is what the largest lots do.",
             _at(_drawn_again),
-            also=(_from(lambda t, lots, n: t[lots.argmax()].expand(n, -1)), lambda *given: REPEATED),
+            also=(_from(lambda t, lots, n: t[lots.argmax()].expand(n, -1)), lambda *given: "rows that repeat"),
         ),
         Mistake(
             "rows of other tokens",
             "These are rows of the table, each once, but not those of the P largest lots.",
             _at(lambda t, lots, n: torch.randperm(len(t), generator=torch.Generator().manual_seed(1))[:n]),
-            also=(lambda *given: OTHERS,),
+            also=(lambda *given: "other rows",),
         ),
         Mistake(
             "random numbers",
@@ -217,7 +216,7 @@ INITIAL = Exercise(
             also=(
                 _from(lambda t, lots, n: t.std() * _normal(t, n)),
                 _from(lambda t, lots, n: torch.zeros_like(t[:n])),
-                lambda *given: FOREIGN,
+                lambda *given: "no rows of the table",
             ),
         ),
         Mistake(

@@ -11,7 +11,7 @@ NOT_SCORED = -100  # what cross_entropy leaves out
 
 
 def with_prompt(
-    prompt: Float[Tensor, "P D"], text: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"]
+    prompt: Float[Tensor, "P D"], text: Float[Tensor, "B T width"], real: Bool[Tensor, "B T"]
 ) -> tuple[Float[Tensor, "B N D"], Bool[Tensor, "B N"], Int[Tensor, "B N"]]:
     """The vectors [prompt; text], which of them are seen, and the position of each: how many are seen before it.
 
