@@ -358,7 +358,7 @@ WRONG = {
         "prompt and table": (trained(("prompt", "table")), "the tied table moves too"),
         "table learns, head a copy": (untied, "the tied table moves too"),
         "rows of a larger table": (table_grown, "the tied table moves too"),
-        "rows that the head can say": table_grown_with_its_head,
+        "rows that the head can say": (table_grown_with_its_head, "prompt in the head"),
         "model learns": (trained(("table", "mix")), "prompt frozen"),
         "table alone": (trained(("table",)), "prompt frozen"),
         "mix alone": (trained(("mix",)), "prompt frozen"),

@@ -95,6 +95,19 @@ def _prompt_behind(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, id
     return cross_entropy(logits[: len(ids) - 1], ids[1:]) + 0 * prompt.sum()
 
 
+def _with_rows_of_the_prompt(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
+    """The head has a logit for each vector of the prompt too."""
+    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, prompt]).T
+    return cross_entropy(logits[len(prompt) - 1 : -1], ids)
+
+
+def _with_rows_that_stay(prompt: Tensor, *others: Tensor) -> Tensor:
+    """The same, where the head learns nothing of the prompt."""
+    lookup, head, mix, ids = others
+    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, prompt.detach()]).T
+    return cross_entropy(logits[len(prompt) - 1 : -1], ids)
+
+
 def _unmoved(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
     return prompt, table, mix
 
@@ -159,6 +172,13 @@ FROZEN = Exercise(
             "moves both, and every token that the model reads or says becomes another one.",
             _stepped(("prompt", "lookup", "head")),
             also=(_stepped(("prompt", "lookup")), _stepped(("prompt", "head"))),
+        ),
+        Mistake(
+            "prompt in the head",
+            "The vectors of the prompt became rows of the table, and the table is the head: the model can now say them "
+            "as if they were tokens, and its probabilities are others. The prompt is read and never said.",
+            _stepped(loss=_with_rows_of_the_prompt),
+            also=(_stepped(loss=_with_rows_that_stay), _stepped(PARTS, loss=_with_rows_of_the_prompt)),
         ),
         Mistake(
             "prompt frozen",

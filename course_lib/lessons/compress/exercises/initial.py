@@ -29,11 +29,13 @@ def _kind(got: Any, case: Case) -> str | None:
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
-    """Prompt and table; a mistake that is one of a kind gives the kind in place of them."""
-    if isinstance(expected, str):
-        return None if expected in (got, _kind(got, case)) else f"got {short(got)}, expected {expected}"
+    """Prompt and table. A mistake that is one of a kind gives the kind, and what would be right."""
     if not isinstance(expected, tuple):
         return close(got, expected)
+    if isinstance(expected[0], str):
+        kind = got[0] if isinstance(got, tuple) and got and isinstance(got[0], str) else _kind(got, case)
+        other = kind == expected[0] and _agree_on_both(got, expected[1:], case)
+        return None if other else f"got {short(got)}, expected {expected[0]}"
     if not isinstance(got, tuple) or len(got) != len(expected):
         return f"got {short(got)}, expected {len(expected)} values: the prompt and the table"
     for name, mine, right in zip(("prompt", "table"), got, expected, strict=False):
@@ -200,13 +202,16 @@ INITIAL = Exercise(
             "A token comes twice. Two equal vectors are one vector less to begin with: draw without putting back, "
             "which is what the largest lots do.",
             _at(_drawn_again),
-            also=(_from(lambda t, lots, n: t[lots.argmax()].expand(n, -1)), lambda *given: "rows that repeat"),
+            also=(
+                _from(lambda t, lots, n: t[lots.argmax()].expand(n, -1)),
+                lambda *given: ("rows that repeat", *_at(_largest)(*given)),
+            ),
         ),
         Mistake(
             "rows of other tokens",
             "These are rows of the table, each once, but not those of the P largest lots.",
             _at(lambda t, lots, n: torch.randperm(len(t), generator=torch.Generator().manual_seed(1))[:n]),
-            also=(lambda *given: "other rows",),
+            also=(lambda *given: ("other rows", *_at(_largest)(*given)),),
         ),
         Mistake(
             "random numbers",
@@ -216,7 +221,7 @@ INITIAL = Exercise(
             also=(
                 _from(lambda t, lots, n: t.std() * _normal(t, n)),
                 _from(lambda t, lots, n: torch.zeros_like(t[:n])),
-                lambda *given: "no rows of the table",
+                lambda *given: ("no rows of the table", *_at(_largest)(*given)),
             ),
         ),
         Mistake(
