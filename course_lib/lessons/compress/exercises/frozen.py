@@ -28,10 +28,17 @@ def _largest(case: Case, which: int) -> float:
     return case.arguments[which].abs().max().item()
 
 
-def _rows(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.common.answers import compare_matrices
+def _moves(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
+    """How far each part is from where it was."""
+    from course_lib.lessons.common.answers import compare_bars
 
-    return compare_matrices(torch.as_tensor(got[1]), expected[1], "token", "channel of its row in the table")
+    far = [
+        torch.stack(
+            [(torch.as_tensor(new) - old).double().norm() for new, old in zip(answer, case.arguments, strict=False)]
+        )
+        for answer in (got, expected)
+    ]
+    return compare_bars(*far, NAMES, "length of the move")
 
 
 def _states(x: Tensor) -> Tensor:
@@ -153,7 +160,7 @@ FROZEN = Exercise(
     reference=_stepped(),
     cases=_frozen_cases,
     agree=_agree_on_all_three,
-    picture=_rows,
+    picture=_moves,
     mistakes=(
         Mistake(
             "everything learns",

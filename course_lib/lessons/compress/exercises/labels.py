@@ -19,7 +19,7 @@ def _side_by_side(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Fig
     from course_lib.lessons.common.answers import compare_matrices
 
     mine = torch.as_tensor(got)
-    return compare_matrices(mine.clamp(min=-1), expected.clamp(min=-1), "text", "place; dark: not scored")
+    return compare_matrices(mine.clamp(min=-1), expected.clamp(min=-1), "text", "place; grey: not scored")
 
 
 def _nothing(ids: Tensor, n: int) -> Tensor:
