@@ -68,7 +68,7 @@ slides: setup ## Build the decks into build/slides/
 	$(BIN)/course slides
 
 # BEGIN INSTRUCTORS
-nbval: setup ## Run every notebook: the students', with what they type, and the masters' exercises with checks that raise
+nbval: setup ## Run every notebook with nothing solved and what a student types, and beside it the master's answers
 	$(BIN)/course build --check
 	$(BIN)/python tests/helpers/notebooks_to_check.py build/nbval
 	$(NBVAL) build/nbval

@@ -471,10 +471,9 @@ for name, smaller in by_gradient.items():
 
 # %%
 kept = choose(Scores(neurons=scores["activations"]), dense_shape, target)
-repaired = take(model, kept)
-before = window_losses(repaired, held_out, progress=False)
+repaired = take(model, kept)  # as it was in section 4, where it was read
 refit(model, repaired, kept, calibration, progress=False)
-print(tables.gain_line("refit", before, window_losses(repaired, held_out, progress=False)))
+print(tables.gain_line("refit", by_width, window_losses(repaired, held_out, progress=False)))
 
 # %% [markdown]
 # ## 10. Learning from the whole model

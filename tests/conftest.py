@@ -6,9 +6,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on a hub
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import announced_instructions
+import long_first
 import pytest
 import shape_annotations
 import torch
+from what_changed import SECONDS
 
 announced_instructions.avoid_those_that_are_missing()
 
@@ -42,7 +44,9 @@ def tiny_tokenizer():
 
 
 def pytest_collection_modifyitems(items):
-    """Tests of the real model are skipped, with the remedy, where `course setup` has not run."""
+    """Long files first; tests of the real model are skipped, with the remedy, where `course setup` has not run."""
+    if n_workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
+        items[:] = long_first.dealt_out(items, n_workers, SECONDS)
     items = [item for item in items if item.get_closest_marker("real")]
     if not items:
         return  # so that the kernels' tests need none of the packages that fetch the model

@@ -21,7 +21,7 @@ ORDER = (
     "sparsity kv",
     "pruning",
     "quantization moe",
-    "contextual",
+    "contextual prompts",
     "kernels",
     "lessons",
     "workbook",

@@ -9,8 +9,8 @@ from seen_by_hand import random_neurons, seen_of
 
 from course_lib.contextual.apply import contextual
 from course_lib.contextual.fitting.threshold import LEVELS, Sample, threshold_at
+from course_lib.contextual.inputs.teal import Teal, teal
 from course_lib.contextual.selectors.cats import CATS
-from course_lib.contextual.teal import Teal, teal
 from course_lib.models import blocks, layers_of, tiny_model
 
 

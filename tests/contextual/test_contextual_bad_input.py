@@ -12,6 +12,7 @@ from course_lib.contextual import selector as seam
 from course_lib.contextual.apply import choices, contextual
 from course_lib.contextual.attention.heads import contextual_heads, part_norms, static_heads
 from course_lib.contextual.fitting.linear_maps import RegressionSums
+from course_lib.contextual.inputs.teal import Teal, teal
 from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.seen import look_through
 from course_lib.contextual.selectors.cats import CATS
@@ -24,7 +25,6 @@ from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.recorded import Recorded
 from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.sizes import Sizes
-from course_lib.contextual.teal import Teal, teal
 from course_lib.models import tiny_model
 
 MODEL = tiny_model()

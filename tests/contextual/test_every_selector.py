@@ -75,7 +75,7 @@ def n_hooks(model):
 
 def test_there_are_selectors():
     names = {selector.__name__ for selector in SELECTORS}
-    assert {"Oracle", "Recorded", "Static", "FromEmbedding", "DejaVu"} <= names
+    assert {"Oracle", "Recorded", "Static", "TokenAlone", "FromEmbedding", "DejaVu"} <= names
     assert {"LowRank", "LowBit", "CATS", "Neighbours"} <= names
 
 
@@ -197,12 +197,8 @@ def test_bytes_are_counted_once_there_is_something_to_hold(selector):
     ready = fitted(selector)
     with contextual(model_of("llama"), ready) as watch:
         assert watch.bytes == ready.n_bytes
-    holds_nothing = {
-        "Oracle",
-        "Recorded",
-        "Static",
-        "CATS",
-    }  # a recording stands for what nobody has
+    # A recording stands for what nobody has; a token alone goes through the model's own weights.
+    holds_nothing = {"Oracle", "Recorded", "Static", "CATS", "TokenAlone"}
     assert (ready.n_bytes == 0) == (selector.__name__ in holds_nothing)
 
 

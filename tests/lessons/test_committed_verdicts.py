@@ -7,10 +7,13 @@ import pytest
 from course_lib.lessons.classic import fisher
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
+from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.kv import tables as kv
 from course_lib.lessons.kv.claims import asked, heavy_shown, written
 from course_lib.lessons.minitron.figures import found
 from course_lib.lessons.minitron.figures import verdicts as minitron
+from course_lib.lessons.moe.tables import compared as experts
+from course_lib.lessons.moe.tables import measured as mixtures
 from course_lib.lessons.sinks.claims import backcopy, trained, training
 from course_lib.lessons.sinks.claims import measured as sinks
 from course_lib.lessons.sparsegpt import tables as sparsegpt
@@ -34,6 +37,10 @@ PRINTED = {
     "05 aggregations": lambda: minitron.aggregations(found.results()),
     "05 accuracies": lambda: minitron.accuracies(found.results()),
     "05 claims": lambda: minitron.claims_table(found.results()),
+    "06 upcycled": lambda: mixtures.trained_on(load_measured("moe", "experiments/moe_upcycling")),
+    "06 experts": lambda: experts.experts(load_measured("moe")),
+    "06 balance": lambda: experts.balancing(load_measured("moe")),
+    "06 loads": lambda: mixtures.collapse(load_measured("moe"), "top-1", 1),
     "07 attention": kv.attention_verdicts,
     "07 heavy hitters": kv.heavy_verdict,
     "07 enough": heavy_shown.enough_verdict,

@@ -6,20 +6,9 @@ from collections import Counter
 
 import nbformat
 import pytest
-from notebooks_to_check import (
-    bound,
-    calls_an_answer,
-    is_check,
-    is_exercise,
-    is_use,
-    strict,
-    to_check,
-    what_binds,
-    with_what_is_typed,
-    without_magics,
-)
+from notebooks_to_check import both, bound, is_check, is_exercise, with_what_is_typed, without_magics
 
-from course_lib.workbook import build, checks, masters
+from course_lib.workbook import build, masters
 from course_lib.workbook.catalogue import find, lessons
 
 MASTERS = masters.masters()
@@ -87,7 +76,7 @@ def test_text_has_no_exclamation_marks_and_no_emoji(master):
 
 
 def test_outside_the_exercises_a_masters_cells_are_those_of_the_students_notebook(master):
-    """So a master need not run them again: under nbval the students' notebooks run whole."""
+    """So both run at once: under nbval the student's notebook runs whole, with the master's answers beside it."""
     mine = masters.with_solutions(master).cells
     theirs = nbformat.read(masters.ROOT / "notebooks" / f"{master.stem}.ipynb", as_version=4).cells
     assert [(cell.id, cell.cell_type) for cell in mine] == [(cell.id, cell.cell_type) for cell in theirs]
@@ -125,30 +114,18 @@ def test_what_the_page_tells_a_student_to_type_is_typed_into_every_notebook(mast
     assert [cell for cell in with_what_is_typed(whole).cells if not cell.id.startswith("typed")] == whole.cells
 
 
-def test_every_exercise_check_and_use_of_a_master_runs_with_what_it_needs_and_nothing_else(master):
-    whole, reduced = masters.with_solutions(master), to_check(masters.with_solutions(master))
-    kept = [(cell.id, cell.source) for cell in whole.cells if calls_an_answer(cell)]
-    assert [(cell.id, cell.source) for cell in reduced.cells if calls_an_answer(cell)] == kept
-    module = next(m for m in lessons() if m.LESSON[:2] == master.stem[:2])
-    assert sum(not is_use(cell) for cell in reduced.cells if calls_an_answer(cell)) == 2 * len(module.EXERCISES)
-    others = [ast.parse(cell.source).body for cell in reduced.cells if not calls_an_answer(cell)]
-    assert not [ast.unparse(statement) for body in others for statement in body if isinstance(statement, ast.Expr)]
-
-
-def test_checks_of_a_master_raise(master, monkeypatch):
-    first, *others = strict(to_check(masters.with_solutions(master))).cells
-    assert [cell.id for cell in others] == [cell.id for cell in to_check(masters.with_solutions(master)).cells]
-    monkeypatch.setenv("COURSE_STRICT", "0")
-    exec(first.source, {})
-    with pytest.raises(checks.CheckFailed):
-        checks.check(next(m for m in lessons() if m.LESSON[:2] == master.stem[:2]).EXERCISES[0].id, lambda *_: None)
-
-
-def test_of_a_cell_stays_what_binds_a_needed_name():
-    source = (
-        "%matplotlib inline\nimport torch\nfrom a import b as c, d\nx = c(1)\ny = d(2)\n\ndef f(x):\n    return x + y"
-    )
-    assert what_binds(source, {"torch"}) == "import torch"
-    assert what_binds(source, {"x"}) == "from a import b as c, d\nx = c(1)"
-    assert what_binds(source, {"f"}) == "from a import b as c, d\ny = d(2)\ndef f(x):\n    return x + y"
-    assert what_binds(source, {"z"}) == ""
+def test_a_students_notebook_runs_whole_and_above_each_exercise_the_masters_answer_and_its_check(master):
+    first, *others = both(master).cells
+    assert "both_versions.load" in first.source
+    solved = [cell for cell in others if cell.id.startswith("solved-")]
+    assert [cell for cell in others if cell not in solved] == with_what_is_typed(masters.for_students(master)).cells
+    whole = masters.with_solutions(master).cells
+    answers = [(cell.metadata["exercise"], cell.source) for cell in whole if is_exercise(cell)]
+    checks = [cell.source for cell in whole if is_check(cell)]
+    assert len(answers) == len(checks)
+    expected = [
+        f"%%solved {exercise}\n{source}\n\n\n{check}" for (exercise, source), check in zip(answers, checks, strict=True)
+    ]
+    assert [cell.source for cell in solved] == expected
+    following = [others[others.index(cell) + 1].metadata["exercise"] for cell in solved]
+    assert following == [exercise for exercise, _ in answers]

@@ -1,4 +1,4 @@
-"""Neurons by the token alone, without context. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
+"""Neurons by a linear map of the embedding. After Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
 
 Dimension key: T tokens, n windows of N tokens, F neurons.
 """
@@ -20,8 +20,8 @@ class FromEmbedding(NeuronSelector):
     """score = ȳ + Bᵀ(e − ē), e the token's embedding and y = |h| ‖w‖: the best that a linear map makes of e.
 
     B is ridge regression on calibration tokens, so that a token never seen there is chosen for as its neighbours are.
-    Deviation: the paper (section 5.2) passes the embedding itself through each block and takes what is large there; a
-    map that was fitted to what happens is a stronger rival.
+    Deviation: the paper passes the embedding itself through each block (see alone.py); here what follows from it in a
+    dense model is learnt.
     """
 
     damping: float = 3.0  # of a few hundred tokens little more can be learnt; less than 1 learns them by heart

@@ -46,7 +46,7 @@ def side_by_side(axes: Axes, groups: Sequence[str], series: Mapping[str, Sequenc
         axes.errorbar(places, values, yerr=[below, above], label=name, capsize=3, **look)
         for place, value, upper in zip(places, values, above, strict=True):
             beside = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-            axes.annotate(f"{value:.0f}", (place, value + upper), **beside)
+            axes.annotate(f"{value:.1f}" if value < 10 else f"{value:.0f}", (place, value + upper), **beside)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_xlim(-0.6, len(groups) - 0.4)
     log_scale(axes, "y")

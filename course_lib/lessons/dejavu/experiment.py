@@ -9,22 +9,24 @@ Tables, each row of a model with the loss of every evaluation window, so that mo
 
     dense          perplexity of the models as they are
     active         of each block: neurons that are not zero, those that carry 95 % of the energy, those never used
-    neurons        a share of them kept: by oracle on the fly or recorded, by the embedding, the same for all tokens
+    neurons        a share of them kept: by oracle on the fly or recorded, by the token alone, the same for all tokens
     heads          some of them kept: by the length of their part of the output, or the same for all tokens
     together       heads and neurons by oracle, and the share of the blocks' weights that is left
-    activations    thresholds on the gate (CATS) and on all inputs (TEAL; all tokens, or the second half), ReLU for SiLU
+    activations    thresholds on the gate (CATS) and on all inputs (TEAL: one density, or levels found greedily; all
+                   tokens, or the second half), ReLU for SiLU
     slow_change    of each block: the cosine of the residual before and behind it, the length of what is added
     depth          attention beside the MLP, blocks in pairs, blocks left out
     batch          the share of neurons that at least one of B sequences needs
     rounded        half of the neurons and weights on fewer bits, each alone and both together
 
-Minutes planned on two idle cores: neurons 8, heads 5, depth and slow change 3, thresholds 6, rounding 2, the ReLU model
+Minutes planned on two idle cores: neurons 9, heads 5, depth and slow change 3, thresholds 9, rounding 2, the ReLU model
 4: half an hour. A step takes half a minute, two where it reads the calibration text first.
 """
 
 from functools import partial
 
-from course_lib.lessons.dejavu.claims import active, batch, heads, neurons, rounded, slow_change, teal
+from course_lib.lessons.dejavu.claims import active, batch, neurons, rounded, slow_change, teal
+from course_lib.lessons.dejavu.claims.attention import heads
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 from course_lib.lessons.dejavu.claims.sizes import QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step
@@ -64,6 +66,7 @@ def of_gates(sizes: Sizes) -> list[Step]:
         for tokens in teal.TOKENS
         for share in sizes.activations
     ]
+    plan += [Step(f"TEAL, {share}, greedy levels", partial(teal.greedy, sizes, share)) for share in sizes.activations]
     plan.append(Step("ReLU in place of SiLU", partial(teal.swapped, sizes)))
     plan += [
         Step(f"{grid}, {share} of the neurons", partial(rounded.rounded, sizes, GATED, grid, share))

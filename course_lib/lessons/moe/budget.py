@@ -15,6 +15,7 @@ from torch import Tensor
 from course_lib.attention.small_models.byte_model import untrained
 from course_lib.lessons.common.ideas import against
 from course_lib.lessons.moe.live.training import SCHEDULE, SIZES, Run, learn
+from course_lib.moe.checks import check_count
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.routing import Router
@@ -59,12 +60,12 @@ def usual(run: Run) -> Attempt:
 
 
 def sizes_of(wanted: Choices) -> dict[str, int]:
-    """As `learn` takes them; a head has as many channels as in the notebook's own run."""
-    head = SIZES["width"] // SIZES["n_heads"]
+    """As `learn` takes them; a head has as many channels as in the notebook's own run, or more where that is uneven."""
+    width, most = wanted["width"], max(1, wanted["width"] * SIZES["n_heads"] // SIZES["width"])
     return {
-        "width": wanted["width"],
+        "width": width,
         "n_blocks": wanted["blocks"],
-        "n_heads": max(1, wanted["width"] // head),
+        "n_heads": next(heads for heads in range(most, 0, -1) if width % (2 * heads) == 0),
         "active": wanted["k"] * wanted["neurons"],
     }
 
@@ -94,6 +95,12 @@ def checked(choices: object) -> dict:
     wanted = USUAL | dict(choices)
     if wanted["weights"] not in ROUTERS:
         raise ValueError(f"got weights {wanted['weights']!r}; expected one of {', '.join(ROUTERS)}.")
+    for name in ("experts", "k", "neurons", "width", "blocks"):
+        check_count(name, wanted[name])
+    if wanted["width"] % 2:
+        raise ValueError(
+            f"got width {wanted['width']}; expected an even number, for the channels of heads turn in pairs."
+        )
     return wanted
 
 

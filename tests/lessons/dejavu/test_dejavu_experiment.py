@@ -14,6 +14,7 @@ from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.small_models.relu_model import relu_configuration, untrained_relu_model
 from course_lib.lessons.dejavu import experiment
 from course_lib.lessons.dejavu.claims import active, batch, ground, ideas, neurons, predictors, rounded
+from course_lib.lessons.dejavu.claims.attention import predicted_heads
 from course_lib.lessons.dejavu.claims.blind import Blind
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 from course_lib.lessons.dejavu.claims.predicted import COPIES, PREDICTOR, STATIC
@@ -92,8 +93,8 @@ def test_neurons_are_chosen_in_every_way(tables):
     assert set(choices) == {(model, by) for model in (GATED, RELU) for by in neurons.CHOICES}
     assert {row["reached"] for row in choices.values()} == {0.5}
     assert len({tuple(row["losses"]) for row in choices.values()}) == len(choices)
-    static, embedding = (choices[GATED, by] for by in (neurons.STATIC, neurons.EMBEDDING))
-    assert static["bytes"] < embedding["bytes"]
+    held = {by: choices[GATED, by]["bytes"] for by in (neurons.ALONE, neurons.STATIC, neurons.EMBEDDING)}
+    assert held[neurons.ALONE] == held[neurons.STATIC] == 0 < held[neurons.EMBEDDING]
 
 
 @pytest.mark.real
@@ -180,6 +181,20 @@ def test_an_earlier_x_is_read_from_its_block(guesses):
     assert all(
         row["recall"] == pytest.approx(row["precision"], abs=1e-4) for row in static
     )  # as many kept as asked for
+
+
+@pytest.mark.real
+def test_predictors_of_heads_are_trained_and_used(guesses):
+    assert [(row["model"], row["block"]) for row in guesses["head_training"]] == [
+        (model, block) for model in (GATED, RELU) for block in range(N_BLOCKS)
+    ]
+    rows = {(row["model"], row["chosen_by"]): row for row in guesses["heads"]}
+    assert set(rows) == {(model, by) for model in (GATED, RELU) for by in predicted_heads.CHOICES}
+    assert {(row["model"], row["kept"], row["of"]) for row in rows.values()} == {(GATED, 7, 9), (RELU, 1, 2)}
+    assert len({tuple(row["losses"]) for row in rows.values() if row["model"] == GATED}) == 3
+    assert {(row["model"], row["active"]) for row in guesses["head_recall"]} == {(GATED, 5), (RELU, 1)}
+    gated = [row for row in guesses["head_recall"] if row["model"] == GATED]
+    assert all(1 / 5 <= share <= 1 for row in gated for share in row["recall"])  # 5 and 5 of 9 share one at least
 
 
 @pytest.mark.real

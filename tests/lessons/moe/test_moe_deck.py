@@ -31,12 +31,6 @@ def test_shazeers_losses_are_the_published_ones():
 
 
 def test_switchs_tables_are_the_published_ones():
-    shown = [(factor, float(q), int(n)) for _, factor, q, n in cells("Published: one expert or two")]
-    wanted = rows(PUBLISHED, "switch_capacity")
-    assert shown == [
-        ("" if row["capacity_factor"] is None else str(row["capacity_factor"]), *list(row.values())[2:])
-        for row in wanted
-    ]
     precise = [row for row in cells("Small logits, and a router in float32") if row[2]]
     assert [(name, float(q), int(n)) for name, q, n in precise] == [
         tuple(row.values()) for row in rows(PUBLISHED, "switch_precision")
@@ -116,9 +110,3 @@ def test_numbers_that_the_notes_say():
     step = torch.tensor(64.0).bfloat16().view(torch.int16).add(1).view(torch.bfloat16).float() - 64
     assert float(step) == 0.5
     assert f"{math.exp(0.5):.2f}" == "1.65"
-    by_rate = {
-        row["capacity_factor"]: row["examples_per_second"]
-        for row in rows(PUBLISHED, "switch_capacity", model="Switch, top-1")
-    }
-    two = rows(PUBLISHED, "switch_capacity", model="MoE, top-2", capacity_factor=2.0)[0]["examples_per_second"]
-    assert f"{by_rate[1.0] / two:.1f}" == "1.2"

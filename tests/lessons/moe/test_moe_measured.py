@@ -45,7 +45,9 @@ def test_a_claim_is_about_all_seeds_and_windows(found):
 
 
 def test_blocks_of_all_seeds_are_counted(found):
-    assert "of 4 blocks the 8 busiest experts have more than 50 %" in measured.collapse(found, "top-2", 8)
+    assert "in 2, 2 of 2 blocks the 8 busiest experts have more than 50 % (2 seeds)" in measured.collapse(
+        found, "top-2", 8
+    )
     assert measured.collapse(found, "top-2", 8).endswith("collapse so: holds")
     assert len(measured.specialisation(found, "top-2, balanced").splitlines()) == 3
 

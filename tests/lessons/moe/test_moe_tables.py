@@ -83,7 +83,10 @@ def models():
             block = {"block": 0, "load": load, "known": 0.5, "by_chance": 0.01}
             row = {"model": name, "seed": seed, "losses": losses, "loss": sum(losses) / 4, "blocks": [block]}
             rows.append(row | {"parameters": 1000, "flops_a_byte": 500, "steps": 20})
-    return {"tables": {"models": rows}}
+    looks = [
+        {"model": row["model"], "step": step, "processor_seconds": 2.0 * step} for row in rows for step in (10, 20)
+    ]
+    return {"tables": {"models": rows, "held_out": looks}}
 
 
 def test_a_claim_has_a_case_a_seed():
@@ -96,9 +99,25 @@ def test_a_claim_has_a_case_a_seed():
 def test_ends_collapse_and_specialisation_are_counted():
     assert "70 %" in measured.ends(models()).splitlines()[1]
     assert "2.016 ± 0.000" in " ".join(measured.ends(models()).splitlines()[1].split())
-    assert "in 3 of 3 blocks the 1 busiest" in measured.collapse(models(), "top-2", 1)
+    assert measured.ends(models()).splitlines()[1].split()[1:4] == ["1,000", "500", "40"]  # seconds of all 20 steps
+    assert "in 1, 1, 1 of 1 blocks the busiest expert has more than 50 %" in measured.collapse(models(), "top-2", 1)
     assert measured.collapse(models(), "top-2", 1).endswith("holds")
-    assert measured.collapse(models(), "top-2, balanced", 1).endswith("does not hold")
+    assert measured.collapse(models(), "top-2, balanced", 1).endswith("not at this scale")
+
+
+def test_half_of_the_blocks_are_not_most_of_them():
+    """With one seed of three both blocks collapse, with another one of two, with the last none."""
+    found = models()
+    for row in found["tables"]["models"]:
+        even = {"load": [0.4, 0.3, 0.3], "known": 0.5, "by_chance": 0.0}
+        collapsed = even | {"load": [0.9, 0.1, 0.0]}
+        row["blocks"] = [collapsed if at < 2 - row["seed"] else even for at in range(2)]
+    said = measured.collapse(found, "top-2", 1)
+    assert said.startswith("top-2: in 2, 1, 0 of 2 blocks the busiest expert has more than 50 % (3 seeds).")
+    assert said.endswith("holds partly (1 of 3)")
+
+
+def test_specialisation_is_a_mean_over_seeds():
     assert measured.specialisation(models(), "top-2").splitlines()[1].split() == ["block", "0", "50", "%", "1", "%"]
 
 

@@ -1,9 +1,10 @@
-"""Does each token need its own neurons? Chosen by the token there, by its embedding, or once for all, equally many."""
+"""Does each token need its own neurons? Chosen in its place, by the token alone, or once for all, equally many."""
 
 from dataclasses import replace
 from functools import lru_cache
 
 from course_lib.contextual.selector import NeuronSelector
+from course_lib.contextual.selectors.alone import TokenAlone
 from course_lib.contextual.selectors.embedding import FromEmbedding
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.recorded import Recorded
@@ -12,8 +13,9 @@ from course_lib.lessons.dejavu.claims.ground import Row, joined, selected_row, s
 from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
-ORACLE, RECORDED, EMBEDDING, STATIC = "oracle", "oracle, two passes", "embedding", "static"
-CHOICES = (ORACLE, RECORDED, EMBEDDING, STATIC)
+ORACLE, RECORDED, STATIC = "oracle", "oracle, two passes", "static"
+ALONE, EMBEDDING = "token alone", "map of the embedding"  # the paper's non-contextual choice, and one that was fitted
+CHOICES = (ORACLE, RECORDED, ALONE, EMBEDDING, STATIC)
 AT_ONCE = 4  # windows of a recording: 190 MB of the default model's neurons
 
 
@@ -26,7 +28,8 @@ def wanted(sizes: Sizes) -> list[tuple[str, float]]:
 def fitted(sizes: Sizes, name: str, chosen_by: str, seed: int) -> NeuronSelector:
     """What needs text has read the calibration windows; densities in a row share it."""
     of = subject(sizes, name, seed)
-    return {ORACLE: Oracle, EMBEDDING: FromEmbedding, STATIC: Static}[chosen_by]().fit(of.model, of.calibration)
+    selectors = {ORACLE: Oracle, ALONE: TokenAlone, EMBEDDING: FromEmbedding, STATIC: Static}
+    return selectors[chosen_by]().fit(of.model, of.calibration)
 
 
 def kept(sizes: Sizes, name: str, chosen_by: str, density: float, seed: int) -> Tables:

@@ -40,6 +40,8 @@ class Sizes:
     lookaheads: tuple[int, ...] = (0, 1, 2, 4)  # blocks
     predicted: tuple[float, ...] = (0.5, 0.3)
     predicted_bytes: tuple[float, ...] = (0.2, 0.1, 0.05)
+    predicted_heads: tuple[int, ...] = (7,)
+    predicted_heads_bytes: tuple[int, ...] = (3, 2)
     recall_density: float = 0.5
     recalled: int = 8  # evaluation windows
 
@@ -48,4 +50,5 @@ QUICK = Sizes(
     tokens=Text(12, 50, 2), bytes=Text(12, 2, 2), densities=(0.5,), few=(0.5,), heads=(7,), static_heads=(7,),
     heads_bytes=(1,), activations=(0.5,), together=((7, 0.5),), together_bytes=((1, 0.5),), batches=(1, 2), rounds=2,
     rank=4, rank_bytes=4, epochs=1, lookaheads=(0, 1), predicted=(0.5,), predicted_bytes=(0.2,), recalled=1,
+    predicted_heads=(7,), predicted_heads_bytes=(1,),
 )  # fmt: skip

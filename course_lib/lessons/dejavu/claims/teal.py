@@ -12,15 +12,17 @@ from torch import Tensor
 
 from course_lib.contextual.altered import activated_by
 from course_lib.contextual.apply import contextual
+from course_lib.contextual.inputs.greedy_levels import GreedyTeal
+from course_lib.contextual.inputs.teal import Teal
+from course_lib.contextual.inputs.teal import teal as sparse_inputs
 from course_lib.contextual.selectors.cats import CATS
-from course_lib.contextual.teal import Teal
-from course_lib.contextual.teal import teal as sparse_inputs
 from course_lib.lessons.dejavu.claims.ground import GATED, Row, Subject, losses_row, subject
 from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.measure.likelihood import hidden_states, target_log_probs
 
 DENSE, BY_GATE, BY_INPUT, SWAPPED = "dense", "CATS", "TEAL", "SiLU replaced by ReLU"
+BY_LEVELS, LEVEL_WINDOWS = "TEAL, greedy levels", 2
 ALL, SECOND_HALF = "all", "second half"
 TOKENS = {ALL: "all", SECOND_HALF: "last half"}  # as the library calls them
 
@@ -46,6 +48,14 @@ def teal(sizes: Sizes, density: float, tokens: str, seed: int) -> Tables:
     with sparse_inputs(of.model, _inputs(sizes, seed), density, TOKENS[tokens]) as watch:
         row = scored_row(of)
     return _table(row, BY_INPUT, density, watch.mean_density, tokens)
+
+
+def greedy(sizes: Sizes, density: float, seed: int) -> Tables:
+    """The same with a density of its own for each input of each block, all tokens."""
+    of = subject(sizes, GATED, seed)
+    with sparse_inputs(of.model, _levels(sizes, seed), density) as watch:
+        row = scored_row(of)
+    return _table(row, BY_LEVELS, density, watch.mean_density, ALL)
 
 
 def swapped(sizes: Sizes, seed: int) -> Tables:
@@ -83,6 +93,13 @@ def _gates(sizes: Sizes, seed: int) -> CATS:
 def _inputs(sizes: Sizes, seed: int) -> Teal:
     of = subject(sizes, GATED, seed)
     return Teal.fit(of.model, of.calibration)
+
+
+@lru_cache(maxsize=1)
+def _levels(sizes: Sizes, seed: int) -> GreedyTeal:
+    of = subject(sizes, GATED, seed)
+    windows, lowest = of.calibration[:LEVEL_WINDOWS], min(sizes.activations)
+    return GreedyTeal.fit_levels(_inputs(sizes, seed), of.model, windows, lowest)
 
 
 def _table(row: Row, method: str, density: float | None, reached: float | None, tokens: str | None) -> Tables:

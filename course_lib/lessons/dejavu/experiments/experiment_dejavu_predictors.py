@@ -9,15 +9,18 @@ Tables:
     training     each predictor: the share of its labels that are positive, the first and the last loss, seconds
     recall       of each block: the share of the labels that is found, and of the energy that is kept
     predicted    perplexity by what chooses, share of the neurons and distance in blocks; bytes beside the MLPs'
+    head_training, head_recall, heads
+                 the same of predictors of heads: losses, the share of the labels that is found, perplexity
     search       seconds of a search for the nearest rows in all blocks, beside the MLPs'
 
-Minutes planned on two idle cores: copies 9, 120 predictors of the default model 10, what they choose 5, the search 1,
-the ReLU model 8: half an hour. No step takes more than three minutes.
+Minutes planned on two idle cores: copies 9, 120 predictors of the default model 10, what they choose 5, heads 3,
+the search 1, the ReLU model 8: a good half hour. No step takes more than three minutes.
 """
 
 from functools import partial
 
 from course_lib.lessons.dejavu.claims import active, predicted, predictors, search
+from course_lib.lessons.dejavu.claims.attention import predicted_heads
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 from course_lib.lessons.dejavu.claims.sizes import QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step
@@ -28,7 +31,10 @@ N_GROUPS = {GATED: 3, RELU: 1}  # of blocks
 def steps(sizes: Sizes) -> list[Step]:
     """The predictors of a distance come before those of the next."""
     plan = []
-    for name, densities in ((GATED, sizes.predicted), (RELU, sizes.predicted_bytes)):
+    for name, densities, few in (
+        (GATED, sizes.predicted, sizes.predicted_heads),
+        (RELU, sizes.predicted_bytes, sizes.predicted_heads_bytes),
+    ):
         plan.append(Step(f"{name}: dense", partial(active.dense, sizes, name)))
         for by in predicted.COPIES if name == GATED else predicted.ON_BYTES:
             plan += [
@@ -36,6 +42,7 @@ def steps(sizes: Sizes) -> list[Step]:
             ]
         for ahead in sizes.lookaheads:
             plan += trained(sizes, name, ahead, densities)
+        plan += of_heads(sizes, name, few)
     plan.append(Step("search", partial(search.search, sizes, GATED)))
     return [*plan, Step("clear", partial(predictors.end, sizes))]
 
@@ -55,6 +62,19 @@ def trained(sizes: Sizes, name: str, ahead: int, densities: tuple[float, ...]) -
         for share in densities
     ]
     return plan
+
+
+def of_heads(sizes: Sizes, name: str, few: tuple[int, ...]) -> list[Step]:
+    """Predictors of heads, and what they choose beside the oracle and one set for all tokens."""
+    plan = [
+        Step(f"{name}: train for heads", partial(predicted_heads.train, sizes, name)),
+        Step(f"{name}: recall of heads", partial(predicted_heads.recall, sizes, name)),
+    ]
+    return plan + [
+        Step(f"{name}: {n} heads, {by}", partial(predicted_heads.kept, sizes, name, n, by))
+        for by in predicted_heads.CHOICES
+        for n in few
+    ]
 
 
 EXPERIMENT = Experiment("Predicting which neurons a token needs", Sizes(), QUICK, steps)

@@ -12,7 +12,7 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import listed, rows
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.dejavu.claims.neurons import CHOICES, EMBEDDING, ORACLE, STATIC
+from course_lib.lessons.dejavu.claims.neurons import ALONE, CHOICES, ORACLE, STATIC
 from course_lib.lessons.dejavu.tables import found
 from course_lib.lessons.dejavu.tables.found import GATED, Measured
 
@@ -28,7 +28,7 @@ def levels(measured: Measured) -> Figure:
             _losses(axes, measured, rows(measured, "neurons", model=model, chosen_by=by), by, index)
         ahead = {
             f"{worse} than {better}": found.better(measured, "neurons", {"chosen_by": better}, {"chosen_by": worse})
-            for better, worse in ((ORACLE, EMBEDDING), (EMBEDDING, STATIC))
+            for better, worse in ((ORACLE, ALONE), (ALONE, STATIC))
         }
         clear = [
             said

@@ -2,7 +2,7 @@
 
 from course_lib.lessons.common.tables import per_cent, rows
 from course_lib.lessons.common.verdicts import of_count, of_samples, verdict
-from course_lib.lessons.dejavu.claims.teal import ALL, BY_INPUT, DENSE, SECOND_HALF, SWAPPED
+from course_lib.lessons.dejavu.claims.teal import ALL, BY_INPUT, BY_LEVELS, DENSE, SECOND_HALF, SWAPPED
 from course_lib.lessons.dejavu.tables import found
 from course_lib.lessons.dejavu.tables.found import CHEAP, Measured, said
 
@@ -42,13 +42,16 @@ def depth(measured: Measured) -> str:
 
 
 def activations(measured: Measured) -> str:
-    """Thresholds on the gate (CATS), on what every matrix reads (TEAL), and ReLU in place of SiLU."""
+    """Thresholds on the gate (CATS), on what every matrix reads (TEAL, two ways), and ReLU in place of SiLU."""
     lines = [f"{'':<26}{'asked':>8}{'reached':>9}{'perplexity':>12}{'nats above dense':>22}"]
     for row in rows(measured, "activations", tokens=ALL) + rows(measured, "activations", method=SWAPPED):
         asked = "" if row["density"] is None else per_cent(row["density"])
         reached = "" if row["reached"] is None else per_cent(row["reached"])
         above = said(found.above_dense(measured, row))
         lines.append(f"{row['method']:<26}{asked:>8}{reached:>9}{row['perplexity']:>12.2f}{above:>22}")
+    sides = ({"method": method, "tokens": ALL} for method in (BY_LEVELS, BY_INPUT))
+    effects = found.better(measured, "activations", *sides).values()
+    lines.append(f"Claim: levels found greedily are better than one density for all inputs: {verdict(effects)}")
     swapped = found.one(measured, "activations", method=SWAPPED)
     lines.append(
         f"Claim: SiLU is replaced by ReLU without training for less than {CHEAP} nats: "

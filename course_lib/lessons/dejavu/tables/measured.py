@@ -8,7 +8,7 @@ from statistics import fmean
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import origin, per_cent, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
-from course_lib.lessons.dejavu.claims.neurons import CHOICES, EMBEDDING, ORACLE, RECORDED, STATIC
+from course_lib.lessons.dejavu.claims.neurons import ALONE, CHOICES, EMBEDDING, ORACLE, RECORDED, STATIC
 from course_lib.lessons.dejavu.tables import found
 from course_lib.lessons.dejavu.tables.found import CHEAP, Measured, said
 
@@ -43,8 +43,9 @@ def neurons(measured: Measured) -> str:
 def contextual(measured: Measured) -> str:
     """Does context help? Each level beside the next, at equal density."""
     levels = {
-        "the token's own neurons are better than those by its embedding": (ORACLE, EMBEDDING),
-        "those by its embedding are better than one set for all": (EMBEDDING, STATIC),
+        "a token's own neurons are better than those of the token alone": (ORACLE, ALONE),
+        "those of the token alone are better than one set for all": (ALONE, STATIC),
+        "a map of the embedding, fitted, is better than one set for all": (EMBEDDING, STATIC),
         "chosen on the fly they are better than as recorded in a dense pass": (ORACLE, RECORDED),
     }
     lines = []

@@ -5,8 +5,9 @@ from statistics import fmean
 from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.tables import per_cent, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
-from course_lib.lessons.dejavu.claims.heads import OUTPUT, STATIC
+from course_lib.lessons.dejavu.claims.attention.heads import OUTPUT, STATIC
 from course_lib.lessons.dejavu.claims.neurons import ORACLE
+from course_lib.lessons.dejavu.claims.predicted import PREDICTOR
 from course_lib.lessons.dejavu.tables import found
 from course_lib.lessons.dejavu.tables.found import Measured, said
 
@@ -26,6 +27,23 @@ def heads(measured: Measured) -> str:
         (own,) = rows(measured, "heads", model=row["model"], kept=row["kept"], chosen_by=OUTPUT)
         effects.append(log_gap(own, row))
     lines.append(f"Claim: each token's own heads are better than the same for all: {verdict(effects)}")
+    return "\n".join(lines)
+
+
+def predicted_heads(measured: Measured) -> str:
+    """From the measurement of predictors: perplexity with heads by them, by oracle and the same for all tokens."""
+    lines, effects = [], {}
+    for row in rows(measured, "heads"):
+        name = f"{row['model']}, {row['kept']} of {row['of']} heads, {row['chosen_by']}"
+        above = said(found.above_dense(measured, row))
+        lines.append(f"{name:<52}{row['perplexity']:>10.2f}{above:>20} nats above dense")
+    for row in rows(measured, "heads", chosen_by=PREDICTOR):
+        other = found.one(measured, "heads", model=row["model"], kept=row["kept"], chosen_by=STATIC)
+        effects.setdefault(row["model"], []).append(log_gap(row, other))
+    lines += [
+        f"Claim: {PREDICTOR} chooses heads better than one set for all tokens, {model}: {verdict(cases)}"
+        for model, cases in effects.items()
+    ]
     return "\n".join(lines)
 
 

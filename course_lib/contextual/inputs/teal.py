@@ -28,7 +28,7 @@ Tokens = Literal["all", "last half"]
 class Teal:
     """s(x) = x · 1[|x| > t] (section 4.1), t the (1 − density)-quantile of |x| at this place over calibration tokens.
 
-    Deviation: every place has the same density; the paper finds one for each matrix, greedily.
+    Every place has the same density; those that the paper finds greedily are in greedy_levels.py.
 
     Args:
         places: the first linear that reads each input, such as "blocks.3.mlp.gate_proj".
@@ -50,7 +50,7 @@ class Teal:
         refuse_mixture(model)
         firsts = [layer for layer in layers_of(model) if layer.is_first]
         samples = {layer.name: Sample(seed) for seed, layer in enumerate(firsts)}
-        with _reading(firsts, lambda layer, x: samples[layer.name].add(x.abs())):
+        with reading(firsts, lambda layer, x: samples[layer.name].add(x.abs())):
             run_through(model, calibration)
         return cls(tuple(samples), torch.stack([sample.quantiles() for sample in samples.values()]))
 
@@ -117,14 +117,14 @@ def teal(model: PreTrainedModel, thresholds: Teal, density: float = 0.5, tokens:
 
     handle = blocks(model)[0].register_forward_pre_hook(begin, with_kwargs=True)
     try:
-        with _reading(layers, drop):
+        with reading(layers, drop):
             yield watch
     finally:
         handle.remove()
 
 
 @contextmanager
-def _reading(layers: list[Layer], read: Callable[[Layer, Tensor], Tensor | None]) -> Iterator[None]:
+def reading(layers: list[Layer], read: Callable[[Layer, Tensor], Tensor | None]) -> Iterator[None]:
     """Inside, each layer reads what `read` makes of its input; None leaves it."""
 
     def hook_of(layer: Layer) -> Callable:

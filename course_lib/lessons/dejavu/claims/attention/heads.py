@@ -9,7 +9,7 @@ from functools import lru_cache
 from course_lib.contextual.apply import Watch, contextual
 from course_lib.contextual.attention.heads import HeadScore, HeadWatch, contextual_heads, part_norms, static_heads
 from course_lib.contextual.selectors.oracle import Oracle
-from course_lib.lessons.dejavu.claims.ground import loss_row, subject
+from course_lib.lessons.dejavu.claims.ground import Row, Subject, loss_row, subject
 from course_lib.lessons.dejavu.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.models import architecture, blocks, heads, weight_of
@@ -20,11 +20,16 @@ CHOICES = (OUTPUT, STATIC)
 
 def kept(sizes: Sizes, name: str, n_kept: int, chosen_by: str, seed: int) -> Tables:
     """Perplexity with so many query heads of every block, and the share of key-value groups that are read at all."""
-    of = subject(sizes, name, seed)
-    with contextual_heads(of.model, score(sizes, name, chosen_by, seed), keep=n_kept) as watch:
+    row = heads_row(subject(sizes, name, seed), score(sizes, name, chosen_by, seed), n_kept)
+    return {"heads": [row | {"chosen_by": chosen_by}]}
+
+
+def heads_row(of: Subject, ordered: HeadScore, n_kept: int) -> Row:
+    """Perplexity with the n_kept heads of the highest scores, and the share of groups of which any is kept."""
+    with contextual_heads(of.model, ordered, keep=n_kept) as watch:
         row = loss_row(of)
-    row |= {"kept": n_kept, "of": heads(of.model).n_query, "chosen_by": chosen_by}
-    return {"heads": [row | {"groups": round(watch.group_share.mean().item(), 4)}]}
+    row |= {"kept": n_kept, "of": heads(of.model).n_query}
+    return row | {"groups": round(watch.group_share.mean().item(), 4)}
 
 
 def together(sizes: Sizes, name: str, n_kept: int, density: float, seed: int) -> Tables:

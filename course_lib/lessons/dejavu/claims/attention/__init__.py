@@ -1,0 +1,1 @@
+"""Claims about heads: by oracle, the same for all tokens, and by trained predictors."""

@@ -1,0 +1,46 @@
+"""Simple ideas for the open task of lesson 06, each from two beginnings; what an attempt is says budget.py."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from course_lib.lessons.common.ideas import against
+from course_lib.lessons.moe.budget import Attempt, Choices, attempt
+from course_lib.measure.experiment import Tables
+
+IDEAS: dict[str, Choices] = {
+    "the run of section 6": {},
+    "weights that sum to one": {"weights": "sum to one"},
+    "no balance loss": {"alpha": 0.0},
+    "one expert of twice the size": {"k": 1, "neurons": 192},
+    "16 experts": {"experts": 16},
+    "only the two experts at work": {"experts": 2},
+    "three narrow blocks": {"blocks": 3, "width": 72, "neurons": 90},
+}
+
+
+def measured(idea: str, seed_of_run: int, seed: int) -> Tables:
+    """One row: its prices, and the loss of every held-out window."""
+    made = attempt(IDEAS[idea], seed + seed_of_run)
+    row = {"idea": idea, "seed": seed + seed_of_run, "flops": made.flops, "weights": made.weights}
+    return {"ideas": [row | {"losses": [round(loss, 5) for loss in made.losses.tolist()]}]}
+
+
+def stored(rows: Sequence[dict]) -> dict[str, list[Attempt]]:
+    """The ideas that were measured, from the table of a result; an attempt a beginning."""
+    found: dict[str, list[Attempt]] = {}
+    for row in rows:
+        found.setdefault(row["idea"], []).append(Attempt(row["flops"], row["weights"], torch.tensor(row["losses"])))
+    return found
+
+
+def table(ideas: Mapping[str, Sequence[Attempt]]) -> str:
+    """Every idea beside the first of them, beginning by beginning: the bytes of both are the same."""
+    first, *_ = ideas.values()
+    lines = [f"{'idea':<29}{'FLOP a byte':>12}{'weights':>11}{'nats a byte':>12}  lower than the first, by beginning"]
+    for name, made in ideas.items():
+        mean = sum(float(each.losses.mean()) for each in made) / len(made)
+        gains = [against(each.losses, same.losses) for each, same in zip(made, first, strict=True)]
+        compared = "" if made is first else ", ".join(f"{lower:+.3f} ± {error:.3f}" for lower, error in gains)
+        lines.append(f"{name:<29}{made[0].flops:>12,}{made[0].weights:>11,}{mean:>12.3f}  {compared}".rstrip())
+    return "\n".join(lines)

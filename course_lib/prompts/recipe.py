@@ -1,0 +1,97 @@
+"""How a prompt learns: the settings, which windows come when, and what must be the same for a run to go on.
+
+Dimension key: N windows, B of them in a batch, P vectors, D width.
+"""
+
+import hashlib
+from dataclasses import asdict, dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.prompts.losses import check_windows
+from course_lib.prompts.soft import SoftPrompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptRecipe:
+    """AdamW, the rate rising over `warm_up` steps and then falling in a line to nothing after the last.
+
+    Deviation: the paper's code sums a loss over the tokens of a text, and cuts the gradient of that to length 1; here
+    it is the mean over tokens, whose gradient is far shorter. AdamW itself does not mind the factor.
+
+    Args:
+        decay: of the vectors towards zero, AdamW's.
+        clip: the length to which the gradient is cut.
+        every: steps between two states on the disk.
+        look_every: steps between two looks at held-out windows; 0 for none.
+    """
+
+    n_steps: int = 100
+    batch: int = 4
+    rate: float = 3e-2
+    warm_up: int = 10
+    decay: float = 1e-5
+    clip: float = 1.0
+    seed: int = 0
+    every: int = 10
+    look_every: int = 0
+
+    def __post_init__(self) -> None:
+        counts = (self.n_steps, self.batch, self.every)
+        if min(counts) < 1 or self.look_every < 0 or not 0 <= self.warm_up < self.n_steps:
+            raise ValueError(f"got {self}; expected at least one step, window and state, and a warm-up that ends.")
+        if not (self.rate > 0 and self.clip > 0 and self.decay >= 0):
+            raise ValueError(f"got {self}; expected a rate and a clip above 0, and a decay of at least 0.")
+
+    def rate_at(self, step: int) -> float:
+        """Of a step, counted from 0: the last of the warm-up has the whole rate.
+
+        Deviation: the paper's code begins at a rate of 0, so that its first step does nothing.
+        """
+        if step < self.warm_up:
+            return self.rate * (step + 1) / self.warm_up
+        return self.rate * (self.n_steps - step) / (self.n_steps - self.warm_up)
+
+
+def rows_of(n_windows: int, recipe: PromptRecipe, step: int) -> Int[Tensor, "B"]:
+    """Which windows a step reads: all come once before any comes again, each time in an order of its own."""
+    epoch, place = divmod(step, n_windows // recipe.batch)
+    order = torch.randperm(n_windows, generator=torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch))
+    return order[place * recipe.batch : (place + 1) * recipe.batch]
+
+
+def identity(
+    model: PreTrainedModel,
+    prompt: SoftPrompt,
+    recipe: PromptRecipe,
+    text: dict[str, Tensor | None],
+) -> dict[str, str]:
+    """What must be the same for a run to go on, in digests.
+
+    Of a model its sum and size of every weight: enough to tell two compressions apart, and read in a moment.
+    """
+    facts = {
+        "model": [(name, *w.shape, w.double().sum().item()) for name, w in model.state_dict().items()],
+        "first vectors": prompt.vectors.tolist(),
+        "recipe": asdict(recipe) | {"every": 0},
+    } | {name: None if ids is None else ids.tolist() for name, ids in text.items()}
+    return {name: hashlib.sha256(repr(fact).encode()).hexdigest()[:16] for name, fact in facts.items()}
+
+
+def check(
+    model: PreTrainedModel, windows: Tensor, recipe: PromptRecipe, keep: Tensor | None, held_out: Tensor | None
+) -> None:
+    """Raises ValueError for text that cannot be learned from."""
+    check_windows(model, windows, keep)
+    if len(windows) < recipe.batch:
+        raise ValueError(f"got {len(windows)} windows; expected at least {recipe.batch}, one batch.")
+    if (held_out is not None) != bool(recipe.look_every):
+        raise ValueError(
+            f"got look_every={recipe.look_every} and {'no' if held_out is None else 'some'} held-out windows; expected "
+            "both, or neither."
+        )
+    if held_out is not None:
+        check_windows(model, held_out)

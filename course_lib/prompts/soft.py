@@ -1,0 +1,94 @@
+"""Soft prompts: vectors that stand where the embeddings of words would. Lester and others, 2021,
+https://arxiv.org/abs/2104.08691; for compressed models Xu and others, 2023, https://arxiv.org/abs/2305.11186
+
+Dimension key: P vectors of a prompt, D width of the embeddings, V words of the vocabulary.
+"""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PreTrainedModel
+
+SAMPLED_ROWS = 997  # of an embedding table, for its fingerprint: enough to tell two tables apart, read in a moment
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SoftPrompt:
+    """[p_1 … p_P; E(x_1) … E(x_L)] is what the first block reads in place of [E(x_1) … E(x_L)].
+
+    Args:
+        table: fingerprint of the embedding table among whose rows the vectors live. Pruning and rounding blocks leave
+            that table alone, so a prompt goes with every such compression of one model.
+        origin: what it was learned on, in words.
+    """
+
+    vectors: Float[Tensor, "P D"] = field(repr=False)
+    table: str
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        if self.vectors.ndim != 2 or 0 in self.vectors.shape:
+            raise ValueError(f"got vectors of shape {tuple(self.vectors.shape)}; expected (P, D), P of at least 1.")
+        if not bool(self.vectors.isfinite().all()):
+            raise ValueError("got vectors with entries that are no numbers; train with a lower rate, or begin anew.")
+
+    @property
+    def n(self) -> int:
+        """How many vectors, and so how many positions it takes."""
+        return len(self.vectors)
+
+    @property
+    def n_bytes(self) -> int:
+        return self.vectors.nbytes
+
+    def check(self, model: PreTrainedModel) -> None:
+        """Raises ValueError for a model whose embeddings are others, or that has not as many positions."""
+        _check_width(self, model)
+        if self.table != (own := fingerprint(model)):
+            raise ValueError(
+                f"got a prompt for the embedding table {self.table} and a model with the table {own}; expected the "
+                "model it was learned on, or one whose blocks alone were compressed. Where the table has moved on "
+                "purpose, as in a distilled student, say so with prompt.moved_to(model)."
+            )
+        most = most_positions(model)
+        if self.n >= most:
+            raise ValueError(
+                f"got {self.n} vectors for a model of {most} positions; expected fewer, with room for text."
+            )
+
+    def moved_to(self, model: PreTrainedModel) -> "SoftPrompt":
+        """The same vectors before another embedding table of the same width."""
+        _check_width(self, model)
+        return replace(self, table=fingerprint(model))
+
+
+def _check_width(prompt: SoftPrompt, model: PreTrainedModel) -> None:
+    width = table_of(model).shape[1]
+    if prompt.vectors.shape[1] != width:
+        raise ValueError(
+            f"got a prompt of vectors {prompt.vectors.shape[1]} wide and a model with embeddings {width} wide; "
+            "expected the same width. Learn a prompt for this model."
+        )
+
+
+def most_positions(model: PreTrainedModel) -> int:
+    """How many positions a model has, those of a prompt included."""
+    return getattr(model.config, "max_position_embeddings", None) or 1 << 20
+
+
+def fingerprint(model: PreTrainedModel) -> str:
+    """Tells one embedding table from another: a digest of its size and of rows spread over it, in bfloat16.
+
+    A model that was rounded to bfloat16 has the fingerprint of the model itself.
+    """
+    table = table_of(model)
+    rows = table[:: max(1, len(table) // SAMPLED_ROWS)].to("cpu", torch.bfloat16).contiguous()
+    content = str(tuple(table.shape)).encode() + rows.view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def table_of(model: PreTrainedModel) -> Float[Tensor, "V D"]:
+    return model.get_input_embeddings().weight.detach()

@@ -1,0 +1,62 @@
+"""What notebook and deck of lesson 06 say of `course reproduce moe` follows from the committed measurement."""
+
+from statistics import fmean
+
+import pytest
+
+from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.moe import experiment, kept
+from course_lib.lessons.moe.tables import measured as tables
+
+KINDS = ("top-1", "top-1, balanced", "top-2", "top-2, balanced")
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return load_measured("moe")
+
+
+def test_all_kinds_and_seeds_are_measured(committed):
+    labels = {(row["model"], row["seed"]) for row in rows(committed, "models")}
+    assert labels == {(name, seed) for name in experiment.SIZES.kinds for seed in experiment.SIZES.seeds}
+
+
+def test_no_kind_of_experts_is_ahead_from_every_beginning(committed):
+    for name in KINDS:
+        assert not all(effect.holds for effect in tables.lower(committed, name, "dense"))
+    dense, *others = (rows(committed, "models", model=name)[0] for name in ("dense", *KINDS))
+    assert {round(row["parameters"] / dense["parameters"]) for row in others} == {3, 6}
+    assert all(row["flops_a_byte"] / dense["flops_a_byte"] < 1.01 for row in others)
+    schedule = experiment.SIZES.schedule
+    read = schedule.n_steps * schedule.batch * schedule.length
+    assert f"{read / 1e6:.1f}" == "1.6"
+    assert 1 < read / dense["parameters"] < 2
+
+
+def test_balance_evens_loads_and_does_not_pay_in_loss(committed):
+    assert all(effect.fails for effect in tables.lower(committed, "top-1, balanced", "top-1"))
+    assert sum(effect.holds for effect in tables.lower(committed, "top-2, balanced", "top-2")) == 1
+    assert sum(effect.fails for effect in tables.lower(committed, "top-2, balanced", "top-2")) == 1
+    for name, k in (("top-1, balanced", 1), ("top-2, balanced", 2)):
+        assert "in 0, 0, 0 of 4 blocks" in tables.collapse(committed, name, k)
+
+
+def test_of_one_expert_a_byte_the_first_block_collapses(committed):
+    for row in rows(committed, "models", model="top-1"):
+        assert [max(block["load"]) > 0.5 for block in row["blocks"]] == [True, False, False, False]
+        assert max(row["blocks"][0]["load"]) > 0.99
+
+
+def test_loads_are_most_uneven_after_some_twenty_steps(committed):
+    for name in KINDS:
+        found = rows(committed, "loads", model=name)
+        by_step = {
+            step: fmean(max(row["load"]) for row in found if row["step"] == step) for step in experiment.SIZES.loads
+        }
+        assert max(by_step, key=by_step.get) == 20
+        assert by_step[800] < by_step[20]
+
+
+def test_the_figures_of_the_deck_are_drawn_from_it():
+    assert kept.losses().axes[0].get_title(loc="left").startswith("Of 12 runs with experts ")
+    assert kept.loads().axes[0].get_title(loc="left").startswith("The busiest expert of a block has at last:")
