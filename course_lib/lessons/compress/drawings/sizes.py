@@ -42,7 +42,7 @@ def bits() -> Figure:
             axes.bar(place, size, 0.62, low, color=colour, edgecolor="black", label="" if place else name)
             low += size
         times = stored(LAYERS, 0, 0, BITS, group)[1]
-        axes.text(place, low + 0.08, f"{times:.2f} × less than 16 bits", ha="center", fontsize=10)
+        axes.text(place, low + 0.08, f"{times:.2f} ×", ha="center", fontsize=10)
     axes.set_ylim(0, 5.2)
     axes.set_xticks(range(len(GROUPS)), list(GROUPS))
     axes.legend(frameon=False, fontsize=10.5, loc="upper left", ncols=3)
@@ -50,7 +50,7 @@ def bits() -> Figure:
     title = (
         f"The codes alone take {part['codes']:.0f} bits a weight, all of it {sum(part.values()):.2f} at groups of 128"
     )
-    return label(axes, title, "columns in a group", "bits a weight").figure
+    return label(axes, title, "columns in a group; above: how many times less than 16 bits", "bits a weight").figure
 
 
 def whole_model() -> Figure:
@@ -67,6 +67,7 @@ def whole_model() -> Figure:
             axes.barh(-place, size / 1e6, 0.6, left, color=colour, edgecolor="black", label="" if place else name)
             left += size / 1e6
         axes.text(left + 3, -place, f"{left:.1f} MB", va="center", fontsize=10.5)
+    axes.set_xlim(0, 1.15 * BYTES * (WEIGHTS + OTHERS) / 1e6)
     axes.set_yticks((0, -1), list(rows))
     axes.legend(frameon=False, fontsize=10.5, loc="lower right")
     title = (
