@@ -42,7 +42,7 @@ def test_the_shapes_are_those_of_the_model():
     model, _ = load_model()
     pruned = [tuple(weight.shape) for weight in blocks(model).parameters() if weight.ndim == 2]
     assert sorted(pruned) == sorted(sizes.SHAPES)
-    assert sizes.WEIGHTS + sizes.OTHERS == sum(weight.numel() for weight in model.parameters())
+    assert sum(weight.numel() for weight in model.parameters()) == sizes.WEIGHTS + sizes.OTHERS
     assert head(model).weight is model.get_input_embeddings().weight
 
 
