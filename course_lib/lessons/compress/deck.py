@@ -22,7 +22,7 @@ from course_lib.prompts.soft import table_of
 WINDOW = 1024  # tokens of a text in the paper's code
 LENGTHS = tuple(2**step for step in range(3, 12))
 COUNTS = (0, 5, 10, 20, 50, 100, 200)
-CODE = PromptRecipe(n_steps=30_000, warm_up=500, rate=1e-3, batch=2)  # scripts/gptq.sh of the paper's code
+CODE = PromptRecipe(n_steps=30_000, warm_up=500, rate=1e-3, batch=2, decay=0.0)  # scripts/gptq.sh at f15c334
 
 
 def first_token_factor(more: float, n_tokens: int) -> float:

@@ -23,7 +23,7 @@ Number = float | int
 
 def title_picture() -> Figure:
     """Vectors before a text; the slope of the loss goes back through a frozen model to the vectors alone."""
-    fig, (axes,) = figure(width=9.0, height=2.9)
+    fig, (axes,) = figure(width=6.6, height=3.2)
     n_places = PROMPT + len(WORDS)
     _blank(axes, (-0.2, n_places + 0.2), (-0.9, 4.2))
     _row(axes, 0, [f"$e_{i + 1}$" for i in range(PROMPT)] + list(WORDS), [SAND] * PROMPT + [PALE] * len(WORDS))
