@@ -7,7 +7,7 @@ import heapq
 import itertools
 import math
 from fractions import Fraction
-from statistics import NormalDist
+from statistics import NormalDist, fmean, stdev
 
 import numpy
 import torch
@@ -489,6 +489,76 @@ def payoff_exactly(width, neurons, blocks, rank, others, density, gather, prompt
     return float(token), float(whole), float(max(Fraction(0), Fraction(mlp - predictor, mlp) / gather))
 
 
+def prompt_in_front(prompt, text, real):
+    """In numpy, with the positions as ranks of what is seen."""
+    n_texts = len(text)
+    vectors = numpy.concatenate([numpy.tile(prompt.numpy(), (n_texts, 1, 1)), text.numpy()], axis=1)
+    seen = numpy.concatenate([numpy.ones((n_texts, len(prompt)), dtype=bool), real.numpy()], axis=1)
+    positions = numpy.full(seen.shape, 7)
+    for row, is_seen in zip(positions, seen, strict=True):
+        row[is_seen] = range(is_seen.sum())
+    return vectors, seen, positions
+
+
+def labels_by_place(ids, real, n_prompt):
+    """Each place asks which token stands behind it."""
+    labels = []
+    for row, n_real in zip(ids.tolist(), real.sum(dim=1).tolist(), strict=True):
+        behind = [place + 1 - n_prompt for place in range(n_prompt + len(row))]
+        labels.append([row[token] if 0 <= token < n_real else -100 for token in behind])
+    return torch.tensor(labels)
+
+
+def prompt_step_by_jacobian(prompt, table, mix, ids, rate):
+    """The slopes of all tokens' losses apart, in float64, and then their mean."""
+
+    def losses(vectors):
+        state, given = 0.0, []
+        for vector in [*vectors, *table.double()[ids[:-1]]]:
+            state = vector + 0.5 * state
+            given.append((table.double() @ (mix.double() @ state).tanh()).log_softmax(dim=0))
+        said = given[len(vectors) - 1 :]
+        return torch.stack([-row[token] for row, token in zip(said, ids.tolist(), strict=True)])
+
+    slopes = torch.autograd.functional.jacobian(losses, prompt.double())  # (T, P, D)
+    return prompt - rate * slopes.mean(dim=0), table, mix
+
+
+def prompt_with_a_heap(table, lots, n, step):
+    best = heapq.nlargest(n, range(len(lots)), key=lots.tolist().__getitem__)
+    return numpy.stack([table[token].numpy() for token in best]) - step.numpy(), table
+
+
+def ratio_by_logs(prompted, plain, real):
+    """Window by window, from the products of what each token was given."""
+    logs = []
+    for one, other, n_real in zip(prompted.double(), plain.double(), real.sum(dim=1).tolist(), strict=True):
+        behind = one[len(one) - len(other) :]
+        logs.append(math.fsum((behind - other)[: n_real - 1].tolist()) / (n_real - 1))
+    ratio = math.exp(fmean(logs))
+    return ratio, ratio * stdev(logs) / math.sqrt(len(logs))
+
+
+def bytes_part_by_part(layers, others, prompt, bits, group):
+    parts = {"others": 16 * others, "prompt": 16 * prompt, "codes": 0, "rows": 0}
+    for rows, columns, kept in layers:
+        groups = math.ceil(columns / group)
+        parts["codes"] += 8 * math.ceil(kept * bits / 8) + 32
+        parts["rows"] += rows * (8 * math.ceil(columns / 8) + 32 + 16 * groups + 8 * math.ceil(groups * bits / 8))
+    dense = 16 * (others + sum(rows * columns for rows, columns, _ in layers))
+    return sum(parts.values()) // 8, float(Fraction(dense, sum(parts.values())))
+
+
+def share_by_regression(plain, own, moved, dense, dense_own):
+    """What is left of the moved prompt's gain beside the line through zero and both means."""
+    losses = [numpy.asarray(x, dtype=numpy.float64) for x in (plain, own, moved, dense, dense_own)]
+    control = losses[3] - losses[4]
+    won = numpy.stack([losses[0] - losses[2] - control, losses[0] - losses[1] - control])
+    share = numpy.divide(*won.mean(axis=1))
+    left = numpy.array([1, -share]) @ won
+    return share, numpy.sqrt(left.var(ddof=1) / left.size) / abs(won[1].mean())
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -586,4 +656,11 @@ FURTHER = {
     "dejavu.lookahead": pairs_from_the_end,
     "dejavu.missing": completed_by_angles,
     "dejavu.break_even": payoff_exactly,
+    "compress.before": prompt_in_front,
+    "compress.labels": labels_by_place,
+    "compress.frozen": prompt_step_by_jacobian,
+    "compress.initial": prompt_with_a_heap,
+    "compress.metric": ratio_by_logs,
+    "compress.bytes": bytes_part_by_part,
+    "compress.transfer": share_by_regression,
 }

@@ -1,0 +1,305 @@
+"""The exercise compress.frozen, "What learns": its cases and its named mistakes.
+
+Dimension key: V tokens of the vocabulary, T tokens of a text, P vectors of the prompt, D width, N = P + T places.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.near import all_near
+
+Answer = Callable[[Tensor, Tensor, Tensor, Tensor, float], Any]
+PARTS = ("prompt", "lookup", "head", "mix")
+NAMES = ("prompt", "table", "mix")
+
+
+def _agree_on_all_three(got: Any, expected: Any, case: Case) -> str | None:
+    """All three up to the rounding of a gradient, which is a sum of terms that may cancel."""
+    n = len(expected) if isinstance(expected, tuple) else 0
+    return all_near(got, expected, {name: 1e-5 * _largest(case, at) for at, name in enumerate(NAMES[:n])})
+
+
+def _largest(case: Case, which: int) -> float:
+    return case.arguments[which].abs().max().item()
+
+
+def _moves(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
+    """How far each part is from where it was."""
+    from course_lib.lessons.common.answers import compare_bars
+
+    far = [
+        torch.stack(
+            [(torch.as_tensor(new) - old).double().norm() for new, old in zip(answer, case.arguments, strict=False)]
+        )
+        for answer in (got, expected)
+    ]
+    return compare_bars(*far, NAMES, "length of the move")
+
+
+def _states(x: Tensor) -> Tensor:
+    """h_i = x_i + h_{i−1} / 2."""
+    i = torch.arange(len(x))
+    return (0.5 ** (i[:, None] - i)).tril().to(x) @ x
+
+
+def _losses(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
+    """−log of what the model gives to each token, from all before it. The tied table is here in two pieces."""
+    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ head.T
+    return cross_entropy(logits[len(prompt) - 1 : -1], ids, reduction="none")
+
+
+Loss = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def _mean_loss(*given: Tensor) -> Tensor:
+    return _losses(*given).mean()
+
+
+def _stepped(
+    learns: tuple[str, ...] = ("prompt",),
+    loss: Loss = _mean_loss,
+    change: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+) -> Answer:
+    """One step in which these learn, by another loss, or along a changed gradient."""
+
+    def answer(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
+        parts = [tensor.clone().requires_grad_() for tensor in (prompt, table, table, mix)]
+        slopes = torch.autograd.grad(loss(*parts, ids), parts, allow_unused=True)
+        steps = {
+            name: rate * change(slope) if name in learns and slope is not None else 0.0
+            for name, slope in zip(PARTS, slopes, strict=True)
+        }
+        return prompt - steps["prompt"], table - steps["lookup"] - steps["head"], mix - steps["mix"]
+
+    return answer
+
+
+def _without_the_first(*given: Tensor) -> Tensor:
+    return _losses(*given)[1:].sum() / max(len(given[-1]) - 1, 1)
+
+
+def _own_token(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
+    """Each place says its own token."""
+    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ head.T
+    return cross_entropy(logits[len(prompt) :], ids)
+
+
+def _over_all_places(*given: Tensor) -> Tensor:
+    return _losses(*given).sum() / (len(given[0]) + len(given[-1]))
+
+
+def _over_all_but_one(*given: Tensor) -> Tensor:
+    return _losses(*given).sum() / (len(given[0]) + len(given[-1]) - 1)
+
+
+def _prompt_behind(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
+    logits = (_states(torch.cat([lookup[ids], prompt])) @ mix.T).tanh() @ head.T
+    return cross_entropy(logits[: len(ids) - 1], ids[1:]) + 0 * prompt.sum()
+
+
+def _with_rows_of_the_prompt(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
+    """The head has a logit for each vector of the prompt too."""
+    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, prompt]).T
+    return cross_entropy(logits[len(prompt) - 1 : -1], ids)
+
+
+def _with_rows_that_stay(prompt: Tensor, *others: Tensor) -> Tensor:
+    """The same, where the head learns nothing of the prompt."""
+    lookup, head, mix, ids = others
+    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, prompt.detach()]).T
+    return cross_entropy(logits[len(prompt) - 1 : -1], ids)
+
+
+def _unmoved(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
+    return prompt, table, mix
+
+
+def _one_vector(which: int) -> Callable[[Tensor], Tensor]:
+    """The step of a single vector of the prompt; the others stay."""
+    return lambda g: g * (torch.arange(len(g)) == which % len(g))[:, None]
+
+
+def _frozen_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(vocabulary: int, n_tokens: int, n_prompt: int, width: int, rate: float = 3.0) -> tuple[Any, ...]:
+        """Weights for which the states spread, so that each part has a slope that counts."""
+        prompt = torch.randn(n_prompt, width, generator=generator)
+        table = 1.5 * torch.randn(vocabulary, width, generator=generator)
+        mix = torch.randn(width, width, generator=generator) / width**0.5
+        return prompt, table, mix, torch.randint(0, vocabulary, (n_tokens,), generator=generator), rate
+
+    by_hand = (
+        torch.tensor([[0.0]]),
+        torch.tensor([[1.0], [-1.0]]),
+        torch.tensor([[2.0]]),
+        torch.tensor([0]),
+        0.5,
+    )
+    prompt, table, mix, ids, _ = drawn(9, 6, 4, 5)
+    turned = [tensor.double().T.contiguous().T for tensor in (prompt, table, mix)]
+    return [
+        Case("one vector, one token, by hand: a slope of −2 takes the prompt from 0 to 1", by_hand),
+        Case("20 tokens of vocabulary, a text of 8, 3 vectors", drawn(20, 8, 3, 6)),
+        Case("30 tokens of vocabulary, a text of 12, 5 vectors", drawn(30, 12, 5, 4, 2.0)),
+        Case("a text longer than the vocabulary", drawn(4, 15, 2, 7, 5.0)),
+        Case("as many of everything", drawn(5, 5, 5, 5)),
+        Case("not contiguous, in float64", (*turned, ids, 1.5)),
+    ]
+
+
+FROZEN = Exercise(
+    id="compress.frozen",
+    title="What learns",
+    difficulty=4,
+    minutes=14,
+    points=4,
+    reference=_stepped(),
+    cases=_frozen_cases,
+    agree=_agree_on_all_three,
+    picture=_moves,
+    mistakes=(
+        Mistake(
+            "everything learns",
+            "The weights moved with the prompt. The compressed model stays as it is, for every task that uses it: only "
+            "the prompt gets a step.",
+            _stepped(PARTS),
+            also=(
+                _stepped(("prompt", "mix")),
+                _stepped(("prompt", "mix", "lookup")),
+                _stepped(("prompt", "mix", "head")),
+            ),
+        ),
+        Mistake(
+            "the tied table moves too",
+            "The table of the embeddings learned with the prompt. It is the head as well: whoever frees one of the two "
+            "moves both, and every token that the model reads or says becomes another one.",
+            _stepped(("prompt", "lookup", "head")),
+            also=(_stepped(("prompt", "lookup")), _stepped(("prompt", "head"))),
+        ),
+        Mistake(
+            "prompt in the head",
+            "The vectors of the prompt became rows of the table, and the table is the head: the model can now say them "
+            "as if they were tokens, and its probabilities are others. The prompt is read and never said.",
+            _stepped(loss=_with_rows_of_the_prompt),
+            also=(_stepped(loss=_with_rows_that_stay), _stepped(PARTS, loss=_with_rows_of_the_prompt)),
+        ),
+        Mistake(
+            "prompt frozen",
+            "The prompt stayed where it was, and it is what should learn.",
+            _unmoved,
+            also=(
+                _stepped(("lookup", "head", "mix")),
+                _stepped(("lookup", "head")),
+                _stepped(("mix",)),
+                _stepped(("lookup",)),
+                _stepped(("head",)),
+            ),
+        ),
+        Mistake(
+            "prompt behind the text",
+            "The prompt stands where no token of the text can see it, or no token can: its slope is zero.",
+            _stepped(loss=_prompt_behind, learns=PARTS),
+        ),
+        Mistake(
+            "uphill",
+            "The step goes along the slope, and the loss grows. It goes against it: minus.",
+            _stepped(change=lambda g: -g),
+            also=(_stepped(PARTS, change=lambda g: -g),),
+        ),
+        Mistake(
+            "sum over the tokens",
+            "The losses of the tokens were added. Their mean is asked for, so that a step does not depend on how long "
+            "the text is.",
+            _stepped(loss=lambda *given: _losses(*given).sum()),
+        ),
+        Mistake(
+            "mean over other places",
+            "The sum was divided by the number of all places, the prompt's among them. There are T losses.",
+            _stepped(loss=_over_all_places),
+            also=(_stepped(loss=_over_all_but_one),),
+        ),
+        Mistake(
+            "first token not scored",
+            "The first token of the text has no loss here. The last vector of the prompt stands before it and says it.",
+            _stepped(loss=_without_the_first),
+            also=(_stepped(loss=lambda *given: _losses(*given)[1:].sum() / len(given[-1])),),
+        ),
+        Mistake(
+            "each place says itself",
+            "The logits of a place were held against its own token. They say the next one.",
+            _stepped(loss=_own_token),
+        ),
+        Mistake(
+            "without the rate",
+            "The step is rate times the slope.",
+            lambda p, w, m, i, r: _stepped()(p, w, m, i, 1.0),
+            also=(lambda p, w, m, i, r: _stepped()(p, w, m, i, 1 / r),),
+        ),
+        Mistake(
+            "slope of another length",
+            "The slope was brought to another length: to 1, to at most 1, or to its signs. A plain step is asked for.",
+            _stepped(change=lambda g: g / g.norm()),
+            also=(_stepped(change=lambda g: g / g.norm().clamp(min=1)), _stepped(change=torch.sign)),
+        ),
+        Mistake(
+            "one vector of the prompt",
+            "Only one vector of the prompt moved. All of them learn.",
+            _stepped(change=_one_vector(-1)),
+            also=(_stepped(change=_one_vector(0)),),
+        ),
+        Mistake(
+            "the slope itself",
+            "This is the slope, or the step. The prompt after the step is asked for.",
+            lambda p, w, m, i, r: (p - _stepped()(p, w, m, i, 1.0)[0], w, m),
+            also=(lambda p, w, m, i, r: (p - _stepped()(p, w, m, i, r)[0], w, m),),
+        ),
+        Mistake(
+            "not three values",
+            "Prompt, table and mix are asked for, as they are after the step.",
+            lambda *given: _stepped()(*given)[0],
+            also=(lambda *given: _stepped()(*given)[:2],),
+        ),
+    ),
+    also_right=(
+        Variant("by finite differences", lambda *given: _by_differences(*given)),
+        Variant("state after state, with an optimiser", lambda *given: _by_optimiser(*given)),
+        Variant("in float64", lambda p, w, m, i, r: _stepped()(p.double(), w.double(), m.double(), i, r)),
+    ),
+    hints=(
+        "What is the model's last place that says something about the text, and what the first? There are T logits, "
+        "for T tokens.",
+        "prompt.requires_grad_() before the loss is computed; torch.autograd.grad(loss, prompt) gives one slope and "
+        "leaves table and mix alone.",
+        "logits[P − 1 : -1] stand against ids, in cross_entropy. Then prompt − rate · slope, and table and mix as they "
+        "came.",
+    ),
+)
+
+
+def _by_differences(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, ...]:
+    start, slope, far = prompt.double(), torch.zeros(prompt.shape, dtype=torch.float64), 1e-4
+    weights = table.double(), table.double(), mix.double(), ids
+    for place in torch.cartesian_prod(*map(torch.arange, prompt.shape)):
+        moved = torch.zeros_like(start)
+        moved[tuple(place)] = far
+        up, down = (_mean_loss(start + sign * moved, *weights) for sign in (1, -1))
+        slope[tuple(place)] = (up - down) / (2 * far)
+    return start - rate * slope, table, mix
+
+
+def _by_optimiser(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, ...]:
+    learned = torch.nn.Parameter(prompt.clone())
+    optimiser = torch.optim.SGD([learned], lr=rate)
+    state, loss = torch.zeros_like(prompt[0]), 0.0
+    for place in range(len(prompt) + len(ids) - 1):
+        token = place - len(prompt)
+        state = state / 2 + (learned[place] if token < 0 else table[ids[token]])
+        if token >= -1:
+            loss = loss - torch.log_softmax(table @ torch.tanh(mix @ state), dim=0)[ids[token + 1]] / len(ids)
+    loss.backward()
+    optimiser.step()
+    return learned.detach(), table, mix

@@ -1,0 +1,253 @@
+"""The exercise compress.labels, "What is scored": its cases and its named mistakes.
+
+Dimension key: B texts, T tokens, P vectors of the prompt.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+
+Answer = Callable[[Tensor, Tensor, int], Tensor]
+NOT = -100  # scored
+
+
+def _side_by_side(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.answers import compare_matrices
+
+    mine = torch.as_tensor(got)
+    return compare_matrices(mine.clamp(min=-1), expected.clamp(min=-1), "text", "place; grey: not scored")
+
+
+def _nothing(ids: Tensor, n: int) -> Tensor:
+    return torch.full((len(ids), max(n, 0)), NOT)
+
+
+def _known(ids: Tensor, real: Tensor) -> Tensor:
+    """The tokens, and nothing in place of padding."""
+    return ids.where(real, NOT)
+
+
+def _shifted(known: Tensor, n: int) -> Tensor:
+    """What each of P + T places predicts, where `known` stands behind P vectors."""
+    return torch.cat([_nothing(known, n), known, _nothing(known, 1)], dim=1)[:, 1:]
+
+
+def _labels(ids: Tensor, real: Tensor, n: int) -> Tensor:
+    return _shifted(_known(ids, real), n)
+
+
+def _then(change: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> Answer:
+    """The answer, changed by (labels, ids, real, n)."""
+    return lambda ids, real, n: change(_labels(ids, real, n), ids, real, n)
+
+
+def _in_prompt(fill: Callable[[Tensor, int], Tensor], shift: bool = True) -> Answer:
+    """Labels for the vectors of the prompt too: (ids, P) -> (B, P)."""
+
+    def answer(ids: Tensor, real: Tensor, n: int) -> Tensor:
+        whole = torch.cat([fill(ids, n), _known(ids, real)], dim=1)
+        return torch.cat([whole[:, 1:], _nothing(ids, 1)], dim=1) if shift else whole
+
+    return answer
+
+
+def _filled(value: int) -> Callable[[Tensor, int], Tensor]:
+    return lambda ids, n: torch.full((len(ids), n), value)
+
+
+def _not_shifted(ids: Tensor, real: Tensor, n: int) -> Tensor:
+    return torch.cat([_nothing(ids, n), _known(ids, real)], dim=1)
+
+
+def _first_left_out(ids: Tensor, real: Tensor, n: int) -> Tensor:
+    behind = torch.cat([_known(ids, real)[:, 1:], _nothing(ids, 1)], dim=1)
+    return torch.cat([_nothing(ids, n), behind], dim=1)
+
+
+def _one_padding(ids: Tensor, real: Tensor, n: int) -> Tensor:
+    """The places of real tokens are scored, and the last of them should predict padding."""
+    asks = torch.cat([real.new_ones(len(real), n), real], dim=1)
+    asks[:, : max(n - 1, 0)] = False
+    return _shifted(ids, n).where(asks, NOT)
+
+
+def _other(value: int) -> Answer:
+    """Another number where nothing is scored."""
+    return _then(lambda y, ids, real, n: y.where(y != NOT, value))
+
+
+def _labels_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(n_texts: int, n_tokens: int, n: int, vocabulary: int = 50, pad: int | None = None) -> tuple[Any, ...]:
+        """Texts of several lengths, the first of one token and the second of all; in the padding any tokens, or pad."""
+        ids = torch.randint(0, vocabulary, (n_texts, n_tokens), generator=generator)
+        length = torch.randint(2, n_tokens, (n_texts, 1), generator=generator)
+        length[0], length[1:2] = 1, n_tokens
+        real = torch.arange(n_tokens) < length
+        return ids if pad is None else ids.where(real, pad), real, n
+
+    by_hand = torch.tensor([[5, 6, 7, 8], [9, 4, 0, 0]]), torch.tensor([[True] * 4, [True, True, False, False]]), 2
+    ids = torch.randint(0, 40, (3, 7), generator=generator)
+    return [
+        Case("2 vectors, texts of 4 and 2 tokens, by hand: place 1 predicts 5, and 9", by_hand),
+        Case("4 texts of at most 9 tokens, 5 vectors", drawn(4, 9, 5)),
+        Case("no padding, 3 vectors", (ids, torch.ones_like(ids, dtype=torch.bool), 3)),
+        Case("token 0 in the texts and in the padding, 4 vectors", drawn(6, 8, 4, vocabulary=3, pad=0)),
+        Case("a single vector", drawn(5, 6, 1)),
+        Case("no prompt: the first token has nothing before it", drawn(4, 7, 0)),
+        Case("as many vectors as tokens as texts", drawn(6, 6, 6)),
+    ]
+
+
+def _library(ids: Tensor, real: Tensor, n_prompt: int) -> Tensor:
+    from course_lib.lessons.compress.steps.inputs import targets
+
+    return targets(ids, real, n_prompt)
+
+
+LABELS = Exercise(
+    id="compress.labels",
+    title="What is scored",
+    difficulty=2,
+    minutes=8,
+    points=2,
+    reference=_labels,
+    cases=_labels_cases,
+    picture=_side_by_side,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "prompt scored",
+            "Places before the last vector of the prompt have a label. What stands behind them is a vector of the "
+            "prompt, which is no token: −100.",
+            _in_prompt(_filled(0)),
+            also=(
+                _in_prompt(_filled(-1)),
+                _in_prompt(_filled(1)),
+                _in_prompt(lambda ids, n: torch.arange(n).expand(len(ids), -1)),
+                _in_prompt(lambda ids, n: ids[:, :1].expand(-1, n)),
+                _in_prompt(_filled(0), shift=False),
+            ),
+        ),
+        Mistake(
+            "shift forgotten",
+            "Each place has its own token as its label. What a place should predict is the token behind it.",
+            _not_shifted,
+            also=(lambda ids, real, n: torch.cat([_nothing(ids, n), ids], dim=1),),
+        ),
+        Mistake(
+            "shifted the other way",
+            "Each place has the token before it as its label.",
+            lambda ids, real, n: torch.cat([_nothing(ids, n + 1), _known(ids, real)[:, :-1]], dim=1),
+            also=(lambda ids, real, n: _not_shifted(ids, real, n).roll(1, dims=1),),
+        ),
+        Mistake(
+            "shifted twice",
+            "A place has the token after the next as its label. One step is enough.",
+            lambda ids, real, n: torch.cat([_labels(ids, real, n)[:, 1:], _nothing(ids, 1)], dim=1),
+        ),
+        Mistake(
+            "first real token",
+            "Nothing predicts the first token of the text. The last vector of the prompt stands before it, and that "
+            "place should: it is how the prompt learns to begin.",
+            _first_left_out,
+            also=(
+                lambda ids, real, n: torch.cat([_nothing(ids, n + 1), _known(ids, real)[:, 1:]], dim=1),
+                lambda ids, real, n: _shifted(_known(ids, real).index_fill(1, torch.tensor([0]), NOT), n),
+            ),
+        ),
+        Mistake(
+            "padding",
+            "Padding has to be predicted. A place is scored only if the token behind it is real.",
+            lambda ids, real, n: _shifted(ids, n),
+            also=(_one_padding,),
+        ),
+        Mistake(
+            "padding by its number",
+            "Padding was recognised by its token. That token may stand in a text as well, and anything may stand in "
+            "the padding: `real` says which are real.",
+            lambda ids, real, n: _shifted(ids.where(ids != 0, NOT), n),
+        ),
+        Mistake(
+            "the last real token left out",
+            "The place before a text's last token is not scored. A place is scored if the token behind it is real, "
+            "whatever stands behind that.",
+            lambda ids, real, n: _shifted(
+                ids.where(real & torch.cat([real[:, 1:], real.new_zeros(len(real), 1)], dim=1), NOT), n
+            ),
+            also=(
+                lambda ids, real, n: _shifted(
+                    ids.where(real & torch.cat([real[:, 1:], real.new_ones(len(real), 1)], dim=1), NOT), n
+                ),
+                lambda ids, real, n: torch.cat([_labels(ids, real, n)[:, :-2], _nothing(ids, 2)], dim=1),
+            ),
+        ),
+        Mistake(
+            "wrapped round",
+            "roll brings what falls out in front back behind. The last place has nothing behind it.",
+            lambda ids, real, n: _not_shifted(ids, real, n).roll(-1, dims=1),
+            also=(lambda ids, real, n: _not_shifted(ids, real, n).roll(-1),),
+        ),
+        Mistake(
+            "another number",
+            "What is not scored gets −100, which cross_entropy leaves out; 0 and −1 are other things.",
+            _other(0),
+            also=(_other(-1), _other(-10), _other(100)),
+        ),
+        Mistake(
+            "one length less",
+            "There is a label for each of the P + T places, since each has logits. Here some are missing.",
+            lambda ids, real, n: _labels(ids, real, n)[:, n:],
+            also=(
+                lambda ids, real, n: _known(ids, real),
+                lambda ids, real, n: _labels(ids, real, n)[:, :-1],
+                lambda ids, real, n: _not_shifted(ids, real, n)[:, 1:],
+                lambda ids, real, n: _labels(ids, real, n)[:, max(n - 1, 0) :],
+                lambda ids, real, n: torch.cat([_known(ids, real)[:, 1:], _nothing(ids, 1)], dim=1),
+                lambda ids, real, n: _known(ids, real)[:, 1:],
+            ),
+        ),
+        Mistake(
+            "which, not what",
+            "These say which places are scored. The label is the token that should be predicted there.",
+            _then(lambda y, ids, real, n: y != NOT),
+        ),
+        Mistake(
+            "fails without a prompt",
+            "Where P is 0 the first token has nothing before it, and everything else is as before.",
+            lambda ids, real, n: torch.cat(
+                [torch.full((len(ids), n - 1), NOT), _known(ids, real), torch.full((len(ids), 1), NOT)], dim=1
+            ),
+            also=(lambda ids, real, n: torch.cat([_nothing(ids, n - 1), _known(ids, real), _nothing(ids, 1)], dim=1),),
+        ),
+    ),
+    also_right=(
+        Variant("place by place", lambda ids, real, n: _in_loops(ids, real, n)),
+        Variant("in front of it, then cut", lambda ids, real, n: _by_writing(ids, real, n)),
+        Variant("a list of rows", _then(lambda y, ids, real, n: y.tolist())),
+    ),
+    hints=(
+        "Write down the P + T vectors that the model reads. Behind which of them stands a token of the text?",
+        "The last vector of the prompt is at place P − 1, and behind it stands the first token.",
+        "Put P times −100 before the tokens, with −100 for padding, and then move everything one place to the left.",
+    ),
+)
+
+
+def _in_loops(ids: Tensor, real: Tensor, n: int) -> list[list[int]]:
+    labels = [[NOT] * (n + ids.shape[1]) for _ in ids]
+    for b, row in enumerate(ids.tolist()):
+        for t, token in enumerate(row):
+            if real[b, t] and n + t > 0:
+                labels[b][n + t - 1] = token
+    return labels
+
+
+def _by_writing(ids: Tensor, real: Tensor, n: int) -> Tensor:
+    labels = torch.full((len(ids), 1 + n + ids.shape[1]), NOT)
+    labels[:, n : n + ids.shape[1]] = ids
+    labels[:, n : n + ids.shape[1]][~real] = NOT
+    return labels[:, 1:]

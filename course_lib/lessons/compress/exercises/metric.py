@@ -1,0 +1,356 @@
+"""The exercise compress.metric, "With and without a prompt": its cases and its named mistakes.
+
+Dimension key: N windows, T tokens of a window, P vectors of the prompt.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.near import all_near
+
+Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+Answer = Callable[[Tensor, Tensor, Tensor], Any]
+
+
+def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
+    """Ratio and error up to the rounding of a mean of losses of a few nats in float32."""
+    return all_near(got, expected, {"ratio": 1e-5, "error": 1e-5})
+
+
+def _mean(losses: Tensor, counts: Tensor) -> Tensor:
+    """Of each window, over what counts."""
+    return (losses.double() * counts).sum(dim=1) / counts.sum(dim=1)
+
+
+def _vectors(prompted: Tensor, plain: Tensor) -> int:
+    return prompted.shape[1] - plain.shape[1]
+
+
+def _windows(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of each window with and without the prompt, over the tokens that both of them score."""
+    counts = real[:, 1:]
+    return _mean(prompted[:, _vectors(prompted, plain) :], counts), _mean(plain, counts)
+
+
+def _ratio(differences: Tensor) -> Tensor:
+    return differences.mean().exp()
+
+
+def _error(differences: Tensor) -> Tensor:
+    return _ratio(differences) * differences.std() / len(differences) ** 0.5
+
+
+def _of(losses: Losses) -> Answer:
+    """The answer from other losses of the windows."""
+
+    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
+        with_prompt, without = losses(*given)
+        return _ratio(with_prompt - without), _error(with_prompt - without)
+
+    return answer
+
+
+def _finished(ratio: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+    """Another ratio of the right losses, (with, without) -> a number, and the right error."""
+
+    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
+        with_prompt, without = _windows(*given)
+        return ratio(with_prompt, without), _error(with_prompt - without)
+
+    return answer
+
+
+def _scaled(ratio: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+    """Another ratio of the right losses, and the error that belongs to it."""
+
+    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
+        with_prompt, without = _windows(*given)
+        other, differences = ratio(with_prompt, without), with_prompt - without
+        return other, _error(differences) / _ratio(differences) * other
+
+    return answer
+
+
+def _with_error(error: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+    """The right ratio with another error: (with, without) -> a number."""
+
+    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
+        with_prompt, without = _windows(*given)
+        return _ratio(with_prompt - without), error(with_prompt, without)
+
+    return answer
+
+
+def _behind(prompted: Tensor, plain: Tensor, real: Tensor, start: int) -> tuple[Tensor, Tensor]:
+    """The columns of the prompted model from another one on, as many as the plain one has."""
+    at = max(start, 0)
+    return _mean(prompted[:, at : at + plain.shape[1]], real[:, 1:]), _mean(plain, real[:, 1:])
+
+
+def _with_first(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """T targets with the prompt, and T − 1 without."""
+    return _mean(prompted[:, _vectors(prompted, plain) - 1 :], real), _mean(plain, real[:, 1:])
+
+
+def _zeros_counted(first: bool, padding: bool) -> Losses:
+    """The mean over all columns, the zeros of the prompt among them."""
+
+    def losses(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        n = _vectors(prompted, plain)
+        counts = torch.ones_like(real) if padding else real
+        scored = prompted.double()[:, n - 1 :] * counts
+        total = (scored if first else scored[:, 1:]).sum(dim=1)
+        return total / (n - 1 + counts.sum(dim=1)), _mean(plain, counts[:, 1:])
+
+    return losses
+
+
+def _divided_by_all(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """What is not real is zero, and counted all the same."""
+    n, counts = _vectors(prompted, plain), real[:, 1:]
+    return (prompted[:, n:].double() * counts).mean(dim=1), (plain.double() * counts).mean(dim=1)
+
+
+def _padding(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    return _behind(prompted, plain, torch.ones_like(real), _vectors(prompted, plain))
+
+
+def _one_too_few(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """The mask of the tokens read, in place of those that are said."""
+    n, counts = _vectors(prompted, plain), real[:, :-1]
+    return _mean(prompted[:, n:], counts), _mean(plain, counts)
+
+
+def _tokens(prompted: Tensor, plain: Tensor, real: Tensor) -> Tensor:
+    """The difference at each token that both score, in one row."""
+    return (prompted[:, _vectors(prompted, plain) :] - plain).double()[real[:, 1:]]
+
+
+def _all_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
+    with_prompt, without = _windows(*given)
+    return _ratio(_tokens(*given)), _error(with_prompt - without)
+
+
+def _error_of_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
+    with_prompt, without = _windows(*given)
+    differences = _tokens(*given)
+    return _ratio(with_prompt - without), _ratio(with_prompt - without) * differences.std() / len(differences) ** 0.5
+
+
+def _by_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
+    return _ratio(_tokens(*given)), _error(_tokens(*given))
+
+
+def _metric_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(n_windows: int, n_tokens: int, n: int, padding: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """Windows that are hard or easy; the first token is dear, and what stands in padding is anything."""
+        hard = 1 + 2 * torch.rand(n_windows, 1, generator=generator)
+        plain = hard * (0.3 + 1.5 * torch.rand(n_windows, n_tokens - 1, generator=generator))
+        gain = 0.1 + 0.3 * torch.rand(n_windows, 1, generator=generator)
+        behind = plain - gain + 0.4 * torch.randn(n_windows, n_tokens - 1, generator=generator)
+        first = 5 + 4 * torch.rand(n_windows, 1, generator=generator)
+        length = torch.randint(n_tokens // 2, n_tokens, (n_windows, 1), generator=generator)
+        real = torch.arange(n_tokens) < (length if padding else torch.full_like(length, n_tokens))
+        wild = 9 * torch.rand(n_windows, n_tokens - 1, generator=generator)
+        plain, behind = plain.where(real[:, 1:], wild), behind.abs().where(real[:, 1:], wild.flip(1))
+        return torch.cat([torch.zeros(n_windows, n - 1), first, behind], dim=1), plain, real
+
+    log2 = torch.tensor(2.0).log().item()
+    by_hand = (
+        torch.tensor([[0.0, 9.0, 1.0, 3.0], [0.0, 9.0, 2.0, 7.0]]),
+        torch.tensor([[1.0 + log2, 3.0 + log2], [2.0 + 3 * log2, 5.0]]),
+        torch.tensor([[True, True, True], [True, True, False]]),
+    )
+    turned = [tensor.T.contiguous().T for tensor in drawn(7, 12, 5)]
+    return [
+        Case("2 vectors, windows of 3 and 2 tokens, by hand: 1/2 and 1/8, together 1/4", by_hand),
+        Case("8 windows of 40 tokens, 6 vectors, no padding", drawn(8, 40, 6, padding=False)),
+        Case("10 windows of at most 30 tokens, 4 vectors", drawn(10, 30, 4)),
+        Case("a single vector", drawn(9, 20, 1)),
+        Case("more vectors than tokens", drawn(6, 14, 25)),
+        Case("few windows", drawn(3, 50, 8)),
+        Case("not contiguous, in float64", (turned[0].double(), turned[1].double(), turned[2])),
+    ]
+
+
+def _library(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    from course_lib.lessons.compress.steps.gains import paired_ratio
+
+    return paired_ratio(prompted, plain, real)
+
+
+METRIC = Exercise(
+    id="compress.metric",
+    title="With and without a prompt",
+    difficulty=3,
+    minutes=12,
+    points=3,
+    reference=_of(_windows),
+    cases=_metric_cases,
+    agree=_agree_on_both,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "zeros of the prompt averaged",
+            "The zeros at the places of the prompt were counted in the mean. They are no losses: with 100 vectors "
+            "before 1,024 tokens they alone lower the loss by a tenth, and a model without a prompt has none of them.",
+            _of(_zeros_counted(first=True, padding=True)),
+            also=(
+                _of(_zeros_counted(first=True, padding=False)),
+                _of(_zeros_counted(first=False, padding=False)),
+                _of(_zeros_counted(first=False, padding=True)),
+            ),
+        ),
+        Mistake(
+            "different positions",
+            "The first token of a window is scored with the prompt, and not without it. Compare the tokens that both "
+            "score: from the second one on.",
+            _of(_with_first),
+            also=(
+                lambda a, b, r: _of(_with_first)(a, b, torch.ones_like(r)),
+                _of(lambda a, b, r: (_mean(a[:, _vectors(a, b) - 1 :], r), _mean(b, r[:, :-1]))),
+            ),
+        ),
+        Mistake(
+            "padding counted",
+            "What stands in the padding was counted. Its numbers are losses of tokens that nobody wrote.",
+            _of(_padding),
+        ),
+        Mistake(
+            "divided by the padding too",
+            "The padding was set to zero, and then counted in the mean. Divide by how many tokens are scored.",
+            _of(_divided_by_all),
+        ),
+        Mistake(
+            "mask not moved",
+            "Column j of the losses belongs to token j + 1. The mask was taken from token j, so that of each window "
+            "with padding one loss too many is counted.",
+            _of(_one_too_few),
+        ),
+        Mistake(
+            "columns moved against each other",
+            "The losses with the prompt begin with those of the prompt's own places. Cut P columns in front, so that "
+            "both stand for the same tokens.",
+            _of(lambda a, b, r: _behind(a, b, r, 0)),
+            also=(_of(lambda a, b, r: _behind(a, b, r, _vectors(a, b) - 1)),),
+        ),
+        Mistake(
+            "mean of perplexities",
+            "Perplexities were averaged over the windows. One hard window then decides: average losses, and take the "
+            "exponential once.",
+            _finished(lambda a, b: a.exp().mean() / b.exp().mean()),
+            also=(
+                _finished(lambda a, b: (a - b).exp().mean()),
+                _scaled(lambda a, b: a.exp().mean() / b.exp().mean()),
+                _scaled(lambda a, b: (a - b).exp().mean()),
+                lambda *given: _of_ratios(*_windows(*given)),
+            ),
+        ),
+        Mistake(
+            "tokens for windows",
+            "All tokens were put into one heap. Each window counts the same here; and neighbouring tokens are hard or "
+            "easy together, so the error is one of windows.",
+            _all_tokens,
+            also=(_by_tokens, _error_of_tokens),
+        ),
+        Mistake(
+            "not paired",
+            "The two errors were put together as if both models had read other windows. How hard a window is drops out "
+            "of the difference: take the spread of the differences.",
+            _with_error(lambda a, b: _ratio(a - b) * ((a.var() + b.var()) / len(a)).sqrt()),
+            also=(
+                _with_error(lambda a, b: _ratio(a - b) * (a.std() + b.std()) / len(a) ** 0.5),
+                _with_error(lambda a, b: ((a.var() + b.var()) / len(a)).sqrt()),
+            ),
+        ),
+        Mistake(
+            "spread of the windows",
+            "This is how far single windows spread. The mean of N of them spreads √N times less.",
+            _with_error(lambda a, b: _ratio(a - b) * (a - b).std()),
+            also=(
+                _with_error(lambda a, b: _ratio(a - b) * (a - b).std() / len(a)),
+                _with_error(lambda a, b: (a - b).std()),
+                _with_error(lambda a, b: _ratio(a - b) * (a - b).var() / len(a)),
+            ),
+        ),
+        Mistake(
+            "error of the logarithm",
+            "This is the error of the mean difference, in nats. Times the ratio it is that of the ratio.",
+            _with_error(lambda a, b: (a - b).std() / len(a) ** 0.5),
+            also=(_with_error(lambda a, b: ((a - b).std() / len(a) ** 0.5).exp()),),
+        ),
+        Mistake(
+            "N for N − 1",
+            "The spread was taken with N in its denominator. With the mean taken from the same windows it is N − 1.",
+            _with_error(lambda a, b: _ratio(a - b) * (a - b).std(correction=0) / len(a) ** 0.5),
+            also=(_with_error(lambda a, b: _ratio(a - b) * (a - b).std() / (len(a) - 1) ** 0.5),),
+        ),
+        Mistake(
+            "upside down",
+            "This is how many times larger the perplexity is without the prompt. Divide the one with it by the one "
+            "without.",
+            _of(lambda *given: _windows(*given)[::-1]),
+            also=(_finished(lambda a, b: (b - a).mean().exp()),),
+        ),
+        Mistake(
+            "nats, or a ratio of losses",
+            "A ratio of perplexities is asked for: the exponential of the mean difference of the losses.",
+            lambda *given: _nats(*_windows(*given)),
+            also=(
+                _finished(lambda a, b: (a - b).mean()),
+                _finished(lambda a, b: a.mean() / b.mean()),
+                _scaled(lambda a, b: a.mean() / b.mean()),
+                _finished(lambda a, b: (a / b).mean()),
+            ),
+        ),
+        Mistake(
+            "not two numbers",
+            "Two numbers are asked for: the ratio, and its standard error.",
+            lambda *given: _of(_windows)(*given)[0],
+            also=(lambda *given: _of(_windows)(*given)[::-1], lambda *given: _windows(*given)),
+        ),
+    ),
+    also_right=(
+        Variant("window by window", lambda *given: _in_loops(*given)),
+        Variant("with NaN in place of padding", lambda *given: _by_nanmean(*given)),
+        Variant("in float64, as Python numbers", lambda *given: tuple(x.item() for x in _of(_windows)(*given))),
+    ),
+    hints=(
+        "Which token does column 0 of `plain` belong to, and which column of `prompted` belongs to the same token?",
+        "real[:, 1:] says for each column of `plain` whether its token is real. Mean over these, for each window, in "
+        "both.",
+        "d = difference of the two means, (N,). The ratio is d.mean().exp(), its error the ratio times d.std() / √N.",
+    ),
+)
+
+
+def _nats(with_prompt: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
+    differences = with_prompt - without
+    return differences.mean(), differences.std() / len(differences) ** 0.5
+
+
+def _of_ratios(with_prompt: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of the windows' ratios with its own error."""
+    ratios = (with_prompt - without).exp()
+    return ratios.mean(), ratios.std() / len(ratios) ** 0.5
+
+
+def _in_loops(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[float, float]:
+    n, differences = prompted.shape[1] - plain.shape[1], []
+    for one, other, is_real in zip(prompted.tolist(), plain.tolist(), real.tolist(), strict=True):
+        length = sum(is_real)
+        differences.append((sum(one[n : n + length - 1]) - sum(other[: length - 1])) / (length - 1))
+    mean = sum(differences) / len(differences)
+    variance = sum((d - mean) ** 2 for d in differences) / (len(differences) - 1)
+    ratio = 2.718281828459045**mean
+    return ratio, ratio * (variance / len(differences)) ** 0.5
+
+
+def _by_nanmean(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    both = (prompted[:, -plain.shape[1] :] - plain).masked_fill(~real[:, 1:], torch.nan)
+    each = both.nanmean(dim=1)
+    return each.mean().exp(), each.mean().exp() * (each.var() / len(each)).sqrt()

@@ -1,0 +1,450 @@
+"""Answers to the first four exercises of lesson 10, as people write them.
+
+Dimension key: B texts, T tokens, P vectors of the prompt, D width, V tokens of the vocabulary.
+"""
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.functional import cross_entropy, pad
+
+# --- before: prompt (P, D), text (B, T, D), real (B, T) ---
+
+
+def joined(prompt, text, first=True):
+    rows = prompt.unsqueeze(0).repeat(text.shape[0], 1, 1)
+    return torch.cat([rows, text] if first else [text, rows], 1)
+
+
+def front(
+    vectors=joined,
+    seen=lambda p, r: pad(r, (len(p), 0), value=True),
+    position=lambda p, r, seen: seen.long().cumsum(-1) - 1,
+):
+    """Put together from three parts; the positions may read the mask."""
+
+    def answer(prompt, text, real):
+        mask = seen(prompt, real)
+        return vectors(prompt, text), mask, position(prompt, real, mask)
+
+    return answer
+
+
+def front_in_loops(prompt, text, real):
+    vectors, seen, positions = [], [], []
+    for x, r in zip(text, real, strict=True):
+        vectors.append([*prompt, *x])
+        seen.append([True] * len(prompt) + r.tolist())
+        count, row = 0, []
+        for s in seen[-1]:
+            row.append(count if s else 1)
+            count += s
+        positions.append(row)
+    return torch.stack([torch.stack(row) for row in vectors]), torch.tensor(seen), positions
+
+
+def front_by_writing(prompt, text, real):
+    n = prompt.shape[0]
+    out = torch.empty(text.shape[0], n + text.shape[1], text.shape[2]).to(text)
+    out[:, :n], out[:, n:] = prompt, text
+    mask = torch.zeros(out.shape[:2])
+    mask[:, :n], mask[:, n:] = 1, real.to(mask)
+    position = mask.cumsum(1) - 1
+    position[mask == 0] = 1
+    return out, mask, position
+
+
+def front_with_padding_at_the_end(prompt, text, real):
+    """Every text brought together on the left, as if it had been filled up on the right."""
+    order = (~real).long().argsort(dim=1, stable=True)
+    text = text.gather(1, order[..., None].expand(text.shape))
+    return front()(prompt, text, real.gather(1, order))
+
+
+# --- labels: ids (B, T), real (B, T), n ---
+
+
+def next_tokens(ids, real, n, ignore=-100, front=None, cut=1, end=None):
+    y = ids.clone()
+    y[~real] = ignore
+    first = torch.full((len(ids), n), ignore if front is None else front)
+    last = torch.full((len(ids), cut), ignore if end is None else end)
+    return torch.cat([first, y, last], -1)[:, cut:]
+
+
+def labels_in_numpy(ids, real, n):
+    y = numpy.full((len(ids), n + ids.shape[1] + 1), -100)
+    y[:, n:-1] = numpy.where(real.numpy(), ids.numpy(), -100)
+    return y[:, 1:]
+
+
+def labels_by_index(ids, real, n):
+    y = torch.full((ids.shape[0], ids.shape[1] + n), -100)
+    rows, columns = real.nonzero(as_tuple=True)
+    places = columns + n - 1
+    there = places >= 0
+    y[rows[there], places[there]] = ids[rows[there], columns[there]]
+    return y
+
+
+# --- frozen: prompt (P, D), table (V, D), mix (D, D), ids (T,), rate ---
+
+
+def said(prompt, table, head, mix, ids):
+    h = [torch.cat([prompt, table[ids]])[0]]
+    for x in torch.cat([prompt, table[ids]])[1:]:
+        h.append(x + 0.5 * h[-1])
+    return torch.tanh(torch.stack(h) @ mix.T) @ head.T
+
+
+def right_loss(prompt, table, head, mix, ids):
+    return cross_entropy(said(prompt, table, head, mix, ids)[len(prompt) - 1 : -1], ids)
+
+
+def trained(free=("prompt",), loss=right_loss, optimiser=torch.optim.SGD, update=lambda g: g, **settings):
+    """By an optimiser over what is free; the head is the table unless it is free by itself."""
+
+    def answer(prompt, table, mix, ids, rate):
+        p, w, m = (nn.Parameter(x.clone()) for x in (prompt, table, mix))
+        parts = {"prompt": p, "table": w, "mix": m}
+        loss(p, w if "table" in free else w.detach(), w if "table" in free else w.detach(), m, ids).backward()
+        for name in free:
+            parts[name].grad = update(parts[name].grad)
+        optimiser([parts[name] for name in free], lr=rate, **settings).step()
+        return p.detach(), w.detach(), m.detach()
+
+    return answer
+
+
+def untied(prompt, table, mix, ids, rate):
+    """The table learns as an embedding; the head is a copy that stays."""
+    p, w = nn.Parameter(prompt), nn.Parameter(table.clone())
+    right_loss(p, w, table, mix, ids).backward()
+    return p.detach() - rate * p.grad, w.detach() - rate * w.grad, mix
+
+
+def table_grown(prompt, table, mix, ids, rate):
+    """The prompt as new rows of the table, of which all learn; the head has only the old ones."""
+    w = nn.Parameter(torch.cat([table, prompt]))
+    x = w[torch.cat([torch.arange(len(table), len(w)), ids])]
+    right_loss(x[: len(prompt)], w, w[: len(table)], mix, ids).backward()
+    w = (w - rate * w.grad).detach()
+    return w[len(table) :], w[: len(table)], mix
+
+
+def table_grown_with_its_head(prompt, table, mix, ids, rate):
+    """The prompt as new rows of the table, which the head can then say."""
+    w = nn.Parameter(torch.cat([table, prompt]))
+    x = w[torch.cat([torch.arange(len(table), len(w)), ids])]
+    cross_entropy(said(x[: len(prompt)], w, w, mix, ids)[len(prompt) - 1 : -1], ids).backward()
+    return (w - rate * w.grad).detach()[len(table) :], table, mix
+
+
+def detached(prompt, table, mix, ids, rate):
+    """The prompt is copied after it was told to learn, and the copy is what the model reads."""
+    p = prompt.clone().requires_grad_()
+    loss = right_loss(p.detach(), table, table, mix, ids) + 0 * p.sum()
+    loss.backward()
+    return prompt - rate * p.grad, table, mix
+
+
+def by_chain_rule(prompt, table, mix, ids, rate):
+    """The slope by hand, from behind."""
+    n, x = len(prompt), torch.cat([prompt, table[ids]]).double()
+    w, m, h, state = table.double(), mix.double(), [], 0
+    for row in x:
+        state = row + state / 2
+        h.append(state)
+    h = torch.stack(h)
+    t = torch.tanh(h @ m.T)
+    wrong = (t @ w.T).softmax(-1)[n - 1 : -1] - functional.one_hot(ids, len(w))
+    at_h = torch.zeros_like(h)
+    at_h[n - 1 : -1] = ((wrong / len(ids)) @ w * (1 - t[n - 1 : -1] ** 2)) @ m
+    slope = torch.zeros_like(at_h)
+    carried = 0
+    for i in reversed(range(len(h))):
+        carried = slope[i] = at_h[i] + carried / 2
+    return prompt - rate * slope[:n], table, mix
+
+
+# --- initial: table (V, D), lots (V,), n, step ---
+
+
+def started(ids=lambda w, lots, n: lots.topk(n)[1], rows=lambda w, ids: w[ids], after=lambda x, s: x - s):
+    return lambda w, lots, n, step: (after(rows(w, ids(w, lots, n)), step), w)
+
+
+def started_in_numpy(w, lots, n, step):
+    ids = numpy.argsort(-lots.numpy())[:n]
+    return w.numpy()[ids] - step.numpy(), w
+
+
+def started_in_place(w, lots, n, step):
+    """As the public code does it, on a slice of the table."""
+    prompt = w[:n]
+    prompt -= step
+    return prompt, w
+
+
+def rows_in_place(w, lots, n, step):
+    rows = [w[i] for i in lots.topk(n).indices]
+    for row, s in zip(rows, step, strict=True):
+        row -= s
+    return torch.stack(rows), w
+
+
+def own_lots(w, lots, n, step):
+    return w[torch.randperm(len(w), generator=torch.Generator().manual_seed(5))[:n]] - step, w
+
+
+def drawn_with_repetition(w, lots, n, step):
+    return w[torch.randint(0, len(w), (n,), generator=torch.Generator().manual_seed(len(w)))] - step, w
+
+
+def embedding_module(w, lots, n, step):
+    table = nn.Embedding.from_pretrained(w)
+    prompt = nn.Parameter(table(lots.argsort()[-n:].flip(0)).clone())
+    prompt.data.sub_(step)
+    return prompt, table.weight
+
+
+RIGHT = {
+    "compress.before": {
+        "loops": front_in_loops,
+        "written into zeros, floats": front_by_writing,
+        "repeat and pad": front(),
+        "masked_fill 1": front(position=lambda p, r, s: (s.long().cumsum(1) - 1).masked_fill(~s, 1)),
+        "clamped": front(position=lambda p, r, s: (s.long().cumsum(1) - 1).clamp(0)),
+        "offset": front(
+            position=lambda p, r, s: torch.cat(
+                [torch.arange(len(p)).repeat(len(r), 1), len(p) + (r.long().cumsum(1) - 1).clamp(0)], 1
+            )
+        ),
+        "places less the padding before": front(
+            position=lambda p, r, s: torch.arange(s.shape[1]) - (~s).long().cumsum(1)
+        ),
+    },
+    "compress.labels": {
+        "numpy": labels_in_numpy,
+        "by index": labels_by_index,
+        "clone and cat": next_tokens,
+        "pad": lambda ids, real, n: pad(ids.masked_fill(~real, -100), (n, 1), value=-100)[:, 1:],
+        "negative pad": lambda ids, real, n: pad(ids.where(real, torch.tensor(-100)), (n - 1, 1), value=-100),
+        "as floats": lambda ids, real, n: next_tokens(ids, real, n).float(),
+    },
+    "compress.frozen": {
+        "SGD": trained(),
+        "chain rule": by_chain_rule,
+        "requires_grad in place": lambda p, w, m, i, rate: trained()(p.requires_grad_().detach(), w, m, i, rate),
+        "mean of token losses": trained(
+            loss=lambda p, w, head, m, i: (
+                -sum(said(p, w, head, m, i)[len(p) - 1 + t].log_softmax(-1)[token] for t, token in enumerate(i))
+                / len(i)
+            )
+        ),
+    },
+    "compress.initial": {
+        "numpy": started_in_numpy,
+        "topk": started(),
+        "sort": started(lambda w, lots, n: lots.sort(descending=True)[1][:n]),
+        "module": embedding_module,
+        "index_select": started(rows=lambda w, ids: w.index_select(0, ids), after=lambda x, s: x.sub_(s)),
+        "one hot": started(rows=lambda w, ids: functional.one_hot(ids, len(w)).to(w) @ w),
+    },
+}
+
+WRONG = {
+    "compress.before": {
+        "behind": (
+            front(lambda p, x: joined(p, x, False), lambda p, r: pad(r, (0, len(p)), value=True)),
+            "after the text",
+        ),
+        "vectors behind": (front(lambda p, x: joined(p, x, False)), "after the text"),
+        "positions of the text": (
+            front(
+                position=lambda p, r, s: torch.cat([torch.arange(len(p)).repeat(len(r), 1), r.long().cumsum(1) - 1], 1)
+            ),
+            "positions not moved",
+        ),
+        "no positions for the prompt": (
+            front(position=lambda p, r, s: (r.long().cumsum(1) - 1).clamp(0)),
+            "positions not moved",
+        ),
+        "below zero": (front(position=lambda p, r, s: s.long().cumsum(1) - 1 - len(p)), "positions not moved"),
+        "arange": (front(position=lambda p, r, s: torch.arange(s.shape[1]).repeat(len(s), 1)), "padding has positions"),
+        "arange, one row": front(position=lambda p, r, s: torch.arange(s.shape[1])),
+        "mask of the text": (front(seen=lambda p, r: r), "attention mask forgotten"),
+        "prompt masked": (front(seen=lambda p, r: pad(r, (len(p), 0))), "attention mask forgotten"),
+        "all ones": (
+            front(seen=lambda p, r: torch.ones(len(r), len(p) + r.shape[1]), position=lambda p, r, s: s.cumsum(1) - 1),
+            "padding seen",
+        ),
+        "from one": (front(position=lambda p, r, s: s.long().cumsum(1)), "counted from one"),
+        "mask behind": (front(seen=lambda p, r: pad(r, (0, len(p)), value=True)), "mask on the other side"),
+        "backwards": (front(lambda p, x: joined(p.flipud(), x)), "backwards"),
+        "added to every token": lambda p, x, r: (x + p.mean(0), r, r.long().cumsum(1) - 1),
+        "added": (
+            lambda p, x, r: (
+                x + pad(p, (0, 0, 0, max(x.shape[1] - len(p), 0)))[: x.shape[1]],
+                r,
+                (r.long().cumsum(1) - 1).clamp(0),
+            ),
+            "in the place of the text",
+        ),
+        "texts moved to the left": front_with_padding_at_the_end,
+        "flattened": front(lambda p, x: joined(p.T.reshape(p.shape), x)),
+        "only the mean": front(lambda p, x: joined(p.mean(0, keepdim=True).repeat(len(p), 1), x)),
+        "as another text": lambda p, x, r: (torch.cat([p[None], x]), r, r),
+        "mask twice": lambda p, x, r: (joined(p, x), pad(r, (len(p), 0), value=True), pad(r, (len(p), 0), value=True)),
+        "vectors and mask": (lambda *g: front()(*g)[:2], "not three values"),
+    },
+    "compress.labels": {
+        "own tokens": (lambda ids, real, n: next_tokens(ids, real, n, cut=0), "shift forgotten"),
+        "zeros in the prompt": (lambda ids, real, n: next_tokens(ids, real, n, front=0), "prompt scored"),
+        "first token again and again": (
+            lambda ids, real, n: torch.cat(
+                [ids[:, :1].repeat(1, n), ids.where(real, -100), torch.full_like(ids[:, :1], -100)], 1
+            )[:, 1:],
+            "prompt scored",
+        ),
+        "text from its second token": (
+            lambda ids, real, n: torch.cat(
+                [torch.full((len(ids), n), -100), ids.where(real, -100)[:, 1:], torch.full((len(ids), 1), -100)], 1
+            ),
+            "first real token",
+        ),
+        "two": (lambda ids, real, n: next_tokens(ids, real, n, cut=2), "shifted twice"),
+        "padding too": (lambda ids, real, n: next_tokens(ids, real | True, n), "padding"),
+        "mask of the reader": (
+            lambda ids, real, n: next_tokens(ids, real | True, n).where(pad(real, (n, 0), value=True), -100),
+            None,
+        ),
+        "pad id": (lambda ids, real, n: next_tokens(ids, ids != 0, n), "padding by its number"),
+        "ignore 0": (lambda ids, real, n: next_tokens(ids, real, n, ignore=0), "another number"),
+        "ignore -1": (lambda ids, real, n: next_tokens(ids, real, n, ignore=-1), "another number"),
+        "roll": (
+            lambda ids, real, n: torch.roll(next_tokens(ids, real, n, cut=0), -1, dims=1),
+            "wrapped round",
+        ),
+        "roll the wrong way": (
+            lambda ids, real, n: torch.roll(next_tokens(ids, real, n, cut=0), 1, dims=1),
+            "shifted the other way",
+        ),
+        "text alone": (lambda ids, real, n: next_tokens(ids, real, 0), "one length less"),
+        "one less": (lambda ids, real, n: next_tokens(ids, real, n)[:, :-1], "one length less"),
+        "behind the text": lambda ids, real, n: torch.cat([ids.where(real, -100), torch.full((len(ids), n), -100)], 1),
+        "zero at the end": lambda ids, real, n: next_tokens(ids, real, n, end=0),
+        "end scored with itself": lambda ids, real, n: torch.cat(
+            [torch.full((len(ids), n), -100), ids.where(real, -100), ids[:, -1:]], 1
+        )[:, 1:],
+        "mask": (lambda ids, real, n: next_tokens(ids, real, n) >= 0, "which, not what"),
+        "times mask": lambda ids, real, n: next_tokens(ids * real, real | True, n),
+        "last token dropped": (
+            lambda ids, real, n: next_tokens(ids, real & (real.cumsum(1) < real.sum(1, keepdim=True)), n),
+            "the last real token left out",
+        ),
+        "P - 1": (
+            lambda ids, real, n: torch.cat(
+                [torch.full((len(ids), n - 1), -100), ids.where(real, -100), torch.full((len(ids), 1), -100)], 1
+            ),
+            "fails without a prompt",
+        ),
+        "the longest alone": lambda ids, real, n: next_tokens(ids, real & (real.sum(1, keepdim=True) > 2), n),
+    },
+    "compress.frozen": {
+        "all": (trained(("prompt", "table", "mix")), "everything learns"),
+        "prompt and mix": (trained(("prompt", "mix")), "everything learns"),
+        "prompt and table": (trained(("prompt", "table")), "the tied table moves too"),
+        "table learns, head a copy": (untied, "the tied table moves too"),
+        "rows of a larger table": (table_grown, "the tied table moves too"),
+        "rows that the head can say": (table_grown_with_its_head, "prompt in the head"),
+        "model learns": (trained(("table", "mix")), "prompt frozen"),
+        "table alone": (trained(("table",)), "prompt frozen"),
+        "mix alone": (trained(("mix",)), "prompt frozen"),
+        "nothing": (lambda p, w, m, i, r: (p, w, m), "prompt frozen"),
+        "a detached copy": (detached, "prompt frozen"),
+        "uphill": (trained(update=lambda g: -g), "uphill"),
+        "maximise": (trained(maximize=True), "uphill"),
+        "weight decay": trained(weight_decay=0.05),
+        "Adam": (trained(optimiser=torch.optim.Adam), None),
+        "clipped to one": (trained(update=lambda g: g / max(1, g.norm())), "slope of another length"),
+        "summed": (
+            trained(loss=lambda p, *g: len(g[-1]) * right_loss(p, *g)),
+            "sum over the tokens",
+        ),
+        "first token free": (
+            trained(
+                loss=lambda p, w, head, m, i: (
+                    cross_entropy(said(p, w, head, m, i)[len(p) : -1], i[1:], reduction="sum") / max(len(i) - 1, 1)
+                )
+            ),
+            "first token not scored",
+        ),
+        "own tokens": (
+            trained(loss=lambda p, w, head, m, i: cross_entropy(said(p, w, head, m, i)[len(p) :], i)),
+            "each place says itself",
+        ),
+        "mean over all places": (
+            trained(
+                loss=lambda p, w, head, m, i: cross_entropy(
+                    said(p, w, head, m, i)[:-1], torch.cat([i.new_full((len(p) - 1,), -100), i]), reduction="none"
+                ).mean()
+            ),
+            "mean over other places",
+        ),
+        "rate 1": (lambda p, w, m, i, r: trained()(p, w, m, i, 1.0), "without the rate"),
+        "no tanh": trained(loss=lambda p, w, head, m, i: right_loss(p, w, head, m / 1e3, i) / 1e-3),
+        "last place alone": trained(loss=lambda p, w, head, m, i: cross_entropy(said(p, w, head, m, i)[-2:-1], i[-1:])),
+        "only the last vector": (
+            trained(update=lambda g: torch.cat([0 * g[:-1], g[-1:]])),
+            "one vector of the prompt",
+        ),
+        "prompt alone": (lambda *g: trained()(*g)[0], "not three values"),
+    },
+    "compress.initial": {
+        "public code": (started(lambda w, lots, n: torch.arange(n)), "the first ids"),
+        "public code, in place": (started_in_place, "the table moves too"),
+        "last": (started(lambda w, lots, n: torch.arange(len(w))[-n:]), "the last ids"),
+        "views": (rows_in_place, "the table moves too"),
+        "normal": (
+            lambda w, lots, n, s: (torch.randn(n, w.shape[1], generator=torch.Generator().manual_seed(3)) - s, w),
+            "random numbers",
+        ),
+        "normal of the table's size": (
+            lambda w, lots, n, s: (
+                w.std() * torch.randn(n, w.shape[1], generator=torch.Generator().manual_seed(4)) - s,
+                w,
+            ),
+            "random numbers",
+        ),
+        "uniform": (
+            lambda w, lots, n, s: (torch.rand(n, w.shape[1], generator=torch.Generator().manual_seed(4)) - 0.5 - s, w),
+            "random numbers",
+        ),
+        "zeros": (lambda w, lots, n, s: (-s, w), "random numbers"),
+        "own draw": (own_lots, "rows of other tokens"),
+        "randint": (drawn_with_repetition, "with repetition"),
+        "lots as places": (started(lambda w, lots, n: (lots * len(w)).long()[:n]), "with repetition"),
+        "lots of the first n": (started(lambda w, lots, n: lots[:n].topk(n)[1]), None),
+        "smallest": (started(lambda w, lots, n: lots.topk(n, largest=False)[1]), "smallest lots"),
+        "from small to large": (started(lambda w, lots, n: lots.argsort()[-n:]), "in another order"),
+        "in the table's order": (started(lambda w, lots, n: lots.topk(n)[1].sort()[0]), "in another order"),
+        "by mask": (
+            lambda w, lots, n, s: (w[lots >= lots.topk(n)[0][-1]] - s, w),
+            "in another order",
+        ),
+        "one row for all": (started(lambda w, lots, n: lots.argmax().repeat(n)), "with repetition"),
+        "mean": (started(rows=lambda w, ids: w.mean(0).repeat(len(ids), 1)), "mean of the vocabulary"),
+        "scaled by lots": (
+            lambda w, lots, n, s: (w[lots.topk(n)[1]] * lots.topk(n)[0][:, None] - s, w),
+            "rows made longer or shorter",
+        ),
+        "half as long": (started(rows=lambda w, ids: w[ids] / 2), "random numbers"),
+        "no step": (started(after=lambda x, s: x), "step forgotten"),
+        "plus": (started(after=lambda x, s: x + s), "step added"),
+        "ids": (lambda w, lots, n, s: (lots.topk(n)[1], w), "tokens, not vectors"),
+        "table first": (lambda *g: started()(*g)[::-1], "one of the two, or the other way round"),
+        "columns": lambda w, lots, n, s: (w.T[: w.shape[1]][:, :n].T.flip(1) - s, w),
+    },
+}

@@ -1,0 +1,114 @@
+"""What deck 10 says in words and numbers is what its functions and the library's settings give."""
+
+import math
+import re
+
+import pytest
+
+from course_lib.lessons.compress import deck
+from course_lib.lessons.compress.drawings import sizes
+from course_lib.prompts.hard import SENTENCES
+from course_lib.prompts.recipe import PromptRecipe
+from course_lib.workbook.decks.markdown import split_slides
+from course_lib.workbook.masters import ROOT
+
+SLIDES = {
+    re.search(r"^#+ (.+)$", slide, re.MULTILINE)[1]: slide
+    for slide in split_slides((ROOT / "slides" / "10_compress_then_prompt.md").read_text(encoding="utf-8"))
+}
+
+
+def cells(title):
+    """The rows of a slide's table by their first cell, without the head."""
+    lines = re.findall(r"^\|(.+)\|$", SLIDES[title], re.MULTILINE)[2:]
+    found = [[cell.strip() for cell in line.split("|")] for line in lines]
+    return {row[0]: row[1:] for row in found}
+
+
+def test_the_sentences_are_those_of_the_library():
+    shown = cells("A prompt of words")
+    assert {name: shown[name][0] for name in SENTENCES} == SENTENCES
+
+
+def test_settings_are_those_of_both_recipes():
+    shown, ours = cells("Training"), PromptRecipe()
+    for column, recipe in enumerate((deck.CODE, ours)):
+        assert shown["steps, batch"][column] == f"{recipe.n_steps:,}, {recipe.batch}"
+        assert shown["warm-up"][column] == str(recipe.warm_up)
+        rate, decay = (float(number) for number in shown["AdamW: rate, decay"][column].split(", "))
+        assert (rate, decay) == (recipe.rate, recipe.decay)
+        assert float(shown["gradient cut to"][column]) == recipe.clip
+    read = [f"{recipe.n_steps * recipe.batch:,}" for recipe in (deck.CODE, ours)]
+    assert f"{read[0]} and {read[1]}." in SLIDES["Training"]
+    assert ours.rate / deck.CODE.rate == pytest.approx(30)  # "thirty times that of the script"
+
+
+def test_what_learns_is_counted():
+    shown = {name: row[0] for name, row in cells("What learns").items()}
+    norms = sizes.WIDTH * (2 * sizes.BLOCKS + 1)
+    table = sizes.WIDTH * sizes.TOKENS
+    counts = (20 * sizes.WIDTH, table, sizes.WEIGHTS, norms)
+    assert list(shown.values()) == [f"{count:,}" for count in counts]
+    assert table + norms == sizes.OTHERS
+
+
+def test_what_competes_is_counted():
+    numbers = {name.split(",")[0]: row for name, row in cells("What competes?").items()}
+    lora = sum(32 * (rows + columns) for rows, columns in sizes.SHAPES)
+    assert numbers["LoRA"][:2] == [f"{lora:,}", f"{2 * lora / 1e6:.1f} MB"]
+    assert numbers["refit"][0] == f"{sizes.WEIGHTS // 2:,}"
+    assert numbers["soft prompt"][:2] == [f"{20 * 576:,}", f"{2 * 20 * 576 / 1e3:.0f} kB"]
+
+
+def test_numbers_that_slides_and_notes_say():
+    artefact = SLIDES["A zero that is averaged"]
+    assert f"About {deck.printed(20.0, 1000):.1f}, since the factor is {1023 / 2023:.3f}." in artefact
+    assert rf"{{1123}} = {1023 / 1123:.3f} $$" in artefact
+    cost = SLIDES["What a prompt costs"]
+    assert 20 * 576 * 4 == 2 * 30 * 3 * 64 * 4 == 46_080
+    assert f"20 of them {20 * 46_080 / 1e6:.2f} MB" in cost
+    assert f"{{3}} = {16 / 3:.1f}, \\qquad \\frac{{32}}{{3}} = {32 / 3:.1f} $$" in SLIDES["50 % and 4 bits are 3 bits"]
+
+
+def test_the_artefact_by_hand():
+    """1023 losses of log 20, divided by 1023 + 100."""
+    assert deck.printed(20.0, 0) == pytest.approx(20)
+    assert deck.printed(20.0, 100) == pytest.approx(20 ** (1023 / 1123))
+    assert "printed as 15.3" in deck.artefact().described()
+
+
+def test_one_dear_token_by_a_mean():
+    losses = [3.0] * 31
+    factor = math.exp(sum([3.0 + 4.0, *losses]) / 32 - sum(losses) / 31)
+    assert deck.first_token_factor(4.0, 32) == pytest.approx(factor)
+
+
+def test_rows_of_the_vocabulary_are_short():
+    words, normal = deck.row_lengths()
+    assert len(words) == len(normal) == sizes.TOKENS
+    # The error of the mean of 49,152 lengths, each with a spread of 1/√2, is 0.003; √576 is 1/(4·24) above the mean.
+    assert float(normal.mean()) == pytest.approx(math.sqrt(576), abs=0.03)
+    assert float(words.mean()) < float(normal.mean()) / 5
+
+
+def test_the_paired_ratio_by_a_loop():
+    plain, prompted = (losses.tolist() for losses in deck.drawn_losses())
+    apart = [after - before for before, after in zip(plain, prompted, strict=True)]
+    mean = sum(apart) / len(apart)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in apart) / (len(apart) - 1))
+    ratio, error, unpaired = deck.ratios()
+    # Losses of about 3 in float32: their differences are right to 1e-6, relative to 0.1 and 0.03.
+    assert (ratio, error) == pytest.approx((math.exp(mean), math.exp(mean) * spread / 4), rel=1e-4)
+    assert unpaired > 10 * error, "what the slide shows"
+
+
+def test_the_share_by_hand():
+    # Losses of 3 and 4 in float32 are right to 2e-7, and the smallest gain left is 0.04.
+    assert deck.share(0.0) == pytest.approx(0.8, abs=1e-4)
+    assert deck.share(0.12) == pytest.approx((0.16 - 0.12) / (0.2 - 0.12), abs=1e-4)
+    assert deck.share(0.16) == pytest.approx(0, abs=1e-4)
+
+
+def test_drawings_of_the_deck_have_their_finding_as_a_title():
+    for draw in (deck.first_token, deck.lengths, deck.rates, deck.pairs, deck.artefact, deck.shares):
+        assert re.search(r"\d", draw().described()), draw.__name__
