@@ -64,7 +64,7 @@ def prompted_window_losses(
 
 @torch.no_grad()
 def first_token_losses(model: PreTrainedModel, prompt: SoftPrompt, windows: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:
-    """−log p(x_1 | p_1 … p_P), which the public code scores too: L tokens with a prompt against L − 1 without."""
+    """−log p(x_1 | p_1 … p_P): what labels with P times −100 in front score too, L tokens against L − 1 without."""
     check_windows(model, windows)
     prompt.check(model)
     read = prompt.vectors.to(model.device, model.dtype)[None]

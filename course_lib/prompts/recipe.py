@@ -23,7 +23,7 @@ class PromptRecipe:
     it is the mean over tokens, whose gradient is far shorter. AdamW itself does not mind the factor.
 
     Args:
-        decay: of the vectors towards zero, AdamW's.
+        decay: of the vectors towards zero, AdamW's; the paper's code has none for the prompt.
         clip: the length to which the gradient is cut.
         every: steps between two states on the disk.
         look_every: steps between two looks at held-out windows; 0 for none.
@@ -33,7 +33,7 @@ class PromptRecipe:
     batch: int = 4
     rate: float = 3e-2
     warm_up: int = 10
-    decay: float = 1e-5
+    decay: float = 0.0
     clip: float = 1.0
     seed: int = 0
     every: int = 10

@@ -41,7 +41,7 @@ def train_prompt(
 ) -> Trained:
     """min over p of the mean of −log p(x_{i+1} | p, x_1 … x_i); neither the prompt given nor the model changes.
 
-    Deviation: the paper's code also scores x_1, which a model without a prompt cannot be asked for.
+    x_1 is not scored, as in the paper's code: a model without a prompt cannot be asked for it.
 
     Args:
         prompt: where to begin.

@@ -23,7 +23,7 @@ from course_lib.prompts.state import STATE, NotFinite
 from course_lib.prompts.training import train_prompt
 
 WINDOWS, HELD_OUT = ids_of(7, 12), ids_of(3, 10, seed=8)
-RECIPE = PromptRecipe(n_steps=6, batch=2, rate=0.05, warm_up=2, every=2)
+RECIPE = PromptRecipe(n_steps=6, batch=2, rate=0.05, warm_up=2, decay=0.01, every=2)
 
 
 def start(model, n=4):

@@ -83,7 +83,7 @@ def test_what_a_first_token_more_is_worth():
     logits = model(inputs_embeds=prompt.vectors[None]).logits[0, -1].double().log_softmax(-1)
     torch.testing.assert_close(first, -logits[IDS[:, 0]], **CLOSE)
     rest = prompted_losses(model, prompt, IDS, progress=False)
-    with_first = (first + rest.sum(dim=1)) / 9  # T targets of the public code, against T − 1
+    with_first = (first + rest.sum(dim=1)) / 9  # T targets, as peft counts them, against T − 1
     torch.testing.assert_close(with_first - rest.mean(dim=1), (first - rest.mean(dim=1)) / 9)
     assert (with_first - rest.mean(dim=1)).abs().min() > 1e-3
 
