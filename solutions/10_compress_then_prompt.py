@@ -181,9 +181,9 @@ def first_prompt(table, lots, n, step):
     """
     ### BEGIN SOLUTION
     best = torch.argsort(lots, descending=True)[:n]
-    prompt = table[best].clone()
-    prompt -= step
-    return prompt, table
+    begun = table[best].clone()
+    begun -= step
+    return begun, table
     ### END SOLUTION
 
 
@@ -223,9 +223,9 @@ def compare(prompted, plain, real):
     the losses are any numbers. Every window counts the same. There are at least two.
     """
     ### BEGIN SOLUTION
-    n_prompt = prompted.shape[1] - plain.shape[1]
+    first = prompted.shape[1] - plain.shape[1]
     counts = real[:, 1:].double()
-    by_window = ((prompted[:, n_prompt:] - plain) * counts).sum(dim=1) / counts.sum(dim=1)
+    by_window = ((prompted[:, first:] - plain) * counts).sum(dim=1) / counts.sum(dim=1)
     ratio = by_window.mean().exp()
     return ratio, ratio * by_window.std() / len(by_window) ** 0.5
     ### END SOLUTION
@@ -268,8 +268,8 @@ def stored_bytes(layers, others, prompt, bits, group):
     ### BEGIN SOLUTION
     n_bytes = 2 * (others + prompt)
     for rows, columns, n_stored in layers:
-        groups = -(-columns // group)
-        a_row = -(-columns // 8) + 2 * groups + -(-groups * bits // 8)
+        pieces = -(-columns // group)
+        a_row = -(-columns // 8) + 2 * pieces + -(-pieces * bits // 8)
         n_bytes += -(-n_stored * bits // 8) + rows * a_row + 4 * (rows + 1)
     return n_bytes, 2 * (others + sum(rows * columns for rows, columns, _ in layers)) / n_bytes
     ### END SOLUTION
@@ -313,8 +313,8 @@ def share_of_gain(plain, own, moved, dense, dense_own):
     ### BEGIN SOLUTION
     of_dense = dense - dense_own
     a, b = plain - moved - of_dense, plain - own - of_dense
-    share = a.mean() / b.mean()
-    return share, (a - share * b).std() / len(a) ** 0.5 / b.mean().abs()
+    over = a.mean() / b.mean()
+    return over, (a - over * b).std() / len(a) ** 0.5 / b.mean().abs()
     ### END SOLUTION
 
 
