@@ -1,13 +1,10 @@
 """The drawings of lesson 06 say what the library computes: titles by hand, gradients and pulls in closed form."""
 
-import importlib
-import inspect
 import math
-import pkgutil
 
 import pytest
 import torch
-from matplotlib.figure import Figure
+from every_drawing import every_drawing
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 from course_lib.lessons.moe import drawings
@@ -19,16 +16,7 @@ def title(fig, number=0):
     return fig.axes[number].get_title(loc="left")
 
 
-def every_drawing():
-    for found in pkgutil.iter_modules(drawings.__path__):
-        module = importlib.import_module(f"{drawings.__name__}.{found.name}")
-        for name, function in inspect.getmembers(module, inspect.isfunction):
-            here = function.__module__ == module.__name__ and inspect.signature(function).return_annotation is Figure
-            if here and not name.startswith("_"):
-                yield pytest.param(function, id=f"{found.name}.{name}")
-
-
-@pytest.mark.parametrize("draw", every_drawing())
+@pytest.mark.parametrize("draw", every_drawing(drawings))
 def test_a_drawing_says_what_it_shows(draw):
     fig = draw()
     assert (fig.described() == "a figure without a title") == (draw is layer.title_picture)
