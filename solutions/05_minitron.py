@@ -206,7 +206,8 @@ check("minitron.aggregate", aggregate)
 
 # %%
 n_kept = 1126
-scores = {"activations": live.scored_by(mine("minitron.aggregate", aggregate), model, calibration)}
+by_activations, stream = live.one_pass(mine("minitron.aggregate", aggregate), model, calibration)
+scores = {"activations": by_activations}
 plots.share_of_the_lowest(scores["activations"], n_kept)
 
 # %%
@@ -283,21 +284,21 @@ check("minitron.heads", keep_heads)
 # %% [markdown]
 # Both cuts take three of nine query heads from every block. The first takes the lowest of each group and keeps all keys
 # and values; the second takes the lowest group with all three of its heads, and a third of the keys and values too.
-# Which do you expect to cost more? Beside the first stand three draws, in which the head of each group is chosen by
+# Which do you expect to cost more? Beside the first stand two draws, in which the head of each group is chosen by
 # lot.
 
 # %%
 keep, found = mine("minitron.heads", keep_heads), Minitron().score(evidence)
 all_groups = torch.arange(dense_shape.groups).repeat(dense_shape.blocks, 1)
-by_lot = {f"one head of every group, draw {seed}": Random(seed).score(evidence).heads for seed in (1, 2, 3)}
-fewer = {
-    name: live.with_heads(model, keep(values, all_groups, dense_shape.groups, 2))
-    for name, values in ({"one head of every group, by score": found.heads} | by_lot).items()
-}
-fewer["one whole group, by score"] = cut(model, replace(dense_shape, heads=6, groups=2), found)
-for name in ("one head of every group, by score", "one whole group, by score"):
-    print(f"{name:<34}: {fewer[name].num_parameters():>11,} parameters")
-results = {"dense": results["dense"]} | {n: perplexity(m, held_out, progress=False) for n, m in fewer.items()}
+by_lot = {f"one head of every group, draw {seed}": Random(seed).score(evidence).heads for seed in (1, 2)}
+results = {"dense": results["dense"]}
+for name, values in ({"one head of every group, by score": found.heads} | by_lot).items():
+    smaller = live.with_heads(model, keep(values, all_groups, dense_shape.groups, 2))
+    results[name] = perplexity(smaller, held_out, progress=False)
+print(f"without one head of every group: {smaller.num_parameters():,} parameters")
+smaller = cut(model, replace(dense_shape, heads=6, groups=2), found)
+results["one whole group, by score"] = perplexity(smaller, held_out, progress=False)
+print(f"without one whole group        : {smaller.num_parameters():,} parameters")
 print(tables.heads_line(results))
 plots.cuts(results, tables.heads_title(results))
 
@@ -351,11 +352,10 @@ plots.channels(found.width, dense_shape.width - 504)
 
 # %%
 kept = choose(found, dense_shape, replace(dense_shape, width=504))
-narrow = {
-    "norms as they were": live.with_norms(model, kept, None),
-    "norms for fewer channels": live.with_norms(model, kept, mine("minitron.norm", narrower_norm)),
-}
-losses = {name: window_losses(smaller, held_out, progress=False) for name, smaller in narrow.items()}
+norms = {"norms as they were": None, "norms for fewer channels": mine("minitron.norm", narrower_norm)}
+losses = {}
+for name, narrower in norms.items():
+    losses[name] = window_losses(live.with_norms(model, kept, narrower), held_out, progress=False)
 print(tables.width_line(losses))
 
 # %% [markdown]
@@ -394,13 +394,13 @@ def influence(states):
 check("minitron.influence", influence)
 
 # %%
-turns = mine("minitron.influence", influence)(live.stream(model, calibration))
+turns = mine("minitron.influence", influence)(stream)  # behind every block: section 4 kept it
 plots.turned(turns, 6)
 
 # %%
-shallow = cut(model, replace(dense_shape, blocks=24), Scores(blocks=turns))
-print(f"24 of 30 blocks: {shallow.num_parameters():,} parameters")
-print(tables.depth_line(by_width, window_losses(shallow, held_out, progress=False)))
+smaller = cut(model, replace(dense_shape, blocks=24), Scores(blocks=turns))
+print(f"24 of 30 blocks: {smaller.num_parameters():,} parameters")
+print(tables.depth_line(by_width, window_losses(smaller, held_out, progress=False)))
 
 # %% [markdown]
 # This model has nearly as many parameters as the one with 1126 neurons (section 3). Remember the verdict for section
@@ -444,14 +444,14 @@ check("minitron.taylor", taylor)
 
 # %%
 score = mine("minitron.taylor", taylor)
-columns = [score(weight, gradient) for weight, gradient in live.down_gradients(model, calibration[:4])]
+columns = [score(weight, gradient) for weight, gradient in live.down_gradients(model, calibration[:2])]
 scores |= {name: torch.stack([pair[i] for pair in columns]) for i, name in enumerate(("|Σ w g|", "Σ |w g|"))}
 print(f"{100 * (scores['|Σ w g|'] / scores['Σ |w g|']).mean():.0f} % of the changes are left when they may cancel")
 plots.kept_alike({name: values for name, values in scores.items() if name != "random"}, n_kept)
 
 # %%
-by_gradient = {name: cut(model, target, Scores(neurons=scores[name])) for name in ("|Σ w g|", "Σ |w g|")}
-for name, smaller in by_gradient.items():
+for name in ("|Σ w g|", "Σ |w g|"):
+    smaller = cut(model, target, Scores(neurons=scores[name]))
     print(f"{n_kept} neurons by {name}: perplexity {perplexity(smaller, held_out, progress=False).value:.1f}")
 
 # %% [markdown]
@@ -471,9 +471,9 @@ for name, smaller in by_gradient.items():
 
 # %%
 kept = choose(Scores(neurons=scores["activations"]), dense_shape, target)
-repaired = take(model, kept)  # as it was in section 4, where it was read
-refit(model, repaired, kept, calibration, progress=False)
-print(tables.gain_line("refit", by_width, window_losses(repaired, held_out, progress=False)))
+smaller = take(model, kept)  # as it was in section 4, where it was read
+refit(model, smaller, kept, calibration[:4], progress=False)
+print(tables.gain_line("refit", by_width, window_losses(smaller, held_out, progress=False)))
 
 # %% [markdown]
 # ## 10. Learning from the whole model

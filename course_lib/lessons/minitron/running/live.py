@@ -34,10 +34,18 @@ def mlp(x: Float[Tensor, "N D"], gate: Float[Tensor, "F D"], up: Tensor, down: F
 
 
 @torch.no_grad()
-def scored_by(aggregate: Aggregate, model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> Float[Tensor, "L F"]:
-    """Scores of all neurons: in each block the function gets what the down projection reads, of all windows."""
-    scores, handles = [], []
-    for block in blocks(model):
+def one_pass(
+    aggregate: Aggregate, model: PreTrainedModel, windows: Int[Tensor, "N T"]
+) -> tuple[Float[Tensor, "L F"], Float[Tensor, "S M D"]]:
+    """Scores of all neurons, and the stream before the first block and behind each (S = L + 1, M = N · T, no norm).
+
+    In each block the function gets what the down projection reads, of all windows.
+    """
+    scores, states, handles = [], [], []
+    for number, block in enumerate(blocks(model)):
+        if number == 0:
+            handles.append(block.register_forward_pre_hook(lambda _, args: states.append(args[0])))
+        handles.append(block.register_forward_hook(lambda _, __, out: states.append(out)))
         down = block.get_submodule(architecture(block).mlp[-1])
         handles.append(down.register_forward_pre_hook(lambda _, args: scores.append(aggregate(args[0]))))
     try:
@@ -45,36 +53,26 @@ def scored_by(aggregate: Aggregate, model: PreTrainedModel, windows: Int[Tensor,
     finally:
         for handle in handles:
             handle.remove()
-    return torch.stack(scores)
-
-
-@torch.no_grad()
-def stream(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> Float[Tensor, "S M D"]:
-    """The stream before the first block and behind each (S = L + 1), at all M = N · T tokens, before any norm."""
-    states, handles = [], []
-    for number, block in enumerate(blocks(model)):
-        if number == 0:
-            handles.append(block.register_forward_pre_hook(lambda _, args: states.append(args[0])))
-        handles.append(block.register_forward_hook(lambda _, __, out: states.append(out)))
-    try:
-        model(windows, use_cache=False, logits_to_keep=1)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return torch.stack([state.flatten(0, 1) for state in states])
+    return torch.stack(scores), torch.stack([state.flatten(0, 1) for state in states])
 
 
 def down_gradients(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> list[tuple[Tensor, Tensor]]:
-    """Of each block the weight of the down projection and its gradient (D, F), of the mean loss of the next token."""
+    """Of each block the weight of the down projection and its gradient (D, F), of the mean loss of the next token.
+
+    One window at a time: the logits of several, and their gradients, would be the largest tensors of the lesson.
+    """
     weights = [block.get_submodule(architecture(block).mlp[-1]).weight for block in blocks(model)]
+    gradients = [torch.zeros_like(weight) for weight in weights]
     needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
     model.requires_grad_(False)
     for weight in weights:
         weight.requires_grad_(True)
     try:
         with torch.enable_grad():
-            total = model(windows, labels=windows, use_cache=False).loss
-            gradients = torch.autograd.grad(total, weights)
+            for window in windows.split(1):
+                mean = model(window, labels=window, use_cache=False).loss / len(windows)
+                for total, gradient in zip(gradients, torch.autograd.grad(mean, weights), strict=True):
+                    total += gradient
     finally:
         for parameter, before in needed.items():
             parameter.requires_grad_(before)
