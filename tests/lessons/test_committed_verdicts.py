@@ -8,6 +8,9 @@ from course_lib.lessons.classic import fisher
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
 from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.dejavu.tables import changes, parts, predicted
+from course_lib.lessons.dejavu.tables import found as deja_vu
+from course_lib.lessons.dejavu.tables import measured as oracles
 from course_lib.lessons.kv import tables as kv
 from course_lib.lessons.kv.claims import asked, heavy_shown, written
 from course_lib.lessons.minitron.figures import found
@@ -57,6 +60,20 @@ PRINTED = {
     "08 pretraining": lambda: trained.pretraining_verdict(training.results()),
     "08 registers": lambda: trained.registers_verdict(training.results()),
     "08 idle head": lambda: backcopy.verdict(backcopy.results()),
+    "09 contextual": lambda: oracles.contextual(deja_vu.results()),
+    "09 exists": lambda: oracles.exists(deja_vu.results()),
+    "09 active": lambda: oracles.active(deja_vu.results()),
+    "09 heads": lambda: parts.heads(deja_vu.results()),
+    "09 predicted heads": lambda: parts.predicted_heads(deja_vu.predictions()),
+    "09 batch": lambda: parts.batch(deja_vu.results()),
+    "09 rounded": lambda: parts.rounded(deja_vu.results()),
+    "09 slow change": lambda: changes.slow(deja_vu.results()),
+    "09 depth": lambda: changes.depth(deja_vu.results()),
+    "09 thresholds": lambda: changes.activations(deja_vu.results()),
+    "09 half windows": lambda: changes.half_windows(deja_vu.results()),
+    "09 predictors": lambda: predicted.predictable(deja_vu.predictions()),
+    "09 lookahead": lambda: predicted.lookahead(deja_vu.predictions()),
+    "09 search": lambda: predicted.search(deja_vu.predictions()),
 }
 WORD = re.compile(
     r": (holds|holds partly \(\d+ of \d+\)|(does not hold|not at this scale)( \(fails in \d+ of \d+\))?"

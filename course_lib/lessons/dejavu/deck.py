@@ -1,4 +1,4 @@
-"""Figures of deck 09 that are computed: whom to keep of the neurons and heads, and where zeros come from.
+"""Figures of deck 09: whom to keep of the neurons and heads, where zeros come from, and what was measured.
 
 Dimension key: T tokens, H query heads, F neurons.
 """
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, percent
 from course_lib.lessons.dejavu.drawings.parts import best, small_mlp
+from course_lib.lessons.dejavu.figures import measured, predictions
+from course_lib.lessons.dejavu.tables import found
 
 SHARES = tuple(step / 20 for step in range(1, 21))
 Curves = dict[str, list[float]]
@@ -32,24 +34,24 @@ def errors(n_tokens: int = 256, n_neurons: int = 200) -> Curves:
         "|h| ‖w‖": length,
     }
     dense = values @ mlp.down.T
-    found: Curves = {name: [] for name in scores}
+    lost_by: Curves = {name: [] for name in scores}
     for name, score in scores.items():
         for share in SHARES:
             kept = values.where(best(score, round(share * n_neurons)), 0) @ mlp.down.T
-            found[name].append(float((dense - kept).norm() / dense.norm()))
-    return found
+            lost_by[name].append(float((dense - kept).norm() / dense.norm()))
+    return lost_by
 
 
 def importance() -> Figure:
     """What is lost by each score, over the share of neurons kept."""
     _, (axes,) = figure(width=7.6, height=3.7)
-    found = errors()
-    for index, (name, curve) in enumerate(found.items()):
+    lost_by = errors()
+    for index, (name, curve) in enumerate(lost_by.items()):
         axes.plot(SHARES, curve, label=name, markevery=2, **line_style(index))
     axes.set_ylim(0, None)
     axes.legend(frameon=False, fontsize=10.5, loc="upper right", bbox_to_anchor=(0.9, 0.7))
     few = SHARES.index(0.2)
-    said = ", ".join(f"{found[name][few]:.2f} by {name}" for name in ("h", "|h|", "|h| ‖w‖"))
+    said = ", ".join(f"{lost_by[name][few]:.2f} by {name}" for name in ("h", "|h|", "|h| ‖w‖"))
     return label(
         axes, f"A fifth of the neurons kept, error {said}", "share of neurons kept", "error of the output"
     ).figure
@@ -114,3 +116,18 @@ def activations() -> Figure:
     relu, silu = (percent(zeros[name]) for name in ("ReLU, 50 % fire", "SiLU"))
     title = f"Normal inputs: {relu} of ReLU's values are exactly zero, {silu} of SiLU's"
     return label(axes, title, "share of neurons kept", "share of Σ h² lost").figure
+
+
+def measured_levels() -> Figure:
+    """What each way to choose loses, as committed."""
+    return measured.levels(found.results())
+
+
+def measured_predictors() -> Figure:
+    """What each selector of known bytes loses, as committed."""
+    return predictions.predicted(found.predictions())
+
+
+def measured_batch() -> Figure:
+    """What several sequences need together, as committed."""
+    return measured.batch(found.results())

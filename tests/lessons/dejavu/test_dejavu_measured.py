@@ -240,6 +240,15 @@ def test_figures_of_oracles_have_titles(name, oracles):
     assert all(axes.get_title(loc="left") and axes.get_xlabel() for axes in fig.axes)
 
 
+def test_a_lookahead_longer_than_the_model_is_said_and_not_judged(guesses):
+    """The ReLU model has few blocks: none stands that far behind another."""
+    guesses["tables"]["recall"] += [recall_of(block, 4, 0.5) for block in range(3)]
+    text = predicted.lookahead(guesses)
+    assert "lookahead of 4: of 3 blocks none has one so far before it" in text
+    assert "Claim: a lookahead of 4" not in text
+    assert "Claim: a lookahead of 1" in text
+
+
 @pytest.mark.parametrize("name", ["predicted", "lookahead"])
 def test_figures_of_predictions_have_titles(name, guesses):
     fig = getattr(plots_of_predictions, name)(guesses)

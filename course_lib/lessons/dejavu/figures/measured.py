@@ -37,7 +37,7 @@ def levels(measured: Measured) -> Figure:
         ]
         title = f"{model}: clearly worse at equal density:\n{listed(clear) if clear else 'none'}"
         label(axes, title, "share of the neurons (%)", f"nats a token above dense\n({ERROR_BARS})")
-    panels[0].legend(frameon=False, fontsize=9)
+    panels[-1].legend(frameon=False, fontsize=9, loc="upper right")
     return fig
 
 
@@ -49,7 +49,8 @@ def _losses(axes: Axes, measured: Measured, these: Sequence[Row], name: str, ind
     axes.errorbar(places, heights, errors, capsize=3, label=name, **line_style(index))
     for place, effect in points:
         if effect.value >= FAR:
-            axes.annotate(f"{effect.value:.1f}", (place, FAR), ha="center", va="bottom", fontsize=8)
+            side = "left" if index % 2 else "right"
+            axes.annotate(f"{effect.value:.1f}", (place, FAR), ha=side, va="bottom", fontsize=8)
 
 
 def slow_change(measured: Measured) -> Figure:

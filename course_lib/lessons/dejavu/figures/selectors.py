@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.common.dots import ERROR_BARS
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.style import COLOURS, DASHES, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.dejavu.live.gaps import Curves, gap
@@ -29,7 +29,16 @@ def above(losses: Float[Tensor, "N"], dense: Float[Tensor, "N"]) -> tuple[float,
 
 
 def density_curves(curves: Curves, dense: Float[Tensor, "N"], at: float, what: str = "neurons") -> Figure:
-    """How many times the dense perplexity, by the share that stays."""
+    """How many times the dense perplexity, by the share that stays.
+
+    Raises:
+        ValueError: for more curves than there are styles of lines.
+    """
+    if len(curves) > len(DASHES):
+        raise ValueError(
+            f"got {len(curves)} curves; expected at most {len(DASHES)}, since the next would look like the first. "
+            "Draw them in two figures."
+        )
     fig, (axes,) = figure(width=7.2, height=3.8)
     most = 1.0
     for index, (name, by_share) in enumerate(curves.items()):

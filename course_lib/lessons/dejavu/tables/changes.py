@@ -73,8 +73,8 @@ def half_windows(measured: Measured) -> str:
         pairs = zip(row["losses_second_half"], half["losses_second_half"], strict=True)
         effects.append(of_samples([every - some for every, some in pairs]))
         lines.append(
-            f"{per_cent(row['density'])} of the inputs: {said(ours)} nats above dense where all tokens are sparse, "
-            f"{said(theirs)} where the first half is dense; {said(effects[-1])} between them"
+            f"{per_cent(row['density'])} of the inputs, nats above dense: {said(ours)} where all tokens are sparse,\n"
+            f"    {said(theirs)} where the first half is dense; {said(effects[-1])} between them"
         )
     lines.append(f"Claim: a dense first half makes the second look better: {verdict(effects)}")
     return "\n".join(lines)

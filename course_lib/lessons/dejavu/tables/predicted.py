@@ -73,9 +73,13 @@ def lookahead(measured: Measured) -> str:
         own = {row["block"]: row["recall"] for row in trained if row["lookahead"] == 0}
         for ahead in sorted({row["lookahead"] for row in trained} - {0}):
             earlier = [row for row in trained if row["lookahead"] == ahead]
-            lost = of_samples([own[row["block"]] - row["recall"] for row in earlier if row["block"] >= ahead])
-            effects.setdefault(ahead, []).append(Effect(value=LOST - lost.value, error=lost.error, n=lost.n))
-            lines.append(f"{model}, lookahead of {ahead}: recall {said(lost)} lower ({lost.n} blocks)")
+            losses = [own[row["block"]] - row["recall"] for row in earlier if row["block"] >= ahead]
+            if losses:
+                lost = of_samples(losses)
+                effects.setdefault(ahead, []).append(Effect(value=LOST - lost.value, error=lost.error, n=lost.n))
+                lines.append(f"{model}, lookahead of {ahead}: recall {said(lost)} lower ({lost.n} blocks)")
+            else:
+                lines.append(f"{model}, lookahead of {ahead}: of {len(earlier)} blocks none has one so far before it")
             lines += _losses_ahead(measured, model, ahead)
     for ahead, cases in effects.items():
         lines.append(f"Claim: a lookahead of {ahead} costs less than {LOST} of the recall: {verdict(cases)}")
