@@ -304,9 +304,9 @@ plots.cuts(results, tables.heads_title(results))
 
 # %% [markdown]
 # By score, the cut that removes *more* costs far less: each block has a group that it can nearly do without, and the
-# sum of its heads' scores finds it. The draws say something else as well. Inside a group a small output is no sign that
-# a head is of no use: the lowest heads cost no less than heads chosen by lot. A score has to be tried on the decision
-# that it is used for.
+# sum of its heads' scores finds it. Inside a group the score earns less. Whether the lowest heads cost less than heads
+# chosen by lot depends on the draw and on the few windows read here; section 11 asks it with more of both. A score has
+# to be tried on the decision that it is used for.
 #
 # ## 6. Width, and a norm that notices
 #
