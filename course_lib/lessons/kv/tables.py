@@ -1,5 +1,6 @@
 """The printed tables and verdicts of lesson 07, from the long measurement."""
 
+import textwrap
 from collections import Counter
 
 import torch
@@ -90,7 +91,8 @@ def streams_table(measured: Measured | None = None) -> str:
         lines.append(f"{row['policy']:<14}{row['positions']:>10}{value:>16}{megabytes:>12.1f}{milliseconds:>12.1f}")
         if error is not None and log_gap(full, row).holds:
             above.append(row["policy"])
-    return "\n".join([*lines, f"Told apart from the full cache by these errors: {', '.join(above) or 'none'}"])
+    apart = f"Told apart from the full cache by these errors: {', '.join(above) or 'none'}"
+    return "\n".join([*lines, *textwrap.wrap(apart, 96, subsequent_indent="  ")])
 
 
 def heavy_verdict(measured: Measured | None = None) -> str:
