@@ -588,7 +588,7 @@ measured.scores(result)
 
 # %% [markdown]
 # For neurons, whole groups and channels, sizes of activations leave lots far behind, and gradients, which cost a
-# backward pass, choose no better. The row of the heads is the other way round, as in section 5. A head's score is the
+# backward pass, choose no better. The row of the heads is the other way round. A head's score is the
 # size of what it gives *before* the output projection. With the norms of the weights that read it as a factor, the
 # score beats lots here too: lesson 04's rule, that an input counts as much as the weight that reads it.
 #
