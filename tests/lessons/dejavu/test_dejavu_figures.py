@@ -112,3 +112,9 @@ def test_a_run_is_called_faster_only_by_more_than_a_little():
     assert title(axes) == "In this run gathering is faster up to 20 % of the neurons; at 10 % 4.0 times, of 10"
     slow = Timed(0.1, {0.5: 0.2}, 10**6)
     assert "faster at none of these densities" in title(speed.over_density(slow).axes[0])
+
+
+def test_more_curves_than_styles_of_lines_are_refused():
+    curves = {name: {0.5: losses()} for name in "abcdef"}
+    with pytest.raises(ValueError, match="got 6 curves; expected at most 5"):
+        selectors.density_curves(curves, losses(), 0.5)
