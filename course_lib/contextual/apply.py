@@ -59,7 +59,7 @@ def contextual(model: PreTrainedModel, selector: NeuronSelector, density: float 
     Works with any call, `generate()` among them: hooks are all there is.
 
     Args:
-        density: in place of the selector's own.
+        density: in place of the selector's own, in every block.
 
     Raises:
         ValueError: a density outside (0, 1], a selector of another model, a model with experts or of no known family,
@@ -67,7 +67,7 @@ def contextual(model: PreTrainedModel, selector: NeuronSelector, density: float 
     """
     if not isinstance(selector, NeuronSelector):
         raise ValueError(f"got selector {selector!r}; expected a NeuronSelector, such as Oracle(density=0.5).")
-    selector = selector if density is None else replace(selector, density=density)
+    selector = selector if density is None else replace(selector, density=density, by_block=())
     refuse_mixture(model)
     selector.check_sizes(sizes := sizes_of(model))
     if model in _inside:
@@ -92,7 +92,7 @@ def choices(
     model: PreTrainedModel, selector: NeuronSelector, ids: Int[Tensor, "N"], density: float | None = None
 ) -> Bool[Tensor, "L N F"]:
     """Which neurons each token of a text would keep; the model itself stays dense, so no choice changes a later one."""
-    selector = selector if density is None else replace(selector, density=density)
+    selector = selector if density is None else replace(selector, density=density, by_block=())
     selector.check_sizes(sizes_of(model))
     by_block: list[Tensor] = []
 

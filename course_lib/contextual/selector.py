@@ -26,10 +26,12 @@ class NeuronSelector(ABC):
 
     Args:
         density: the share of each block's neurons that a token keeps.
+        by_block: a share for each block in its place, as many as the model has; `density` everywhere when empty.
         sizes: of the model that it was fitted to; None where nothing had to be fitted.
     """
 
     density: float = 0.5
+    by_block: tuple[float, ...] = ()
     sizes: Sizes | None = field(default=None, repr=False)
 
     lookahead: ClassVar[int] = 0  # how many blocks back it reads; a leaf with the setting declares the field
@@ -37,7 +39,12 @@ class NeuronSelector(ABC):
     counts_exactly: ClassVar[bool] = True  # whether each token keeps the same number of neurons
 
     def __post_init__(self) -> None:
-        check_density(self.density)
+        for density in (self.density, *self.by_block):
+            check_density(density)
+
+    def density_at(self, block: int) -> float:
+        """The share of a block's neurons that a token keeps there."""
+        return self.by_block[block] if self.by_block else self.density
 
     @property
     def n_bytes(self) -> int:
@@ -79,7 +86,7 @@ class NeuronSelector(ABC):
     def keep(self, seen: Seen, block: int) -> Bool[Tensor, "T F"]:
         """Exactly max(1, round(density · F)) neurons of each token, the highest scores; of equals the higher index."""
         score = self.score(seen, block)
-        return keep_highest(score, score.shape[1] - n_kept(self.density, score.shape[1]))
+        return keep_highest(score, score.shape[1] - n_kept(self.density_at(block), score.shape[1]))
 
     @abstractmethod
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
@@ -88,12 +95,17 @@ class NeuronSelector(ABC):
     def _check_seen(self, seen: Seen, block: int) -> None:
         if len(seen.x) == 0:
             raise ValueError("got no tokens; expected at least one.")
-        self.check_sizes(Sizes(self.sizes.n_blocks if self.sizes else block + 1, seen.neurons.width, seen.neurons.n))
-        if self.sizes and not 0 <= block < self.sizes.n_blocks:
-            raise ValueError(f"got block {block}; expected 0 to {self.sizes.n_blocks - 1}.")
+        n_blocks = self.sizes.n_blocks if self.sizes else len(self.by_block) or block + 1
+        self.check_sizes(Sizes(n_blocks, seen.neurons.width, seen.neurons.n))
+        if not 0 <= block < n_blocks:
+            raise ValueError(f"got block {block}; expected 0 to {n_blocks - 1}.")
 
     def check_sizes(self, sizes: Sizes) -> None:
-        """Raises ValueError where it was fitted to a model of other sizes."""
+        """Raises ValueError where it was fitted to a model of other sizes, or has not a share for each block."""
+        if self.by_block and len(self.by_block) != sizes.n_blocks:
+            raise ValueError(
+                f"got by_block with {len(self.by_block)} shares; expected {sizes.n_blocks}, one a block of this model."
+            )
         if self.sizes is not None and self.sizes != sizes:
             raise ValueError(
                 f"got a {type(self).__name__} fitted to {_words(self.sizes)}; this model has {_words(sizes)}. "

@@ -1,6 +1,9 @@
 """The ReLU model end to end: a window of bytes read one at a time, by all neurons, by known ones, by predicted ones.
 
-Dimension key: N bytes of a window. The contest's name says what predicted neurons lose, the mean over held-out windows.
+Blocks keep shares of their own, chosen on calibration text (course_lib/contextual/fitting/shares.py); chosen neurons
+are gathered in the way that is fastest here. The contest's name says what predicted neurons lose on held-out windows.
+
+Dimension key: n windows of N bytes.
 """
 
 from collections.abc import Iterator
@@ -14,10 +17,14 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.byte_model import byte_losses
 from course_lib.contextual.apply import contextual
+from course_lib.contextual.execute.break_even import fastest
 from course_lib.contextual.execute.choices import everything, known, oracle_sets, predicted
 from course_lib.contextual.execute.decode import Choice, Decoder
+from course_lib.contextual.execute.neuron_major import NeuronMajor
+from course_lib.contextual.fitting.shares import losses_alone, shares_by_block
+from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.predictor.two_layer import Predictor
-from course_lib.contextual.selector import NeuronSelector, n_kept
+from course_lib.contextual.selector import NeuronSelector
 from course_lib.contextual.selectors.deja_vu import DejaVu
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.small_models.relu_model import (
@@ -30,18 +37,21 @@ from course_lib.measure.roofline import Work
 from kernels.timing.contest import Contest, Place, Side
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all blocks have rounded in another order
-DENSITIES, WINDOWS = (0.3, 0.2, 0.15, 0.1, 0.05), 24
+MEANS, WINDOWS = (0.3, 0.2, 0.15, 0.1, 0.075), 24
+LEVELS = (0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)  # of a block
 WORTH = 0.02  # nats a byte that a way may lose and still be called as good
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """One for each density; only on the processor, whose caches the decoder is made for."""
+    """One for each mean density; only on the processor, whose caches the decoder is made for."""
     if place.device.type != "cpu":
         return
-    model, predictors, windows = _trained(place)
-    decoder = Decoder(model, windows.shape[1])
-    for density in DENSITIES:
-        yield _contest(model, decoder, predictors, windows, density)
+    model, predictors, windows, calibration = _trained(place)
+    gather = fastest(NeuronMajor.of(neurons_of(model)[0]), min(MEANS))
+    decoder = Decoder(model, windows.shape[1], gather=gather)
+    alone = losses_alone(model, DejaVu(predictors=predictors), calibration, LEVELS)
+    for mean in MEANS:
+        yield _contest(model, decoder, predictors, windows, shares_by_block(alone, LEVELS, mean))
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
@@ -60,13 +70,13 @@ def summary(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _trained(place: Place) -> tuple[PreTrainedModel, tuple[Predictor, ...], Int[Tensor, "n N"]]:
+def _trained(place: Place) -> tuple[PreTrainedModel, tuple[Predictor, ...], Int[Tensor, "n N"], Int[Tensor, "n N"]]:
     if not place.quick:
-        model, windows, _ = load_relu_model(WINDOWS, 1)
-        return model.to(place.dtype), load_relu_predictors(), windows
+        model, windows, calibration = load_relu_model(WINDOWS, WINDOWS)
+        return model.to(place.dtype), load_relu_predictors(), windows, calibration
     model = untrained_relu_model(relu_configuration(16, 2, 2, 64), seed=0).eval()
     predictors = tuple(Predictor(16, 4, 64, place.generator) for _ in range(2))
-    return model, predictors, torch.randint(256, (3, 12), generator=place.generator)
+    return model, predictors, *torch.randint(256, (2, 3, 12), generator=place.generator)
 
 
 @torch.no_grad()
@@ -75,13 +85,13 @@ def _contest(
     decoder: Decoder,
     predictors: tuple[Predictor, ...],
     windows: Int[Tensor, "n N"],
-    density: float,
+    shares: tuple[float, ...],
 ) -> Contest:
-    ids = windows[0]
+    ids, mean = windows[0], sum(shares) / len(shares)
     choices: dict[str, tuple[Choice, NeuronSelector, float]] = {
         "dense": (everything, Oracle(density=1.0), 1.0),
-        "oracle": (known(oracle_sets(decoder, ids, density)), Oracle(density=density), density),
-        "predicted": (predicted(predictors, density), DejaVu(predictors=predictors, density=density), density),
+        "oracle": (known(oracle_sets(decoder, ids, shares)), Oracle(by_block=shares), mean),
+        "predicted": (predicted(predictors, shares), DejaVu(predictors=predictors, by_block=shares), mean),
     }
     sides, losses = [], {}
     for name, (choose, selector, share) in choices.items():
@@ -91,8 +101,9 @@ def _contest(
         extra = sum(each.n_bytes for each in predictors) if name == "predicted" else 0
         work = _work(model, decoder, share, extra, len(ids))
         sides.append(Side(name, partial(decoder.read, ids, choose), work, expected))
-    name = f"{density:.0%} kept, predicted {losses['predicted'] - losses['dense']:+.4f} nats a byte"
-    return Contest(name, (len(ids), n_kept(density, decoder.blocks[0].mlp.weights.n)), sides, sides[0].expected)
+    by_block, lost = ", ".join(f"{100 * share:g}" for share in shares), losses["predicted"] - losses["dense"]
+    name = f"{mean:.1%} kept (by block {by_block} %), predicted {lost:+.4f} nats a byte"
+    return Contest(name, (len(ids),), sides, sides[0].expected)
 
 
 def _work(model: PreTrainedModel, decoder: Decoder, share: float, extra: int, n_tokens: int) -> Work:

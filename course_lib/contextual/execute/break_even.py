@@ -1,4 +1,4 @@
-"""The density from which on all neurons are computed faster than chosen ones, measured where the model runs.
+"""Which way of gathering is the fastest, and from which density on all neurons are faster: measured where one runs.
 
 Dimension key: D width, F neurons, K chosen neurons.
 """
@@ -6,17 +6,20 @@ Dimension key: D width, F neurons, K chosen neurons.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.contextual.execute.gathered import by_bag, dense
+from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, dense
 from course_lib.contextual.execute.neuron_major import NeuronMajor
 from course_lib.contextual.selector import check_density, n_kept
 
 DENSITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+Gather = Callable[[Tensor, NeuronMajor, Tensor], Tensor]  # x, weights, chosen neurons -> the output
+WAYS: tuple[Gather, ...] = (by_bag, by_rows, by_bundle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +31,13 @@ class SparseMLP:
 
     weights: NeuronMajor
     break_even: float
+    gather: Gather = by_bag
 
     @classmethod
     def measured(cls, weights: NeuronMajor, repetitions: int = 15) -> "SparseMLP":
         """Fit for this machine as it is now."""
-        return cls(weights, break_even(weights, repetitions=repetitions))
+        gather = fastest(weights, repetitions=repetitions)
+        return cls(weights, break_even(weights, repetitions=repetitions, gather=gather), gather)
 
     def __call__(self, x: Float[Tensor, "*tokens D"], index: Int[Tensor, "K"] | None) -> Float[Tensor, "*tokens D"]:
         """The output of one token; each chosen neuron stands in the index once, and None stands for all.
@@ -49,7 +54,30 @@ class SparseMLP:
         row = x.reshape(-1)
         if index is None or len(index) > self.break_even * self.weights.n:
             return dense(row, self.weights).view(x.shape)
-        return by_bag(row, self.weights, index).view(x.shape)
+        return self.gather(row, self.weights, index).view(x.shape)
+
+
+def fastest(
+    weights: NeuronMajor,
+    density: float = 0.1,
+    repetitions: int = 15,
+    seconds: Callable[[Callable[[], Tensor]], float] | None = None,
+) -> Gather:
+    """The way of gathering that takes the least time at this density, the median of turns; caches decide.
+
+    Raises:
+        ValueError: a density that is none, or no repetition.
+    """
+    check_density(density)
+    if repetitions < 1:
+        raise ValueError(f"got {repetitions} repetitions; expected one or more.")
+    clock, (x, index) = seconds or _seconds, _example(weights, density, torch.Generator().manual_seed(0))
+    took: dict[Gather, list[float]] = {way: [] for way in WAYS}
+    with torch.inference_mode():
+        for _ in range(repetitions + 1):
+            for way, times in took.items():
+                times.append(clock(partial(way, x, weights, index)))
+    return min(WAYS, key=lambda way: median(took[way][1:]))  # the first turn warms up
 
 
 def break_even(
@@ -57,11 +85,13 @@ def break_even(
     densities: Sequence[float] = DENSITIES,
     repetitions: int = 15,
     seconds: Callable[[Callable[[], Tensor]], float] | None = None,
+    gather: Gather = by_bag,
 ) -> float:
     """The largest of the densities up to which gathering is the faster; 0 where it is at none.
 
     Args:
         seconds: how long a call takes; the clock of the processor when None.
+        gather: the way in which chosen neurons are computed.
 
     Raises:
         ValueError: densities that are none, or no repetition.
@@ -72,7 +102,8 @@ def break_even(
         raise ValueError(f"got {len(densities)} densities and {repetitions} repetitions; expected one or more of each.")
     generator, pays = torch.Generator().manual_seed(0), 0.0
     for density in sorted(densities):
-        if _ratio(weights, density, repetitions, generator, seconds or _seconds) < 1:
+        example = _example(weights, density, generator)
+        if _ratio(weights, example, repetitions, gather, seconds or _seconds) < 1:
             break
         pays = density
     return pays
@@ -80,20 +111,24 @@ def break_even(
 
 def _ratio(
     weights: NeuronMajor,
-    density: float,
+    example: tuple[Tensor, Tensor],
     repetitions: int,
-    generator: torch.Generator,
+    gather: Gather,
     seconds: Callable[[Callable[[], Tensor]], float],
 ) -> float:
     """Seconds of all neurons over those of chosen ones, the sides in turn, the median of the pairs."""
-    x = torch.randn(weights.width, generator=generator).to(weights.up)
-    order = torch.randperm(weights.n, generator=generator).to(weights.up.device)
-    index = order[: n_kept(density, weights.n)]
-    pairs = []
+    (x, index), pairs = example, []
     with torch.inference_mode():
         for _ in range(repetitions + 1):
-            pairs.append(seconds(lambda: dense(x, weights)) / seconds(lambda: by_bag(x, weights, index)))
+            pairs.append(seconds(lambda: dense(x, weights)) / seconds(lambda: gather(x, weights, index)))
     return median(pairs[1:] or pairs)  # the first pair warms up
+
+
+def _example(weights: NeuronMajor, density: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """x of a token and neurons that it chose, drawn."""
+    x = torch.randn(weights.width, generator=generator).to(weights.up)
+    order = torch.randperm(weights.n, generator=generator).to(weights.up.device)
+    return x, order[: n_kept(density, weights.n)]
 
 
 def _seconds(run: Callable[[], Tensor]) -> float:

@@ -18,15 +18,18 @@ def everything(block: int, position: int, x: Float[Tensor, "D"]) -> None:
     """All neurons, without an index."""
 
 
-def predicted(predictors: Sequence[Predictor], density: float) -> Choice:
+def predicted(predictors: Sequence[Predictor], density: float | Sequence[float]) -> Choice:
     """Exactly max(1, round(density · F)) neurons, the highest logits; finding them is part of a step's time.
 
+    Args:
+        density: the share of every block, or one for each.
+
     Raises:
-        ValueError: for a density that is none.
+        ValueError: for a density that is none, or another number of them than of predictors.
     """
-    check_density(density)
     pairs = [(each.into.weight.detach(), each.out.weight.detach()) for each in predictors]
-    counts = [n_kept(density, len(out)) for _, out in pairs]
+    shares = _by_block(density, len(pairs))
+    counts = [n_kept(share, len(out)) for share, (_, out) in zip(shares, pairs, strict=True)]
 
     def choose(block: int, position: int, x: Float[Tensor, "D"]) -> Int[Tensor, "K"]:
         into, out = pairs[block]
@@ -41,24 +44,35 @@ def known(sets: Sequence[Sequence[Tensor]]) -> Choice:
 
 
 @torch.inference_mode()
-def oracle_sets(decoder: Decoder, ids: Int[Tensor, "N"], density: float) -> list[list[Int[Tensor, "K"]]]:
+def oracle_sets(
+    decoder: Decoder, ids: Int[Tensor, "N"], density: float | Sequence[float]
+) -> list[list[Int[Tensor, "K"]]]:
     """For each token and block the neurons that matter most, at most max(1, round(density · F)), none that is zero.
 
     They are chosen as the text is read with chosen neurons alone, so that a later block sees what it will see.
 
     Raises:
-        ValueError: for a density that is none.
+        ValueError: for a density that is none, or another number of them than of blocks.
     """
-    check_density(density)
+    shares = _by_block(density, len(decoder.blocks))
     norms = [block.mlp.weights.down.norm(dim=1) for block in decoder.blocks]
     sets: list[list[Tensor]] = [[] for _ in ids]
 
     def choose(block: int, position: int, x: Float[Tensor, "D"]) -> Int[Tensor, "K"]:
         weights = decoder.blocks[block].mlp.weights
         importance = weights.hidden(x, weights.gate, weights.up, None).abs() * norms[block]
-        best = importance.topk(n_kept(density, weights.n))
+        best = importance.topk(n_kept(shares[block], weights.n))
         sets[position].append(best.indices[best.values > 0])
         return sets[position][block]
 
     decoder.read(ids, choose)
     return sets
+
+
+def _by_block(density: float | Sequence[float], n_blocks: int) -> list[float]:
+    shares = [density] * n_blocks if isinstance(density, (int, float)) else list(density)
+    for share in shares:
+        check_density(share)
+    if len(shares) != n_blocks:
+        raise ValueError(f"got {len(shares)} densities for {n_blocks} blocks; expected one, or one for each block.")
+    return shares

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 
-from course_lib.contextual.execute.break_even import SparseMLP
+from course_lib.contextual.execute.break_even import Gather, SparseMLP
+from course_lib.contextual.execute.gathered import by_bag
 from course_lib.contextual.execute.neuron_major import NeuronMajor
 from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.seen import Seen, look_through
@@ -48,18 +49,19 @@ class Decoder:
 
     Args:
         break_even: the density above which an MLP is computed whole; see `break_even.break_even`.
+        gather: how chosen neurons are computed; see `break_even.fastest`.
 
     Raises:
         ValueError: for a model that is no OPT, or positions that it does not have.
     """
 
-    def __init__(self, model: PreTrainedModel, length: int, break_even: float = 1.0) -> None:
+    def __init__(self, model: PreTrainedModel, length: int, break_even: float = 1.0, gather: Gather = by_bag) -> None:
         family = architecture(blocks(model)[0]).family
         if family != "OPT":
             raise ValueError(
                 f"got a model of the family {family}; expected an OPT, such as load_relu_model(). Others: contextual()."
             )
-        mlps = [SparseMLP(NeuronMajor.of(neurons), break_even) for neurons in neurons_of(model)]
+        mlps = [SparseMLP(NeuronMajor.of(neurons), break_even, gather) for neurons in neurons_of(model)]
         self.blocks = [Block.of(block, mlp) for block, mlp in zip(blocks(model), mlps, strict=True)]
         self.embedding = model.get_input_embeddings().weight.detach()
         self.positions = _positions(model, length)

@@ -86,4 +86,4 @@ class ThresholdSelector(NeuronSelector):
 
     def keep(self, seen: Seen, block: int) -> Bool[Tensor, "T F"]:
         self.fitted(self.quantiles)
-        return self.score(seen, block) > threshold_at(self.quantiles[block], self.density)
+        return self.score(seen, block) > threshold_at(self.quantiles[block], self.density_at(block))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.contextual.execute.break_even import SparseMLP, break_even
+from course_lib.contextual.execute.break_even import SparseMLP, break_even, fastest
 from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, dense, gate_first
 from course_lib.contextual.execute.neuron_major import NeuronMajor
 from course_lib.contextual.execute.union import gathered_union, union_share
@@ -110,6 +110,36 @@ def test_the_break_even_is_what_the_clock_says(mlp):
         break_even(weights, repetitions=0)
     with pytest.raises(ValueError, match="density"):
         break_even(weights, (1.5,))
+
+
+def test_the_fastest_way_is_what_the_clock_says(mlp):
+    """The second way takes least from the second turn on; the first turn warms up."""
+    weights, turns = NeuronMajor.of(mlp), iter([9.0, 9.0, 1.0, 5.0, 4.0, 6.0, 5.0, 4.0, 6.0])
+
+    def seconds(run):
+        run()
+        return next(turns)
+
+    assert fastest(weights, 0.2, repetitions=2, seconds=seconds) is by_rows
+    assert SparseMLP.measured(weights, repetitions=1).gather in WAYS
+    with pytest.raises(ValueError, match="repetitions"):
+        fastest(weights, repetitions=0)
+    with pytest.raises(ValueError, match="density"):
+        fastest(weights, 0.0)
+
+
+def test_the_way_of_gathering_is_taken(mlp, generator):
+    x, index, seen = torch.randn(48, generator=generator), torch.arange(9), []
+
+    def way(row, weights, chosen):
+        seen.append(len(chosen))
+        return by_rows(row, weights, chosen)
+
+    weights = NeuronMajor.of(mlp)
+    torch.testing.assert_close(SparseMLP(weights, 1.0, way)(x, index), by_bag(x, weights, index), **CLOSE)
+    assert seen == [9]
+    assert break_even(weights, (0.2,), repetitions=1, seconds=lambda run: len(run()) and 1.0, gather=way) == 0.2
+    assert seen == [9, 20, 20]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5])
