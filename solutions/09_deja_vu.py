@@ -37,11 +37,16 @@ from course_lib.lessons.dejavu.claims import ideas
 from course_lib.lessons.dejavu.drawings import ahead, levels, memory
 from course_lib.lessons.dejavu.drawings import cost as drawn_cost
 from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
+from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.dejavu.figures import fired, selectors, speed
+from course_lib.lessons.dejavu.figures import measured as measured_plots
 from course_lib.lessons.dejavu.figures import predicting as predicting_plots
 from course_lib.lessons.dejavu.figures import stream as stream_plots
 from course_lib.lessons.dejavu.live import chosen, clock, cost, heads, neurons, predicting, printed, stream, torn, view
-from course_lib.lessons.dejavu.tables import published
+from course_lib.lessons.dejavu.tables import changes, parts, published
+from course_lib.lessons.dejavu.tables import found as results
+from course_lib.lessons.dejavu.tables import measured as tables
+from course_lib.lessons.dejavu.tables import predicted as predicted_tables
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import blocks, load_model
 from course_lib.workbook import check, mine
@@ -719,7 +724,8 @@ print(printed.laps(race(decoder, few, ways), n_tokens=few.shape[1] - 1))
 
 # %% [markdown]
 # The loss of the predicted way is that of predictors which have learnt for a few seconds. Every block keeps the same
-# share here and in `course bench contextual_relu`, although section 5 shows that blocks differ in what they need.
+# share here, although section 5 shows that blocks differ in what they need. `course bench contextual_relu` takes
+# predictors that have learnt longer, and gives each block a share of its own.
 #
 # - **It pays** where one sequence is decoded at a time, where weights are most of what is read, and where most neurons
 #   are silent by themselves.
@@ -755,7 +761,134 @@ print(
 )
 
 # %% [markdown]
-# A gain is one only on windows that the choice has not seen: what you tune, tune on `split="calibration"`.
+# A gain is one only on windows that the choice has not seen: what you tune, tune on `split="calibration"`. Five simple
+# ideas were measured in the same way (`course reproduce dejavu_ideas`); yours is the last row.
+
+# %%
+print(ideas.table(ideas.stored(load_measured("dejavu", "experiments/dejavu_ideas")["tables"]["ideas"]), made))
+
+# %% [markdown]
+# At like bytes, few bits for every neuron tell far more than a low rank for all of them. Each row is compared with the
+# first, window by window, and says something where its number is larger than twice its error.
+#
+# ## 11. The claims, measured
+#
+# The live cells read a few hundred tokens. `course reproduce dejavu` and `course reproduce dejavu_predictors` read
+# 5,120 of SmolLM2's and 20,480 bytes of the ReLU model's, and kept the loss of every window, so that models are
+# compared on the same windows. "No loss" means here less than .05 nats a token, 5 % of perplexity.
+
+# %%
+found = results.results()
+predictions = results.predictions()
+say(tables.provenance(found))
+
+# %% [markdown]
+# **A small set exists.** An oracle knows all values and keeps the largest. How few are enough?
+
+# %%
+print(tables.active(found))
+print(tables.neurons(found))
+say(tables.exists(found))
+
+# %% [markdown]
+# The paper's shares (20 % of the heads, 5 % of the neurons) are those of a model with a ReLU that is more than a
+# thousand times as large. Here half of the neurons are enough for SmolLM2, and a fifth for the ReLU model: the set
+# exists, but it is not as small. Of nine heads two can be spared, and of the ReLU model's four none.
+
+# %%
+print(parts.heads(found))
+
+# %% [markdown]
+# **It depends on the context.** The same shares, chosen with less and less knowledge of the token:
+
+# %%
+measured_plots.levels(found)
+
+# %%
+say(tables.contextual(found))
+
+# %% [markdown]
+# The token alone, passed through the block as the paper's control passes it, is worse than one set for all on SmolLM2:
+# a block that reads an embedding where the residual should be reads something it was never trained on. A fitted map of
+# the same embedding shows what knowing the token is worth. It is better than one set for all, and far from the oracle.
+#
+# **Can it be known beforehand?** Every selector below reads what is there before the MLP. The bytes are those that it
+# adds.
+
+# %%
+print(predicted_tables.selectors(predictions))
+say(predicted_tables.predictable(predictions))
+
+# %% [markdown]
+# Behind the ReLU the paper's predictor works: at a fifth of the neurons it costs less than .02 nats, at a tenth more.
+# On SmolLM2 it is worse than one set for all. The next table shows how: it finds more of the oracle's neurons than the
+# fixed set does, and these carry less.
+
+# %%
+print(predicted_tables.recalls(predictions))
+
+# %% [markdown]
+# Its loss counts all neurons of a token's upper half alike, whatever they add to the output (section 6). Whether more
+# text or more steps would mend that was not measured. The layer's own copy in 2 bits needs no training and keeps .94 of
+# the energy at the same bytes. But a copy of few bits flatters this model, whose weights were stored in 4 bits once.
+#
+# **Looking ahead.** The residual changes slowly behind the first block, so a predictor may read it earlier.
+
+# %%
+measured_plots.slow_change(found)
+
+# %%
+say(changes.slow(found))
+say(predicted_tables.lookahead(predictions))
+
+# %% [markdown]
+# A block of lookahead takes .001 from the recall of SmolLM2's predictors. The ReLU model even reads *better* with
+# predictors that look further back, although they find no more neurons. One difference is known: the predictors learnt
+# from the dense model, and at run time the earlier blocks leave neurons out. What a block far back reads is changed
+# less by that than what the block itself reads. Whether this is the reason was not tested.
+#
+# That a search for the nearest rows takes longer than the layer depends on the search (section 6 has the paper's
+# times):
+
+# %%
+say(predicted_tables.search(predictions))
+
+# %% [markdown]
+# **Other ways to zeros.** CATS and TEAL compare with a threshold and predict nothing. What counts is the density that
+# was reached: below three quarters TEAL keeps less than it was asked for, and its greedy levels less still. Where they
+# are better, they are so with fewer inputs.
+
+# %%
+print(changes.activations(found))
+say(changes.half_windows(found))
+
+# %% [markdown]
+# ReLU in place of SiLU, without training, breaks the model. TEAL's own evaluation leaves the first half of a window
+# dense; at half of the inputs that hides .09 nats.
+#
+# **Blocks side by side, blocks left out**, as the paper's appendix tries on OPT-175B:
+
+# %%
+print(changes.depth(found))
+print(published.depth())
+
+# %% [markdown]
+# OPT-175B loses little where attention and MLP stand side by side, and all where two blocks do. SmolLM2 loses all in
+# both cases and has no block to spare. The ReLU model can leave one of its four out.
+#
+# **With rounded weights, and in a batch.** The model's weights come from a 4-bit file, so rounding is measured on grids
+# that this does not prejudge.
+
+# %%
+say(parts.rounded(found))
+measured_plots.batch(found)
+
+# %%
+say(parts.batch(found))
+
+# %% [markdown]
+# Sixteen sequences at once need nearly all of SmolLM2's neurons, and two thirds of the ReLU model's, whose choices
+# overlap more than chance would have it.
 #
 # ## To take home
 #

@@ -34,7 +34,7 @@ class Blind(NeuronSelector):
         return self.inner.score(hidden_from(seen), block)
 
     def keep(self, seen: Seen, block: int) -> Bool[Tensor, "T F"]:
-        return replace(self.inner, density=self.density).keep(hidden_from(seen), block)
+        return replace(self.inner, density=self.density, by_block=self.by_block).keep(hidden_from(seen), block)
 
 
 def hidden_from(seen: Seen) -> Seen:

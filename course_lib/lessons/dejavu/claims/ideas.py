@@ -89,8 +89,8 @@ def stored(rows: list[dict]) -> dict[str, Attempt]:
 def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> str:
     """Every idea beside the first of them; yours last."""
     rows = {**ideas, **({"yours": mine} if mine else {})}
-    first, same = next(iter(ideas.items()))
-    lines = [f"{'selector':<38}{'MB':>8}{'perplexity':>12}   log-perplexity lower than with {first}"]
+    same = next(iter(ideas.values()))
+    lines = [f"{'selector':<38}{'MB':>8}{'perplexity':>12}   nats a token below the first row"]
     for name, made in rows.items():
         lower, error = against(made.losses, same.losses)
         compared = "" if made is same else f"{lower:+.3f} ± {error:.3f}"

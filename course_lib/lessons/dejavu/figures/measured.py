@@ -24,8 +24,16 @@ def levels(measured: Measured) -> Figure:
     names = found.models(measured, "neurons")
     fig, panels = figure(n_columns=len(names), width=5.2, height=3.7)
     for axes, model in zip(panels, names, strict=True):
+        beyond: dict[float, list[str]] = {}
         for index, by in enumerate(CHOICES):
-            _losses(axes, measured, rows(measured, "neurons", model=model, chosen_by=by), by, index)
+            far = _losses(axes, measured, rows(measured, "neurons", model=model, chosen_by=by), by, index)
+            for place, value in far.items():
+                beyond.setdefault(place, []).append(f"{value:.1f}" if by == ORACLE else f"{by} {value:.1f}")
+        for place, those in beyond.items():
+            side = "left" if place in (min(beyond), max(beyond)) else "right"
+            shift = {"left": 7, "right": -7}[side]
+            at = {"xytext": (shift, -4), "textcoords": "offset points", "ha": side, "va": "top"}
+            axes.annotate("\n".join(those), (place, FAR), fontsize=8, **at)
         ahead = {
             f"{worse} than {better}": found.better(measured, "neurons", {"chosen_by": better}, {"chosen_by": worse})
             for better, worse in ((ORACLE, ALONE), (ALONE, STATIC))
@@ -41,16 +49,13 @@ def levels(measured: Measured) -> Figure:
     return fig
 
 
-def _losses(axes: Axes, measured: Measured, these: Sequence[Row], name: str, index: int) -> None:
-    """Effects with two errors; a point above FAR is drawn at the edge, its number beside it."""
+def _losses(axes: Axes, measured: Measured, these: Sequence[Row], name: str, index: int) -> dict[float, float]:
+    """Effects with two errors; a point above FAR is drawn at the edge, and returned: its place and its value."""
     points = sorted(((100 * row["density"], found.above_dense(measured, row)) for row in these), reverse=True)
     places, heights = [place for place, _ in points], [min(effect.value, FAR) for _, effect in points]
     errors = [ERRORS * effect.error if effect.value < FAR else 0 for _, effect in points]
     axes.errorbar(places, heights, errors, capsize=3, label=name, **line_style(index))
-    for place, effect in points:
-        if effect.value >= FAR:
-            side = "left" if index % 2 else "right"
-            axes.annotate(f"{effect.value:.1f}", (place, FAR), ha=side, va="bottom", fontsize=8)
+    return {place: effect.value for place, effect in points if effect.value >= FAR}
 
 
 def slow_change(measured: Measured) -> Figure:
