@@ -24,7 +24,10 @@ class GreedyTeal(Teal):
 
     From all entries on, a step takes `step` of the block's weights away, each time at the input where the block's
     output for dense inputs moves least: by F / f_i · step of the entries of input i, f_i of its F weights.
-    Deviation: matrices that read one input share its density, since they share its threshold.
+    Deviation: matrices that read one input share its density, since they share its threshold; the authors' code
+    (teal/greedyopt.py) gives each of the seven its own.
+    Deviation: the error is the norm over all tokens; that code takes the last quarter of a window, the norm of each
+    channel over tokens, and the mean of these.
 
     Args:
         densities: of each block after 0, 1, ... steps.
