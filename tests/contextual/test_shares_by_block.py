@@ -58,6 +58,7 @@ def test_the_decoder_keeps_them_too(windows):
     torch.testing.assert_close(decoder.read(windows[0], predicted(predictors, shares)), expected, rtol=1e-4, atol=1e-5)
     sets = oracle_sets(decoder, windows[0], shares)
     assert all(len(index) <= most for of_token in sets for index, most in zip(of_token, (5, 30), strict=True))
+    assert max(len(of_token[1]) for of_token in sets) > 5
     with pytest.raises(ValueError, match="got 3 densities for 2 blocks"):
         predicted(predictors, (0.1, 0.2, 0.3))
 

@@ -68,3 +68,5 @@ def test_it_reads_the_embedding_alone():
     neurons, embedding = neurons_of(tiny_model())[1], torch.randn(4, 48)
     scores = [ready.score(seen_of(neurons, torch.randn(4, 48), embedding), 1) for _ in range(2)]
     assert torch.equal(*scores)
+    own = neurons.importance(neurons.values(ready.blocks[1].read(embedding)))  # of the block that is asked about
+    torch.testing.assert_close(scores[0], own)
