@@ -674,6 +674,7 @@ beside.by_size(measured)
 # ## 10. What it costs, and when it does not pay
 
 # %%
+print(printed.seconds_provenance())
 print(printed.seconds_table(measured))
 
 # %% [markdown]
@@ -713,7 +714,8 @@ def recipe(weight, gram):
 
 
 # %%
-print(recipes.table(recipes.stored(load_measured("sparsegpt", "recipes")["tables"]["ideas"]), recipes.attempt(recipe)))
+ideas = load_measured("sparsegpt", "experiments/recipes")["tables"]["ideas"]
+print(recipes.table(recipes.stored(ideas), recipes.attempt(recipe)))
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once on the same text (`course reproduce recipes`). The first two

@@ -23,6 +23,13 @@ def provenance() -> str:
     return origin(measured, amounts(measured["sizes"]["shared"]))
 
 
+def seconds_provenance() -> str:
+    """The same of the times, which are those of one machine."""
+    seconds = load_measured("sparsegpt", "experiments/sparsegpt_seconds")
+    sizes = seconds["sizes"]
+    return origin(seconds, f"{sizes['windows']} × {sizes['length']} calibration tokens", weights="")
+
+
 def pattern_verdict(tables: Tables | None = None) -> str:
     """The claim that 4:8 costs more than unstructured, and 2:4 more than 4:8, with each method."""
     tables = tables or committed()
