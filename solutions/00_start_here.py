@@ -195,7 +195,10 @@ check("start.intensity", intensity)
 
 # %% exercise="start.step_seconds"
 def step_seconds(flops, n_bytes, flops_per_second, bytes_per_second):
-    """Seconds of a pass through all layers; `flops` and `n_bytes`, both (layers,), float64, the rates plain numbers."""
+    """Seconds of a pass through all layers.
+
+    flops, n_bytes: (layers,), float64. The rates are plain numbers.
+    """
     ### BEGIN SOLUTION
     computing, reading = flops / flops_per_second, n_bytes / bytes_per_second
     return torch.maximum(computing, reading).sum().item()

@@ -349,7 +349,8 @@ plots.sweep(piece, {column: settled_until(piece, solution, column) for column in
 def block_mask(weight, diagonal, sparsity):
     """The mask of a block.
 
-    weight: (O, B), as updated so far. diagonal: (B,), U_jj of its columns. sparsity: the share that is pruned.
+    weight: (O, B), as updated so far. diagonal: (B,), U_jj of its columns. sparsity: the share that
+    is pruned.
     Returns (O, B), bool, True where a weight stays.
     """
     ### BEGIN SOLUTION
@@ -398,7 +399,8 @@ print(f"half of the block is pruned; of single columns {leaves.min():.0f} to {le
 def sparsegpt(weight, upper, sparsity, block_size):
     """Prune a layer, updating the weights that stay.
 
-    weight: (O, I). upper: (I, I), U. sparsity: of every block. block_size: columns in a block. Returns (O, I).
+    weight: (O, I). upper: (I, I), U. sparsity: of every block. block_size: columns in a block.
+    Returns (O, I).
     """
     ### BEGIN SOLUTION
     weight = weight.clone()
