@@ -577,12 +577,13 @@ for bits in (4, 3):
 # ## 9. The claims, measured
 #
 # The live experiments above use few windows, because a lesson has little time. The results below were measured
-# beforehand, with more text, by `course reproduce sparsegpt`. Its windows are those that lesson 04 has for Wanda, so
-# that Wanda's rows can stand beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5;
-# Wanda ranks within each output. Every perplexity has an error of its own, but all methods read the same windows, so a
-# difference between two of them is known better than their errors suggest. Where the result holds the losses of each
-# window for both, the verdicts take the difference window by window, as in section 7; where it does not, both errors
-# count in full, and "cannot tell" is said more often than necessary.
+# beforehand, with more text, by `course reproduce sparsegpt` and by the experiments that the last line below names.
+# Their windows are those that lesson 04 has for Wanda, so that Wanda's rows can stand beside them. SparseGPT ranks
+# within blocks of 128 columns, as in its paper and in section 5; Wanda ranks within each output. Every perplexity has
+# an error of its own, but all methods read the same windows, so a difference between two of them is known better than
+# their errors suggest. Where the result holds the losses of each window for both, the verdicts take the difference
+# window by window, as in section 7; where it does not, both errors count in full, and "cannot tell" is said more
+# often than necessary.
 
 # %%
 measured = results.committed()
