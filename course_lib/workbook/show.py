@@ -2,21 +2,16 @@
 
 import base64
 import html
-import inspect
 import io
-import re
 import sys
 
-from torch import Tensor
-
 from course_lib.checking.compare import short
+from course_lib.checking.given import given
 from course_lib.checking.judge import Verdict, but
 from course_lib.workbook.progress import Record
 
 # Left border, word: told apart without colour too.
 _LOOK = {"right": ("#2e7d32", "Right"), "wrong": ("#c62828", "Not yet"), "not attempted": ("#757575", "Not attempted")}
-
-_SMALL, _LONG = 24, 240  # numbers of a tensor, and characters of all that a case hands over, that are written down
 
 # How a difference begins where there is no answer to show beside the expected one.
 _NOTHING_GOT = ("it raised", "it returned", "it did not finish")
@@ -54,8 +49,8 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
     if v.state == "right":
         return []
     rows = [("Case", v.case.name)]
-    if given := _given(v):
-        rows.append(("Given", given))
+    if arguments := given(v.exercise, v.case):
+        rows.append(("Given", arguments))
     if v.difference.startswith(_NOTHING_GOT):
         rows += [("What happened", v.difference)]
     else:
@@ -69,23 +64,6 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
     if v.lowered:
         rows.append(("Points", but(v.n_right, v.n_cases, v.lowered)))
     return [*rows, ("Next", _hint(v, record))]
-
-
-def _given(v: Verdict) -> str:
-    """What the first wrong case hands to the function, where that is little enough to calculate with; else empty."""
-    names = inspect.signature(v.exercise.reference).parameters
-    written = [_in_full(argument) for argument in v.case.arguments]
-    if None in written or len(names) != len(written):
-        return ""
-    text = ", ".join(f"{name} = {argument}" for name, argument in zip(names, written, strict=True))
-    return text if len(text) <= _LONG else ""
-
-
-def _in_full(value: object) -> str | None:
-    """A number, a word, or a small tensor with four digits; None for anything else."""
-    if isinstance(value, Tensor) and value.numel() <= _SMALL and not value.is_complex():
-        return re.sub(r"-?\d+\.\d+(e[-+]\d+)?", lambda found: f"{float(found[0]):.4g}", str(value.tolist()))
-    return short(value) if isinstance(value, bool | int | float | str) else None
 
 
 def _hint(v: Verdict, record: Record) -> str:

@@ -12,8 +12,8 @@ import torch
 
 from course_lib.checking import call
 from course_lib.checking.exercise import Case
-from course_lib.checking.judge import Verdict
-from course_lib.workbook import check, hint, show, show_progress
+from course_lib.checking.given import given
+from course_lib.workbook import check, hint, show_progress
 from course_lib.workbook.catalogue import find, lessons
 from course_lib.workbook.checks import CheckFailed
 from course_lib.workbook.outline import outlines
@@ -65,10 +65,8 @@ def test_wrong_answer_says_which_case_got_expected_where_and_which_mistake(capsy
 def test_what_a_case_hands_over_is_written_down_where_it_is_little():
     exercise = find("wanda.score")
     weight, inputs = torch.tensor([[1.0, -0.333333]]), torch.tensor([[2.0, 1e-7]])
-    small = Verdict(exercise, "wrong", 0, 1, Case("by hand", (weight, inputs)))
-    assert show._given(small) == "weight = [[1, -0.3333]], inputs = [[2, 1e-07]]"
-    large = Verdict(exercise, "wrong", 0, 1, Case("drawn", (torch.ones(5, 5), inputs)))
-    assert show._given(large) == ""
+    assert given(exercise, Case("by hand", (weight, inputs))) == "weight = [[1, -0.3333]], inputs = [[2, 1e-07]]"
+    assert given(exercise, Case("drawn", (torch.ones(5, 5), inputs))) == ""
 
 
 def test_unwritten_is_not_an_attempt(capsys):
