@@ -195,7 +195,10 @@ check("start.intensity", intensity)
 
 # %% exercise="start.step_seconds"
 def step_seconds(flops, n_bytes, flops_per_second, bytes_per_second):
-    """Seconds of a pass through all layers; `flops` and `n_bytes`, both (layers,), float64, the rates plain numbers."""
+    """Seconds of a pass through all layers.
+
+    flops, n_bytes: (layers,), float64. The rates are plain numbers.
+    """
     ### BEGIN SOLUTION
     computing, reading = flops / flops_per_second, n_bytes / bytes_per_second
     return torch.maximum(computing, reading).sum().item()
@@ -215,7 +218,7 @@ machine = measure_device()
 timings = timing.time_decoding(model, (1, 4, 16)) + timing.time_prefill(model, (16, 64, 256))
 print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.bytes_per_second / GB:.1f} GB/s")
 print(f"ridge at {machine.ridge:.0f} FLOP/byte; an A100 has its ridge at {A100.ridge:.0f}")
-print("phase    tokens  FLOP/byte  bound by   least [ms]  measured [ms]  of the roofline")
+print("phase    tokens  FLOP/byte  bound by   least (ms)  measured (ms)  of the roofline")
 for t in timings:
     least, bound = 1000 * t.work.seconds(machine), t.work.bound(machine)
     print(
@@ -234,7 +237,7 @@ plots.roofline(machine, timings)
 
 # %%
 bound_of = mine("start.step_seconds", step_seconds)
-print("tokens  as one piece [ms]  layer by layer [ms]")
+print("tokens  as one piece (ms)  layer by layer (ms)")
 for n_tokens in (1, 16, 64, 256):
     works = layer_works(sizes, n_tokens, value_bytes=4)
     one_piece = max(works[0].sum().item() / machine.flops_per_second, works[1].sum().item() / machine.bytes_per_second)

@@ -628,7 +628,8 @@ print(f"blocks half empty as bitmaps: weights take {100 * share:.0f} % of the by
 def keep(part, depth, weight):
     """Which weights of a matrix are kept.
 
-    part: its name, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1 for the last.
+    part: its name, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1 for
+    the last.
     weight: (O, I). Returns (O, I), bool.
     """
     return Unstructured(1 - 0.633).keep(weight.abs())

@@ -88,7 +88,8 @@ plots.quadratics(surfaces)
 def predicted_change(gradient, hessian, weight, gone):
     """How much the error rises, to second order, when some weights are deleted together.
 
-    gradient: (d,). hessian: (d, d). weight: (d,). gone: (d,), True for the weights that are deleted.
+    gradient: (d,). hessian: (d, d). weight: (d,). gone: (d,), True for the weights that are
+    deleted.
     Returns a number.
     """
     ### BEGIN SOLUTION
@@ -400,7 +401,8 @@ check("classic.obs_saliency", obs_saliency)
 def inverse_hessian(gradients, alpha):
     """The inverse of the outer-product Hessian.
 
-    gradients: (P, O, d), for P patterns the gradient of each of O outputs. alpha: a positive number.
+    gradients: (P, O, d), for P patterns the gradient of each of O outputs. alpha: a positive
+    number.
     Returns (d, d).
     """
     ### BEGIN SOLUTION
@@ -490,7 +492,8 @@ classic_results.xor_bars(measured)
 def prune(weight, hessian, limit):
     """Optimal brain surgeon on a quadratic error.
 
-    weight: (d,), at the minimum. hessian: (d, d). limit: the highest saliency that is still deleted.
+    weight: (d,), at the minimum. hessian: (d, d). limit: the highest saliency that is still
+    deleted.
     Returns (d,).
     """
     ### BEGIN SOLUTION

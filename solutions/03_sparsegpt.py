@@ -349,7 +349,8 @@ plots.sweep(piece, {column: settled_until(piece, solution, column) for column in
 def block_mask(weight, diagonal, sparsity):
     """The mask of a block.
 
-    weight: (O, B), as updated so far. diagonal: (B,), U_jj of its columns. sparsity: the share that is pruned.
+    weight: (O, B), as updated so far. diagonal: (B,), U_jj of its columns. sparsity: the share that
+    is pruned.
     Returns (O, B), bool, True where a weight stays.
     """
     ### BEGIN SOLUTION
@@ -398,7 +399,8 @@ print(f"half of the block is pruned; of single columns {leaves.min():.0f} to {le
 def sparsegpt(weight, upper, sparsity, block_size):
     """Prune a layer, updating the weights that stay.
 
-    weight: (O, I). upper: (I, I), U. sparsity: of every block. block_size: columns in a block. Returns (O, I).
+    weight: (O, I). upper: (I, I), U. sparsity: of every block. block_size: columns in a block.
+    Returns (O, I).
     """
     ### BEGIN SOLUTION
     weight = weight.clone()
@@ -575,12 +577,13 @@ for bits in (4, 3):
 # ## 9. The claims, measured
 #
 # The live experiments above use few windows, because a lesson has little time. The results below were measured
-# beforehand, with more text, by `course reproduce sparsegpt`. Its windows are those that lesson 04 has for Wanda, so
-# that Wanda's rows can stand beside it. SparseGPT ranks within blocks of 128 columns, as in its paper and in section 5;
-# Wanda ranks within each output. Every perplexity has an error of its own, but all methods read the same windows, so a
-# difference between two of them is known better than their errors suggest. Where the result holds the losses of each
-# window for both, the verdicts take the difference window by window, as in section 7; where it does not, both errors
-# count in full, and "cannot tell" is said more often than necessary.
+# beforehand, with more text, by `course reproduce sparsegpt` and by the experiments that the last line below names.
+# Their windows are those that lesson 04 has for Wanda, so that Wanda's rows can stand beside them. SparseGPT ranks
+# within blocks of 128 columns, as in its paper and in section 5; Wanda ranks within each output. Every perplexity has
+# an error of its own, but all methods read the same windows, so a difference between two of them is known better than
+# their errors suggest. Where the result holds the losses of each window for both, the verdicts take the difference
+# window by window, as in section 7; where it does not, both errors count in full, and "cannot tell" is said more
+# often than necessary.
 
 # %%
 measured = results.committed()
@@ -674,6 +677,7 @@ beside.by_size(measured)
 # ## 10. What it costs, and when it does not pay
 
 # %%
+print(printed.seconds_provenance())
 print(printed.seconds_table(measured))
 
 # %% [markdown]
@@ -713,7 +717,8 @@ def recipe(weight, gram):
 
 
 # %%
-print(recipes.table(recipes.stored(load_measured("sparsegpt", "recipes")["tables"]["ideas"]), recipes.attempt(recipe)))
+ideas = load_measured("sparsegpt", "experiments/recipes")["tables"]["ideas"]
+print(recipes.table(recipes.stored(ideas), recipes.attempt(recipe)))
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once on the same text (`course reproduce recipes`). The first two

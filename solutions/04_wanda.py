@@ -183,7 +183,8 @@ plots.groups_drawn()
 def keep_rows(score, sparsity):
     """Which weights are kept when each output row is a comparison group.
 
-    score: (O, I). sparsity: the share of each row that is removed. Returns (O, I), bool, True = kept.
+    score: (O, I). sparsity: the share of each row that is removed. Returns (O, I), bool, True =
+    kept.
     """
     ### BEGIN SOLUTION
     n_leaving = int(score.shape[1] * sparsity)
@@ -634,7 +635,8 @@ print(tables.cost_table(measured))
 def share(part, depth):
     """How much a layer is to lose, beside the others.
 
-    part: the matrix, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1 for the last.
+    part: the matrix, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1
+    for the last.
     Returns a number from 0 on.
     """
     return 1.0

@@ -84,11 +84,12 @@ drawings.what_leaves()
 def cut_block(q, k, v, o, gate, up, down, groups, neurons, n_key_value):
     """The matrices of a block once key-value groups, with their query heads, and neurons have left.
 
-    q: (H * S, D). k, v: (G * S, D). o: (D, H * S). gate, up: (F, D). down: (D, F), for H query heads and
-    G = n_key_value key-value heads of size S, width D, F neurons. Each row of a matrix makes one of its outputs, and
-    neighbouring query heads share a key-value head.
+    q: (H * S, D). k, v: (G * S, D). o: (D, H * S). gate, up: (F, D). down: (D, F), for H query
+    heads and G = n_key_value key-value heads of size S, width D, F neurons. Each row of a matrix
+    makes one of its outputs, and neighbouring query heads share a key-value head.
     groups: (g,), which key-value heads stay, rising. neurons: (f,), which neurons stay, rising.
-    Returns a dictionary of the smaller matrices under their names, "q" to "down"; what stays keeps its order.
+    Returns a dictionary of the smaller matrices under their names, "q" to "down"; what stays keeps
+    its order.
     """
     ### BEGIN SOLUTION
     size, together = len(k) // n_key_value, len(q) // n_key_value  # rows of a key-value head, of its query heads
@@ -138,10 +139,10 @@ print({name: tuple(weight.shape) for name, weight in smaller.items()})
 def count_parameters(width, blocks, neurons, heads, groups, head_size, vocabulary):
     """How many parameters a Llama of this shape has.
 
-    All are whole numbers: the width of the stream, blocks, MLP neurons of a block, query heads and key-value heads
-    ("groups") of a block, the size of a head, words of the vocabulary. The MLP is gated (gate, up, down), no linear
-    has a bias, the head is tied to the embedding, and an RMSNorm has one weight a channel: two in each block, one
-    behind the last. Returns a whole number.
+    All are whole numbers: the width of the stream, blocks, MLP neurons of a block, query heads and
+    key-value heads ("groups") of a block, the size of a head, words of the vocabulary. The MLP is
+    gated (gate, up, down), no linear has a bias, the head is tied to the embedding, and an RMSNorm
+    has one weight a channel: two in each block, one behind the last. Returns a whole number.
     """
     ### BEGIN SOLUTION
     attention = 2 * width * head_size * (heads + groups)
@@ -187,10 +188,11 @@ print(tables.published_shapes())
 
 # %% exercise="minitron.aggregate"
 def aggregate(activations):
-    """One score a neuron from its activations on calibration text: the mean of |x| over the tokens of each sequence,
-    then the L2 norm over sequences.
+    """One score a neuron from its activations on calibration text: the mean of |x| over the tokens
+    of each sequence, then the L2 norm over sequences.
 
-    activations: (N, T, F): N sequences of T tokens, F neurons. Returns (F,); a constant factor for all is free.
+    activations: (N, T, F): N sequences of T tokens, F neurons. Returns (F,); a constant factor for
+    all is free.
     """
     ### BEGIN SOLUTION
     return activations.abs().mean(dim=1).norm(dim=0)
@@ -265,9 +267,11 @@ print(f"all but block 0: perplexity {others:,.1f}")
 def keep_heads(scores, groups, n_groups, n_each):
     """Which query heads stay in each block: the best n_each of every key-value group that stays.
 
-    scores: (L, H), one row a block, high = keep. Neighbouring query heads share one of the n_groups key-value heads.
+    scores: (L, H), one row a block, high = keep. Neighbouring query heads share one of the n_groups
+    key-value heads.
     groups: (L, g), numbers of the key-value heads that stay in each block, rising.
-    Returns (L, g * n_each), numbers of query heads such that the smaller model's heads read the same keys as before.
+    Returns (L, g * n_each), numbers of query heads such that the smaller model's heads read the
+    same keys as before.
     """
     ### BEGIN SOLUTION
     size = scores.shape[1] // n_groups
@@ -323,10 +327,11 @@ plots.cuts(results, tables.heads_title(results))
 
 # %% exercise="minitron.norm"
 def narrower_norm(weight, eps, kept):
-    """Weight and epsilon of an RMSNorm over fewer channels, such that the channels that stay come out as before
-    whenever those that leave are zero.
+    """Weight and epsilon of an RMSNorm over fewer channels, such that the channels that stay come
+    out as before whenever those that leave are zero.
 
-    weight: (D,). eps: a number. kept: (d,), the channels that stay, rising. Returns (new weight (d,), new epsilon).
+    weight: (D,). eps: a number. kept: (d,), the channels that stay, rising. Returns
+    (new weight (d,), new epsilon).
     RMSNorm: x / sqrt(mean(x^2) + eps) * weight, the mean over channels.
     """
     ### BEGIN SOLUTION
@@ -378,10 +383,11 @@ print(tables.width_line(losses))
 
 # %% exercise="minitron.influence"
 def influence(states):
-    """How much each block turns the stream: one minus the cosine between what it reads and what it gives, of each
-    token, then the mean over tokens.
+    """How much each block turns the stream: one minus the cosine between what it reads and what it
+    gives, of each token, then the mean over tokens.
 
-    states: (L + 1, T, D): the stream before the first block, and behind each of the L blocks. Returns (L,).
+    states: (L + 1, T, D): the stream before the first block, and behind each of the L blocks.
+    Returns (L,).
     """
     ### BEGIN SOLUTION
     before, behind = states[:-1], states[1:]
@@ -421,11 +427,12 @@ print(tables.depth_line(by_width, window_losses(smaller, held_out, progress=Fals
 
 # %% exercise="minitron.taylor"
 def taylor(weight, gradient):
-    """How much the loss changes, to first order, when a neuron's column of the down projection becomes zero.
+    """How much the loss changes, to first order, when a neuron's column of the down projection
+    becomes zero.
 
     weight: (D, F), one column a neuron. gradient: (D, F), of the loss with respect to the weight.
-    Returns two scores, each (F,) and never negative: the size of the change of the loss, and the sum of the sizes of
-    the changes that the single weights of the column make.
+    Returns two scores, each (F,) and never negative: the size of the change of the loss, and the
+    sum of the sizes of the changes that the single weights of the column make.
     """
     ### BEGIN SOLUTION
     change = weight * gradient
@@ -498,9 +505,11 @@ drawings.teacher_and_student()
 def distil(student, teacher, temperature):
     """The distillation loss, and its gradient with respect to the student's logits.
 
-    student, teacher: logits (N, T, V): N sequences of T tokens, V words. temperature: divides the logits of both.
-    Returns (loss, gradient): temperature squared times the Kullback-Leibler divergence of the student's probabilities
-    from the teacher's, KL(teacher || student) in nats, the mean over tokens; and (N, T, V). Logits may be large.
+    student, teacher: logits (N, T, V): N sequences of T tokens, V words. temperature: divides the
+    logits of both.
+    Returns (loss, gradient): temperature squared times the Kullback-Leibler divergence of the
+    student's probabilities from the teacher's, KL(teacher || student) in nats, the mean over
+    tokens; and (N, T, V). Logits may be large.
     """
     ### BEGIN SOLUTION
     log_student = (student / temperature).log_softmax(dim=-1)
@@ -535,7 +544,7 @@ print(f"teacher {teacher.num_parameters():,} parameters, students {students['cut
 
 # %%
 def learn(student, from_teacher, n_steps=20):
-    """Train a student in place; returns steps, and the losses of the held-out windows after them."""
+    """Train a student in place; returns steps, and the held-out windows' losses after them."""
     optimiser = torch.optim.AdamW(student.train().parameters(), lr=1e-3, betas=(0.9, 0.95))
     curve, loss_of = [(0, live.losses_of(student, byte_held_out))], mine("minitron.distil", distil)
     for step in range(n_steps):

@@ -89,11 +89,13 @@ layer.one_layer()
 
 # %% exercise="moe.gate"
 def gate_weights(logits, k):
-    """What each expert's output is multiplied by: p_i(x) for the k best experts of a token, zero for all others.
+    """What each expert's output is multiplied by: p_i(x) for the k best experts of a token, zero
+    for all others.
 
-    logits: (T, E), T tokens and E experts; they may be large. k: how many experts a token is sent to, 1 to E.
-    p is the softmax over all E experts of a token. Returns (T, E) with exactly k chosen experts in every row; among
-    equal logits any may be chosen.
+    logits: (T, E), T tokens and E experts; they may be large. k: how many experts a token is sent
+    to, 1 to E.
+    p is the softmax over all E experts of a token. Returns (T, E) with exactly k chosen experts in
+    every row; among equal logits any may be chosen.
     """
     ### BEGIN SOLUTION
     of_all = logits.softmax(dim=1)
@@ -152,11 +154,14 @@ print(printed.perplexities(losses))
 
 # %% exercise="moe.top1"
 def top_one(logits, slope):
-    """The weight of each token's most likely expert as Switch has it, and the gradient that it gives the router.
+    """The weight of each token's most likely expert as Switch has it, and the gradient that it
+    gives the router.
 
-    logits: (T, E); they may be large. slope: (T,), the derivative of the loss with respect to each token's weight.
-    Returns (weight, gradient): (T,), the factor before the chosen expert's output, equation 2 with p the softmax over
-    all E experts; and (T, E), the derivative of the loss with respect to the logits. The choice itself has none.
+    logits: (T, E); they may be large. slope: (T,), the derivative of the loss with respect to each
+    token's weight.
+    Returns (weight, gradient): (T,), the factor before the chosen expert's output, equation 2 with
+    p the softmax over all E experts; and (T, E), the derivative of the loss with respect to the
+    logits. The choice itself has none.
     """
     ### BEGIN SOLUTION
     of_all = logits.softmax(dim=1)
@@ -238,13 +243,13 @@ print(measured_tables.trained_on(copied))
 def dispatch(tokens, chosen, weights, into, out):
     """The output of a layer of experts, each of which runs once, on the rows of its own tokens.
 
-    tokens: (T, D). chosen: (T, k), each token's experts, no two alike. weights: (T, k), what their outputs are
-    multiplied by. into: (E, 2F, D), out: (E, D, F). Expert e makes of a row x: (silu(g) * u) @ out[e].T, where g and u
-    are the first and second half of x @ into[e].T.
-    Returns (token, ends, output): (T * k,), which token is in each row once the pairs are sorted by expert, expert 0
-    first; (E,), where the rows of each expert end (an expert without tokens ends where the one before it does);
-    (T, D), the weighted sum over each token's experts. An expert that nobody chose is not run: its weights may hold
-    anything.
+    tokens: (T, D). chosen: (T, k), each token's experts, no two alike. weights: (T, k), what their
+    outputs are multiplied by. into: (E, 2F, D), out: (E, D, F). Expert e makes of a row x:
+    (silu(g) * u) @ out[e].T, where g and u are the first and second half of x @ into[e].T.
+    Returns (token, ends, output): (T * k,), which token is in each row once the pairs are sorted by
+    expert, expert 0 first; (E,), where the rows of each expert end
+    (an expert without tokens ends where the one before it does); (T, D), the weighted sum over each
+    token's experts. An expert that nobody chose is not run: its weights may hold anything.
     """
     ### BEGIN SOLUTION
     expert, order = chosen.flatten().sort(stable=True)  # pair number = token * k + choice
@@ -310,12 +315,13 @@ print(printed.moved_table(routed.moved_by_the_last(sequence, routers), len(seque
 
 # %% exercise="moe.capacity"
 def with_capacity(stream, outputs, chosen, weights, n_experts, factor):
-    """The residual stream behind a layer whose experts take only so many tokens of each group: Switch, equation 3.
+    """The residual stream behind a layer whose experts take only so many tokens of each group:
+    Switch, equation 3.
 
-    stream: (G, N, D), what enters the layer: G groups of N tokens. outputs: (G, N, D), what each token's expert would
-    make of it. chosen: (G, N), the number of that expert, below n_experts. weights: (G, N), what outputs are multiplied
-    by. In every group an expert has factor * N / n_experts places, rounded down, which is never none; tokens take them
-    in their order.
+    stream: (G, N, D), what enters the layer: G groups of N tokens. outputs: (G, N, D), what each
+    token's expert would make of it. chosen: (G, N), the number of that expert, below n_experts.
+    weights: (G, N), what outputs are multiplied by. In every group an expert has factor * N /
+    n_experts places, rounded down, which is never none; tokens take them in their order.
     Returns (keep, new stream): (G, N), True where a token found a place; (G, N, D).
     """
     ### BEGIN SOLUTION
@@ -374,11 +380,12 @@ print(published.switch())
 def balance(logits, chosen, alpha):
     """The balance loss of all layers, and its gradient with respect to the logits.
 
-    logits: (L, T, E), of the gates of L layers for T tokens and E experts. chosen: (L, T, k), the numbers of the k
-    experts that each token asked for. alpha: a number.
-    For each layer, f (E,) holds the experts' shares of its T * k choices, which are counts and have no gradient, and
-    P (E,) the mean over tokens of the softmax over all experts. The loss of a layer is alpha * E * sum(f * P): alpha at
-    balance, whatever k. Returns (loss, gradient): the mean of the layers' losses, and its gradient (L, T, E).
+    logits: (L, T, E), of the gates of L layers for T tokens and E experts. chosen: (L, T, k), the
+    numbers of the k experts that each token asked for. alpha: a number.
+    For each layer, f (E,) holds the experts' shares of its T * k choices, which are counts and have
+    no gradient, and P (E,) the mean over tokens of the softmax over all experts. The loss of a
+    layer is alpha * E * sum(f * P): alpha at balance, whatever k. Returns (loss, gradient): the
+    mean of the layers' losses, and its gradient (L, T, E).
     """
     ### BEGIN SOLUTION
     n_layers, n_tokens, n_experts = logits.shape
@@ -532,10 +539,13 @@ print(measured_tables.specialisation(measured, "top-2, balanced"))
 def smooth_load(clean, noise, noisy, k):
     """How many tokens each expert can expect, if its own noise were drawn again.
 
-    clean: (T, E), the gate's logits x W_g. noise: (T, E), x W_noise, of which softplus makes the standard deviation.
-    noisy: (T, E), H = clean + z * softplus(noise) with the z that was drawn. k: experts a token takes, below E.
-    P(x, i) = Phi((clean_i - the k-th highest of the others' noisy logits) / softplus(noise_i)), where Phi is the
-    distribution function of the standard normal. Returns (E,): the sum of P(x, i) over the T tokens.
+    clean: (T, E), the gate's logits x W_g. noise: (T, E), x W_noise, of which softplus makes the
+    standard deviation.
+    noisy: (T, E), H = clean + z * softplus(noise) with the z that was drawn. k: experts a token
+    takes, below E.
+    P(x, i) = Phi((clean_i - the k-th highest of the others' noisy logits) / softplus(noise_i)),
+    where Phi is the distribution function of the standard normal. Returns (E,): the sum of P(x, i)
+    over the T tokens.
     """
     ### BEGIN SOLUTION
     best = noisy.topk(k + 1, dim=1).values
@@ -626,10 +636,11 @@ history.timeline()
 def mixture(prior, outputs, target):
     """The error of a mixture of experts, and who is responsible.
 
-    prior: (S, K), for each of S samples the probabilities p_i that the gate gives to K experts, before it sees the
-    target. outputs: (S, K, O), their answers o_i. target: (S, O), d.
-    Returns (error, responsibilities): -log of the sum over i of p_i exp(-|d - o_i|^2 / 2) for each sample, (S,), with
-    no constant beside; and (S, K), each expert's share of that sum. Both stay finite however far the target is.
+    prior: (S, K), for each of S samples the probabilities p_i that the gate gives to K experts,
+    before it sees the target. outputs: (S, K, O), their answers o_i. target: (S, O), d.
+    Returns (error, responsibilities): -log of the sum over i of p_i exp(-|d - o_i|^2 / 2) for each
+    sample, (S,), with no constant beside; and (S, K), each expert's share of that sum. Both stay
+    finite however far the target is.
     """
     ### BEGIN SOLUTION
     squared = (target[:, None] - outputs).square().sum(dim=2)  # (S, K)
@@ -722,11 +733,14 @@ learning.midpoint_rule()
 def sparsemixer(logits, drawn, halved, outputs, target):
     """What SparseMixer, version 1 as released, tells the logits from one draw for each token.
 
-    logits: (T, E), of which softmax makes the probabilities pi. drawn: (T,), the number D of the expert that was drawn.
-    halved: (T,), True where the coin says half. outputs: (T, V), what the drawn expert said, o. target: (T, V).
-    The layer gives m * o, where m = pi_D, or pi_D / 2 if the coin says half and D is not the most likely expert. The
-    loss of a token is |m * o - target|^2 / 2. Backwards m is taken for pi_D, and its gradient dL/dm, found at the m
-    that was used, counts double. Returns (T, E): the gradient of each token's loss with respect to its logits.
+    logits: (T, E), of which softmax makes the probabilities pi. drawn: (T,), the number D of the
+    expert that was drawn.
+    halved: (T,), True where the coin says half. outputs: (T, V), what the drawn expert said, o.
+    target: (T, V).
+    The layer gives m * o, where m = pi_D, or pi_D / 2 if the coin says half and D is not the most
+    likely expert. The loss of a token is |m * o - target|^2 / 2. Backwards m is taken for pi_D, and
+    its gradient dL/dm, found at the m that was used, counts double. Returns (T, E): the gradient of
+    each token's loss with respect to its logits.
     """
     ### BEGIN SOLUTION
     pi = logits.softmax(dim=1)
@@ -797,8 +811,8 @@ deck.speeds()
 
 # %%
 def choices():
-    """What differs from the run of section 6: of "experts", "k", "neurons" of each expert, "width", "blocks", "alpha",
-    and "weights", which are "probabilities" or "sum to one"."""
+    """What differs from the run of section 6: of "experts", "k", "neurons" of each expert, "width",
+    "blocks", "alpha", and "weights", which are "probabilities" or "sum to one"."""
     return {"weights": "sum to one"}
 
 

@@ -109,9 +109,11 @@ fired.how_often(often, 0.3)
 
 # %% exercise="dejavu.importance"
 def which_neurons(hidden, down, k):
-    """The k neurons of each token that matter most to what its MLP gives: those whose part of the output is longest.
+    """The k neurons of each token that matter most to what its MLP gives: those whose part of the
+    output is longest.
 
-    hidden: (T, F), what the F neurons give for each of T tokens, of either sign. down: (D, F), the weights behind them:
+    hidden: (T, F), what the F neurons give for each of T tokens, of either sign. down: (D, F), the
+    weights behind them:
     the MLP's output is hidden @ down.T. k: how many stay for a token, 1 to F.
     Returns (T, F), True for exactly k neurons in every row; among equals any may be chosen.
     """
@@ -194,10 +196,11 @@ levels.two_passes()
 
 # %% exercise="dejavu.heads"
 def head_norms(heads, weight, n_heads):
-    """How much of the attention's output comes from each head: the length of its part, for every token.
+    """How much of the attention's output comes from each head: the length of its part, for every
+    token.
 
-    heads: (T, H * d), what the H heads give, side by side, d entries each. weight: (D, H * d), of the output
-    projection: the attention gives heads @ weight.T. n_heads: H. Returns (T, H).
+    heads: (T, H * d), what the H heads give, side by side, d entries each. weight: (D, H * d), of
+    the output projection: the attention gives heads @ weight.T. n_heads: H. Returns (T, H).
     """
     ### BEGIN SOLUTION
     size = heads.shape[1] // n_heads
@@ -247,11 +250,13 @@ memory.neuron_major()
 
 # %% exercise="dejavu.gathered"
 def gathered_mlp(x, gate, up, down, index):
-    """The MLP of one token with the neurons in `index` alone: down @ (silu(gate @ x) * (up @ x)) without all others.
+    """The MLP of one token with the neurons in `index` alone: down @ (silu(gate @ x) * (up @ x))
+    without all others.
 
-    x: (D,). gate, up: (F, D). down: (D, F). index: (K,), the numbers of the neurons that stay, each once and in any
-    order; there may be none, and then the output is zero. Only their weights may be read: those of the other neurons
-    may never have been loaded, so that what stands in their place is anything, also not a number. Returns (D,).
+    x: (D,). gate, up: (F, D). down: (D, F). index: (K,), the numbers of the neurons that stay, each
+    once and in any order; there may be none, and then the output is zero. Only their weights may be
+    read: those of the other neurons may never have been loaded, so that what stands in their place
+    is anything, also not a number. Returns (D,).
     """
     ### BEGIN SOLUTION
     hidden = silu(gate[index] @ x) * (up[index] @ x)  # (K,)
@@ -355,14 +360,17 @@ print(published.search())
 
 # %% exercise="dejavu.loss"
 def predictor_loss(logits, parts, k):
-    """The loss of a predictor, and its gradient: which neurons are active, how much each counts, and what is wrong.
+    """The loss of a predictor, and its gradient: which neurons are active, how much each counts,
+    and what is wrong.
 
     logits: (T, F), what the predictor says; active where above zero. They may be large.
-    parts: (T, F), how long the part of each neuron of the output is, zero or above. A neuron is active for a token
-    if it is among the k longest of the token and not zero (after a ReLU: k = F, and all that are not zero).
+    parts: (T, F), how long the part of each neuron of the output is, zero or above. A neuron is
+    active for a token if it is among the k longest of the token and not zero
+    (after a ReLU: k = F, and all that are not zero).
     No two parts of a token that are not zero are equal.
-    The loss is the mean over all T * F of the binary cross-entropy of the sigmoid of each logit, in which an active
-    neuron counts 1 and any other one w = share of the active among all T * F, plus 0.005.
+    The loss is the mean over all T * F of the binary cross-entropy of the sigmoid of each logit, in
+    which an active neuron counts 1 and any other one w = share of the active among all T * F, plus
+    0.005.
     Returns the loss, and its derivative with respect to the logits, (T, F).
     """
     ### BEGIN SOLUTION
@@ -421,13 +429,15 @@ print(printed.bytes_line(predictor, relu_read[last].neurons))
 def recall_and_energy(hidden, down, active, keep):
     """How much of what matters a predicted set holds: (recall, energy).
 
-    hidden: (T, F), what the F neurons give for each of T tokens. down: (D, F), the weights behind them.
-    active: (T, F), True where a neuron counts as active, at least once in all. keep: (T, F), True where it was
-    predicted.
-    recall: the share of the active neurons that were predicted. energy: the share of the squared lengths of what all
-    neurons, active or not, add to the output, each taken by itself, that the predicted ones have.
-    Both are shares of a sum over all tokens, in which a token with many active neurons weighs more than one with few;
-    there are tokens with none. Returns two numbers between 0 and 1.
+    hidden: (T, F), what the F neurons give for each of T tokens. down: (D, F), the weights behind
+    them.
+    active: (T, F), True where a neuron counts as active, at least once in all. keep: (T, F), True
+    where it was predicted.
+    recall: the share of the active neurons that were predicted. energy: the share of the squared
+    lengths of what all neurons, active or not, add to the output, each taken by itself, that the
+    predicted ones have.
+    Both are shares of a sum over all tokens, in which a token with many active neurons weighs more
+    than one with few; there are tokens with none. Returns two numbers between 0 and 1.
     """
     ### BEGIN SOLUTION
     length = hidden * down.norm(dim=0)  # of h_i w_i; its sign does not matter
@@ -535,13 +545,17 @@ ahead.lookahead()
 
 # %% exercise="dejavu.lookahead"
 def training_pairs(stream, active, ahead):
-    """What the predictors of neurons read and what they shall say, when they look `ahead` blocks ahead.
+    """What the predictors of neurons read and what they shall say, when they look `ahead` blocks
+    ahead.
 
-    stream: (2L + 1, T, D), the residual stream of L blocks in the order of time: the embedding, and then after the
-    attention and after the MLP of each block. Attention and MLP read what stands there just before them.
+    stream: (2L + 1, T, D), the residual stream of L blocks in the order of time: the embedding, and
+    then after the attention and after the MLP of each block. Attention and MLP read what stands
+    there just before them.
     active: (L, T, F), which neurons of each block's MLP a token needs. ahead: n, 0 to L - 1.
-    The predictor of a block reads what the MLP of the block n earlier reads. The first n blocks have no predictor.
-    Returns inputs (L - n, T, D) and labels (L - n, T, F), one row for each predictor, in the order of the blocks.
+    The predictor of a block reads what the MLP of the block n earlier reads. The first n blocks
+    have no predictor.
+    Returns inputs (L - n, T, D) and labels (L - n, T, F), one row for each predictor, in the order
+    of the blocks.
     """
     ### BEGIN SOLUTION
     read_by_mlp = stream[1::2]  # (L, T, D)
@@ -596,14 +610,17 @@ memory.missing_key()
 def complete(keys, values, position, missing, stored, key_weight, value_weight, cos, sin):
     """All keys and values of a head that was left out at some tokens and is chosen now.
 
-    keys, values: (N, d), a row for each of N tokens; those of missing tokens hold no more than what was in the memory.
+    keys, values: (N, d), a row for each of N tokens; those of missing tokens hold no more than what
+    was in the memory.
     position: (N,), where each token stands in the text, rising; the last one is the newest.
-    missing: (M,), the rows of the tokens for which the head was not chosen, rising; the last is the newest token's.
+    missing: (M,), the rows of the tokens for which the head was not chosen, rising; the last is the
+    newest token's.
     stored: (M, D), what the attention read at these tokens, in the same order.
-    key_weight, value_weight: (d, D), the head's own. cos, sin: (P, d), one row for each position of a text: a key k at
-    position p is turned to k * cos[p] + turned_half(k) * sin[p], with turned_half(k) = (-second half, first half) of k.
-    The keys that are there have been turned already. Returns keys and values, both (N, d), as if no token had been
-    missing.
+    key_weight, value_weight: (d, D), the head's own. cos, sin: (P, d), one row for each position of
+    a text: a key k at position p is turned to k * cos[p] + turned_half(k) * sin[p], with
+    turned_half(k) = (-second half, first half) of k.
+    The keys that are there have been turned already. Returns keys and values, both (N, d), as if no
+    token had been missing.
     """
     ### BEGIN SOLUTION
     made = stored @ key_weight.T  # (M, d)
@@ -655,15 +672,16 @@ print(printed.stored_line(model))
 def when_it_pays(width, neurons, blocks, rank, others, density, gather, prompt, n_tokens):
     """How much faster an answer becomes: (of one token, of the whole answer, break-even density).
 
-    The time of a decoded token is that of reading its weights. width, neurons, blocks: each block's MLP has gate, up
-    and down, of width * neurons numbers each, and a predictor of two matrices, width -> rank -> neurons, read in full.
+    The time of a decoded token is that of reading its weights. width, neurons, blocks: each block's
+    MLP has gate, up and down, of width * neurons numbers each, and a predictor of two matrices,
+    width -> rank -> neurons, read in full.
     others: numbers read for a token outside of the MLPs (attention, cache, head), dense as before.
-    density: the share of neurons kept. gather: how much longer a number takes that is gathered instead of read in
-    order; so are the kept neurons' weights, and nothing else. prompt: how long reading the prompt takes, in decoded
-    dense tokens: its tokens go through the weights together, need nearly all neurons, and stay dense. n_tokens: tokens
-    of the answer.
-    Returns how many times faster a decoded token is; prompt and answer together are; and the density at which a
-    decoded token takes as long as dense, 0 if it is slower at every density.
+    density: the share of neurons kept. gather: how much longer a number takes that is gathered
+    instead of read in order; so are the kept neurons' weights, and nothing else. prompt: how long
+    reading the prompt takes, in decoded dense tokens: its tokens go through the weights together,
+    need nearly all neurons, and stay dense. n_tokens: tokens of the answer.
+    Returns how many times faster a decoded token is; prompt and answer together are; and the
+    density at which a decoded token takes as long as dense, 0 if it is slower at every density.
     """
     ### BEGIN SOLUTION
     mlp = 3 * width * neurons * blocks
@@ -750,7 +768,9 @@ print(published.latency())
 
 # %%
 def my_selector():
-    """Anything that scores neurons without having computed them: a NeuronSelector that was not fitted yet."""
+    """Anything that scores neurons without having computed them: a NeuronSelector that was not
+    fitted yet.
+    """
     return LowBit(bits=2, group=192)
 
 

@@ -57,10 +57,12 @@ def before(prompt, text, real):
     """What a model reads when a prompt stands before each text: (vectors, seen, positions).
 
     prompt: (P, D), the same for all texts. text: (B, T, D), the embeddings of B texts.
-    real: (B, T), True at tokens of the text, False at padding, which may stand on the left or on the right.
+    real: (B, T), True at tokens of the text, False at padding, which may stand on the left or on
+    the right.
     vectors: (B, P + T, D), the prompt first in every row, before padding too.
     seen: (B, P + T), True at all that may be looked at.
-    positions: (B, P + T), for what is seen the number of vectors before it that are seen; at padding anything.
+    positions: (B, P + T), for what is seen the number of vectors before it that are seen; at
+    padding anything.
     """
     ### BEGIN SOLUTION
     in_front = prompt.expand(len(text), -1, -1)
@@ -94,8 +96,9 @@ check("compress.before", before)
 def labels(ids, real, n_prompt):
     """The token that each place should predict, −100 where none: (B, P + T).
 
-    ids: (B, T), the tokens; in the padding stands anything. real: (B, T), True at tokens of the text, which begins at
-    place 0 of `ids` and has at least one token; padding follows. n_prompt: P, the vectors before the text, 0 or more.
+    ids: (B, T), the tokens; in the padding stands anything. real: (B, T), True at tokens of the
+    text, which begins at place 0 of `ids` and has at least one token; padding follows. n_prompt: P,
+    the vectors before the text, 0 or more.
     """
     ### BEGIN SOLUTION
     tokens = torch.where(real, ids, -100)
@@ -132,10 +135,12 @@ check("compress.labels", labels)
 
 # %% exercise="compress.frozen"
 def learn_step(prompt, table, mix, ids, rate):
-    """One step of learning for the prompt in front of a frozen model: (prompt, table, mix) after it.
+    """One step of learning for the prompt in front of a frozen model: (prompt, table, mix) after
+    it.
 
     prompt: (P, D), at least one vector. table: (V, D), embeddings and head in one. mix: (D, D).
-    ids: (T,), the text, at least one token; every one of them is predicted, the first by the last vector of the prompt.
+    ids: (T,), the text, at least one token; every one of them is predicted, the first by the last
+    vector of the prompt.
     rate: the length of the step.
     """
     ### BEGIN SOLUTION
@@ -175,9 +180,11 @@ check("compress.frozen", learn_step)
 def first_prompt(table, lots, n, step):
     """A prompt that began with rows of the vocabulary, after its first step: (prompt, table).
 
-    table: (V, D), the embeddings, which the model goes on using. lots: (V,), a number for each token, all different.
+    table: (V, D), the embeddings, which the model goes on using. lots: (V,), a number for each
+    token, all different.
     n: P, how many vectors, 1 to V. step: (P, D), what the first step takes away from the vectors.
-    Vector 0 begins with the row of the token with the largest lot, vector 1 with the next one, and so on.
+    Vector 0 begins with the row of the token with the largest lot, vector 1 with the next one, and
+    so on.
     """
     ### BEGIN SOLUTION
     best = torch.argsort(lots, descending=True)[:n]
@@ -216,11 +223,12 @@ check("compress.initial", first_prompt)
 def compare(prompted, plain, real):
     """By what factor a prompt changes the perplexity, and the standard error of that: two numbers.
 
-    prompted: (N, P + T - 1), losses of the model with P vectors before each window, at least one: at each place the
-    loss of what stands behind it, and 0 where that is a vector of the prompt.
+    prompted: (N, P + T - 1), losses of the model with P vectors before each window, at least one:
+    at each place the loss of what stands behind it, and 0 where that is a vector of the prompt.
     plain: (N, T - 1), the same without a prompt, for tokens 1 to T - 1.
-    real: (N, T), True at tokens of the window, at least two and at the beginning. Then follows padding, at which
-    the losses are any numbers. Every window counts the same. There are at least two.
+    real: (N, T), True at tokens of the window, at least two and at the beginning. Then follows
+    padding, at which the losses are any numbers. Every window counts the same. There are at least
+    two.
     """
     ### BEGIN SOLUTION
     first = prompted.shape[1] - plain.shape[1]
@@ -259,10 +267,12 @@ check("compress.metric", compare)
 
 # %% exercise="compress.bytes"
 def stored_bytes(layers, others, prompt, bits, group):
-    """The bytes of a pruned and rounded model with its prompt, and how many times smaller that is than in 16 bits.
+    """The bytes of a pruned and rounded model with its prompt, and how many times smaller that is
+    than in 16 bits.
 
-    layers: (rows, columns, weights that are not zero) for each layer. others: how many numbers are neither pruned nor
-    rounded. prompt: how many numbers the prompt has, P * D. bits: of a code, 2, 4 or 8. group: columns in a group.
+    layers: (rows, columns, weights that are not zero) for each layer. others: how many numbers are
+    neither pruned nor rounded. prompt: how many numbers the prompt has, P * D. bits: of a code, 2,
+    4 or 8. group: columns in a group.
     What does not fill its last byte takes all of it. Returns two numbers.
     """
     ### BEGIN SOLUTION
@@ -303,11 +313,13 @@ check("compress.bytes", stored_bytes)
 
 # %% exercise="compress.transfer"
 def share_of_gain(plain, own, moved, dense, dense_own):
-    """What share of the repair a prompt from elsewhere reaches, and its standard error: two numbers.
+    """What share of the repair a prompt from elsewhere reaches, and its standard error: two
+    numbers.
 
-    All (N,), mean losses of the same windows, N at least two. Of the compressed model: plain without a prompt, own with
-    the prompt that was learned in front of it, moved with the one from elsewhere. Of the dense model: dense without a
-    prompt, dense_own with one that was learned in front of it. On average `own` wins more than the dense model does.
+    All (N,), mean losses of the same windows, N at least two. Of the compressed model: plain
+    without a prompt, own with the prompt that was learned in front of it, moved with the one from
+    elsewhere. Of the dense model: dense without a prompt, dense_own with one that was learned in
+    front of it. On average `own` wins more than the dense model does.
     The share may be below 0, and above 1.
     """
     ### BEGIN SOLUTION

@@ -15,6 +15,7 @@ import torch
 from course_lib.checking import compare, judge, known, trivial
 from course_lib.checking.call import DidNotFinish, limited
 from course_lib.checking.exercise import Case, Exercise
+from course_lib.checking.given import given
 from course_lib.grading import hidden_cases
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Answer, CaseResult, ExerciseResult, Limits, Result, State, Task, seed_of
@@ -205,7 +206,7 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
         mistake=verdict.mistake.name if verdict.mistake else "",
         explanation=verdict.mistake.explanation if verdict.mistake else "",
         hint=exercise.hints[0] if wrong else "",
-        cases=tuple(_case_results(cases, len(visible), verdict.differences, answer.reason[:TEXT])),
+        cases=tuple(_case_results(exercise, cases, len(visible), verdict.differences, answer.reason[:TEXT])),
         trace=verdict.trace[-2 * TEXT :],
     )
 
@@ -218,15 +219,19 @@ def _state(answer: Answer, n_right: int, n_cases: int) -> State:
     return "partly" if n_right else "wrong"
 
 
-def _case_results(cases: list[Case], n_visible: int, differences: tuple, reason: str) -> list[CaseResult]:
+def _case_results(
+    exercise: Exercise, cases: list[Case], n_visible: int, differences: tuple, reason: str
+) -> list[CaseResult]:
     """One entry a case. Of hidden ones a student learns the name and whether it was right, not what was expected."""
     results = []
     for index, case in enumerate(cases):
         missing = reason or "it was not run, because an earlier case did not finish"
         difference = differences[index] if index < len(differences) else missing
-        if difference and index >= n_visible:
+        hidden = index >= n_visible
+        if difference and hidden:
             difference = "wrong"
-        results.append(CaseResult(case.name, index >= n_visible, difference[:TEXT] if difference else None))
+        arguments = given(exercise, case) if difference and not hidden else ""
+        results.append(CaseResult(case.name, hidden, difference[:TEXT] if difference else None, arguments))
     return results
 
 

@@ -74,11 +74,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case of one exercise. `difference` is None where the answer is right."""
+    """One case of one exercise. `difference` is None where the answer is right.
+
+    `given` is what a wrong case of the notebook hands to the function, where that is short; of hidden ones it is empty.
+    """
 
     name: str
     hidden: bool
     difference: str | None
+    given: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import io
 import sys
 
 from course_lib.checking.compare import short
+from course_lib.checking.given import given
 from course_lib.checking.judge import Verdict, but
 from course_lib.workbook.progress import Record
 
@@ -48,6 +49,8 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
     if v.state == "right":
         return []
     rows = [("Case", v.case.name)]
+    if arguments := given(v.exercise, v.case):
+        rows.append(("Given", arguments))
     if v.difference.startswith(_NOTHING_GOT):
         rows += [("What happened", v.difference)]
     else:

@@ -115,6 +115,12 @@ def test_every_case_counts_the_same_and_a_mistake_has_its_name(plan, answered):
     assert result.reason.startswith(next(case for case in result.cases if case.difference).name)
 
 
+def test_a_wrong_case_of_the_notebook_says_what_it_was_given_and_a_hidden_one_does_not(plan, answered):
+    cases = row(answered(plan, lambda task: ran(task, lambda *arguments: arguments[0] * 0)), "wanda.score").cases
+    assert any(case.given.startswith("weight = [[") for case in cases if not case.hidden)
+    assert not any(case.given for case in cases if case.hidden or case.difference is None)
+
+
 def test_what_was_expected_of_a_hidden_case_stays_hidden(plan, answered):
     def right_where_shown(task):
         visible = len(engine.draw(find(task.exercise), "ada", 3)[0])

@@ -71,7 +71,7 @@ def test_tables_fit_and_write_per_cent_one_way(master):
 
 OPEN = {
     "01": (budget, "patterns", "budget", "ideas"),
-    "03": (recipes, "sparsegpt", "recipes", "ideas"),
+    "03": (recipes, "sparsegpt", "experiments/recipes", "ideas"),
     "04": (shares, "wanda", "shares", "ideas"),
     "07": (own_text, "kv", "own_text", "texts"),
     "08": (first_tokens, "sinks", "first_tokens", "ideas"),

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from course_lib.checking import call
+from course_lib.checking.exercise import Case
+from course_lib.checking.given import given
 from course_lib.workbook import check, hint, show_progress
-from course_lib.workbook.catalogue import lessons
+from course_lib.workbook.catalogue import find, lessons
 from course_lib.workbook.checks import CheckFailed
 from course_lib.workbook.outline import outlines
 from course_lib.workbook.progress import Record, load, update
@@ -49,6 +51,7 @@ def test_wrong_answer_says_which_case_got_expected_where_and_which_mistake(capsy
     assert out.startswith("Not yet · The Wanda score · ")
     for part in (
         "Case: ",
+        "Given: weight = [[",
         "Got: ",
         "Expected: ",
         "Where: row ",
@@ -57,6 +60,13 @@ def test_wrong_answer_says_which_case_got_expected_where_and_which_mistake(capsy
     ):
         assert part in out
     assert load()["wanda.score"] == Record(attempts=1)
+
+
+def test_what_a_case_hands_over_is_written_down_where_it_is_little():
+    exercise = find("wanda.score")
+    weight, inputs = torch.tensor([[1.0, -0.333333]]), torch.tensor([[2.0, 1e-7]])
+    assert given(exercise, Case("by hand", (weight, inputs))) == "weight = [[1, -0.3333]], inputs = [[2, 1e-07]]"
+    assert given(exercise, Case("drawn", (torch.ones(5, 5), inputs))) == ""
 
 
 def test_unwritten_is_not_an_attempt(capsys):

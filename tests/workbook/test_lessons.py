@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from notebooks_to_check import both, bound, is_check, is_exercise, with_what_is_typed, without_magics
 
+from course_lib.lessons.common.tables import COLUMNS
 from course_lib.workbook import build, masters
 from course_lib.workbook.catalogue import find, lessons
 
@@ -65,6 +66,21 @@ def test_a_lesson_says_what_it_is_for_and_ends_with_what_remains_and_with_questi
     assert all(f"**{word}" in opening for word in ("Afterwards you can", "You need", "Time"))
     assert 2 <= closing.count("<details><summary>") == closing.count("</details>") <= 3
     assert re.match(r"\n1\. .*", closing)
+
+
+def docstring_lines(source):
+    """The lines of all docstrings of functions and classes, as they stand in a cell."""
+    described = (ast.FunctionDef, ast.ClassDef)
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, described) and ast.get_docstring(node)]
+    rows = source.splitlines()
+    return [row for node in found for row in rows[node.body[0].lineno - 1 : node.body[0].end_lineno]]
+
+
+def test_what_an_exercise_asks_can_be_read_without_scrolling_sideways(master):
+    lines = docstring_lines(master.read_text(encoding="utf-8"))
+    assert [line for line in lines if len(line) > COLUMNS] == []
+    wide = 'def f():\n    """' + "x" * 100 + '"""\n'
+    assert [len(line) for line in docstring_lines(wide)] == [110]
 
 
 def test_text_has_no_exclamation_marks_and_no_emoji(master):

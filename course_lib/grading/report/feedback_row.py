@@ -45,6 +45,8 @@ def happened(row: ExerciseResult) -> list[tuple[str, str]]:
     paragraphs = []
     if shown:
         paragraphs.append((shown.name, shown.difference or ""))
+        if shown.given:
+            paragraphs.append(("given", shown.given))
     elif n_hidden := sum(case.difference is not None for case in row.cases):
         which = "A hidden one is not: its name says" if n_hidden == 1 else "Hidden ones are not: their names say"
         looks = "it looks" if n_hidden == 1 else "they look"

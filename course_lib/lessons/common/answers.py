@@ -32,7 +32,7 @@ def compare_matrices(got: Tensor, expected: Tensor, y: str, x: str) -> "matplotl
     for panel, matrix, who in zip(axes, both, _WHO, strict=True):
         image = panel.imshow(matrix, cmap="cividis", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
-        panel.locator_params(integer=True)
+        panel.locator_params(integer=True, min_n_ticks=1)
         label(panel, who, x, y if panel is axes[0] else "")
     axes[0].set_title(f"yours: {_n_differing(*both)}", loc="left", fontsize=11)
     fig.colorbar(image, ax=axes)

@@ -80,7 +80,7 @@ def streams(measured: dict[str, Any] | None = None) -> Figure:
     axes.set_xticks(windows, [str(window) for window in windows])
     axes.legend(frameon=False)
     times = [rows[-1]["times_anchor"] for rows in by_shape.values()]
-    title = f"A step is {times[0]:.1f} times as fast at {windows[0]} slots, {times[-1]:.1f} times at {windows[-1]}"
+    title = f"A step is {times[0]:.1f} times as fast at {windows[0]} slots, {times[-1]:.0f} times at {windows[-1]}"
     label(axes, title, "slots (log scale)", "seconds a token (log scale)")
     return fig
 

@@ -132,19 +132,33 @@ def compare_rounding(row: Tensor, got: Tensor, expected: Tensor, group: int) -> 
     return fig
 
 
+def _written(panel: "matplotlib.axes.Axes", numbers: Tensor, scale: dict[str, float]) -> None:
+    """The numbers of a small table in their cells, white where the cell is dark."""
+    if numbers.numel() > 24:
+        return
+    middle = (scale["vmin"] + scale["vmax"]) / 2
+    for row, column in torch.ones_like(numbers).nonzero().tolist():
+        value = numbers[row, column].item()
+        panel.text(column, row, f"{value:.3g}", ha="center", va="center", color="white" if value > middle else "black")
+
+
 def compare_grids(got: Tensor, expected: Tensor, columns: str, rows: str) -> "matplotlib.figure.Figure":
-    """Two tables of numbers side by side in one scale of greys; a cross where they differ by more than rounding."""
+    """Two tables of numbers side by side in one scale of greys; a cross where they differ by more than rounding.
+
+    The scale holds zero, so that numbers which are all alike are not all white; few numbers are written down as well.
+    """
     from course_lib.lessons.common.style import COLOURS, figure
 
     got, expected = torch.as_tensor(got).double(), torch.as_tensor(expected).double()
     fig, axes = figure(2, width=4.2, height=2.6)
-    scale = {"vmin": float(expected.min()), "vmax": float(expected.max()) + 1e-12}
+    scale = {"vmin": min(0.0, float(expected.min())), "vmax": 1.2 * max(0.0, float(expected.max())) + 1e-12}
     for panel, numbers, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
         panel.imshow(numbers, cmap="Greys", aspect="auto", interpolation="nearest", **scale)
         panel.grid(visible=False)
         panel.locator_params(integer=True, min_n_ticks=1)
         panel.set_title(f"{name}: {numbers.min():.3g} to {numbers.max():.3g}", loc="left", fontsize=10)
         panel.set_xlabel(columns)
+        _written(panel, numbers, scale)
     axes[0].set_ylabel(rows)
     if got.shape == expected.shape:
         differs = ~torch.isclose(got, expected, rtol=1e-3, atol=1e-5 * (expected.abs().max().item() + 1e-12))

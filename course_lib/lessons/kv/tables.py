@@ -1,5 +1,6 @@
 """The printed tables and verdicts of lesson 07, from the long measurement."""
 
+import math
 import textwrap
 from collections import Counter
 
@@ -12,6 +13,7 @@ from course_lib.lessons.kv.measured import FULL, Measured, results
 
 SPARSE, PERSISTENT = 0.95, 0.95  # the marks of the papers on H2O and Scissorhands
 RIVALS = {"Window": "a plain window", "StreamingLLM": "a window with four sinks"}
+SMALL = 0.05  # of the perplexity, whose own error on such a text is larger
 MOST, ALMOST_ALL = 0.5, 0.95  # of the layers: more than that many must be above a mark
 
 
@@ -79,20 +81,29 @@ def heavy_tokens(measured: Measured | None = None, start: str = "text") -> str:
 
 
 def streams_table(measured: Measured | None = None) -> str:
-    """Every policy on one text: perplexity, memory and time."""
+    """Every policy on one text: perplexity, how far it is above the full cache, memory and time."""
     measured = measured or results()
-    lines = [f"{'':<14}{'positions':>10}{'perplexity':>16}{'MB at most':>12}{'ms a token':>12}"]
+    lines = [f"{'':<14}{'positions':>10}{'perplexity':>16}{'above full (%)':>17}{'MB at most':>12}{'ms a token':>12}"]
     (full,) = rows(measured, "policies", policy=FULL)
-    above = []
+    apart = {}
     for row in measured["tables"]["policies"]:
         error = row["standard_error"]  # none for a stream too short for two blocks
         value = f"{row['perplexity']:.1f}" + (f" ± {error:.1f}" if error is not None else "")
         megabytes, milliseconds = row["peak_bytes"] / 1e6, row["milliseconds_per_token"]
-        lines.append(f"{row['policy']:<14}{row['positions']:>10}{value:>16}{megabytes:>12.1f}{milliseconds:>12.1f}")
-        if error is not None and log_gap(full, row).holds:
-            above.append(row["policy"])
-    apart = f"Told apart from the full cache by these errors: {', '.join(above) or 'none'}"
-    return "\n".join([*lines, *textwrap.wrap(apart, 96, subsequent_indent="  ")])
+        gap = None if error is None or row is full else log_gap(full, row)
+        above = f"{100 * math.expm1(gap.value):+.1f} ± {100 * math.exp(gap.value) * gap.error:.1f}" if gap else ""
+        times = f"{megabytes:>12.1f}{milliseconds:>12.1f}"
+        lines.append(f"{row['policy']:<14}{row['positions']:>10}{value:>16}{above:>17}{times}")
+        if gap and gap.holds:
+            apart[row["policy"]] = math.expm1(gap.value)
+    return "\n".join([*lines, *textwrap.wrap(_apart(apart), 96, subsequent_indent="  ")])
+
+
+def _apart(above: dict[str, float]) -> str:
+    """Who is clearly above the full cache on this text, and how many of them by next to nothing."""
+    small = sum(share < SMALL for share in above.values())
+    end = f"; {small} of {len(above)} by less than {100 * SMALL:.0f} %" if above else ""
+    return f"Clearly above the full cache on this text: {', '.join(above) or 'none'}{end}"
 
 
 def heavy_verdict(measured: Measured | None = None) -> str:

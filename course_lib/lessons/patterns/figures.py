@@ -253,7 +253,7 @@ def speed(faster: Mapping[int, Mapping[str, Mapping[float, float]]]) -> Figure:
         ]
         panel.set_yticks(ticks, [f"{t:g}" for t in ticks])
         tokens = "one token" if n_tokens == 1 else f"{n_tokens} tokens"
-        title = f"{tokens}: CSR is faster {_wins(formats['CSR'])}"
+        title = f"{tokens}: CSR is faster\n{_wins(formats['CSR'])}"
         label(panel, title, "density: share of the weights stored (log scale)", "times faster than dense (log scale)")
     axes[0].legend(frameon=False, fontsize=9)
     return fig

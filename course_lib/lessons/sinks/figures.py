@@ -93,7 +93,8 @@ def streams(losses: Mapping[str, Tensor], budget: int, block: int = 64) -> Figur
         middle = [block * (i + 0.5) for i in range(len(whole))]
         axes.plot(middle, whole, label=f"{name}: {after[name]:.1f}", **line_style(index))
     axes.axvline(budget, color="black", linestyle=":", linewidth=1)
-    axes.annotate(" the cache is full", (budget, 0.02), xycoords=("data", "axes fraction"), fontsize=9)
+    note = {"xycoords": ("data", "axes fraction"), "rotation": 90, "ha": "right", "va": "top", "fontsize": 9}
+    axes.annotate("the cache is full", (budget, 0.98), **note)
     log_scale(axes, "y")
     beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
     axes.legend(frameon=False, fontsize=9, title="from there on", title_fontsize=9, **beside)

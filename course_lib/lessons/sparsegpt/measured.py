@@ -1,4 +1,4 @@
-"""The figures of lesson 03 that read measured.json, made by `course reproduce sparsegpt`."""
+"""The figures of lesson 03 that read what `course reproduce sparsegpt` and the experiments beside it measured."""
 
 from statistics import median
 from typing import Any

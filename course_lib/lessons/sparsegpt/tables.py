@@ -6,8 +6,17 @@ from statistics import fmean, median
 
 from course_lib.lessons.common.benchmarks import amounts, has_signal
 from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.tables import load_bench, load_measured, load_published, origin, rows, spaced
+from course_lib.lessons.common.tables import (
+    load_bench,
+    load_measured,
+    load_published,
+    origin,
+    rows,
+    spaced,
+    wrapped,
+)
 from course_lib.lessons.common.verdicts import verdict
+from course_lib.lessons.sparsegpt.experiment import PARTS
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 from course_lib.lessons.sparsegpt.measured import NAMES, Tables
 from course_lib.measure.paired import mean_and_error
@@ -18,9 +27,20 @@ PUBLISHED_NAMES = NAMES | {"adaprune": "AdaPrune"}
 
 
 def provenance() -> str:
-    """What was run, where, when, with how much."""
+    """What was run, where, when, with how much; and the lesson's other experiments, on the same windows."""
     measured = load_measured("sparsegpt")
-    return origin(measured, amounts(measured["sizes"]["shared"]))
+    others = [load_measured("sparsegpt", f"experiments/sparsegpt_{part}") for part in PARTS]
+    beside = ", ".join(
+        f"`{part['command'].removeprefix('course reproduce ')}` {part['started'][:10]}" for part in others
+    )
+    return f"{origin(measured, amounts(measured['sizes']['shared']))}\n{wrapped(f'beside it: {beside}')}"
+
+
+def seconds_provenance() -> str:
+    """The same of the times, which are those of one machine."""
+    seconds = load_measured("sparsegpt", "experiments/sparsegpt_seconds")
+    sizes = seconds["sizes"]
+    return origin(seconds, f"{sizes['windows']} × {sizes['length']} calibration tokens", weights="")
 
 
 def pattern_verdict(tables: Tables | None = None) -> str:

@@ -26,8 +26,10 @@ def layer_by_layer(
     axes.plot([expected], [-0.55], "v", color=COLOURS[0], label="expected", clip_on=False)
     with suppress(TypeError, ValueError, RuntimeError):  # no single number
         axes.axvline(float(got), color=COLOURS[1], linestyle="--", label="yours")
-    axes.legend(frameon=False, fontsize=8, loc="center right")
-    label(axes, f"{len(flops)} layers take {expected:.3g} s, each as long as its longer bar", "time (s)")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    one = f"1 layer takes {expected:.3g} s, as long as its longer bar"
+    several = f"{len(flops)} layers take {expected:.3g} s, each as long as its longer bar"
+    label(axes, one if len(flops) == 1 else several, "time (s)")
     return fig
 
 

@@ -82,6 +82,12 @@ def test_a_wrong_answer_is_told_with_all_that_is_known_of_it():
     assert words.count("first different at") == 1  # the reason does not say it again
 
 
+def test_what_the_first_wrong_case_was_given_is_shown_where_it_is_known():
+    wrong = CaseResult("by hand", False, "got 3, expected 4", "weight = [[1, -2]], n = 1")
+    assert "given: weight = [[1, -2]], n = 1" in Page(feedback.html(result_of(replace(WRONG, cases=(wrong,))))).text
+    assert "given" not in Page(feedback.html(result_of(WRONG))).text
+
+
 def test_of_a_hidden_case_only_the_name_and_the_verdict_are_told():
     said = feedback.html(result_of(WRONG))
     assert "one token" in said

@@ -62,7 +62,7 @@ def test_transformers_static_cache_is_hatched_where_it_was_measured():
 
 def test_a_step_and_the_window_anew():
     drawn = plots.streams(made_up())
-    assert title(drawn) == "A step is 4.0 times as fast at 256 slots, 8.0 times at 512"
+    assert title(drawn) == "A step is 4.0 times as fast at 256 slots, 8 times at 512"
     assert list(drawn.axes[0].lines[0].get_ydata()) == [0.4, 0.8]
 
 

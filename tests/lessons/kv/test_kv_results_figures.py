@@ -1,5 +1,7 @@
 """The figures and verdicts of lesson 07's long measurement, from made-up rows: what they say is computed."""
 
+import math
+
 import pytest
 
 from course_lib.lessons.kv import measured as results
@@ -172,8 +174,18 @@ def test_a_task_that_the_whole_cache_fails_says_nothing():
 def test_streams_are_not_ranked_by_what_errors_do_not_tell_apart():
     lines = printed.streams_table(made_up()).splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == ["Window", "H2O", "SnapKV", "StreamingLLM", "Full"]
-    said = "Told apart from the full cache by these errors: Window, H2O, StreamingLLM"  # 21 lies 0.7 / 0.5 errors away
-    assert lines[-1] == said
+    said = "Clearly above the full cache on this text: Window, H2O, StreamingLLM; 0 of 3 by less than 5 %"
+    assert lines[-1] == said  # 21 lies 0.7 / 0.5 errors away
+    assert lines[1].split()[2:8] == ["60.0", "±", "0.5", "+200.0", "±", "7.9"]  # 3 √(.025² + (.5 / 60)²)
+
+
+def test_a_difference_that_is_clear_and_small_is_called_small():
+    """ln 1.01 in each window: 1 %, with an error of none."""
+    made = made_up()
+    for row in made["tables"]["policies"]:
+        row["losses"] = [loss + (0 if row["policy"] == "Full" else math.log(1.01)) for loss in LOSSES["Full"]]
+    words = " ".join(printed.streams_table(made).split())
+    assert words.endswith("on this text: Window, H2O, SnapKV, StreamingLLM; 4 of 4 by less than 5 %")
 
 
 def test_published_rows_say_so_and_keep_their_values():

@@ -101,7 +101,7 @@ def test_bytes_say_where_formats_start_to_pay(weight):
 )
 def test_the_speed_title_says_where_csr_won(points, words):
     formats = {"CSR": points, "blocks of 16": points, "columns": points, "promised": points}
-    assert f"CSR is faster {words}" in titles(figures.speed({1: formats, 64: formats}))
+    assert f"CSR is faster\n{words}" in titles(figures.speed({1: formats, 64: formats}))
 
 
 def test_limits_are_drawn_for_a_device():

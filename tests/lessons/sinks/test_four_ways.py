@@ -105,7 +105,7 @@ def test_titles_follow_from_the_data():
     assert "The same 11 predictions" in right.get_title(loc="left")
     flops = {"dense": [10.0, 60.0], "streaming": [10.0, 20.0], "read afresh": [40.0, 100.0]}
     title = ways.costs((2, 9), flops, 3).axes[0].get_title(loc="left")
-    assert "dense costs 3.0 times" in title
+    assert "dense costs 3 times" in title
     assert "window of 3 read afresh 5 times" in title
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from course_lib.lessons.sinks.claims import measured as sinks_results
+from course_lib.lessons.sinks.claims import summary
 from course_lib.lessons.sinks.claims import trained as sinks_trained
 
 PERPLEXITIES = {"0 sinks": 30.0, "1 sink": 12.0, "2 sinks": 11.0, "4 sinks": 11.0, "4 newlines": 11.5}
@@ -50,6 +51,17 @@ def test_the_long_stream_says_memory_and_time():
     left, right = titles(sinks_results.long_stream(measured()))
     assert left == "2,000 tokens in 12 MB:\n1 sink has 1.091 times the perplexity of 4"
     assert right == "Slowest part over fastest: 1.10 with 4 sinks"
+
+
+def test_far_sinks_are_judged_block_by_block_at_the_largest_gap(monkeypatch):
+    found = measured()
+    for row in found["tables"]["gaps"]:
+        row["losses"] = [3.0, 2.0, 2.5] if row["positions"] == "rolling" else [3.5, 2.4, 3.2]
+    monkeypatch.setattr(sinks_results, "results", lambda: found)
+    assert summary._too_far()[2:] == ("900 against 12, n = 3", "holds")  # 0.53 ± 0.09
+    for row in found["tables"]["gaps"]:
+        row["losses"] = row["losses"][::-1] if row["positions"] == "rolling" else [3.5, 2.4, 2.0]
+    assert summary._too_far()[3] == "cannot tell"
 
 
 def test_gaps_name_the_worst_of_both():

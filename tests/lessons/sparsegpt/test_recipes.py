@@ -93,6 +93,6 @@ def test_ideas_are_compared_with_the_first_by_windows():
 
 
 def test_the_committed_ideas_are_those_of_the_code():
-    found = recipes.stored(load_measured("sparsegpt", "recipes")["tables"]["ideas"])
+    found = recipes.stored(load_measured("sparsegpt", "experiments/recipes")["tables"]["ideas"])
     assert list(found) == list(recipes.IDEAS)
     assert {tuple(made.held_out.shape) for made in found.values()} == {(recipes.HELD_OUT[0], len(recipes.LAYERS))}

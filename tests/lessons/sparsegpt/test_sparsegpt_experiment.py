@@ -1,5 +1,6 @@
 """The experiment of lesson 03: its steps, small runs of them on the real model, its published rows, its results."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,11 @@ import torch
 
 from course_lib.lessons.common.tables import load_published
 from course_lib.lessons.sparsegpt import experiment
+from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_choices as choices
+from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_layers as layers
+from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_rounded as rounded
+from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_seconds as seconds
+from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_successors as successors
 from course_lib.lessons.sparsegpt.measure import relative_error
 from course_lib.lessons.wanda import experiment as wanda
 from course_lib.models import blocks, linears, tiny_model, weight_of
@@ -29,7 +35,8 @@ def test_the_windows_are_those_of_the_wanda_experiment():
 
 
 def test_every_question_has_its_steps():
-    names = [step.name for step in experiment.steps(experiment.Sizes())]
+    of_all = (part.EXPERIMENT for part in (experiment, choices, layers, rounded, seconds, successors))
+    names = [step.name for each in of_all for step in each.steps(each.sizes)]
     assert {
         "sparsegpt 2:4",
         "sparsegpt + refit 4:8",
@@ -38,13 +45,14 @@ def test_every_question_has_its_steps():
         "block size 1",
         "block size 1536",
     } <= set(names)
-    assert {"third: late 50%", "layer errors: 2:4", "rounded: 50% + 4 bits, group None"} <= set(names)
-    assert names[-1].startswith("seconds")
+    assert {"third: late 50%", "layer errors: 2:4", "rounded: 50% + 4 bits, group None", "seconds: wanda 2:4"} <= set(
+        names
+    )
 
 
 def test_half_of_the_weights_at_four_bits_take_the_bytes_of_three():
     weight, grids = torch.empty(576, 1536), (Quantization(4), Quantization(3))
-    half, three = (experiment.stored_bytes(weight, q, s) for q, s in zip(grids, (0.5, 0.0), strict=True))
+    half, three = (rounded.stored_bytes(weight, q, s) for q, s in zip(grids, (0.5, 0.0), strict=True))
     assert half == pytest.approx(three, rel=0.01)
 
 
@@ -59,10 +67,11 @@ def test_published_rows_are_marked_and_complete():
     assert published["tables"]["llama"] == load_published("wanda")["tables"]["perplexity"]
 
 
-def run(name, **sizes):
-    """Runs a step of the experiment at the smallest sizes, on the first three blocks of the model."""
+def run(part, name, **sizes):
+    """Runs a step of an experiment at the smallest sizes, on the first three blocks of the model."""
     shared = replace(wanda.QUICK, questions={"boolq": 2}, evaluation={"wikipedia": 2})
-    steps = {step.name: step.run for step in experiment.steps(replace(experiment.QUICK, shared=shared, **sizes))}
+    quick = replace(part.EXPERIMENT.quick, shared=shared, **sizes)
+    steps = {step.name: step.run for step in part.EXPERIMENT.steps(quick)}
     return steps[name](0)
 
 
@@ -78,14 +87,14 @@ def with_neurons(n, model, tokenizer):
 
 @pytest.mark.real
 def test_the_main_table_has_rows_of_its_method():
-    row = run("sparsegpt 2:4")
+    row = run(experiment, "sparsegpt 2:4")
     assert {each["method"] for table in row.values() for each in table} == {"sparsegpt"}
     assert set(row) == {"perplexity", "zero_shot", "zero_shot_mean"}
 
 
 def test_spared_layers_stay_as_they_are():
     model, dense = tiny_model(), tiny_model()
-    spared = experiment.Spared(tuple(f"blocks.0.{name}" for name in linears(blocks(model)[0])))
+    spared = choices.Spared(tuple(f"blocks.0.{name}" for name in linears(blocks(model)[0])))
     prune_model(model, SparseGPT(NofM(2, 4)), torch.arange(60).reshape(3, 20), progress=False, allocation=spared)
     for index, expected in ((0, 0.0), (1, 0.5)):
         for name, module in linears(blocks(model)[index]).items():
@@ -96,13 +105,13 @@ def test_spared_layers_stay_as_they_are():
 
 @pytest.mark.real
 def test_the_thirds_are_named_by_their_blocks():
-    (late,) = run("third: late 50%")["thirds"]
+    (late,) = run(choices, "third: late 50%")["thirds"]
     assert (late["first_block"], late["last_block"]) == (2, 2)
 
 
 @pytest.mark.real
 def test_rounding_joint_with_pruning_reports_what_it_stores():
-    (joint,) = run("rounded: 50% + 4 bits, group 64")["rounded"]
+    (joint,) = run(rounded, "rounded: 50% + 4 bits, group 64")["rounded"]
     assert 0.5 <= joint["sparsity"] < 0.6  # small weights may round to zero too
     assert 3 < joint["bits_a_weight"] < 3.6
 
@@ -111,7 +120,7 @@ def test_rounding_joint_with_pruning_reports_what_it_stores():
 def test_sparsegpt_lies_between_refit_and_wanda_on_every_layer_of_a_block(monkeypatch):
     """With a quarter of the block's neurons, as the best weights take long on wide layers."""
     monkeypatch.setattr(experiment, "load", lambda sizes, load=experiment.load: with_neurons(384, *load(sizes)))
-    rows = run("layer errors: 2:4", n_blocks=1)["layer_errors"]
+    rows = run(layers, "layer errors: 2:4", n_blocks=1)["layer_errors"]
     assert [row["layer"].split(".")[1] for row in rows] == ["0"] * 7
     for row in rows:
         assert row["refit"] < row["sparsegpt"] < row["wanda"], row
@@ -123,8 +132,8 @@ def test_layer_errors_run_each_block_once_and_measure_its_inputs_in_the_dense_mo
         # a layer inside: the block itself is called once more, to record its arguments, and computes nothing then
         block.self_attn.q_proj.register_forward_pre_hook(lambda *_, i=index: n.__setitem__(i, n[i] + 1))
     monkeypatch.setattr(experiment, "load", lambda sizes: (model, None))
-    monkeypatch.setattr(experiment, "windows", lambda *_, **__: ids)
-    found = experiment.layer_errors(experiment.QUICK, "2:4", seed=0)["layer_errors"]
+    monkeypatch.setattr(layers, "windows", lambda *_, **__: ids)
+    found = layers.layer_errors(layers.QUICK, "2:4", seed=0)["layer_errors"]
     assert n == [1, 1]
 
     layer = input_grams(tiny_model(), ids, 1)  # the second block: what is measured has gone through the first
@@ -136,9 +145,27 @@ def test_layer_errors_run_each_block_once_and_measure_its_inputs_in_the_dense_mo
 
 @pytest.mark.real
 def test_seconds_by_phase_and_bytes():
-    (time,) = run("seconds: sparsegpt 50%")["seconds"]
+    steps = {step.name: step.run for step in seconds.steps(seconds.EXPERIMENT.quick)}
+    (time,) = steps["seconds: sparsegpt 50%"](0)["seconds"]
     assert all(time[phase] > 0 for phase in ("forward", "gram", "factorise", "solve"))
     assert time["bytes_grams"] >= 4 * 1536**2
+
+
+@pytest.mark.real
+def test_each_window_keeps_its_loss_so_that_rows_are_compared_in_pairs():
+    (row,) = run(choices, "third: late 50%")["thirds"]
+    assert len(row["losses"]) == wanda.QUICK.curve_evaluation
+    assert math.exp(sum(row["losses"]) / len(row["losses"])) == pytest.approx(row["perplexity"], rel=1e-4)
+
+
+def test_results_of_other_windows_are_not_joined(monkeypatch):
+    def other(lesson, name="measured", load=experiment.load_measured):
+        found = load(lesson, name)
+        return found | {"sizes": {"shared": {}}} if name.endswith("rounded") else found
+
+    monkeypatch.setattr(experiment, "load_measured", other)
+    with pytest.raises(ValueError, match="sparsegpt_rounded and wanda with different sizes"):
+        experiment.tables()
 
 
 ORDER = ("refit", "sparsegpt", "wanda")

@@ -302,6 +302,6 @@ def test_lines_fit_in_a_hundred_columns():
     told = (
         *(printed.provenance, printed.pattern_verdict, printed.successors_table, printed.published_table),
         *(printed.rounded_table, printed.seconds_table, printed.solver_speed, printed.gap_by_layer),
-        *(printed.thirds_verdict, printed.accuracy_by_pattern, printed.accuracy_verdict),
+        *(printed.thirds_verdict, printed.accuracy_by_pattern, printed.accuracy_verdict, printed.seconds_provenance),
     )
     assert {line for tell in told for line in tell().splitlines() if len(line) > 100} == set()

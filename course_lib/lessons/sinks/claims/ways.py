@@ -156,7 +156,7 @@ def costs(n_read: Sequence[int], counted: Mapping[str, Sequence[float]], window:
     axes.set_xticks(list(n_read), [f"{n:,}" for n in n_read], rotation=30, fontsize=8)
     axes.legend(frameon=False, fontsize=9)
     last = {name: values[-1] / counted["streaming"][-1] for name, values in counted.items()}
-    title = f"After {n_read[-1]:,} tokens dense costs {last['dense']:.1f} times a step of the stream,\n"
+    title = f"After {n_read[-1]:,} tokens dense costs {last['dense']:.0f} times a step of the stream,\n"
     title += f"a window of {window} read afresh {last['read afresh']:.0f} times"
     label(axes, title, "tokens read (log scale)", "GFLOP for one more token")
     return fig
