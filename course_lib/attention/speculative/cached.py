@@ -53,7 +53,10 @@ def _shared(first: Int[Tensor, "N"], second: Int[Tensor, "M"]) -> int:
 
 
 def first_blocks(model: PreTrainedModel, n: int) -> PreTrainedModel:
-    """An early exit: the model's own first n blocks, then its final norm and head. Weights are shared, not copied.
+    """An early exit: the model's own first n blocks, then its final norm and head.
+
+    Weights are shared, not copied, and so is the configuration, which goes on to speak of all blocks: whoever changes
+    how the model attends changes both.
 
     Raises:
         ValueError: for fewer than one block, or more than there are.
@@ -61,23 +64,17 @@ def first_blocks(model: PreTrainedModel, n: int) -> PreTrainedModel:
     n_blocks = len(blocks(model))
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= n_blocks:
         raise ValueError(f"got n={n!r}; expected 1 to {n_blocks} blocks.")
-    config = copy.deepcopy(model.config)
-    config.num_hidden_layers = n
-    if getattr(config, "layer_types", None):
-        config.layer_types = config.layer_types[:n]
     *inner, last = architecture(blocks(model)[0]).blocks.split(".")
-    exit_ = part = _shell(model, config)
+    exit_ = part = _shell(model)
     for name in inner:
-        part._modules[name] = _shell(part._modules[name], config)
+        part._modules[name] = _shell(part._modules[name])
         part = part._modules[name]
     part._modules[last] = nn.ModuleList(list(blocks(model))[:n])
     return exit_
 
 
-def _shell(module: nn.Module, config: object) -> nn.Module:
+def _shell(module: nn.Module) -> nn.Module:
     """A module with the same children, of which others can be put in; the original keeps its own."""
     shell = copy.copy(module)
     shell._modules = dict(module._modules)
-    if hasattr(shell, "config"):
-        shell.config = config
     return shell

@@ -98,13 +98,17 @@ def speculate(
     if not isinstance(ids, Tensor) or ids.ndim != 1 or not len(ids):
         what = f"of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else f"as {type(ids).__name__}"
         raise ValueError(f"got ids {what}; expected one text (N,) of at least one token.")
+    if not isinstance(draft, Draft):
+        raise ValueError(f"got draft {draft!r}; expected a Draft, such as Lookup({model.config.vocab_size}).")
     if draft.n_vocabulary != model.config.vocab_size:
         raise ValueError(
             f"got a draft of {draft.n_vocabulary} words for a model of {model.config.vocab_size}; expected the same "
             "vocabulary, or token ids would mean different words."
         )
-    if temperature != 0 and generator is None:
-        raise ValueError(f"got temperature {temperature} and no generator; expected torch.Generator().manual_seed(0).")
+    if temperature != 0 and not isinstance(generator, torch.Generator):
+        raise ValueError(
+            f"got temperature {temperature} and generator {generator!r}; expected torch.Generator().manual_seed(0)."
+        )
     sampling = Sampling(temperature, Drawn(generator))
     return speculate_from(CachedModel(model), ids.cpu(), n_new, draft, k, sampling, stop)
 
@@ -144,9 +148,9 @@ def _stopped(new: Int[Tensor, "_"], stop: Collection[int]) -> bool:
     return len(new) > 0 and int(new[-1]) in stop
 
 
-def _check(n_new: object, k: object, temperature: float) -> None:
+def _check(n_new: object, k: object, temperature: object) -> None:
     for name, value in (("n_new", n_new), ("k", k)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"got {name}={value!r}; expected a whole number of tokens, 1 or more.")
-    if not (math.isfinite(temperature) and temperature >= 0):
-        raise ValueError(f"got temperature {temperature}; expected 0 (greedy) or more.")
+    if not isinstance(temperature, (int, float)) or not 0 <= temperature < math.inf:
+        raise ValueError(f"got temperature {temperature!r}; expected 0 (greedy) or more.")

@@ -110,7 +110,8 @@ def _checked(
         raise ValueError(f"got nothing highlighted in prompts {empty}; expected at least one token in each.")
     n_layers, n_heads = len(blocks(model)), heads_of(model).n_query
     chosen = all_heads(model) if heads is None else tuple(heads)
-    unknown = [head for head in chosen if not (0 <= head[0] < n_layers and 0 <= head[1] < n_heads)]
+    known = set(all_heads(model))
+    unknown = [head for head in chosen if not isinstance(head, tuple) or head not in known]
     if unknown or not chosen:
         what = f"heads {unknown[:5]}" if unknown else "no heads"
         raise ValueError(f"got {what}; expected (layer, head) pairs, of {n_layers} layers with {n_heads} heads each.")

@@ -9,6 +9,7 @@ from course_lib.attention.speculative.accept import Drawn, Sampling
 from course_lib.attention.speculative.cached import CachedModel, first_blocks
 from course_lib.attention.speculative.decode import Round, Speculated, speculate
 from course_lib.attention.speculative.draft import Lookup, ModelDraft, model_draft
+from course_lib.attention.steering.steer import steering
 from course_lib.contextual.altered import skipping
 from course_lib.contextual.apply import contextual
 from course_lib.contextual.selectors.oracle import Oracle
@@ -120,7 +121,9 @@ def test_the_first_blocks_are_those_of_the_model_itself(family):
         expected = model(ids, use_cache=False).logits
     torch.testing.assert_close(early(ids).logits, expected, atol=1e-6, rtol=0)  # float32
     assert blocks(early)[0] is blocks(model)[0]
-    assert (len(blocks(model)), model.config.num_hidden_layers) == (2, 2)
+    assert (len(blocks(early)), len(blocks(model))) == (1, 2)
+    with steering(early, ids > 50):  # whoever changes how it attends reaches its blocks
+        assert (early(ids).logits - expected).abs().max() > 1e-4
     assert torch.equal(model(ids).logits, dense)
 
 
@@ -183,7 +186,7 @@ BAD = [
     ({"n_new": 0}, "n_new=0"),
     ({"temperature": -1.0}, "temperature -1.0"),
     ({"temperature": float("nan")}, "temperature nan"),
-    ({"temperature": 1.0}, "no generator"),
+    ({"temperature": 1.0}, "generator None"),
     ({"draft": Lookup(96)}, "a draft of 96 words for a model of 97"),
     ({"draft": ModelDraft(lambda ids, n: ids, 5)}, "a draft of 5 words"),
     ({"ids": torch.empty(0, dtype=torch.long)}, r"\(0,\)"),
