@@ -37,6 +37,12 @@ class Pass:
     scaling: float
 
     @property
+    def logits(self) -> Float[Tensor, "B heads Q T"]:
+        """scaling · q kᵀ, of later tokens and padding too."""
+        group = self.query.shape[1] // self.keys.shape[1]
+        return (self.query * self.scaling) @ self.keys.repeat_interleave(group, dim=1).mT
+
+    @property
     def first_real(self) -> Int[Tensor, "B"]:
         """Where the first token stands that is no padding."""
         return self.real.int().argmax(dim=1)
@@ -51,7 +57,7 @@ class Pass:
     @property
     def allowed(self) -> Bool[Tensor, "B Q T"]:
         """What each query may read: real tokens up to its own. Padding reads itself, as nothing would be no number."""
-        return (self.distance >= 0) & self.real[:, None] | (self.distance == 0)
+        return ((self.distance >= 0) & self.real[:, None]) | (self.distance == 0)
 
     def read(self, logits: Float[Tensor, "B heads Q T"]) -> Float[Tensor, "B heads Q D"]:
         """softmax(logits) V over what is allowed; the softmax in float32."""

@@ -98,7 +98,8 @@ def n_products(
 ) -> tuple[int, int]:
     """Multiply-adds of q_i·d̂_j and, in the window, q_i·K_j for the newest `n_new` queries: (done, all causal ones).
 
-    The chain of sums of query i ends at the last token before its window, so that no token costs twice.
+    The chain of sums of query i ends at the last token before its window, so that no token costs twice. The comparisons
+    that make a code, one a value and not one a query, are not counted.
 
     Args:
         first: the first real token of each row; what stands before is padding and counts neither way.

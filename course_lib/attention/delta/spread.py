@@ -1,8 +1,8 @@
 """How far the keys of a model spread: the unit of a threshold, one a channel.
 
-Channels of keys differ in size by a factor of ten and more, so that one threshold for all would freeze some and send
-others always. It is measured on calibration text: measured on the text itself, the threshold of a token would depend
-on later ones, and decoding would send other values than reading does.
+Channels of one layer's keys differ by a factor of 4 to 23 in the default model, so that one threshold for all would
+freeze some and send others always. It is measured on calibration text: measured on the text itself, the threshold of a
+token would depend on later ones, and decoding would send other values than reading does.
 
 Dimension key: L layers, H key-value heads, D size of a head, n windows of N tokens.
 """
@@ -24,9 +24,8 @@ SIDES = ("after", "before")  # of RoPE
 class Spread:
     """The standard deviation of each channel of the keys, and on which side of RoPE it was measured.
 
-    Sums over deltas need keys *after* RoPE. Before it, keys change less from token to token in a sense, but each is
-    then turned by its own angle before a query reads it: s_ij is no longer s_{i,j−1} and a few products, and a delta of
-    zero saves the key's way from memory, but no multiplication.
+    Sums over deltas need keys *after* RoPE. What is coded before it is then turned by each token's own angle, so that
+    s_ij is no longer s_{i,j−1} and a few products: a delta of zero saves a value's way from memory, no multiplication.
     """
 
     deviation: Float[Tensor, "L H D"]
@@ -59,8 +58,7 @@ def key_spread(model: PreTrainedModel, windows: Int[Tensor, "n N"], side: str = 
     def note(seen: Pass) -> Tensor:
         keys = found.keys_of(seen).double()
         moments[seen.layer] += torch.stack([keys.sum(dim=(0, 2)), keys.square().sum(dim=(0, 2))])
-        group = seen.query.shape[1] // seen.keys.shape[1]
-        return seen.read(seen.query * seen.scaling @ seen.keys.repeat_interleave(group, dim=1).mT)
+        return seen.read(seen.logits)
 
     with attending(model, "course_key_spread", note), torch.no_grad():
         for window in windows:

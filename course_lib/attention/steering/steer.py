@@ -45,8 +45,8 @@ def steering(
     """Inside, chosen heads lower the prompt's tokens that are not highlighted, for every query; then all is as before.
 
     Works with `generate()`, cached or not, and with left-padded batches. Generated tokens are never lowered.
-    Deviation: the first token is spared unless `spare_first=False`. Heads rest on it when they have nothing to say (see
-    lesson 08), and lowering it wakes them all; the paper lowers it.
+    Deviation: the first token is spared unless `spare_first=False`, while the paper lowers it. Heads rest on it when
+    they have nothing to say, so that without it all of them say something.
 
     Args:
         columns: True for highlighted tokens of each prompt, as `sentences.highlighted` makes them.
@@ -62,8 +62,7 @@ def steering(
 
     def attend(seen: Pass) -> Tensor:
         _fits(seen, columns)
-        group = n_heads // seen.keys.shape[1]
-        logits = seen.query * seen.scaling @ seen.keys.repeat_interleave(group, dim=1).mT
+        logits = seen.logits
         if chosen := by_layer.get(seen.layer):
             is_chosen = torch.zeros(n_heads, dtype=torch.bool, device=logits.device)
             is_chosen[sorted(chosen)] = True
