@@ -63,11 +63,29 @@ CALLS = {
     "SparseGPT().score(weight.T, gram)": "(8, 3) with the Gram of 8 inputs",
     "SparseSwaps().prune(weight.long(), gram)": "torch.int64",
     "Refit().prune(weight.to('meta'), gram)": "meta device",
+    "speculate(model, [1, 2], 3, Lookup(97))": "ids as list",
+    "speculate(model, ids, 3, Lookup(97))": "(2, 7)",
+    "speculate(model, ids[0], 3, 'lookup')": "draft 'lookup'",
+    "speculate(model, ids[0], 3.5, Lookup(97))": "n_new=3.5",
+    "speculate(model, ids[0], 3, Lookup(97), temperature=None)": "temperature None",
+    "speculate(model, ids[0], 3, Lookup(97), temperature=1.0, generator=0)": "generator 0",
+    "steering(model, [[True]]).__enter__()": "columns list",
+    "steering(model, ids).__enter__()": "(2, 7) torch.int64",
+    "steering(model, ids > 3, [3]).__enter__()": "heads [3]",
+    "steering(model, ids > 3, alpha='small').__enter__()": "alpha='small'",
+    "delta_attention(model, '1', None).__enter__()": "theta='1'",
+    "delta_attention(model, 1, None).__enter__()": "spread NoneType",
+    "delta_attention(model, 1, key_spread(model, ids), 2.5).__enter__()": "window=2.5",
     "check('nothing.like.it', None)": "course progress",
 }
 SCRIPT = """
 import json, sys
 import torch
+from course_lib.attention.delta.apply import delta_attention
+from course_lib.attention.delta.spread import key_spread
+from course_lib.attention.speculative.decode import speculate
+from course_lib.attention.speculative.draft import Lookup
+from course_lib.attention.steering.steer import steering
 from course_lib.data.corpora import windows
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import load_model, tiny_model

@@ -1,0 +1,83 @@
+"""Which heads to steer: coarse to fine. Zhang and others, Model tells itself where to attend, 2024,
+https://arxiv.org/abs/2409.10790
+
+Steering every head of a model is too much, trying each on its own costs a pass over the development set a head. So
+whole layers are steered first, then the single heads of the best ones, then a few sets of the best of these.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from course_lib.attention.steering.steer import Head
+
+# What steering these heads is worth on a development set, such as the log-probability of right answers: high = good.
+Worth = Callable[[Collection[Head]], float]
+
+
+@dataclass(frozen=True)
+class HeadSearch:
+    """What a search tried, and the best set of heads: of equals the one that was tried first.
+
+    A development set on which many sets were compared says too much good of the best; measure that on other items.
+    """
+
+    by_layer: tuple[float, ...]
+    by_head: dict[Head, float]
+    candidates: dict[str, tuple[tuple[Head, ...], float]]
+
+    @property
+    def name(self) -> str:
+        return max(self.candidates, key=lambda name: self.candidates[name][1])
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return self.candidates[self.name][0]
+
+    @property
+    def n_tried(self) -> int:
+        """How often the development set was gone through."""
+        return len(self.by_layer) + len(self.by_head) + len(self.candidates)
+
+
+def search_heads(
+    worth: Worth,
+    n_layers: int,
+    n_heads: int,
+    best_layers: int = 3,
+    per_layer: Sequence[int] = (4, 6),
+    pooled: Sequence[int] = (8, 16),
+) -> HeadSearch:
+    """Layers, then the heads of the `best_layers`, then sets: whole layers, the best of each layer, the best of all.
+
+    Args:
+        per_layer: sizes of the sets that take so many heads of each layer; those beyond a layer's heads are left out.
+        pooled: sizes of the sets that take the best heads whatever their layer.
+
+    Raises:
+        ValueError: more layers to keep than there are, or none.
+    """
+    if not 1 <= best_layers <= n_layers:
+        raise ValueError(f"got best_layers={best_layers}; expected 1 to {n_layers}.")
+    by_layer = tuple(worth(_layer(layer, n_heads)) for layer in range(n_layers))
+    best = sorted(range(n_layers), key=lambda layer: -by_layer[layer])[:best_layers]
+    by_head = {head: worth([head]) for layer in best for head in _layer(layer, n_heads)}
+    sets = _sets(best, by_head, n_heads, per_layer, pooled)
+    return HeadSearch(by_layer, by_head, {name: (heads, worth(heads)) for name, heads in sets})
+
+
+def _layer(layer: int, n_heads: int) -> tuple[Head, ...]:
+    return tuple((layer, head) for head in range(n_heads))
+
+
+def _sets(
+    best: list[int], by_head: dict[Head, float], n_heads: int, per_layer: Sequence[int], pooled: Sequence[int]
+) -> Iterator[tuple[str, tuple[Head, ...]]]:
+    """The sets to choose from, with names for people, small ones of a kind first."""
+    ranked = sorted(by_head, key=lambda head: -by_head[head])
+    for n in range(1, len(best) + 1):
+        yield f"best {n} layers", tuple(head for layer in best[:n] for head in _layer(layer, n_heads))
+    for n in (n for n in per_layer if n < n_heads):
+        of_each = ([head for head in ranked if head[0] == layer][:n] for layer in best)
+        yield f"{n} heads of each", tuple(head for heads in of_each for head in heads)
+    for n in (n for n in pooled if n < len(ranked)):
+        yield f"{n} heads of all", tuple(ranked[:n])

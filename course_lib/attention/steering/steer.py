@@ -1,0 +1,125 @@
+"""`with steering(model, columns, heads, alpha=0.01):` — chosen heads attend to what is highlighted.
+
+PASTA. Zhang and others, Tell your model where to attend, 2023, https://arxiv.org/abs/2311.02262
+
+Dimension key: B sequences, heads = H * G query heads, P tokens of a prompt, Q new tokens, T tokens so far.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.attention.registered import Pass, attending
+from course_lib.models import blocks
+from course_lib.models import heads as heads_of
+
+Head = tuple[int, int]  # layer, query head of it
+
+
+def steered(
+    logits: Float[Tensor, "*rows Q T"], lowered: Bool[Tensor, "*#rows #Q T"], alpha: float
+) -> Float[Tensor, "*rows Q T"]:
+    """l_ij + log α where a column is lowered: its weight is multiplied by α, and the softmax divides by the new sum.
+
+    PASTA writes that as α A_ij / C_i, with C_i what makes a row sum to one again. All highlighted spans have one mask:
+    penalties that are added span by span, as the public code does (https://github.com/QingruZhang/PASTA), lower every
+    span by the penalties of the others.
+    """
+    return logits + math.log(alpha) * lowered.to(logits.dtype)
+
+
+@contextmanager
+def steering(
+    model: PreTrainedModel,
+    columns: Bool[Tensor, "B P"],
+    heads: Collection[Head] | None = None,
+    alpha: float = 0.01,
+    spare_first: bool = True,
+) -> Iterator[None]:
+    """Inside, chosen heads lower the prompt's tokens that are not highlighted, for every query; then all is as before.
+
+    Works with `generate()`, cached or not, and with left-padded batches. Generated tokens are never lowered.
+    Deviation: the first token is spared unless `spare_first=False`, while the paper lowers it. Heads rest on it when
+    they have nothing to say, so that without it all of them say something.
+
+    Args:
+        columns: True for highlighted tokens of each prompt, as `sentences.highlighted` makes them.
+        heads: (layer, query head) pairs; all of them for None.
+        alpha: what a lowered token's weight is multiplied by, before rows are made to sum to one again.
+
+    Raises:
+        ValueError: a prompt without a highlighted token, heads that the model has not, or none, an alpha that is not
+            positive, or a model that is inside such a block already. Inside, for other prompts than those.
+    """
+    by_layer = _checked(model, columns, heads, alpha)
+    n_heads = heads_of(model).n_query
+
+    def attend(seen: Pass) -> Tensor:
+        _fits(seen, columns)
+        logits = seen.logits
+        if chosen := by_layer.get(seen.layer):
+            is_chosen = torch.zeros(n_heads, dtype=torch.bool, device=logits.device)
+            is_chosen[sorted(chosen)] = True
+            lowered = _lowered(columns.to(logits.device), seen, spare_first)
+            logits = steered(logits, lowered[:, None, None] & is_chosen[:, None, None], alpha)
+        return seen.read(logits)
+
+    with attending(model, "course_steering", attend):
+        yield
+
+
+def _lowered(columns: Bool[Tensor, "B P"], seen: Pass, spare_first: bool) -> Bool[Tensor, "B T"]:
+    """The prompt's columns that are not highlighted; the first real token where that is not spared."""
+    n_prompt, n_tokens = columns.shape[1], seen.keys.shape[2]
+    at = torch.arange(n_tokens, device=columns.device)
+    lowered = torch.zeros(len(columns), n_tokens, dtype=torch.bool, device=columns.device)
+    lowered[:, :n_prompt] = ~columns
+    return lowered & (at != seen.first_real[:, None]) if spare_first else lowered
+
+
+def _fits(seen: Pass, columns: Bool[Tensor, "B P"]) -> None:
+    """The prompts of this pass are as many, and as long, as those that have columns."""
+    n_rows, n_tokens = seen.real.shape
+    if n_rows != len(columns):
+        raise ValueError(
+            f"got {n_rows} sequences and the columns of {len(columns)}; expected one prompt a row: no beams, and a new "
+            "block for every batch."
+        )
+    if n_tokens < columns.shape[1]:
+        raise ValueError(f"got {n_tokens} tokens and columns for a prompt of {columns.shape[1]}; expected it whole.")
+
+
+def _checked(
+    model: PreTrainedModel, columns: object, heads: Collection[Head] | None, alpha: object
+) -> dict[int, set[int]]:
+    """The chosen heads of each layer."""
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < math.inf:
+        raise ValueError(f"got alpha={alpha!r}; expected more than 0, such as 0.01 (1 changes nothing).")
+    if not isinstance(columns, Tensor) or columns.dtype != torch.bool or columns.ndim != 2 or not columns.numel():
+        what = f"{tuple(columns.shape)} {columns.dtype}" if isinstance(columns, Tensor) else type(columns).__name__
+        raise ValueError(f"got columns {what}; expected True for highlighted tokens, (prompts, tokens).")
+    empty = (~columns.any(dim=1)).nonzero()[:, 0].tolist()
+    if empty:
+        raise ValueError(f"got nothing highlighted in prompts {empty}; expected at least one token in each.")
+    n_layers, n_heads = len(blocks(model)), heads_of(model).n_query
+    chosen = all_heads(model) if heads is None else tuple(heads)
+    known = set(all_heads(model))
+    unknown = [head for head in chosen if not isinstance(head, tuple) or head not in known]
+    if unknown or not chosen:
+        what = f"heads {unknown[:5]}" if unknown else "no heads"
+        raise ValueError(f"got {what}; expected (layer, head) pairs, of {n_layers} layers with {n_heads} heads each.")
+    by_layer = defaultdict(set)
+    for layer, head in chosen:
+        by_layer[layer].add(head)
+    return by_layer
+
+
+def all_heads(model: PreTrainedModel) -> tuple[Head, ...]:
+    """Every (layer, query head) of a model."""
+    return tuple((layer, head) for layer in range(len(blocks(model))) for head in range(heads_of(model).n_query))
