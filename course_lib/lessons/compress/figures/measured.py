@@ -24,8 +24,8 @@ def gains(measured: Measured) -> Figure:
     lines = {name: [(float(each), pattern.format(each)) for each in AMOUNTS] for name, pattern in SPARSE.items()}
     for index, (name, points) in enumerate(lines.items()):
         _points(left, measured, points, name, index)
-    _points(right, measured, [(bits, f"gptq-{bits}") for bits in BITS], "GPTQ", 0)
-    _points(right, measured, [(4, "sparsegpt-50-4bit")], "50 % and 4 bits", 1)
+    _points(right, measured, [(float(bits), f"gptq-{bits}") for bits in BITS], "GPTQ", 0)
+    _points(right, measured, [(4.0, "sparsegpt-50-4bit")], "50 % and 4 bits", 1)
     right.set_xticks(BITS)
     right.invert_xaxis()
     for axes in (left, right):
