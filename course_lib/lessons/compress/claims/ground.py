@@ -86,17 +86,19 @@ def begun(of: Compressed, run: Run, seed: int) -> SoftPrompt:
     return from_normal(of.model, run.n_vectors, generator, spread)
 
 
-def learned(sizes: Sizes, name: str, run: Run, seed: int) -> tuple[SoftPrompt, float | None]:
-    """The prompt of a run and the processor seconds of learning it; None for one that an earlier step has learned."""
-    of, path = subject(name), path_of(sizes, name, run, seed)
-    if path.exists():
-        return load_prompt(path, of.model), None
-    start = time.process_time()
-    settings = recipe(sizes, run.n_steps, seed + run.draw)
+def learn(sizes: Sizes, name: str, run: Run, seed: int) -> tuple[SoftPrompt, float]:
+    """The prompt of a run, learned now and kept for later steps, and the processor seconds of learning it."""
+    of, settings, start = subject(name), recipe(sizes, run.n_steps, seed + run.draw), time.process_time()
     trained = train_prompt(of.model, begun(of, run, seed), text(sizes, seed), settings, origin=name, progress=False)
     seconds = time.process_time() - start
-    save_prompt(trained.prompt, path)
+    save_prompt(trained.prompt, path_of(sizes, name, run, seed))
     return trained.prompt, seconds
+
+
+def learned(sizes: Sizes, name: str, run: Run, seed: int) -> SoftPrompt:
+    """The same as an earlier step has left it; learned anew where it is gone."""
+    path = path_of(sizes, name, run, seed)
+    return load_prompt(path, subject(name).model) if path.exists() else learn(sizes, name, run, seed)[0]
 
 
 def path_of(sizes: Sizes, name: str, run: Run, seed: int) -> Path:
@@ -118,3 +120,9 @@ def evaluated(sizes: Sizes, name: str, prompt: SoftPrompt | None, seed: int, cor
     ids = held_out(sizes, seed, corpus)
     losses = prompted_window_losses(subject(name).model, prompt, ids, progress=False)
     return {"model": name, "text": corpus} | losses_row(losses.tolist(), ids[:, 1:].numel())
+
+
+def forget() -> None:
+    """Let go of models and texts."""
+    for kept in (subject, tokenizer, held_out, text):
+        kept.cache_clear()

@@ -10,13 +10,13 @@ def moved(sizes: Sizes, to: str, seed: int) -> Tables:
     rows = []
     for source in sizes.moved_from:
         if source != to:
-            prompt, _ = learned(sizes, source, main_run(sizes), seed)
+            prompt = learned(sizes, source, main_run(sizes), seed)
             rows.append(evaluated(sizes, to, prompt, seed, WIKIPEDIA) | {"source": source})
     return {"moved": rows}
 
 
 def other_text(sizes: Sizes, name: str, seed: int) -> Tables:
     """On paragraphs for questions, which no prompt has learned from: without a prompt, and with its own."""
-    prompt, _ = learned(sizes, name, main_run(sizes), seed)
+    prompt = learned(sizes, name, main_run(sizes), seed)
     rows = [evaluated(sizes, name, one, seed, BOOLQ) | {"prompted": one is not None} for one in (None, prompt)]
     return {"other_text": rows}

@@ -1,6 +1,6 @@
 """Does a prompt of its own lower the perplexity of a compressed model, and by more than of the dense one?"""
 
-from course_lib.lessons.compress.claims.ground import WIKIPEDIA, Row, Run, evaluated, learned, main_run, subject
+from course_lib.lessons.compress.claims.ground import WIKIPEDIA, Row, Run, evaluated, learn, main_run, subject
 from course_lib.lessons.compress.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.sparsity.footprint import sparsity_report
@@ -16,10 +16,10 @@ def alone(sizes: Sizes, name: str, seed: int) -> Row:
 
 def prompted(sizes: Sizes, name: str, run: Run, seed: int) -> Row:
     """The same model with a prompt that has learned on it."""
-    prompt, seconds = learned(sizes, name, run, seed)
+    prompt, seconds = learn(sizes, name, run, seed)
     row = evaluated(sizes, name, prompt, seed, WIKIPEDIA) | {"begin": run.begin, "draw": run.draw}
     row |= {"n_vectors": run.n_vectors, "n_steps": run.n_steps, "prompt_bytes": prompt.n_bytes}
-    return row | {"processor_seconds": None if seconds is None else round(seconds, 1)}
+    return row | {"processor_seconds": round(seconds, 1)}
 
 
 def own(sizes: Sizes, name: str, seed: int) -> Tables:

@@ -94,7 +94,7 @@ def practised(measured: Measured) -> Figure:
     names = [name for name in WAYS if len(practice.ways(measured, name)) > 1]
     fig, panels = figure(n_columns=max(1, len(names)), width=5.2, height=3.7)
     for axes, name in zip(panels, names, strict=False):
-        rows = [row for row in practice.ways(measured, name) if row["processor_seconds"] is not None]
+        rows = practice.ways(measured, name)
         for index, row in enumerate(rows):
             marker = MARKERS[index % len(MARKERS)]
             place = (max(row["processor_seconds"], 0.1), row["perplexity"])

@@ -33,10 +33,8 @@ def rivals(measured: Measured) -> str:
         lines.append(f"{called(name):<30}{shown(alone['perplexity']):>12}{said(found.wins(rows[0], alone)):>20}")
         for row in rows:
             beside = "" if row is rows[0] else said(found.wins(rows[0], row))
-            seconds = "" if row["processor_seconds"] is None else f"{row['processor_seconds']:.0f}"
-            lines.append(
-                f"  {row['way']:<28}{shown(row['perplexity']):>12}{beside:>20}{seconds:>19}{row['bytes']:>12,}"
-            )
+            cost = f"{row['processor_seconds']:>19.0f}{row['bytes']:>12,}"
+            lines.append(f"  {row['way']:<28}{shown(row['perplexity']):>12}{beside:>20}{cost}")
             if row is not rows[0]:
                 effects.setdefault(row["way"], []).append(found.wins(rows[0], row))
     lines += [claim(f"a prompt reads better than: {way}", cases) for way, cases in effects.items()]
