@@ -202,6 +202,6 @@ def test_figures_say_what_they_show(drawing, measured):
 
 
 def test_titles_change_with_the_numbers(measured):
-    assert "1 of 2 compressed models win clearly more" in plots.gains(measured).described()
+    assert "1 of 2 compressed models win clearly more by a prompt" in plots.gains(measured).described()
     assert "2 of 3 moved prompts clearly help" in plots.moved(measured).described()
-    assert f"Wanda 50 %: {LARGE} reads best" in plots.practised(measured).described()
+    assert f"Wanda 50 %: clearly better than a prompt:\n{LARGE}" in plots.practised(measured).described()

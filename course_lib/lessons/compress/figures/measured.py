@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_lib.lessons.common.dots import ERROR_BARS
-from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import Measured
+from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
+from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.compress.claims.rivals import WAYS
 from course_lib.lessons.compress.tables import found, over, practice
@@ -14,39 +14,49 @@ from course_lib.lessons.compress.tables.found import called
 from course_lib.prompts.compressed.store import DENSE
 
 SPARSE = {"Wanda": "wanda-{}", "SparseGPT": "sparsegpt-{}", "Minitron's cut, as many bytes": "minitron-{}"}
-AMOUNTS = ("50", "62.5", "75")
+AMOUNTS = {"50": "50 %", "2of4": "2:4", "62.5": "62.5 %", "75": "75 %"}
 BITS = (4, 3, 2)
+FAR = 0.6  # nats a token: what lies above is at the edge, its number beside it
 
 
 def gains(measured: Measured) -> Figure:
     """What a prompt of its own wins, over sparsity and over bits, beside what it wins on the dense model."""
-    fig, (left, right) = figure(n_columns=2, width=5.0, height=3.6)
-    lines = {name: [(float(each), pattern.format(each)) for each in AMOUNTS] for name, pattern in SPARSE.items()}
-    for index, (name, points) in enumerate(lines.items()):
-        _points(left, measured, points, name, index)
-    _points(right, measured, [(float(bits), f"gptq-{bits}") for bits in BITS], "GPTQ", 0)
-    _points(right, measured, [(4.0, "sparsegpt-50-4bit")], "50 % and 4 bits", 1)
-    right.set_xticks(BITS)
-    right.invert_xaxis()
-    for axes in (left, right):
+    fig, (left, right) = figure(n_columns=2, width=5.0, height=3.8)
+    for index, (name, pattern) in enumerate(SPARSE.items()):
+        _points(left, measured, [pattern.format(amount) for amount in AMOUNTS], name, index)
+    _points(right, measured, [f"gptq-{bits}" for bits in BITS], "GPTQ", 0)
+    _points(right, measured, ["sparsegpt-50-4bit"], "50 % pruned as well", 1)
+    left.set_xticks(range(len(AMOUNTS)), AMOUNTS.values())
+    right.set_xticks(range(len(BITS)), map(str, BITS))
+    for axes, n_places in ((left, len(AMOUNTS)), (right, len(BITS))):
         _control(axes, measured)
-        axes.legend(frameon=False, fontsize=9)
+        axes.set_xlim(-0.4, n_places - 0.6)
+        axes.set_ylim(min(0.0, axes.get_ylim()[0]), FAR * 1.08)
+        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     names = [name for name in found.models(measured) if name != DENSE]
     more = [effect for name in names if (effect := found.beyond(measured, name))]
     n = sum(effect.holds for effect in more)
-    title = f"{n} of {len(more)} compressed models win clearly more than the dense one"
+    title = f"{n} of {len(more)} compressed models win clearly more by a prompt than the dense one does"
     fig.suptitle(title, x=0.01, ha="left", fontsize=11)
-    label(left, "Pruned", "sparsity (%)", f"nats a token won by a prompt\n({ERROR_BARS})")
+    label(left, "Pruned", "sparsity", f"nats a token won by a prompt\n({ERROR_BARS})")
     label(right, "Rounded", "bits of a weight", "")
     return fig
 
 
-def _points(axes: Axes, measured: Measured, points: list[tuple[float, str]], name: str, index: int) -> None:
-    there = [(place, effect) for place, model in points if (effect := found.gain(measured, model))]
-    if there:
-        places, effects = zip(*there, strict=True)
-        heights, errors = [each.value for each in effects], [ERRORS * each.error for each in effects]
-        axes.errorbar(places, heights, errors, capsize=3, label=name, **line_style(index))
+def _points(axes: Axes, measured: Measured, models: list[str], name: str, index: int) -> None:
+    """Gains with two errors, those above FAR at the edge."""
+    there = [
+        (place + 0.06 * index, effect) for place, each in enumerate(models) if (effect := found.gain(measured, each))
+    ]
+    if not there:
+        return
+    places, effects = zip(*there, strict=True)
+    heights = [min(effect.value, FAR) for effect in effects]
+    errors = [ERRORS * effect.error if effect.value < FAR else 0 for effect in effects]
+    axes.errorbar(places, heights, errors, capsize=3, label=name, **line_style(index))
+    for place, effect in there:
+        if effect.value >= FAR:
+            axes.annotate(f"{effect.value:.1f}", (place + 0.05, FAR), ha="left", va="top", fontsize=8)
 
 
 def _control(axes: Axes, measured: Measured) -> None:
@@ -62,7 +72,7 @@ def _control(axes: Axes, measured: Measured) -> None:
 def moved(measured: Measured) -> Figure:
     """Ratios of perplexities: each prompt on each model."""
     froms, tos = over.sources(measured), over.targets(measured)
-    fig, (axes,) = figure(width=1.3 + 1.15 * max(1, len(tos)), height=1.5 + 0.5 * max(1, len(froms)))
+    fig, (axes,) = figure(width=3.6 + 0.95 * len(tos), height=1.6 + 0.45 * len(froms))
     axes.grid(False)
     for row, source in enumerate(froms):
         for column, to in enumerate(tos):
@@ -75,7 +85,7 @@ def moved(measured: Measured) -> Figure:
     axes.set_yticks(range(len(froms)), [over.short(name) for name in froms])
     helped = over.effects(measured)[0]
     n = sum(effect.holds for effect in helped)
-    title = f"{n} of {len(helped)} moved prompts clearly help;\nnumbers: ratio of perplexities, frames: own prompt"
+    title = f"{n} of {len(helped)} moved prompts clearly help\n(ratio of perplexities; framed: the model's own prompt)"
     label(axes, title, "used on", "learned on")
     return fig
 
@@ -97,15 +107,15 @@ def practised(measured: Measured) -> Figure:
         rows = practice.ways(measured, name)
         for index, row in enumerate(rows):
             marker = MARKERS[index % len(MARKERS)]
-            place = (max(row["processor_seconds"], 0.1), row["perplexity"])
+            place = (row["processor_seconds"], row["perplexity"])
             text = f"{row['way']}, {row['bytes'] / 1e3:,.0f} kB" if row["bytes"] else f"{row['way']}, no more bytes"
             axes.plot(*place, marker, color=COLOURS[index % len(COLOURS)], markersize=8, linestyle="none", label=text)
         alone, dense = (found.one(measured, "models", model=model) for model in (name, DENSE))
         axes.axhline(alone["perplexity"], color="black", linestyle="--", label="compressed, alone")
         axes.axhline(dense["perplexity"], color="black", linestyle=":", label="dense, alone")
-        axes.legend(frameon=False, fontsize=8.5)
-        best = min(rows, key=lambda row: row["perplexity"])
-        log_scale(axes, "x")
-        title = f"{called(name)}: {best['way']} reads best, {best['perplexity']:.1f}"
-        label(axes, title, "processor seconds (log scale)", "perplexity")
+        axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+        axes.set_xlim(0, 1.1 * max(row["processor_seconds"] for row in rows))
+        better = [row["way"] for row in rows[1:] if found.wins(row, rows[0]).holds]
+        title = f"{called(name)}: clearly better than a prompt:\n{listed(better) if better else 'none'}"
+        label(axes, title, "processor seconds of learning", "perplexity")
     return fig
