@@ -38,8 +38,9 @@ def steps(sizes: Sizes) -> list[Step]:
 
     plan = owns(sizes.first)
     plan += [Step(f"{name}: sentences", partial(worded.worded, sizes, name)) for name in sizes.first]
-    plan += owns(sizes.others)
+    plan += owns(tuple(name for name in sizes.moved_from if name not in sizes.first))
     plan += moves(sizes.moved_to)
+    plan += owns(tuple(name for name in sizes.others if name not in sizes.moved_from))
     plan += [
         Step(f"{name}: {way}", partial(rivals.rival, sizes, name, way))
         for name, ways in rivals.WAYS.items()
