@@ -8,7 +8,7 @@ from prompted_by_hand import ids_of, lively
 
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import layers_of, weight_of
-from course_lib.prompts.compressed import store
+from course_lib.prompts.compressed import files
 from course_lib.prompts.compressed.catalogue import CATALOGUE, named
 from course_lib.prompts.compressed.kinds import Cut, Layerwise
 from course_lib.prompts.compressed.layouts import Codes, Grouped, Halves, NonZeroCodes, NonZeros
@@ -157,7 +157,7 @@ def test_a_run_killed_while_writing_leaves_nothing(stored, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "save", killed)
+        patch.setattr(files, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             ask()
     assert [each.name for each in path.parent.iterdir() if each.suffix != ".lock"] == []

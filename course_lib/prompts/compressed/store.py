@@ -1,13 +1,11 @@
-"""Compressed models in the user's cache: one safetensors file each, made once, and made again when it is not sound.
+"""Compressed models in the user's cache: each made once, and made again when its file is not sound.
 
 A file holds what the compressed weights take on a disk, and what a cut needs to find the norms that stay. Embeddings
-and norms are the dense model's, and are counted in 16 bits. Beside the tensors stand a digest of the recipe (settings,
-weights of the dense model, calibration text) and one of the content: a file that is cut short, altered, or of another
-recipe is replaced.
+and norms are the dense model's, and are counted in 16 bits. A recipe is a digest of the settings, the weights of the
+dense model and the calibration text.
 """
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,8 +14,6 @@ from typing import Any
 import torch
 from filelock import FileLock
 from jaxtyping import Int
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -26,14 +22,13 @@ from course_lib.data.corpora import windows
 from course_lib.measure.result_files import now
 from course_lib.models import DEFAULT_MODEL, layers_of, load_model, weight_of
 from course_lib.prompts.compressed.catalogue import named
+from course_lib.prompts.compressed.files import read, write
 from course_lib.prompts.compressed.kinds import Compression
 from course_lib.prompts.compressed.layouts import Tensors
-from course_lib.pruning.stream.safetensors_io import whole
 
 DENSE = "dense"
 NUMBER_BYTES = 2  # of what is neither pruned nor rounded
 CALIBRATION = (16, 256)  # windows and tokens of Wikipedia that the default model's compressions read
-BESIDE = "kept."
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -132,37 +127,6 @@ def decoded(
     return Compressed(
         name=name, model=smaller, weight_bytes=n_bytes, n_others=_n_numbers(smaller) - n_weights, made=made
     )
-
-
-def write(path: Path, recipe: str, tensors: Tensors, made: dict[str, Any]) -> None:
-    """Whole or not at all."""
-    plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    metadata = {"recipe": recipe, "content": _digest(plain), "made": json.dumps(made)}
-    with whole(path) as file:
-        file.write(save(plain, metadata))
-
-
-def read(path: Path, recipe: str) -> tuple[Tensors, dict[str, Any]] | None:
-    """Tensors and where they come from; None for what is not there, not whole, altered, or of another recipe."""
-    if not path.exists():
-        return None
-    try:
-        with safe_open(path, "pt", device="cpu") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("recipe") != recipe:
-                return None
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dictionary
-    except SafetensorError:
-        return None
-    return (tensors, json.loads(metadata["made"])) if _digest(tensors) == metadata.get("content") else None
-
-
-def _digest(tensors: Tensors) -> str:
-    content = hashlib.sha256()
-    for name in sorted(tensors):
-        content.update(name.encode())
-        content.update(tensors[name].reshape(-1).view(torch.uint8).numpy())
-    return content.hexdigest()
 
 
 def _n_numbers(model: PreTrainedModel) -> int:

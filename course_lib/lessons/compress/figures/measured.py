@@ -16,7 +16,7 @@ from course_lib.prompts.compressed.store import DENSE
 SPARSE = {"Wanda": "wanda-{}", "SparseGPT": "sparsegpt-{}", "Minitron's cut, as many bytes": "minitron-{}"}
 AMOUNTS = {"50": "50 %", "2of4": "2:4", "62.5": "62.5 %", "75": "75 %"}
 BITS = (4, 3, 2)
-FAR = 0.6  # nats a token: what lies above is at the edge, its number beside it
+FAR = 1.4  # nats a token: what lies above is at the edge, its number beside it
 
 
 def gains(measured: Measured) -> Figure:
