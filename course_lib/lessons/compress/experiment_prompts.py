@@ -21,7 +21,7 @@ than five.
 from functools import partial
 
 from course_lib.lessons.compress.claims import asked, moved, own, rivals, settings, worded
-from course_lib.lessons.compress.claims.sizes import QUICK, Sizes
+from course_lib.lessons.compress.claims.sizes import CUT, QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step
 
 VARIED = "wanda-50"  # the model whose settings vary
@@ -36,16 +36,16 @@ def steps(sizes: Sizes) -> list[Step]:
     def moves(names: tuple[str, ...]) -> list[Step]:
         return [Step(f"{name}: others' prompts", partial(moved.moved, sizes, name)) for name in names]
 
+    def competes(name: str) -> list[Step]:
+        return [Step(f"{name}: {way}", partial(rivals.rival, sizes, name, way)) for way in rivals.WAYS[name]]
+
     plan = owns(sizes.first)
     plan += [Step(f"{name}: sentences", partial(worded.worded, sizes, name)) for name in sizes.first]
     plan += owns(tuple(name for name in sizes.moved_from if name not in sizes.first))
     plan += moves(sizes.moved_to)
+    plan += competes(rivals.WANDA)
     plan += owns(tuple(name for name in sizes.others if name not in sizes.moved_from))
-    plan += [
-        Step(f"{name}: {way}", partial(rivals.rival, sizes, name, way))
-        for name, ways in rivals.WAYS.items()
-        for way in ways
-    ]
+    plan += competes(CUT)
     plan += [
         Step(f"{VARIED}: {which}", partial(settings.varied, sizes, VARIED, run))
         for which, run in settings.wanted(sizes).items()
