@@ -3,7 +3,6 @@
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from peft import LoraConfig
 from transformers import PreTrainedModel
@@ -97,7 +96,7 @@ def distilled(sizes: Sizes, name: str, seed: int) -> Row:
         warm_up=min(sizes.warm_up, sizes.taught_steps - 1), decay=0.01,
     )  # fmt: skip
     start = time.process_time()
-    distil(student, subject(DENSE).model, text(sizes, seed), replace(Recipe(), schedule=schedule, seed=seed))
+    distil(student, subject(DENSE).model, text(sizes, seed), Recipe(schedule=schedule, seed=seed), progress=False)
     return measured(sizes, student, time.process_time() - start, 0, seed) | {"n_steps": sizes.taught_steps}
 
 

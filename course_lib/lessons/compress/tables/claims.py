@@ -1,7 +1,7 @@
 """Tables and verdicts on prompts of one's own: what they win, on which models, and what that depends on."""
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, origin
+from course_lib.lessons.common.tables import Measured, origin, wrapped
 from course_lib.lessons.compress.claims.ground import WIDE
 from course_lib.lessons.compress.tables import found
 from course_lib.lessons.compress.tables.found import called, claim, said, shown
@@ -13,7 +13,13 @@ def provenance(measured: Measured) -> str:
     sizes = measured["sizes"]
     learned = f"prompts of {sizes['n_vectors']} vectors, {sizes['n_steps']} steps of {sizes['batch']} × "
     learned += f"{sizes['text_length']} tokens; {sizes['evaluation']} windows of {sizes['length']} to evaluate"
-    return origin(measured, learned)
+    missing = found.missing(measured)
+    if not missing:
+        return origin(measured, learned)
+    first = "; ".join(missing[:3])
+    return origin(measured, learned) + wrapped(
+        f"\nNot finished: {len(missing)} steps are missing, the first of them {first}. The same command goes on from here."
+    )
 
 
 def gains(measured: Measured) -> str:
