@@ -1,5 +1,7 @@
 """Figures of what `course reproduce prompts` measured."""
 
+import math
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -45,17 +47,15 @@ def gains(measured: Measured) -> Figure:
 
 def _points(axes: Axes, measured: Measured, models: list[str], name: str, index: int) -> None:
     """Gains with two errors, those above FAR at the edge."""
-    there = [
-        (place + 0.06 * index, effect) for place, each in enumerate(models) if (effect := found.gain(measured, each))
-    ]
-    if not there:
+    there = {place + 0.06 * index: found.gain(measured, each) for place, each in enumerate(models)}
+    if not any(there.values()):
         return
-    places, effects = zip(*there, strict=True)
-    heights = [min(effect.value, FAR) for effect in effects]
-    errors = [ERRORS * effect.error if effect.value < FAR else 0 for effect in effects]
-    axes.errorbar(places, heights, errors, capsize=3, label=name, **line_style(index))
-    for place, effect in there:
-        if effect.value >= FAR:
+    # What was not measured breaks the line.
+    heights = [min(effect.value, FAR) if effect else math.nan for effect in there.values()]
+    errors = [ERRORS * effect.error if effect and effect.value < FAR else 0 for effect in there.values()]
+    axes.errorbar(list(there), heights, errors, capsize=3, label=name, **line_style(index))
+    for place, effect in there.items():
+        if effect and effect.value >= FAR:
             axes.annotate(f"{effect.value:.1f}", (place + 0.05, FAR), ha="left", va="top", fontsize=8)
 
 

@@ -16,10 +16,8 @@ def provenance(measured: Measured) -> str:
     missing = found.missing(measured)
     if not missing:
         return origin(measured, learned)
-    first = "; ".join(missing[:3])
-    return origin(measured, learned) + wrapped(
-        f"\nNot finished: {len(missing)} steps are missing, the first of them {first}. The same command goes on from here."
-    )
+    text = f"Not finished: {len(missing)} steps are missing, the first of them {'; '.join(missing[:3])}. "
+    return origin(measured, learned) + "\n" + wrapped(text + "The same command goes on from here.")
 
 
 def gains(measured: Measured) -> str:

@@ -32,8 +32,8 @@ def moved(measured: Measured) -> str:
     lines.append("Share of the own prompt's gain beyond the dense model's gain; – where there is none to share")
     lines += _matrix(froms, tos, lambda source, to: None if to == DENSE else found.share(measured, source, to))
     helped, halves, taught = effects(measured)
-    lines.append(claim("a prompt from another model lowers the perplexity", helped))
-    lines.append(claim("more than half of the own gain beyond the dense one goes over", halves))
+    lines.append(claim("a prompt from another model lowers the perplexity", helped, True))
+    lines.append(claim("more than half of the own gain beyond the dense one goes over", halves, True))
     lines.append(claim("another compressed model's prompt is better than the dense model's", taught))
     return "\n".join(lines)
 
