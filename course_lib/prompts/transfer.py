@@ -81,21 +81,37 @@ def paired_ratio(prompted: Losses, base: Losses) -> Ratio:
     return Ratio(math.exp(mean), math.exp(mean) * error)
 
 
-def share_of_gain(transferred: Losses, own: Losses, base: Losses) -> Ratio:
+def share_of_gain(
+    transferred: Losses, own: Losses, base: Losses, control: tuple[Losses, Losses] | None = None
+) -> Ratio:
     """mean(base − transferred) / mean(base − own): how much of what a model's own prompt gains a foreign one does.
 
-    The error is that of a ratio of paired means: that of transferred − own, with gains in place of losses, weighted by
-    the ratio, over the own gain. Of a gain that may be nothing no share can be told: then the value is NaN, and the
-    error infinite.
+    Of a gain that may be nothing no share can be told: then the value is NaN, and the error infinite.
+
+    Args:
+        control: the dense model's losses without a prompt and with its own. What that gains is taken off both gains:
+            a share of 0 is then no better than a prompt does for any model.
     """
-    transferred, base_of_it = _same_windows(transferred, base)
-    own, base = _same_windows(own, base)
-    foreign_gain, own_gain = base_of_it - transferred, base - own
+    foreign_gain, own_gain = gains_beyond(transferred, own, base, control)
     gain, error = mean_and_error(own_gain)
-    if not gain > 2 * error:
-        return Ratio(math.nan, math.inf)
-    share = foreign_gain.mean().item() / gain
-    return Ratio(share, mean_and_error(foreign_gain - share * own_gain)[1] / gain)
+    return share(foreign_gain, own_gain) if gain > 2 * error else Ratio(math.nan, math.inf)
+
+
+def gains_beyond(
+    transferred: Losses, own: Losses, base: Losses, control: tuple[Losses, Losses] | None = None
+) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
+    """What the foreign and the own prompt gain in each window, less what the control does."""
+    of_all = [_same_windows(base, losses) for losses in (transferred, own, *(control or (base, base)))]
+    (base, transferred), (_, own), (_, dense), (_, prompted_dense) = of_all
+    any_model = dense - prompted_dense
+    return base - transferred - any_model, base - own - any_model
+
+
+def share(foreign_gain: Float[Tensor, "N"], own_gain: Float[Tensor, "N"]) -> Ratio:
+    """mean(a) / mean(b), its error that of a ratio of paired means: s(a − share · b) / (√N |mean(b)|)."""
+    gain = own_gain.mean().item()
+    value = foreign_gain.mean().item() / gain
+    return Ratio(value, mean_and_error(foreign_gain - value * own_gain)[1] / abs(gain))
 
 
 def _same_windows(one: Losses, other: Losses) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:

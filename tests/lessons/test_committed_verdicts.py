@@ -8,6 +8,10 @@ from course_lib.lessons.classic import fisher
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
 from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.compress.tables import claims as own_prompts
+from course_lib.lessons.compress.tables import found as prompts
+from course_lib.lessons.compress.tables import over as moved_prompts
+from course_lib.lessons.compress.tables import practice
 from course_lib.lessons.dejavu.tables import changes, parts, predicted
 from course_lib.lessons.dejavu.tables import found as deja_vu
 from course_lib.lessons.dejavu.tables import measured as oracles
@@ -74,6 +78,11 @@ PRINTED = {
     "09 predictors": lambda: predicted.predictable(deja_vu.predictions()),
     "09 lookahead": lambda: predicted.lookahead(deja_vu.predictions()),
     "09 search": lambda: predicted.search(deja_vu.predictions()),
+    "10 gains": lambda: own_prompts.gains(prompts.results()),
+    "10 sentences": lambda: moved_prompts.sentences(prompts.results()),
+    "10 moved": lambda: moved_prompts.moved(prompts.results()),
+    "10 rivals": lambda: practice.rivals(prompts.results()),
+    "10 smaller": lambda: practice.smaller(prompts.results()),
 }
 WORD = re.compile(
     r": (holds|holds partly \(\d+ of \d+\)|(does not hold|not at this scale)( \(fails in \d+ of \d+\))?"

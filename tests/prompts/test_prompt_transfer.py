@@ -42,6 +42,15 @@ def test_a_share_of_gain_by_hand():
     assert (found.value, found.standard_error) == (pytest.approx(0.5), pytest.approx(0.25))
 
 
+def test_a_share_beyond_what_any_model_gains_by_hand():
+    # The dense model gains .5 in both windows: of 2 and 2 there are 1.5 and 1.5, of .5 and 1.5 there are 0 and 1.
+    control = ([3.0, 4.0], [2.5, 3.5])
+    found = share_of_gain([4.5, 7.5], [3.0, 7.0], [5.0, 9.0], control)
+    assert (found.value, found.standard_error) == (pytest.approx(1 / 3), pytest.approx(0.5 / 1.5))
+    # A prompt that does as much for the dense model leaves nothing of which a share could be told.
+    assert math.isnan(share_of_gain([4.5, 7.5], [3.0, 7.0], [5.0, 9.0], ([5.0, 9.0], [3.0, 7.0])).value)
+
+
 @given(st.floats(-2, 2), st.integers(0, 99))
 def test_a_share_that_all_windows_agree_on_is_certain(share, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -57,6 +66,8 @@ def test_other_windows_are_refused():
         paired_ratio([1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match="those of the same windows"):
         share_of_gain([1.0], [1.0, 2.0], [1.0, 2.0])
+    with pytest.raises(ValueError, match="those of the same windows"):
+        share_of_gain([1.0, 2.0], [1.0, 2.0], [1.0, 2.0], ([1.0], [2.0]))
 
 
 def pruned():

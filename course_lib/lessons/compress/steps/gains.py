@@ -3,9 +3,10 @@
 Dimension key: N windows, T tokens of a window, P vectors of the prompt.
 """
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from course_lib.prompts import transfer
 
 
 def paired_ratio(
@@ -24,11 +25,9 @@ def paired_ratio(
             "expected P + T − 1 and T − 1, with P of at least 1."
         )
     scored = real.narrow(1, 1, plain.shape[1])
-    apart = (prompted.narrow(1, n_prompt, plain.shape[1]).double() - plain.double()).masked_fill(~scored, 0)
-    of_window = apart.sum(1) / scored.sum(1)
-    variance, mean = torch.var_mean(of_window)
-    ratio = mean.exp()
-    return ratio.to(plain.dtype), (ratio * (variance / len(plain)).sqrt()).to(plain.dtype)
+    behind = prompted.narrow(1, n_prompt, plain.shape[1])
+    of_windows = (losses.double().masked_fill(~scored, 0).sum(1) / scored.sum(1) for losses in (behind, plain))
+    return _as_tensors(transfer.paired_ratio(*of_windows), plain)
 
 
 def share_that_goes_over(
@@ -49,10 +48,9 @@ def share_that_goes_over(
     """
     if len(plain) < 2:
         raise ValueError(f"got {len(plain)} windows; expected at least two, for an error.")
-    any_model = dense.double() - dense_own
-    both = torch.stack([plain.double() - moved - any_model, plain.double() - own - any_model])
-    of_moved, of_own = both.mean(dim=1)
-    share = of_moved / of_own
-    left = both[0] - share * both[1]
-    error = left.std() / (len(left) ** 0.5 * of_own.abs())
-    return share.to(plain.dtype), error.to(plain.dtype)
+    lists = (losses.double() for losses in (moved, own, plain))
+    return _as_tensors(transfer.share(*transfer.gains_beyond(*lists, (dense.double(), dense_own.double()))), plain)
+
+
+def _as_tensors(ratio: transfer.Ratio, like: Tensor) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    return like.new_tensor(ratio.value), like.new_tensor(ratio.standard_error)

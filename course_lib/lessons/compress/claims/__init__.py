@@ -1,0 +1,1 @@
+"""What `course reproduce prompts` measures, one question a file."""

@@ -1,0 +1,1 @@
+"""Figures of lesson 10's long measurement."""

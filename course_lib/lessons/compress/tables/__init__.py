@@ -1,0 +1,1 @@
+"""What the notebook prints of lesson 10's long measurement, one question a function."""

@@ -1,0 +1,85 @@
+"""Tables and verdicts on what to do: prompts beside adapters, refit and distillation; tasks; bytes and loss."""
+
+from course_lib.lessons.common.benchmarks import has_signal
+from course_lib.lessons.common.effects import Row, accuracy_gap
+from course_lib.lessons.common.tables import Measured
+from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.compress.claims.rivals import WAYS
+from course_lib.lessons.compress.tables import found
+from course_lib.lessons.compress.tables.found import CLOSE, called, claim, said, shown
+from course_lib.prompts.compressed.store import DENSE
+
+PROMPT = "prompt"
+
+
+def ways(measured: Measured, name: str) -> list[Row]:
+    """The prompt and its rivals on one model, each with `way`, seconds and bytes beside the model."""
+    own = found.one(measured, "own", model=name)
+    if own is None:
+        return []
+    prompt = own | {"way": PROMPT, "bytes": own["prompt_bytes"]}
+    return [prompt, *found.some(measured, "rivals", model=name)]
+
+
+def rivals(measured: Measured) -> str:
+    """By model and way: perplexity, nats against the prompt, processor seconds, bytes."""
+    lines = [f"{'':<30}{'perplexity':>12}{'worse than prompt':>20}{'processor seconds':>19}{'bytes':>12}"]
+    effects: dict[str, list[Effect]] = {}
+    for name in WAYS:
+        rows = ways(measured, name)
+        alone = found.one(measured, "models", model=name)
+        if len(rows) < 2 or alone is None:
+            continue
+        lines.append(f"{called(name):<30}{shown(alone['perplexity']):>12}{said(found.wins(rows[0], alone)):>20}")
+        for row in rows:
+            beside = "" if row is rows[0] else said(found.wins(rows[0], row))
+            cost = f"{row['processor_seconds']:>19.0f}{row['bytes']:>12,}"
+            lines.append(f"  {row['way']:<28}{shown(row['perplexity']):>12}{beside:>20}{cost}")
+            if row is not rows[0]:
+                effects.setdefault(row["way"], []).append(found.wins(rows[0], row))
+    lines += [claim(f"a prompt reads better than: {way}", cases) for way, cases in effects.items()]
+    return "\n".join(lines if effects else [*lines, claim("a prompt reads better than its rivals", [])])
+
+
+def tasks(measured: Measured) -> str:
+    """Questions answered right without a prompt and with the own one, on tasks on which the dense model has signal."""
+    lines, effects = [f"{'':<40}{'alone':>10}{'prompted':>10}{'difference':>18}{'questions':>12}"], []
+    for task in dict.fromkeys(row["task"] for row in found.some(measured, "tasks")):
+        dense = found.one(measured, "tasks", model=DENSE, task=task, prompted=False)
+        if dense is None or not has_signal(dense):
+            lines.append(f"{task}: the dense model is not clear of chance; nothing can be told")
+            continue
+        for name in found.models(measured):
+            both = [found.one(measured, "tasks", model=name, task=task, prompted=so) for so in (False, True)]
+            if None in both:
+                continue
+            alone, own = both
+            gap = accuracy_gap(own, alone)
+            effects += [gap] if name != DENSE else []
+            cells = f"{alone['accuracy']:>10.3f}{own['accuracy']:>10.3f}{said(gap):>18}{alone['n']:>12}"
+            lines.append(f"{f'{task}, {called(name)}':<40}{cells}")
+    return "\n".join([*lines, claim("a prompt learned on running text raises a compressed model's accuracy", effects)])
+
+
+def smaller(measured: Measured) -> str:
+    """Bytes in the blocks and of all, and how far a compressed model with its prompt is above the dense one."""
+    dense = found.one(measured, "models", model=DENSE)
+    lines = [f"{'':<28}{'MB':>8}{'times smaller':>15}{'in the blocks':>15}{'above dense, nats':>20}"]
+    close: dict[str, Effect] = {}
+    for name in found.models(measured) if dense else []:
+        alone, own = found.one(measured, "models", model=name), found.one(measured, "own", model=name)
+        if name == DENSE or own is None:
+            continue
+        stored, apart = alone["bytes"] + own["prompt_bytes"], found.wins(dense, own)
+        times = f"{dense['bytes'] / stored:>15.2f}{dense['weight_bytes'] / alone['weight_bytes']:>15.2f}"
+        lines.append(f"{called(name):<28}{stored / 1e6:>8.1f}{times}{said(apart):>20}")
+        close[name] = Effect(value=CLOSE - apart.value, error=apart.error, n=apart.n)
+    lines.append("Against 16 bits a number; the prompt's bytes are among the model's. Dense: without a prompt.")
+    lines.append(claim(f"a compressed model with a prompt costs less than {CLOSE} nats", list(close.values())))
+    for name in (name for name in close if name == "sparsegpt-50-4bit"):
+        row = found.one(measured, "models", model=name)
+        times = dense["weight_bytes"] / row["weight_bytes"]
+        eight = Effect(value=times - 8, error=0.0)
+        lines.append(claim("50 % and 4 bits are 8 times smaller in the blocks", eight))
+        lines.append(claim("without loss, once there is a prompt", close[name], True))
+    return "\n".join(lines)

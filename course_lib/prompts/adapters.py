@@ -1,0 +1,60 @@
+"""LoRA, what a prompt competes with: low-rank matrices beside linears that learn in their place. Hu and others, 2021,
+https://arxiv.org/abs/2106.09685. The layers are peft's; the text, its order and the schedule are those of a prompt.
+
+Dimension key: N windows, L tokens in a window.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Int
+from peft import LoraConfig, get_peft_model
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.measure.progress import tracked
+from course_lib.prompts.losses import mean_loss
+from course_lib.prompts.recipe import PromptRecipe, check, rows_of
+
+
+@contextmanager
+def adapted(model: PreTrainedModel, settings: LoraConfig, seed: int = 0) -> Iterator[list[nn.Parameter]]:
+    """Inside, the model has adapters, whose numbers are given; on exit they are gone, and no weight has changed."""
+    needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        outer = get_peft_model(model, settings)
+    try:
+        yield [parameter for parameter in model.parameters() if parameter.requires_grad]
+    finally:
+        outer.unload()
+        for parameter, need in needed.items():
+            parameter.requires_grad_(need)
+
+
+def train_adapters(
+    model: PreTrainedModel,
+    learning: list[nn.Parameter],
+    windows: Int[Tensor, "N L"],
+    recipe: PromptRecipe,
+    progress: bool = True,
+) -> list[float]:
+    """The loss before each step. Windows, their order and the rate are those of `train_prompt` of the same recipe.
+
+    Raises:
+        ValueError: before any step, for windows that cannot be learned from, or where nothing learns.
+    """
+    check(model, windows, recipe, None, None)
+    if not learning:
+        raise ValueError("got nothing that learns; expected the numbers of adapters, as `adapted` gives them.")
+    optimiser, losses = torch.optim.AdamW(learning, lr=recipe.rate, weight_decay=recipe.decay), []
+    for step in tracked(range(recipe.n_steps), "learning adapters", progress):
+        optimiser.param_groups[0]["lr"] = recipe.rate_at(step)
+        optimiser.zero_grad()
+        loss = mean_loss(model, windows[rows_of(len(windows), recipe, step)].to(model.device), None)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(learning, recipe.clip)
+        optimiser.step()
+        losses.append(loss.item())
+    return losses

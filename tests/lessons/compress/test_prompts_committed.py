@@ -1,0 +1,58 @@
+"""The committed measurement of lesson 10: rows that agree with themselves, bytes with formulas, steps with the plan."""
+
+import math
+from statistics import fmean
+
+import pytest
+
+from course_lib.lessons.compress.experiment_prompts import EXPERIMENT
+from course_lib.lessons.compress.tables import claims, found, over, practice
+from course_lib.prompts.compressed.catalogue import GROUP
+from course_lib.quantization.storage import dense_bytes
+
+# Of a block of the default model: queries and output, keys and values, gate and up, down. Thirty blocks.
+LAYERS = 30 * [(576, 576), (192, 576), (192, 576), (576, 576), (1536, 576), (1536, 576), (576, 1536)]
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return found.results()
+
+
+def test_every_row_has_the_loss_of_every_window(measured):
+    rows = [row for name, rows in measured["tables"].items() for row in rows if name != "tasks"]
+    assert {len(row["losses"]) for row in rows} == {measured["sizes"]["evaluation"]}
+    for row in rows:
+        assert row["perplexity"] == pytest.approx(math.exp(fmean(row["losses"])), rel=1e-4)
+
+
+def test_its_steps_are_of_the_plan(measured):
+    planned = [step.name for step in EXPERIMENT.steps(EXPERIMENT.sizes)]
+    assert set(measured["steps"]) <= set(planned)
+    assert set(measured["steps"]) | set(found.missing(measured)) == set(planned)
+    assert ("Not finished" in claims.provenance(measured)) == bool(found.missing(measured))
+
+
+def test_bytes_of_rounded_and_dense_models_by_formula(measured):
+    n_weights = sum(rows * columns for rows, columns in LAYERS)
+    assert found.one(measured, "models", model="dense")["weight_bytes"] == 2 * n_weights
+    for bits in (2, 3, 4):
+        row = found.one(measured, "models", model=f"gptq-{bits}")
+        if row:
+            assert row["weight_bytes"] == sum(dense_bytes(*shape, bits, GROUP) for shape in LAYERS)
+
+
+def test_half_and_four_bits_are_nowhere_near_eight_times_smaller(measured):
+    alone = {name: found.one(measured, "models", model=name) for name in ("dense", "sparsegpt-50-4bit")}
+    times = alone["dense"]["weight_bytes"] / alone["sparsegpt-50-4bit"]["weight_bytes"]
+    # 3 bits a weight, 20 / 64 for grids, and four bytes a row: below 16 / 3 = 5.3 in any case.
+    assert 4.5 < times < 16 / 3
+    assert f"{times:.2f}" in practice.smaller(measured)
+
+
+def test_the_control_decides_what_a_prompt_recovers(measured):
+    """Half of the weights by Wanda: a prompt helps, and about as much as on the dense model."""
+    assert found.gain(measured, "wanda-50").holds
+    assert found.beyond(measured, "wanda-50").undecided
+    assert found.beyond(measured, "gptq-3").holds
+    assert "holds" in over.moved(measured)

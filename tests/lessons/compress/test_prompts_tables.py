@@ -1,0 +1,217 @@
+"""What lesson 10 says of its measurement follows from the numbers, changes with them, and admits what is missing."""
+
+import copy
+import math
+
+import pytest
+
+from course_lib.lessons.common.style import HouseFigure
+from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.compress.claims.ground import VOCABULARY, WIDE, WIKIPEDIA
+from course_lib.lessons.compress.claims.rivals import LARGE, SMALL
+from course_lib.lessons.compress.experiment_prompts import EXPERIMENT
+from course_lib.lessons.compress.figures import measured as plots
+from course_lib.lessons.compress.tables import claims, found, over, practice
+
+DENSE, WANDA, BOTH = "dense", "wanda-50", "sparsegpt-50-4bit"
+ALONE = {DENSE: (3.0, 3.2, 3.1), WANDA: (4.0, 4.1, 4.3), BOTH: (3.5, 3.9, 3.6)}  # nats of three windows
+UNEVEN = (-0.01, 0.0, 0.01)
+BYTES = {DENSE: (1600, 400), WANDA: (900, 400), BOTH: (300, 400)}
+
+
+def row(model, won=0.0, **columns):
+    """A row that lies so many nats below the model alone, with a little spread over the windows."""
+    losses = [alone - won + (part if won else 0) for alone, part in zip(ALONE[model], UNEVEN, strict=True)]
+    perplexity = math.exp(sum(losses) / 3)
+    return {"model": model, "losses": losses, "perplexity": perplexity, "standard_error": 0.1} | columns
+
+
+def own(model, won, **columns):
+    usual = {"n_vectors": 20, "n_steps": 32, "begin": VOCABULARY, "draw": 0, "prompt_bytes": 46, "text": WIKIPEDIA}
+    return row(model, won, **usual | {"processor_seconds": 70.0} | columns)
+
+
+def answers(model, prompted, right):
+    n_right = right.count("1")
+    return {
+        "model": model, "task": "sciq", "prompted": prompted, "accuracy": n_right / len(right), "right": right,
+        "n": len(right), "chance": 0.25, "standard_error": 0.05,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def measured():
+    """Wanda's model wins .4 nats with its prompt and the dense one .1; the smallest wins no more than the dense one."""
+    stored = {
+        name: {"weight_bytes": n, "others": 200, "bytes": n + more, "sparsity": 0.5}
+        for name, (n, more) in BYTES.items()
+    }
+    tables = {
+        "models": [row(name, text=WIKIPEDIA, **stored[name]) for name in ALONE],
+        "own": [own(DENSE, 0.1), own(WANDA, 0.4), own(BOTH, 0.1)],
+        "words": [
+            row(WANDA, won, prompt=which) for which, won in
+            (("slides", -0.2), ("code", -0.1), ("lot 0", -0.4), ("lot 1", -0.6))
+        ],
+        "moved": [
+            row(WANDA, 0.1, source=DENSE, text=WIKIPEDIA), row(WANDA, 0.34, source=BOTH, text=WIKIPEDIA),
+            row(DENSE, -0.3, source=WANDA, text=WIKIPEDIA),
+        ],
+        "other_text": [row(WANDA, prompted=False), row(WANDA, 0.05, prompted=True)],
+        "settings": [
+            own(WANDA, 0.5, n_vectors=80), own(WANDA, 0.2, n_steps=8), own(WANDA, 0.01, begin=WIDE),
+            own(WANDA, 0.39, draw=1),
+        ],
+        "rivals": [
+            row(WANDA, 0.3, way=SMALL, processor_seconds=71.0, bytes=46),
+            row(WANDA, 0.6, way=LARGE, processor_seconds=73.0, bytes=4_000_000),
+        ],
+        "tasks": [
+            answers(DENSE, False, "1" * 15 + "0" * 5), answers(DENSE, True, "1" * 15 + "0" * 5),
+            answers(WANDA, False, "1" * 4 + "0" * 16), answers(WANDA, True, "1" * 18 + "0" * 2),
+        ],
+    }  # fmt: skip
+    sizes = {"n_vectors": 20, "n_steps": 32, "batch": 4, "text_length": 96, "evaluation": 24, "length": 128}
+    machine = {"cpu": "a processor", "cores": 2, "torch": "2.13.0"}
+    return {
+        "command": "course reproduce prompts", "seed": 0, "started": "2026-11-24T08:54:00+00:00",
+        "machine": machine, "sizes": sizes, "tables": tables,
+        "steps": {step.name: {} for step in EXPERIMENT.steps(EXPERIMENT.sizes)},
+    }  # fmt: skip
+
+
+def lines_of(text):
+    return dict(line.rsplit(": ", 1) for line in text.splitlines() if line.startswith("Claim"))
+
+
+def test_gains_beside_the_control(measured):
+    text = claims.gains(measured)
+    assert lines_of(text) == {
+        "Claim: a prompt of its own lowers the perplexity of a compressed model": "holds",
+        "Claim: by more nats than one lowers that of the dense model": "holds partly (1 of 2)",
+    }
+    # exp(−.4); the spread over windows of ±.01 is an error of .01 / √3.
+    assert "0.670 ± 0.004   +0.400 ± 0.006   +0.300 ± 0.000" in " ".join(text.replace("    ", "   ").split("\n"))
+
+
+def test_a_model_that_wins_less_than_the_dense_one_does_not_recover(measured):
+    measured["tables"]["own"][0] = own(DENSE, 0.9)
+    assert (
+        lines_of(claims.gains(measured))["Claim: by more nats than one lowers that of the dense model"]
+        == "does not hold"
+    )
+
+
+def test_sentences_against_tokens_by_lot(measured):
+    assert lines_of(over.sentences(measured)) == {
+        "Claim: the authors' sentences lower the perplexity of a compressed model": "not at this scale",
+        "Claim: they do more than as many tokens by lot": "holds",
+    }
+    assert "-0.500 ± 0.006" in over.sentences(measured)  # the mean of both draws
+
+
+def test_settings_beside_the_main_run(measured):
+    assert set(lines_of(claims.settings(measured)).values()) == {"holds"}
+    assert "+0.100 ± 0.000" in claims.settings(measured)  # 80 vectors
+
+
+def test_what_goes_over_by_hand(measured):
+    # Beyond the dense model's gain of .1 the own prompt wins .3, the other's .24, the dense model's nothing.
+    text = over.moved(measured)
+    assert "0.80 ± 0.00" in text
+    assert found.share(measured, DENSE, WANDA).value == pytest.approx(0)
+    assert found.share(measured, BOTH, WANDA).value == pytest.approx(0.8)
+    said = lines_of(text)
+    assert said["Claim: a prompt from another model lowers the perplexity"] == "holds partly (2 of 3)"
+    assert said["Claim: another compressed model's prompt is better than the dense model's"] == "holds"
+    assert said["Claim: more than half of the own gain beyond the dense one goes over"] == "holds"
+
+
+def test_no_share_of_nothing(measured):
+    measured["tables"]["own"][1] = own(WANDA, 0.1)  # no more than on the dense model
+    assert over.moved(measured).count("–") == 1 + 3  # said once, and shown in the only column
+    assert (
+        lines_of(over.moved(measured))["Claim: more than half of the own gain beyond the dense one goes over"]
+        == found.NOT_MEASURED
+    )
+
+
+def test_rivals_each_by_its_name(measured):
+    said = lines_of(practice.rivals(measured))
+    assert said[f"Claim: a prompt reads better than: {SMALL}"] == "holds"
+    assert said[f"Claim: a prompt reads better than: {LARGE}"] == "does not hold"
+    assert "4,000,000" in practice.rivals(measured)
+
+
+def test_tasks_with_signal_alone(measured):
+    assert list(lines_of(practice.tasks(measured)).values()) == ["holds"]
+    measured["tables"]["tasks"][0]["accuracy"] = 0.3
+    text = practice.tasks(measured)
+    assert "sciq: the dense model is not clear of chance" in text
+    assert list(lines_of(text).values()) == [found.NOT_MEASURED]
+
+
+def test_eight_times_smaller_without_loss(measured):
+    said = lines_of(practice.smaller(measured))
+    assert said["Claim: 50 % and 4 bits are 8 times smaller in the blocks"] == "does not hold"  # 1600 / 300
+    assert said["Claim: without loss, once there is a prompt"] == "not at this scale"
+    assert "5.33" in practice.smaller(measured)
+    assert "2.68" in practice.smaller(measured)  # 2000 / 746, embeddings and prompt counted
+
+
+EVERY = (
+    *(claims.gains, claims.settings, over.sentences, over.moved, over.other_text),
+    *(practice.rivals, practice.tasks, practice.smaller),
+)
+
+
+@pytest.mark.parametrize("table", EVERY)
+def test_no_line_is_wider_than_a_page_and_every_claim_has_a_word(table, measured):
+    text = table(measured)
+    assert max(map(len, text.splitlines())) <= COLUMNS
+    assert "Claim: " in text
+
+
+@pytest.mark.parametrize("table", EVERY)
+@pytest.mark.parametrize("n_models", [0, 1, 2])
+def test_what_was_not_reached_is_said_to_be_missing(table, n_models, measured):
+    begun = copy.deepcopy(measured)
+    begun["tables"] = {name: begun["tables"][name][:n_models] for name in ("models", "own")}
+    text = table(begun)
+    assert all(found.NOT_MEASURED in line or ": " in line for line in text.splitlines() if line.startswith("Claim"))
+    if n_models == 0:
+        assert set(lines_of(text).values()) == {found.NOT_MEASURED}
+
+
+def test_where_it_comes_from(measured):
+    text = claims.provenance(measured)
+    assert "Not finished" not in text
+    assert "32 steps of 4 × 96 tokens" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= COLUMNS
+
+
+def test_a_measurement_that_was_stopped_says_where(measured):
+    del measured["steps"]["dense: sciq"], measured["steps"]["wanda-75: own prompt"]
+    text = " ".join(claims.provenance(measured).split())
+    assert "2 steps are missing, the first of them wanda-75: own prompt; dense: sciq." in text
+    assert max(map(len, claims.provenance(measured).splitlines())) <= COLUMNS
+
+
+def test_names_as_they_are_printed():
+    names = ("dense", "wanda-62.5", "wanda-2of4", "gptq-3", "sparsegpt-50-4bit", "minitron-75")
+    assert [found.called(name) for name in names] == [
+        "dense", "Wanda 62.5 %", "Wanda 2:4", "GPTQ 3 bits", "SparseGPT 50 % and 4 bits", "Minitron's cut 75 %",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("drawing", [plots.gains, plots.moved, plots.practised])
+def test_figures_say_what_they_show(drawing, measured):
+    fig = drawing(measured)
+    assert isinstance(fig, HouseFigure)
+    assert any(digit in fig.described() for digit in "0123456789")
+
+
+def test_titles_change_with_the_numbers(measured):
+    assert "1 of 2 compressed models win clearly more by a prompt" in plots.gains(measured).described()
+    assert "2 of 3 moved prompts clearly help" in plots.moved(measured).described()
+    assert f"Wanda 50 %: clearly better than a prompt:\n{LARGE}" in plots.practised(measured).described()
