@@ -20,7 +20,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from course_lib.attention.prefill.execute import block_sparse_attention
 from course_lib.attention.prefill.padding import real_tokens
 from course_lib.attention.prefill.pattern import SparsePrefill
-from course_lib.attention.prefill.watch import Measured, Watch
+from course_lib.attention.prefill.watch import Watch
 from course_lib.models import blocks, heads
 
 NAME = "course_prefill"
@@ -29,7 +29,7 @@ _inside: dict[int, tuple[SparsePrefill, Watch]] = {}  # by the id of a configura
 
 
 @contextmanager
-def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: Measured = "last") -> Iterator[Watch]:
+def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: str = "last") -> Iterator[Watch]:
     """Inside, a prompt's queries read the blocks that `rule` gives them; on exit the model is as before.
 
     A text of at most `rule.longest_dense` tokens is read in full, and a warning says so where no text was longer.
@@ -42,8 +42,7 @@ def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: Measured =
         ValueError: for what is no such rule, or a model that attends through another such block already. Inside, for
             dropout, a mask with holes or of more than padding, and attention with a softmax of its own.
     """
-    if not isinstance(rule, SparsePrefill):
-        raise ValueError(f"got rule {rule!r}; expected a SparsePrefill, such as FlexPrefill(gamma=0.95).")
+    check_rule(rule)
     before = model.config._attn_implementation
     if str(before).startswith("course_"):
         raise ValueError(f"got a model that attends through {before!r} already; leave that `with` block first.")
@@ -63,6 +62,12 @@ def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: Measured =
             f"smaller blocks and budgets than those of {rule}.",
             stacklevel=3,
         )
+
+
+def check_rule(rule: object) -> None:
+    """Refuse what is no rule, a share alone for example."""
+    if not isinstance(rule, SparsePrefill):
+        raise ValueError(f"got rule {rule!r}; expected a SparsePrefill, such as FlexPrefill(gamma=0.95).")
 
 
 def _attention(

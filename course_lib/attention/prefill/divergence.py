@@ -3,6 +3,8 @@
 Dimension key: N outcomes.
 """
 
+from math import log
+
 from jaxtyping import Float
 from torch import Tensor
 from torch.special import xlogy
@@ -14,6 +16,6 @@ def jensen_shannon(p: Float[Tensor, "*rows N"], q: Float[Tensor, "*rows N"]) -> 
     An outcome of probability 0 adds nothing, 0 · log 0 = 0: written as a quotient it would make the whole sum NaN.
     """
     p, q = p.double(), q.double()
-    m = (p + q) / 2
-    terms = xlogy(p, p) - xlogy(p, m) + xlogy(q, q) - xlogy(q, m)
+    both = p + q  # 2 m, which unlike m is not rounded to 0 where the two are nearly so
+    terms = xlogy(p, p) + xlogy(q, q) - xlogy(both, both) + both * log(2)
     return (terms.sum(dim=-1) / 2).clamp(min=0)  # of equals, rounding may leave less than 0

@@ -52,7 +52,7 @@ class SparsePrefill(ABC):
         """The rule, for more than two blocks."""
 
 
-def check_heads(query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"]) -> None:
+def check_heads(query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H others size"]) -> None:
     """Refuse what is not the queries and keys of one text."""
     if not keys.shape[0] or query.shape[0] % keys.shape[0] or query.shape[1:] != keys.shape[1:]:
         raise ValueError(

@@ -3,8 +3,6 @@
 Dimension key: L layers, H key-value heads, heads = H * G query heads, T tokens, D size of a head.
 """
 
-from typing import Literal, get_args
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -12,7 +10,7 @@ from torch import Tensor
 from course_lib.attention.prefill.coverage import coverage
 from course_lib.attention.prefill.index import BlockIndex
 
-Measured = Literal["none", "last", "all"]
+MEASURED = ("none", "last", "all")  # whose coverage
 
 
 class Watch:
@@ -22,9 +20,9 @@ class Watch:
         n_sparse, n_short: texts that were read sparsely, and in full because they are short.
     """
 
-    def __init__(self, n_layers: int, n_heads: int, measured: Measured) -> None:
-        if measured not in get_args(Measured):
-            raise ValueError(f"got measured={measured!r}; expected one of {', '.join(get_args(Measured))}.")
+    def __init__(self, n_layers: int, n_heads: int, measured: str) -> None:
+        if measured not in MEASURED:
+            raise ValueError(f"got measured={measured!r}; expected one of {', '.join(MEASURED)}.")
         self.n_sparse = self.n_short = 0
         self._measured = measured
         self._read, self._covered, self._aware = torch.zeros(3, n_layers, n_heads, dtype=torch.float64)

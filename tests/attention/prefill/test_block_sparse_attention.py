@@ -10,6 +10,7 @@ from course_lib.attention.prefill.baselines import RandomBlocks
 from course_lib.attention.prefill.coverage import coverage
 from course_lib.attention.prefill.execute import block_sparse_attention
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, dense_index
+from course_lib.attention.prefill.pattern import check_heads
 
 SHAPES = [(1, 1, 32, 8), (2, 3, 45, 8), (2, 1, 33, 16), (1, 4, 5, 8), (1, 2, 25, 12)]  # H, G, T, S: ragged, short
 
@@ -49,7 +50,7 @@ def test_agrees_with_flex_attention(generator):
         return (j <= i) & index.reads[h, i // 16, j // 16]
 
     mask = create_block_mask(may_read, 1, 6, 90, 90, device="cpu", BLOCK_SIZE=16)
-    with pytest.warns(UserWarning):  # that it is not compiled
+    with pytest.warns(UserWarning, match="without torch.compile"):
         expected = flex_attention(query[None], keys[None], values[None], block_mask=mask, scale=0.3, enable_gqa=True)
     got = block_sparse_attention(query, keys, values, index, 0.3)
     torch.testing.assert_close(got, expected[0], atol=1e-5, rtol=0)
@@ -105,4 +106,4 @@ def test_an_index_of_another_text_is_refused(generator):
     with pytest.raises(ValueError, match="whole number of query heads"):
         block_sparse_attention(query[:5], keys, values, dense_index(5, 40, 8), 1.0)
     with pytest.raises(ValueError, match="of the same text"):
-        block_sparse_attention(query, keys[:, :39], values, dense_index(6, 40, 8), 1.0)
+        check_heads(query, keys[:, :39])

@@ -1,5 +1,7 @@
 """FlexPrefill's rule: against loops, patterns by hand, the share that it promises, and what it refuses."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ SMALL = {"block_size": 8, "min_budget": 8}
 
 
 @pytest.mark.parametrize("gamma", [0.3, 0.8, 0.95])
-@pytest.mark.parametrize("tau", [0.0, 0.35, 9.0])
+@pytest.mark.parametrize("tau", [0.0, 0.22, 9.0])
 @pytest.mark.parametrize(("n_tokens", "min_budget"), [(40, 0), (45, 8), (77, 17)])
 def test_the_index_is_that_of_loops(gamma, tau, n_tokens, min_budget, generator):
     query, keys, _ = draw(generator, 2, 3, n_tokens)
@@ -27,7 +29,7 @@ def test_the_index_is_that_of_loops(gamma, tau, n_tokens, min_budget, generator)
 
 def test_both_kinds_of_head_are_among_the_loops_cases(generator):
     query, keys, _ = draw(generator, 2, 3, 77)
-    aware = FlexPrefill(tau=0.35, **SMALL).index(query, keys, 8**-0.5).query_aware
+    aware = FlexPrefill(tau=0.22, **SMALL).index(query, keys, 8**-0.5).query_aware
     assert 0 < int(aware.sum()) < 6
 
 
@@ -48,10 +50,17 @@ def test_a_vertical_line_by_hand():
 
 
 def test_a_head_that_looks_everywhere_alike_is_query_aware():
-    """Keys of one kind: the mean of each block foretells the attention exactly, and γ of the map is γ of its blocks."""
+    """Keys of one kind: block means foretell the attention, but for the last block, half of which is later.
+
+    Row i of the map is 1/(i + 1) throughout, ten rows in all. The first column and the diagonal, 19 blocks, hold
+    2 · 2.929 − 1 = 4.858; γ asks for 5, and the largest block that is left is the ⅓ at row 2, column 1.
+    """
     query, keys = torch.ones(1, 80, 2), torch.ones(1, 80, 2)
-    index = FlexPrefill(gamma=0.5, tau=1e-3, block_size=8, min_budget=0).index(query, keys, 1.0)
+    index = FlexPrefill(gamma=0.5, tau=0.1, block_size=8, min_budget=0).index(query, keys, 1.0)
     assert index.query_aware.tolist() == [True]
+    expected = always_read(10)
+    expected[2, 1] = True
+    assert torch.equal(index.reads[0], expected)
 
 
 @given(st.integers(0, 2**16), st.floats(0.05, 0.99), st.sampled_from([40, 45, 71]), st.floats(0.1, 6.0), st.booleans())
@@ -69,7 +78,7 @@ def test_more_is_read_for_a_larger_share(generator):
     query, keys, _ = draw(generator, 2, 3, 150)
     density = [FlexPrefill(gamma=g, block_size=8, min_budget=0).index(query, keys, 0.35).density for g in
                (0.3, 0.6, 0.9, 0.99, 1.0)]  # fmt: skip
-    for less, more in zip(density, density[1:], strict=False):
+    for less, more in pairwise(density):
         assert (less <= more).all()
     assert (density[0] < 0.7).all()
     assert (density[-1] == 1).all()
@@ -105,12 +114,9 @@ def test_a_share_outside_0_to_1_is_refused(gamma):
         FlexPrefill(gamma=gamma)
 
 
-def test_other_impossible_settings_are_refused(generator):
+def test_other_impossible_settings_are_refused():
     for bad in ({"tau": -0.1}, {"tau": float("nan")}, {"min_budget": -1}):
         with pytest.raises(ValueError, match="expected numbers of 0 or more"):
             FlexPrefill(**bad)
     with pytest.raises(ValueError, match="got block_size 0"):
         FlexPrefill(block_size=0)
-    query, keys, _ = draw(generator, 2, 1, 40)
-    with pytest.raises(ValueError, match="of the same text"):
-        FlexPrefill().index(query[:, :39], keys, 1.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from course_lib.attention.prefill.divergence import jensen_shannon
 
-POSITIVE = st.lists(st.floats(0, 1), min_size=4, max_size=4).filter(lambda p: sum(p) > 1e-3)
+POSITIVE = st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1)), min_size=4, max_size=4).filter(lambda p: sum(p) > 1e-3)
 
 
 def test_by_hand():
@@ -21,6 +21,12 @@ def test_by_hand():
 def test_outcomes_of_probability_zero_add_nothing():
     p, q = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0]]), torch.tensor([[0.0, 1, 0], [0.5, 0.5, 0]])
     torch.testing.assert_close(jensen_shannon(p, q), torch.tensor([math.log(2), 0.0], dtype=torch.float64))
+
+
+def test_an_outcome_that_only_just_exists_is_no_infinity():
+    """Half of the smallest number is rounded to 0, and its logarithm is not finite."""
+    p, q = torch.tensor([[0.0, 1.0], [5e-324, 1.0]], dtype=torch.float64)
+    assert float(jensen_shannon(p, q)) == 0
 
 
 @given(POSITIVE, POSITIVE)

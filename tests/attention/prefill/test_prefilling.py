@@ -4,9 +4,8 @@ import warnings
 
 import pytest
 import torch
-from prefill_naive import attention, draw
 
-from course_lib.attention.prefill.apply import prefilling
+from course_lib.attention.prefill.apply import check_rule, prefilling
 from course_lib.attention.prefill.baselines import RandomBlocks, SinkAndWindow, VerticalSlash
 from course_lib.attention.prefill.flexprefill import FlexPrefill
 from course_lib.attention.prefill.padding import real_tokens
@@ -134,9 +133,9 @@ def test_a_text_that_goes_on_after_a_cache_is_read_in_full():
 def test_texts_that_are_too_short_are_said(n_tokens):
     model = tiny_model()
     expected = logits(model, IDS[:, :n_tokens])
-    with pytest.warns(UserWarning, match="no text was longer than 16 tokens, so all attention was dense"):
-        with prefilling(model, RULE) as watch:
-            got = logits(model, IDS[:, :n_tokens])
+    said = pytest.warns(UserWarning, match="no text was longer than 16 tokens, so all attention was dense")
+    with said, prefilling(model, RULE) as watch:
+        got = logits(model, IDS[:, :n_tokens])
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
     assert (watch.n_sparse, watch.n_short) == (0, 1)
     assert (watch.density == 1).all()
@@ -144,9 +143,9 @@ def test_texts_that_are_too_short_are_said(n_tokens):
 
 def test_a_budget_above_the_length_is_said():
     model = tiny_model()
-    with pytest.warns(UserWarning, match="no text was longer than 512 tokens"):
-        with prefilling(model, FlexPrefill(block_size=8)):
-            logits(model, IDS)
+    said = pytest.warns(UserWarning, match="no text was longer than 512 tokens")
+    with said, prefilling(model, FlexPrefill(block_size=8)):
+        logits(model, IDS)
 
 
 def test_nothing_is_said_before_the_first_text():
@@ -167,12 +166,12 @@ def test_two_models_at_once_have_a_rule_each():
 
 def test_blocks_are_not_nested():
     model = tiny_model()
-    with prefilling(model, RULE), pytest.raises(ValueError, match="already; leave that `with` block first"):
-        with prefilling(model, RULE):
-            pass
-    with windowed(model, 8), pytest.raises(ValueError, match="'course_bands' already"):
-        with prefilling(model, RULE):
-            pass
+    refused = pytest.raises(ValueError, match="'course_prefill' already; leave that `with` block first")
+    with prefilling(model, RULE), refused, prefilling(model, RULE):
+        pass
+    refused = pytest.raises(ValueError, match="'course_bands' already")
+    with windowed(model, 8), refused, prefilling(model, RULE):
+        pass
 
 
 def test_a_mask_with_holes_is_refused():
@@ -203,20 +202,18 @@ def test_a_sliding_window_is_refused_and_so_are_packed_texts():
     with prefilling(model, RULE), pytest.raises(ValueError, match="packed texts or a window"):
         logits(model, IDS)
     packed = torch.cat([torch.arange(40), torch.arange(37)])[None]
-    with prefilling(tiny_model(), RULE) as _, pytest.raises(ValueError, match="packed texts or a window"):
-        model = tiny_model()
-        with prefilling(model, RULE):
-            logits(model, IDS, position_ids=packed)
+    model = tiny_model()
+    with prefilling(model, RULE), pytest.raises(ValueError, match="packed texts or a window"):
+        logits(model, IDS, position_ids=packed)
 
 
 def test_what_it_cannot_do_is_refused():
     model = tiny_model()
     with pytest.raises(ValueError, match="expected a SparsePrefill"):
-        with prefilling(model, 0.95):
-            pass
-    with pytest.raises(ValueError, match="got measured='some'; expected one of none, last, all"):
-        with prefilling(model, RULE, "some"):
-            pass
+        check_rule(0.95)
+    refused = pytest.raises(ValueError, match="got measured='some'; expected one of none, last, all")
+    with refused, prefilling(model, RULE, "some"):
+        pass
     assert not model.config._attn_implementation.startswith("course_")
     model.config.attention_dropout = 0.5
     for block in model.model.layers:
