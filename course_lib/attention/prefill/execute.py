@@ -42,33 +42,28 @@ def block_sparse_attention(
     columns, counts = index.lists()
     counts = counts.tolist()
     blocks = _in_blocks(keys, index), _in_blocks(values, index)  # (H, N, S·D)
+    later = torch.ones(index.block_size, index.block_size, dtype=torch.bool, device=query.device).triu(1)
     for head in (~dense).nonzero()[:, 0].tolist():
-        stored = tuple(each[head // group] for each in blocks)
-        for i in range(len(counts[head])):
-            some = slice(i * index.block_size, min((i + 1) * index.block_size, index.n_tokens))
-            output[head, some] = _one_block(
-                query[head, some] * scaling, *stored, columns[head, i, : counts[head][i]], index.block_size
-            )
+        stored = [each[head // group] for each in blocks]
+        for i, count in enumerate(counts[head]):
+            rows = slice(i * index.block_size, min((i + 1) * index.block_size, index.n_tokens))
+            if count == i + 1:  # all blocks so far: no copy
+                some = [each[:count] for each in stored]
+            else:
+                some = [each.index_select(0, columns[head, i, :count]) for each in stored]
+            output[head, rows] = _one_block(query[head, rows] * scaling, *some, later)
     return output
 
 
 def _one_block(
-    rows: Float[Tensor, "R D"],
-    keys: Float[Tensor, "N SD"],
-    values: Float[Tensor, "N SV"],
-    columns: Tensor,
-    block_size: int,
+    rows: Float[Tensor, "R D"], keys: Float[Tensor, "n SD"], values: Float[Tensor, "n SV"], later: Bool[Tensor, "S S"]
 ) -> Float[Tensor, "R V"]:
-    """What one block of queries reads of the key blocks in `columns`, of which the last is its own."""
-    n = columns.shape[0]
-    everything = n == int(columns[-1]) + 1  # all blocks so far: no copy
-    keys, values = (
-        (each[:n] if everything else each.index_select(0, columns)).view(n * block_size, -1) for each in (keys, values)
-    )
-    logits = rows @ keys.T  # (R, n·S)
-    later = torch.ones(rows.shape[0], block_size, dtype=torch.bool, device=rows.device).triu(1)
-    logits[:, -block_size:].masked_fill_(later, -torch.inf)  # a ragged block's missing keys are later than any query
-    return logits.softmax(dim=-1, dtype=torch.float32).to(values.dtype) @ values
+    """What one block of queries reads of n blocks of keys, of which the last is its own."""
+    n_keys, size = keys.shape[0] * len(later), len(later)
+    logits = rows @ keys.reshape(n_keys, -1).T  # (R, n·S)
+    # A ragged block's missing keys are later than any of its queries.
+    logits[:, -size:].masked_fill_(later[: len(rows)], -torch.inf)
+    return logits.softmax(dim=-1, dtype=torch.float32).to(values.dtype) @ values.reshape(n_keys, -1)
 
 
 def _in_blocks(vectors: Float[Tensor, "H T D"], index: BlockIndex) -> Float[Tensor, "H N SD"]:

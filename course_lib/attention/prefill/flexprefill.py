@@ -64,8 +64,10 @@ class FlexPrefill(SparsePrefill):
             return dense_index(n_heads, n_tokens, self.block_size, query.device)
         weights = last_weights(query, keys, scaling, self.block_size)
         aware = self._divergence(query, keys, scaling, weights) < self.tau
-        asked_for = self._blocks(query, keys, scaling) | self._lines(weights, share=0.0)
-        reads = torch.where(aware[:, None, None], asked_for, self._lines(weights, self.gamma))
+        reads = self._lines(weights, self.gamma)
+        if aware.any():
+            asked_for = self._blocks(query, keys, scaling) | self._lines(weights, share=0.0)
+            reads = torch.where(aware[:, None, None], asked_for, reads)
         return BlockIndex(reads, n_tokens, self.block_size, aware)
 
     def _divergence(

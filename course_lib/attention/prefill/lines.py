@@ -24,8 +24,10 @@ def last_weights(
     rows = query[:, -n_last:].float() * scaling
     grouped = rows.reshape(keys.shape[0], -1, query.shape[2])  # (H, G·R, D): a group's queries share one product
     logits = (grouped @ keys.float().transpose(1, 2)).view(*rows.shape[:2], n_tokens)
-    later = torch.ones(rows.shape[1], n_tokens, dtype=torch.bool, device=keys.device)
-    return logits.masked_fill(later.triu(n_tokens - rows.shape[1] + 1), -torch.inf).softmax(dim=-1)
+    n_last = rows.shape[1]  # no more than there are
+    later = torch.ones(n_last, n_last, dtype=torch.bool, device=keys.device).triu(1)
+    logits[:, :, -n_last:].masked_fill_(later, -torch.inf)
+    return logits.softmax(dim=-1)
 
 
 def on_columns(weights: Float[Tensor, "heads R T"], block_size: int) -> Float[Tensor, "heads N"]:
@@ -36,10 +38,12 @@ def on_columns(weights: Float[Tensor, "heads R T"], block_size: int) -> Float[Te
 def slashes(weights: Float[Tensor, "heads R T"]) -> Float[Tensor, "heads T"]:
     """The attention at each distance δ = query − key, on average over the queries. They sum to 1."""
     n_heads, n_last, n_tokens = weights.shape
-    # Row r is the query T − R + r; in reverse, its key at distance δ stands in column δ + R − 1 − r. Each row is moved
-    # by one more column than the row above, which a view does that is one column narrower.
-    wide = pad(weights.flip(2), (0, n_last)).flatten(1)[:, :-n_last]
-    return wide.view(n_heads, n_last, n_tokens + n_last - 1).mean(dim=1)[:, n_last - 1 :]
+    # Row r is the query T − R + r, so that its key at distance δ stands R − 1 − r columns before that of the last row.
+    # In a view whose rows begin one number later than a row ends, all keys at one distance are one column.
+    wide = pad(weights, (n_last - 1, 0))
+    width = wide.shape[2]
+    aligned = wide.as_strided((n_heads, n_last, n_tokens), (n_last * width, width + 1, 1))
+    return aligned.mean(dim=1).flip(1)
 
 
 def on_block_diagonals(slash: Float[Tensor, "heads T"], block_size: int) -> Float[Tensor, "heads N"]:
@@ -70,10 +74,10 @@ def block_distance(n: int, device: torch.device | str = "cpu") -> Int[Tensor, "N
 
 def block_means(vectors: Float[Tensor, "*heads T D"], block_size: int) -> Float[Tensor, "*heads N D"]:
     """The mean vector of each block; of the last, over the tokens that it has."""
-    n_tokens = vectors.shape[-2]
-    sums = _block_sums(vectors.float().transpose(-1, -2), block_size).transpose(-1, -2)
-    starts = torch.arange(0, n_tokens, block_size, device=vectors.device)
-    return sums / (n_tokens - starts).clamp(max=block_size)[:, None]
+    n_whole = vectors.shape[-2] // block_size * block_size
+    means = vectors[..., :n_whole, :].unflatten(-2, (-1, block_size)).float().mean(dim=-2)
+    ragged = vectors[..., n_whole:, :].float()
+    return torch.cat([means, ragged.mean(dim=-2, keepdim=True)], dim=-2) if ragged.shape[-2] else means
 
 
 def _block_sums(values: Float[Tensor, "*rows T"], block_size: int) -> Float[Tensor, "*rows N"]:

@@ -82,7 +82,7 @@ def _flex(text: tuple[Tensor, Tensor, Tensor], index: BlockIndex, scaling: float
 
 
 def _block_mask(index: BlockIndex) -> BlockMask:
-    """The diagonal is masked query by query, whole blocks are not."""
+    """Blocks on the diagonal are masked query by query, the others are whole. Uncompiled, torch asks the mask alone."""
     own = torch.eye(index.reads.shape[1], dtype=torch.bool, device=index.reads.device)
     lists = []
     for some in (index.reads & own, index.reads & ~own):
@@ -90,6 +90,6 @@ def _block_mask(index: BlockIndex) -> BlockMask:
     return BlockMask.from_kv_blocks(
         *lists,
         BLOCK_SIZE=index.block_size,
-        mask_mod=lambda b, h, i, j: j <= i,
+        mask_mod=lambda b, h, i, j: (j <= i) & index.reads[h, i // index.block_size, j // index.block_size],
         seq_lengths=(index.n_tokens, index.n_tokens),
     )
