@@ -1,1 +1,1 @@
-"""Attention without a cache: windows, sinks that take a share and say nothing, and models trained with them."""
+"""Attention without a cache: windows, sinks that take a share and say nothing, models trained so; sparse prefill."""

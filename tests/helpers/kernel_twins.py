@@ -246,6 +246,31 @@ def head_sparse_decode(query, keys, values, keep, scaling) -> list[Expected]:
     return [(output, allowed + _rounding(output, output.abs(), 0, query.dtype))]
 
 
+def block_sparse_prefill(query, keys, values, columns, counts, scaling, block_size) -> list[Expected]:
+    output, allowed = torch.zeros(2, *query.shape, dtype=torch.float64)
+    n_groups, eps = len(query) // len(keys), torch.finfo(query.dtype).eps
+    x, k, v = query.double().tolist(), keys.double().tolist(), values.double()
+    for head, i in product(*map(range, query.shape[:2])):
+        block, shared = i // block_size, head // n_groups
+        listed = columns[head, block, : int(counts[head, block])].tolist()
+        seen = [j for b in listed for j in range(b * block_size, (b + 1) * block_size) if j <= i]
+        logit = [_logit(x[head][i], k[shared][j], scaling) for j in seen]
+        best = max(value for value, _ in logit)
+        weight = [math.exp(value - best) for value, _ in logit]
+        # As in decode_attention; the sums fade once a tile, and each fading is off as an exponential is.
+        off = max(off for _, off in logit) + 2.0**-22 * (best - min(value for value, _ in logit))
+        off = 2 * math.expm1(off) + (len(weight) + 16) * 2.0**-22 + eps
+        share = torch.tensor(weight, dtype=torch.float64)[:, None] / sum(weight)
+        output[head, i] = (share * v[shared, seen]).sum(0)
+        allowed[head, i] = (share * v[shared, seen]).abs().sum(0) * off
+    return [(output, allowed + _rounding(output, output.abs(), 0, query.dtype))]
+
+
+def behind_the_lists(query, keys, values, columns, counts, scaling, block_size) -> int:
+    """Numbers of blocks that are on no list."""
+    return columns.nbytes - columns.element_size() * int(counts.sum())
+
+
 def idle_groups(query, keys, values, keep, scaling) -> int:
     """Keys and values that no head reads, and the queries of heads that are not kept."""
     n_groups, unread = query.shape[1] // keys.shape[1], 0
@@ -260,11 +285,13 @@ UNREAD = {  # bytes among the arguments that a kernel may leave alone
     "gathered_mlp": idle_neurons,
     "threshold_matvec": skipped_columns,
     "head_sparse_decode": idle_groups,
+    "block_sparse_prefill": behind_the_lists,
 }
-FREE_AXES = {  # axes that an argument alone has: how many neurons are chosen; how many outputs there are
+FREE_AXES = {  # axes that an argument alone has: neurons that are chosen; outputs; room on a list
     ("gathered_mlp", "4", "first axis"),
     ("gathered_mlp", "4", "last axis"),
     ("threshold_matvec", "1", "last axis"),
+    ("block_sparse_prefill", "3", "last axis"),
 }
 
 

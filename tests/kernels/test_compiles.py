@@ -5,7 +5,7 @@ import torch
 from test_every_kernel import CASES
 
 from kernels import runtime
-from kernels.cache import attention_mass
+from kernels.cache import attention_mass, block_sparse_prefill
 from kernels.weights import nm_matmul, sparsegpt_columns
 
 pytestmark = pytest.mark.skipif(
@@ -31,6 +31,7 @@ def test_compiles_for_hopper_with_every_setting(module, case, generator, monkeyp
     ("module", "case"),
     [
         (attention_mass, {"shape": (1, 1, 1, 64, 64, 64)}),
+        (block_sparse_prefill, {"shape": (1, 1, 64, 64), "block_size": 64}),
         (nm_matmul, {"shape": (19, 35, 136)}),
         (sparsegpt_columns, {"shape": (8, 128), "n": 2, "m": 4}),
     ],

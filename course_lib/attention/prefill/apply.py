@@ -1,0 +1,112 @@
+"""`with prefilling(model, FlexPrefill(gamma=0.95)) as watch:` — prompts are read sparsely, decoding stays dense.
+
+A registered attention function is all there is; no class of the model is touched. It works with `generate()`, cached or
+not. Where there are other keys than those of the new tokens, as in decoding, attention is transformers' own.
+
+Dimension key: B sequences, L layers, H key-value heads, heads = H * G query heads, T tokens, D size of a head.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from course_lib.attention.prefill.execute import block_sparse_attention
+from course_lib.attention.prefill.padding import real_tokens
+from course_lib.attention.prefill.pattern import SparsePrefill
+from course_lib.attention.prefill.watch import Watch
+from course_lib.models import blocks, heads
+
+NAME = "course_prefill"
+CHANGES = ("softcap", "s_aux", "position_bias")  # of the softmax, which this attention does not know
+_inside: dict[int, tuple[SparsePrefill, Watch]] = {}  # by the id of a configuration, which lives as long as the block
+
+
+@contextmanager
+def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: str = "last") -> Iterator[Watch]:
+    """Inside, a prompt's queries read the blocks that `rule` gives them; on exit the model is as before.
+
+    A text of at most `rule.longest_dense` tokens is read in full, and a warning says so where no text was longer.
+
+    Args:
+        measured: whose coverage the watch knows: that of the "last" block of queries, which costs little, of "all",
+            which costs what dense attention does, or of "none", to take the time.
+
+    Raises:
+        ValueError: for what is no such rule, or a model that attends through another such block already. Inside, for
+            dropout, a mask with holes or of more than padding, and attention with a softmax of its own.
+    """
+    check_rule(rule)
+    before = model.config._attn_implementation
+    if str(before).startswith("course_"):
+        raise ValueError(f"got a model that attends through {before!r} already; leave that `with` block first.")
+    watch = Watch(len(blocks(model)), heads(model).n_query, measured)
+    AttentionInterface.register(NAME, _attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    model.set_attn_implementation(NAME)
+    _inside[id(model.config)] = rule, watch
+    try:
+        yield watch
+    finally:
+        del _inside[id(model.config)]
+        model.set_attn_implementation(before)
+    if watch.n_short and not watch.n_sparse:
+        warnings.warn(
+            f"no text was longer than {rule.longest_dense} tokens, so all attention was dense; give longer texts, or "
+            f"smaller blocks and budgets than those of {rule}.",
+            stacklevel=3,
+        )
+
+
+def check_rule(rule: object) -> None:
+    """Refuse what is no rule, a share alone for example."""
+    if not isinstance(rule, SparsePrefill):
+        raise ValueError(f"got rule {rule!r}; expected a SparsePrefill, such as FlexPrefill(gamma=0.95).")
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in each layer: (B, heads, T, D) in, (B, T, heads, D) out."""
+    if id(module.config) not in _inside:
+        raise ValueError("got a forward pass outside of this model's `with prefilling(...)`; expected it inside.")
+    if dropout or (known := [name for name in CHANGES if kwargs.get(name) is not None]):
+        got = f"dropout {dropout}" if dropout else f"attention with {known}"
+        raise ValueError(f"got {got}; expected plain softmax attention: model.eval(), of a family without these.")
+    if query.shape[2] != key.shape[2] or query.shape[2] == 1:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    rule, watch = _inside[id(module.config)]
+    real = real_tokens(attention_mask, query.shape[0], query.shape[2])
+    if real is None:  # texts of one length: so many times more heads
+        folded = (each.flatten(0, 1) for each in (query, key, value))
+        output = _read(rule, watch, module.layer_idx, *folded, scaling).view(*query.shape[:3], -1)
+    else:
+        output = query.new_zeros(*query.shape[:3], value.shape[3])  # padding reads nothing
+        for sequence, some in enumerate(real):
+            text = (each[sequence, :, some] for each in (query, key, value))
+            output[sequence, :, some] = _read(rule, watch, module.layer_idx, *text, scaling)
+    return output.transpose(1, 2).contiguous(), None
+
+
+def _read(
+    rule: SparsePrefill, watch: Watch, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float
+) -> Tensor:
+    """One layer of texts of one length, (heads, T, D) each."""
+    index = rule.index(query, keys, scaling, layer)
+    with torch.no_grad():
+        watch.count(layer, query, keys, index, scaling, is_short=index.n_tokens <= rule.longest_dense)
+    return block_sparse_attention(query, keys, values, index, scaling)

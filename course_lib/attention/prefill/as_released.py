@@ -1,0 +1,66 @@
+"""What two lines of FlexPrefill's public code do, for measuring it. https://github.com/bytedance/FlexPrefill
+
+Nothing else here uses these.
+
+Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, R last queries, D size of a
+head.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from course_lib.attention.prefill.flexprefill import FlexPrefill
+from course_lib.attention.prefill.lines import on_block_diagonals, on_columns, slashes, where_lines_are
+
+
+def quotient_divergence(p: Float[Tensor, "*rows N"], q: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows"]:
+    """√JSD with every logarithm of a quotient taken: NaN where either has an outcome of probability 0.
+
+    NaN < τ is false, so such a head becomes vertical-slash, whatever it attends to.
+    """
+    m = (p + q) / 2
+    return ((p * (p / m).log() + q * (q / m).log()).sum(dim=-1) / 2).sqrt()
+
+
+def tokens_taken_for_blocks(mass: Float[Tensor, "*rows T"], share: float, block_size: int) -> Int[Tensor, "*rows"]:
+    """⌊n / S⌋ + 1 blocks for the n tokens that hold the share, as if those n stood side by side.
+
+    300 scattered tokens become 3 blocks of 128, which hold a few of them.
+    """
+    reached = mass.sort(dim=-1, descending=True).values.cumsum(dim=-1)
+    return ((reached <= share).sum(dim=-1) + 1) // block_size + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsReleased(FlexPrefill):
+    """FlexPrefill with those two lines; the rest is ours."""
+
+    def _divergence(
+        self,
+        query: Float[Tensor, "heads T D"],
+        keys: Float[Tensor, "H T D"],
+        scaling: float,
+        weights: Float[Tensor, "heads R T"],
+    ) -> Float[Tensor, "heads"]:
+        return quotient_divergence(*self._guess_and_truth(query, keys, scaling, weights))
+
+    def _lines(self, weights: Float[Tensor, "heads R T"], share: float) -> Bool[Tensor, "heads N N"]:
+        columns, slash = on_columns(weights, self.block_size), slashes(weights)
+        return where_lines_are(
+            self._highest(columns, weights.mean(dim=1), share),
+            self._highest(on_block_diagonals(slash, self.block_size), slash, share),
+        )
+
+    def _highest(
+        self, mass: Float[Tensor, "heads N"], by_token: Float[Tensor, "heads T"], share: float
+    ) -> Bool[Tensor, "heads N"]:
+        """As many lines of blocks as their tokens, miscounted, seem to need."""
+        budget = ceil(self.min_budget / self.block_size)
+        count = tokens_taken_for_blocks(by_token, share, self.block_size).clamp(min=budget) if share else budget
+        mass = torch.cat([torch.full_like(mass[:, :1], torch.inf), mass[:, 1:]], dim=1)
+        rank = mass.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+        return rank < torch.as_tensor(count, device=mass.device).clamp(min=1).view(-1, 1)

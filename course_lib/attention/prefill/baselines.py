@@ -1,0 +1,90 @@
+"""Sparse prefill of a given density, to compare a rule with: what stays is the same number of blocks for every head.
+
+Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, D size of a head.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, n_blocks
+from course_lib.attention.prefill.lines import block_distance, last_weights, on_block_diagonals, on_columns, slashes
+from course_lib.attention.prefill.pattern import SparsePrefill
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfDensity(SparsePrefill):
+    """Exactly round(density · N (N + 1) / 2) blocks a head, those of the highest score; never fewer than the first
+    block of keys and the diagonal."""
+
+    density: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.density <= 1:
+            raise ValueError(f"got density {self.density}; expected a share of the causal blocks in (0, 1].")
+
+    def _choose(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
+    ) -> BlockIndex:
+        score = self._score(query, keys, scaling, layer)  # (heads, N, N)
+        n = score.shape[1]
+        causal, always = causal_blocks(n, score.device), always_read(n, score.device)
+        score = score.masked_fill(~causal, -torch.inf).masked_fill(always, torch.inf).flatten(1)
+        count = max(round(self.density * n * (n + 1) / 2), int(always.sum()))
+        kept = score.argsort(dim=1, descending=True, stable=True)[:, :count]
+        reads = torch.zeros_like(score, dtype=torch.bool).scatter(1, kept, True).view(-1, n, n)
+        return BlockIndex(reads, query.shape[1], self.block_size)
+
+    @abstractmethod
+    def _score(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
+    ) -> Float[Tensor, "heads N N"]:
+        """High stays."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkAndWindow(OfDensity):
+    """The first block and the nearest ones, whatever the text. Xiao and others, StreamingLLM, 2023,
+    https://arxiv.org/abs/2309.17453"""
+
+    def _score(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
+    ) -> Float[Tensor, "heads N N"]:
+        n = n_blocks(query.shape[1], self.block_size)
+        return -block_distance(n, query.device).float().expand(query.shape[0], -1, -1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerticalSlash(OfDensity):
+    """The vertical and slash lines that the last queries attend to most, as many for every head and every text. Jiang
+    and others, MInference, 2024, https://arxiv.org/abs/2407.02490
+
+    Deviation: one budget for both kinds of line, and lines a block wide.
+    """
+
+    def _score(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
+    ) -> Float[Tensor, "heads N N"]:
+        weights = last_weights(query, keys, scaling, self.block_size)
+        columns = on_columns(weights, self.block_size)
+        diagonals = on_block_diagonals(slashes(weights), self.block_size)
+        distance = block_distance(columns.shape[1], query.device).clamp(min=0)
+        return torch.maximum(columns[:, None, :], diagonals[:, distance])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomBlocks(OfDensity):
+    """Any blocks, others in each layer and head: what a rule must be better than."""
+
+    seed: int = 0
+
+    def _score(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
+    ) -> Float[Tensor, "heads N N"]:
+        n = n_blocks(query.shape[1], self.block_size)
+        generator = torch.Generator().manual_seed(1000 * self.seed + layer)
+        return torch.rand(query.shape[0], n, n, generator=generator).to(query.device)

@@ -1,0 +1,34 @@
+"""The smallest set of entries that holds a share of their sum: FlexPrefill's cumulative-attention selection.
+
+Lai and others, 2025, https://arxiv.org/abs/2502.20766, section 3.
+
+Dimension key: N entries.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def smallest_set(
+    mass: Float[Tensor, "*rows N"], share: float, at_least: int = 1, always: Bool[Tensor, "*rows N"] | None = None
+) -> Bool[Tensor, "*rows N"]:
+    """Which entries of each row to keep, so that their sum is at least `share` of the row's: as few as that takes.
+
+    min |K| subject to Σ_{i in K} mass_i >= share · Σ_i mass_i: the largest first, until what came before is enough.
+
+    Args:
+        mass: not negative. share: in [0, 1]; 1 keeps everything, 0 what the others ask for.
+        at_least: entries a row, however concentrated it is; more than there are is all of them.
+        always: entries that are kept in any case, and whose mass counts.
+    """
+    if share >= 1:  # rounding would call it reached while small entries are left, which other queries may need
+        return torch.ones_like(mass, dtype=torch.bool)
+    forced = torch.zeros_like(mass, dtype=torch.bool) if always is None else always
+    order = mass.masked_fill(forced, torch.inf).argsort(dim=-1, descending=True, stable=True)
+    reached = mass.double().gather(-1, order).cumsum(dim=-1)
+    before = torch.nn.functional.pad(reached, (1, 0))[..., :-1]
+    needed = (before < share * reached[..., -1:]).sum(dim=-1, keepdim=True)
+    count = needed.clamp(min=min(at_least, mass.shape[-1])).maximum(forced.sum(dim=-1, keepdim=True))
+    rank = torch.arange(mass.shape[-1], device=mass.device)
+    return torch.zeros_like(forced).scatter(-1, order, rank < count)

@@ -1,0 +1,122 @@
+"""FlexPrefill. Lai, Lu, Luo, Ma, Zhou, ICLR 2025, https://arxiv.org/abs/2502.20766
+
+Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, D size of a head.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from course_lib.attention.prefill.cumulative import smallest_set
+from course_lib.attention.prefill.divergence import jensen_shannon
+from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, dense_index
+from course_lib.attention.prefill.lines import (
+    block_means,
+    last_weights,
+    on_block_diagonals,
+    on_columns,
+    slashes,
+    where_lines_are,
+)
+from course_lib.attention.prefill.pattern import SparsePrefill
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlexPrefill(SparsePrefill):
+    """Each head gets its own pattern, and as many blocks as hold the share γ of what it is seen to attend to.
+
+    A head is query-aware where the attention of block means foretells that of the last queries,
+    √JSD(softmax(q̄ K̄ᵀ), mean of softmax(Q̂ Kᵀ)) < τ (section 3.1): it reads the blocks that the means of all queries
+    ask for. Elsewhere the means are no guide, and it reads the vertical and slash lines that hold γ of what the last
+    queries attend to. Every head reads at least `min_budget` tokens of either line, the first block and its own.
+
+    Deviation: the paper's lines are one token wide. Here a line is a block wide, as it has to be to be left out, and
+    those kept hold γ of the attention in blocks: each of the two kinds does, so their union does too.
+
+    Args:
+        gamma: in (0, 1]; 1 is dense attention. tau: 0 makes every head vertical-slash.
+        min_budget: in tokens. A text no longer than this is attended to in full.
+    """
+
+    gamma: float = 0.95
+    tau: float = 0.1
+    min_budget: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.gamma <= 1:
+            raise ValueError(f"got gamma {self.gamma}; expected a share of the attention in (0, 1], such as 0.95.")
+        if not self.tau >= 0 or self.min_budget < 0:
+            raise ValueError(f"got tau={self.tau}, min_budget={self.min_budget}; expected numbers of 0 or more.")
+
+    @property
+    def longest_dense(self) -> int:
+        return max(super().longest_dense, self.min_budget)
+
+    def _choose(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
+    ) -> BlockIndex:
+        n_heads, n_tokens = query.shape[:2]
+        if self.gamma == 1:
+            return dense_index(n_heads, n_tokens, self.block_size, query.device)
+        weights = last_weights(query, keys, scaling, self.block_size)
+        aware = self._divergence(query, keys, scaling, weights) < self.tau
+        reads = self._lines(weights, self.gamma)
+        if aware.any():
+            asked_for = self._blocks(query, keys, scaling) | self._lines(weights, share=0.0)
+            reads = torch.where(aware[:, None, None], asked_for, reads)
+        return BlockIndex(reads, n_tokens, self.block_size, aware)
+
+    def _divergence(
+        self,
+        query: Float[Tensor, "heads T D"],
+        keys: Float[Tensor, "H T D"],
+        scaling: float,
+        weights: Float[Tensor, "heads R T"],
+    ) -> Float[Tensor, "heads"]:
+        """√JSD(ā, â)."""
+        return jensen_shannon(*self._guess_and_truth(query, keys, scaling, weights)).sqrt()
+
+    def _guess_and_truth(
+        self,
+        query: Float[Tensor, "heads T D"],
+        keys: Float[Tensor, "H T D"],
+        scaling: float,
+        weights: Float[Tensor, "heads R T"],
+    ) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
+        """What the mean of the last queries makes of the mean keys of blocks, ā, and where those queries attend, â."""
+        mean_query = query[:, -self.block_size :].float().mean(dim=1, keepdim=True)  # (heads, 1, D)
+        guess = _products(mean_query, block_means(keys, self.block_size), scaling).softmax(dim=-1)[:, 0]
+        return guess, on_columns(weights, self.block_size)
+
+    def _lines(self, weights: Float[Tensor, "heads R T"], share: float) -> Bool[Tensor, "heads N N"]:
+        """Columns and diagonals of blocks, as many as hold the share and the budget asks for (algorithm 3)."""
+        columns = self._enough(on_columns(weights, self.block_size), share)
+        diagonals = self._enough(on_block_diagonals(slashes(weights), self.block_size), share)
+        return where_lines_are(columns, diagonals)
+
+    def _enough(self, mass: Float[Tensor, "heads N"], share: float) -> Bool[Tensor, "heads N"]:
+        """Which lines of one kind stay; the first column and the main diagonal do in any case."""
+        first = torch.zeros_like(mass, dtype=torch.bool)
+        first[:, 0] = True
+        return smallest_set(mass, share, ceil(self.min_budget / self.block_size), always=first)
+
+    def _blocks(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
+    ) -> Bool[Tensor, "heads N N"]:
+        """The fewest blocks of the whole map of block means that hold γ of it (algorithm 4)."""
+        logits = _products(block_means(query, self.block_size), block_means(keys, self.block_size), scaling)
+        n = logits.shape[1]
+        guess = logits.masked_fill(~causal_blocks(n, logits.device), -torch.inf).softmax(dim=-1)
+        always = always_read(n, logits.device).expand_as(guess)
+        return smallest_set(guess.flatten(1), self.gamma, always=always.flatten(1)).view_as(guess)
+
+
+def _products(
+    query: Float[Tensor, "heads M D"], keys: Float[Tensor, "H N D"], scaling: float
+) -> Float[Tensor, "heads M N"]:
+    """scaling · q kᵀ; each key-value head serves G neighbouring query heads."""
+    return query * scaling @ keys.repeat_interleave(query.shape[0] // keys.shape[0], dim=0).transpose(1, 2)

@@ -1,0 +1,85 @@
+"""What the last queries of a prompt attend to, and the vertical and slash lines in it.
+
+A column of the attention matrix that many queries read is a vertical line; keys at one distance from their queries are
+a slash. FlexPrefill (https://arxiv.org/abs/2502.20766, section 3.1) looks at the last block of queries alone, since it
+is the one that sees all keys.
+
+Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, R last queries, D size of a
+head.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from course_lib.attention.prefill.index import causal_blocks, n_blocks
+
+
+def last_weights(
+    query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, n_last: int
+) -> Float[Tensor, "heads R T"]:
+    """Softmax attention of the last queries, in float32."""
+    n_tokens = keys.shape[1]
+    rows = query[:, -n_last:].float() * scaling
+    grouped = rows.reshape(keys.shape[0], -1, query.shape[2])  # (H, G·R, D): a group's queries share one product
+    logits = (grouped @ keys.float().transpose(1, 2)).view(*rows.shape[:2], n_tokens)
+    n_last = rows.shape[1]  # no more than there are
+    later = torch.ones(n_last, n_last, dtype=torch.bool, device=keys.device).triu(1)
+    logits[:, :, -n_last:].masked_fill_(later, -torch.inf)
+    return logits.softmax(dim=-1)
+
+
+def on_columns(weights: Float[Tensor, "heads R T"], block_size: int) -> Float[Tensor, "heads N"]:
+    """The attention that each block of keys gets from a query, on average. They sum to 1."""
+    return _block_sums(weights.mean(dim=1), block_size)
+
+
+def slashes(weights: Float[Tensor, "heads R T"]) -> Float[Tensor, "heads T"]:
+    """The attention at each distance δ = query − key, on average over the queries. They sum to 1."""
+    n_heads, n_last, n_tokens = weights.shape
+    # Row r is the query T − R + r, so that its key at distance δ stands R − 1 − r columns before that of the last row.
+    # In a view whose rows begin one number later than a row ends, all keys at one distance are one column.
+    wide = pad(weights, (n_last - 1, 0))
+    width = wide.shape[2]
+    aligned = wide.as_strided((n_heads, n_last, n_tokens), (n_last * width, width + 1, 1))
+    return aligned.mean(dim=1).flip(1)
+
+
+def on_block_diagonals(slash: Float[Tensor, "heads T"], block_size: int) -> Float[Tensor, "heads N"]:
+    """What each diagonal of blocks, i − j = k, holds of the slashes. They sum to 1.
+
+    A slash at distance δ = k·S + r passes through two diagonals of blocks: (S − r)/S of it lies in diagonal k, and r/S
+    in k + 1.
+    """
+    distance = torch.arange(slash.shape[1], device=slash.device)
+    further = slash * (distance % block_size / block_size)
+    nearer, further = _block_sums(slash - further, block_size), _block_sums(further, block_size)
+    moved = pad(further, (1, 0))[:, :-1]
+    moved[:, -1] += further[:, -1]  # there is no diagonal beyond the last
+    return nearer + moved
+
+
+def where_lines_are(columns: Bool[Tensor, "heads N"], diagonals: Bool[Tensor, "heads N"]) -> Bool[Tensor, "heads N N"]:
+    """The causal blocks on any of these columns and diagonals of blocks."""
+    reads = columns[:, None, :] | diagonals[:, block_distance(columns.shape[1], columns.device).clamp(min=0)]
+    return reads & causal_blocks(columns.shape[1], columns.device)
+
+
+def block_distance(n: int, device: torch.device | str = "cpu") -> Int[Tensor, "N N"]:
+    """i − j: the diagonal of blocks that each block lies on."""
+    block = torch.arange(n, device=device)
+    return block[:, None] - block
+
+
+def block_means(vectors: Float[Tensor, "*heads T D"], block_size: int) -> Float[Tensor, "*heads N D"]:
+    """The mean vector of each block; of the last, over the tokens that it has."""
+    n_whole = vectors.shape[-2] // block_size * block_size
+    means = vectors[..., :n_whole, :].unflatten(-2, (-1, block_size)).float().mean(dim=-2)
+    ragged = vectors[..., n_whole:, :].float()
+    return torch.cat([means, ragged.mean(dim=-2, keepdim=True)], dim=-2) if ragged.shape[-2] else means
+
+
+def _block_sums(values: Float[Tensor, "*rows T"], block_size: int) -> Float[Tensor, "*rows N"]:
+    n = n_blocks(values.shape[-1], block_size)
+    return pad(values, (0, n * block_size - values.shape[-1])).unflatten(-1, (n, block_size)).sum(dim=-1)

@@ -1,0 +1,61 @@
+"""The seam of sparse prefill: from a layer's queries and keys to an index of blocks. One rule is one class.
+
+Dimension key: H key-value heads, heads = H * G query heads (neighbours share their keys), T tokens in N blocks of S, D
+size of a head. Several sequences of one length are so many times more heads.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.attention.prefill.index import BlockIndex, dense_index
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparsePrefill(ABC):
+    """Settings of a rule; `index` applies it."""
+
+    block_size: int = 128
+
+    def __post_init__(self) -> None:
+        if self.block_size < 1:
+            raise ValueError(f"got block_size {self.block_size}; expected the tokens of a block, 1 or more.")
+
+    @property
+    def longest_dense(self) -> int:
+        """Up to so many tokens attention is dense: of two blocks, the first and the diagonal are all there is."""
+        return 2 * self.block_size
+
+    def index(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int = 0
+    ) -> BlockIndex:
+        """Which blocks the layer reads.
+
+        Args:
+            query, keys: of a whole text, after RoPE. scaling: of their products, as a rule 1 / √D.
+            layer: for rules that choose differently in each.
+
+        Raises:
+            ValueError: for heads that are no multiple of the key-value heads, or another number of queries than keys.
+        """
+        check_heads(query, keys)
+        if query.shape[1] <= self.longest_dense:
+            return dense_index(query.shape[0], query.shape[1], self.block_size, query.device)
+        return self._choose(query, keys, scaling, layer)
+
+    @abstractmethod
+    def _choose(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
+    ) -> BlockIndex:
+        """The rule, for more than two blocks."""
+
+
+def check_heads(query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H others size"]) -> None:
+    """Refuse what is not the queries and keys of one text."""
+    if not keys.shape[0] or query.shape[0] % keys.shape[0] or query.shape[1:] != keys.shape[1:]:
+        raise ValueError(
+            f"got queries {tuple(query.shape)} and keys {tuple(keys.shape)}; expected (heads, tokens, size) and "
+            "(key-value heads, tokens, size) of the same text, with a whole number of query heads a key-value head."
+        )
