@@ -45,8 +45,8 @@ def steering(
     """Inside, chosen heads lower the prompt's tokens that are not highlighted, for every query; then all is as before.
 
     Works with `generate()`, cached or not, and with left-padded batches. Generated tokens are never lowered.
-    Deviation: the first token is spared unless `spare_first=False`, while the paper lowers it. Heads rest on it when
-    they have nothing to say, so that without it all of them say something.
+    Deviation: the first token, on which heads rest when they have nothing to say, is spared; the paper lowers it, as
+    `spare_first=False` does.
 
     Args:
         columns: True for highlighted tokens of each prompt, as `sentences.highlighted` makes them.
