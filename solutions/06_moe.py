@@ -823,7 +823,7 @@ print(budget.table(budget.attempt(choices()), usual))
 
 # %% [markdown]
 # The error is that of the text, not that of another beginning. What another beginning is worth, simple ideas show that
-# were measured from two of them (`course reproduce moe_ideas`, four minutes). The first row is the run of section 6
+# were measured from two of them (`course reproduce moe_ideas`, six minutes). The first row is the run of section 6
 # once more, with the library's loss in place of yours: the same but for rounding, which turns close choices, and it may
 # end elsewhere.
 
