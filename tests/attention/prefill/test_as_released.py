@@ -12,14 +12,14 @@ from course_lib.attention.prefill.flexprefill import FlexPrefill
 
 
 def test_300_scattered_tokens_become_3_blocks():
-    """Every 13th of 3900 tokens holds 1/300: γ = .995 takes 299 of them. They lie in all 31 blocks of 128, of which 30
-    hold γ; 3 hold a tenth.
+    """Every 13th of 3900 tokens holds 1/300: γ = .995 takes 299 of them. They lie in all 31 blocks of 128, and each of
+    these is needed; 3 hold a tenth.
     """
     mass = torch.zeros(1, 3900)
     mass[0, ::13] = 1 / 300
     assert tokens_taken_for_blocks(mass, 0.995, 128).tolist() == [3]
-    blocks = torch.nn.functional.pad(mass, (0, 31 * 128 - 3900)).view(31, 128).sum(dim=1)
-    assert int(smallest_set(blocks[None], 0.98).sum()) == 31 - int((blocks.sort().values.cumsum(0) <= 0.02).sum())
+    blocks = torch.nn.functional.pad(mass, (0, 31 * 128 - 3900)).view(1, 31, 128).sum(dim=2)
+    assert smallest_set(blocks, 0.995).all()
     assert float(blocks.topk(3).values.sum()) == pytest.approx(0.1, abs=1e-3)
 
 
@@ -38,11 +38,11 @@ def test_elsewhere_it_is_the_divergence(generator):
 
 
 def test_the_share_is_not_reached_where_attention_is_scattered():
-    """Keys of every block matter alike: γ of the tokens, taken for blocks, is a small part of what they hold."""
-    query, keys, _ = draw(torch.Generator().manual_seed(3), 1, 2, 400, sharp=1.0)
-    settings = {"gamma": 0.9, "tau": 0.0, "block_size": 64, "min_budget": 0}
+    """Some tokens of every block matter: their number, taken for blocks, is far from what they hold."""
+    query, keys, _ = draw(torch.Generator().manual_seed(3), 1, 2, 800, sharp=6.0)
+    settings = {"gamma": 0.9, "tau": 0.0, "block_size": 32, "min_budget": 0}
     ours, theirs = (rule(**settings).index(query, keys, 8**-0.5) for rule in (FlexPrefill, AsReleased))
-    assert (theirs.density < ours.density).all() or (theirs.density <= ours.density).all()
-    reached = [coverage(query, keys, index, 8**-0.5, n_last=64) for index in (ours, theirs)]
+    assert (theirs.density < 0.5 * ours.density).all()
+    reached = [coverage(query, keys, index, 8**-0.5, n_last=32) for index in (ours, theirs)]
     assert (reached[0] >= 0.9).all()
-    assert (reached[1] <= reached[0]).all()
+    assert (reached[1] < 0.5).all()
