@@ -8,7 +8,7 @@ from prompted_by_hand import ids_of, lively
 
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import layers_of, weight_of
-from course_lib.prompts.compressed import files
+from course_lib.prompts.compressed import files, store
 from course_lib.prompts.compressed.catalogue import CATALOGUE, named
 from course_lib.prompts.compressed.kinds import Cut, Layerwise
 from course_lib.prompts.compressed.layouts import Codes, Grouped, Halves, NonZeroCodes, NonZeros
@@ -147,6 +147,17 @@ def test_another_recipe_or_model_is_made_anew(stored):
     _, ask = stored
     assert ask(Wanda(Unstructured(0.625, per="row"))) == 2
     assert ask(Wanda(Unstructured(0.625, per="row")), seed=1) == 3
+
+
+def test_a_recipe_is_the_same_with_any_number_of_threads(real_model):
+    n, ids, found = torch.get_num_threads(), ids_of(2, 5), set()
+    try:
+        for n_threads in (1, 2, 3):
+            torch.set_num_threads(n_threads)
+            found.add(store.recipe_of(WANDA, real_model[0], ids))
+    finally:
+        torch.set_num_threads(n)
+    assert len(found) == 1
 
 
 def test_a_run_killed_while_writing_leaves_nothing(stored, monkeypatch):

@@ -95,8 +95,14 @@ def load_compressed(
 
 
 def recipe_of(compression: Compression, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> str:
-    """Digest of all that the content follows from: of the weights their sums, which tell models apart in a moment."""
-    weights = [(name, *w.shape, w.double().sum().item()) for name, w in model.state_dict().items()]
+    """Digest of all that the content follows from: of each weight the sum of its bytes, enough to tell models apart.
+
+    Sums of whole numbers are exact, so that another number of threads, which adds in another order, changes nothing.
+    """
+    weights = [
+        (name, *w.shape, int(w.contiguous().view(torch.uint8).sum(dtype=torch.int64)))
+        for name, w in model.state_dict().items()
+    ]
     return hashlib.sha256(repr((compression, weights, calibration.tolist())).encode()).hexdigest()[:16]
 
 
