@@ -143,7 +143,11 @@ DISTIL = Exercise(
             "This is KL(student ‖ teacher), in which the student's own probabilities weigh the words. The teacher's do."
             "",
             _by_autograd(lambda s, t, tau: tau**2 * _divergences(s / tau, t / tau).mean()),
-            also=(_by_autograd(lambda s, t, tau: -(tau**2) * _divergences(s / tau, t / tau).mean()),),
+            also=(
+                _by_autograd(lambda s, t, tau: -(tau**2) * _divergences(s / tau, t / tau).mean()),
+                lambda s, t, tau: _distil(t, s, tau),
+                _loss_alone(lambda s, t, tau: tau**2 * _divergences(s / tau, t / tau).mean()),
+            ),
         ),
         Mistake(
             "averaged over the vocabulary",
@@ -167,7 +171,10 @@ DISTIL = Exercise(
             "The temperature makes gradients smaller by its square. Without the factor τ² the loss would weigh less "
             "the higher the temperature.",
             _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau**2),
-            also=(_by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau),),
+            also=(
+                _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau),
+                _loss_alone(lambda s, t, tau: _kl(s, t, tau) / tau**2),
+            ),
         ),
         Mistake(
             "temperature of one of the two",

@@ -81,8 +81,8 @@ NORM = Exercise(
     mistakes=(
         Mistake(
             "upside down",
-            "The factors are upside down. The mean over fewer channels of the same squares is larger, so x is divided "
-            "by more: the new weight has to be larger than the old one, and so has the epsilon.",
+            "A factor is upside down, or both are. The mean over fewer channels of the same squares is larger, so x is "
+            "divided by more: the new weight has to be larger than the old one, and so has the epsilon.",
             _powers(-0.5, -1.0),
             also=(_powers(-0.5, 1.0), _powers(0.5, -1.0), _powers(-0.5, 0.0)),
         ),
