@@ -604,7 +604,8 @@ print(printed.pattern_verdict(measured))
 results.calibration_curves(measured)
 
 # %% [markdown]
-# **Is 128 a good block size?** Each point is a whole model whose masks were chosen for so many columns at once.
+# **Is 128 a good block size?** Each point is a whole model whose masks were chosen for so many columns at once. A bar
+# is the error of one perplexity alone; the title compares with 128 columns window by window.
 
 # %%
 results.block_sizes(measured)
@@ -612,7 +613,7 @@ results.block_sizes(measured)
 # %% [markdown]
 # **Which layers are sensitive?** The paper leaves one third of the layers dense at 2:4, prunes the other two thirds,
 # and finds that later layers matter more (figure 7). Our experiment is the other way round: one third of the blocks is
-# pruned and the others stay dense. The title says what 12 windows can tell apart.
+# pruned and the others stay dense. The title says what 12 windows tell apart, compared in pairs as before.
 
 # %%
 results.thirds(measured)

@@ -42,9 +42,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a function did on each case of one seed, in place of the function: a student's copy holds no answers."""
+    """What a function did on each case of one seed, in place of the function: a student's copy holds no answers.
+
+    `names` are those of the function's parameters, of a reference; of others they are not kept.
+    """
 
     outcomes: tuple[Outcome, ...]
+    names: tuple[str, ...] = ()
 
 
 def starved(process: str = "thread-self", proc: Path = Path("/proc")) -> float:

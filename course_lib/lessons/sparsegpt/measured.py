@@ -152,11 +152,11 @@ def _with_errors(points: list[dict[str, Any]]) -> tuple[list[float], list[tuple[
 
 def _against(by_name: dict[Any, dict[str, Any]], usual: Any) -> str:
     """Which of several settings are clearly worse or better than the usual one, and which are not told apart."""
-    clear = {}
+    clear: dict[str, list[Any]] = {"worse": [], "better": [], "not told apart": []}
     for name, row in by_name.items():
-        effect = log_gap(by_name[usual], row)
-        clear.setdefault("worse" if effect.holds else "better" if effect.fails else "not told apart", []).append(name)
-    clear["not told apart"].remove(usual)
+        if name != usual:
+            effect = log_gap(by_name[usual], row)
+            clear["worse" if effect.holds else "better" if effect.fails else "not told apart"].append(name)
     return "; ".join(
         f"{listed(names)} {'are' if len(names) > 1 else 'is'} {word}" for word, names in clear.items() if names
     )

@@ -30,10 +30,13 @@ def provenance() -> str:
     """What was run, where, when, with how much; and the lesson's other experiments, on the same windows."""
     measured = load_measured("sparsegpt")
     others = [load_measured("sparsegpt", f"experiments/sparsegpt_{part}") for part in PARTS]
-    beside = ", ".join(
-        f"`{part['command'].removeprefix('course reproduce ')}` {part['started'][:10]}" for part in others
-    )
+    beside = ", ".join(f"`{part['experiment']}` {part['started'][:10]}{_elsewhere(part, measured)}" for part in others)
     return f"{origin(measured, amounts(measured['sizes']['shared']))}\n{wrapped(f'beside it: {beside}')}"
+
+
+def _elsewhere(part: dict, measured: dict) -> str:
+    """The machine of a part that was measured on another one than the rest."""
+    return "" if part["machine"] == measured["machine"] else f" ({part['machine']['cpu']})"
 
 
 def seconds_provenance() -> str:
