@@ -203,7 +203,7 @@ history.upcycled()
 
 # %% [markdown]
 # `upcycled(model, n_experts, k, Difference(noise=0.1))` of `course_lib.moe.upcycling` does it for a Llama, and what it
-# gives saves as a Mixtral that `from_pretrained` loads. `course reproduce moe_upcycling` measured it, in half an hour.
+# gives saves as a Mixtral that `from_pretrained` loads. `course reproduce moe_upcycling` measured it, in 23 minutes.
 # First all MLPs of SmolLM2 as four copies each, before any training, on more text than above: with weights that add up
 # to one it is the same model, with probabilities as they are it is none.
 
@@ -440,7 +440,7 @@ training_plots.loads(runs, router.k)
 print(published.losses())
 
 # %% [markdown]
-# `course reproduce moe` trained larger models of bytes for 800 steps, in an hour: four blocks, from three beginnings
+# `course reproduce moe` trained larger models of bytes for 800 steps, in 75 minutes: four blocks, from three beginnings
 # and from larger first weights. One is dense; the others have eight experts in each block, of which one computes a
 # byte, or two of half the size. So all multiply as much for a byte, but for the gates.
 
@@ -680,7 +680,7 @@ climb = classic.climb(depth=3, n_steps=15)
 classic_plots.climbed(climb, depth=3)
 
 # %% [markdown]
-# `course reproduce moe_classic` measured both with more beginnings, in ten minutes: ten starts of each learner of
+# `course reproduce moe_classic` measured both with more beginnings, in six minutes: ten starts of each learner of
 # vowels, with plain gradient descent at one rate for all, and five draws of the arm's samples for each depth.
 
 # %%

@@ -11,8 +11,8 @@ Tables:
     models      in the end: weights, FLOP a byte, loss of every evaluation window, and for each block its loads, the
                 size of its logits, and how much of the expert the byte decides
 
-`course reproduce moe_routers` adds other routers on the same bytes. A run is a step of about four minutes of one
-processor: an hour on one of them, all 15. What is measured is in claims/.
+`course reproduce moe_routers` adds other routers on the same bytes. A run is a step of about five minutes with
+one thread, 75 for all 15 (beside other work). What is measured is in claims/.
 """
 
 from dataclasses import replace

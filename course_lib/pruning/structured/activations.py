@@ -118,7 +118,8 @@ def _given(norms: Norms):
 
 def _head_norms(norms: Norms, n_query: int):
     def add(_, args):
-        norms.add(args[0].reshape(1, -1, args[0].shape[-1]).unflatten(-1, (n_query, -1)).norm(dim=-1))
+        # In float32 before anything is squared: half precision ends at 65,504.
+        norms.add(args[0].reshape(1, -1, args[0].shape[-1]).float().unflatten(-1, (n_query, -1)).norm(dim=-1))
 
     return add
 

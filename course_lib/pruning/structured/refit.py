@@ -5,8 +5,12 @@ gives most nearly the same output, and stays near W where the tokens say little,
 
     ‖X_S W′ᵀ − X Wᵀ‖² + λ ‖W′ − W_S‖²,    so    W′ = (W H_{:S} + λ W_S) (H_SS + λ I)⁻¹.
 
-Without the term λ W_S damping would shrink W′ towards zero. λ is relative to the median of H's diagonal: a few inputs
-are thousands of times louder than the others, and rule the mean.
+Without the term λ W_S damping would shrink W′ towards zero. With G the columns that have gone this is
+
+    W′ = W_S + W_G H_GS (H_SS + λ I)⁻¹,
+
+what was there and a correction, which is a smaller product to compute. λ is relative to the median of H's diagonal: a
+few inputs are thousands of times louder than the others, and rule the mean.
 
 Dimension key: O outputs of a layer, I its inputs, S those that stay, N tokens.
 """
@@ -36,15 +40,16 @@ def least_squares(
     if not damping > 0:
         raise ValueError(f"got damping {damping!r}; expected a positive number, such as {DAMPING:g}.")
     target, h = weight.double(), gram.double()
+    gone = torch.ones(len(h), dtype=torch.bool, device=h.device).index_fill(0, stays, False)
     ridge = damping * h.diagonal().median().clamp_min(torch.finfo(torch.float32).tiny)
     inside = h[stays][:, stays] + ridge * torch.eye(len(stays), dtype=h.dtype, device=h.device)
-    right = target @ h[:, stays] + ridge * target[:, stays]
+    lost = target[:, gone] @ h[gone][:, stays]
     factor, failed = torch.linalg.cholesky_ex(inside)
     if failed:
         raise ValueError(
             f"got a Gram matrix that is singular at damping {damping:g}; give more tokens, or more damping."
         )
-    return torch.cholesky_solve(right.T, factor).T.to(weight.dtype)
+    return (target[:, stays] + torch.cholesky_solve(lost.T, factor).T).to(weight.dtype)
 
 
 @torch.no_grad()

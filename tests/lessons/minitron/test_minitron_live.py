@@ -24,14 +24,28 @@ def ids(generator):
 
 def test_the_students_aggregate_sees_what_minitron_scores(ids):
     model = tiny_model()
-    found, _ = live.one_pass(lambda x: x.abs().mean(1).norm(dim=0), model, ids)
+    evidence = Evidence(model, ids, progress=False)
+    found, _ = live.one_pass(lambda x: x.abs().mean(1).norm(dim=0), evidence)
+    torch.testing.assert_close(found, Minitron().score(evidence).neurons)
     torch.testing.assert_close(found, Minitron().score(Evidence(model, ids, progress=False)).neurons)
     assert not any(len(module._forward_pre_hooks) + len(module._forward_hooks) for module in model.modules())
 
 
+def test_one_pass_is_one_pass_and_feeds_all_scores(ids):
+    model, n_read = tiny_model(), []
+    model.base_model.register_forward_hook(lambda *_: n_read.append(1))
+    evidence = Evidence(model, ids, progress=False)
+    live.one_pass(lambda x: x.abs_().mean((0, 1)), evidence)  # in place, as a student may write it
+    found = Minitron().score(evidence)
+    assert len(n_read) == len(ids), "every window is read once, for all scores"
+    torch.testing.assert_close(found.width, Minitron().score(Evidence(model, ids, progress=False)).width)
+    with pytest.raises(ValueError, match="expected a new Evidence"):
+        live.one_pass(lambda x: x.mean((0, 1)), evidence)
+
+
 def test_the_stream_is_what_blocks_read_and_give(ids):
     model = tiny_model()
-    _, states = live.one_pass(lambda x: x.mean((0, 1)), model, ids)
+    _, states = live.one_pass(lambda x: x.mean((0, 1)), Evidence(model, ids, progress=False))
     assert states.shape == (len(blocks(model)) + 1, ids.numel(), model.config.hidden_size)
     turned = (1 - torch.cosine_similarity(states[:-1], states[1:], dim=-1)).mean(1)
     torch.testing.assert_close(turned, BlockInfluence().score(Evidence(model, ids, progress=False)).blocks)

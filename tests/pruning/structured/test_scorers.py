@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from course_lib.models import tiny_model, weight_of
-from course_lib.pruning.structured.activations import Norms
+from course_lib.pruning.structured.activations import Norms, _head_norms
 from course_lib.pruning.structured.scorer import Evidence, by_group, group_sums
 from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
 from course_lib.pruning.structured.scorers.llm_pruner import LLMPruner
@@ -37,6 +37,23 @@ def test_four_ways_to_aggregate_by_hand():
     assert norms.of("l2", "mean").item() == pytest.approx(math.sqrt(3.5**2 + 6**2))
     assert norms.of("mean", "l2").item() == pytest.approx((5 + 12) / 2)
     assert norms.of("l2", "l2").item() == pytest.approx(13)
+
+
+def test_half_precision_is_summed_in_float32():
+    # 300² is more than float16 holds, and so is the sum of 200 sizes of 400.
+    norms = Norms()
+    norms.add(torch.full((1, 200, 1), 300.0, dtype=torch.float16))
+    norms.add(torch.full((1, 200, 1), 400.0, dtype=torch.float16))
+    assert norms.of("l2", "mean").item() == pytest.approx(500)
+    assert norms.of("l2", "l2").item() == pytest.approx(500 * math.sqrt(200))
+    assert norms.of("mean", "mean").item() == pytest.approx(350)
+
+
+def test_the_size_of_a_head_in_half_precision():
+    norms = Norms()
+    # Two heads of two entries: 60,000 is in float16's range and √(2 · 60,000²) = 84,853 is not.
+    _head_norms(norms, 2)(None, (torch.tensor([[[60_000.0, 60_000.0, 3.0, 4.0]]], dtype=torch.float16),))
+    assert norms.of().tolist() == pytest.approx([60_000 * math.sqrt(2), 5.0], rel=1e-3)  # 60,000 is rounded to 32
 
 
 def test_the_numbers_of_model_optimizer():

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import architecture, blocks, final_norm, linears, weight_of
 from course_lib.pruning.structured.choice import Kept, everything
+from course_lib.pruning.structured.scorer import Evidence
 from course_lib.pruning.structured.shape import shape_of
 from course_lib.pruning.structured.surgery import take
 
@@ -33,27 +34,32 @@ def mlp(x: Float[Tensor, "N D"], gate: Float[Tensor, "F D"], up: Tensor, down: F
     return (silu(x @ gate.T) * (x @ up.T)) @ down.T
 
 
-@torch.no_grad()
-def one_pass(
-    aggregate: Aggregate, model: PreTrainedModel, windows: Int[Tensor, "N T"]
-) -> tuple[Float[Tensor, "L F"], Float[Tensor, "S M D"]]:
+def one_pass(aggregate: Aggregate, evidence: Evidence) -> tuple[Float[Tensor, "L F"], Float[Tensor, "S M D"]]:
     """Scores of all neurons, and the stream before the first block and behind each (S = L + 1, M = N · T, no norm).
 
-    In each block the function gets what the down projection reads, of all windows.
+    In each block the function gets what the down projection reads, of all windows. It is the pass from which
+    `evidence.activations` come: whatever else is scored by activations afterwards reads no text again.
+
+    Raises:
+        ValueError: when that pass was made before.
     """
-    scores, states, handles = [], [], []
-    for number, block in enumerate(blocks(model)):
+    if "activations" in vars(evidence):
+        raise ValueError("got evidence whose activations were read before; expected a new Evidence(model, windows).")
+    of_blocks = blocks(evidence.model)
+    read, states, handles = [[] for _ in of_blocks], [[] for _ in range(len(of_blocks) + 1)], []
+    for number, block in enumerate(of_blocks):
         if number == 0:
-            handles.append(block.register_forward_pre_hook(lambda _, args: states.append(args[0])))
-        handles.append(block.register_forward_hook(lambda _, __, out: states.append(out)))
+            handles.append(block.register_forward_pre_hook(lambda _, args: states[0].append(args[0][0])))
+        handles.append(block.register_forward_hook(lambda _, __, out, n=number: states[n + 1].append(out[0])))
         down = block.get_submodule(architecture(block).mlp[-1])
-        handles.append(down.register_forward_pre_hook(lambda _, args: scores.append(aggregate(args[0]))))
+        handles.append(down.register_forward_pre_hook(lambda _, args, n=number: read[n].append(args[0][0])))
     try:
-        model(windows, use_cache=False, logits_to_keep=1)
+        evidence.activations  # noqa: B018 measured when first asked for
     finally:
         for handle in handles:
             handle.remove()
-    return torch.stack(scores), torch.stack([state.flatten(0, 1) for state in states])
+    scores = [aggregate(torch.stack(windows).float()) for windows in read]
+    return torch.stack(scores), torch.stack([torch.cat(windows) for windows in states])
 
 
 def down_gradients(model: PreTrainedModel, windows: Int[Tensor, "N T"]) -> list[tuple[Tensor, Tensor]]:

@@ -6,7 +6,7 @@ Tables:
     arm          trees of three depths, five draws of samples: log-likelihood and error after every EM step
     recurrent    bytes: loss by step and on held-out windows, loads in the end, three seeds
 
-Minutes planned on one idle core: vowels 3, trees 1, recurrent 14: eighteen.
+Six minutes with one thread.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Simple ideas for the open task of lesson 06: the lowest loss of a byte model at a fixed number of FLOP a byte.
 
-One table, ideas. Two beginnings an idea, since another beginning can be worth as much as an idea; under six minutes
-of one processor in all.
+One table, ideas. Two beginnings an idea, since another beginning can be worth as much as an idea. Six minutes with one
+thread, as its result says step by step.
 """
 
 from dataclasses import dataclass
