@@ -447,7 +447,8 @@ check("minitron.taylor", taylor)
 # up projection has the same dial, and must give the same number from its row.
 #
 # A backward pass is dear, so the gradients below come from two of the eight windows that the activations were read
-# on. What these cuts cost does not say which *kind* of score is better; section 11 gives both the same text.
+# on. What these cuts cost does not say which *kind* of score is better; section 11 reads more for both, 16 windows
+# and 32.
 
 # %%
 score = mine("minitron.taylor", taylor)
@@ -598,8 +599,8 @@ measured.scores(result)
 
 # %% [markdown]
 # For neurons, whole groups and channels, sizes of activations leave lots far behind, and gradients, which cost a
-# backward pass, choose no better. The row of the heads is the other way round. A head's score is the
-# size of what it gives *before* the output projection. With the norms of the weights that read it as a factor, the
+# backward pass and had half the text, choose no better. The row of the heads is the other way round. A head's score is
+# the size of what it gives *before* the output projection. With the norms of the weights that read it as a factor, the
 # score beats lots here too: lesson 04's rule, that an input counts as much as the weight that reads it.
 #
 # **Mean or L2 over the tokens?** The paper takes the mean over the tokens of a sequence and L2 over sequences.

@@ -81,7 +81,7 @@ def heads_line(results: Mapping[str, Perplexity]) -> str:
     _, spread, whole = results.values()
     effect = gap(whole, spread)
     return (
-        f"{effect.value:+.2f} ± {effect.error:.2f} nats a token, {len(spread.losses)} windows. "
+        f"{effect.value:+.2f} ± {effect.error:.2f} nats a token, {len(spread.losses)} windows.\n"
         f"Claim: one head of every group costs more than a whole group: {verdict(effect)}"
     )
 
