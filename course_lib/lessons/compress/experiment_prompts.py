@@ -14,8 +14,9 @@ Tables, each row with the loss of every evaluation window, so that models are co
     rivals       LoRA, refit, distillation: perplexity, processor seconds, bytes beside the model
     tasks        questions answered, without a prompt and with the model's own
 
-Minutes planned on one idle core: own prompts 30, words 3, moved 5, settings 16, rivals 8, tasks 7. No step takes more
-than five.
+Two experiments share the plan. This one measures the first three claims and what competes with a prompt for a model
+pruned by Wanda; `course reproduce prompts_further` adds a cut model's rivals, other_text, settings, tasks and the rest
+of the models, and finds the prompts of this one again. Minutes planned on one idle core: 40 and 30.
 """
 
 from functools import partial
@@ -28,24 +29,23 @@ VARIED = "wanda-50"  # the model whose settings vary
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """What the lesson needs most comes first."""
+    """The whole plan; what the lesson needs most comes first."""
+    return first(sizes) + further(sizes)
 
-    def owns(names: tuple[str, ...]) -> list[Step]:
-        return [Step(f"{name}: own prompt", partial(own.own, sizes, name)) for name in names]
 
-    def moves(names: tuple[str, ...]) -> list[Step]:
-        return [Step(f"{name}: others' prompts", partial(moved.moved, sizes, name)) for name in names]
-
-    def competes(name: str) -> list[Step]:
-        return [Step(f"{name}: {way}", partial(rivals.rival, sizes, name, way)) for way in rivals.WAYS[name]]
-
-    plan = owns(sizes.first)
+def first(sizes: Sizes) -> list[Step]:
+    """Own prompts, sentences, prompts of others, and what competes on the model pruned by Wanda."""
+    plan = _owns(sizes, sizes.first)
     plan += [Step(f"{name}: sentences", partial(worded.worded, sizes, name)) for name in sizes.first]
-    plan += owns(tuple(name for name in sizes.moved_from if name not in sizes.first))
-    plan += moves(sizes.moved_to)
-    plan += competes(rivals.WANDA)
-    plan += owns(tuple(name for name in sizes.others if name not in sizes.moved_from))
-    plan += competes(CUT)
+    plan += _owns(sizes, tuple(name for name in sizes.moved_from if name not in sizes.first))
+    plan += [Step(f"{name}: others' prompts", partial(moved.moved, sizes, name)) for name in sizes.moved_to]
+    plan += _competes(sizes, rivals.WANDA)
+    return plan + _owns(sizes, tuple(name for name in sizes.others if name not in sizes.moved_from))
+
+
+def further(sizes: Sizes) -> list[Step]:
+    """What competes on the cut model, settings, another text, tasks, and the other models."""
+    plan = _competes(sizes, CUT)
     plan += [
         Step(f"{VARIED}: {which}", partial(settings.varied, sizes, VARIED, run))
         for which, run in settings.wanted(sizes).items()
@@ -56,7 +56,15 @@ def steps(sizes: Sizes) -> list[Step]:
         for task, n in sizes.questions
         for name in sizes.first
     ]
-    return plan + owns(sizes.rest)
+    return plan + _owns(sizes, sizes.rest)
 
 
-EXPERIMENT = Experiment("Compress, then prompt", Sizes(), QUICK, steps)
+def _owns(sizes: Sizes, names: tuple[str, ...]) -> list[Step]:
+    return [Step(f"{name}: own prompt", partial(own.own, sizes, name)) for name in names]
+
+
+def _competes(sizes: Sizes, name: str) -> list[Step]:
+    return [Step(f"{name}: {way}", partial(rivals.rival, sizes, name, way)) for way in rivals.WAYS[name]]
+
+
+EXPERIMENT = Experiment("Compress, then prompt", Sizes(), QUICK, first)

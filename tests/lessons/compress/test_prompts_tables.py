@@ -9,7 +9,7 @@ from course_lib.lessons.common.style import HouseFigure
 from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.compress.claims.ground import VOCABULARY, WIDE, WIKIPEDIA
 from course_lib.lessons.compress.claims.rivals import LARGE, SMALL
-from course_lib.lessons.compress.experiment_prompts import EXPERIMENT
+from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
 from course_lib.lessons.compress.figures import measured as plots
 from course_lib.lessons.compress.tables import claims, found, over, practice
 
@@ -76,7 +76,7 @@ def measured():
     return {
         "command": "course reproduce prompts", "seed": 0, "started": "2026-11-24T08:54:00+00:00",
         "machine": machine, "sizes": sizes, "tables": tables,
-        "steps": {step.name: {} for step in EXPERIMENT.steps(EXPERIMENT.sizes)},
+        "steps": {step.name: {} for step in steps(EXPERIMENT.sizes)},
     }  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def test_what_was_not_reached_is_said_to_be_missing(table, n_models, measured):
 
 def test_where_it_comes_from(measured):
     text = claims.provenance(measured)
-    assert "Not finished" not in text
+    assert "Not measured" not in text
     assert "32 steps of 4 × 96 tokens" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= COLUMNS
 
@@ -193,7 +193,7 @@ def test_where_it_comes_from(measured):
 def test_a_measurement_that_was_stopped_says_where(measured):
     del measured["steps"]["dense: sciq"], measured["steps"]["wanda-75: own prompt"]
     text = " ".join(claims.provenance(measured).split())
-    assert "2 steps are missing, the first of them wanda-75: own prompt; dense: sciq." in text
+    assert "2 steps of the plan, the first of them wanda-75: own prompt; dense: sciq." in text
     assert max(map(len, claims.provenance(measured).splitlines())) <= COLUMNS
 
 

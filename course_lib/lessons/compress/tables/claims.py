@@ -16,8 +16,8 @@ def provenance(measured: Measured) -> str:
     missing = found.missing(measured)
     if not missing:
         return origin(measured, learned)
-    text = f"Not finished: {len(missing)} steps are missing, the first of them {'; '.join(missing[:3])}. "
-    return origin(measured, learned) + "\n" + wrapped(text + "The same command goes on from here.")
+    text = f"Not measured: {len(missing)} steps of the plan, the first of them {'; '.join(missing[:3])}. "
+    return origin(measured, learned) + "\n" + wrapped(text + "`course reproduce prompts_further` measures them.")
 
 
 def gains(measured: Measured) -> str:

@@ -11,7 +11,7 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.lessons.compress.claims.ground import WIKIPEDIA
-from course_lib.lessons.compress.experiment_prompts import EXPERIMENT
+from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
 from course_lib.measure.result_files import load
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio, paired_ratio, share_of_gain
@@ -34,7 +34,7 @@ def at(path: Path) -> Measured:
 
 def missing(measured: Measured) -> list[str]:
     """The steps of the whole measurement that this one has not reached."""
-    planned = (step.name for step in EXPERIMENT.steps(EXPERIMENT.sizes))
+    planned = (step.name for step in steps(EXPERIMENT.sizes))
     return [name for name in planned if name not in measured["steps"]]
 
 
