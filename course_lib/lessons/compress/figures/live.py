@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale, percent
-from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS
 
 Row = tuple[str, str, float, float]  # model, prompt, ratio of perplexities, its standard error
@@ -39,7 +38,7 @@ def ratios(rows: Sequence[Row]) -> Figure:
     axes.axvline(1, color="black", linestyle=":", linewidth=1)
     axes.set_yticks(range(len(rows)), [f"{model}: {prompt}" for model, prompt, *_ in reversed(rows)])
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    helps = [f"{prompt} on {model}" for model, prompt, ratio, error in rows if ratio + ERRORS * error < 1]
-    said = listed(helps) if 0 < len(helps) <= 2 else f"{len(helps)} of {len(rows)} prompts"
-    label(axes, f"Clearly below 1: {said}", f"perplexity with the prompt / without ({ERROR_BARS})")
+    n = sum(ratio + ERRORS * error < 1 for *_, ratio, error in rows)
+    title = f"{n} of {len(rows)} prompts lower the perplexity clearly"
+    label(axes, title, f"perplexity with the prompt / without ({ERROR_BARS})")
     return fig

@@ -54,7 +54,7 @@ def caption(learned: Learned, step: int) -> str:
     begun, now = learned.path[0], learned.path[step]
     moved = ((now - begun).norm(dim=1) / begun.norm(dim=1)).mean()
     cost = f"; the last batch cost {learned.losses[step - 1]:.2f} nats a token" if step else ""
-    return f"After {step} of {len(learned.losses)} steps: moved by {moved:.2f} of their length{cost}"
+    return f"After {step} of {len(learned.losses)} steps: {moved:.2f} lengths away from where they began{cost}"
 
 
 def explore(learned: Learned, words: Words) -> widgets.VBox:
