@@ -131,7 +131,7 @@ WORDS = [[(" one", 1.0), ("\ufffd<b>", 0.5)]] * 13
 
 @pytest.fixture
 def path():
-    return learning.Learned(torch.arange(13.0)[:, None, None].expand(13, 2, 4) + 1, tuple(range(12)))
+    return learning.Learned(torch.arange(13.0)[:, None, None].expand(13, 2, 4) + 1, tuple(map(float, range(12))))
 
 
 def test_without_a_browser_the_whole_strip_stands_with_the_last_step_marked(path, capsys):

@@ -29,7 +29,7 @@ CALIBRATION = (4, 128)  # windows and tokens of each, for the norms of Wanda's i
 class Learned:
     """The prompt before each step and after the last, and the loss of the batch of each step, in nats a token."""
 
-    path: Float[Tensor, "S+1 P D"]
+    path: Float[Tensor, "moments P D"]
     losses: tuple[float, ...]
 
     @property

@@ -40,7 +40,7 @@ class Attempt:
 
 
 def attempt(
-    sentence: str,
+    sentence: object,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     windows: Int[Tensor, "N L"],
