@@ -7,6 +7,8 @@ import pytest
 
 from course_lib.lessons.compress import deck
 from course_lib.lessons.compress.drawings import sizes
+from course_lib.lessons.compress.figures import stored
+from course_lib.lessons.compress.tables import found, practice
 from course_lib.prompts.hard import SENTENCES
 from course_lib.prompts.recipe import PromptRecipe
 from course_lib.workbook.decks.markdown import split_slides
@@ -112,3 +114,19 @@ def test_the_share_by_hand():
 def test_drawings_of_the_deck_have_their_finding_as_a_title():
     for draw in (deck.first_token, deck.lengths, deck.rates, deck.pairs, deck.artefact, deck.shares):
         assert re.search(r"\d", draw().described()), draw.__name__
+
+
+def test_what_the_slides_say_of_the_measured_figures():
+    """Sentences help nowhere clearly; the notes name the models whose gain is not told apart from the dense one's."""
+    every = [effect for kind in ("slides", "code") for _, effect in stored.hard_prompts()[kind]]
+    assert not any(effect.holds for effect in every)
+    assert f"in 0 of {len(every)} cases" in stored.words().described()
+    measured = found.results()
+    beyond = {name: found.beyond(measured, name) for name in found.models(measured) if name != "dense"}
+    assert {name for name, effect in beyond.items() if not effect.holds} == {"wanda-50", "gptq-4"}
+    assert found.one(measured, "own", model="wanda-75")["perplexity"] > 200
+    assert "1 of 7 (an end of a line)" in stored.ideas().described()
+    prompt, *others = practice.ways(measured, "wanda-50")
+    rival = next(row for row in others if row["way"] == "LoRA of as many bytes")
+    assert rival["bytes"] == prompt["bytes"]
+    assert found.wins(rival, prompt).holds

@@ -35,6 +35,15 @@ def title_picture() -> Figure:
     return fig
 
 
+def idea() -> Figure:
+    """The title picture under a sentence that says what it shows."""
+    fig = title_picture()
+    fig.axes[0].set_title(
+        "The slope passes through every weight and moves the vectors before the text alone", loc="left", fontsize=11
+    )
+    return fig
+
+
 def batch(n_left: int = 2) -> tuple[Bool[Tensor, "B N"], list[list[int]]]:
     """Of two texts, one filled up on the left: what is seen, and the position of each place."""
     real = torch.ones(2, len(WORDS), dtype=torch.bool)
