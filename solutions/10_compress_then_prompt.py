@@ -111,18 +111,15 @@ check("compress.before", before)
 # %% [markdown]
 # The first prompts were words, *hard prompts*; a *soft prompt* is one of vectors. Words stand before a text in the same
 # way: a sentence is the rows of its tokens. Slides about the paper and its code have different sentences, so here are
-# both. The control is as many tokens drawn by lot: only what a sentence does beyond that is due to its words.
+# both. That of the code goes on in this notebook, beside a control: as many tokens drawn by lot. Only what a sentence
+# does beyond that is due to its words.
 
 # %%
 put = mine("compress.before", before)
 lots = meaningless(tokenizer, len(hard_prompt(tokenizer, SENTENCES["code"])), torch.Generator().manual_seed(0))
 words = {
     f"{name}: {len(ids)} tokens": table[ids]
-    for name, ids in {
-        "slides": hard_prompt(tokenizer, SENTENCES["slides"]),
-        "code": hard_prompt(tokenizer, SENTENCES["code"]),
-        "by lot": lots,
-    }.items()
+    for name, ids in {"code": hard_prompt(tokenizer, SENTENCES["code"]), "by lot": lots}.items()
 }
 for name, sentence in SENTENCES.items():
     say(f"{name}: {sentence}")
@@ -332,7 +329,7 @@ def compare(prompted, plain, real):
 check("compress.metric", compare)
 
 # %% [markdown]
-# All on the same held-out windows: the learned prompts, the sentences and their control.
+# All on the same held-out windows: the learned prompts, the sentence and its control.
 
 # %%
 ratio_of, real = mine("compress.metric", compare), torch.ones_like(held_out, dtype=torch.bool)

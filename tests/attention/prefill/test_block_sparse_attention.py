@@ -41,9 +41,9 @@ def test_all_blocks_are_torchs_attention(n_heads, n_groups, n_tokens, size, gene
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.filterwarnings("ignore:.*without torch.compile")  # torch says so once a process, in whichever test is first
+@pytest.mark.filterwarnings("ignore:.*without torch.compile")
 def test_agrees_with_flex_attention(generator):
-    """torch's own block-sparse attention, given the same blocks as a mask."""
+    """torch's own block-sparse attention, given the same blocks as a mask. It warns once a process."""
     query, keys, values = draw(generator, 2, 3, 90)
     index = RandomBlocks(block_size=16, density=0.6).index(query, keys, 0.3)
 
