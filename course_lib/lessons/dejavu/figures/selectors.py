@@ -76,4 +76,4 @@ def finding(curves: Curves, at: float, what: str = "neurons") -> str:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.2f} times" if ratio < 10 else f"{ratio:,.0f} times"
+    return f"{ratio:.2f}\N{NO-BREAK SPACE}×" if ratio < 10 else f"{ratio:,.0f}\N{NO-BREAK SPACE}×"
