@@ -370,6 +370,10 @@ WRONG = {
         ),
     },
     "dejavu.gathered": {
+        "down read whole": (
+            lambda x, g, u, d, i: d @ torch.zeros(len(g)).to(x).index_copy(0, i, silu(g[i] @ x) * (u[i] @ x)),
+            "everything read",
+        ),
         "rows of down": (lambda *a: gathered_mlp(*a, back=lambda d, i: d[i]), "columns of down for rows"),
         "rows of down turned": (lambda *a: gathered_mlp(*a, back=lambda d, i: d[i].T), "columns of down for rows"),
         "a mask for up and down": gathered_by_rank,

@@ -329,6 +329,7 @@ WRONG = {
         "outputs": (pairs_in_a_loop(place=lambda b, n: 2 * b + 2), "what the MLP gives"),
         "even places": (pairs_in_a_loop(place=lambda b, n: 2 * b), "what the attention reads"),
         "hidden states": (lambda s, a, n: (s[::2][: len(a) - n], a[n:]), "what the attention reads"),
+        "consecutive places": (lambda s, a, n: (s[1 : len(a) - n + 1], a[n:]), "not every place is an MLP's"),
         "embedding": (
             lambda s, a, n: (s[0].expand(len(a) - n, -1, -1), a[n:]),
             "the embedding",

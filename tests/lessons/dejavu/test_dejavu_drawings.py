@@ -95,7 +95,7 @@ def test_who_reads_early():
         name: [ahead._blocks_early(place, part) for place, part in reads] for name, reads in ahead.VARIANTS.items()
     }
     assert early == {"Figure 2": [1, 1], "section 4.3": [2, 3], "authors' code": [2, 2]}
-    assert "6 of 6 choices are made early, 4 by a whole block" in title(ahead.lookahead())
+    assert "4 of 6 choices are made a whole block or more before" in title(ahead.lookahead())
 
 
 def test_pieces_of_memory_by_hand():

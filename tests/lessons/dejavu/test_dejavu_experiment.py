@@ -224,6 +224,8 @@ def test_an_idea_is_fitted_blindfold_and_kept_to_its_bytes(sizes, monkeypatch):
     mine = ideas.Attempt(4_000_000, 0.3, kept["one set for all tokens"].losses - 1)
     assert ideas.table(kept, mine).splitlines()[-1].split()[-3:] == ["+1.000", "±", "0.000"]
     assert "yours" in ideas.table(kept, mine)
+    said = ideas.line(mine, loaded[0], [3.0, 3.0, 9.0], [4.0, 4.0, 9.0])
+    assert "all neurons 20.1, 30 % by oracle 54.6" in said  # of its own two windows: e³ and e⁴
     assert "beside" not in ideas.compared(kept | {"mine": mine}).described()
 
 

@@ -24,12 +24,17 @@ NOISE = (0.0, 0.02, 0.01, 0.0, 0.02, 0.01)
 
 def test_the_best_is_named_only_where_the_windows_tell():
     clear = {"one": {0.5: losses()}, "two": {0.5: losses(*[0.3 + n for n in NOISE])}}
-    assert selectors.finding(clear, 0.5) == "At 50 % of the neurons one is clearly better than two"
+    assert (
+        selectors.finding(clear, 0.5)
+        == "At 50 % of the neurons one is clearly better than two (1.36\N{NO-BREAK SPACE}×)"
+    )
     noisy = {"one": {0.5: losses()}, "two": {0.5: losses(0.3, -0.3, 0.2, -0.2, 0.1, 0.0)}}
     assert selectors.finding(noisy, 0.5) == "At 50 % of the neurons the windows tell no order"
     some = clear | {"three": {0.5: losses(0.01, -0.01, 0.02, 0.0, -0.01, 0.0)}}
     said = selectors.finding(some, 0.5, "neurons of the MLPs")
-    assert said.replace("\n", " ").endswith("one is clearly better than two; not told from three")
+    assert said.replace("\n", " ").endswith(
+        "one is clearly better than two (1.36\N{NO-BREAK SPACE}×); not told from three"
+    )
     assert max(map(len, said.splitlines())) <= selectors.COLUMNS
 
 
@@ -44,7 +49,7 @@ def test_density_curves_are_multiples_of_the_dense_perplexity():
     torch.testing.assert_close(torch.tensor(list(map(float, first.get_ydata()))), torch.tensor([4.0, 2.0]))
     assert first.get_xdata().tolist() == [25.0, 50.0]
     assert drawn["dense"].get_ydata()[0] == 1
-    assert title(axes) == "At 50 % of the heads a is clearly better than b"
+    assert title(axes) == "At 50 % of the heads a is clearly better than b (4.00\N{NO-BREAK SPACE}×)"
 
 
 def test_small_differences_stand_on_a_plain_axis():
@@ -101,8 +106,8 @@ def test_pays_names_the_break_even_of_each_line():
 
 
 def test_union_stands_beside_lots():
-    (axes,) = speed.union({"a": [0.5, 0.6]}, (1, 2), 0.5).axes
-    assert title(axes) == "Of 50 % a token, a batch of 2 needs: a 60 %"
+    (axes,) = speed.union({"a": [0.5, 0.6]}, (1, 2)).axes
+    assert title(axes) == "A batch of 2 needs of the neurons: a 60 % (50 % a token)"
     assert axes.lines[-1].get_ydata()[-1] == pytest.approx(75)
 
 

@@ -202,12 +202,20 @@ def test_a_loss_of_recall_is_judged_window_by_window():
     assert "2 blocks earlier: recall 0.690, lower by 0.110 ± 0.006; less than 0.02 lost: does not hold" in said
 
 
+def test_the_best_constant_answer_by_hand():
+    """A quarter is active, w = .255: the best q is .25 / (.25 + .75 · .255), as a search over q finds."""
+    parts = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0]])
+    says = torch.linspace(0.001, 0.999, 9999, dtype=torch.float64)
+    losses = -0.25 * says.log() - 0.75 * 0.255 * (1 - says).log()
+    assert predicting.constant_loss(parts) == pytest.approx(float(losses.min()), abs=1e-6)  # of steps of 1e-4
+
+
 def test_lines_of_bytes_and_of_what_is_stored():
     model = tiny_model()
     predictor = torch.nn.Linear(48, 100, bias=False)
     assert printed.bytes_line(predictor, neurons_of(model)[0]).endswith("57,600 of the MLP: 33.3 %")
     assert "one of 2 key-value heads 16.\n" in printed.stored_line(model)
-    assert printed.stored_line(model).endswith("not even when all are left out.")
+    assert printed.stored_line(model).endswith("a token are 32 numbers: storing x never saves room here.")
     of_all = tiny_model(architecture="opt")  # six of six heads have keys of their own: 6 x 16 numbers, x has 48
     assert printed.stored_line(of_all).endswith("once 3 of them are left out.")
 

@@ -185,6 +185,12 @@ def test_slow_change_counts_blocks(oracles):
 def test_activations(oracles):
     assert list(claims(changes.activations(oracles)).values()) == ["holds", "does not hold"]
     assert len(changes.activations(oracles).splitlines()) == 7
+    (levels,) = (row for row in oracles["tables"]["activations"] if row["method"] == "TEAL, greedy levels")
+    levels["reached"] = 0.45  # of 50 % asked
+    lines = changes.activations(oracles).splitlines()
+    assert lines[-2:-1] == ["* more than 2 % from what was asked: not compared"]
+    assert [line for line in lines if " * " in line] == [lines[3]]
+    levels["reached"] = 0.51
     assert list(claims(changes.half_windows(oracles)).values()) == ["holds"]
     assert "nats above dense: +0.403 ± 0.003 where all tokens" in changes.half_windows(oracles)
 

@@ -6,7 +6,7 @@ of the rows of down. What it should predict, and the matrices that it should sav
 Dimension key: N windows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -67,7 +67,7 @@ def attempt(
     fitted = selector.fit(model, windows("wikipedia", *CALIBRATION, tokenizer, split="calibration", seed=seed))
     if fitted.reads_hidden:
         raise ValueError(f"got {type(selector).__name__}, which looks at h; expected one that predicts it.")
-    budget = SHARE * sum(each.n_bytes for each in neurons_of(model))
+    budget = SHARE * mlp_bytes(model)
     if fitted.n_bytes > budget:
         raise ValueError(
             f"got a {type(selector).__name__} of {fitted.n_bytes:,} bytes; expected at most {budget:,.0f}, "
@@ -79,6 +79,23 @@ def attempt(
     if watch.mean_density > DENSITY + SLACK:
         raise ValueError(f"got a selector that kept {watch.mean_density:.2f} of the neurons; expected {DENSITY}.")
     return Attempt(watch.bytes, watch.mean_density, losses)
+
+
+def mlp_bytes(model: PreTrainedModel) -> int:
+    """What the MLPs of all blocks take."""
+    return sum(each.n_bytes for each in neurons_of(model))
+
+
+def line(made: Attempt, model: PreTrainedModel, dense: Sequence[float], oracle: Sequence[float]) -> str:
+    """Bytes beside the budget, and perplexity between those of all neurons and of an oracle, whose first windows are
+    the same ones.
+    """
+    perplexities = [torch.tensor(list(losses)[: len(made.losses)]).mean().exp() for losses in (dense, oracle)]
+    return (
+        f"{made.bytes / 1e6:.1f} MB, {100 * made.bytes / mlp_bytes(model):.1f} % of the MLPs' (at most "
+        f"{100 * SHARE:.0f} %), {100 * made.density:.0f} % of the neurons:\nperplexity {made.losses.mean().exp():.1f}; "
+        f"all neurons {perplexities[0]:.1f}, {100 * DENSITY:.0f} % by oracle {perplexities[1]:.1f}"
+    )
 
 
 def stored(rows: list[dict]) -> dict[str, Attempt]:

@@ -83,8 +83,8 @@ def lookahead() -> Figure:
     axes.legend(handles=handles, frameon=False, fontsize=10.5, loc="upper left", bbox_to_anchor=(0.0, 1.03), ncols=3)
     early = [_blocks_early(place, part) for reads in VARIANTS.values() for place, part in reads]
     axes.set_title(
-        f"Three versions of one method: {sum(n >= 1 for n in early)} of {len(early)} choices are made early, "
-        f"{sum(n >= 2 for n in early)} by a whole block or more",
+        f"Three versions of one method: {sum(n >= 2 for n in early)} of {len(early)} choices are made a whole block "
+        "or more before they are needed",
         loc="left",
         fontsize=12,
     )

@@ -210,13 +210,14 @@ GATHERED = Exercise(
         ),
         Mistake(
             "everything read",
-            "All neurons were computed and most of them thrown away. That reads all weights, which is what was to be "
-            "saved; and where the others were never loaded, zero times anything may be not a number. Take the rows "
-            "first and multiply then.",
+            "Weights of all neurons were read, of gate and up or of `down` alone, and most of what came of it was "
+            "thrown away or multiplied by zero. To read less is what this is for; and where the others were never "
+            "loaded, zero times anything may be not a number. Take the rows, and the columns of `down`, first and "
+            "multiply then.",
             _masked,
             also=(
                 _masked_by_choice,
-                lambda x, g, u, d, i: d @ torch.zeros_like(g @ x).index_copy(0, i, _values(x, g, u, i)),
+                lambda x, g, u, d, i: d @ x.new_zeros(len(g)).index_copy(0, i, _values(x, g, u, i)),
             ),
         ),
         Mistake(

@@ -230,7 +230,11 @@ LOOKAHEAD = Exercise(
             "not every place is an MLP's",
             "Attention and MLP take turns in the stream. Only what stands before an MLP is read, the odd places.",
             lambda s, a, n: (s[: len(s) - 2 * n], a[n:]),
-            also=(lambda s, a, n: (s[: len(s) - n], a[n:]), lambda s, a, n: (s[1 : len(s) - 2 * n], a[n:])),
+            also=(
+                lambda s, a, n: (s[: len(s) - n], a[n:]),
+                lambda s, a, n: (s[1 : len(s) - 2 * n], a[n:]),
+                lambda s, a, n: (s[1 : len(a) - n + 1], a[n:]),
+            ),
         ),
         Mistake(
             "the change, not the stream",
@@ -264,7 +268,8 @@ LOOKAHEAD = Exercise(
     hints=(
         "Number the places of the stream: 0 is the embedding, 1 is after the attention of block 0. At which place does "
         "the MLP of block l read?",
-        "Which is the first block that has a predictor, and what does it read? And the last one?",
+        "The first block that has a predictor is block n, and its predictor reads what the MLP of block 0 reads. What "
+        "does that of the last block, L − 1, read?",
         "stream[1::2] holds what each block's MLP reads, (L, T, D). Row i of the result pairs block i's with block "
         "i + n's neurons.",
     ),

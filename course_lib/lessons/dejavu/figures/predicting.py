@@ -24,5 +24,5 @@ def recall_and_energy(found: Mapping[str, Sequence[Found]]) -> Figure:
         beside = ", ".join(f"{name} {100 * value:.0f} %" for name, value in zip(others, theirs, strict=True))
         title = f"{measure.capitalize()} at {share:g} % of the neurons: {100 * ours:.0f} %\n({beside})"
         label(axes, title, "neurons predicted (%, log scale)", f"{measure} (%)")
-    panels[1].legend(frameon=False, fontsize=9)
+    panels[0].legend(frameon=False, fontsize=9, loc="upper left")
     return fig

@@ -49,6 +49,8 @@ def density_curves(curves: Curves, dense: Float[Tensor, "N"], at: float, what: s
         axes.errorbar(places, times.tolist(), yerr=reach, label=name, capsize=3, **line_style(index))
         most = max(most, float(times.max()))
     axes.axhline(1, color=COLOURS[4], linestyle=":", label="dense")
+    shares = sorted({share for by_share in curves.values() for share in by_share})
+    axes.set_xticks([100 * share for share in shares], [f"{100 * share:.0f}" for share in shares])
     scale = f"({ERROR_BARS})"
     if most > WIDE:
         log_scale(axes, "y")
@@ -59,14 +61,19 @@ def density_curves(curves: Curves, dense: Float[Tensor, "N"], at: float, what: s
 
 
 def finding(curves: Curves, at: float, what: str = "neurons") -> str:
-    """Who reads best at one share, where the windows tell; of how many others, where they tell of some only."""
+    """Who reads best at one share, where the windows tell, and how many times its perplexity the others have."""
     there = {name: by_share[at] for name, by_share in curves.items() if at in by_share}
     best = min(there, key=lambda name: float(there[name].mean()))
     gaps = {name: gap(there[best], losses) for name, losses in there.items() if name != best}
-    behind = [name for name, effect in gaps.items() if effect.holds]
+    behind = {name: _times(math.exp(effect.value)) for name, effect in gaps.items() if effect.holds}
     of = f"At {100 * at:.0f} % of the {what}"
     if not behind:
         return f"{of} the windows tell no order"
     undecided = [name for name in gaps if name not in behind]
     rest = f"; not told from {listed(undecided)}" if undecided else ""
-    return textwrap.fill(f"{of} {best} is clearly better than {listed(behind)}{rest}", COLUMNS)
+    others = listed([f"{name} ({times})" for name, times in behind.items()])
+    return textwrap.fill(f"{of} {best} is clearly better than {others}{rest}", COLUMNS)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}\N{NO-BREAK SPACE}×" if ratio < 10 else f"{ratio:,.0f}\N{NO-BREAK SPACE}×"

@@ -30,19 +30,21 @@ def pays(lines: Mapping[str, Mapping[float, Paid]]) -> Figure:
     return fig
 
 
-def union(shares: Mapping[str, Sequence[float]], batches: Sequence[int], density: float) -> Figure:
-    """The share of the neurons that a batch has to read, by its size."""
+def union(shares: Mapping[str, Sequence[float]], batches: Sequence[int]) -> Figure:
+    """The share of the neurons that a batch has to read, by its size, from a batch of one on."""
     fig, (axes,) = figure(width=6.4, height=3.2)
     for index, (name, values) in enumerate(shares.items()):
         axes.plot(batches, [100 * value for value in values], label=name, **line_style(index))
-    lots = [100 * (1 - (1 - density) ** n) for n in batches]
-    axes.plot(batches, lots, color=COLOURS[4], linestyle=":", label="if each token drew lots")
+        lots = [100 * (1 - (1 - values[0]) ** n) for n in batches]  # as many as one token of this model needs
+        axes.plot(batches, lots, color=COLOURS[4], linestyle=":", label=None if index else "if each token drew lots")
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(batches), [str(n) for n in batches])
     axes.set_ylim(0, 103)
     axes.legend(frameon=False, fontsize=9)
-    said = ", ".join(f"{name} {100 * values[-1]:.0f} %" for name, values in shares.items())
-    title = f"Of {100 * density:.0f} % a token, a batch of {batches[-1]} needs:\n{said}"
+    said = "\n".join(
+        f"{name} {100 * values[-1]:.0f} % ({100 * values[0]:.0f} % a token)" for name, values in shares.items()
+    )
+    title = f"A batch of {batches[-1]} needs of the neurons:\n{said}"
     label(axes, title, "sequences in the batch", "neurons that are read (%)")
     return fig
 

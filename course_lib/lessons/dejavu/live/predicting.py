@@ -3,6 +3,7 @@
 Dimension key: T tokens, D width, F neurons, N windows.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -43,6 +44,17 @@ def scored(
             Found(share, float(recall), float(energy)) for share, (recall, energy) in zip(shares, both, strict=True)
         ]
     return found
+
+
+def constant_loss(parts: Float[Tensor, "T F"]) -> float:
+    """The least loss of a predictor that says the same of every neuron and token: what it must be below to have learnt.
+
+    Of active, a share a, each counts 1, of others w = a + 0.005; the best q is a / (a + (1 − a) w).
+    """
+    share = float((parts > 0).double().mean())
+    others = (1 - share) * (share + 0.005)
+    says = share / (share + others)
+    return -share * math.log(says) - others * math.log(1 - says)
 
 
 def recall_by_window(

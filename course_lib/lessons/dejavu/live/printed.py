@@ -88,12 +88,11 @@ def laps(found: Sequence[Lap], n_tokens: int) -> str:
 
 
 def stored_line(model: PreTrainedModel) -> str:
-    """Numbers that are stored for a token of which heads are missing, beside those of the heads."""
+    """Numbers that are stored for a token of which heads are missing, and for its heads: does that save room?"""
     of = heads(model)
     width, each = model.config.hidden_size, 2 * of.size
-    needed = -(-width // each)
-    verdict = f"once {needed} of them are left out" if needed <= of.n_key_value else "not even when all are left out"
-    return (
-        f"numbers a token: x has {width}, the key and the value of one of {of.n_key_value} key-value heads {each}.\n"
-        f"x takes no more room than what it stands for: {verdict}."
-    )
+    needed, all_of_them = -(-width // each), of.n_key_value * each
+    said = f"x has {width} numbers, the key and the value of one of {of.n_key_value} key-value heads {each}.\n"
+    if needed <= of.n_key_value:
+        return f"{said}Storing x takes no more room than what it stands for once {needed} of them are left out."
+    return f"{said}All keys and values of a token are {all_of_them} numbers: storing x never saves room here."
