@@ -1,0 +1,9 @@
+"""Lesson 11: the exercises on sparse attention, their cases and their named mistakes."""
+
+from course_lib.lessons.sparse_attention.exercises.block_mask import BLOCK_MASK
+from course_lib.lessons.sparse_attention.exercises.divergence import DIVERGENCE
+from course_lib.lessons.sparse_attention.exercises.lines import LINES
+from course_lib.lessons.sparse_attention.exercises.smallest_set import SMALLEST_SET
+
+LESSON = "11 Sparse attention"
+EXERCISES = (DIVERGENCE, SMALLEST_SET, LINES, BLOCK_MASK)
