@@ -109,7 +109,7 @@ def _steer(generator: torch.Generator) -> list[Case]:
         highlighted[:3] = torch.tensor([False, False, True])
         chosen = _rand(generator, n_heads) < 0.5
         chosen[:2] = torch.tensor([True, False])
-        return logits.masked_fill(later, -torch.inf), highlighted, chosen, alpha
+        return logits.masked_fill(later, -1e4), highlighted, chosen, alpha
 
     logits, highlighted, chosen, _ = drawn(6, 4, 20, 14, 0.5)
     return [
@@ -154,7 +154,7 @@ def _accept(generator: torch.Generator) -> list[Case]:
         Case("8 tokens, the sixth falls", drawn(8, 12, 5)),
         Case("a draft far from its model", drawn(3, 20, 1, 3.0)),
         Case("6 tokens, all stay", drawn(6, 9, None)),
-        Case("two words", drawn(4, 2, 2)),
+        Case("a vocabulary of two words", drawn(4, 2, 2)),
         Case("a vocabulary of 500 words, the first falls", drawn(4, 500, 0)),
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
 from course_lib.checking.near import all_near
 
 Answer = Callable[[Tensor, Tensor], Any]
@@ -75,6 +75,10 @@ def _from_the_first(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(sent, keys, keys[0]), sent
 
 
+def _first_alone(keys: Tensor) -> Tensor:
+    return (torch.arange(len(keys)) == 0)[:, None].expand_as(keys)
+
+
 def _delta_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_channels: int, step: float = 0.6) -> tuple[Tensor, Tensor]:
         """Walks that come back to zero, and a threshold of its own for each channel."""
@@ -124,6 +128,10 @@ DELTA = Exercise(
     agree=_agree,
     picture=_picture,
     library=_library,
+    trivial=(
+        Trivial("sending the first token alone", lambda k, t: (k[:1].expand_as(k), _first_alone(k))),
+        Trivial("sending everything", lambda k, t: (k, torch.ones_like(k, dtype=torch.bool))),
+    ),
     mistakes=(
         Mistake(
             "compared with the neighbour",

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
 
 Answer = Callable[[Tensor, Tensor, Tensor, float], Any]
+LATER = -1e4  # the logit of a key that comes later than the query: its weight is 0
 Columns = Callable[[Tensor, int], Tensor]  # (highlighted, T) -> which columns are lowered
 
 
@@ -119,12 +120,7 @@ def _by_rows(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) 
 
 def _removed(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
     where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
-    return logits.masked_fill(where, -torch.inf).softmax(dim=2)
-
-
-def _lost_causality(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """−∞ replaced by a number before anything is added."""
-    return _with()(torch.nan_to_num(logits, neginf=0.0), highlighted, chosen, alpha)
+    return logits.masked_fill(where, LATER).softmax(dim=2)
 
 
 def _steer_cases(generator: torch.Generator) -> list[Case]:
@@ -137,7 +133,7 @@ def _steer_cases(generator: torch.Generator) -> list[Case]:
         highlighted = torch.rand(n_prompt, generator=generator) < marked
         highlighted[:3] = torch.tensor([False, True, False])
         chosen = torch.arange(n_heads) % 2 == 1
-        return logits.masked_fill(later, -torch.inf), highlighted, chosen, alpha
+        return logits.masked_fill(later, LATER), highlighted, chosen, alpha
 
     quarters = torch.full((2, 1, 4), log(0.25))
     by_hand = quarters, torch.tensor([False, True, False]), torch.tensor([True, False]), 0.5
@@ -182,6 +178,7 @@ STEER = Exercise(
     cases=_steer_cases,
     picture=_picture,
     library=_library,
+    trivial=(Trivial("not steering at all", lambda logits, *others: logits.softmax(dim=2)),),
     mistakes=(
         Mistake(
             "wrong sign of log α",
@@ -266,11 +263,6 @@ STEER = Exercise(
             "removed altogether",
             "What is not highlighted cannot be read any more. Its weight becomes α times what it was, not 0.",
             _removed,
-        ),
-        Mistake(
-            "what comes later is read",
-            "Logits of −∞ say that a key comes later than the query. They stay.",
-            _lost_causality,
         ),
         Mistake(
             "no softmax",
