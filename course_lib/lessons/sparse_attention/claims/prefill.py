@@ -4,10 +4,11 @@ Every rule of one length read the same windows, and is compared with dense atten
 """
 
 import math
+from itertools import pairwise
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, log_gap
-from course_lib.lessons.common.tables import Measured, load_measured, origin, rows
+from course_lib.lessons.common.tables import Measured, load_measured, origin, per_cent, rows
 from course_lib.lessons.common.verdicts import Effect, claim, of_count, of_independent, of_samples, said
 from course_lib.lessons.sparse_attention.experiment import DENSE, FLEX, NO_FLOOR, RELEASED, SAME_DENSITY
 from course_lib.measure.paired import mean_and_error
@@ -62,12 +63,9 @@ def over_gamma(measured: Measured) -> str:
     cheap = [_below(CLOSE, measured, row) for row in found]
     lines.append(claim(f"FlexPrefill costs less than {CLOSE} nats a token, at every γ and length", cheap, True))
     pays = [of_samples([PAYS - share for share in row["densities"]]) for row in chosen]
-    text = f"at γ = {measured['sizes']['gamma']} it reads fewer than {PAYS:.0%} of the blocks, where that pays".replace(
-        "%", " %"
-    )
-    lines.append(claim(text, pays))
-    pairs = zip(chosen, chosen[1:], strict=False)
-    longer = [of_independent(_known(long), _known(short)) for short, long in pairs]
+    gamma = measured["sizes"]["gamma"]
+    lines.append(claim(f"at γ = {gamma} it reads fewer than {per_cent(PAYS)} of the blocks, where that pays", pays))
+    longer = [of_independent(_known(long), _known(short)) for short, long in pairwise(chosen)]
     lines.append(claim("the longer the text, the smaller the share that is read", longer))
     return "\n".join(lines)
 

@@ -81,7 +81,7 @@ def rivals(measured: Measured) -> Figure:
     """Nats above dense attention, of rules that read as many blocks."""
     mine = prefill.chosen(measured)
     others = [row for name in SAME_DENSITY for row in rows(measured, "read", rule=name)]
-    fig, (axes,) = figure(width=7.2, height=2.6)
+    _, (axes,) = figure(width=7.2, height=2.6)
     for place, row in enumerate((mine, *others)):
         _dot(axes, measured, -place, row)
     axes.set_yticks([-place for place in range(len(others) + 1)], [row["rule"] for row in (mine, *others)])
@@ -89,7 +89,8 @@ def rivals(measured: Measured) -> Figure:
     axes.axvline(0, color="black", linewidth=0.8)
     axes.margins(x=0.15)
     worse = [row["rule"] for row in others if log_gap(mine, row).holds]
-    title = f"{100 * prefill.density(mine):.0f} % of the blocks: clearly worse than FlexPrefill: {listed(worse) if worse else 'none'}"
+    share = f"{100 * prefill.density(mine):.0f} % of the blocks"
+    title = f"{share}: clearly worse than FlexPrefill: {listed(worse) if worse else 'none'}"
     return label(axes, title, f"nats a token above dense ({ERROR_BARS})").figure
 
 

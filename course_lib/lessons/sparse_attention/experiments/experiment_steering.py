@@ -46,22 +46,22 @@ NO_HEADS, ALL, ALL_SINK, ALL_MILD, LAYER, CHOSEN = (
 class Sizes:
     """Questions of the test and of the development set, and how heads are searched."""
 
-    tested: int = 40
-    developed: int = 10
+    tested: int = 32
+    developed: int = 8
     alpha: float = 0.01
     mild: float = 0.3
-    best_layers: int = 3
+    best_layers: int = 2
     per_layer: tuple[int, ...] = (4, 6)
-    pooled: tuple[int, ...] = (8, 16)
-    n_new: int = 40  # tokens of a named sentence
+    pooled: tuple[int, ...] = (8,)
+    n_new: int = 32  # tokens of a named sentence
 
 
 QUICK = Sizes(tested=3, developed=2, best_layers=1, per_layer=(2,), pooled=(), n_new=4)
 
-ON_BOTH = [(NO_HEADS, NOTHING), (PROMPTED, TRUE), (PROMPTED, NAMED)] + [
-    (heads, what) for heads in (ALL, CHOSEN) for what in (TRUE, NAMED, RANDOM, WHOLE)
-]
-ON_RESIDENTS = [(ALL_SINK, TRUE), (ALL_MILD, TRUE), (LAYER, TRUE)]
+ON_BOTH = [(NO_HEADS, NOTHING), (PROMPTED, TRUE), (PROMPTED, NAMED), (ALL, TRUE)]
+ON_BOTH += [(CHOSEN, what) for what in (TRUE, NAMED, RANDOM, WHOLE)]
+ON_RESIDENTS = [(heads, TRUE) for heads in (ALL_SINK, ALL_MILD, LAYER)]
+ON_RESIDENTS += [(ALL, what) for what in (NAMED, RANDOM, WHOLE)]
 
 
 def steps(sizes: Sizes) -> list[Step]:
