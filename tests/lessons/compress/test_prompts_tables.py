@@ -7,6 +7,7 @@ import pytest
 
 from course_lib.lessons.common.style import HouseFigure
 from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.verdicts import NOT_MEASURED
 from course_lib.lessons.compress.claims.ground import VOCABULARY, WIDE, WIKIPEDIA
 from course_lib.lessons.compress.claims.rivals import LARGE, SMALL
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
@@ -132,7 +133,7 @@ def test_no_share_of_nothing(measured):
     assert over.moved(measured).count("–") == 1 + 3  # said once, and shown in the only column
     assert (
         lines_of(over.moved(measured))["Claim: more than half of the own gain beyond the dense one goes over"]
-        == found.NOT_MEASURED
+        == NOT_MEASURED
     )
 
 
@@ -148,7 +149,7 @@ def test_tasks_with_signal_alone(measured):
     measured["tables"]["tasks"][0]["accuracy"] = 0.3
     text = practice.tasks(measured)
     assert "sciq: the dense model is not clear of chance" in text
-    assert list(lines_of(text).values()) == [found.NOT_MEASURED]
+    assert list(lines_of(text).values()) == [NOT_MEASURED]
 
 
 def test_eight_times_smaller_without_loss(measured):
@@ -178,9 +179,9 @@ def test_what_was_not_reached_is_said_to_be_missing(table, n_models, measured):
     begun = copy.deepcopy(measured)
     begun["tables"] = {name: begun["tables"][name][:n_models] for name in ("models", "own")}
     text = table(begun)
-    assert all(found.NOT_MEASURED in line or ": " in line for line in text.splitlines() if line.startswith("Claim"))
+    assert all(NOT_MEASURED in line or ": " in line for line in text.splitlines() if line.startswith("Claim"))
     if n_models == 0:
-        assert set(lines_of(text).values()) == {found.NOT_MEASURED}
+        assert set(lines_of(text).values()) == {NOT_MEASURED}
 
 
 def test_where_it_comes_from(measured):
