@@ -1,0 +1,77 @@
+"""The small model that sees and answers: how it is trained, and where its weights are.
+
+A sequence is a canvas, all questions about it in any order, and their answers, so that one reading of the image is
+worth five. `course reproduce visual_model` trains it.
+
+Dimension key: B canvases, Q questions, W words of a question.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from safetensors import safe_open
+from safetensors.torch import load_file
+from safetensors.torch import save as as_bytes
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from course_lib.attention.small_models.training import Schedule, write
+from course_lib.attention.visual.canvas import Canvases, question_ids
+from course_lib.attention.visual.model import Shape, SmallVLM
+
+WEIGHTS = Path(__file__).with_name("weights") / "visual_model.safetensors"
+
+
+def schedule() -> Schedule:
+    """1600 steps of 32 canvases; the loop draws their numbers, one at a time."""
+    return Schedule(n_steps=1600, batch=32, length=0, rate=2e-3, warm_up=100, decay=0.1)
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """What is learnt: of the canvases of given numbers, the answers to all questions."""
+
+    canvases: Canvases
+    generator: torch.Generator
+
+    def __call__(self, model: SmallVLM, numbers: Int[Tensor, "B 1"]) -> Float[Tensor, "B Q"]:
+        """Loss of each answer, in nats."""
+        images, answers = self.canvases.images[numbers[:, 0]], self.canvases.answers[numbers[:, 0]]
+        order = torch.rand(answers.shape, generator=self.generator).argsort(dim=1)
+        answers = answers.gather(1, order)
+        words = torch.cat([question_ids()[order], answers[..., None]], dim=2)  # (B, Q, W + 1)
+        logits = model(images, words.flatten(1)).unflatten(1, words.shape[1:])[:, :, -2]
+        return cross_entropy(logits.transpose(1, 2), answers, reduction="none")
+
+
+@torch.no_grad()
+def right(model: SmallVLM, canvases: Canvases, size: int = 128) -> Float[Tensor, "B Q"]:
+    """1 where a question, asked alone, is answered rightly, else 0."""
+    found = []
+    for images, answers in zip(canvases.images.split(size), canvases.answers.split(size), strict=True):
+        said = [model(images, words.expand(len(images), -1))[:, -1].argmax(dim=1) for words in question_ids()]
+        found.append(torch.stack(said, dim=1) == answers)
+    return torch.cat(found).float()
+
+
+def save(model: SmallVLM, path: Path = WEIGHTS) -> Path:
+    """Weights in float16, whole or not at all, with the sizes that `load` needs."""
+    halves = {name: weight.detach().half().contiguous() for name, weight in model.named_parameters()}
+    return write(as_bytes(halves, {name: str(size) for name, size in asdict(model.shape).items()}), path)
+
+
+def load(path: Path = WEIGHTS) -> SmallVLM:
+    """The trained model, in float32, ready for evaluation.
+
+    Raises:
+        ValueError: when no such file is there.
+    """
+    if not path.exists():
+        raise ValueError(f"got {path}, which is not there; train the model with `course reproduce visual_model`.")
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    model = SmallVLM(Shape(**{field.name: int(metadata[field.name]) for field in fields(Shape)}), torch.Generator())
+    model.load_state_dict(load_file(path))  # float16 is copied into float32
+    return model.eval()
