@@ -64,7 +64,7 @@ def recycled(left: Left, count: int, side: int) -> Left:
             f"got {n} tokens, {count} to keep, cells of side {side}: {n_cells} cells; expected {GRID**2} tokens, and "
             "at most as many cells as tokens to keep. Take larger cells, or keep more."
         )
-    cell = _cells(side)
+    cell = cells(side)
     pruned = _pruned(left.importance, cell, count)
     weight = left.importance.clamp(min=LEAST).where(pruned, 0)
     member = one_hot(cell, n_cells).to(weight)  # (N, cells)
@@ -76,7 +76,7 @@ def recycled(left: Left, count: int, side: int) -> Left:
     return taken(Left(tokens, left.position, left.importance), order)
 
 
-def _cells(side: int) -> Int[Tensor, "N"]:
+def cells(side: int) -> Int[Tensor, "N"]:
     """The cell of each patch, counted row by row."""
     along = torch.arange(GRID) // side
     return (along[:, None] * ceil(GRID / side) + along).flatten()

@@ -1,32 +1,58 @@
 """The small model that sees and answers: how it is trained, and where its weights are.
 
-A sequence is a canvas, all questions about it in any order, and their answers, so that one reading of the image is
-worth five. `course reproduce visual_model` trains it.
+First the encoder alone: each patch is to say which digit it belongs to, or that it is clutter, or blank. Large models
+take an encoder that has learnt from captions before. Then all of it: a sequence is a canvas, all questions about it in
+any order, and their answers, so that one reading of the image is worth five. `course reproduce visual_model` trains it.
 
-Dimension key: B canvases, Q questions, W words of a question.
+Dimension key: B canvases, P pixels of a side, N patches, Q questions, W words of a question.
 """
 
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from safetensors import safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from course_lib.attention.small_models.training import Schedule, write
-from course_lib.attention.visual.canvas import Canvases, question_ids
+from course_lib.attention.visual.canvas import CLUTTER, Canvases, question_ids
 from course_lib.attention.visual.model import Shape, SmallVLM
 
 WEIGHTS = Path(__file__).with_name("weights") / "visual_model.safetensors"
 
 
-def schedule() -> Schedule:
-    """1600 steps of 32 canvases; the loop draws their numbers, one at a time."""
-    return Schedule(n_steps=1600, batch=32, length=0, rate=2e-3, warm_up=100, decay=0.1)
+# The shared loop draws the numbers of canvases, a sequence of length 0 after the first.
+ENCODER = Schedule(n_steps=400, batch=32, length=0, rate=3e-3, warm_up=40, decay=0.1)
+WHOLE = Schedule(n_steps=1000, batch=32, length=0, rate=2e-3, warm_up=100, decay=0.1)
+
+
+class Namer(nn.Module):
+    """The encoder, and a head that is not needed afterwards."""
+
+    def __init__(self, model: SmallVLM, generator: torch.Generator):
+        super().__init__()
+        self.model = model
+        self.head = nn.Linear(model.shape.width, CLUTTER + 1, bias=False)
+        nn.init.normal_(self.head.weight, std=model.shape.width**-0.5, generator=generator)
+
+    def forward(self, images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N names"]:
+        return self.head(self.model.visual(images))
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What the encoder learns of the canvases of given numbers: what each patch belongs to."""
+
+    canvases: Canvases
+
+    def __call__(self, namer: Namer, numbers: Int[Tensor, "B 1"]) -> Float[Tensor, "B N"]:
+        """Loss of each patch, in nats."""
+        images, belongs = self.canvases.images[numbers[:, 0]], self.canvases.belongs[numbers[:, 0]]
+        return cross_entropy(namer(images).transpose(1, 2), belongs, reduction="none")
 
 
 @dataclass(frozen=True)
