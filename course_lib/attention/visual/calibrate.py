@@ -1,4 +1,4 @@
-"""Settings of a pruning, found without a label: the last word's vector should not notice it. VFlowOpt, 2025,
+"""Settings of a pruning, found without a label. Yang and others, VFlowOpt, 2025,
 https://arxiv.org/abs/2508.05211
 
 Dimension key: B questions, W words, C width.

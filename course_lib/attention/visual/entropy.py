@@ -1,4 +1,5 @@
-"""How much a patch holds: the entropy of its grey levels. VFlowOpt, 2025, https://arxiv.org/abs/2508.05211
+"""How much a patch holds: the entropy of its grey levels. Yang and others, VFlowOpt, 2025,
+https://arxiv.org/abs/2508.05211
 
 Dimension key: B canvases, P pixels of a side, N patches.
 """

@@ -1,4 +1,5 @@
-"""Which visual tokens matter, before any question is read. VFlowOpt, 2025, https://arxiv.org/abs/2508.05211
+"""Which visual tokens matter, before any question is read. Yang and others, VFlowOpt, 2025,
+https://arxiv.org/abs/2508.05211
 
 Dimension key: B canvases, H heads, N patches.
 """

@@ -4,14 +4,14 @@ Built as the large ones are (Liu, Li, Wu, Lee, LLaVA, 2023, https://arxiv.org/ab
 other in the encoder, a linear layer turns them into tokens, and those stand before the words of the question in a
 causal language model. Every token keeps the position that it had among all, however many of them are left.
 
-Dimension key: B canvases, P pixels of a side, N visual tokens, K those that are left, W words, T = K + W tokens, H
-heads, C width, V words of the vocabulary.
+Dimension key: B canvases, P pixels of a side, N visual tokens, K those that are left, Q questions of W words, T
+tokens and words together, H heads, C width, V words of the vocabulary.
 """
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
@@ -33,7 +33,7 @@ class Shape:
 
 
 class Attention(nn.Module):
-    """Multi-head attention; RoPE where positions are given, and then causal too."""
+    """Multi-head attention; RoPE where positions are given, and then causal, or as `reads` says."""
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -46,8 +46,11 @@ class Attention(nn.Module):
         query, keys, values = self.into(x).unflatten(2, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
         return [query, keys, values] if position is None else [turn(query, position), turn(keys, position), values]
 
-    def forward(self, x: Float[Tensor, "B T C"], position: Int[Tensor, "B T"] | None) -> Float[Tensor, "B T C"]:
-        read = scaled_dot_product_attention(*self.projected(x, position), is_causal=position is not None)
+    def forward(
+        self, x: Float[Tensor, "B T C"], position: Int[Tensor, "B T"] | None, reads: Bool[Tensor, "T T"] | None
+    ) -> Float[Tensor, "B T C"]:
+        causal = position is not None and reads is None
+        read = scaled_dot_product_attention(*self.projected(x, position), attn_mask=reads, is_causal=causal)
         return self.out(read.transpose(1, 2).flatten(2))
 
     def weights(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T T"]:
@@ -74,8 +77,13 @@ class Block(nn.Module):
         self.up = nn.Linear(shape.width, shape.hidden, bias=False)
         self.down = nn.Linear(shape.hidden, shape.width, bias=False)
 
-    def forward(self, x: Float[Tensor, "B T C"], position: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
-        x = x + self.attention(self.norm(x), position)
+    def forward(
+        self,
+        x: Float[Tensor, "B T C"],
+        position: Int[Tensor, "B T"] | None = None,
+        reads: Bool[Tensor, "T T"] | None = None,
+    ) -> Float[Tensor, "B T C"]:
+        x = x + self.attention(self.norm(x), position, reads)
         return x + self.down(gelu(self.up(self.mlp_norm(x))))
 
 
@@ -89,6 +97,7 @@ class SmallVLM(nn.Module):
         self.row, self.column = (nn.Parameter(torch.zeros(GRID, shape.width)) for _ in range(2))
         self.encoder = nn.ModuleList(Block(shape) for _ in range(shape.n_encoder))
         self.projector = nn.Linear(shape.width, shape.width)
+        self.seen_row, self.seen_column = (nn.Parameter(torch.zeros(GRID, shape.width)) for _ in range(2))
         self.words = nn.Embedding(len(WORDS), shape.width)
         self.decoder = nn.ModuleList(Block(shape) for _ in range(shape.n_decoder))
         self.norm = nn.RMSNorm(shape.width, eps=1e-5)
@@ -98,20 +107,19 @@ class SmallVLM(nn.Module):
             if weight.ndim == 2:
                 smaller = deep if name.endswith(("out.weight", "down.weight")) else 1.0
                 nn.init.normal_(weight, std=smaller * weight.shape[1] ** -0.5, generator=generator)
-        for place in (self.row, self.column, self.words.weight):
+        for place in (self.row, self.column, self.seen_row, self.seen_column, self.words.weight):
             nn.init.normal_(place, std=0.5, generator=generator)
 
     def embedded(self, images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N C"]:
         """Patches as vectors, with their places."""
-        place = (self.row[:, None] + self.column).flatten(0, 1)
-        return self.patch(patches(images).float() / 120) + place
+        return self.patch(patches(images).float() / 120) + (self.row[:, None] + self.column).flatten(0, 1)
 
     def visual(self, images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N C"]:
         """What the decoder gets of an image: a token for every patch, row by row."""
         x = self.embedded(images)
         for block in self.encoder:
             x = block(x)
-        return self.projector(x)
+        return self.projector(x) + (self.seen_row[:, None] + self.seen_column).flatten(0, 1)
 
     @torch.no_grad()
     def encoder_attention(self, images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B H N N"]:
@@ -121,15 +129,21 @@ class SmallVLM(nn.Module):
             x = block(x)
         return self.encoder[-1].attention.weights(self.encoder[-1].norm(x))
 
-    def forward(self, images: UInt8[Tensor, "B P P"], words: Int[Tensor, "B W"]) -> Float[Tensor, "B W V"]:
-        """Logits of the word after each of the words, every visual token kept."""
-        x = torch.cat([self.visual(images), self.words(words)], dim=1)
-        position = torch.arange(x.shape[1]).expand(len(x), -1)
-        for block in self.decoder:
-            x = block(x, position)
-        return self.logits(x[:, -words.shape[1] :])
+    def forward(self, images: UInt8[Tensor, "B P P"], questions: Int[Tensor, "B Q W"]) -> Float[Tensor, "B Q V"]:
+        """Logits of the word after each question, every visual token kept.
 
-    def logits(self, x: Float[Tensor, "B W C"]) -> Float[Tensor, "B W V"]:
+        Several questions about an image share its tokens and do not see each other: each is as if asked alone.
+        """
+        n_questions, n_words = questions.shape[1:]
+        x = torch.cat([self.visual(images), self.words(questions.flatten(1))], dim=1)
+        position = torch.cat([torch.arange(N_TOKENS), (N_TOKENS + torch.arange(n_words)).repeat(n_questions)])
+        of = torch.cat([torch.zeros(N_TOKENS), torch.arange(n_questions).repeat_interleave(n_words) + 1])
+        reads = ((of == 0) | (of == of[:, None])).tril()  # the image, and its own question, up to itself
+        for block in self.decoder:
+            x = block(x, position.expand(len(x), -1), reads)
+        return self.logits(x[:, N_TOKENS + n_words - 1 :: n_words])
+
+    def logits(self, x: Float[Tensor, "B Q C"]) -> Float[Tensor, "B Q V"]:
         return self.head(self.norm(x))
 
 

@@ -1,4 +1,5 @@
-"""An answer from fewer visual tokens, third by third. VFlowOpt, 2025, https://arxiv.org/abs/2508.05211
+"""An answer from fewer visual tokens, third by third. Yang and others, VFlowOpt, 2025,
+https://arxiv.org/abs/2508.05211
 
 Dimension key: B canvases, N visual tokens, K1, K2, K3 those left in each third, W words, C width, V words of the
 vocabulary.

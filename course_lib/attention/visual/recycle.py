@@ -1,4 +1,5 @@
-"""What is pruned is not thrown away: neighbours become one token. VFlowOpt, 2025, https://arxiv.org/abs/2508.05211
+"""What is pruned is not thrown away: neighbours become one token. Yang and others, VFlowOpt, 2025,
+https://arxiv.org/abs/2508.05211
 
 Dimension key: B canvases, N visual tokens, K those that are left, C width.
 """

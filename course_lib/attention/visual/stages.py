@@ -1,4 +1,5 @@
-"""How many visual tokens are left in each third of the decoder. VFlowOpt, 2025, https://arxiv.org/abs/2508.05211
+"""How many visual tokens are left in each third of the decoder. Yang and others, VFlowOpt, 2025,
+https://arxiv.org/abs/2508.05211
 
 Dimension key: N visual tokens, L layers.
 """

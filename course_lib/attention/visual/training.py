@@ -1,8 +1,8 @@
 """The small model that sees and answers: how it is trained, and where its weights are.
 
 First the encoder alone: each patch is to say which digit it belongs to, or that it is clutter, or blank. Large models
-take an encoder that has learnt from captions before. Then all of it: a sequence is a canvas, all questions about it in
-any order, and their answers, so that one reading of the image is worth five. `course reproduce visual_model` trains it.
+take an encoder that has learnt from captions before. Then all of it: every question about a canvas, so that reading an
+image once is worth five questions. `course reproduce visual_model` trains it.
 
 Dimension key: B canvases, P pixels of a side, N patches, Q questions, W words of a question.
 """
@@ -56,30 +56,23 @@ class Naming:
 
 
 @dataclass(frozen=True)
-class Conversations:
-    """What is learnt: of the canvases of given numbers, the answers to all questions."""
+class Answering:
+    """What all of it learns of the canvases of given numbers: the answer to every question."""
 
     canvases: Canvases
-    generator: torch.Generator
 
     def __call__(self, model: SmallVLM, numbers: Int[Tensor, "B 1"]) -> Float[Tensor, "B Q"]:
         """Loss of each answer, in nats."""
         images, answers = self.canvases.images[numbers[:, 0]], self.canvases.answers[numbers[:, 0]]
-        order = torch.rand(answers.shape, generator=self.generator).argsort(dim=1)
-        answers = answers.gather(1, order)
-        words = torch.cat([question_ids()[order], answers[..., None]], dim=2)  # (B, Q, W + 1)
-        logits = model(images, words.flatten(1)).unflatten(1, words.shape[1:])[:, :, -2]
+        logits = model(images, question_ids().expand(len(images), -1, -1))
         return cross_entropy(logits.transpose(1, 2), answers, reduction="none")
 
 
 @torch.no_grad()
-def right(model: SmallVLM, canvases: Canvases, size: int = 128) -> Float[Tensor, "B Q"]:
-    """1 where a question, asked alone, is answered rightly, else 0."""
-    found = []
-    for images, answers in zip(canvases.images.split(size), canvases.answers.split(size), strict=True):
-        said = [model(images, words.expand(len(images), -1))[:, -1].argmax(dim=1) for words in question_ids()]
-        found.append(torch.stack(said, dim=1) == answers)
-    return torch.cat(found).float()
+def right(model: SmallVLM, canvases: Canvases, size: int = 200) -> Float[Tensor, "B Q"]:
+    """1 where a question is answered rightly, else 0."""
+    said = [model(images, question_ids().expand(len(images), -1, -1)) for images in canvases.images.split(size)]
+    return (torch.cat(said).argmax(dim=2) == canvases.answers).float()
 
 
 def save(model: SmallVLM, path: Path = WEIGHTS) -> Path:
