@@ -73,13 +73,12 @@ def tokens_or_blocks() -> Figure:
     """The public code counts tokens and takes that many blocks' worth: what γ = 0.9 needs, and what it gets."""
     _, (axes,) = figure(width=8.0, height=2.8)
     size, n = 16, 16
-    mass = torch.full((n * size,), 0.02)
-    mass[torch.arange(n) * size + 7] = 1.0  # one strong token in each block
-    blocks = mass.view(n, size).sum(dim=1) * torch.linspace(1.6, 0.4, n)
+    mass = torch.full((n, size), 0.002)
+    mass[:, 7] = 1.0  # one strong token in each block
+    mass *= torch.linspace(1.6, 0.4, n)[:, None]
+    blocks = mass.sum(dim=1)
     needed = smallest_set(blocks, 0.9)
-    taken = int(
-        tokens_taken_for_blocks((mass.view(n, size) * torch.linspace(1.6, 0.4, n)[:, None]).flatten(), 0.9, size)
-    )
+    taken = int(tokens_taken_for_blocks((mass / mass.sum()).flatten(), 0.9, size))
     colours = [COLOURS[1] if i < taken else COLOURS[0] if needed[i] else "#dfe3e8" for i in range(n)]
     axes.bar(range(n), blocks / blocks.sum() * 100, color=colours, **LOOK)
     held = float(blocks[:taken].sum() / blocks.sum())
@@ -137,7 +136,8 @@ def drafts() -> Figure:
         look = line_style(index) | {"marker": ""}
         axes.plot(share, [expected_tokens(each, k) for each in share], label=f"k = {k}", **look)
     axes.legend(frameon=False, title="drafted tokens", fontsize=9.5)
-    title = f"With α = 0.8, 4 drafted tokens give {expected_tokens(0.8, 4):.2f} a pass, 8 give {expected_tokens(0.8, 8):.2f}"
+    four, eight = (expected_tokens(0.8, k) for k in (4, 8))
+    title = f"With α = 0.8, 4 drafted tokens give {four:.2f} a pass, 8 give {eight:.2f}"
     return label(axes, title, "α, the share of tokens that stay", "expected tokens a pass").figure
 
 

@@ -65,6 +65,7 @@ def needed(counts: Mapping[float, Float[Tensor, "n"]], n_blocks_: int) -> Figure
         look = line_style(index) | {"marker": ""}
         axes.plot(torch.linspace(0, 100, len(each)), each.sort().values, label=f"{percent(share)}", **look)
     axes.set_ylim(0, n_blocks_ + 0.5)
+    axes.locator_params(axis="y", integer=True)
     axes.legend(frameon=False, title="of the attention", fontsize=9.5)
     share, most = max(counts.items())
     few = float((most <= n_blocks_ / 2).float().mean())
@@ -79,7 +80,7 @@ def lines(found: Mapping[Head, tuple[Float[Tensor, "T"], Float[Tensor, "T"]]]) -
         look = line_style(index) | {"marker": ""}
         left.plot(100 * vertical.cumsum(0), label=named(head), **look)
         right.plot(100 * slash.cumsum(0), **look)
-    left.legend(frameon=False, fontsize=9.5, loc="lower right")
+    left.legend(frameon=False, fontsize=9.5, loc="center left", bbox_to_anchor=(0.02, 0.6))
     first = {head: float(vertical[0]) for head, (vertical, _) in found.items()}
     near = {head: float(slash[:BLOCK].sum()) for head, (_, slash) in found.items()}
     one, other = max(first, key=first.get), max(near, key=near.get)
