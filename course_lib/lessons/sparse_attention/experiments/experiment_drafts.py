@@ -37,9 +37,8 @@ from course_lib.models import blocks, layers_of
 from course_lib.prompts.compressed.store import DENSE, Compressed, compressed
 
 RUNNING, COPYING = "running text", "copying"
-HALF, EXIT, WANDA, CUT, LOOKUP = (
-    "half of the neurons", "30 % of the neurons", "24 of 30 blocks", "Wanda 50 %", "Minitron's cut", "lookup",
-)  # fmt: skip
+LOOKUP, EXIT, WANDA, CUT = "lookup", "24 of 30 blocks", "Wanda 50 %", "Minitron's cut"
+HALF = "half of the neurons"
 STORED = {WANDA: "wanda-50", CUT: "minitron-50"}
 NEURONS = {HALF: 0.5}
 SHARE_OF_BLOCKS = 0.8  # of the early exit
