@@ -58,7 +58,7 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """The middle length first, which the lesson needs most."""
+    """The middle length first, which the lesson needs most, and all that is measured there alone."""
     flex = FlexPrefill(block_size=sizes.block_size, min_budget=sizes.min_budget)
     plan = []
     for length, gammas in sorted(sizes.gammas, key=lambda pair: (pair[0] != sizes.middle, pair[0])):
@@ -67,13 +67,8 @@ def steps(sizes: Sizes) -> list[Step]:
             bare = replace(flex, min_budget=sizes.block_size)
             released = AsReleased(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
             plan += [(length, NO_FLOOR, replace(bare, gamma=gamma)) for gamma in sizes.bare]
-            plan += [(length, RELEASED, released)]
-    whole = [
-        Step(_name(length, name, rule), partial(measured, sizes, length, name, rule)) for length, name, rule in plan
-    ]
-    chosen = replace(flex, gamma=sizes.gamma)
-    others = [Step(f"{sizes.middle}: {name}", partial(of_same_density, sizes, name, chosen)) for name in SAME_DENSITY]
-    return whole + others
+            plan += [(length, RELEASED, released)] + [(length, name, None) for name in SAME_DENSITY]
+    return [Step(_name(*each), partial(measured, sizes, *each)) for each in plan]
 
 
 def _name(length: int, name: str, rule: SparsePrefill | None) -> str:
@@ -82,6 +77,8 @@ def _name(length: int, name: str, rule: SparsePrefill | None) -> str:
 
 def measured(sizes: Sizes, length: int, name: str, rule: SparsePrefill | None, seed: int) -> Tables:
     """One rule at one length; head by head where it is the one to look at."""
+    if name in SAME_DENSITY:
+        rule = SAME_DENSITY[name](block_size=sizes.block_size, density=spent(sizes, seed))
     gamma = rule.gamma if isinstance(rule, FlexPrefill) else None
     found = dense(sizes, length, seed) if rule is None else read(sizes, length, rule, seed)
     row = losses_row(found.losses, sizes.windows * (length - 1))
@@ -91,10 +88,10 @@ def measured(sizes: Sizes, length: int, name: str, rule: SparsePrefill | None, s
     return tables
 
 
-def of_same_density(sizes: Sizes, name: str, flex: FlexPrefill, seed: int) -> Tables:
-    """A rule that gives every head as much as FlexPrefill gave to all of them on average."""
-    density = float(read(sizes, sizes.middle, flex, seed).density.mean())
-    return measured(sizes, sizes.middle, name, SAME_DENSITY[name](block_size=sizes.block_size, density=density), seed)
+def spent(sizes: Sizes, seed: int) -> float:
+    """What FlexPrefill gave to a head on average: others give it to every head."""
+    flex = FlexPrefill(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
+    return float(read(sizes, sizes.middle, flex, seed).density.mean())
 
 
 @dataclass(frozen=True, eq=False)

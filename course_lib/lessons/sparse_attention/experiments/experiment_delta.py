@@ -49,7 +49,7 @@ class Sizes:
     length: int = 512
     calibration: int = 4  # windows of as many tokens that say how far keys spread
     thetas: tuple[float, ...] = (0.25, 0.5, 1.0, 1.5, 2.0)
-    varied: tuple[float, ...] = (0.5, 1.0, 2.0)  # thresholds of all other conditions
+    varied: tuple[float, ...] = (0.5, 1.0, 2.0)  # those of them at which the other conditions are measured
     window: int = 64
     sinks: int = 4
     decoded: int = 2  # windows
@@ -57,7 +57,7 @@ class Sizes:
     decoded_theta: float = 1.0
 
 
-QUICK = Sizes(windows=2, length=48, calibration=1, thetas=(0.5, 2.0), varied=(1.0,), window=8, decoded=1, n_decoded=4,
+QUICK = Sizes(windows=2, length=48, calibration=1, thetas=(1.0, 2.0), varied=(1.0,), window=8, decoded=1, n_decoded=4,
               decoded_theta=1.0)  # fmt: skip
 
 

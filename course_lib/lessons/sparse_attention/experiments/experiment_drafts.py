@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.attention.speculative.accept import overlap
+from course_lib.attention.speculative.accept import Drawn, Sampling, overlap
 from course_lib.attention.speculative.cached import first_blocks
 from course_lib.attention.speculative.decode import speculate
 from course_lib.attention.speculative.draft import Lookup, model_draft
@@ -37,11 +37,11 @@ from course_lib.models import blocks, layers_of
 from course_lib.prompts.compressed.store import DENSE, Compressed, compressed
 
 RUNNING, COPYING = "running text", "copying"
-HALF, EXIT, WANDA, CUT, LOOKUP = (
-    "half of the neurons", "30 % of the neurons", "24 of 30 blocks", "Wanda 50 %", "Minitron's cut", "lookup",
-)  # fmt: skip
+LOOKUP, EXIT, WANDA, CUT = "lookup", "24 of 30 blocks", "Wanda 50 %", "Minitron's cut"
+HALF = "half of the neurons"
 STORED = {WANDA: "wanda-50", CUT: "minitron-50"}
 NEURONS = {HALF: 0.5}
+CERTAIN = Sampling(0.0, Drawn())  # a lookup draws nothing
 SHARE_OF_BLOCKS = 0.8  # of the early exit
 
 
@@ -95,7 +95,7 @@ def overlaps_of(name: str, texts: list[Given]) -> Row:
     for one in texts:
         p, n = probabilities(loaded()[0], one), len(one.ids) - one.start
         if name == LOOKUP:
-            proposals = [lookup().propose(one.ids[: one.start + i], 1, None).tokens for i in range(n)]
+            proposals = [lookup().propose(one.ids[: one.start + i], 1, CERTAIN).tokens for i in range(n)]
             overlaps = torch.tensor([p[i, tokens[0]] for i, tokens in enumerate(proposals) if tokens])
         else:
             model, inside = drafting(name)
