@@ -49,7 +49,9 @@ def test_right_counts_answers(monkeypatch):
     def says_nothing(images, questions):
         return torch.nn.functional.one_hot(torch.full(questions.shape[:2], NOTHING), 18).float()
 
-    got = right(says_nothing, canvases, size=7)
+    model = small()
+    monkeypatch.setattr(model, "forward", says_nothing)
+    got = right(model, canvases, size=7)
     assert torch.equal(got, (canvases.answers == NOTHING).float())
 
 

@@ -34,7 +34,7 @@ def made_up(own: int = 180, others: int = 100, n_all: int = 184, without: int | 
 
 
 def words(measured: dict) -> list[str]:
-    return [line.rpartition(": ")[2] for line in visual.verdicts(measured).splitlines()]
+    return [line.partition("): ")[2] for line in visual.verdicts(measured).splitlines()]
 
 
 def test_all_better_and_no_part_matters():

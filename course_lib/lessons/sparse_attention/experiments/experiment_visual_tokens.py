@@ -33,11 +33,11 @@ class Sizes:
     """What is pruned, and how much is asked."""
 
     shares: tuple[float, ...] = (0.75, 0.5, 0.33, 0.25, 0.1)
-    canvases: int = 1200
+    canvases: int = 1000
     calibration: int = 30  # canvases, as in the paper
     n_first: int = 12
     n_steps: int = 50
-    calibrations: int = 3  # of other canvases, from other points
+    calibrations: int = 2  # of other canvases, from other points
     draws: int = 5  # of random tokens
 
 
