@@ -37,3 +37,11 @@ class RandomTokens(TokenScore):
     def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         generator = torch.Generator().manual_seed(self.seed)
         return torch.rand(entropy.shape, generator=generator).to(entropy.device)
+
+
+@dataclass(frozen=True)
+class AllAlike(TokenScore):
+    """1 for every token: with cells, as many as tokens to keep, this is average pooling."""
+
+    def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        return torch.ones_like(entropy)

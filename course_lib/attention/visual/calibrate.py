@@ -26,15 +26,16 @@ class Search:
 
     Args:
         mean: R̄, the same for all points.
-        most_t, most_alpha: t and α are searched from 0 to these.
+        most_t, most_alpha: t and α are searched from 0 to these. (The public code has α up to 1 beside a mean over K,
+            where equation 4 has the sum, |K| times as much.)
         sides: of the cells. Those of which there would be more than tokens to keep are passed over.
         n_first: points before the Gaussian process is asked.
         n_steps: points in all.
     """
 
     mean: float
-    most_t: float = 2.0
-    most_alpha: float = 100.0
+    most_t: float = 3.0
+    most_alpha: float = 30.0
     sides: tuple[int, ...] = (3, 4, 6, 12)
     n_first: int = 12
     n_steps: int = 50

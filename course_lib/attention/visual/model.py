@@ -107,6 +107,8 @@ class SmallVLM(nn.Module):
             if weight.ndim == 2:
                 smaller = deep if name.endswith(("out.weight", "down.weight")) else 1.0
                 nn.init.normal_(weight, std=smaller * weight.shape[1] ** -0.5, generator=generator)
+        for layer in (self.patch, self.projector):
+            nn.init.zeros_(layer.bias)
         for place in (self.row, self.column, self.seen_row, self.seen_column, self.words.weight):
             nn.init.normal_(place, std=0.5, generator=generator)
 

@@ -12,7 +12,7 @@ from course_lib.lessons.sparse_attention.experiments.experiment_visual_tokens im
 
 COMPARABLE = 0.05  # of the answers: what "comparable" may lose here
 BY_HAND = "settings by hand"
-PARTS = ("recycling", "stages", "entropy", "attention")
+PARTS = ("recycling", "stages", "entropy", "attention", "a score")
 
 
 def results() -> Measured:

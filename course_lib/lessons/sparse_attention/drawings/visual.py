@@ -110,6 +110,7 @@ def accuracy_over_share(measured: Measured) -> Figure:
 def what_parts_add(measured: Measured) -> Figure:
     """Points of accuracy that each part of VFlowOpt adds, by share of the tokens."""
     by_part = {**found.parts(measured), "calibration": found.ahead(measured, found.BY_HAND)}
+    del by_part["attention"]  # without it entropy is the score, which the other figure shows too
     fig, (axes,) = figure(width=7.4, height=3.9)
     axes.axhline(0, color="0.5", linewidth=1)
     columns = found.shares(measured)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from course_lib.attention.visual.baselines import AttentionReceived, EntropyAlone, RandomTokens
+from course_lib.attention.visual.baselines import AllAlike, AttentionReceived, EntropyAlone, RandomTokens
 from course_lib.attention.visual.calibrate import Search, by_hand, calibrate, fitting, whole
 from course_lib.attention.visual.canvas import NOTHING, Canvases, draw, question_ids
 from course_lib.attention.visual.importance import Importance, TokenScore
@@ -33,11 +33,11 @@ class Sizes:
     """What is pruned, and how much is asked."""
 
     shares: tuple[float, ...] = (0.75, 0.5, 0.33, 0.25, 0.1)
-    canvases: int = 1200
+    canvases: int = 1000
     calibration: int = 30  # canvases, as in the paper
     n_first: int = 12
     n_steps: int = 50
-    calibrations: int = 3  # of other canvases, from other points
+    calibrations: int = 2  # of other canvases, from other points
     draws: int = 5  # of random tokens
 
 
@@ -138,6 +138,7 @@ def without(pruning: Pruning, share: float) -> dict[str, Pruning]:
         "without stages": replace(pruning, ratios=one_stage, side=fitting((pruning.side, 4, 6, 12), one_stage)[0]),
         "without entropy": replace(pruning, score=replace(pruning.score, alpha=0.0)),
         "without attention": replace(pruning, score=EntropyAlone()),
+        "without a score": replace(pruning, score=AllAlike()),
     }
 
 
