@@ -49,7 +49,8 @@ from course_lib.workbook import check, mine
 model, tokenizer = load_model()
 held_out = corpora.windows("wikipedia", 2, 1024, tokenizer, split="evaluation", seed=0)
 seen = heads.heads_of_text(model, held_out[0])
-print(f"{len(held_out[0])} tokens; {len(seen.query)} layers of {len(seen.query[0])} heads, blocks of {heads.BLOCK} tokens")
+n_layers, n_heads = len(seen.query), len(seen.query[0])
+print(f"{len(held_out[0])} tokens; {n_layers} layers of {n_heads} heads; blocks of {heads.BLOCK} tokens")
 
 # %% [markdown]
 # ## 1. The idea in one picture
