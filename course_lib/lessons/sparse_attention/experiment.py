@@ -58,17 +58,25 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """The middle length first, which the lesson needs most, and all that is measured there alone."""
+    """What the lesson needs most comes first: the middle length, and all that is measured there alone."""
     flex = FlexPrefill(block_size=sizes.block_size, min_budget=sizes.min_budget)
-    plan = []
-    for length, gammas in sorted(sizes.gammas, key=lambda pair: (pair[0] != sizes.middle, pair[0])):
-        plan += [(length, DENSE, None)] + [(length, FLEX, replace(flex, gamma=gamma)) for gamma in gammas]
+    middle, rest = [], []
+    for length, gammas in sizes.gammas:
+        plan = [(length, DENSE, None)] + [(length, FLEX, replace(flex, gamma=gamma)) for gamma in gammas]
         if length == sizes.middle:
-            bare = replace(flex, min_budget=sizes.block_size)
-            released = AsReleased(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
-            plan += [(length, NO_FLOOR, replace(bare, gamma=gamma)) for gamma in sizes.bare]
-            plan += [(length, RELEASED, released)] + [(length, name, None) for name in SAME_DENSITY]
-    return [Step(_name(*each), partial(measured, sizes, *each)) for each in plan]
+            plan.sort(key=lambda each: each[2] is not None and each[2].gamma != sizes.gamma)
+            middle += plan[:2] + _beside(sizes) + plan[2:]
+        else:
+            rest += plan
+    return [Step(_name(*each), partial(measured, sizes, *each)) for each in middle + rest]
+
+
+def _beside(sizes: Sizes) -> list[tuple[int, str, SparsePrefill | None]]:
+    """The code as released, rules of the same density, and γ without its floor."""
+    released = AsReleased(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
+    bare = [FlexPrefill(gamma=g, block_size=sizes.block_size, min_budget=sizes.block_size) for g in sizes.bare]
+    plan = [(RELEASED, released), *((name, None) for name in SAME_DENSITY), *((NO_FLOOR, rule) for rule in bare)]
+    return [(sizes.middle, name, rule) for name, rule in plan]
 
 
 def _name(length: int, name: str, rule: SparsePrefill | None) -> str:

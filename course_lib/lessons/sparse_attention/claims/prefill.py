@@ -124,7 +124,7 @@ def heads(measured: Measured) -> str:
     aware, shares = _flat(layers, "query_aware"), sorted(_flat(layers, "density"))
     n = sum(share > AWARE for share in aware)
     lines.append(f"{n} of {len(aware)} heads are query-aware on more than half of the texts")
-    lines.append(claim("both kinds of heads are there", of_count(min(n, len(aware) - n), len(aware), more_than=0)))
+    lines.append(claim("both kinds of heads are there", of_count(min(n, len(aware) - n), len(aware), more_than=0.0)))
     tenth = max(1, len(shares) // 10)
     times = fmean(shares[-tenth:]) / fmean(shares[:tenth])
     lines.append(f"the densest tenth of the heads reads {times:.1f} times as many blocks as the sparsest")

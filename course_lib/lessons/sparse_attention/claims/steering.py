@@ -65,12 +65,12 @@ def _compared(data: str) -> dict[str, tuple[Condition, Condition]]:
     plain = (NO_HEADS, NOTHING)
     both = {
         "told the key sentence it answers better": ((PROMPTED, TRUE), plain),
-        "steered to the key sentence, all heads, it answers better": ((ALL, TRUE), plain),
-        "and with the chosen heads": ((CHOSEN, TRUE), plain),
-        "steering it is better than telling it": ((CHOSEN, TRUE), (PROMPTED, TRUE)),
-        "the key sentence is better than a random one": ((CHOSEN, TRUE), (CHOSEN, RANDOM)),
-        "the key sentence is better than the whole context": ((CHOSEN, TRUE), (CHOSEN, WHOLE)),
-        "AutoPASTA, the sentence that the model named, answers better": ((CHOSEN, NAMED), plain),
+        "steered to it with all heads, it answers better": ((ALL, TRUE), plain),
+        "steered to it with the chosen heads, it answers better": ((CHOSEN, TRUE), plain),
+        "steering to it is better than telling it": ((CHOSEN, TRUE), (PROMPTED, TRUE)),
+        "the key sentence is better to steer to than a random one": ((CHOSEN, TRUE), (CHOSEN, RANDOM)),
+        "and than the whole context": ((CHOSEN, TRUE), (CHOSEN, WHOLE)),
+        "steered to the sentence that it named itself, it answers better": ((CHOSEN, NAMED), plain),
     }
     if data == READING:
         return both
@@ -87,9 +87,9 @@ def _judged(text: str, better: Row, worse: Row) -> list[str]:
     pairs = zip(better["log_probability"], worse["log_probability"], strict=True)
     likely = of_samples([one - other for one, other in pairs])
     return [
-        f"{text}: right {said(right, 2)}, log-probability {said(likely, 2)}",
-        claim("by right answers", right, larger_models=True),
-        claim("by the log-probability of the answer", likely, larger_models=True),
+        claim(f"{text} (right answers)", right, larger_models=True),
+        claim(f"{text} (log-probability)", likely, larger_models=True),
+        f"    right {said(right, 2)}, log-probability {said(likely, 2)}",
     ]
 
 
