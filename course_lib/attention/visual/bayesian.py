@@ -66,7 +66,7 @@ def predicted(
     from sklearn.gaussian_process import GaussianProcessRegressor  # half a second to import
     from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
-    kernel = Matern(length_scale=[0.5] * points.shape[1], length_scale_bounds=(0.05, 20), nu=2.5)
+    kernel = Matern(length_scale=0.5, length_scale_bounds=(0.05, 20), nu=2.5)  # one scale: few points, many settings
     noise = WhiteKernel(1e-3, noise_level_bounds=(1e-6, 1))
     process = GaussianProcessRegressor(kernel + noise, normalize_y=True, random_state=seed)
     with warnings.catch_warnings():  # that a length scale ends at its bound: the setting does not matter

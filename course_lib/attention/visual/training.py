@@ -27,7 +27,7 @@ WEIGHTS = Path(__file__).with_name("weights") / "visual_model.safetensors"
 
 # The shared loop draws the numbers of canvases, a sequence of length 0 after the first.
 ENCODER = Schedule(n_steps=300, batch=32, length=0, rate=3e-3, warm_up=40, decay=0.1)
-WHOLE = Schedule(n_steps=500, batch=32, length=0, rate=2e-3, warm_up=100, decay=0.1)
+WHOLE = Schedule(n_steps=700, batch=32, length=0, rate=2e-3, warm_up=100, decay=0.1)
 
 
 class Namer(nn.Module):

@@ -121,9 +121,14 @@ def verdicts(measured: Measured) -> str:
     comparable = f"with {100 * least:.0f} % of the tokens it answers at most {100 * COMPARABLE:.0f} points less"
     lines = [_claim(comparable, [lost(measured, least)])]
     lines += [_claim(f"it answers more than {name} at every share", found) for name, found in rivals.items()]
-    lines += [_claim(f"{part} adds to it at every share", list(by.values())) for part, by in parts(measured).items()]
+    lines += [
+        _claim(f"it answers more with {part} than without at every share", list(by.values()))
+        for part, by in parts(measured).items()
+    ]
     calibrated = list(ahead(measured, BY_HAND).values())
-    return "\n".join([*lines, _claim("calibration adds to settings by hand at every share", calibrated)])
+    return "\n".join(
+        [*lines, _claim("it answers more with calibration than with settings by hand at every share", calibrated)]
+    )
 
 
 def published_table() -> str:

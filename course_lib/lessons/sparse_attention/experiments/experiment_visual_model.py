@@ -1,6 +1,6 @@
 """The small model that sees and answers: trained from nothing, its losses on the way, and what was written in the end.
 
-Training writes the weights into attention/visual/weights; about four minutes of one processor.
+Training writes the weights into attention/visual/weights; about five minutes of one processor.
 """
 
 from dataclasses import dataclass, field

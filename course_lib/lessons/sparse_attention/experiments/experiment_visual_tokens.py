@@ -38,7 +38,7 @@ class Sizes:
     n_first: int = 12
     n_steps: int = 50
     calibrations: int = 2  # of other canvases, from other points
-    draws: int = 5  # of random tokens
+    draws: int = 3  # of random tokens
 
 
 QUICK = Sizes((0.5, 0.1), canvases=6, calibration=3, n_first=3, n_steps=4, calibrations=2, draws=2)
