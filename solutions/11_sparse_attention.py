@@ -582,7 +582,7 @@ ideas.overlaps()
 
 # %% exercise="sparse_attention.accept"
 def accept(drafted, q, p, luck):
-    """How many of the drafted tokens stay, and what the next token is drawn from: (n, distribution).
+    """How many of the drafted tokens stay, and what the next is drawn from: (n, distribution).
 
     drafted: (k,), token numbers. q: (k, V), the distributions that they were drawn from. p:
     (k + 1, V), the model's at the same places and at the one behind them. luck: (k,), numbers in
@@ -665,9 +665,10 @@ print(published.speculative())
 
 # %%
 def my_blocks(query, keys, scaling):
-    """What each block is worth: (heads, N, N), high stays. The first column and the diagonal do anyway.
+    """What each block is worth: (heads, N, N), high stays; first column and diagonal do anyway.
 
-    query: (heads, T, D). keys: (heads, T, D), those of grouped heads repeated. Blocks are 64 tokens.
+    query: (heads, T, D). keys: (heads, T, D), those of grouped heads repeated. Blocks have 64
+    tokens.
     """
     return own_blocks.nearest(query, keys, scaling)
 
