@@ -135,14 +135,12 @@ def test_steered_answers():
     found = [said for text, said in verdicts(text).items() if text.endswith("(right answers)")]
     told, every, chosen, beside, random, whole, auto, heads, layer, spared = found
     assert [told, every, chosen, beside, random, whole] == ["holds"] * 6
-    assert "right +0.75 ± 0.09" in text  # 20 beside 5 of 20: 15 of 22, and half a question more each way
+    assert "right +0.75 ± 0.11" in text  # 20 beside 5 of 20; of 22, with half a question each way, 15.5 less 0.5
     assert auto.startswith("cannot tell")  # 3 beside 5
     assert (heads, layer[:11], spared[:11]) == ("holds", "cannot tell", "cannot tell")
     worse = RIGHT | {("chosen", "named"): "0" * 20, ("none", "nothing"): "1" * 20}
-    found = verdicts(steering.answers(made_up.steering(worse)))
-    assert (
-        found["steered to the sentence that it named itself, it answers better (right answers)"] == "not at this scale"
-    )
+    auto = "steered to the sentence that it named itself, it answers better (right answers)"
+    assert verdicts(steering.answers(made_up.steering(worse)))[auto] == "not at this scale"
 
 
 @pytest.mark.parametrize(

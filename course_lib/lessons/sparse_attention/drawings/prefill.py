@@ -8,10 +8,9 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.style import figure, label, line_style
-from course_lib.lessons.common.tables import Measured, listed, rows
+from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention.claims import prefill
-from course_lib.lessons.sparse_attention.experiment import SAME_DENSITY
 
 
 def over_gamma(measured: Measured) -> Figure:
@@ -80,7 +79,7 @@ def by_head(measured: Measured) -> Figure:
 def rivals(measured: Measured) -> Figure:
     """Nats above dense attention, of rules that read as many blocks."""
     mine = prefill.chosen(measured)
-    others = [row for name in SAME_DENSITY for row in rows(measured, "read", rule=name)]
+    others = prefill.of_same_density(measured)
     _, (axes,) = figure(width=7.2, height=2.6)
     for place, row in enumerate((mine, *others)):
         _dot(axes, measured, -place, row)
