@@ -9,14 +9,8 @@ DENSE = (3.0, 3.2, 2.8, 3.0)
 
 
 def result(name: str, sizes: Row, **tables: list[Row]) -> Row:
-    heading: Row = {
-        "steps": {},
-        "command": f"course reproduce {name}",
-        "seed": 0,
-        "started": "2026-01-01T00:00:00",
-        "machine": MACHINE,
-    }
-    return heading | {"sizes": sizes, "tables": tables}
+    heading = {"command": f"course reproduce {name}", "seed": 0, "started": "2026-01-01T00:00:00", "machine": MACHINE}
+    return heading | {"sizes": sizes, "steps": {}, "tables": tables}
 
 
 def read(
