@@ -11,10 +11,11 @@ Tables:
 Density is that of whole blocks, the mean over layers and heads. Coverage is the share of dense attention that went to
 the blocks which were read: of all queries (`coverage`, on the first windows alone), and of the last block of queries,
 by which the rule decides (`seen`, on the others).
-Minutes planned on one idle core: 12.
+Two experiments share the plan: this one is of the middle length, `course reproduce prefill_further` adds the code as
+released, γ without its floor, and other lengths. Minutes planned on one idle core: 6 and 10.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 
 import torch
@@ -35,48 +36,56 @@ DENSE, FLEX, NO_FLOOR, RELEASED = "dense", "FlexPrefill", "FlexPrefill, no floor
 SAME_DENSITY = {"StreamingLLM": SinkAndWindow, "vertical-slash": VerticalSlash, "random": RandomBlocks}
 
 
+Reads = tuple[int, str, SparsePrefill | None]  # tokens, what the rule is called, and the rule
+
+
 @dataclass(frozen=True)
 class Sizes:
-    """Tokens of a window with the shares γ measured there; the rest at the middle length alone."""
+    """Windows of all lengths, and the shares γ that are measured at each."""
 
     windows: int = 8
     covered: int = 2  # of them, on which coverage of all queries is measured: it costs what dense attention does
-    gammas: tuple[tuple[int, tuple[float, ...]], ...] = (
-        (1024, (0.8, 0.9, 0.95, 0.99)), (2048, (0.8, 0.9, 0.95, 0.99)), (4096, (0.95,)),
-    )  # fmt: skip
-    middle: int = 2048
+    middle: int = 2048  # tokens of a window
+    first: tuple[float, ...] = (0.8, 0.9, 0.95)
+    more: tuple[float, ...] = (0.99,)
     gamma: float = 0.95  # of the code as released, of the table of heads, and of the density that others get
     bare: tuple[float, ...] = (0.8,)  # γ without the floor under a head's budget
+    lengths: tuple[tuple[int, tuple[float, ...]], ...] = ((1024, (0.8, 0.9, 0.95, 0.99)), (4096, (0.8, 0.95)))
     block_size: int = 128
     min_budget: int = 512
 
 
 QUICK = Sizes(
-    windows=2, covered=1, gammas=((96, (0.8, 0.95)), (160, (0.8, 0.95))), middle=160, bare=(0.8,),
+    windows=2, covered=1, middle=160, first=(0.8, 0.95), more=(), lengths=((96, (0.8, 0.95)),),
     block_size=16, min_budget=32,
 )  # fmt: skip
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """What the lesson needs most comes first: the middle length, and all that is measured there alone."""
-    flex = FlexPrefill(block_size=sizes.block_size, min_budget=sizes.min_budget)
-    middle, rest = [], []
-    for length, gammas in sizes.gammas:
-        plan = [(length, DENSE, None)] + [(length, FLEX, replace(flex, gamma=gamma)) for gamma in gammas]
-        if length == sizes.middle:
-            plan.sort(key=lambda each: each[2] is not None and each[2].gamma != sizes.gamma)
-            middle += plan[:2] + _beside(sizes) + plan[2:]
-        else:
-            rest += plan
-    return [Step(_name(*each), partial(measured, sizes, *each)) for each in middle + rest]
+    """At the middle length, dense attention first."""
+    plan = _over_gamma(sizes, sizes.middle, sizes.first)
+    return as_steps(sizes, plan + [(sizes.middle, name, None) for name in SAME_DENSITY])
 
 
-def _beside(sizes: Sizes) -> list[tuple[int, str, SparsePrefill | None]]:
-    """The code as released, rules of the same density, and γ without its floor."""
-    released = AsReleased(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
+def further(sizes: Sizes) -> list[Step]:
+    """The code as released, γ without its floor, the largest γ, and the other lengths."""
+    settings = {"block_size": sizes.block_size, "min_budget": sizes.min_budget}
     bare = [FlexPrefill(gamma=g, block_size=sizes.block_size, min_budget=sizes.block_size) for g in sizes.bare]
-    plan = [(RELEASED, released), *((name, None) for name in SAME_DENSITY), *((NO_FLOOR, rule) for rule in bare)]
-    return [(sizes.middle, name, rule) for name, rule in plan]
+    rules = [(RELEASED, AsReleased(gamma=sizes.gamma, **settings)), *((NO_FLOOR, rule) for rule in bare)]
+    rules += [(FLEX, FlexPrefill(gamma=gamma, **settings)) for gamma in sizes.more]
+    plan = [(sizes.middle, name, rule) for name, rule in rules]
+    for length, gammas in sizes.lengths:
+        plan += _over_gamma(sizes, length, gammas)
+    return as_steps(sizes, plan)
+
+
+def _over_gamma(sizes: Sizes, length: int, gammas: tuple[float, ...]) -> list[Reads]:
+    rules = [FlexPrefill(gamma=gamma, block_size=sizes.block_size, min_budget=sizes.min_budget) for gamma in gammas]
+    return [(length, DENSE, None), *((length, FLEX, rule) for rule in rules)]
+
+
+def as_steps(sizes: Sizes, plan: list[Reads]) -> list[Step]:
+    return [Step(_name(*each), partial(measured, sizes, *each)) for each in plan]
 
 
 def _name(length: int, name: str, rule: SparsePrefill | None) -> str:

@@ -20,7 +20,9 @@ from course_lib.lessons.sparse_attention.drawings import steering as steering_dr
 from course_lib.lessons.sparse_attention.experiments import (
     experiment_delta,
     experiment_drafts,
+    experiment_prefill_further,
     experiment_steering,
+    experiment_steering_reading,
     ground,
     items,
 )
@@ -33,9 +35,11 @@ from course_lib.prompts.compressed.catalogue import CATALOGUE
 from course_lib.prompts.compressed.kinds import Cut
 
 PLANS = {
-    "sparse_attention": experiment, "delta": experiment_delta, "drafts": experiment_drafts,
-    "steering": experiment_steering,
-}  # fmt: skip
+    "sparse_attention": (experiment.EXPERIMENT, experiment_prefill_further.EXPERIMENT),
+    "delta": (experiment_delta.EXPERIMENT,),
+    "drafts": (experiment_drafts.EXPERIMENT,),
+    "steering": (experiment_steering.EXPERIMENT, experiment_steering_reading.EXPERIMENT),
+}
 PRINTED = {
     "sparse_attention": (
         prefill.provenance, prefill.over_gamma, prefill.floor, prefill.rivals, prefill.released, prefill.heads,
@@ -80,14 +84,15 @@ def forget() -> None:
 
 @pytest.fixture(scope="module")
 def measured(thin):
-    return {name: run(name, plan.EXPERIMENT) for name, plan in PLANS.items()}
+    return {name: run(name, *plans) for name, plans in PLANS.items()}
 
 
-def run(name: str, of: Experiment) -> dict:
-    """As `course reproduce NAME --quick` would write it."""
-    result = heading(name, f"course reproduce {name}", of.seed, vars(of.quick))
-    for step in of.steps(of.quick):
-        for table, rows in step.run(of.seed).items():
+def run(name: str, *parts: Experiment) -> dict:
+    """As `course reproduce NAME --quick` would write it, with what goes on with it."""
+    result = heading(name, f"course reproduce {name}", 0, vars(parts[0].quick))
+    for step in (step for of in parts for step in of.steps(of.quick)):
+        result["steps"][step.name] = {}
+        for table, rows in step.run(0).items():
             result["tables"].setdefault(table, []).extend(rows)
     return json.loads(json.dumps(plain(result), allow_nan=False))
 
@@ -105,8 +110,7 @@ def test_all_that_is_printed_and_drawn(name, measured):
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("which", ["sizes", "quick"])
 def test_no_step_has_two_names(name, which):
-    of = PLANS[name].EXPERIMENT
-    names = [step.name for step in of.steps(getattr(of, which))]
+    names = [step.name for of in PLANS[name] for step in of.steps(getattr(of, which))]
     assert len(set(names)) == len(names)
 
 

@@ -6,7 +6,6 @@ from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.tables import Measured, load_measured, per_cent
 from course_lib.lessons.common.verdicts import Effect, claim, of_samples, said
 from course_lib.lessons.sparse_attention.claims import rows as found
-from course_lib.lessons.sparse_attention.experiments.experiment_delta import EXPERIMENT
 
 CLOSE = 0.02  # nats a token above the model as it is: 2 % of perplexity, here the meaning of "no loss"
 PUBLISHED = 0.6  # of the operations: what the abstract of DeltaLLM reports of the prefill of two larger models
@@ -23,7 +22,6 @@ def provenance(measured: Measured) -> str:
     sizes = measured["sizes"]
     return found.provenance(
         measured,
-        EXPERIMENT,
         f"{sizes['windows']} windows of {sizes['length']} tokens; thresholds in standard deviations of a channel, "
         f"from {sizes['calibration']} windows of other text",
     )

@@ -8,7 +8,7 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, load_measured, per_cent, rows
 from course_lib.lessons.common.verdicts import Effect, claim, of_independent, of_samples
 from course_lib.lessons.sparse_attention.claims import rows as found
-from course_lib.lessons.sparse_attention.experiments.experiment_drafts import COPYING, EXPERIMENT, HALF, LOOKUP, RUNNING
+from course_lib.lessons.sparse_attention.experiments.experiment_drafts import COPYING, HALF, LOOKUP, RUNNING
 from course_lib.measure.paired import mean_and_error
 
 NEAR = 0.15  # of the tokens a pass: what the formula may be off by
@@ -24,7 +24,6 @@ def provenance(measured: Measured) -> str:
     sizes = measured["sizes"]
     return found.provenance(
         measured,
-        EXPERIMENT,
         f"α on {sizes['texts']} texts of {sizes['length']} tokens; {sizes['n_new']} tokens written behind "
         f"{sizes['written']} of them, {sizes['k']} drafted a pass, temperature 1",
     )

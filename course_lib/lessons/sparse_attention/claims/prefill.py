@@ -8,10 +8,11 @@ from itertools import pairwise
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, log_gap
-from course_lib.lessons.common.tables import Measured, load_measured, per_cent
+from course_lib.lessons.common.tables import Measured, per_cent
 from course_lib.lessons.common.verdicts import Effect, claim, of_count, of_independent, of_samples, said
 from course_lib.lessons.sparse_attention.claims import rows as found
-from course_lib.lessons.sparse_attention.experiment import DENSE, EXPERIMENT, FLEX, NO_FLOOR, RELEASED, SAME_DENSITY
+from course_lib.lessons.sparse_attention.experiment import DENSE, FLEX, NO_FLOOR, RELEASED, SAME_DENSITY
+from course_lib.lessons.sparse_attention.experiments.experiment_prefill_further import EXPERIMENT
 from course_lib.measure.paired import mean_and_error
 
 CLOSE = 0.02  # nats a token above dense attention: 2 % of perplexity, here the meaning of "no loss"
@@ -20,17 +21,16 @@ AWARE = 0.5  # of the texts on which a head has to be query-aware to be called s
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce sparse_attention`."""
-    return load_measured("sparse_attention")
+    """The committed measurement of `course reproduce sparse_attention`, and of `prefill_further` where that is."""
+    return found.joined("measured", "experiments/prefill_further")
 
 
 def provenance(measured: Measured) -> str:
     """What was run, where, when, with how much."""
     sizes = measured["sizes"]
-    lengths = ", ".join(str(length) for length, _ in sizes["gammas"])
-    amounts = f"{sizes['windows']} windows of {lengths} tokens; blocks of {sizes['block_size']}, a floor of "
+    amounts = f"{sizes['windows']} windows a length; blocks of {sizes['block_size']}, a floor of "
     amounts += f"{sizes['min_budget']} tokens; coverage of all queries on {sizes['covered']} windows"
-    return found.provenance(measured, EXPERIMENT, amounts)
+    return found.provenance(measured, amounts, ("prefill_further", EXPERIMENT))
 
 
 def dense(measured: Measured, length: int) -> Row:

@@ -3,14 +3,13 @@
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, accuracy_gap
-from course_lib.lessons.common.tables import Measured, load_measured, per_cent
+from course_lib.lessons.common.tables import Measured, per_cent
 from course_lib.lessons.common.verdicts import Effect, claim, of_samples, said
 from course_lib.lessons.sparse_attention.claims import rows as found
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import (
     ALL,
     ALL_SINK,
     CHOSEN,
-    EXPERIMENT,
     LAYER,
     NAMED,
     NO_HEADS,
@@ -20,6 +19,7 @@ from course_lib.lessons.sparse_attention.experiments.experiment_steering import 
     TRUE,
     WHOLE,
 )
+from course_lib.lessons.sparse_attention.experiments.experiment_steering_reading import EXPERIMENT
 from course_lib.lessons.sparse_attention.experiments.items import READING, RESIDENTS
 from course_lib.measure.paired import error_of_share
 
@@ -27,20 +27,17 @@ Condition = tuple[str, str]  # which heads, what is steered
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce steering`."""
-    return load_measured("sparse_attention", "experiments/steering")
+    """The committed measurement of `course reproduce steering`, and of `steering_reading` where that is."""
+    return found.joined("experiments/steering", "experiments/steering_reading")
 
 
 def provenance(measured: Measured) -> str:
     """What was run, where, when, with how much."""
     sizes = measured["sizes"]
     tried = {row["part"]: row["tried"] for row in measured["tables"]["gate"]}
-    return found.provenance(
-        measured,
-        EXPERIMENT,
-        f"{sizes['tested']} questions of each kind, {sizes['developed']} others to choose heads, α = {sizes['alpha']}; "
-        f"{tried['test']} residents were tried for those that the key sentence alone answers",
-    )
+    amounts = f"{sizes['tested']} questions of each kind, {sizes['developed']} others to choose heads, α = "
+    amounts += f"{sizes['alpha']}; {tried['test']} residents were tried for those that the key sentence alone answers"
+    return found.provenance(measured, amounts, ("steering_reading", EXPERIMENT))
 
 
 def condition(measured: Measured, data: str, heads: str, what: str) -> Row | None:
