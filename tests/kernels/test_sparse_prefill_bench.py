@@ -1,4 +1,4 @@
-"""The bench of FlexPrefill end to end: all sides are right, a wrong one is seen, its closing sentence says what wins."""
+"""The bench of FlexPrefill end to end: all sides are right, wrong ones are seen, its sentence says what wins."""
 
 import pytest
 import torch
