@@ -59,7 +59,7 @@ def over_gamma(measured: Measured) -> str:
     every = flex(measured)
     lines = _table(measured, every)
     chosen = [row for row in every if row["gamma"] == measured["sizes"]["gamma"]]
-    cheap = [_below(CLOSE, measured, row) for row in every]
+    cheap = [below(CLOSE, measured, row) for row in every]
     lines.append(claim(f"FlexPrefill costs less than {CLOSE} nats a token, at every γ and length", cheap, True))
     pays = [of_samples([PAYS - share for share in row["densities"]]) for row in chosen]
     gamma = measured["sizes"]["gamma"]
@@ -74,7 +74,7 @@ def floor(measured: Measured) -> str:
     with_floor = {row["gamma"]: row for row in flex(measured, measured["sizes"]["middle"])}
     bare = [row for row in flex(measured, rule=NO_FLOOR) if row["gamma"] in with_floor]
     lines = _table(measured, [each for row in bare for each in (with_floor[row["gamma"]], row)])
-    cheap = [_below(CLOSE, measured, row) for row in bare]
+    cheap = [below(CLOSE, measured, row) for row in bare]
     lines.append(claim(f"γ alone, without the floor, costs less than {CLOSE} nats a token", cheap))
     worse = [log_gap(with_floor[row["gamma"]], row) for row in bare]
     lines.append(claim("with the floor it reads better at the same γ", worse))
@@ -119,8 +119,7 @@ def heads(measured: Measured) -> str:
     """Are heads as different as the rule supposes? Layer by layer in thirds, then all heads."""
     layers = measured["tables"]["heads"]
     lines = [f"{'layers':<12}{'density':>10}{'sparsest':>10}{'densest':>10}{'query-aware':>14}"]
-    for part in range(3):
-        third = layers[part * len(layers) // 3 : (part + 1) * len(layers) // 3]
+    for third in thirds(layers):
         shares, aware = _flat(third, "density"), _flat(third, "query_aware")
         name = f"{third[0]['layer']} to {third[-1]['layer']}"
         ends = f"{fmean(shares):>10.2f}{min(shares):>10.2f}{max(shares):>10.2f}"
@@ -129,6 +128,9 @@ def heads(measured: Measured) -> str:
     n = sum(share > AWARE for share in aware)
     lines.append(f"{n} of {len(aware)} heads are query-aware on more than half of the texts")
     lines.append(claim("both kinds of heads are there", of_count(min(n, len(aware) - n), len(aware), more_than=0.0)))
+    first, *_, last = (fmean(_flat(third, "density")) for third in thirds(layers))
+    effect = Effect(value=first - last, error=0.0, n=len(aware))
+    lines.append(claim("the first third of the layers reads more of its blocks than the last", effect))
     tenth = max(1, len(shares) // 10)
     times = fmean(shares[-tenth:]) / fmean(shares[:tenth])
     lines.append(f"the densest tenth of the heads reads {times:.1f} times as many blocks as the sparsest")
@@ -136,11 +138,16 @@ def heads(measured: Measured) -> str:
     return "\n".join(lines)
 
 
+def thirds(layers: list[Row]) -> list[list[Row]]:
+    """The first, the middle and the last layers."""
+    return [layers[part * len(layers) // 3 : (part + 1) * len(layers) // 3] for part in range(3)]
+
+
 def _flat(layers: list[Row], name: str) -> list[float]:
     return [share for row in layers for share in row[name]]
 
 
-def _below(most: float, measured: Measured, row: Row) -> Effect:
+def below(most: float, measured: Measured, row: Row) -> Effect:
     """By how much less than that many nats a token it costs."""
     pairs = zip(dense(measured, row["tokens"])["losses"], row["losses"], strict=True)
     return of_samples([most - (sparse - whole) for whole, sparse in pairs])

@@ -1,6 +1,7 @@
 """FlexPrefill over γ and over heads, and beside other rules of the same density."""
 
 import math
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,6 +26,8 @@ def over_gamma(measured: Measured) -> Figure:
         bars = [ERRORS * effect.error for effect in effects]
         places = [gamma + 0.003 * (index - 1) for gamma in gammas]  # so that bars do not hide each other
         right.errorbar(places, [effect.value for effect in effects], bars, capsize=3, **look)
+    for axes in (left, right):
+        axes.set_xticks(sorted({row["gamma"] for row in prefill.flex(measured)}))
     left.axhline(100 * prefill.PAYS, color="black", linestyle=":", linewidth=1)
     left.set_ylim(0, 100)
     right.axhline(0, color="black", linewidth=0.8)
@@ -38,15 +41,17 @@ def _least(measured: Measured, lengths: list[int]) -> str:
     """The ends of the middle column of the comparison."""
     gamma = measured["sizes"]["gamma"]
     shares = {row["tokens"]: prefill.density(row) for row in prefill.flex(measured) if row["gamma"] == gamma}
-    said = [f"{100 * shares[length]:.0f} % of {length}" for length in (lengths[0], lengths[-1]) if length in shares]
-    return f"γ = {gamma} reads {listed(said)} tokens' blocks"
+    ends = dict.fromkeys((lengths[0], lengths[-1]))
+    said = [f"{100 * shares[length]:.0f} % at {length}" for length in ends if length in shares]
+    return f"γ = {gamma} reads {listed(said)} tokens"
 
 
 def _dearest(measured: Measured) -> str:
     effects = [prefill.above(measured, row) for row in prefill.flex(measured)]
-    n = sum(effect.value - ERRORS * effect.error < prefill.CLOSE for effect in effects)
+    n = sum(prefill.below(prefill.CLOSE, measured, row).holds for row in prefill.flex(measured))
     worst = math.exp(max(effect.value for effect in effects)) - 1
-    return f"At most {100 * worst:.1f} % of perplexity, on {len(effects)} settings" if n else "Every setting costs"
+    free = f"{n} of {len(effects)} within {100 * prefill.CLOSE:.0f} %"
+    return f"At most {100 * worst:.1f} % more perplexity; {free}"
 
 
 def by_head(measured: Measured) -> Figure:
@@ -66,12 +71,10 @@ def by_head(measured: Measured) -> Figure:
         places = list(zip(*aware, strict=True))
         axes.scatter(*places, s=70, facecolors="none", edgecolors="#c8553d", linewidths=1.8)
     axes.set_yticks(range(len(density)))
-    shares = sorted(share for row in density for share in row)
-    tenth = max(1, len(shares) // 10)
-    low, high = (sum(part) / tenth for part in (shares[:tenth], shares[-tenth:]))
+    first, *_, last = (fmean(share for row in part for share in row["density"]) for part in prefill.thirds(layers))
     title = (
-        f"The densest tenth of the heads reads {100 * high:.0f} % of its blocks, the sparsest {100 * low:.0f} %; "
-        f"{len(aware)} of {len(shares)} are query-aware (rings)"
+        f"The first third of the layers reads {100 * first:.0f} % of its blocks, the last {100 * last:.0f} %; "
+        f"{len(aware)} of {len(layers) * len(density)} heads are query-aware (rings)"
     )
     return label(axes, title, "layer", "head").figure
 
