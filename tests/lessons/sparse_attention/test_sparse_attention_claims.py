@@ -165,7 +165,7 @@ def test_what_the_search_chose():
 
 def test_the_title_of_steered_answers():
     said = title(steering_drawings.steered(made_up.steering(RIGHT)))
-    assert "6 of 9 ways are clearly better than none, 5 of them with the true key" in said
+    assert "6 of 9 ways are clearly better than none, 5 with the true key" in said
 
 
 def test_no_printed_line_is_too_long():
