@@ -16,21 +16,15 @@ released, γ without its floor, and other lengths. Minutes planned on one idle c
 """
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.as_released import AsReleased
 from course_lib.attention.prefill.baselines import RandomBlocks, SinkAndWindow, VerticalSlash
 from course_lib.attention.prefill.flexprefill import FlexPrefill
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.sparse_attention.experiments.ground import Row, loaded, text
+from course_lib.lessons.sparse_attention.experiments.prefill_reading import Reading, read
 from course_lib.measure.experiment import Experiment, Step, Tables
-from course_lib.measure.perplexity import window_losses
 
 DENSE, FLEX, NO_FLOOR, RELEASED = "dense", "FlexPrefill", "FlexPrefill, no floor", "as released"
 SAME_DENSITY = {"StreamingLLM": SinkAndWindow, "vertical-slash": VerticalSlash, "random": RandomBlocks}
@@ -97,7 +91,7 @@ def measured(sizes: Sizes, length: int, name: str, rule: SparsePrefill | None, s
     if name in SAME_DENSITY:
         rule = SAME_DENSITY[name](block_size=sizes.block_size, density=spent(sizes, seed))
     gamma = rule.gamma if isinstance(rule, FlexPrefill) else None
-    found = dense(sizes, length, seed) if rule is None else read(sizes, length, rule, seed)
+    found = _reading(sizes, length, rule, seed)
     row = losses_row(found.losses, sizes.windows * (length - 1))
     tables = {"read": [{"tokens": length, "rule": name, "gamma": gamma} | row | found.shares()]}
     if (name, length, gamma) == (FLEX, sizes.middle, sizes.gamma):
@@ -108,52 +102,11 @@ def measured(sizes: Sizes, length: int, name: str, rule: SparsePrefill | None, s
 def spent(sizes: Sizes, seed: int) -> float:
     """What FlexPrefill gave to a head on average: others give it to every head."""
     flex = FlexPrefill(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
-    return float(read(sizes, sizes.middle, flex, seed).density.mean())
+    return float(_reading(sizes, sizes.middle, flex, seed).density.mean())
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """Losses of n windows, and what a rule did in each: nothing, where attention is dense."""
-
-    losses: list[float]
-    density: Float[Tensor, "n L H"] | None = None
-    query_aware: Float[Tensor, "n L H"] | None = None
-    coverage: Float[Tensor, "c L H"] | None = None  # of the first c windows, all queries
-    seen: Float[Tensor, "r L H"] | None = None  # of the others, the last block of queries
-
-    def shares(self) -> Row:
-        if self.density is None:
-            return {"densities": [1.0] * len(self.losses), "coverage": 1.0, "seen": 1.0, "query_aware": 0.0}
-        means = {"coverage": self.coverage, "seen": self.seen, "query_aware": self.query_aware}
-        by_window = {"densities": [round(float(each.mean()), 4) for each in self.density]}
-        return by_window | {name: round(float(values.mean()), 4) for name, values in means.items()}
-
-    def by_head(self) -> list[Row]:
-        """A row a layer."""
-        parts = {"density": self.density, "query_aware": self.query_aware, "coverage": self.coverage}
-        means = {
-            name: [[round(x, 4) for x in row] for row in values.mean(0).tolist()] for name, values in parts.items()
-        }
-        return [{"layer": i} | {name: rows[i] for name, rows in means.items()} for i in range(self.density.shape[1])]
-
-
-def dense(sizes: Sizes, length: int, seed: int) -> Reading:
-    """The model as it is."""
-    return Reading(window_losses(loaded()[0], text(sizes.windows, length, seed), 1, progress=False).tolist())
-
-
-@cache
-def read(sizes: Sizes, length: int, rule: SparsePrefill, seed: int) -> Reading:
-    """The windows under a rule, each in a block of its own; kept for the rules that are given its density."""
-    losses, watches = [], []
-    for i, window in enumerate(text(sizes.windows, length, seed)):
-        with prefilling(loaded()[0], rule, "all" if i < sizes.covered else "last") as watch:
-            losses += window_losses(loaded()[0], window[None], progress=False).tolist()
-        watches.append(watch)
-    density, aware, coverage = (
-        torch.stack([getattr(watch, name) for watch in watches]) for name in ("density", "query_aware", "coverage")
-    )
-    return Reading(losses, density, aware, coverage[: sizes.covered], coverage[sizes.covered :])
+def _reading(sizes: Sizes, length: int, rule: SparsePrefill | None, seed: int) -> Reading:
+    return read(length, sizes.windows, sizes.covered, rule, seed)
 
 
 EXPERIMENT = Experiment("FlexPrefill", Sizes(), QUICK, steps)

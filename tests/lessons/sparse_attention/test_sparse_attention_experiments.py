@@ -25,6 +25,7 @@ from course_lib.lessons.sparse_attention.experiments import (
     experiment_steering_reading,
     ground,
     items,
+    prefill_reading,
 )
 from course_lib.measure.experiment import Experiment
 from course_lib.measure.perplexity import window_losses
@@ -75,7 +76,13 @@ def thin(tmp_path_factory):
 
 
 def forget() -> None:
-    for kept in (ground.loaded, ground.text, experiment.read, experiment_delta.spread_of, experiment_drafts.stored):
+    for kept in (
+        ground.loaded,
+        ground.text,
+        prefill_reading.read,
+        experiment_delta.spread_of,
+        experiment_drafts.stored,
+    ):
         kept.cache_clear()
     for kept in ("gated", "searched", "worth", "named_of"):
         getattr(experiment_steering, kept).cache_clear()

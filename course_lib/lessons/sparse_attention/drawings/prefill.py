@@ -24,7 +24,8 @@ def over_gamma(measured: Measured) -> Figure:
         left.plot(gammas, [100 * prefill.density(row) for row in found], label=f"{length} tokens", **look)
         effects = [prefill.above(measured, row) for row in found]
         bars = [ERRORS * effect.error for effect in effects]
-        places = [gamma + 0.003 * (index - len(lengths) // 2) for gamma in gammas]  # so that bars do not hide each other
+        shift = 0.003 * (index - len(lengths) // 2)  # so that bars do not hide each other
+        places = [gamma + shift for gamma in gammas]
         right.errorbar(places, [effect.value for effect in effects], bars, capsize=3, **look)
     for axes in (left, right):
         axes.set_xticks(sorted({row["gamma"] for row in prefill.flex(measured)}))
