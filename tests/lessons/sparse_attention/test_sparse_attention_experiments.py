@@ -76,17 +76,11 @@ def thin(tmp_path_factory):
 
 
 def forget() -> None:
-    for kept in (
-        ground.loaded,
-        ground.text,
-        prefill_reading.read,
-        experiment_delta.spread_of,
-        experiment_drafts.stored,
-    ):
-        kept.cache_clear()
-    for kept in ("gated", "searched", "worth", "named_of"):
-        getattr(experiment_steering, kept).cache_clear()
-    experiment_drafts.drafting.cache_clear()
+    kept = [ground.loaded, ground.text, prefill_reading.read, experiment_delta.spread_of]
+    kept += [experiment_drafts.stored, experiment_drafts.drafting]
+    kept += [getattr(experiment_steering, name) for name in ("gated", "searched", "worth", "named_of")]
+    for each in kept:
+        each.cache_clear()
 
 
 @pytest.fixture(scope="module")
