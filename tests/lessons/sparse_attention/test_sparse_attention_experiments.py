@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.flexprefill import FlexPrefill
-from course_lib.lessons.sparse_attention import experiment
 from course_lib.lessons.sparse_attention.claims import delta, drafts, prefill, steering
 from course_lib.lessons.sparse_attention.drawings import delta as delta_drawings
 from course_lib.lessons.sparse_attention.drawings import drafts as draft_drawings
@@ -21,6 +20,7 @@ from course_lib.lessons.sparse_attention.experiments import (
     experiment_delta,
     experiment_drafts,
     experiment_prefill_further,
+    experiment_sparse_attention,
     experiment_steering,
     experiment_steering_reading,
     ground,
@@ -36,7 +36,7 @@ from course_lib.prompts.compressed.catalogue import CATALOGUE
 from course_lib.prompts.compressed.kinds import Cut
 
 PLANS = {
-    "sparse_attention": (experiment.EXPERIMENT, experiment_prefill_further.EXPERIMENT),
+    "sparse_attention": (experiment_sparse_attention.EXPERIMENT, experiment_prefill_further.EXPERIMENT),
     "delta": (experiment_delta.EXPERIMENT,),
     "drafts": (experiment_drafts.EXPERIMENT,),
     "steering": (experiment_steering.EXPERIMENT, experiment_steering_reading.EXPERIMENT),
@@ -123,7 +123,7 @@ def test_rows_hold_the_losses_of_every_window(name, measured):
 
 
 def test_a_rule_is_measured_as_the_library_applies_it(thin, measured):
-    sizes = experiment.QUICK
+    sizes = experiment_sparse_attention.QUICK
     row = prefill.chosen(measured["sparse_attention"])
     ids = ground.text(sizes.windows, sizes.middle, 0)
     rule = FlexPrefill(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
@@ -138,7 +138,7 @@ def test_a_rule_is_measured_as_the_library_applies_it(thin, measured):
 def test_others_read_as_many_blocks(measured):
     mine = prefill.density(prefill.chosen(measured["sparse_attention"]))
     n_blocks = 10 * 11 / 2  # 160 tokens in blocks of 16
-    for name in experiment.SAME_DENSITY:
+    for name in experiment_sparse_attention.SAME_DENSITY:
         row = next(row for row in measured["sparse_attention"]["tables"]["read"] if row["rule"] == name)
         assert prefill.density(row) == pytest.approx(mine, abs=0.5 / n_blocks + 1e-4)
 

@@ -11,8 +11,14 @@ from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.tables import Measured, per_cent
 from course_lib.lessons.common.verdicts import Effect, claim, of_count, of_independent, of_samples, said
 from course_lib.lessons.sparse_attention.claims import rows as found
-from course_lib.lessons.sparse_attention.experiment import DENSE, FLEX, NO_FLOOR, RELEASED, SAME_DENSITY
 from course_lib.lessons.sparse_attention.experiments.experiment_prefill_further import EXPERIMENT
+from course_lib.lessons.sparse_attention.experiments.experiment_sparse_attention import (
+    DENSE,
+    FLEX,
+    NO_FLOOR,
+    RELEASED,
+    SAME_DENSITY,
+)
 from course_lib.measure.paired import mean_and_error
 
 CLOSE = 0.02  # nats a token above dense attention: 2 % of perplexity, here the meaning of "no loss"
@@ -22,7 +28,7 @@ AWARE = 0.5  # of the texts on which a head has to be query-aware to be called s
 
 def results() -> Measured:
     """The committed measurement of `course reproduce sparse_attention`, and of `prefill_further` where that is."""
-    return found.joined("measured", "experiments/prefill_further")
+    return found.joined("experiments/sparse_attention", "experiments/prefill_further")
 
 
 def provenance(measured: Measured) -> str:
