@@ -45,7 +45,7 @@ QUICK = Sizes((0.5, 0.1), canvases=6, calibration=3, n_first=3, n_steps=4, calib
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All tokens first; then each share: what needs no search, and a search with what it is made of; further searches."""
+    """All tokens first; then each share: what needs no search, and a search; then further searches."""
     plan = [Step(ALL, partial(dense, sizes))]
     for share in sizes.shares:
         plan.append(Step(f"simple, {share}", partial(simple, sizes, share)))
