@@ -111,7 +111,7 @@ def against_dense(made: Float[Tensor, "W"], dense: Float[Tensor, "W"]) -> str:
 
 def table_of_ideas() -> str:
     """What simple ideas lose on the windows of `course reproduce block_scores`."""
-    result = load_measured("sparse_attention", "experiments/block_scores")
+    result = load_measured("sparse_attention", "block_scores")
     losses = {row["idea"]: row["losses"] for row in result["tables"]["scores"]}
     gaps = {
         idea: of_samples([a - b for a, b in zip(each, losses[DENSE], strict=True)])
