@@ -5,7 +5,7 @@ with the heads that were chosen on the residents, which are searched again first
 the two. Minutes planned on one idle core: 15.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from course_lib.lessons.sparse_attention.experiments import experiment_sparse_attention, experiment_steering
 from course_lib.measure.experiment import Experiment, Step
@@ -15,8 +15,8 @@ from course_lib.measure.experiment import Experiment, Step
 class Sizes:
     """Those of both."""
 
-    prefill: experiment_sparse_attention.Sizes = experiment_sparse_attention.Sizes()
-    steering: experiment_steering.Sizes = experiment_steering.Sizes()
+    prefill: experiment_sparse_attention.Sizes = field(default_factory=experiment_sparse_attention.Sizes)
+    steering: experiment_steering.Sizes = field(default_factory=experiment_steering.Sizes)
 
 
 def steps(sizes: Sizes) -> list[Step]:
