@@ -11,8 +11,8 @@ Tables:
 Density is that of whole blocks, the mean over layers and heads. Coverage is the share of dense attention that went to
 the blocks which were read: of all queries (`coverage`, on the first windows alone), and of the last block of queries,
 by which the rule decides (`seen`, on the others).
-Two experiments share the plan: this one is of the middle length, `course reproduce prefill_further` adds the code as
-released, γ without its floor, and other lengths. Minutes planned on one idle core: 6 and 10.
+This is of the middle length over γ; `course reproduce sparse_attention_further` adds other rules of the same density,
+the code as released, γ without its floor, and other lengths. Minutes planned on one idle core: 4.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from course_lib.attention.prefill.baselines import RandomBlocks, SinkAndWindow, 
 from course_lib.attention.prefill.flexprefill import FlexPrefill
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.sparse_attention.experiments.prefill_reading import Reading, read
+from course_lib.lessons.sparse_attention.measuring.prefill_reading import Reading, read
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 DENSE, FLEX, NO_FLOOR, RELEASED = "dense", "FlexPrefill", "FlexPrefill, no floor", "as released"
@@ -57,17 +57,17 @@ QUICK = Sizes(
 
 def steps(sizes: Sizes) -> list[Step]:
     """At the middle length, dense attention first."""
-    plan = _over_gamma(sizes, sizes.middle, sizes.first)
-    return as_steps(sizes, plan + [(sizes.middle, name, None) for name in SAME_DENSITY])
+    return as_steps(sizes, _over_gamma(sizes, sizes.middle, sizes.first))
 
 
 def further(sizes: Sizes) -> list[Step]:
-    """The code as released, γ without its floor, the largest γ, and the other lengths."""
+    """Rules of the same density, the code as released, γ without its floor, the largest γ, and the other lengths."""
     settings = {"block_size": sizes.block_size, "min_budget": sizes.min_budget}
     bare = [FlexPrefill(gamma=g, block_size=sizes.block_size, min_budget=sizes.block_size) for g in sizes.bare]
     rules = [(RELEASED, AsReleased(gamma=sizes.gamma, **settings)), *((NO_FLOOR, rule) for rule in bare)]
     rules += [(FLEX, FlexPrefill(gamma=gamma, **settings)) for gamma in sizes.more]
-    plan = [(sizes.middle, name, rule) for name, rule in rules]
+    plan = [(sizes.middle, name, None) for name in SAME_DENSITY]
+    plan += [(sizes.middle, name, rule) for name, rule in rules]
     for length, gammas in sizes.lengths:
         plan += _over_gamma(sizes, length, gammas)
     return as_steps(sizes, plan)
