@@ -119,6 +119,28 @@ def slides(
     raise typer.Exit(page.build(names, pdf))
 
 
+# BEGIN INSTRUCTORS
+@app.command()
+def site(
+    names: Names = None,
+    with_solutions: Annotated[
+        bool, typer.Option("--with-solutions", help="Fold the solution in under each exercise.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Execute every lesson again.")] = False,
+    slides: Annotated[bool, typer.Option(help="Put the decks beside the lessons.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Where the pages go; build/site/html when left out.")] = None,
+) -> None:
+    """Build the site: executed lessons, decks, claims, papers, glossary and a search, as pages that need no network."""
+    from course_lib.workbook.site import build
+
+    raise typer.Exit(
+        build.build(names, with_solutions=with_solutions, fresh=fresh, slides=slides, out=out and out.resolve())
+    )
+
+
+# END INSTRUCTORS
+
+
 @app.command()
 def reproduce(
     name: Annotated[str, typer.Argument(help="Which table, such as wanda.")],
