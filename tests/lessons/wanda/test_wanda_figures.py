@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from figure_titles import drawn_title as title
 
 from course_lib.lessons.common import masks
 from course_lib.lessons.common.tables import rows
@@ -87,11 +88,6 @@ def made_up():
             ],
         },
     }
-
-
-def title(figure):
-    figure.canvas.draw()
-    return figure.axes[0].get_title(loc="left")
 
 
 def test_sweep_title():
