@@ -5,6 +5,7 @@ head, v words of the vocabulary.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
