@@ -1,7 +1,7 @@
 """Steps beyond SparseGPT: Refit finds the best weights on its mask, SparseSwaps looks for a better mask first.
 
 Swaps take several times as long, and so are measured at half of the weights only, without tasks: on the windows of the
-curves. There the sweep has the other methods at 50 %, and at 4:8 the first windows of the main table are the same.
+curves, where the sweep has the other methods at 50 %.
 """
 
 from functools import partial
@@ -9,10 +9,7 @@ from functools import partial
 from course_lib.lessons.sparsegpt import experiment
 from course_lib.measure.experiment import Experiment, Step, Tables
 
-SUCCESSORS = (
-    *(("swaps + refit", pattern) for pattern in experiment.PATTERNS),
-    *((method, "2:4") for method in ("wanda", *experiment.NEW)),
-)
+SUCCESSORS = (("swaps + refit", "50%"), *((m, "2:4") for m in ("wanda", *experiment.NEW, "swaps + refit")))
 
 
 def steps(sizes: experiment.Sizes) -> list[Step]:
