@@ -14,9 +14,8 @@
 # runs on a real model, with tensors that really shrink. Why the first token of a text matters so much is the subject
 # of lesson 08.
 #
-# You will write eight short functions. Under each is a `check`, which tells you what is wrong and, when it recognises
-# it, which mistake you have made. Four of the functions then work on the real model: the cell behind such an exercise
-# uses your function once it is right, and the course's own until then.
+# Of the eight functions that you will write, four go to work on the real model as soon as they are right: the window,
+# the attention that a key receives, H2O's step and the rounding.
 
 # %%
 import torch

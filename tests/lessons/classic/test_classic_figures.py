@@ -3,6 +3,7 @@
 import copy
 
 import torch
+from figure_titles import drawn_title as title
 
 from course_lib.lessons.classic import figures
 from course_lib.lessons.classic import measured as classic_results
@@ -93,11 +94,6 @@ def made_up():
             ],
         },
     }
-
-
-def title(figure, index=0):
-    figure.canvas.draw()
-    return figure.axes[index].get_title(loc="left")
 
 
 def test_quadratics_say_who_pays():

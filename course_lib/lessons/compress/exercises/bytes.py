@@ -5,10 +5,12 @@ Dimension key, of each layer: O outputs (rows), I inputs (columns), K weights th
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
+from course_lib.checking.draws import whole
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 Number = int | float
@@ -78,8 +80,7 @@ def _all_codes(layers: tuple, bits: int) -> int:
 
 
 def _bytes_cases(generator: torch.Generator) -> list[Case]:
-    def between(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (), generator=generator))
+    between = partial(whole, generator)
 
     def drawn(n_layers: int, bits: int, group: int, share: float = 0.5) -> tuple[Any, ...]:
         """Layers of awkward sizes; what is left of them is not spread evenly."""

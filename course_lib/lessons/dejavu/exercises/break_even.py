@@ -6,10 +6,12 @@ neurons that is kept, g factor of gathering, p prompt, n tokens of the answer.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
+from course_lib.checking.draws import whole
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 Number = int | float
@@ -104,8 +106,7 @@ def _sizes(change: Callable[..., tuple[Number, ...]]) -> Callable[..., tuple[Num
 
 
 def _break_even_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (), generator=generator))
+    drawn = partial(whole, generator)
 
     def share(low: Number, high: Number) -> Number:
         return low + (high - low) * torch.rand((), generator=generator).item()
