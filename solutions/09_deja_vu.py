@@ -942,9 +942,9 @@ print(clock_tables.batches(one_token))
 print(clock_tables.end_to_end(decoded))
 
 # %% [markdown]
-# A tenth of the neurons is less than four times as fast, since rows that lie apart have to be gathered; the break-even
-# lies at four tenths. With predictors the ReLU model decodes nearly one and a half times as fast within .02 nats, where
-# the first block keeps five times as many neurons as the others. These are ratios of one machine: the longer a
+# A tenth of the neurons is far from ten times as fast, since rows that lie apart have to be gathered, and near a half
+# nothing is gained any more. With predictors the ReLU model decodes about one and a half times as fast within .02 nats,
+# where the first block keeps five times as many neurons as the others. These are ratios of one machine: the longer a
 # processor waits for its memory, the more there is to gain.
 #
 # ## To take home
