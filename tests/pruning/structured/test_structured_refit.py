@@ -11,7 +11,7 @@ from course_lib.models import tiny_model
 from course_lib.pruning import input_statistics
 from course_lib.pruning.structured import refit as refit_module
 from course_lib.pruning.structured.choice import choose, everything
-from course_lib.pruning.structured.refit import least_squares, refit
+from course_lib.pruning.structured.refit import DAMPING, least_squares, refit
 from course_lib.pruning.structured.scorer import Evidence
 from course_lib.pruning.structured.scorers.random_scores import Random
 from course_lib.pruning.structured.shape import shape_of
@@ -45,14 +45,36 @@ def test_against_the_solver_with_damping_as_rows(seed, n_stay, n_tokens, power):
     assert torch.allclose(least_squares(weight, x.T @ x, torch.arange(7), damping), weight, rtol=1e-6, atol=1e-6)
 
 
-def errors(model, smaller, kept, windows=WINDOWS):
+def on_other_text(n_tokens, damping, seed):
+    """Squared error over that of the cut alone, on 400 other tokens: 28 of 40 inputs stay, of 4 directions and noise
+    of the same size."""
+    generator = torch.Generator().manual_seed(seed)
+    directions, weight = torch.randn(4, 40, generator=generator), torch.randn(6, 40, generator=generator)
+    stays = torch.randperm(40, generator=generator)[:28].sort().values
+    read, other = (
+        torch.randn(n, 4, generator=generator) @ directions + torch.randn(n, 40, generator=generator)
+        for n in (n_tokens, 400)
+    )
+    refitted, target = least_squares(weight, read.T @ read, stays, damping), other @ weight.T
+    ours, cut_alone = ((other[:, stays] @ w.T - target).square().sum() for w in (refitted, weight[:, stays]))
+    return (ours / cut_alone).item()
+
+
+@pytest.mark.parametrize("n_tokens", [5, 8, 16, 40])
+def test_few_tokens_never_make_it_worse_than_the_cut_alone(n_tokens):
+    """At the damping that holds by default. With a thousandth of it, 16 tokens are learnt by heart."""
+    assert max(on_other_text(n_tokens, DAMPING, seed) for seed in range(20)) < 0.9
+    assert max(on_other_text(16, 1e-3 * DAMPING, seed) for seed in range(20)) > 1.2
+
+
+def errors(model, smaller, kept):
     """Squared error of what each block's MLP writes, fed with what the whole model reads there."""
     total = []
     for index, block in enumerate(model.model.layers):
         seen = []
         handle = block.mlp.register_forward_hook(lambda _, args, out, seen=seen: seen.append((args[0], out)))
         with torch.no_grad():
-            model(windows, use_cache=False)
+            model(WINDOWS, use_cache=False)
         handle.remove()
         with torch.no_grad():
             total.append((smaller.model.layers[index].mlp(seen[0][0]) - seen[0][1]).square().sum().item())
@@ -69,19 +91,6 @@ def test_no_block_is_worse_than_cut_alone_on_the_text_it_saw():
         assert after < 0.9 * before
     for (name, old), new in zip(cut.named_parameters(), better.parameters(), strict=True):
         assert torch.equal(old, new) != name.endswith(("down_proj.weight", "o_proj.weight"))
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("n_tokens", [1, 3, 8, 24])
-def test_few_tokens_do_not_make_it_worse_than_the_cut_alone_on_other_text(n_tokens, seed):
-    """At the damping that holds by default; a hundredth of it learns three tokens by heart."""
-    model, generator = tiny_model(), torch.Generator().manual_seed(seed)
-    shape, other = shape_of(model), torch.randint(0, 97, (8, 24), generator=generator)
-    kept = choose(Random(seed).score(Evidence(model, WINDOWS, False)), shape, replace(shape, neurons=60))
-    cut, better = take(model, kept), take(model, kept)
-    refit(model, better, kept, torch.randint(0, 97, (1, n_tokens), generator=generator), progress=False)
-    for before, after in zip(errors(model, cut, kept, other), errors(model, better, kept, other), strict=True):
-        assert after < before
 
 
 def test_blocks_that_left_are_passed_over_and_numbers_follow():
