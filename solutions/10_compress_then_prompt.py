@@ -476,7 +476,8 @@ plots.ratios([(*which, *map(float, ratio_of(behind[which], alone[which[0]], real
 # losses, for prompts moved onto the model that GPTQ rounded to 3 bits:
 
 # %%
-share, measured = mine("compress.transfer", share_of_gain), found.results()
+share = mine("compress.transfer", share_of_gain)
+measured = found.results()
 for source in ("dense", "wanda-50", "sparsegpt-50-4bit"):
     over_to, error = share(*printed.window_losses(measured, source, "gptq-3"))
     print(f"learned on {found.called(source):<26} goes over: {over_to:+.2f} ± {error:.2f} of the own prompt's repair")

@@ -104,7 +104,7 @@ def test_a_model_that_wins_less_than_the_dense_one_does_not_recover(measured):
 
 def test_sentences_against_tokens_by_lot(measured):
     assert lines_of(over.sentences(measured)) == {
-        "Claim: the authors' sentences lower the perplexity of a compressed model": "not at this scale",
+        "Claim: the authors' sentences help a compressed model": "not at this scale",
         "Claim: they do more than as many tokens by lot": "holds",
     }
     assert "-0.500 ± 0.006" in over.sentences(measured)  # the mean of both draws
@@ -123,7 +123,7 @@ def test_what_goes_over_by_hand(measured):
     assert found.share(measured, BOTH, WANDA).value == pytest.approx(0.8)
     said = lines_of(text)
     assert said["Claim: a prompt from another model lowers the perplexity"] == "holds partly (2 of 3)"
-    assert said["Claim: another compressed model's prompt is better than the dense model's"] == "holds"
+    assert said["Claim: another compressed model's prompt beats the dense model's"] == "holds"
     assert said["Claim: more than half of the own gain beyond the dense one goes over"] == "holds"
 
 
@@ -181,6 +181,24 @@ def test_what_was_not_reached_is_said_to_be_missing(table, n_models, measured):
     assert all(found.NOT_MEASURED in line or ": " in line for line in text.splitlines() if line.startswith("Claim"))
     if n_models == 0:
         assert set(lines_of(text).values()) == {found.NOT_MEASURED}
+
+
+def test_two_measurements_are_one(measured):
+    """As when a run has stopped, and another has measured the rest."""
+    parts = [copy.deepcopy(measured) for _ in range(2)]
+    parts[1]["command"] = "course reproduce prompts_further"
+    for table in measured["tables"]:
+        parts[table not in ("settings", "tasks")]["tables"].pop(table)
+    parts[0]["tables"]["models"].pop()
+    parts[1]["tables"]["models"] = measured["tables"]["models"][2:]
+    for part, half in zip(parts, (slice(0, 9), slice(9, None)), strict=True):
+        part["steps"] = dict(list(measured["steps"].items())[half])
+    both = found.joined(*parts)
+    assert both["tables"] == measured["tables"]
+    assert both["steps"] == measured["steps"]
+    assert "`course reproduce prompts; course reproduce prompts_further`, seed 0" in claims.provenance(both)
+    with pytest.raises(ValueError, match="Measure both anew"):
+        found.joined(parts[0], parts[1] | {"seed": 1})
 
 
 def test_where_it_comes_from(measured):

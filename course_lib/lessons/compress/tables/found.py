@@ -23,8 +23,23 @@ AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce prompts`."""
-    return load_measured("compress", "prompts")
+    """The committed measurements of `course reproduce prompts` and `prompts_further`, as one."""
+    return joined(*(load_measured("compress", name) for name in ("prompts", "prompts_further")))
+
+
+def joined(first: Measured, further: Measured) -> Measured:
+    """Steps and rows of both, under the heading of the first and both commands.
+
+    Raises:
+        ValueError: for two that were measured in other ways, whose windows are not the same.
+    """
+    for key in ("seed", "sizes"):
+        if first[key] != further[key]:
+            raise ValueError(f"got {key} {first[key]} and {further[key]}; expected the same. Measure both anew.")
+    names = dict.fromkeys([*first["tables"], *further["tables"]])
+    tables = {name: [row for each in (first, further) for row in some(each, name)] for name in names}
+    both = {"command": f"{first['command']}; {further['command']}", "steps": first["steps"] | further["steps"]}
+    return first | both | {"tables": tables}
 
 
 def at(path: Path) -> Measured:

@@ -34,7 +34,7 @@ def moved(measured: Measured) -> str:
     helped, halves, taught = effects(measured)
     lines.append(claim("a prompt from another model lowers the perplexity", helped, True))
     lines.append(claim("more than half of the own gain beyond the dense one goes over", halves, True))
-    lines.append(claim("another compressed model's prompt is better than the dense model's", taught))
+    lines.append(claim("another compressed model's prompt beats the dense model's", taught))
     return "\n".join(lines)
 
 
@@ -109,7 +109,7 @@ def sentences(measured: Measured) -> str:
             helped += [found.wins(row, alone) for row in real.values()]
             meant += [found.wins(row, lots) for row in real.values()]
     lines.append("Nats a token won, the mean over the draws by lot; below 0 the model reads worse than alone.")
-    lines.append(claim("the authors' sentences lower the perplexity of a compressed model", helped, True))
+    lines.append(claim("the authors' sentences help a compressed model", helped, True))
     lines.append(claim("they do more than as many tokens by lot", meant, True))
     return "\n".join(lines)
 
