@@ -26,7 +26,7 @@ from course_lib.lessons.compress.drawings import inputs, sizes
 from course_lib.lessons.compress.figures import live as plots
 from course_lib.lessons.compress.figures import measured as measured_plots
 from course_lib.lessons.compress.live import learning, printed, sentences, view
-from course_lib.lessons.compress.tables import claims, found, over, practice
+from course_lib.lessons.compress.tables import claims, found, over, practice, published
 from course_lib.models import load_model
 from course_lib.prompts.hard import SENTENCES, hard_prompt, meaningless
 from course_lib.prompts.soft import table_of
@@ -543,6 +543,13 @@ sizes.places()
 print(practice.rivals(measured))
 print(practice.smaller(measured))
 
+# %% [markdown]
+# The papers report other things of larger models. Their tables were not to be had, so this stands on their abstracts
+# and on the authors' script:
+
+# %%
+print(published.beside(measured))
+
 # %%
 measured_plots.practised(measured)
 
@@ -624,3 +631,5 @@ print(sentences.table_of_ideas(load_measured("compress", "prompt_words")["tables
 #   [arXiv:2104.08691](https://arxiv.org/abs/2104.08691). Prompt tuning.
 # - Hu and others: *LoRA: Low-Rank Adaptation of Large Language Models*, 2021,
 #   [arXiv:2106.09685](https://arxiv.org/abs/2106.09685). The rival.
+# - Hoang and others: *Do Compressed LLMs Forget Knowledge? An Experimental Study with Practical Implications*, 2023,
+#   [arXiv:2310.00867](https://arxiv.org/abs/2310.00867). Prompts against LoRA on questions.

@@ -11,7 +11,7 @@ from course_lib.lessons.compress.claims.ground import VOCABULARY, WIDE, WIKIPEDI
 from course_lib.lessons.compress.claims.rivals import LARGE, SMALL
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
 from course_lib.lessons.compress.figures import measured as plots
-from course_lib.lessons.compress.tables import claims, found, over, practice
+from course_lib.lessons.compress.tables import claims, found, over, practice, published
 
 DENSE, WANDA, BOTH = "dense", "wanda-50", "sparsegpt-50-4bit"
 ALONE = {DENSE: (3.0, 3.2, 3.1), WANDA: (4.0, 4.1, 4.3), BOTH: (3.5, 3.9, 3.6)}  # nats of three windows
@@ -157,6 +157,18 @@ def test_eight_times_smaller_without_loss(measured):
     assert said["Claim: without loss, once there is a prompt"] == "not at this scale"
     assert "5.33" in practice.smaller(measured)
     assert "2.68" in practice.smaller(measured)  # 2000 / 746, embeddings and prompt counted
+
+
+def test_what_is_published_stands_beside(measured):
+    text = published.beside(measured)
+    assert max(map(len, text.splitlines())) <= COLUMNS
+    assert "8                                    5.33 in the blocks, 2.68" in text  # as in the table above
+    assert "+0.47 ± 0.07 nats" in text  # 3.39, 3.80, 3.51 against 3.0, 3.2, 3.1: .39, .60, .41
+    assert "2 of 3; of the repair 1" in text
+    assert "+0.10 ± 0.00 nats" in text  # .4 by the prompt, .3 by LoRA
+    for table in ("own", "moved", "rivals"):
+        del measured["tables"][table]
+    assert published.beside(measured).count(found.NOT_MEASURED) == 4
 
 
 EVERY = (
