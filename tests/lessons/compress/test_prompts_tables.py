@@ -141,6 +141,7 @@ def test_rivals_each_by_its_name(measured):
     assert said[f"Claim: a prompt reads better than: {SMALL}"] == "holds"
     assert said[f"Claim: a prompt reads better than: {LARGE}"] == "does not hold"
     assert "4,000,000" in practice.rivals(measured)
+    assert "the 32 steps of a prompt took 70 to 70 on 3 models" in " ".join(practice.rivals(measured).split())
 
 
 def test_tasks_with_signal_alone(measured):

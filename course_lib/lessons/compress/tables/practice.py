@@ -2,9 +2,10 @@
 
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.effects import Row, accuracy_gap
-from course_lib.lessons.common.tables import Measured
+from course_lib.lessons.common.tables import Measured, wrapped
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.lessons.compress.claims.rivals import WAYS
+from course_lib.lessons.compress.claims.sizes import CUT
 from course_lib.lessons.compress.tables import found
 from course_lib.lessons.compress.tables.found import CLOSE, called, claim, said, shown
 from course_lib.prompts.compressed.store import DENSE
@@ -37,8 +38,21 @@ def rivals(measured: Measured) -> str:
             lines.append(f"  {row['way']:<28}{shown(row['perplexity']):>12}{beside:>20}{cost}")
             if row is not rows[0]:
                 effects.setdefault(row["way"], []).append(found.wins(rows[0], row))
+    lines += _same_work(measured)
     lines += [claim(f"a prompt reads better than: {way}", cases) for way, cases in effects.items()]
     return "\n".join(lines if effects else [*lines, claim("a prompt reads better than its rivals", [])])
+
+
+def _same_work(measured: Measured) -> list[str]:
+    """How far the seconds of equal work lie apart: so much say the seconds of unequal work."""
+    own = [row for row in found.some(measured, "own") if row["model"] != CUT]
+    if len(own) < 2:
+        return []
+    least, most = min(row["processor_seconds"] for row in own), max(row["processor_seconds"] for row in own)
+    text = (
+        f"Seconds of one thread, taken beside other work: the {own[0]['n_steps']} steps of a prompt took {least:.0f} "
+    )
+    return wrapped(text + f"to {most:.0f} on {len(own)} models of equal size.").splitlines()
 
 
 def tasks(measured: Measured) -> str:
