@@ -10,6 +10,7 @@ from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.compress.claims.ground import VOCABULARY, WIDE, WIKIPEDIA
 from course_lib.lessons.compress.claims.rivals import LARGE, SMALL
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
+from course_lib.lessons.compress.figures import further
 from course_lib.lessons.compress.figures import measured as plots
 from course_lib.lessons.compress.tables import claims, found, over, practice, published
 
@@ -235,11 +236,24 @@ def test_names_as_they_are_printed():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("drawing", [plots.gains, plots.moved, plots.practised])
+@pytest.mark.parametrize("drawing", [plots.gains, plots.moved, plots.practised, further.settings, further.elsewhere])
 def test_figures_say_what_they_show(drawing, measured):
     fig = drawing(measured)
     assert isinstance(fig, HouseFigure)
     assert any(digit in fig.described() for digit in "0123456789")
+
+
+def test_a_setting_counts_only_beyond_what_another_draw_does(measured):
+    told = "Told apart from both draws: 80 vectors, 8 steps and begins at: normal, spread 1"
+    assert further.settings(measured).described() == told
+    measured["tables"]["settings"][3] = own(WANDA, 0.6, draw=1)  # more than all of them
+    assert "80 vectors" not in further.settings(measured).described()
+
+
+def test_what_is_won_elsewhere_is_counted(measured):
+    assert "1 of 1 models on another text, 1 of 1 on questions" in further.elsewhere(measured).described()
+    measured["tables"]["other_text"][1] = row(WANDA, -0.05, prompted=True)
+    assert "0 of 1 models on another text" in further.elsewhere(measured).described()
 
 
 def test_titles_change_with_the_numbers(measured):
