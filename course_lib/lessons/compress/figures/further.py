@@ -1,5 +1,6 @@
 """Figures of what `course reproduce prompts_further` measured: other settings, another text, questions."""
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.dots import ERROR_BARS
@@ -75,7 +76,7 @@ def _said_of(names: list[str], measured: Measured, by_task: dict[str, list[Effec
     return f"Clearly helped: {helped} of {len(texts)} models on another text, {right} of {len(answers)} on questions"
 
 
-def _dots(axes, effects: list[Effect | None], name: str, index: int, shift: float) -> None:
+def _dots(axes: Axes, effects: list[Effect | None], name: str, index: int, shift: float) -> None:
     """One kind, a dot a model with two errors."""
     there = {place + shift: effect for place, effect in enumerate(effects) if effect}
     heights = [effect.value for effect in there.values()]

@@ -1,5 +1,7 @@
 """Tables and verdicts on what to do: prompts beside adapters, refit and distillation; tasks; bytes and loss."""
 
+import math
+
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.effects import Row, accuracy_gap
 from course_lib.lessons.common.tables import Measured, wrapped
@@ -58,7 +60,8 @@ def _same_work(measured: Measured) -> list[str]:
 def tasks(measured: Measured) -> str:
     """Questions answered right without a prompt and with the own one, on tasks on which the dense model has signal."""
     lines, effects = [f"{'':<40}{'alone':>10}{'prompted':>10}{'difference':>18}{'questions':>12}"], []
-    for task in dict.fromkeys(row["task"] for row in found.some(measured, "tasks")):
+    asked = dict.fromkeys(row["task"] for row in found.some(measured, "tasks"))
+    for task in asked:
         dense = found.one(measured, "tasks", model=DENSE, task=task, prompted=False)
         if dense is None or not has_signal(dense):
             lines.append(f"{task}: the dense model is not clear of chance; nothing can be told")
@@ -72,6 +75,8 @@ def tasks(measured: Measured) -> str:
             effects += [gap] if name != DENSE else []
             cells = f"{alone['accuracy']:>10.3f}{own['accuracy']:>10.3f}{said(gap):>18}{alone['n']:>12}"
             lines.append(f"{f'{task}, {called(name)}':<40}{cells}")
+    if asked and not effects:  # asked in vain: nothing is known of the effect
+        effects = [Effect(value=0.0, error=math.inf)]
     return "\n".join([*lines, claim("a prompt learned on running text raises a compressed model's accuracy", effects)])
 
 
