@@ -54,7 +54,7 @@ def learn(
     texts: Int[Tensor, "N T"],
     put: Put,
     label: Label,
-    rate: float = 0.1,
+    rate: float = 0.05,
     batch: int = 2,
 ) -> Learned:
     """The library's steps, on losses from a student's inputs and labels; every window is read once."""
