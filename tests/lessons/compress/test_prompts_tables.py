@@ -137,6 +137,19 @@ def test_no_share_of_nothing(measured):
     )
 
 
+def test_another_text_beside_the_dense_models_gain_there(measured):
+    claims_of = lines_of(over.other_text(measured))
+    beyond = "Claim: by more nats than the dense model's prompt helps the dense model there"
+    assert claims_of["Claim: a prompt helps on a text that it has not learned from"] == "holds"
+    assert claims_of[beyond] == found.NOT_MEASURED
+    measured["tables"]["other_text"] += [row(DENSE, prompted=False), row(DENSE, 0.03, prompted=True)]
+    text = over.other_text(measured)
+    assert "+0.020 ± 0.000" in text  # .05 less .03, window by window
+    assert lines_of(text)[beyond] == "holds"
+    measured["tables"]["other_text"][3] = row(DENSE, 0.07, prompted=True)
+    assert lines_of(over.other_text(measured))[beyond] == "does not hold"
+
+
 def test_rivals_each_by_its_name(measured):
     said = lines_of(practice.rivals(measured))
     assert said[f"Claim: a prompt reads better than: {SMALL}"] == "holds"

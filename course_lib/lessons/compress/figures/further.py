@@ -9,7 +9,7 @@ from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS, Effect
 from course_lib.lessons.compress.experiment_prompts import VARIED
-from course_lib.lessons.compress.tables import found
+from course_lib.lessons.compress.tables import found, over
 from course_lib.lessons.compress.tables.found import called
 
 ANOTHER = "another draw"
@@ -87,8 +87,8 @@ def _dots(axes: Axes, effects: list[Effect | None], name: str, index: int, shift
 
 def on_other_text(measured: Measured, name: str) -> Effect | None:
     """What the own prompt wins on a text that it has not learned from."""
-    alone, own = (found.one(measured, "other_text", model=name, prompted=so) for so in (False, True))
-    return found.wins(own, alone) if alone and own else None
+    pair = over.on_other_text(measured, name)
+    return found.wins(pair[1], pair[0]) if pair else None
 
 
 def tasks(measured: Measured) -> list[str]:

@@ -103,10 +103,13 @@ def gain(measured: Measured, name: str) -> Effect | None:
 def beyond(measured: Measured, name: str) -> Effect | None:
     """What it wins beyond what the dense model's own prompt wins on the dense model."""
     found, control = pair(measured, name), pair(measured, DENSE)
-    if not found or not control:
-        return None
-    own, dense = differences(found[1], found[0]), differences(control[1], control[0])
-    return of_samples([mine - any_model for mine, any_model in zip(own, dense, strict=True)])
+    return more_than(found, control) if found and control else None
+
+
+def more_than(found: tuple[Row, Row], control: tuple[Row, Row]) -> Effect:
+    """By how many nats a prompt wins more on one model than on another, each given without and with it."""
+    own, other = (differences(prompted, alone) for alone, prompted in (found, control))
+    return of_samples([mine - theirs for mine, theirs in zip(own, other, strict=True)])
 
 
 def ratio(prompted: Row, alone: Row) -> Ratio:
