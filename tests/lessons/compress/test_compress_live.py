@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import COLUMNS, load_measured
 from course_lib.lessons.compress.drawings import inputs
 from course_lib.lessons.compress.figures import live as plots
 from course_lib.lessons.compress.live import learning, printed, view
@@ -133,6 +133,9 @@ def test_verdicts_are_paired():
     assert second.endswith(": holds")
     assert numbers.strip().startswith("+0.100 ± 0.0")
     assert "cannot tell" in printed.claims(own, torch.tensor([0.4, 0.0, 0.3, 0.1]))
+    longest = printed.claims(own, torch.tensor([0.9, -0.5, 0.9, -0.4999]))
+    assert "(not with 100 times the sample" in longest
+    assert max(map(len, longest.splitlines())) <= COLUMNS
 
 
 def test_the_table_multiplies_each_models_perplexity_by_the_ratio():
