@@ -81,6 +81,9 @@ PRINTED = {
     "10 gains": lambda: own_prompts.gains(prompts.results()),
     "10 sentences": lambda: moved_prompts.sentences(prompts.results()),
     "10 moved": lambda: moved_prompts.moved(prompts.results()),
+    "10 settings": lambda: own_prompts.settings(prompts.results()),
+    "10 other text": lambda: moved_prompts.other_text(prompts.results()),
+    "10 tasks": lambda: practice.tasks(prompts.results()),
     "10 rivals": lambda: practice.rivals(prompts.results()),
     "10 smaller": lambda: practice.smaller(prompts.results()),
 }

@@ -15,7 +15,7 @@ Tables, each row with the loss of every evaluation window, so that models are co
     tasks        questions answered, without a prompt and with the model's own
 
 Two experiments share the plan. This one measures the first three claims and what competes with a prompt for a model
-pruned by Wanda; `course reproduce prompts_further` adds a cut model's rivals, other_text, settings, tasks and the rest
+pruned by Wanda; `course reproduce prompts_further` adds settings, other_text, tasks, a cut model's rivals and the rest
 of the models, and finds the prompts of this one again. Minutes planned on one idle core: 40 and 30.
 """
 
@@ -44,9 +44,8 @@ def first(sizes: Sizes) -> list[Step]:
 
 
 def further(sizes: Sizes) -> list[Step]:
-    """What competes on the cut model, settings, another text, tasks, and the other models."""
-    plan = _competes(sizes, CUT)
-    plan += [
+    """Settings, another text, tasks, what competes on the cut model, and the other models."""
+    plan = [
         Step(f"{VARIED}: {which}", partial(settings.varied, sizes, VARIED, run))
         for which, run in settings.wanted(sizes).items()
     ]
@@ -56,7 +55,7 @@ def further(sizes: Sizes) -> list[Step]:
         for task, n in sizes.questions
         for name in sizes.first
     ]
-    return plan + _owns(sizes, sizes.rest)
+    return plan + _competes(sizes, CUT) + _owns(sizes, sizes.rest)
 
 
 def _owns(sizes: Sizes, names: tuple[str, ...]) -> list[Step]:

@@ -72,7 +72,7 @@ def _of_settings(measured: Measured, names: list[str]) -> dict[str, list]:
     claims: dict[str, list] = {
         "more vectors read better": [],
         "more steps read better": [],
-        "words by lot are a better beginning than a normal of spread 1": [],
+        "words by lot begin better than N(0, 1)": [],
     }
     vectors, steps, beginning = claims.values()
     for name in names:

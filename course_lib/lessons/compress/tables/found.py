@@ -23,8 +23,23 @@ AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce prompts`."""
-    return load_measured("compress", "prompts")
+    """The committed measurements of `course reproduce prompts` and `prompts_further`, as one."""
+    return joined(*(load_measured("compress", name) for name in ("prompts", "prompts_further")))
+
+
+def joined(first: Measured, further: Measured) -> Measured:
+    """Steps and rows of both, under the heading of the first and both commands.
+
+    Raises:
+        ValueError: for two that were measured in other ways, whose windows are not the same.
+    """
+    for key in ("seed", "sizes"):
+        if first[key] != further[key]:
+            raise ValueError(f"got {key} {first[key]} and {further[key]}; expected the same. Measure both anew.")
+    names = dict.fromkeys([*first["tables"], *further["tables"]])
+    tables = {name: [row for each in (first, further) for row in some(each, name)] for name in names}
+    both = {"command": f"{first['command']}; {further['command']}", "steps": first["steps"] | further["steps"]}
+    return first | both | {"tables": tables}
 
 
 def at(path: Path) -> Measured:
@@ -88,10 +103,13 @@ def gain(measured: Measured, name: str) -> Effect | None:
 def beyond(measured: Measured, name: str) -> Effect | None:
     """What it wins beyond what the dense model's own prompt wins on the dense model."""
     found, control = pair(measured, name), pair(measured, DENSE)
-    if not found or not control:
-        return None
-    own, dense = differences(found[1], found[0]), differences(control[1], control[0])
-    return of_samples([mine - any_model for mine, any_model in zip(own, dense, strict=True)])
+    return more_than(found, control) if found and control else None
+
+
+def more_than(found: tuple[Row, Row], control: tuple[Row, Row]) -> Effect:
+    """By how many nats a prompt wins more on one model than on another, each given without and with it."""
+    own, other = (differences(prompted, alone) for alone, prompted in (found, control))
+    return of_samples([mine - theirs for mine, theirs in zip(own, other, strict=True)])
 
 
 def ratio(prompted: Row, alone: Row) -> Ratio:
