@@ -104,7 +104,7 @@ def monks_verdict(measured: dict[str, Any]) -> str:
             f"problem {problem}: published {published} weights; OBS without refitting leaves {median(left):g} "
             f"(median, {min(left)}–{max(left)}).\n"
             f"  {n_kept} of {len(runs)} networks lose nothing on all 432, {reach} of them with {published} or fewer.\n"
-            f"  Claim: more than half do so: {verdict(share_above(reach, len(runs), 0.5))}"
+            f"  Claim: on problem {problem} more than half do so: {verdict(share_above(reach, len(runs), 0.5))}"
         )
     ahead = [
         median_left(measured, p, "OBS", False) - min(median_left(measured, p, m, False) for m in ("magnitude", "OBD"))

@@ -71,14 +71,14 @@ def _claims(text: str) -> list[str]:
 
 
 def _of_line(rule: Rule, claims: Sequence[str], heard: Sequence[Said]) -> tuple[str, Said]:
-    """Claims and verdicts come in one order: the lesson's."""
+    """Claims and verdicts come in one order, the lesson's; of several verdicts on each claim the first counts."""
     at = [index for index, claim in enumerate(claims) if rule.line in claim]
-    if len(at) != 1 or len(claims) != len(heard):
+    if len(at) != 1 or len(heard) % len(claims):
         raise ValueError(
             f"got {len(at)} lines with {rule.line!r} among {len(claims)} claims and {len(heard)} verdicts of lesson "
-            f"{rule.lesson}; expected one line, and a verdict for each claim. Its claims: {list(claims)}."
+            f"{rule.lesson}; expected one line, and as many verdicts for each claim. Its claims: {list(claims)}."
         )
-    claim, said = claims[at[0]], heard[at[0]]
+    claim, said = claims[at[0]], heard[at[0] * (len(heard) // len(claims))]
     if WORD.match(said.words)[0].strip() not in claim:
         raise ValueError(f"lesson {rule.lesson} prints {claim!r}, but the verdict in its place is {said.words!r}.")
     return claim.partition(f": {said.words}")[0], said

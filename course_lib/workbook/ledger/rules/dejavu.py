@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from course_lib.lessons.dejavu.tables import changes, found, measured, parts, predicted
+from course_lib.lessons.dejavu.tables import changes, found, further, measured, parts, predicted
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="dejavu", results=("dejavu/measured",))
@@ -120,4 +120,17 @@ RELU_FOR_SILU = _others(
     line="SiLU is replaced by ReLU without training",
     effect="nats a token below a loss of 0.05",
     refuted="over 0.05 nats lost by ReLU in place of SiLU",
+)
+TWICE = _rule(
+    results=("bench/cpu_contextual_relu",),
+    lines=further.twice,
+    line="with predictors the ReLU model decodes over 2 times as fast",
+    effect="log of the dense time over that with predictors, beyond 2 times, by share",
+    refuted="a share of the neurons at which decoding is less than twice as fast",
+)
+BATCH_NEEDS_MORE = _rule(
+    lines=lambda: further.batch_needs_more(found.results()),
+    line="4 sequences together need over twice the neurons of one",
+    effect="share of the neurons beyond twice those of one sequence, by model",
+    refuted="a batch that needs no more than twice the neurons of one sequence",
 )

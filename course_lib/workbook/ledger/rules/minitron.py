@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from course_lib.lessons.minitron.figures import found, verdicts
+from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.minitron.figures import counted, equal_compute, found, verdicts
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="minitron", results=("minitron/measured",))
@@ -50,4 +51,28 @@ LEARNT_ANSWERS = _answers(
 WIDTH_ANSWERS = _answers(
     line="steps it answers more than the one with fewer blocks",
     refuted="as many right answers of the model with fewer blocks",
+)
+SHAPES_COUNTED = Rule(
+    lesson="minitron",
+    results=(),
+    lines=counted.shapes_verdict,
+    line="the shapes have the printed parameters",
+    effect="of the parameters, nearer than 1 %, by model",
+    refuted="a shape whose count is over 1 % away from what is printed",
+)
+CUT_FASTER = Rule(
+    lesson="minitron",
+    results=("bench/cpu_structured",),
+    lines=counted.speed_verdict,
+    line="a model that was cut is faster without kernels of its own",
+    effect="log of the whole model's time over that of the cut one, by cut and length",
+    refuted="a cut model that is no faster",
+)
+EQUAL_COMPUTE = Rule(
+    lesson="minitron",
+    results=("minitron/measured", "minitron/equal_compute"),
+    lines=lambda: equal_compute.claims_table(found.results(), load_measured("minitron", "equal_compute")),
+    line="At equal compute a cut model ends ahead of one from nothing",
+    effect="nats a token below the same shape from nothing",
+    refuted="a model of the same shape from nothing that ends as low",
 )

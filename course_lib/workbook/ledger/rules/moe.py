@@ -4,7 +4,7 @@ from functools import partial
 
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.moe import kept
-from course_lib.lessons.moe.tables import classic, compared, measured
+from course_lib.lessons.moe.tables import classic, compared, further, measured
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="moe", results=("moe/measured",), effect="nats a byte lower, by seed")
@@ -99,5 +99,16 @@ RECURRENT = _classic(
     effect="nats a byte below as many dense neurons, by seed",
     refuted="a seed with which the dense layer between the LSTMs reads as well",
 )
-
-
+DECOUPLED = _rule(
+    lines=lambda: further.decoupled(load_measured("moe")),
+    line="experts have over 3 times the weights",
+    effect="of the dense model's weights beyond 3 times, and of its products below 1.05 times",
+    refuted="experts with as few weights, or with more products, than that",
+)
+SPARSE_MIXER = _rule(
+    results=("moe/experiments/moe_gradients",),
+    lines=lambda: further.mixer_bias(load_measured("moe", "experiments/moe_gradients")),
+    line="SparseMixer is less biased than the product",
+    effect="of the gradient's size, less bias, by kind of loss",
+    refuted="a kind of loss with which the product's mean is as near",
+)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from course_lib.lessons.sinks.claims import backcopy, trained, training, ways
+from course_lib.lessons.sinks.claims import backcopy, further, trained, training, ways
 from course_lib.lessons.sinks.claims import measured as stream
 from course_lib.workbook.ledger.record import Rule
 
@@ -106,4 +106,27 @@ NEEDS_SLOT = _idle(
 SPARED = _idle(
     line="models without a slot of their own lose nothing",
     refuted="half of the trainings or more that lose something without the text's first tokens",
+)
+_further = partial(Rule, lesson="sinks", results=("kv/measured",), lines=further.further_verdict)
+
+ONE_IS_NOT_ENOUGH = _further(
+    line="one sink is not enough",
+    effect="nats a token that one sink is worse than four, beyond 1 % of perplexity",
+    refuted="one sink within 1 % of four",
+)
+ROLLING = _further(
+    line="far sinks need positions of the cache",
+    effect="nats a token that positions of the text cost more",
+    refuted="sinks 65,536 positions away that read as well with positions of the text",
+)
+STREAM_STEADY = _further(
+    line="the second half of a stream has at most 1.05 times",
+    effect="nats a token below 1.05 times the perplexity of the first half",
+    refuted="a second half of the stream that reads over 5 % worse",
+)
+TWENTY_TWO = _further(
+    results=("bench/cpu_kv",),
+    line="a token of a stream is over 22 times as fast",
+    effect="log of the fresh window's time over the stream's, beyond 22 times",
+    refuted="less than 22 times the speed of the largest window read anew",
 )

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from course_lib.lessons.sparsegpt import beside, tables
+from course_lib.lessons.sparsegpt import beside, claims, tables
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="sparsegpt", results=("sparsegpt/measured",))
@@ -59,4 +59,23 @@ ACCURACY = _rule(
     line="SparseGPT keeps more than Wanda",
     effect="share of the answers above Wanda's at 50 %, the mean of the tasks that speak",
     refuted="an accuracy below Wanda's by more than two errors",
+)
+_beside = partial(_rule, lines=claims.beside_verdict)
+THAN_MAGNITUDE = _beside(
+    results=("sparsegpt/measured", "wanda/measured"),
+    line="SparseGPT's perplexity is below magnitude's with each pattern",
+    effect="nats a token below magnitude, by pattern",
+    refuted="a pattern with which magnitude reads as well",
+)
+SLOWER = _beside(
+    results=("sparsegpt/experiments/sparsegpt_seconds",),
+    line="SparseGPT takes longer than Wanda beyond the forward passes",
+    effect="log of the seconds over Wanda's",
+    refuted="SparseGPT in no more seconds than Wanda",
+)
+ACCURACY_CLOSE = _beside(
+    results=("sparsegpt/measured", "wanda/measured"),
+    line="Wanda's accuracy at 50 % is at most 3 points below SparseGPT's",
+    effect="share of the answers nearer than 0.03",
+    refuted="over 3 points fewer right answers with Wanda",
 )

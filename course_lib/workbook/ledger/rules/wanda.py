@@ -40,3 +40,29 @@ ONE_WORD = _rule(
     effect="of the share kept, below that of the other tasks, by model",
     refuted="a pruned model that keeps as much of the one-word task as of the choices",
 )
+_sweep = partial(_rule, lines=lambda: tables.sweep_verdict(found.results()))
+SWEEP = _sweep(
+    line="each step of sparsity costs quality, with both methods",
+    effect="nats a token that each step costs, by method",
+    refuted="a step of sparsity that costs nothing",
+)
+MAGNITUDE_HARMS = _sweep(
+    line="half of the weights by magnitude cost over 1.5 times",
+    effect="nats a token beyond 1.5 times the perplexity",
+    refuted="a perplexity within 1.5 times the dense one",
+)
+MAGNITUDE_FAILS_EARLY = _sweep(
+    line="30 % by magnitude cost over 1.5 times",
+    effect="nats a token beyond 1.5 times the perplexity",
+    refuted="a perplexity at 30 % within 1.5 times the dense one",
+)
+HALF_IS_CHEAP = _sweep(
+    line="half of the weights by Wanda cost less than 1.5 times",
+    effect="nats a token below 1.5 times the perplexity",
+    refuted="over 1.5 times the dense perplexity at 50 %",
+)
+TWO_FOUR_IS_CHEAP = _sweep(
+    line="2:4 by Wanda costs less than 1.5 times",
+    effect="nats a token below 1.5 times the perplexity",
+    refuted="over 1.5 times the dense perplexity at 2:4",
+)
