@@ -132,6 +132,20 @@ def reproduce(
     raise typer.Exit(reproduce.run(name, out, quick, resume))
 
 
+# BEGIN INSTRUCTORS: the records name lessons that a student's copy may lack
+@app.command()
+def claims(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the page is out of date.")] = False,
+) -> None:
+    """Write docs/claims.md: every claim of the sources, its verdict, and the numbers behind it."""
+    from course_lib.cli import claims
+
+    raise typer.Exit(claims.run(check))
+
+
+# END INSTRUCTORS
+
+
 @app.command()
 def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Which kernels; all of them when left out.")] = None,

@@ -62,7 +62,7 @@ _HEARD: ContextVar[list[Said] | None] = ContextVar("heard", default=None)
 
 @contextmanager
 def overheard() -> Iterator[list[Said]]:
-    """What verdicts are given while inside, in their order: who reads a lesson's lines learns the numbers behind them."""
+    """The verdicts that are given while inside, in their order, for whoever wants a line's numbers with the line."""
     heard: list[Said] = []
     token = _HEARD.set(heard)
     try:

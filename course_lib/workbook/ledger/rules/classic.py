@@ -53,11 +53,6 @@ FISHER_ORDER = _small(
     effect="rank correlation above 0.9, by situation",
     refuted="a situation in which squared gradients and curvatures rank weights otherwise",
 )
-FISHER_GAIN = _small(
-    line="they order them better than w² alone does",
-    effect="rank correlation above that of w², by situation",
-    refuted="a situation in which w² alone ranks as well",
-)
 MONKS_1, MONKS_2, MONKS_3 = (
     _rule(
         lines=_monks,

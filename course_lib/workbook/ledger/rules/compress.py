@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from course_lib.lessons.compress.tables import claims, found, over, practice
+from course_lib.lessons.compress.tables import claims, found, further, over, practice
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="compress", results=("compress/prompts",))
@@ -24,25 +24,16 @@ SENTENCE = _words(
     line="the authors' sentences lower the perplexity of a compressed model",
     refuted="a compressed model that reads no better behind the sentence",
 )
-THAN_LOTS = _words(
-    line="they do more than as many tokens by lot",
-    effect="nats a token above as many tokens by lot, by sentence and model",
-    refuted="tokens by lot that do as much",
+THAN_WRITTEN = _rule(
+    lines=lambda: further.written(found.results()),
+    line="a learned prompt is better than the authors' sentences",
+    effect="nats a token below each sentence, by sentence and model",
+    refuted="a compressed model that reads as well behind a sentence",
 )
 MOVES = _moved(
     line="a prompt from another model lowers the perplexity",
     effect="nats a token won, by pair of models",
     refuted="a pair of models whose prompt helps only where it was learned",
-)
-HALF_GOES_OVER = _moved(
-    line="more than half of the own gain beyond the dense one goes over",
-    effect="share of the own gain beyond a half, by pair of models",
-    refuted="pairs in which half of the gain or more is lost on the way",
-)
-TAUGHT = _moved(
-    line="another compressed model's prompt is better than the dense model's",
-    effect="nats a token below the dense model's prompt, by pair of models",
-    refuted="pairs in which the dense model's prompt does as well",
 )
 EIGHT_TIMES = _smaller(
     line="50 % and 4 bits are 8 times smaller in the blocks",

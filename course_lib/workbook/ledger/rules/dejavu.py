@@ -13,10 +13,6 @@ _exists = partial(
 _contextual = partial(_rule, lines=lambda: measured.contextual(found.results()))
 _predictors = partial(_predicted, lines=lambda: predicted.predictable(found.predictions()))
 _slow = partial(_rule, lines=lambda: changes.slow(found.results()))
-_depth = partial(
-    _rule, lines=lambda: changes.depth(found.results()), effect="nats a token below a loss of 0.05, by model"
-)
-_others = partial(_rule, lines=lambda: changes.activations(found.results()))
 
 FEW_HEADS = _exists(
     line="few heads, by oracle",
@@ -34,11 +30,6 @@ CONTEXT_HELPS = _contextual(
     line="a token's own neurons are better than those of the token alone",
     effect="nats a token below a choice by the token alone, by model and share",
     refuted="a choice by the token without its context that reads as well",
-)
-ON_THE_FLY = _contextual(
-    line="chosen on the fly they are better than as recorded in a dense pass",
-    effect="nats a token below the two-pass test, by model and share",
-    refuted="a recorded choice that reads better",
 )
 RELU_ZEROS = _rule(
     lines=lambda: measured.active(found.results()),
@@ -61,10 +52,6 @@ RESIDUAL_DOMINATES = _slow(
     line="behind the first, most MLPs add less than half the length",
     effect="share of the blocks beyond three quarters, by model",
     refuted="a model with a quarter of its MLPs or more that add over half of the residual's length",
-)
-SIDE_BY_SIDE = _depth(
-    line="attention and MLP in parallel",
-    refuted="blocks whose halves read the same stream, at over 0.05 nats",
 )
 NEAREST = _predicted(
     lines=lambda: predicted.search(found.predictions()),
@@ -110,16 +97,6 @@ ROUNDED = _rule(
     line="rounding makes the choice dearer by less than 0.02 nats",
     effect="nats a token below 0.02 more than without rounding, by grid",
     refuted="a grid on which the choice of neurons costs over 0.02 nats more",
-)
-LEVELS = _others(
-    line="levels found greedily are better than one density for all inputs",
-    effect="nats a token below one density, at 75 %",
-    refuted="one density for all inputs that reads as well",
-)
-RELU_FOR_SILU = _others(
-    line="SiLU is replaced by ReLU without training",
-    effect="nats a token below a loss of 0.05",
-    refuted="over 0.05 nats lost by ReLU in place of SiLU",
 )
 TWICE = _rule(
     results=("bench/cpu_contextual_relu",),

@@ -58,12 +58,6 @@ REPEATS_LESS = _heavy(
     effect="share of different tokens above that of the full cache",
     refuted="as many repeated tokens with H2O as with the full cache",
 )
-ANSWERS = _rule(
-    lines=asked.window_verdict,
-    line="each way to choose who stays answers more than a plain window",
-    effect="share of the needles above the window's, by policy, task and budget",
-    refuted="a policy that finds no more needles than a window of as many slots",
-)
 LOOKS_AGAIN = _rule(
     lines=asked.recycled_verdict,
     line="looking at everything now and then answers the second question better",

@@ -8,17 +8,11 @@ from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="minitron", results=("minitron/measured",))
 _papers = partial(_rule, lines=lambda: verdicts.claims_table(found.results()), effect="nats a token read better")
-_answers = partial(_rule, lines=lambda: verdicts.accuracies(found.results()), effect="share of the answers above")
 
 LOTS = _papers(
     line="Sizes of activations choose better than lots",
     effect="nats a token below a choice by lot, by cut",
     refuted="a cut whose choice by activations reads no better than one by lot",
-)
-NO_GRADIENTS = _papers(
-    line="Gradients choose no better than they",
-    effect="nats a token that a choice by gradients reads worse, by cut",
-    refuted="a cut that gradients choose better",
 )
 WIDTH = _papers(
     line="Width is better than depth",
@@ -29,28 +23,11 @@ REPAIRED = _papers(
     effect="nats a token gained beyond half of the loss",
     refuted="half or more of the cut's loss left after 300 steps",
 )
-REFIT = _papers(
-    line="A refit helps, at once and",
-    effect="nats a token below the cut without a refit, at once and later",
-    refuted="a refit that gains nothing, or whose gain training makes up for",
-)
-LEADER = _papers(
-    line="The shape that leads after the cut leads ten steps later",
-    refuted="another shape that leads after the first steps",
-)
 AGGREGATION = _rule(
     lines=lambda: verdicts.aggregations(found.results()),
     line="the mean over tokens, then L2 over windows, is the best of them",
     effect="nats a token below other ways to add sizes up, by cut and way",
     refuted="another way that chooses better",
-)
-LEARNT_ANSWERS = _answers(
-    line="steps the narrower model answers more than right after the cut",
-    refuted="as few right answers after training as after the cut",
-)
-WIDTH_ANSWERS = _answers(
-    line="steps it answers more than the one with fewer blocks",
-    refuted="as many right answers of the model with fewer blocks",
 )
 SHAPES_COUNTED = Rule(
     lesson="minitron",

@@ -21,11 +21,6 @@ ONE_OF_EIGHT = _rule(
     line="one of 8 experts reads better than as many FLOP without",
     refuted="a seed with which the dense model of as many products reads as well",
 )
-TWO_SMALL = _rule(
-    lines=lambda: compared.experts(load_measured("moe")),
-    line="two small experts read better than a large one",
-    refuted="a seed with which one large expert reads as well as two small ones",
-)
 COLLAPSE = _rule(
     lines=lambda: measured.collapse(load_measured("moe"), "top-1", 1),
     line="most blocks collapse so",
@@ -35,11 +30,6 @@ COLLAPSE = _rule(
 BALANCED_TOP_1 = _rule(
     lines=lambda: compared.balancing(load_measured("moe")),
     line="balancing lowers the loss of top-1",
-    refuted="a loss with the balance loss that is no lower",
-)
-BALANCED_TOP_2 = _rule(
-    lines=lambda: compared.balancing(load_measured("moe")),
-    line="balancing lowers the loss of top-2",
     refuted="a loss with the balance loss that is no lower",
 )
 JITTER = _both(
@@ -53,39 +43,11 @@ Z_SMALLER = _both(
     effect="the largest logit, smaller by",
     refuted="logits as large with the z-loss as without",
 )
-Z_LOSS = _both(
-    lines=lambda: compared.z_loss(kept.both()),
-    line="the z-loss lowers the loss",
-    refuted="a seed with which the z-loss lowers nothing",
-)
-BIAS_EVENS = _both(
-    lines=lambda: compared.bias(kept.both()),
-    line="more than the balance loss does",
-    effect="share of the busiest expert, smaller by",
-    refuted="loads as uneven with the bias as with the balance loss",
-)
-EXPERT_CHOICE = _both(
-    lines=lambda: compared.expert_choice(kept.both()),
-    line="experts that choose read better",
-    refuted="a seed with which bytes that choose read as well",
-)
-UPCYCLED = _rule(
-    results=("moe/experiments/moe_upcycling",),
-    lines=lambda: measured.trained_on(load_measured("moe", "experiments/moe_upcycling")),
-    line="copies, top-1 reads better than dense, trained on",
-    refuted="a dense model, trained on as long, that reads as well",
-)
 VOWELS_ALONE = _classic(
     lines=_of_classic(classic.vowel_claims),
     line="experts of the mixture error can be used alone, blended ones cannot",
     effect="accuracy of the likeliest expert alone, above that of blended experts",
     refuted="experts of the blended error that are as right alone",
-)
-VOWELS_SOONER = _classic(
-    lines=_of_classic(classic.vowel_claims),
-    line="a mixture of four learns sooner than perceptrons of 6 and 12",
-    effect="epochs saved, by perceptron",
-    refuted="a perceptron that learns as fast",
 )
 EM_CLIMBS = _classic(
     lines=_of_classic(classic.arms),

@@ -24,9 +24,9 @@ BITMAP_SMALLER = _formats(
     refuted="a bitmap and half of the weights that take as many bytes as all weights",
 )
 CSR_NO_FASTER = _formats(
-    line="half of the weights in CSR are no faster",
-    effect="log of the time over that of all weights",
-    refuted="a processor's sparse product that is faster with half of the weights",
+    line="at no density are weights in CSR faster",
+    effect="log of the time over that of all weights, by density",
+    refuted="a density at which a processor's sparse product is faster",
 )
 CSR_FASTER_WHEN_SMALLER = _formats(
     line="wherever CSR is over 5 % smaller it is faster",

@@ -32,11 +32,6 @@ NEWLINES = _stream(
     effect="nats a token beyond 90 % of what the text's own first tokens do",
     refuted="newlines in the first places that do clearly less than the text's own tokens",
 )
-STEADY = _stream(
-    line="the time of a token stays what it is",
-    effect="log of 1.25 times the first half's time over the second's",
-    refuted="a second half of the stream that takes over 1.25 times as long",
-)
 DENSE_BEYOND = _ways(
     lines=lambda: ways.ways_verdict(ways.results()),
     line="beyond the trained length, dense",
@@ -73,12 +68,6 @@ SLOT_MISSED = _trained(
     effect="nats a byte beyond 1 % of perplexity, by kind of softmax",
     refuted="a model that loses nothing without its first slot",
 )
-VANILLA_NEEDS_MORE = _trained(
-    lines=lambda: trained.pretraining_verdict(training.results()),
-    line="with one first slot the vanilla model is still worse",
-    effect="nats a byte beyond 1 % of perplexity",
-    refuted="a vanilla model for which one slot is as good as four",
-)
 OWN_SLOT = _trained(
     lines=lambda: trained.pretraining_verdict(training.results()),
     line="one slot, its own, does over 90 %",
@@ -94,18 +83,6 @@ REGISTERS = _trained(
 IDLE = _idle(
     line="idle, the head gives most of its attention to its sink",
     refuted="half of the trainings or more whose idle head gives its attention elsewhere",
-)
-BUSY = _idle(
-    line="busy, it gives its sink less than a tenth",
-    refuted="half of the trainings or more whose busy head still looks at the sink",
-)
-NEEDS_SLOT = _idle(
-    line="the model with a sink needs it",
-    refuted="half of the trainings or more that lose nothing without their sink",
-)
-SPARED = _idle(
-    line="models without a slot of their own lose nothing",
-    refuted="half of the trainings or more that lose something without the text's first tokens",
 )
 _further = partial(Rule, lesson="sinks", results=("kv/measured",), lines=further.further_verdict)
 

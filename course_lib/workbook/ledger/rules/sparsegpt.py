@@ -29,36 +29,11 @@ THAN_WANDA_2_4 = _papers_rule(
     line="2:4: lower perplexity than Wanda",
     refuted="a perplexity at 2:4 that is not below Wanda's",
 )
-BLOCKS = _papers_rule(
-    results=("sparsegpt/experiments/sparsegpt_choices",),
-    line="Masks for 128 columns beat",
-    refuted="masks chosen column by column, or for the whole matrix, that lose no more",
-)
 NEAR_THE_BEST = _papers_rule(
     results=("sparsegpt/experiments/sparsegpt_layers",),
     line="At most 20 % above the best weights",
     effect="of the best weights' error, below 1.2 times it; the median of all layers",
     refuted="a median error of more than 1.2 times that of the best weights on the same mask",
-)
-DEPTH = _rule(
-    results=("sparsegpt/experiments/sparsegpt_choices",),
-    lines=tables.thirds_verdict,
-    line="late blocks are more sensitive than early ones",
-    effect="nats a token that the last third costs more than the first, at 50 % and 2:4",
-    refuted="a first third whose pruning costs as much as that of the last",
-)
-JOINT = _rule(
-    results=("sparsegpt/experiments/sparsegpt_rounded",),
-    lines=tables.rounded_table,
-    line="half the weights at 4 bits beat all of them at 3",
-    effect="nats a token below 3 bits, by kind of scale",
-    refuted="weights of 3 bits that read as well at the same size",
-)
-ACCURACY = _rule(
-    lines=tables.accuracy_verdict,
-    line="SparseGPT keeps more than Wanda",
-    effect="share of the answers above Wanda's at 50 %, the mean of the tasks that speak",
-    refuted="an accuracy below Wanda's by more than two errors",
 )
 _beside = partial(_rule, lines=claims.beside_verdict)
 THAN_MAGNITUDE = _beside(

@@ -2,18 +2,13 @@
 
 from functools import partial
 
-from course_lib.lessons.wanda import accuracies, tables
 from course_lib.lessons.wanda import measured as found
+from course_lib.lessons.wanda import tables
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="wanda", results=("wanda/measured",))
 _papers = partial(_rule, lines=lambda: tables.claims_table(found.results()))
 
-PERPLEXITY = _papers(
-    line="Wanda's perplexity is below magnitude's at 50 %",
-    effect="nats a token below magnitude",
-    refuted="a perplexity at 50 % that is not below magnitude's",
-)
 ACCURACY = _papers(
     line="Its accuracy is above magnitude's at 50 %",
     effect="share of the answers above magnitude's, the mean of the tasks with a signal",
@@ -23,22 +18,6 @@ PATTERNS = _papers(
     line="Tighter patterns cost more: 50 %, 4:8, 2:4",
     effect="nats a token that each step costs",
     refuted="a tighter pattern that costs no more",
-)
-GROUPS = _papers(
-    line="Each output is the best comparison group",
-    effect="nats a token below each other group",
-    refuted="another group that loses no more",
-)
-CALIBRATION = _papers(
-    line="More than one window of calibration text helps",
-    effect="nats a token below each sample of one window",
-    refuted="a single window that does as well as 32",
-)
-ONE_WORD = _rule(
-    lines=lambda: accuracies.one_word_verdict(found.results()),
-    line="lambada keeps less",
-    effect="of the share kept, below that of the other tasks, by model",
-    refuted="a pruned model that keeps as much of the one-word task as of the choices",
 )
 _sweep = partial(_rule, lines=lambda: tables.sweep_verdict(found.results()))
 SWEEP = _sweep(

@@ -8,7 +8,7 @@ SPARSE_ATTENTION, VISUAL = "sparse_attention/sparse_attention", "sparse_attentio
 
 SOURCE = Source(
     title="Nine abstracts",
-    about="a page of papers: Scissorhands, EMS, Recycled Attention, FlexPrefill, H2O, D2O, AutoPASTA, DeltaLLM, VFlowOpt",
+    about="Scissorhands, EMS, Recycled Attention, FlexPrefill, H2O, D2O, AutoPASTA, DeltaLLM and VFlowOpt",
     claims=(
         Claim(
             id="abstracts-1",

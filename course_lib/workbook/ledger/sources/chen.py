@@ -106,7 +106,7 @@ SOURCE = Source(
         Claim(
             id="chen-15",
             at="Existing Approaches and Challenges",
-            says="Fixed patterns of sparse attention lose what later tokens need.",
+            says="A fixed pattern, such as a window, loses what later tokens need.",
             rule=kv.THAN_WINDOW,
         ),
         Claim(
@@ -187,7 +187,7 @@ SOURCE = Source(
             id="chen-28",
             at="Understanding Attention Sinks",
             says="Weights that must sum to one make sinks: a softmax that may decline needs none.",
-            rule=sinks.SPARED,
+            why_not="the small models that are trained here have no sink with either softmax, so none can go away",
         ),
         Claim(
             id="chen-29",
@@ -370,7 +370,7 @@ SOURCE = Source(
         Claim(
             id="chen-57",
             at="Hardware-efficient Implementation",
-            says="Indexing and multiplication belong into one kernel, and matrices are stored so that rows lie together.",
+            says="Indexing and multiplication belong into one kernel, and rows that are read together lie together.",
             why_not="the advantage is one of a GPU's memory; the kernel is in kernels/, its GPU bench not committed",
         ),
         Claim(
@@ -401,7 +401,7 @@ SOURCE = Source(
         Claim(
             id="chen-62",
             at="Deja Vu: 2x and 6x",
-            says="Other activation functions and smaller models gain too.",
+            says="Predictors work with other activation functions and smaller models too.",
             rule=dejavu.PREDICTOR_GATED,
         ),
         Claim(
@@ -425,11 +425,17 @@ SOURCE = Source(
         Claim(
             id="chen-66",
             at="Prompt Learning Strategy",
+            says="Learned prompts are better than written ones.",
+            rule=compress.THAN_WRITTEN,
+        ),
+        Claim(
+            id="chen-67",
+            at="Prompt Learning Strategy",
             says="Learned prompts go over to models that were compressed in another way.",
             rule=compress.MOVES,
         ),
         Claim(
-            id="chen-67",
+            id="chen-68",
             at="Prompt Learning Strategy",
             says="Learned prompts go over to other tasks.",
             awaits="compress/prompts_further",

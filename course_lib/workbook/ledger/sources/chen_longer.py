@@ -6,7 +6,7 @@ from course_lib.workbook.ledger.rules import dejavu, kv, sinks, start
 SOURCE = Source(
     title="Sparsity for Efficient Long Sequence Generation, a longer version",
     about="B. Chen, CMU and FAIR: the same talk with more slides and two tables",
-    same_as="What both versions say stands above, chen-1 to chen-67; here is what this one adds.",
+    same_as="What both versions say stands above, chen-1 to chen-68; here is what this one adds.",
     claims=(
         Claim(
             id="chen-longer-1",
@@ -30,7 +30,7 @@ SOURCE = Source(
             id="chen-longer-4",
             at="H2O: Throughput and Latency, first table",
             says="On an A100 H2O makes 1.9 times as many tokens a second as FlexGen, in as much less time.",
-            why_not="a serving system on a GPU, which nothing here runs; chen-6 asks for the same factor on a processor",
+            why_not="a serving system on a GPU, which nothing here runs; chen-6 asks for the factor on a processor",
             published="494 and 918 tokens a second, 99 and 53 s",
         ),
         Claim(
