@@ -14,7 +14,7 @@ SINGLE, HALF = 4, 2  # bytes a number
 TEXTS, LENGTH = 64, 8192  # of the batch in the talk on H2O
 
 
-def about(counted: float, claimed: float) -> Effect:
+def about(counted: int | float, claimed: int | float) -> Effect:
     """By how much a count is nearer to a claimed size than a tenth of it."""
     return Effect(value=math.log1p(WITHIN) - abs(math.log(counted / claimed)), error=0.0)
 
