@@ -3,7 +3,7 @@
 import pytest
 from claimed import one
 
-from course_lib.lessons.classic.claims import retraining_verdict
+from course_lib.lessons.classic.tables import retraining_verdict
 
 
 def made_up(pruned, retrained, spread=0.001, n=3):

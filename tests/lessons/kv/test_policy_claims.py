@@ -17,7 +17,7 @@ def losses(mean):
 
 def made_up(**means):
     """Log-perplexities of 3 everywhere; `means` by policy, and those of StreamingH2O, "4 bits", middle and end."""
-    mean = {name: 3.0 for name in (*POLICIES, "Full", "4 bits", "StreamingH2O")} | means
+    mean = dict.fromkeys((*POLICIES, "Full", "4 bits", "StreamingH2O"), 3.0) | means
     label = {"perplexity": 1.0, "standard_error": 1.0}
     compressed = [label | {"policy": "Full", "budget": 1.0, "bytes": 2500, "losses": losses(mean["Full"])}]
     compressed += [

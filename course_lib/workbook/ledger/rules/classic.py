@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from course_lib.lessons.classic import claims, fisher, tables
+from course_lib.lessons.classic import fisher, tables
 from course_lib.lessons.classic import measured as found
 from course_lib.workbook.ledger.record import Rule
 
@@ -63,13 +63,13 @@ MONKS_1, MONKS_2, MONKS_3 = (
     for problem in (1, 2, 3)
 )
 RETRAINED = _rule(
-    lines=lambda: claims.retraining_verdict(found.results()),
+    lines=lambda: tables.retraining_verdict(found.results()),
     line="retraining brings back over half of what magnitude has cost",
     effect="share of the digits beyond half of what was lost",
     refuted="half or more of the loss left after retraining",
 )
 OBD_HARMS = _rule(
-    lines=lambda: claims.retraining_verdict(found.results()),
+    lines=lambda: tables.retraining_verdict(found.results()),
     line="OBD alone costs over a point",
     effect="share of the digits lost beyond 0.01",
     refuted="less than a point lost at 70 % without retraining",
