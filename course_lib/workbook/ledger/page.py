@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from course_lib.lessons.common.verdicts import WORDS
 from course_lib.workbook.catalogue import exercises_of
 from course_lib.workbook.ledger.everything import all_sources, name_of
 from course_lib.workbook.ledger.judge import judged, shown
 from course_lib.workbook.ledger.record import LIBRARY, Claim, Rule, Source
 
 PATH = LIBRARY.parent / "docs" / "claims.md"
-VERDICTS = ("holds", "holds partly", "does not hold", "not at this scale", "cannot tell")
 NOT_MEASURED, AWAITED = "not measured", "not measured yet"
 TITLE = "# Claims"
 INTRODUCTION = """
@@ -45,7 +45,7 @@ def counts(claims: Iterable[Claim]) -> list[str]:
     """A row a verdict."""
     found = Counter(map(verdict_of, claims))
     lines = ["| verdict | claims |", "|:--|--:|"]
-    lines += [f"| {word} | {found[word]} |" for word in (*VERDICTS, NOT_MEASURED, AWAITED)]
+    lines += [f"| {word} | {found[word]} |" for word in (*WORDS, NOT_MEASURED, AWAITED)]
     return ["\n".join([*lines, f"| all | {sum(found.values())} |"])]
 
 

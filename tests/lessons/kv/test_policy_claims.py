@@ -5,7 +5,9 @@ import copy
 import pytest
 from claimed import one
 
+from course_lib.lessons.kv.claims.heavy_shown import enough_verdict
 from course_lib.lessons.kv.claims.policies import clock_verdict, kept_verdict, shown_verdict
+from course_lib.lessons.kv.claims.written import written_verdict
 
 NOISE = (-0.001, 0.0, 0.001)
 POLICIES = ("EMS", "D2O", "H2O", "Scissorhands", "SnapKV", "StreamingLLM", "TOVA")
@@ -116,6 +118,25 @@ def heavy(early=0.5, mean=3.0, h2o=1.0):
 )
 def test_what_is_shown_turns_with_its_numbers(changed, words, word):
     assert one(shown_verdict(heavy(**changed)), words).startswith(word)
+
+
+@pytest.mark.parametrize(
+    ("distinct", "word"),
+    [([0.8, 0.82, 0.81], "holds"), ([0.3, 0.32, 0.31], "does not hold"), ([0.2, 0.9, 0.5], "cannot tell")],
+)
+def test_repetition_is_compared_prompt_by_prompt(distinct, word):
+    found = heavy()
+    next(row for row in found["tables"]["written"] if row["policy"] == "H2O")["distinct"] = distinct
+    claim = written_verdict(found).splitlines()[-1]
+    assert claim.rpartition("n = 3: ")[2].startswith(word)
+
+
+@pytest.mark.parametrize(
+    ("loss", "word"), [(2.0, "holds"), (2.1, "not at this scale"), (2.01, "cannot tell")], ids=["same", "more", "near"]
+)
+def test_a_twentieth_is_enough_within_one_per_cent(loss, word):
+    row = {"share": 0.05, "losses": [loss, loss + 0.001, loss - 0.001], "full": [2.0, 2.0, 2.0], "same": [1.0]}
+    assert one(enough_verdict({"tables": {"enough": [row]}}), "5 % of the tokens").startswith(word)
 
 
 def bench(h2o=3.0, recycled=2.0, stream=2.0):

@@ -7,11 +7,11 @@ import pytest
 
 from course_lib.cli import bench, reproduce
 from course_lib.lessons.common import tables
-from course_lib.lessons.common.verdicts import verdict
+from course_lib.lessons.common.verdicts import WORDS, verdict
 from course_lib.measure.result_files import load
 from course_lib.workbook.ledger.everything import all_claims, all_rules, all_sources, name_of
 from course_lib.workbook.ledger.judge import judged
-from course_lib.workbook.ledger.page import PATH, VERDICTS, page, verdict_of
+from course_lib.workbook.ledger.page import PATH, page, verdict_of
 from course_lib.workbook.ledger.record import LIBRARY, result_path
 
 IDEAS = "what simple ideas got in the lesson's open task"
@@ -66,7 +66,7 @@ def test_a_line_judges_from_the_results_that_it_names(name, monkeypatch):
     judged.cache_clear()
     found = judged(rule)
     assert found.words in (verdict(found.effects), verdict(found.effects, larger_models=True))
-    assert found.verdict in VERDICTS
+    assert found.verdict in WORDS
     assert {path.resolve() for path in rule.paths} <= set(read)
     assert rule.effect
     assert rule.refuted
@@ -124,7 +124,7 @@ def test_claims_are_short_sentences_without_a_verdict():
     for claim in CLAIMS.values():
         assert re.fullmatch(r"[A-Z0-9].{10,170}\.", claim.says), claim.id
         assert claim.at
-        assert not [word for word in VERDICTS[1:] if word in claim.says + claim.why_not], claim.id
+        assert not [word for word in WORDS[1:] if word in claim.says + claim.why_not], claim.id
         assert not claim.why_not.endswith("."), claim.id
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_called_unmeasured_that_a_line_could_judge():
     """Every reason is given for a claim without a line alone, and every verdict is one of the five or says so."""
     for claim in CLAIMS.values():
         said = verdict_of(claim)
-        assert (said in VERDICTS) == (claim.rule is not None)
+        assert (said in WORDS) == (claim.rule is not None)
 
 
 def test_the_committed_page_is_what_the_results_say():
