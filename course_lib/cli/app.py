@@ -140,6 +140,7 @@ def reproduce(
     raise typer.Exit(reproduce.run(name, out, quick, resume))
 
 
+# BEGIN INSTRUCTORS: the page needs the exercises of all lessons, of which a copy may lack some
 @app.command()
 def claims(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the page is out of date.")] = False,
