@@ -784,10 +784,11 @@ print(
 
 # %% [markdown]
 # What that means in time was measured on two cores of a server's processor with `course bench kv`: eight steps of
-# decoding behind 4096 tokens, with the contestants in turn. The hatched bars are transformers' own cache of a text that
-# was only a fifth as long, which is what evicting would gain if it cost nothing. Transformers' cache is copied at every
-# step, while the course's caches write into free slots, so they gain before anything is evicted. The fair comparison is
-# therefore with the bar of the same cache with nothing evicted.
+# decoding behind 4096 tokens, with the contestants in turn. The hatched bars are transformers' own: `StaticCache`,
+# whose slots are reserved beforehand, and `DynamicCache` behind a text that was only a fifth as long, which is what
+# evicting would gain if it cost nothing. `DynamicCache` is copied at every step, while the course's caches write into
+# free slots as `StaticCache` does, so they gain before anything is evicted. The fair comparison is therefore with the
+# bar of the same cache with nothing evicted.
 
 # %%
 speed.steps()
@@ -796,10 +797,10 @@ speed.steps()
 print(speed.prompts())
 
 # %% [markdown]
-# For one sequence, evicting four fifths at every step buys nothing over the same cache with everything in it. SnapKV is
-# faster because it chose once, at the end of the prompt, and evicts nothing during these steps. Four bits save bytes
-# and cost time: codes are turned back into numbers at every step. With eight sequences the cache outweighs the weights,
-# and most ways gain.
+# For one sequence, evicting four fifths at every step gains little over the same cache with everything in it, because
+# a step still reads all weights. SnapKV gains more because it chose once, at the end of the prompt, and evicts nothing
+# during these steps. Four bits save bytes and cost time: codes are turned back into numbers at every step. With eight
+# sequences the cache outweighs the weights, and evicting gains more.
 #
 # To choose what is evicted takes thirty small decisions in every step, one for each layer. All policies therefore have
 # the option `dropped`, after Scissorhands: a head over its budget evicts several tokens at once, and needs no further
