@@ -139,13 +139,14 @@ def test_a_twentieth_is_enough_within_one_per_cent(loss, word):
     assert one(enough_verdict({"tables": {"enough": [row]}}), "5 % of the tokens").startswith(word)
 
 
-def bench(h2o=3.0, recycled=2.0, stream=2.0):
-    sides = []
+def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
+    """Times as fast as another cache, which is not what is asked."""
+    sides, times = [], {"nothing evicted": whole, "H2O, 20 %": h2o, "recycled, 20 % read": recycled}
     for contest in ("8 steps of 1 at 4096 tokens", "8 steps of 8 at 4096 tokens"):
-        for side, t in (("H2O, 20 %", h2o), ("recycled, 20 % read", recycled), ("StreamingLLM, 20 %", stream)):
+        for side, t in (times | {"StreamingLLM, 20 %": stream}).items():
             row = {"contest": contest, "side": side, "times_anchor": t}
             sides.append(row | {"times_anchor_low": t / 1.02, "times_anchor_high": t * 1.02})
-    sides.append(copy.deepcopy(sides[0]) | {"contest": "a prompt"})  # is not decoding
+    sides.append(copy.deepcopy(sides[1]) | {"contest": "a prompt"})  # is not decoding
     return {"tables": {"sides": sides}}
 
 
@@ -153,12 +154,13 @@ def bench(h2o=3.0, recycled=2.0, stream=2.0):
     ("changed", "words", "word"),
     [
         ({}, "decodes faster than all of it", "holds"),
-        ({"h2o": 0.5}, "decodes faster than all of it", "does not hold"),
+        ({"h2o": 1.5}, "decodes faster than all of it", "does not hold"),  # faster than another cache alone
+        ({"h2o": 2.0}, "decodes faster than all of it", "cannot tell"),
         ({}, "over 1.9 times as fast", "holds"),
-        ({"h2o": 1.5}, "over 1.9 times as fast", "does not hold"),
-        ({"h2o": 1.9}, "over 1.9 times as fast", "cannot tell"),
+        ({"h2o": 3.0}, "over 1.9 times as fast", "not at this scale"),
+        ({"h2o": 3.8}, "over 1.9 times as fast", "cannot tell"),
         ({}, "recycling is at most a tenth slower", "holds"),
-        ({"recycled": 1.0}, "recycling is at most a tenth slower", "does not hold"),
+        ({"recycled": 1.5}, "recycling is at most a tenth slower", "does not hold"),
     ],
 )
 def test_the_clock_turns_with_its_numbers(changed, words, word):
