@@ -10,7 +10,7 @@ _size = partial(
     lesson="start",
     results=(),
     lines=claims.sizes_verdict,
-    effect="of the size, nearer than a tenth of it",
+    effect="what is left of the tenth that a size may be off",
     refuted="a count that is more than a tenth away",
 )
 
@@ -20,7 +20,7 @@ SEVENTY_BILLION = _size(line="the weights of Llama-2-70B take 140 GB")
 SEVENTY_CACHE = _size(line="64 texts of 8192 tokens fill 160 GB")
 CACHE_LINEAR = _size(
     line="the cache grows in proportion to text and batch",
-    effect="of the size, nearer than a tenth to twice as much; for the text and for the batch",
+    effect="what is left of the tenth that twice as much may be off, for the text and for the batch",
     refuted="a cache of twice the text, or of twice the texts, that is not twice as large",
 )
 CACHE_EXCEEDS = _size(

@@ -4,7 +4,8 @@ from course_lib.workbook.ledger.record import Claim, Source
 from course_lib.workbook.ledger.rules import kv, start
 
 LONG = "long-context benchmarks of larger models"
-SPARSE_ATTENTION, VISUAL = "sparse_attention/sparse_attention", "sparse_attention/visual_tokens"
+PREFILL, PREFILL_SPEED = "sparse_attention/measured", "bench/cpu_sparse_prefill"
+STEERING, DELTA, VISUAL = (f"sparse_attention/experiments/{name}" for name in ("steering", "delta", "visual_tokens"))
 
 SOURCE = Source(
     title="Nine abstracts",
@@ -104,19 +105,19 @@ SOURCE = Source(
             id="abstracts-15",
             at="FlexPrefill",
             says="Some heads need a pattern that depends on the query, others a fixed one.",
-            awaits=SPARSE_ATTENTION,
+            awaits=PREFILL,
         ),
         Claim(
             id="abstracts-16",
             at="FlexPrefill",
             says="Entries that cover a given share of attention are better chosen than by fixed patterns.",
-            awaits=SPARSE_ATTENTION,
+            awaits=PREFILL,
         ),
         Claim(
             id="abstracts-17",
             at="FlexPrefill",
             says="Long prompts are read faster, at no loss.",
-            awaits=SPARSE_ATTENTION,
+            awaits=PREFILL_SPEED,
         ),
         Claim(
             id="abstracts-18",
@@ -178,13 +179,13 @@ SOURCE = Source(
             id="abstracts-27",
             at="AutoPASTA",
             says="A model can name the sentence that its answer needs.",
-            awaits=SPARSE_ATTENTION,
+            awaits=STEERING,
         ),
         Claim(
             id="abstracts-28",
             at="AutoPASTA",
             says="Attention steered to that sentence makes answers more faithful than prompting does.",
-            awaits=SPARSE_ATTENTION,
+            awaits=STEERING,
         ),
         Claim(
             id="abstracts-29",
@@ -197,13 +198,13 @@ SOURCE = Source(
             id="abstracts-30",
             at="DeltaLLM",
             says="From token to token keys change little, so that small changes need not be computed.",
-            awaits=SPARSE_ATTENTION,
+            awaits=DELTA,
         ),
         Claim(
             id="abstracts-31",
             at="DeltaLLM",
             says="Full attention nearby and differences farther away lose nothing at 60 % sparsity.",
-            awaits=SPARSE_ATTENTION,
+            awaits=DELTA,
             published="60 % prefilling, 57 % both stages",
         ),
         Claim(

@@ -27,7 +27,7 @@ SOURCE = Source(
             id="chen-3",
             at="Major Challenges",
             says="For 100 tokens all weights and the cache are read 100 times.",
-            awaits="sparse_attention/sparse_attention",
+            awaits="sparse_attention/experiments/drafts",
         ),
         Claim(
             id="chen-4",

@@ -57,7 +57,7 @@ SOURCE = Source(
             id="chen-longer-8",
             at="Quiz",
             says="100 tokens of the same distribution may take fewer than 100 passes.",
-            awaits="sparse_attention/sparse_attention",
+            awaits="sparse_attention/experiments/drafts",
         ),
     ),
 )
