@@ -20,7 +20,8 @@ A verdict comes from an effect and its error, by the lesson's own line. The effe
 for: positive is on the claim's side, and within two standard errors of zero nothing can be told. Where a claim names
 several cases, all must hold. "Not at this scale" is said of claims about larger models: the default model has 135
 million parameters, and its weights were rounded to 4 bits once. "Counted" effects have no error: all cases that exist
-were counted. n is the number of independent samples of a case, – where it is not known. What is published is the source's.
+were counted. n is the number of independent samples of a case, – where it is not known. What is published is the
+source's own number.
 """.strip()
 
 
