@@ -112,6 +112,14 @@ def test_what_does_not_mix_is_named_and_the_others_go_on(house, changed, capsys)
     assert [name.split()[0] for name in house.ran] == ["new", "new", "short"]
 
 
+@pytest.mark.parametrize("changed", [{"sizes": {"n": 4}}, {"seed": 6}])
+def test_a_result_of_other_sizes_is_not_whole(house, changed):
+    house.commit("long", {"one": 1.0, "two": 1.0}, experiment="long", **changed)
+    assert [each.whole for each in plan(["long"])] == [False]
+    assert run(only=["long"]) == 1
+    assert house.ran == []
+
+
 def test_a_quick_run_and_another_folder_leave_the_committed_results(house):
     house.commit("long", {"one": 1.0, "two": 1.0})
     assert run(quick=True) == 0
