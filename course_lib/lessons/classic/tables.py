@@ -246,6 +246,15 @@ def retraining_verdict(measured: dict[str, Any]) -> str:
     )
 
 
+def generalisation_verdict(measured: dict[str, Any]) -> str:
+    """Whether networks that OBS has pruned do better on all 432 robots than before: a case a MONK's problem."""
+    effects = []
+    for problem in PUBLISHED:
+        runs = rows(measured, "monks", problem=problem, method="OBS", refit=False)
+        effects.append(of_samples([row["test"] - row["dense_test"] for row in runs]))
+    return f"Claim: pruned by OBS, networks are right on more of all 432 than before: {verdict(effects)}"
+
+
 def _dense_and_pruned(measured: dict[str, Any], method: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Of each network: the row with all weights, and that with a sparsity next to SPARSITY."""
     found = []

@@ -3,7 +3,7 @@
 import pytest
 from claimed import one
 
-from course_lib.lessons.classic.tables import retraining_verdict
+from course_lib.lessons.classic.tables import generalisation_verdict, retraining_verdict
 
 
 def made_up(pruned, retrained, spread=0.001, n=3):
@@ -37,3 +37,17 @@ def test_networks_that_disagree_decide_nothing():
     text = retraining_verdict(made_up(0.96, 0.97, spread=0.1))
     assert one(text, "OBD alone costs over a point").startswith("cannot tell")
     assert one(text, "retraining brings back").startswith("cannot tell")
+
+
+@pytest.mark.parametrize(
+    ("after", "word"),
+    [((0.97, 0.98), "holds"), ((0.93, 0.92), "does not hold"), ((0.94, 0.97), "cannot tell"), ((0.95, 0.95), None)],
+)
+def test_pruned_networks_on_all_robots(after, word):
+    runs = [
+        {"problem": problem, "method": "OBS", "refit": False, "dense_test": 0.95, "test": test}
+        for problem in (1, 2, 3)
+        for test in after
+    ]
+    said = one(generalisation_verdict({"tables": {"monks": runs}}), "right on more of all 432")
+    assert said.startswith(word or "does not hold")  # no change at all is no gain

@@ -43,9 +43,9 @@ AWAITED = {
     "sparse_attention/experiments/delta": {"abstracts-30", "abstracts-31"},
     "sparse_attention/experiments/drafts": {"chen-3", "chen-longer-8"},
     "sparse_attention/experiments/steering": {"abstracts-27", "abstracts-28"},
-    "sparse_attention/experiments/visual_tokens": {"abstracts-33", "abstracts-34", "abstracts-35"},
+    "sparse_attention/experiments/visual_tokens": {"abstracts-33", "abstracts-34", "abstracts-35", "abstracts-36"},
     "bench/cpu_sparse_prefill": {"abstracts-17"},
-    "compress/prompts_further": {"chen-68"},
+    "compress/prompts_further": {"chen-69"},
 }
 CLAIMS = {claim.id: claim for claim in all_claims()}
 JUDGED = [claim for claim in CLAIMS.values() if claim.rule]

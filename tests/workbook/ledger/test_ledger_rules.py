@@ -16,6 +16,7 @@ TRIED = {
     "classic/test_retraining_claims.py::test_the_sparsity_nearest_to_70_is_judged": (
         "classic-retrained classic-obd-harms"
     ),
+    "classic/test_retraining_claims.py::test_pruned_networks_on_all_robots": "classic-generalise",
     "classic/test_small_networks.py::test_the_order_is_judged_situation_by_situation": "classic-fisher-order",
     "compress/test_prompts_tables.py::test_gains_beside_the_control": "compress-own compress-beyond-dense",
     "compress/test_prompts_tables.py::test_sentences_against_tokens_by_lot": "compress-sentence",

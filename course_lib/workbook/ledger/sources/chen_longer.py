@@ -6,7 +6,7 @@ from course_lib.workbook.ledger.rules import dejavu, kv, sinks, start
 SOURCE = Source(
     title="Sparsity for Efficient Long Sequence Generation, a longer version",
     about="B. Chen, CMU and FAIR: the same talk with more slides and two tables",
-    same_as="What both versions say stands above, chen-1 to chen-68; here is what this one adds.",
+    same_as="What both versions say stands above, chen-1 to chen-69; here is what this one adds.",
     claims=(
         Claim(
             id="chen-longer-1",
