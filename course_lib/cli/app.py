@@ -143,15 +143,37 @@ def site(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Which table, such as wanda.")],
-    out: Annotated[Path | None, typer.Option(help="Where the JSON goes; beside the experiment when left out.")] = None,
+    name: Annotated[str, typer.Argument(help="Which table, such as wanda; or all of them: all.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the JSON goes, a folder for all; beside the experiment when left out.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny samples, to see that every step works.")] = False,
     resume: Annotated[bool, typer.Option(help="Keep the steps that are finished.")] = True,
+    only: Annotated[list[str] | None, typer.Option(help="With all: these alone. May be given several times.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With all: say what would be done, and how long.")] = False,
 ) -> None:
     """Measure a long table: resumable, written as JSON with seed, sample sizes and machine."""
-    from course_lib.cli import reproduce
+    from course_lib.cli import reproduce, reproduce_all
 
+    if name == "all":
+        raise typer.Exit(reproduce_all.run(only or (), out, quick, resume, dry_run))
+    if only or dry_run:
+        raise ValueError(f"got --only or --dry-run with {name!r}; expected them with `course reproduce all` alone.")
     raise typer.Exit(reproduce.run(name, out, quick, resume))
+
+
+# BEGIN INSTRUCTORS: the page needs the exercises of all lessons, of which a copy may lack some
+@app.command()
+def claims(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the page is out of date.")] = False,
+) -> None:
+    """Write docs/claims.md: every claim of the sources, its verdict, and the numbers behind it."""
+    from course_lib.cli import claims
+
+    raise typer.Exit(claims.run(check))
+
+
+# END INSTRUCTORS
 
 
 @app.command()

@@ -170,7 +170,7 @@ def test_verdicts_follow_the_data():
     monks = classic_tables.monks_verdict(measured).splitlines()
     assert monks[0] == "problem 1: published 14 weights; OBS without refitting leaves 13 (median, 12–14)."
     assert monks[1] == "  2 of 2 networks lose nothing on all 432, 2 of them with 14 or fewer."
-    assert monks[2] == "  Claim: more than half do so: holds"
+    assert monks[2] == "  Claim: on problem 1 more than half do so: holds"
     assert "1 of 2 networks lose nothing on all 432, 1 of them" in monks[4]
     assert monks[5].endswith("cannot tell (not with 100 times the sample, n = 2)")  # half of them are not most
     assert monks[8].endswith("do so: holds")
