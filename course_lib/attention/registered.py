@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
+from transformers import PreTrainedModel
+
+from course_lib.attention.interface import check_model, reading_through
 
 CHANGES = ("softcap", "s_aux", "position_bias")  # of the softmax, which the functions here do not know
 
@@ -79,26 +80,13 @@ def attending(model: PreTrainedModel, name: str, attend: Attend) -> Iterator[Non
         ValueError: for a model that attends through such a function already, or whose layers have windows of their own.
             Inside, for padding that is not on the left, dropout, and attention with a softmax of its own.
     """
-    before = model.config._attn_implementation
-    if str(before).startswith("course_"):
-        raise ValueError(f"got a model that attends through {before!r} already; leave that `with` block first.")
-    kinds = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention"}
-    if kinds or getattr(model.config, "sliding_window", None):
-        raise ValueError(f"got a model whose layers have windows of their own ({kinds or 'sliding_window'}).")
-    AttentionInterface.register(name, _attention)
-    AttentionMaskInterface.register(name, _padding)
-    _inside[id(model.config)] = attend
-    try:
-        model.set_attn_implementation(name)
-        yield
-    finally:
-        del _inside[id(model.config)]
-        model.set_attn_implementation(before)
-
-
-def _padding(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
-    """The mask as it was given, 1 for tokens and 0 for padding: causality follows from the order."""
-    return attention_mask
+    check_model(model)
+    with reading_through(model, name, _attention):
+        _inside[id(model.config)] = attend
+        try:
+            yield
+        finally:
+            del _inside[id(model.config)]
 
 
 def _attention(

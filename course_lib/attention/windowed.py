@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import PreTrainedModel
 
+from course_lib.attention.interface import reading_through
 from course_lib.attention.sink_softmax import sink_softmax
 from course_lib.models import blocks, heads
 
@@ -127,14 +128,12 @@ def _collected(model: PreTrainedModel, ids: Int[Tensor, "B T"], look: Callable[[
 
 @contextmanager
 def _reading(model: PreTrainedModel, read: Reader) -> Iterator[None]:
-    AttentionInterface.register(NAME, _attention)
-    before, token = model.config._attn_implementation, _reader.set(read)
-    model.set_attn_implementation(NAME)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
-        _reader.reset(token)
+    with reading_through(model, NAME, _attention):
+        token = _reader.set(read)
+        try:
+            yield
+        finally:
+            _reader.reset(token)
 
 
 def _attention(

@@ -4,14 +4,14 @@ A registered attention function and a cache layer are all there is; no class of 
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
+from transformers import PreTrainedModel
 
+from course_lib.attention.interface import check_model, reading_through
 from course_lib.kv.layers import EvictingCache, waiting
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.rotation import Rotation
@@ -68,15 +68,6 @@ def _check(model: PreTrainedModel, policy: object, vectors: object = FULL_PRECIS
         )
 
 
-def check_model(model: PreTrainedModel) -> None:
-    """Refuse a model that is inside such a block, or whose layers forget by themselves."""
-    if model.config._attn_implementation == NAME:
-        raise ValueError("got a model that is evicting already; leave its `with` block first.")
-    kinds = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention"}
-    if kinds or getattr(model.config, "sliding_window", None):
-        raise ValueError(f"got a model whose layers have windows of their own ({kinds or 'sliding_window'}).")
-
-
 @contextmanager
 def attending(model: PreTrainedModel, cache: EvictingCache) -> Iterator[None]:
     """Let a model read through such layers; on exit it is as before and the cache is of no more use."""
@@ -85,28 +76,6 @@ def attending(model: PreTrainedModel, cache: EvictingCache) -> Iterator[None]:
             yield
         finally:
             cache.active = False
-
-
-@contextmanager
-def reading_through(model: PreTrainedModel, name: str, attention: Callable) -> Iterator[None]:
-    """Let a model's layers attend with a function of transformers' attention interface; on exit it is as before.
-
-    Args:
-        name: under which the function is registered. attention: gets the mask as padding_mask gives it.
-    """
-    AttentionInterface.register(name, attention)
-    AttentionMaskInterface.register(name, padding_mask)
-    before = model.config._attn_implementation
-    model.set_attn_implementation(name)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
-
-
-def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
-    """The mask as it was given, 1 for tokens and 0 for padding: causality follows from positions."""
-    return attention_mask
 
 
 def _attention(

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.kv.cache import check_model, reading_through
+from course_lib.attention.interface import check_model, reading_through
 
 NAME = "course_h2o_oracle"
 

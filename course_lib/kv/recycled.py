@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from transformers import PreTrainedModel
 
+from course_lib.attention.interface import check_model
 from course_lib.kv.attend import attend_
-from course_lib.kv.cache import attending, check_model
+from course_lib.kv.cache import attending
 from course_lib.kv.layers import EvictingCache, EvictingLayer
 from course_lib.kv.policy import EvictionPolicy, Observed
 from course_lib.kv.slots import Slots

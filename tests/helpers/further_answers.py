@@ -559,6 +559,83 @@ def share_by_regression(plain, own, moved, dense, dense_own):
     return share, numpy.sqrt(left.var(ddof=1) / left.size) / abs(won[1].mean())
 
 
+def divergence_by_softened_relation(p, q):
+    """scipy has it, as a distance: the square root."""
+    from scipy.spatial.distance import jensenshannon
+
+    return torch.tensor([jensenshannon(a, b) ** 2 for a, b in zip(p.numpy(), q.numpy(), strict=True)])
+
+
+def set_with_a_heap(mass, share):
+    keep = numpy.zeros(tuple(mass.shape), dtype=bool)
+    for row, values in enumerate(mass.double().tolist()):
+        heap, missing = [(-value, at) for at, value in enumerate(values)], share * math.fsum(values)
+        heapq.heapify(heap)
+        while missing > 0:
+            value, at = heapq.heappop(heap)
+            keep[row, at] = True
+            missing += value
+    return keep
+
+
+def lines_by_trace(weights):
+    w = weights.numpy()
+    n_last, n_tokens = w.shape
+    return numpy.average(w, axis=0), [numpy.trace(w, n_tokens - n_last - d) / n_last for d in range(n_tokens)]
+
+
+def mask_by_strips(columns, diagonals, n_tokens, size):
+    n = math.ceil(n_tokens / size)
+    blocks = numpy.eye(n, dtype=bool)
+    blocks[:, 0] = True
+    for k in range(n):
+        blocks[:, k] |= bool(columns[k])
+        if diagonals[k]:
+            blocks |= numpy.eye(n, k=-k, dtype=bool)
+    whole = numpy.kron(blocks, numpy.ones((size, size), dtype=bool))
+    return numpy.tril(whole)[:n_tokens, :n_tokens]
+
+
+def delta_by_accumulating(keys, theta):
+    held = list(itertools.accumulate(keys, lambda last, key: torch.where((key - last).abs() < theta, last, key)))
+    sent = [torch.ones_like(theta, dtype=torch.bool)]
+    sent += [(key - last).abs() >= theta for key, last in zip(keys[1:], held[:-1], strict=True)]
+    return torch.stack(held), torch.stack(sent)
+
+
+def steer_by_powers(logits, highlighted, chosen, alpha):
+    factor = torch.ones(len(logits), logits.shape[2], dtype=torch.float64)
+    lowered = [t for t in range(1, len(highlighted)) if not highlighted[t]]
+    for head in range(len(logits)):
+        factor[head, lowered] = alpha ** int(chosen[head])
+    weights = logits.double().exp() * factor[:, None]
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def recycled_in_numpy(grey, attention, alpha, tokens, cell):
+    entropy = []
+    for row in grey.numpy():
+        share = numpy.unique(row, return_counts=True)[1] / len(row)
+        entropy.append(-(share * numpy.log2(share)).sum())
+    soft = numpy.exp(entropy) / numpy.exp(entropy).sum()
+    importance = attention.numpy() + alpha * soft
+    fused, places = [], []
+    for c in range(int(cell.max()) + 1):
+        members = numpy.flatnonzero(cell.numpy() == c)
+        fused.append(numpy.average(tokens.numpy()[members], axis=0, weights=importance[members]))
+        places.append(int(members[importance[members].argmax()]))
+    return importance, numpy.stack(fused), places
+
+
+def accepted_by_takewhile(drafted, q, p, luck):
+    trials = list(zip(drafted.tolist(), q, p, luck.tolist(), strict=False))
+    n = len(list(itertools.takewhile(lambda one: one[3] * one[1][one[0]] < one[2][one[0]], trials)))
+    if n == len(trials):
+        return n, p[n]
+    missing = torch.relu(p[n].double() - q[n].double())
+    return n, torch.nn.functional.normalize(missing, p=1, dim=0)
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -663,4 +740,12 @@ FURTHER = {
     "compress.metric": ratio_by_logs,
     "compress.bytes": bytes_part_by_part,
     "compress.transfer": share_by_regression,
+    "sparse_attention.divergence": divergence_by_softened_relation,
+    "sparse_attention.smallest_set": set_with_a_heap,
+    "sparse_attention.lines": lines_by_trace,
+    "sparse_attention.block_mask": mask_by_strips,
+    "sparse_attention.delta": delta_by_accumulating,
+    "sparse_attention.steer": steer_by_powers,
+    "sparse_attention.recycle": recycled_in_numpy,
+    "sparse_attention.accept": accepted_by_takewhile,
 }

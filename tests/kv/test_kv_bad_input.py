@@ -112,7 +112,7 @@ def test_a_cache_is_for_one_model_one_batch_and_one_block():
         model(IDS, past_key_values=cache)
         with pytest.raises(ValueError, match=r"got keys of \(1, 2\) sequences and heads in a cache of \(2, 2\)"):
             model(IDS[:1], past_key_values=cache)
-        with pytest.raises(ValueError, match="evicting already"), evicting(model, Window(4)):
+        with pytest.raises(ValueError, match="'course_evicting' already"), evicting(model, Window(4)):
             pytest.fail("must not get here")
     with pytest.raises(ValueError, match="after its `with` block"):
         model(IDS, past_key_values=cache)

@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import sdpa_mask
 
+from course_lib.attention.interface import reading_through
 from course_lib.attention.prefill.execute import block_sparse_attention
 from course_lib.attention.prefill.padding import real_tokens
 from course_lib.attention.prefill.pattern import SparsePrefill
@@ -43,19 +44,13 @@ def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: str = "las
             dropout, a mask with holes or of more than padding, and attention with a softmax of its own.
     """
     check_rule(rule)
-    before = model.config._attn_implementation
-    if str(before).startswith("course_"):
-        raise ValueError(f"got a model that attends through {before!r} already; leave that `with` block first.")
     watch = Watch(len(blocks(model)), heads(model).n_query, measured)
-    AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    model.set_attn_implementation(NAME)
-    _inside[id(model.config)] = rule, watch
-    try:
-        yield watch
-    finally:
-        del _inside[id(model.config)]
-        model.set_attn_implementation(before)
+    with reading_through(model, NAME, _attention, sdpa_mask):
+        _inside[id(model.config)] = rule, watch
+        try:
+            yield watch
+        finally:
+            del _inside[id(model.config)]
     if watch.n_short and not watch.n_sparse:
         warnings.warn(
             f"no text was longer than {rule.longest_dense} tokens, so all attention was dense; give longer texts, or "

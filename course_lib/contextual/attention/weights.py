@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.kv.cache import check_model
+from course_lib.attention.interface import check_model
 from course_lib.models import architecture, blocks, heads, rotary_frequencies, weight_of
 
 

@@ -13,6 +13,7 @@ from course_lib.measure.paired import mean_and_error
 
 WORDS = ("holds", "holds partly", "does not hold", "not at this scale", "cannot tell")
 ERRORS = 2.0  # so many standard errors from the threshold decide
+NOT_MEASURED = "not measured"
 _OUT_OF_REACH = 100  # times the sample: beyond that, its size says nothing
 
 
@@ -125,6 +126,17 @@ def _words(cases: list[Effect], larger_models: bool) -> str:
         word = "not at this scale" if larger_models else "does not hold"
         return word if n_failed == len(cases) else f"{word} (fails in {n_failed} of {len(cases)})"
     return "cannot tell" + _sample_that_could(cases)
+
+
+def said(effect: Effect, digits: int = 3) -> str:
+    """Value and error as they are printed."""
+    return f"{effect.value:+.{digits}f} ± {effect.error:.{digits}f}"
+
+
+def claim(text: str, effects: Effect | Iterable[Effect], larger_models: bool = False) -> str:
+    """The line of a claim and its verdict; without an effect, that nothing was measured."""
+    cases = [effects] if isinstance(effects, Effect) else list(effects)
+    return f"Claim: {text}: {verdict(cases, larger_models) if cases else NOT_MEASURED}"
 
 
 def _sample_that_could(undecided: list[Effect]) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from course_lib.lessons.common.style import HouseFigure
 from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.verdicts import NOT_MEASURED
 from course_lib.lessons.compress.claims.ground import VOCABULARY, WIDE, WIKIPEDIA
 from course_lib.lessons.compress.claims.rivals import LARGE, SMALL
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
@@ -133,7 +134,7 @@ def test_no_share_of_nothing(measured):
     assert over.moved(measured).count("–") == 1 + 3  # said once, and shown in the only column
     assert (
         lines_of(over.moved(measured))["Claim: more than half of the own gain beyond the dense one goes over"]
-        == found.NOT_MEASURED
+        == NOT_MEASURED
     )
 
 
@@ -141,7 +142,7 @@ def test_another_text_beside_the_dense_models_gain_there(measured):
     claims_of = lines_of(over.other_text(measured))
     beyond = "Claim: by more nats than the dense model's prompt helps the dense model there"
     assert claims_of["Claim: a prompt helps on a text that it has not learned from"] == "holds"
-    assert claims_of[beyond] == found.NOT_MEASURED
+    assert claims_of[beyond] == NOT_MEASURED
     measured["tables"]["other_text"] += [row(DENSE, prompted=False), row(DENSE, 0.03, prompted=True)]
     text = over.other_text(measured)
     assert "+0.020 ± 0.000" in text  # .05 less .03, window by window
@@ -165,7 +166,7 @@ def test_tasks_with_signal_alone(measured):
     assert "sciq: the dense model is not clear of chance" in text
     assert list(lines_of(text).values()) == ["cannot tell"]
     del measured["tables"]["tasks"]
-    assert list(lines_of(practice.tasks(measured)).values()) == [found.NOT_MEASURED]
+    assert list(lines_of(practice.tasks(measured)).values()) == [NOT_MEASURED]
 
 
 def test_eight_times_smaller_without_loss(measured):
@@ -185,7 +186,7 @@ def test_what_is_published_stands_beside(measured):
     assert "+0.10 ± 0.00 nats" in text  # .4 by the prompt, .3 by LoRA
     for table in ("own", "moved", "rivals"):
         del measured["tables"][table]
-    assert published.beside(measured).count(found.NOT_MEASURED) == 4
+    assert published.beside(measured).count(NOT_MEASURED) == 4
 
 
 EVERY = (
@@ -207,9 +208,9 @@ def test_what_was_not_reached_is_said_to_be_missing(table, n_models, measured):
     begun = copy.deepcopy(measured)
     begun["tables"] = {name: begun["tables"][name][:n_models] for name in ("models", "own")}
     text = table(begun)
-    assert all(found.NOT_MEASURED in line or ": " in line for line in text.splitlines() if line.startswith("Claim"))
+    assert all(NOT_MEASURED in line or ": " in line for line in text.splitlines() if line.startswith("Claim"))
     if n_models == 0:
-        assert set(lines_of(text).values()) == {found.NOT_MEASURED}
+        assert set(lines_of(text).values()) == {NOT_MEASURED}
 
 
 def test_two_measurements_are_one(measured):

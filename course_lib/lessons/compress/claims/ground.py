@@ -1,9 +1,7 @@
 """What all claims stand on: compressed models, text, prompts that have learned, and rows of losses."""
 
 import hashlib
-import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,9 +13,9 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.losses import losses_row
 from course_lib.lessons.compress.claims.sizes import Sizes
 from course_lib.measure.experiment import QUICK_RESULTS
-from course_lib.measure.paired import mean_and_error
 from course_lib.models import DEFAULT_MODEL, load_model
 from course_lib.prompts.compressed.store import Compressed, compressed
 from course_lib.prompts.initial import from_ids, from_normal, from_vocabulary
@@ -105,14 +103,6 @@ def path_of(sizes: Sizes, name: str, run: Run, seed: int) -> Path:
     """By all that a prompt depends on."""
     facts = (sizes.text, sizes.text_length, sizes.batch, sizes.warm_up, sizes.rate, name, run, seed)
     return FOLDER / f"{name}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}.safetensors"
-
-
-def losses_row(losses: Sequence[float], n_tokens: int) -> Row:
-    """Perplexity, its standard error by the delta method, and the loss of every window."""
-    mean, error = mean_and_error(losses)
-    # A lost model's perplexity is a large number, but one that a table can hold.
-    row = {"perplexity": math.exp(mean), "standard_error": math.exp(mean) * error, "n_tokens": n_tokens}
-    return row | {"losses": [round(loss, 5) for loss in losses]}
 
 
 def evaluated(sizes: Sizes, name: str, prompt: SoftPrompt | None, seed: int, corpus: str = WIKIPEDIA) -> Row:

@@ -2,9 +2,10 @@
 
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, origin, wrapped
+from course_lib.lessons.common.verdicts import NOT_MEASURED, claim, said
 from course_lib.lessons.compress.claims.ground import WIDE
 from course_lib.lessons.compress.tables import found
-from course_lib.lessons.compress.tables.found import called, claim, said, shown
+from course_lib.lessons.compress.tables.found import called, shown
 from course_lib.prompts.compressed.store import DENSE
 
 
@@ -27,7 +28,7 @@ def gains(measured: Measured) -> str:
     for name in found.models(measured):
         pair = found.pair(measured, name)
         if pair is None:
-            lines.append(f"{called(name):<28}{found.NOT_MEASURED}")
+            lines.append(f"{called(name):<28}{NOT_MEASURED}")
             continue
         alone, own = pair
         ratio, gain, beyond = found.ratio(own, alone), found.gain(measured, name), found.beyond(measured, name)

@@ -9,14 +9,13 @@ from typing import Any
 
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, load_measured, rows
-from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
+from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.compress.claims.ground import WIKIPEDIA
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
 from course_lib.measure.result_files import load
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio, paired_ratio, share_of_gain
 
-NOT_MEASURED = "not measured"
 CLOSE = 0.05  # nats a token: 5 % of perplexity, here the meaning of "no loss"
 METHODS = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "gptq": "GPTQ", "minitron": "Minitron's cut"}
 AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
@@ -132,16 +131,6 @@ def share(measured: Measured, source: str, to: str) -> Ratio | None:
     alone, own = found
     lists = (foreign["losses"], own["losses"], alone["losses"])
     return share_of_gain(*lists, (control[0]["losses"], control[1]["losses"]))
-
-
-def said(effect: Effect, digits: int = 3) -> str:
-    """Value and error as they are printed."""
-    return f"{effect.value:+.{digits}f} ± {effect.error:.{digits}f}"
-
-
-def claim(text: str, effects: Effect | list[Effect], larger_models: bool = False) -> str:
-    """The claim and its verdict; without an effect, that nothing was measured."""
-    return f"Claim: {text}: {verdict(effects, larger_models) if effects else NOT_MEASURED}"
 
 
 def shown(perplexity: float) -> str:

@@ -1,7 +1,7 @@
 """A claim of lesson 10 on prompts of both kinds: learned vectors beside written words."""
 
 from course_lib.lessons.common.tables import Measured
-from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.common.verdicts import Effect, claim
 from course_lib.lessons.compress.tables import found
 from course_lib.prompts.compressed.store import DENSE
 
@@ -13,4 +13,4 @@ def written(measured: Measured) -> str:
         own = found.one(measured, "own", model=row["model"])
         if own and row["model"] != DENSE and not row["prompt"].startswith("lot"):
             effects.append(found.wins(own, row))
-    return found.claim("a learned prompt is better than the authors' sentences", effects)
+    return claim("a learned prompt is better than the authors' sentences", effects)

@@ -5,9 +5,9 @@ from statistics import fmean
 
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured
-from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.common.verdicts import Effect, claim, said
 from course_lib.lessons.compress.tables import found
-from course_lib.lessons.compress.tables.found import called, claim, said, shown
+from course_lib.lessons.compress.tables.found import called, shown
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio
 

@@ -5,11 +5,11 @@ import math
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.effects import Row, accuracy_gap
 from course_lib.lessons.common.tables import Measured, wrapped
-from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.common.verdicts import Effect, claim, said
 from course_lib.lessons.compress.claims.rivals import WAYS
 from course_lib.lessons.compress.claims.sizes import CUT
 from course_lib.lessons.compress.tables import found
-from course_lib.lessons.compress.tables.found import CLOSE, called, claim, said, shown
+from course_lib.lessons.compress.tables.found import CLOSE, called, shown
 from course_lib.prompts.compressed.store import DENSE
 
 PROMPT = "prompt"

@@ -1,9 +1,9 @@
 """What the papers report, marked as published, beside what was measured here."""
 
 from course_lib.lessons.common.tables import Measured, load_published, rows
+from course_lib.lessons.common.verdicts import NOT_MEASURED, said
 from course_lib.lessons.compress.claims.rivals import SMALL, WANDA
 from course_lib.lessons.compress.tables import found, over, practice
-from course_lib.lessons.compress.tables.found import NOT_MEASURED, said
 from course_lib.prompts.compressed.store import DENSE
 
 BOTH = "sparsegpt-50-4bit"  # the paper's best known model

@@ -1,6 +1,5 @@
 """What all claims stand on: the two models with their text, and rows of perplexity with the loss of every window."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,8 +14,8 @@ from course_lib.contextual.apply import Watch, contextual
 from course_lib.contextual.selector import NeuronSelector
 from course_lib.contextual.small_models.relu_model import load_relu_model
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.losses import losses_row
 from course_lib.lessons.dejavu.claims.sizes import Sizes
-from course_lib.measure.paired import mean_and_error
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 
@@ -48,13 +47,6 @@ def subject(sizes: Sizes, name: str, seed: int) -> Subject:
         for n, split in ((text.calibration, "calibration"), (text.evaluation, "evaluation"))
     ]
     return Subject(name, model, *parts)
-
-
-def losses_row(losses: Sequence[float], n_tokens: int) -> Row:
-    """Perplexity, its standard error by the delta method, and the loss of every window."""
-    mean, error = mean_and_error(losses)
-    row = {"perplexity": math.exp(mean), "standard_error": math.exp(mean) * error, "n_tokens": n_tokens}
-    return row | {"losses": [round(loss, 5) for loss in losses]}
 
 
 def loss_row(of: Subject, model: PreTrainedModel | None = None) -> Row:

@@ -2,10 +2,10 @@
 
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import per_cent, rows
-from course_lib.lessons.common.verdicts import of_count, of_samples, verdict
+from course_lib.lessons.common.verdicts import of_count, of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.teal import ALL, BY_INPUT, BY_LEVELS, DENSE, SECOND_HALF, SWAPPED
 from course_lib.lessons.dejavu.tables import found
-from course_lib.lessons.dejavu.tables.found import CHEAP, Measured, said
+from course_lib.lessons.dejavu.tables.found import CHEAP, Measured
 
 SLOW = 0.95  # cosine of the residual before and behind a block
 MOST = 0.75  # of the blocks

@@ -8,7 +8,7 @@ from typing import Any
 
 from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.tables import load_measured, rows
-from course_lib.lessons.common.verdicts import Effect, of_samples
+from course_lib.lessons.common.verdicts import Effect, of_samples, said
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
 
 Measured = dict[str, Any]
@@ -64,11 +64,6 @@ def better(measured: Measured, table: str, first: dict, second: dict) -> dict[tu
         if other:
             effects[row["model"], row["density"]] = log_gap(row, other)
     return effects
-
-
-def said(effect: Effect, digits: int = 3) -> str:
-    """Value and error as they are printed."""
-    return f"{effect.value:+.{digits}f} ± {effect.error:.{digits}f}"
 
 
 def listed_effects(effects: Iterable[Effect], digits: int = 3) -> str:

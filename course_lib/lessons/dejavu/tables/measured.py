@@ -7,10 +7,10 @@ from statistics import fmean
 
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import origin, per_cent, rows
-from course_lib.lessons.common.verdicts import of_samples, verdict
+from course_lib.lessons.common.verdicts import of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.neurons import ALONE, CHOICES, EMBEDDING, ORACLE, RECORDED, STATIC
 from course_lib.lessons.dejavu.tables import found
-from course_lib.lessons.dejavu.tables.found import CHEAP, Measured, said
+from course_lib.lessons.dejavu.tables.found import CHEAP, Measured
 
 
 def provenance(measured: Measured) -> str:

@@ -4,12 +4,12 @@ from statistics import fmean
 
 from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.tables import per_cent, rows
-from course_lib.lessons.common.verdicts import of_samples, verdict
+from course_lib.lessons.common.verdicts import of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.attention.heads import OUTPUT, STATIC
 from course_lib.lessons.dejavu.claims.neurons import ORACLE
 from course_lib.lessons.dejavu.claims.predicted import PREDICTOR
 from course_lib.lessons.dejavu.tables import found
-from course_lib.lessons.dejavu.tables.found import Measured, said
+from course_lib.lessons.dejavu.tables.found import Measured
 
 DEARER = 0.02  # nats a token
 BATCH = 4

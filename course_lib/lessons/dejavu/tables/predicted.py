@@ -4,11 +4,11 @@ import math
 from statistics import fmean, median
 
 from course_lib.lessons.common.tables import per_cent, rows
-from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
+from course_lib.lessons.common.verdicts import Effect, of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.predicted import COPY, PREDICTOR, STATIC
 from course_lib.lessons.dejavu.claims.search import MLP
 from course_lib.lessons.dejavu.tables import found
-from course_lib.lessons.dejavu.tables.found import CLOSE, GATED, RELU, Measured, said
+from course_lib.lessons.dejavu.tables.found import CLOSE, GATED, RELU, Measured
 
 LOST = 0.01  # of the recall, by reading an earlier block
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.kv.cache import check_model, reading_through
+from course_lib.attention.interface import check_model, reading_through
 
 NAME = "course_reading_a_part"
 Choice = Callable[[Tensor], Tensor]  # weights (B, H, G, T, T) -> which of them are read, of a shape that fits

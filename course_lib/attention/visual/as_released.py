@@ -1,0 +1,53 @@
+"""What VFlowOpt's public code does otherwise than its paper, for measuring it. https://github.com/sihany077/VFlowOpt
+
+Nothing else here uses these.
+
+Dimension key: B canvases, P pixels of a side, N patches.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from course_lib.attention.visual.entropy import patch_entropy
+from course_lib.attention.visual.importance import TokenScore
+from course_lib.attention.visual.recycle import cells
+
+
+def wrapped_entropy(images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N"]:
+    """Entropy of grey levels that were made −1 to 1 before, then times 255 and cut to 8 bits, where negatives wrap.
+
+    Level v becomes 2v − 255 modulo 256: v and v + 128 are one.
+    """
+    return patch_entropy(((2 * images.int() - 255) % 256).to(torch.uint8))
+
+
+@dataclass(frozen=True)
+class MeanOverContext(TokenScore):
+    """I_i = (1/|K|) Σ_{k∈K} A_ki + α softmax(H)_i: the mean over K in place of the sum, and α of either sign.
+
+    Both parts sum to 1 over an image, where equation 4 has |K| and α. Where no patch gets more than t times the mean,
+    the mean over none is NaN, and so is every importance.
+    """
+
+    t: float = 1.0
+    alpha: float = 0.0
+
+    def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        received = attention.sum(dim=1)
+        asked = (received > self.t * received.mean(dim=1, keepdim=True)).float()
+        part = torch.einsum("bk,bki->bi", asked, attention) / asked.sum(dim=1, keepdim=True)
+        return part + self.alpha * entropy.softmax(dim=1)
+
+
+def left_after_recycling(importance: Float[Tensor, "B N"], count: int, side: int) -> Int[Tensor, "B"]:
+    """How many tokens are left where `count` should be.
+
+    N − K + ⌊N / a²⌋ tokens are pruned, as if these hit ⌊N / a²⌋ cells. Each cell that they do hit adds a token.
+    """
+    n, cell = importance.shape[1], cells(side)
+    n_pruned = min(n, n - count + n // side**2)
+    hit = cell[importance.argsort(dim=1, stable=True)[:, :n_pruned]]
+    return torch.tensor([n - n_pruned + len(row.unique()) for row in hit])

@@ -1,0 +1,47 @@
+"""Scores to compare an importance with: each of its parts alone, and none of them.
+
+Dimension key: B canvases, N patches.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.attention.visual.importance import TokenScore
+
+
+@dataclass(frozen=True)
+class AttentionReceived(TokenScore):
+    """Σ_i A_ij: how much all patches attend to this one."""
+
+    def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        return attention.sum(dim=1)
+
+
+@dataclass(frozen=True)
+class EntropyAlone(TokenScore):
+    """softmax(H)_i: needs no model. Equal entropies, such as those of blank patches, rank row by row."""
+
+    def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        return entropy.softmax(dim=1)
+
+
+@dataclass(frozen=True)
+class RandomTokens(TokenScore):
+    """Any tokens, others for each image: what a score must be better than."""
+
+    seed: int = 0
+
+    def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.rand(entropy.shape, generator=generator).to(entropy.device)
+
+
+@dataclass(frozen=True)
+class AllAlike(TokenScore):
+    """1 for every token: with cells, as many as tokens to keep, this is average pooling."""
+
+    def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        return torch.ones_like(entropy)

@@ -1,0 +1,99 @@
+"""Which visual tokens matter, before any question is read. Yang and others, VFlowOpt, 2025,
+https://arxiv.org/abs/2508.05211
+
+Dimension key: B canvases, H heads, N patches.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, UInt8
+from torch import Tensor
+
+from course_lib.attention.visual.entropy import patch_entropy
+from course_lib.attention.visual.model import SmallVLM
+
+
+class Evidence(NamedTuple):
+    """What is seen of images: the attention of the encoder's last layer, mean over heads, and entropies in bits."""
+
+    attention: Float[Tensor, "B N N"]  # row i: what patch i attends to
+    entropy: Float[Tensor, "B N"]
+
+
+def look(model: SmallVLM, images: UInt8[Tensor, "B P P"]) -> Evidence:
+    """Evidence on images, which the model's encoder reads once."""
+    return Evidence(model.encoder_attention(images).mean(dim=1), patch_entropy(images))
+
+
+class EmptyContext(ValueError):
+    """An image in which no patch is attended to enough to be asked what matters."""
+
+
+class TokenScore(ABC):
+    """The base of all scores: high stays."""
+
+    def __call__(self, evidence: Evidence) -> Float[Tensor, "B N"]:
+        """One number a visual token.
+
+        Raises:
+            ValueError: attention that is not square, or that is of other patches than the entropy.
+        """
+        attention, entropy = evidence
+        n = entropy.shape[-1]
+        if attention.shape != (len(entropy), n, n):
+            raise ValueError(
+                f"got attention {tuple(attention.shape)} and entropy {tuple(entropy.shape)}; expected (B, N, N) and "
+                "(B, N), of the same canvases: take both from `look`."
+            )
+        return self._score(attention.float(), entropy.float())
+
+    @abstractmethod
+    def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        """High stays."""
+
+
+def looked_to(attention: Float[Tensor, "B N N"], t: float) -> Bool[Tensor, "B N"]:
+    """K = {j : Σ_i A_ij > τ}, τ = t · (1/N) Σ_i Σ_j A_ij: the patches that get more than t times the mean (1, 2).
+
+    Raises:
+        EmptyContext: an image in which no patch does.
+    """
+    received = attention.sum(dim=1)  # (B, N)
+    keep = received > t * received.mean(dim=1, keepdim=True)
+    if not keep.any(dim=1).all():
+        most = (received.amax(dim=1) / received.mean(dim=1)).min().item()
+        raise EmptyContext(
+            f"got t={t}; in an image no patch gets more than {most:.4g} times the mean attention, so that none is "
+            "left to say what matters. Take a smaller t."
+        )
+    return keep
+
+
+@dataclass(frozen=True)
+class Importance(TokenScore):
+    """I_i = Σ_{k∈K} A_ki + α softmax(H)_i (equation 4).
+
+    Patches that many attend to are asked what they attend to themselves; a patch of many grey levels gets more. Rows
+    of A sum to 1, so the first part sums to |K| over the image, the second to α.
+
+    Deviation: α ≥ 0. The public code also tries negative ones, which can make an importance negative, and a mean that
+    such weights weigh is none.
+
+    Args:
+        t: how many times the mean attention a patch must get to be asked.
+        alpha: the weight of entropy.
+    """
+
+    t: float = 1.0
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.t >= 0 or not 0 <= self.alpha < float("inf"):
+            raise ValueError(f"got t={self.t}, alpha={self.alpha}; expected numbers of 0 or more.")
+
+    def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        asked = looked_to(attention, self.t).float()
+        return torch.einsum("bk,bki->bi", asked, attention) + self.alpha * entropy.softmax(dim=1)

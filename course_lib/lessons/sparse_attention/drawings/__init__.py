@@ -1,0 +1,1 @@
+"""Figures of what lesson 11 measured, a paper a file."""

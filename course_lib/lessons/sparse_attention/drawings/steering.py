@@ -1,0 +1,58 @@
+"""Answers under steered attention."""
+
+from matplotlib.figure import Figure
+
+from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.effects import accuracy_gap
+from course_lib.lessons.common.style import COLOURS, figure, label
+from course_lib.lessons.common.tables import Measured, listed, rows
+from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.lessons.sparse_attention.claims import steering
+from course_lib.lessons.sparse_attention.experiments.experiment_steering import NO_HEADS, NOTHING, PROMPTED, TRUE
+from course_lib.lessons.sparse_attention.experiments.items import RESIDENTS
+from course_lib.measure.paired import error_of_share
+
+
+def steered(measured: Measured, data: str = RESIDENTS) -> Figure:
+    """Right answers of each condition, with intervals; chance as a line."""
+    found = rows(measured, "answers", data=data)
+    fig, (axes,) = figure(width=8.2, height=0.32 * len(found) + 1.2)
+    for place, row in enumerate(found):
+        n_right = row["right"].count("1")
+        colour = COLOURS[3] if row["steered"] == TRUE else COLOURS[4]
+        axes.barh(-place, 100 * row["accuracy"], 0.7, color=colour, edgecolor="black", linewidth=0.6)
+        bar = 100 * ERRORS * error_of_share(n_right, row["n"])
+        axes.errorbar(100 * row["accuracy"], -place, xerr=bar, color="black", capsize=2.5, linewidth=1)
+    axes.axvline(100 * found[0]["chance"], color="black", linestyle=":", linewidth=1)
+    axes.set_yticks([-place for place in range(len(found))], [_name(row) for row in found], fontsize=9)
+    axes.set_xlim(0, 105)
+    plain = steering.condition(measured, data, NO_HEADS, NOTHING)
+    better = [row for row in found if row is not plain and accuracy_gap(row, plain).holds]
+    keys = sum(row["steered"] == TRUE for row in better)
+    title = f"{data}: clearly more right than as it is: {len(better)} of {len(found) - 1}, {keys} with the true key"
+    label(axes, title, f"right answers (%; {ERROR_BARS}; dotted: chance; yellow: the true key sentence)")
+    return fig
+
+
+def _name(row: dict) -> str:
+    """The condition in words."""
+    if row["heads"] == NO_HEADS:
+        return "as it is"
+    if row["heads"] == PROMPTED:
+        return f"told the {row['steered']} sentence, no steering"
+    what = row["steered"] if row["steered"] == "whole context" else f"{row['steered']} sentence"
+    return f"{what}, heads: {row['heads']}"
+
+
+def by_layer(measured: Measured) -> Figure:
+    """What steering each whole layer is worth on the development set."""
+    found = measured["tables"]["search"]
+    worth = [row["log_probability"] for row in steering.whole_layers(measured)]
+    _, (axes,) = figure(width=8.2, height=3.2)
+    axes.bar(range(len(worth)), [value - found[0]["log_probability"] for value in worth], color=COLOURS[0])
+    axes.axhline(0, color="black", linewidth=0.8)
+    best = sorted(range(len(worth)), key=lambda layer: -worth[layer])[:3]
+    helps = sum(value > found[0]["log_probability"] for value in worth)
+    title = f"Steering a whole layer helps in {helps} of {len(worth)}; most in layers {listed(sorted(best))}"
+    n = measured["sizes"]["developed"]
+    return label(axes, title, "layer", f"nats of the right answer gained\n({n} questions)").figure

@@ -1,0 +1,282 @@
+"""The exercise sparse_attention.delta, "Send what has moved": its cases and its named mistakes.
+
+Dimension key: T tokens, D channels.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.near import all_near
+
+Answer = Callable[[Tensor, Tensor], Any]
+Moved = Callable[[Tensor, Tensor, Tensor], Tensor]  # (new key, what was sent last, theta) -> which channels to send
+
+
+def _agree(got: Any, expected: Any, case: Case) -> str | None:
+    return all_near(got, expected, {"keys": 1e-6, "sent": 0.0})
+
+
+def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.answers import compare_matrices
+
+    return compare_matrices(torch.as_tensor(got[1]).float().T, expected[1].float().T, "channel", "token; light: sent")
+
+
+def _far(key: Tensor, last: Tensor, theta: Tensor) -> Tensor:
+    return (key - last).abs() >= theta
+
+
+def _coded(
+    moved: Moved = _far,
+    first: bool = True,
+    value: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda key, last, sent: torch.where(sent, key, last),
+    remembered: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda key, now, sent: now,
+) -> Answer:
+    """Token by token: what moved, the value that is held then, and what the next token is compared with."""
+
+    def answer(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        held, compared, sent = torch.zeros_like(keys), torch.zeros_like(keys[0]), torch.zeros_like(keys).bool()
+        for j, key in enumerate(keys):
+            before = held[j - 1] if j else torch.zeros_like(key)
+            sent[j] = torch.ones_like(sent[j]) if first and not j else moved(key, compared, theta)
+            held[j] = value(key, before, sent[j])
+            compared = remembered(key, held[j], sent[j])
+        return held, sent
+
+    return answer
+
+
+def _neighbour(keys: Tensor) -> Tensor:
+    """K_j − K_{j−1}, the first as it is."""
+    return torch.cat([keys[:1], keys.diff(dim=0)])
+
+
+def _by_neighbours(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Deltas between neighbours, small ones left out and the others added up."""
+    deltas = _neighbour(keys)
+    sent = deltas.abs() >= theta
+    sent[0] = True
+    return (deltas * sent).cumsum(dim=0), sent
+
+
+def _as_deltas(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    held, sent = _coded()(keys, theta)
+    return _neighbour(held), sent
+
+
+def _from_the_first(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Everything compared with the first key."""
+    sent = (keys - keys[0]).abs() >= theta
+    sent[0] = True
+    return torch.where(sent, keys, keys[0]), sent
+
+
+def _first_alone(keys: Tensor) -> Tensor:
+    return (torch.arange(len(keys)) == 0)[:, None].expand_as(keys)
+
+
+def _delta_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(n_tokens: int, n_channels: int, step: float = 0.6) -> tuple[Tensor, Tensor]:
+        """Walks that come back to zero, and a threshold of its own for each channel."""
+        moves = torch.randn(n_tokens, n_channels, generator=generator)
+        walk = [3 * torch.randn(n_channels, generator=generator)]
+        for move in moves[1:]:
+            walk.append(0.9 * walk[-1] + step * move)
+        return torch.stack(walk), 0.4 + torch.rand(n_channels, generator=generator)
+
+    by_hand = torch.tensor([[1.0, 8.0], [1.5, 6.0], [2.0, 7.0], [2.5, 5.0], [0.25, 5.5]]), torch.tensor([1.0, 2.0])
+    walk, theta = drawn(9, 4)
+    slow = torch.linspace(0, 1, 20)[:, None] * torch.tensor([3.0, -2.0, 1.0]) + 0.25
+    turned = drawn(8, 5)[0].double().T.contiguous().T, torch.full((5,), 0.5, dtype=torch.float64)
+    return [
+        Case("5 tokens, 2 channels by hand: 1, 1.5, 2, 2.5 with θ = 1 is held as 1, 1, 2, 2", by_hand),
+        Case("9 tokens, 4 channels", (walk, theta)),
+        Case("θ = 0: everything is sent", (walk, theta * 0)),
+        Case("channels that creep: each step is below θ", (slow, torch.full((3,), 0.4))),
+        Case("a θ so large that nothing but the first is sent", (walk, theta + 100)),
+        Case("as many tokens as channels, one of which is never sent", _never(*drawn(7, 7))),
+        Case("a single token", drawn(1, 6)),
+        Case("not contiguous, in float64", turned),
+    ]
+
+
+def _never(walk: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    theta = theta.clone()
+    theta[2] = 1e6
+    return walk, theta
+
+
+def _library(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    from course_lib.attention.delta.code import delta_code
+
+    code = delta_code(keys, theta)
+    return code.keys, code.sent
+
+
+DELTA = Exercise(
+    id="sparse_attention.delta",
+    title="Send what has moved",
+    difficulty=3,
+    minutes=8,
+    points=3,
+    reference=_coded(),
+    cases=_delta_cases,
+    agree=_agree,
+    picture=_picture,
+    library=_library,
+    trivial=(
+        Trivial("sending the first token alone", lambda k, t: (k[:1].expand_as(k), _first_alone(k))),
+        Trivial("sending everything", lambda k, t: (k, torch.ones_like(k, dtype=torch.bool))),
+    ),
+    mistakes=(
+        Mistake(
+            "compared with the neighbour",
+            "A key is compared with the token before it. Many steps below θ are then never sent, and the error grows "
+            "without end. Compare with the value that was sent last: then it stays below θ.",
+            _coded(remembered=lambda key, now, sent: key),
+            also=(_by_neighbours,),
+        ),
+        Mistake(
+            "compared with the first",
+            "Everything is compared with the first key. Compare with the value that was sent last, whenever that was.",
+            _from_the_first,
+            also=(_coded(remembered=lambda key, now, sent: torch.where(sent, now, 0.0)),),
+        ),
+        Mistake(
+            "exactly θ is not sent",
+            "A channel that has moved by exactly θ is sent too: at least θ. With more than θ, a θ of 0 would leave out "
+            "what has not moved.",
+            _coded(lambda key, last, theta: (key - last).abs() > theta),
+        ),
+        Mistake(
+            "sign of the move",
+            "Only moves in one direction are sent. It is the size of the difference that counts.",
+            _coded(lambda key, last, theta: key - last >= theta),
+            also=(_coded(lambda key, last, theta: last - key >= theta),),
+        ),
+        Mistake(
+            "first token not sent",
+            "The first token was compared with zeros. Nothing has been sent before it, so that all of its channels "
+            "are.",
+            _coded(first=False),
+        ),
+        Mistake(
+            "whole tokens",
+            "A token was sent with all of its channels, or with none, as one of them or their length decided. Every "
+            "channel is sent, or held, by itself.",
+            _coded(lambda key, last, theta: _far(key, last, theta).any().expand(len(key))),
+            also=(
+                _coded(lambda key, last, theta: _far(key, last, theta).all().expand(len(key))),
+                _coded(lambda key, last, theta: ((key - last).norm() >= theta.norm()).expand(len(key))),
+                _coded(lambda key, last, theta: (key - last).norm() >= theta),
+                _coded(lambda key, last, theta: (key - last).abs().mean() >= theta),
+                _coded(lambda key, last, theta: (key - last).abs().max() >= theta),
+            ),
+        ),
+        Mistake(
+            "zero where nothing is sent",
+            "What is not sent was set to 0. It keeps the value that was sent last.",
+            _coded(value=lambda key, last, sent: key * sent, remembered=lambda key, now, sent: key),
+            also=(
+                lambda k, t: (k * _coded()(k, t)[1], _coded()(k, t)[1]),
+                _coded(value=lambda key, last, sent: key * sent),
+            ),
+        ),
+        Mistake(
+            "deltas, not keys",
+            "These are the differences that are sent. Asked for are the keys that the other side holds: their sum up "
+            "to each token.",
+            _as_deltas,
+            also=(
+                lambda k, t: (_neighbour(k) * _coded()(k, t)[1], _coded()(k, t)[1]),
+                lambda k, t: (_neighbour(k) * _by_neighbours(k, t)[1], _by_neighbours(k, t)[1]),
+            ),
+        ),
+        Mistake(
+            "the keys themselves",
+            "The exact keys were returned. Between two sendings the other side has the value that was sent last.",
+            lambda k, t: (k, _coded()(k, t)[1]),
+            also=(lambda k, t: (k.clone(), _by_neighbours(k, t)[1]),),
+        ),
+        Mistake(
+            "sent and held the wrong way round",
+            "The mask says which channels were held. True is what was sent.",
+            lambda k, t: (_coded()(k, t)[0], ~_coded()(k, t)[1]),
+        ),
+        Mistake(
+            "small moves sent",
+            "What moved by less than θ is sent here, and what moved by more is held.",
+            _coded(lambda key, last, theta: (key - last).abs() < theta),
+            also=(_coded(lambda key, last, theta: (key - last).abs() <= theta),),
+        ),
+        Mistake(
+            "rounded",
+            "Keys were rounded to multiples of θ. What is sent is the exact key.",
+            lambda k, t: ((k / t).round() * t, _coded()(k, t)[1]),
+            also=(_coded(value=lambda key, last, sent: last + (key - last).sign() * sent),),
+        ),
+        Mistake(
+            "a share of the value",
+            "θ is an absolute difference, in the unit of the keys, and not a share of their size.",
+            _coded(lambda key, last, theta: (key - last).abs() >= theta * last.abs()),
+            also=(
+                _coded(lambda key, last, theta: (key - last).abs() >= theta * key.abs()),
+                _coded(lambda key, last, theta: (key - last).square() >= theta),
+            ),
+        ),
+        Mistake(
+            "size instead of change",
+            "A channel is sent if it is large. It is to be sent if it has moved.",
+            _coded(lambda key, last, theta: key.abs() >= theta),
+        ),
+        Mistake(
+            "not two values",
+            "Two values are asked for: the keys that are held, and which channels were sent, both (T, D).",
+            lambda k, t: _coded()(k, t)[0],
+            also=(lambda k, t: _coded()(k, t)[::-1],),
+        ),
+    ),
+    also_right=(
+        Variant("channel by channel", lambda k, t: _in_loops(k, t)),
+        Variant("deltas added up", lambda k, t: _added_up(k, t)),
+        Variant("zeros and ones", lambda k, t: (_coded()(k, t)[0], _coded()(k, t)[1].long())),
+        Variant("an infinite value before the first", lambda k, t: _from_infinity(k, t)),
+    ),
+    hints=(
+        "Keep one vector, the value that was sent last of each channel, and go through the tokens.",
+        "The channels with |key − last| >= θ take the new value, the others keep the last one: torch.where.",
+        "The first token is sent whole. From then on, compare with what you hold, never with the token before.",
+    ),
+)
+
+
+def _in_loops(keys: Tensor, theta: Tensor) -> tuple[list[list[float]], list[list[bool]]]:
+    held, sent = [keys[0].tolist()], [[True] * keys.shape[1]]
+    for row in keys[1:]:
+        moved = [abs(float(x - h)) >= float(t) for x, h, t in zip(row, keys.new_tensor(held[-1]), theta, strict=True)]
+        held.append([float(x) if m else h for x, h, m in zip(row, held[-1], moved, strict=True)])
+        sent.append(moved)
+    return held, sent
+
+
+def _added_up(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    held, rows, masks = torch.zeros_like(keys[0]), [], []
+    for j, key in enumerate(keys):
+        delta = key - held
+        send = (delta.abs() >= theta) | (j == 0)
+        held = held + delta * send
+        rows.append(held)
+        masks.append(send)
+    return torch.stack(rows), torch.stack(masks)
+
+
+def _from_infinity(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    last, held, sent = torch.full_like(keys[0], torch.inf), torch.empty_like(keys), torch.empty_like(keys).bool()
+    for j in range(len(keys)):
+        sent[j] = (keys[j] - last).abs() >= theta
+        held[j] = last = torch.where(sent[j], keys[j], last)
+    return held, sent

@@ -1,0 +1,356 @@
+"""The exercise sparse_attention.recycle, "What a patch is worth": its cases and its named mistakes.
+
+Dimension key: N visual tokens, P pixels of a patch, C cells, D width.
+"""
+
+from collections.abc import Callable
+from math import log2
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import close
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.near import all_near
+
+Answer = Callable[[Tensor, Tensor, float, Tensor, Tensor], Any]
+Entropy = Callable[[Tensor], Tensor]  # (N, P) -> (N,)
+Joined = Callable[[Tensor, Tensor, float], Tensor]  # (attention, entropy, alpha) -> importance
+
+
+def _agree(got: Any, expected: Any, case: Case) -> str | None:
+    """Fused tokens are means of float32 numbers of size one."""
+    if not isinstance(expected, tuple) or len(expected) != 3:
+        return close(got, expected)
+    return all_near(got, expected, {"importance": 1e-6, "fused tokens": 1e-5, "places": 0.0})
+
+
+def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.answers import compare_bars
+
+    names = tuple(map(str, range(len(expected[0]))))
+    return compare_bars(torch.as_tensor(got[0]), expected[0], names, "importance of each token")
+
+
+def _shares(grey: Tensor) -> Tensor:
+    return torch.nn.functional.one_hot(grey.long(), 256).double().mean(dim=1)
+
+
+def _bits(grey: Tensor) -> Tensor:
+    return torch.special.entr(_shares(grey)).sum(dim=1) / torch.log(torch.tensor(2.0, dtype=torch.float64))
+
+
+def _importance(attention: Tensor, entropy: Tensor, alpha: float) -> Tensor:
+    return attention + alpha * entropy.softmax(dim=0).to(attention.dtype)
+
+
+def _members(cell: Tensor) -> list[Tensor]:
+    """The tokens of each cell, by their numbers."""
+    return [(cell == c).nonzero()[:, 0] for c in range(int(cell.max()) + 1)]
+
+
+def _mean(weight: Tensor, tokens: Tensor) -> Tensor:
+    return (weight[:, None] * tokens).sum(dim=0) / weight.sum()
+
+
+def _with(
+    entropy: Entropy = _bits,
+    joined: Joined = _importance,
+    fuse: Callable[[Tensor, Tensor], Tensor] = _mean,
+    place: Callable[[Tensor, Tensor], Tensor] = lambda weight, members: members[weight.argmax()],
+    weight: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda importance, attention, entropy: importance,
+    members: Callable[[Tensor], list[Tensor]] = _members,
+) -> Answer:
+    def answer(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
+        h = entropy(grey)
+        importance = joined(attention, h, alpha)
+        weighs = weight(importance, attention, h.to(attention.dtype))
+        of = members(cell)
+        fused = torch.stack([fuse(weighs[some], tokens[some]) for some in of])
+        places = torch.stack([torch.as_tensor(place(importance[some], some)) for some in of])
+        return importance, fused, places
+
+    return answer
+
+
+def _logs(grey: Tensor) -> Tensor:
+    """As −Σ p log₂ p is written without a thought of p = 0."""
+    shares = _shares(grey)
+    return -(shares * shares.log2()).sum(dim=1)
+
+
+def _of_brightness(grey: Tensor) -> Tensor:
+    """Pixels taken for probabilities, instead of the shares of levels."""
+    share = grey.double() / grey.double().sum(dim=1, keepdim=True).clamp(min=1e-9)
+    return torch.special.entr(share).sum(dim=1) / torch.log(torch.tensor(2.0))
+
+
+def _of_counts(grey: Tensor) -> Tensor:
+    return torch.special.entr(_shares(grey) * grey.shape[1]).sum(dim=1) / torch.log(torch.tensor(2.0))
+
+
+def _of_softmax(grey: Tensor) -> Tensor:
+    share = (grey.double() / 255).softmax(dim=1)
+    return torch.special.entr(share).sum(dim=1) / torch.log(torch.tensor(2.0))
+
+
+def _of_wrapped(grey: Tensor) -> Tensor:
+    """Levels made −1 to 1, times 255, cut to 8 bits: v and v + 128 become one."""
+    return _bits((2 * grey.long() - 255) % 256)
+
+
+def _few_levels(grey: Tensor) -> Tensor:
+    return _bits(grey // 16)
+
+
+def _distinct(grey: Tensor) -> Tensor:
+    return (_shares(grey) > 0).sum(dim=1).double()
+
+
+def _with_those_that_stay(cell: Tensor) -> list[Tensor]:
+    """Cell −1 as the last cell, as an index of −1 would have it."""
+    return _members(torch.where(cell < 0, cell.max(), cell))
+
+
+def _first_with_those_that_stay(cell: Tensor) -> list[Tensor]:
+    return _members(cell.clamp(min=0))
+
+
+def _recycle_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(
+        n: int, n_pixels: int, width: int, n_cells: int, alpha: float, stay: int = 3
+    ) -> tuple[Tensor, Tensor, float, Tensor, Tensor]:
+        """Patches of one level, of a few and of many; attention that differs much."""
+        grey = torch.randint(0, 256, (n, n_pixels), generator=generator)
+        few = torch.randint(0, 4, (n, n_pixels), generator=generator) * 64
+        grey = torch.where(torch.arange(n)[:, None] % 3 == 0, few, grey)
+        grey[1::4] = grey[1::4, :1]
+        attention = torch.randn(n, generator=generator).exp()
+        cell = torch.cat([torch.full((stay,), -1), torch.arange(n - stay) % n_cells])
+        return grey, attention, alpha, torch.randn(n, width, generator=generator), _shuffled(cell, generator)
+
+    grey = torch.tensor([[7, 7, 7, 7], [0, 0, 255, 255], [9, 9, 9, 9], [1, 2, 3, 4]])
+    by_hand = grey, torch.tensor([0.75, 0.5, 0.25, 1.0]), 0.0, torch.tensor([[4.0], [2.0], [8.0], [1.0]]), None
+    by_hand = (*by_hand[:4], torch.tensor([0, -1, 0, 1]))
+    given = drawn(12, 16, 5, 3, 2.0)
+    return [
+        Case("4 tokens by hand, α = 0: tokens 0 and 2 become 5, at place 0", by_hand),
+        Case("the same with α = 6: entropies 0, 1, 0 and 2 bits", (*by_hand[:2], 6.0, *by_hand[3:])),
+        Case("12 tokens, 16 pixels, 3 cells", given),
+        Case("a large α: entropy decides", (*given[:2], 40.0, *given[3:])),
+        Case("64 pixels, cells of one or two tokens", drawn(9, 64, 4, 4, 3.0, stay=2)),
+        Case("one cell, one token stays", drawn(7, 9, 7, 1, 1.5, stay=1)),
+        Case("as many tokens as channels as pixels", drawn(16, 16, 16, 5, 4.0)),
+    ]
+
+
+def _shuffled(cell: Tensor, generator: torch.Generator) -> Tensor:
+    return cell[torch.randperm(len(cell), generator=generator)]
+
+
+def _library(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
+    from course_lib.lessons.sparse_attention.steps.recycled import importance_and_fused
+
+    return importance_and_fused(grey, attention, alpha, tokens, cell)
+
+
+RECYCLE = Exercise(
+    id="sparse_attention.recycle",
+    title="What a patch is worth",
+    difficulty=4,
+    minutes=13,
+    points=4,
+    reference=_with(),
+    cases=_recycle_cases,
+    agree=_agree,
+    picture=_picture,
+    library=_library,
+    mistakes=(
+        Mistake(
+            "0 · log 0 is not a number",
+            "A grey level that does not occur has p = 0, and 0 times −∞ is NaN. Such a level adds nothing: count only "
+            "those that occur.",
+            _with(_logs),
+        ),
+        Mistake(
+            "nats, not bits",
+            "The logarithm is to base 2 here. It matters: behind a softmax another unit is another temperature.",
+            _with(lambda grey: _bits(grey) / 1.4426950408889634),
+            also=(_with(lambda grey: _bits(grey) / log2(10)),),
+        ),
+        Mistake(
+            "wrong sign of the entropy",
+            "−Σ p log p: without the minus sign a patch of one grey level is worth most.",
+            _with(lambda grey: -_bits(grey)),
+        ),
+        Mistake(
+            "entropy of the pixels' values",
+            "Pixels were taken for probabilities. What counts is how often each grey level occurs.",
+            _with(_of_brightness),
+            also=(_with(_of_softmax),),
+        ),
+        Mistake(
+            "counts, not shares",
+            "How often a level occurs was not divided by the number of pixels, so these are no probabilities.",
+            _with(_of_counts),
+        ),
+        Mistake(
+            "levels run together",
+            "Different grey levels were counted as one: in a few bins, or in 8 bits in which negative numbers "
+            "wrap. Every one of the 256 levels counts by itself.",
+            _with(_few_levels),
+            also=(_with(_of_wrapped),),
+        ),
+        Mistake(
+            "another measure of detail",
+            "This is the number of different levels, or how far they spread. Asked for is the entropy of their shares.",
+            _with(_distinct),
+            also=(
+                _with(lambda grey: grey.double().std(dim=1)),
+                _with(lambda grey: grey.double().var(dim=1)),
+                _with(lambda grey: _distinct(grey).log2()),
+            ),
+        ),
+        Mistake(
+            "no softmax",
+            "The entropies were added as they are. First they go through a softmax over all patches, so that they sum "
+            "to one and α says what they weigh together.",
+            _with(joined=lambda a, h, alpha: a + alpha * h.to(a.dtype)),
+            also=(
+                _with(joined=lambda a, h, alpha: a + alpha * (h / h.sum()).to(a.dtype)),
+                _with(joined=lambda a, h, alpha: a + alpha * (h / h.max()).to(a.dtype)),
+            ),
+        ),
+        Mistake(
+            "α inside the softmax",
+            "α multiplies the softmax of the entropies, and not the entropies in it.",
+            _with(joined=lambda a, h, alpha: a + (alpha * h).softmax(dim=0).to(a.dtype)),
+        ),
+        Mistake(
+            "attention through a softmax too",
+            "Only the entropies go through a softmax. The attention is added as it is.",
+            _with(joined=lambda a, h, alpha: a.softmax(dim=0) + alpha * h.softmax(dim=0).to(a.dtype)),
+            also=(
+                _with(joined=lambda a, h, alpha: (a + alpha * h.to(a.dtype)).softmax(dim=0)),
+                _with(joined=lambda a, h, alpha: a / a.sum() + alpha * h.softmax(dim=0).to(a.dtype)),
+            ),
+        ),
+        Mistake(
+            "softmax over those that are pruned",
+            "The softmax went over a part of the patches. It goes over all of the image, those that stay among them.",
+            lambda g, a, alpha, x, c: _softmax_of_pruned(g, a, alpha, x, c),
+        ),
+        Mistake(
+            "one of the two parts",
+            "The importance is the attention, plus α times the softmax of the entropies.",
+            _with(joined=lambda a, h, alpha: alpha * h.softmax(dim=0).to(a.dtype)),
+            also=(
+                _with(joined=lambda a, h, alpha: a),
+                _with(joined=lambda a, h, alpha: a + h.softmax(dim=0).to(a.dtype)),
+                _with(joined=lambda a, h, alpha: a * h.softmax(dim=0).to(a.dtype)),
+                _with(joined=lambda a, h, alpha: alpha * a + h.softmax(dim=0).to(a.dtype)),
+            ),
+        ),
+        Mistake(
+            "plain mean",
+            "The tokens of a cell count alike here. They are weighed by their importance.",
+            _with(fuse=lambda weight, tokens: tokens.mean(dim=0)),
+        ),
+        Mistake(
+            "weights do not sum to one",
+            "The weighted sum was not divided by the sum of the weights, or by how many tokens there are.",
+            _with(fuse=lambda weight, tokens: weight @ tokens),
+            also=(
+                _with(fuse=lambda weight, tokens: weight @ tokens / len(tokens)),
+                _with(fuse=lambda weight, tokens: tokens.sum(dim=0)),
+            ),
+        ),
+        Mistake(
+            "softmax of the importance",
+            "The weights are I / Σ I, not a softmax of I.",
+            _with(fuse=lambda weight, tokens: weight.softmax(dim=0) @ tokens),
+        ),
+        Mistake(
+            "weighed by something else",
+            "The weights are the importances. These are the attention or the entropy alone, or the importance squared.",
+            _with(weight=lambda importance, attention, entropy: attention),
+            also=(
+                _with(weight=lambda importance, attention, entropy: importance.square()),
+                _with(weight=lambda importance, attention, entropy: 1 / importance),
+            ),
+        ),
+        Mistake(
+            "the strongest alone",
+            "The most important token stands for its cell, and the others are lost. That is pruning; recycling takes "
+            "the mean of all.",
+            _with(fuse=lambda weight, tokens: tokens[weight.argmax()]),
+        ),
+        Mistake(
+            "wrong place",
+            "The fused token stands where the most important of its tokens stood, not at the first, the last, the "
+            "middle or the least important one.",
+            _with(place=lambda weight, members: members[0]),
+            also=(
+                _with(place=lambda weight, members: members[-1]),
+                _with(place=lambda weight, members: members[len(members) // 2]),
+                _with(place=lambda weight, members: members[weight.argmin()]),
+                _with(place=lambda weight, members: members.double().mean().round().long()),
+            ),
+        ),
+        Mistake(
+            "place within the cell",
+            "This is the number of the token among those of its cell. Asked for is its number among all N.",
+            _with(place=lambda weight, members: weight.argmax()),
+        ),
+        Mistake(
+            "tokens that stay fused too",
+            "A cell of −1 says that a token stays as it is. It is no part of any cell, and not of the last one either.",
+            _with(members=_with_those_that_stay),
+            also=(_with(members=_first_with_those_that_stay),),
+        ),
+        Mistake(
+            "not three values",
+            "Three values are asked for: the importance of every token, the fused tokens, and their places.",
+            lambda *given: _with()(*given)[0],
+            also=(lambda *given: _with()(*given)[:2], lambda *given: _with()(*given)[1:]),
+        ),
+    ),
+    also_right=(
+        Variant("patch by patch, with a counter", lambda *given: _counted(*given)),
+        Variant("unique levels", _with(lambda grey: torch.stack([_of_unique(row) for row in grey]))),
+        Variant("nan_to_num of each level", _with(lambda g: -torch.nan_to_num(_shares(g) * _shares(g).log2()).sum(1))),
+    ),
+    hints=(
+        "For each patch: how often does each grey level occur? torch.bincount(row, minlength=256) / P are the shares.",
+        "importance = attention + α · softmax(entropy), over all N patches. The entropies are in bits.",
+        "For each cell c: the members are (cell == c).nonzero(). Weigh their tokens by importance / sum, and take "
+        "the member of the largest importance as the place.",
+    ),
+)
+
+
+def _softmax_of_pruned(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
+    def joined(a: Tensor, h: Tensor, weight: float) -> Tensor:
+        return a + weight * h.masked_fill(cell < 0, -torch.inf).softmax(dim=0).to(a.dtype)
+
+    return _with(joined=joined)(grey, attention, alpha, tokens, cell)
+
+
+def _of_unique(row: Tensor) -> Tensor:
+    share = row.unique(return_counts=True)[1].double() / len(row)
+    return -(share * share.log2()).sum()
+
+
+def _counted(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
+    from collections import Counter
+
+    entropy = [-sum(n / len(row) * log2(n / len(row)) for n in Counter(row).values()) for row in grey.tolist()]
+    importance = attention + alpha * torch.softmax(torch.tensor(entropy), dim=0)
+    fused, places = [], []
+    for c in range(int(cell.max()) + 1):
+        members = [i for i, number in enumerate(cell.tolist()) if number == c]
+        total = sum(float(importance[i]) for i in members)
+        fused.append(sum(float(importance[i]) / total * tokens[i] for i in members))
+        places.append(max(members, key=lambda i: float(importance[i])))
+    return importance, torch.stack(fused), places

@@ -1,0 +1,322 @@
+"""The exercise sparse_attention.steer, "Steered attention": its cases and its named mistakes.
+
+Dimension key: H heads, Q newest of T tokens, P tokens of the prompt.
+"""
+
+from collections.abc import Callable
+from math import log
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+
+Answer = Callable[[Tensor, Tensor, Tensor, float], Any]
+LATER = -1e4  # the logit of a key that comes later than the query: its weight is 0
+Columns = Callable[[Tensor, int], Tensor]  # (highlighted, T) -> which columns are lowered
+
+
+def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.common.answers import compare_matrices
+
+    return compare_matrices(
+        torch.as_tensor(got)[:, -1], expected[:, -1], "head", "key; light: what the last query reads"
+    )
+
+
+def _lowered(highlighted: Tensor, n_tokens: int) -> Tensor:
+    """The prompt's columns that are not highlighted, but for the first."""
+    lowered = torch.zeros(n_tokens, dtype=torch.bool)
+    lowered[1 : len(highlighted)] = ~highlighted[1:]
+    return lowered
+
+
+def _raised(highlighted: Tensor, n_tokens: int) -> Tensor:
+    raised = torch.zeros(n_tokens, dtype=torch.bool)
+    raised[: len(highlighted)] = highlighted
+    return raised
+
+
+def _everywhere(highlighted: Tensor, n_tokens: int) -> Tensor:
+    """Generated columns too."""
+    lowered = ~_raised(highlighted, n_tokens)
+    lowered[0] = False
+    return lowered
+
+
+def _first_too(highlighted: Tensor, n_tokens: int) -> Tensor:
+    lowered = _lowered(highlighted, n_tokens)
+    lowered[0] = ~highlighted[0]
+    return lowered
+
+
+def _all_unmarked(highlighted: Tensor, n_tokens: int) -> Tensor:
+    return ~_raised(highlighted, n_tokens)
+
+
+def _with(
+    columns: Columns = _lowered,
+    add: Callable[[float], float] = log,
+    heads: Callable[[Tensor], Tensor] = lambda chosen: chosen,
+    after: Callable[[Tensor], Tensor] = lambda weights: weights,
+) -> Answer:
+    """A number added to some columns of some heads, and softmax."""
+
+    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+        where = columns(highlighted, logits.shape[2]) & heads(chosen)[:, None, None]
+        return after((logits + add(alpha) * where).softmax(dim=2))
+
+    return answer
+
+
+def _moved(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    """The logits, before a softmax."""
+    return logits + log(alpha) * (_lowered(highlighted, logits.shape[2]) & chosen[:, None, None])
+
+
+def _both(spare: bool) -> Answer:
+    """log α on what is not highlighted, and its opposite on what is."""
+
+    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+        low = (_lowered if spare else _first_too)(highlighted, logits.shape[2])
+        high = _raised(highlighted, logits.shape[2])
+        moved = log(alpha) * (low.double() - high.double()).to(logits.dtype)
+        return (logits + moved * chosen[:, None, None]).softmax(dim=2)
+
+    return answer
+
+
+def _scaled(renormalise: Callable[[Tensor], Tensor], columns: Columns = _lowered) -> Answer:
+    """Weights times α, and then something."""
+
+    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+        where = columns(highlighted, logits.shape[2]) & chosen[:, None, None]
+        return renormalise(torch.where(where, alpha, 1.0) * logits.softmax(dim=2))
+
+    return answer
+
+
+def _sum_to_one(weights: Tensor) -> Tensor:
+    return weights / weights.sum(dim=2, keepdim=True)
+
+
+def _logits_times(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
+    return torch.where(where, alpha * logits, logits).softmax(dim=2)
+
+
+def _last_row(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    weights = logits.softmax(dim=2)
+    weights[:, -1] = _with()(logits, highlighted, chosen, alpha)[:, -1]
+    return weights
+
+
+def _by_rows(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    """Queries lowered, not keys: every key of a row alike, which softmax does not see."""
+    lowered = _lowered(highlighted, logits.shape[2])[-logits.shape[1] :]
+    return (logits + log(alpha) * (lowered[:, None] & chosen[:, None, None])).softmax(dim=2)
+
+
+def _removed(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
+    return logits.masked_fill(where, LATER).softmax(dim=2)
+
+
+def _steer_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(
+        n_heads: int, n_new: int, n_tokens: int, n_prompt: int, alpha: float, marked: float = 0.4
+    ) -> tuple[Tensor, Tensor, Tensor, float]:
+        logits = torch.randn(n_heads, n_new, n_tokens, generator=generator)
+        logits[:, :, 0] += 2.5  # a sink
+        later = torch.arange(n_tokens) > torch.arange(n_tokens - n_new, n_tokens)[:, None]
+        highlighted = torch.rand(n_prompt, generator=generator) < marked
+        highlighted[:3] = torch.tensor([False, True, False])
+        chosen = torch.arange(n_heads) % 2 == 1
+        return logits.masked_fill(later, LATER), highlighted, chosen, alpha
+
+    quarters = torch.full((2, 1, 4), log(0.25))
+    by_hand = quarters, torch.tensor([False, True, False]), torch.tensor([True, False]), 0.5
+    logits, highlighted, chosen, _ = drawn(4, 3, 9, 7, 0.1)
+    first = highlighted.clone()
+    first[0] = True
+    turned = drawn(3, 4, 8, 6, 0.05)
+    return [
+        Case("2 heads by hand, 3 tokens of the prompt and 1 new one: 2/7, 2/7, 1/7, 2/7", by_hand),
+        Case("4 heads, 3 newest of 9 tokens, α = 0.1", (logits, highlighted, chosen, 0.1)),
+        Case("α = 1 changes nothing", (logits, highlighted, chosen, 1.0)),
+        Case("the prompt alone, all of its queries, α = 0.01", drawn(3, 8, 8, 8, 0.01)),
+        Case("the first token is highlighted", (logits, first, chosen, 0.2)),
+        Case("all heads, one new query", (*drawn(5, 1, 12, 8, 0.02)[:2], torch.ones(5, dtype=torch.bool), 0.02)),
+        Case("no head", (logits, highlighted, chosen & False, 0.1)),
+        Case("α above 1", drawn(4, 2, 7, 6, 3.0)),
+        Case(
+            "not contiguous, in float64", (turned[0].double().transpose(0, 2).contiguous().transpose(0, 2), *turned[1:])
+        ),
+    ]
+
+
+def _library(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    from course_lib.lessons.sparse_attention.steps.steered import steered_weights
+
+    return steered_weights(logits, highlighted, chosen, alpha)
+
+
+def _raise(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    """What is highlighted divided by α, in place of the others times α, which is the same only if nothing is spared."""
+    where = _raised(highlighted, logits.shape[2]) & chosen[:, None, None]
+    return (logits - log(alpha) * where).softmax(dim=2)
+
+
+STEER = Exercise(
+    id="sparse_attention.steer",
+    title="Steered attention",
+    difficulty=3,
+    minutes=10,
+    points=3,
+    reference=_with(),
+    cases=_steer_cases,
+    picture=_picture,
+    library=_library,
+    trivial=(Trivial("not steering at all", lambda logits, *others: logits.softmax(dim=2)),),
+    mistakes=(
+        Mistake(
+            "wrong sign of log α",
+            "What is not highlighted gets more attention, not less: log α is negative for α < 1, and it is added.",
+            _with(add=lambda alpha: -log(alpha)),
+        ),
+        Mistake(
+            "the highlighted ones lowered",
+            "The columns that are highlighted were lowered. It is the others that are.",
+            _with(_raised),
+            also=(
+                _scaled(_sum_to_one, _raised),
+                _with(lambda h, n: _raised(h, n).index_fill(0, torch.tensor([0]), False)),
+            ),
+        ),
+        Mistake(
+            "raised, not lowered",
+            "What is highlighted was divided by α, or all that is not highlighted was lowered, which a softmax cannot "
+            "tell apart. Some columns are neither: the first token and the generated ones are not lowered either.",
+            _raise,
+            also=(_with(_all_unmarked), _scaled(_sum_to_one, _all_unmarked), _both(spare=True), _both(spare=False)),
+        ),
+        Mistake(
+            "renormalised twice",
+            "A softmax of weights that are a softmax already, or one of them scaled. A row is made to sum to one once: "
+            "add log α before the softmax, or multiply by α after it and divide by the new sum.",
+            _with(after=lambda w: w.softmax(dim=2)),
+            also=(_scaled(lambda w: w.softmax(dim=2)), _scaled(lambda w: _sum_to_one(w).softmax(dim=2))),
+        ),
+        Mistake(
+            "rows do not sum to one",
+            "The weights were multiplied by α and left so. Divide each row by its new sum, or add log α before the "
+            "softmax.",
+            _scaled(lambda w: w),
+        ),
+        Mistake(
+            "all heads",
+            "Every head was steered. Heads that are not chosen attend as before.",
+            _with(heads=torch.ones_like),
+        ),
+        Mistake(
+            "the other heads",
+            "The heads that were not chosen were steered.",
+            _with(heads=torch.logical_not),
+        ),
+        Mistake(
+            "generated tokens lowered",
+            "Tokens behind the prompt were lowered too. Steering is about the prompt; what the model writes keeps its "
+            "weight.",
+            _with(_everywhere),
+            also=(_scaled(_sum_to_one, _everywhere),),
+        ),
+        Mistake(
+            "first token lowered",
+            "The first token was lowered with the others. It is spared, highlighted or not: heads rest on it when they "
+            "have nothing to say.",
+            _with(_first_too),
+            also=(_scaled(_sum_to_one, _first_too),),
+        ),
+        Mistake(
+            "α, not log α",
+            "α itself was added to the logits. Multiplying a weight by α is adding log α before the softmax.",
+            _with(add=lambda alpha: alpha),
+            also=(
+                _with(add=lambda alpha: -alpha),
+                _with(add=lambda alpha: 1 - alpha),
+                _with(add=lambda alpha: alpha - 1),
+            ),
+        ),
+        Mistake(
+            "logits multiplied",
+            "The logits were multiplied by α. That makes a negative logit larger, and says nothing of the weights.",
+            _logits_times,
+            also=(_with(add=lambda alpha: log(alpha) / log(10)), _with(add=lambda alpha: log(alpha) / log(2))),
+        ),
+        Mistake(
+            "only the last query",
+            "Only the last row was steered. Every query of the chosen heads is.",
+            _last_row,
+        ),
+        Mistake(
+            "removed altogether",
+            "What is not highlighted cannot be read any more. Its weight becomes α times what it was, not 0.",
+            _removed,
+        ),
+        Mistake(
+            "no softmax",
+            "These are the logits. Asked for are the weights.",
+            _moved,
+            also=(_with(after=torch.log), lambda *given: _moved(*given).exp()),
+        ),
+        Mistake(
+            "softmax over the wrong axis",
+            "A softmax goes over keys, dim=2: every query's weights sum to one.",
+            lambda *given: _moved(*given).softmax(dim=1),
+            also=(lambda *given: _moved(*given).softmax(dim=0),),
+        ),
+        Mistake(
+            "nothing steered",
+            "This is the attention as it was. Rows that were lowered have the same number added to every key, which a "
+            "softmax does not see: it is columns that are lowered.",
+            lambda logits, highlighted, chosen, alpha: logits.softmax(dim=2),
+            also=(_by_rows,),
+        ),
+    ),
+    also_right=(
+        Variant("weights times α, divided by the new sum", _scaled(_sum_to_one)),
+        Variant("row by row", lambda *given: _in_loops(*given)),
+        Variant("everything else raised", lambda *given: _others_raised(*given)),
+        Variant("in place, in a copy", lambda *given: _in_place(*given)),
+    ),
+    hints=(
+        "First make a mask over the T keys: True for what is lowered. Which of them are behind the prompt, and which "
+        "is token 0?",
+        "exp(l + log α) = α · exp(l). So add log α to the lowered columns of the chosen heads, and take one softmax.",
+        "mask & chosen[:, None, None] has shape (H, 1, T) and goes with the logits.",
+    ),
+)
+
+
+def _in_loops(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    weights = logits.softmax(dim=2).clone()
+    for head in range(len(logits)):
+        if chosen[head]:
+            for key in range(1, len(highlighted)):
+                if not highlighted[key]:
+                    weights[head, :, key] *= alpha
+            weights[head] /= weights[head].sum(dim=1, keepdim=True)
+    return weights
+
+
+def _others_raised(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    others = ~_lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
+    return (logits - log(alpha) * others).softmax(dim=2)
+
+
+def _in_place(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    steered, keys = logits.clone(), [k for k, marked in enumerate(highlighted.tolist()) if k and not marked]
+    for head in chosen.nonzero()[:, 0].tolist():
+        steered[head, :, keys] += log(alpha)
+    return steered.softmax(dim=-1)

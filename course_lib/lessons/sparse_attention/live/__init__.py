@@ -1,0 +1,1 @@
+"""What the notebook of lesson 11 computes while it runs."""

@@ -1,0 +1,192 @@
+"""The four measurements of lesson 11 on a thin model: every step, its rows, and all that is printed and drawn."""
+
+import json
+import math
+from statistics import fmean
+
+import pytest
+import thin_model
+import torch
+from matplotlib.figure import Figure
+
+from course_lib.attention.prefill.apply import prefilling
+from course_lib.attention.prefill.flexprefill import FlexPrefill
+from course_lib.lessons.sparse_attention import experiment
+from course_lib.lessons.sparse_attention.claims import delta, drafts, prefill, steering
+from course_lib.lessons.sparse_attention.drawings import delta as delta_drawings
+from course_lib.lessons.sparse_attention.drawings import drafts as draft_drawings
+from course_lib.lessons.sparse_attention.drawings import prefill as prefill_drawings
+from course_lib.lessons.sparse_attention.drawings import steering as steering_drawings
+from course_lib.lessons.sparse_attention.experiments import (
+    experiment_delta,
+    experiment_drafts,
+    experiment_steering,
+    ground,
+    items,
+)
+from course_lib.measure.experiment import Experiment
+from course_lib.measure.perplexity import window_losses
+from course_lib.measure.result_files import heading, plain
+from course_lib.models import load_model
+from course_lib.prompts.compressed import store
+from course_lib.prompts.compressed.catalogue import CATALOGUE
+from course_lib.prompts.compressed.kinds import Cut
+
+PLANS = {
+    "sparse_attention": experiment, "delta": experiment_delta, "drafts": experiment_drafts,
+    "steering": experiment_steering,
+}  # fmt: skip
+PRINTED = {
+    "sparse_attention": (
+        prefill.provenance, prefill.over_gamma, prefill.floor, prefill.rivals, prefill.released, prefill.heads,
+    ),
+    "delta": (delta.provenance, delta.over_threshold, delta.variants, delta.decoded),
+    "drafts": (drafts.provenance, drafts.overlaps, drafts.passes),
+    "steering": (
+        steering.provenance, steering.answers, steering.reading, steering.named, steering.searched,
+    ),
+}  # fmt: skip
+DRAWN = {
+    "sparse_attention": (prefill_drawings.over_gamma, prefill_drawings.by_head, prefill_drawings.rivals),
+    "delta": (delta_drawings.over_threshold,),
+    "drafts": (draft_drawings.passes,),
+    "steering": (steering_drawings.steered, steering_drawings.by_layer),
+}
+
+
+@pytest.fixture(scope="module")
+def thin(tmp_path_factory):
+    """The default model in small, wherever the measurements ask for it; everyone passes its gate."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = thin_model.write_thin_model(tmp_path_factory.mktemp("thin"), 4)
+        loaded = load_model(str(folder))
+        patch.setattr(ground, "load_model", lambda _: loaded)
+        patch.setattr(store, "_default", lambda: loaded)
+        patch.setattr(store, "CALIBRATION", (2, 32))
+        patch.setattr(store, "cache_folder", lambda: folder)
+        patch.setitem(CATALOGUE, "minitron-50", Cut(n_blocks=3, share=0.6))
+        forget()
+        yield loaded[0]
+    forget()
+
+
+def forget() -> None:
+    for kept in (ground.loaded, ground.text, experiment.read, experiment_delta.spread_of, experiment_drafts.stored):
+        kept.cache_clear()
+    for kept in ("gated", "searched", "worth", "named_of"):
+        getattr(experiment_steering, kept).cache_clear()
+    experiment_drafts.drafting.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def measured(thin):
+    return {name: run(name, plan.EXPERIMENT) for name, plan in PLANS.items()}
+
+
+def run(name: str, of: Experiment) -> dict:
+    """As `course reproduce NAME --quick` would write it."""
+    result = heading(name, f"course reproduce {name}", of.seed, vars(of.quick))
+    for step in of.steps(of.quick):
+        for table, rows in step.run(of.seed).items():
+            result["tables"].setdefault(table, []).extend(rows)
+    return json.loads(json.dumps(plain(result), allow_nan=False))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_all_that_is_printed_and_drawn(name, measured):
+    for table in PRINTED[name]:
+        text = table(measured[name])
+        assert text
+        assert table.__name__ in ("provenance", "searched") or "Claim: " in text
+    for draw in DRAWN[name]:
+        assert isinstance(draw(measured[name]), Figure)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("which", ["sizes", "quick"])
+def test_no_step_has_two_names(name, which):
+    of = PLANS[name].EXPERIMENT
+    names = [step.name for step in of.steps(getattr(of, which))]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", ["sparse_attention", "delta"])
+def test_rows_hold_the_losses_of_every_window(name, measured):
+    for row in measured[name]["tables"]["read"]:
+        assert len(row["losses"]) == 2
+        assert row["perplexity"] == pytest.approx(math.exp(fmean(row["losses"])), rel=1e-4)
+
+
+def test_a_rule_is_measured_as_the_library_applies_it(thin, measured):
+    sizes = experiment.QUICK
+    row = prefill.chosen(measured["sparse_attention"])
+    ids = ground.text(sizes.windows, sizes.middle, 0)
+    rule = FlexPrefill(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
+    with prefilling(thin, rule, "none") as watch:
+        losses = window_losses(thin, ids, progress=False)
+    torch.testing.assert_close(torch.tensor(row["losses"]).double(), losses, atol=1e-4, rtol=0)
+    assert prefill.density(row) == pytest.approx(float(watch.density.mean()), abs=1e-4)
+    shares = [share for layer in measured["sparse_attention"]["tables"]["heads"] for share in layer["density"]]
+    assert fmean(shares) == pytest.approx(float(watch.density.mean()), abs=1e-4)
+
+
+def test_others_read_as_many_blocks(measured):
+    mine = prefill.density(prefill.chosen(measured["sparse_attention"]))
+    n_blocks = 10 * 11 / 2  # 160 tokens in blocks of 16
+    for name in experiment.SAME_DENSITY:
+        row = next(row for row in measured["sparse_attention"]["tables"]["read"] if row["rule"] == name)
+        assert prefill.density(row) == pytest.approx(mine, abs=0.5 / n_blocks + 1e-4)
+
+
+def test_decoded_keys_are_those_that_were_read_at_once(measured):
+    assert measured["delta"]["tables"]["decoded"][0]["largest_difference"] < 1e-5
+    assert "Claim: both differ by less than 0.001 nats a token in every window: holds" in delta.decoded(
+        measured["delta"]
+    )
+
+
+def test_no_text_is_in_test_and_development_set(thin):
+    sizes = experiment_steering.QUICK
+    both = [experiment_steering.test(sizes, items.RESIDENTS, 0), experiment_steering.development(sizes, 0)]
+    contexts = [{item.context for item in part} for part in both]
+    assert contexts[0] & contexts[1] == set()
+    assert [len(part) for part in both] == [sizes.tested, sizes.developed]
+
+
+def test_an_answer_is_as_likely_as_the_model_says(thin):
+    """Batches with padding and a cache, beside one text at a time without either."""
+    some = items.residents(0)[:3]
+    prompts = [*items.as_prompts(some[:2], "{context} {question}"), *items.as_prompts(some[2:], "{question}")]
+    found = items.answered(prompts, [item.choices for item in some], [[]] * 3, experiment_steering.nothing)
+    tokenizer = ground.loaded()[1]
+    for item, prompt, answer in zip(some, prompts, found, strict=True):
+        likely = []
+        for choice in item.choices:
+            asked = tokenizer(prompt, add_special_tokens=False).input_ids
+            said = tokenizer(choice, add_special_tokens=False).input_ids
+            logits = thin(torch.tensor([asked + said])).logits[0, len(asked) - 1 : -1].double().log_softmax(dim=-1)
+            likely.append(logits.gather(1, torch.tensor(said)[:, None]).sum().item() / len(said))
+        n_tokens = len(tokenizer(item.choices[0], add_special_tokens=False).input_ids)
+        assert answer.log_probability == pytest.approx(likely[0] * n_tokens, abs=1e-4)
+        assert answer.right == (likely[0] == max(likely))
+
+
+def test_reading_questions_have_one_sentence_that_answers():
+    some = items.reading(0)
+    assert len(some) >= experiment_steering.Sizes().tested
+    for item in some:
+        assert item.key in item.sentences
+        assert sum(item.choices[0].lower() in sentence.lower() for sentence in item.sentences) == 1
+    assert [item.key for item in some] != [item.key for item in items.reading(1)]
+
+
+def test_a_draft_that_is_the_model_is_always_believed(thin):
+    """α = 1 where the whole model drafts, and fewer bytes where it is cut."""
+    texts = experiment_drafts.given(experiment_drafts.QUICK, experiment_drafts.COPYING, 0)
+    p = experiment_drafts.probabilities(thin, texts[0])
+    assert p.sum(dim=1) == pytest.approx(torch.ones(len(p)).double(), abs=1e-9)
+    half = len(texts[0].ids) // 2
+    assert torch.equal(texts[0].ids[:half], texts[0].ids[half:])
+    shares = {name: experiment_drafts.read_share(name) for name in experiment_drafts.Sizes().drafts}
+    assert shares.pop(experiment_drafts.LOOKUP) == 0
+    assert all(0 < share < 1 for share in shares.values())
