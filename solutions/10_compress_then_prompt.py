@@ -550,7 +550,8 @@ further_plots.elsewhere(measured)
 # %% [markdown]
 # What goes over to this text is the repair too: with 3 bits the prompt wins 0.18 nats more than the dense model's does
 # there, against 0.17 where it has learned. But the paragraphs of BoolQ were once taken from Wikipedia, so another kind
-# of text remains to be tried.
+# of text remains to be tried. Of questions nothing can be told: of 100 of SciQ the model pruned by Wanda answers 59
+# without its prompt and 57 with it, and other tasks have not been asked yet.
 
 # %% [markdown]
 # ## 10. Cost, and when it does not pay
