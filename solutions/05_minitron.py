@@ -475,8 +475,9 @@ for name in ("|Σ w g|", "Σ |w g|"):
 #
 # This is SparseGPT's idea (lesson 03) for whole columns, and one solution for each matrix is enough. λ says how little
 # the text is trusted. It pulls towards the weights that were there, not towards zero; a small λ follows the text even
-# where there is too little of it. The library measures λ by the median of $H$'s diagonal. The same is done for the
-# output projection when heads leave.
+# where there is too little of it. The library measures λ by the median of $H$'s diagonal, and takes more of it for
+# fewer tokens: four windows are fewer tokens than there are neurons. The same is done for the output projection when
+# heads leave.
 
 # %%
 kept = choose(Scores(neurons=scores["activations"]), dense_shape, target)
