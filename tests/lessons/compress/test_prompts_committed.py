@@ -81,3 +81,12 @@ def test_what_the_text_says_of_questions(measured):
     rows = [found.one(measured, "tasks", model="wanda-50", task="sciq", prompted=so) for so in (False, True)]
     assert [round(row["accuracy"] * row["n"]) for row in rows] == [59, 57]
     assert "cannot tell" in practice.tasks(measured)
+
+
+def test_what_the_text_says_of_lora(measured):
+    """At as many bytes it reads better; with three times the steps a prompt is not told apart from it."""
+    prompt, lora, *_ = practice.ways(measured, "wanda-50")
+    longer = found.one(measured, "settings", n_steps=3 * prompt["n_steps"])
+    assert lora["bytes"] == prompt["bytes"]
+    assert found.wins(lora, prompt).holds
+    assert found.wins(longer, lora).undecided
