@@ -60,7 +60,7 @@ def table(claims: Iterable[Claim]) -> str:
 def _cells(claim: Claim) -> tuple[str, ...]:
     said = f"{claim.says} ({claim.at})"
     if claim.rule is None:
-        why = claim.why_not or f"`{claim.awaits}.json` will judge it"
+        why = claim.why_not or f"`{claim.awaits}` will judge it"
         return claim.id, said, verdict_of(claim), why, "", claim.published, ""
     found = judged(claim.rule)
     effect = f"{shown(found.effects)}: {claim.rule.effect}"

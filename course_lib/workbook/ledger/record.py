@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib.measure.result_files import load
+
 LIBRARY = Path(__file__).parents[2]
 BENCH = "bench/"  # of results that `course bench` wrote
 
@@ -35,6 +37,13 @@ def result_path(name: str) -> Path:
     return LIBRARY / "lessons" / f"{name}.json"
 
 
+def is_there(awaited: str) -> bool:
+    """Whether a result, or a table of it, has been measured by now."""
+    name, _, table = awaited.partition(": ")
+    path = result_path(name)
+    return path.exists() and (not table or table in load(path)["tables"])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """What a document says, in words of ours: judged by a rule, or with the reason why nothing here can judge it."""
@@ -44,7 +53,7 @@ class Claim:
     says: str
     rule: Rule | None = None
     why_not: str = ""  # why it is not measured
-    awaits: str = ""  # the result that will judge it: LESSON/NAME, as long as it is not there
+    awaits: str = ""  # the result that will judge it, LESSON/NAME, or a table that is not in it yet, LESSON/NAME: TABLE
     published: str = ""  # the source's own number, to stand beside ours
 
     def __post_init__(self) -> None:
