@@ -15,9 +15,9 @@ Tables, each row with the loss of every evaluation window, so that models are co
     tasks        questions answered, without a prompt and with the model's own
 
 Three experiments share the plan. This one measures the first three claims and what competes with a prompt for a model
-pruned by Wanda; `course reproduce prompts_further` settings, other_text and the first questions; `course reproduce
-prompts_rest` a cut model's rivals, the other questions and the rest of the models. Prompts that one has learned are
-found by the others. Minutes planned on one idle core: 40, 20 and 25.
+pruned by Wanda; `course reproduce prompts_further` settings, other_text, the first questions and distillation of a cut
+model; `course reproduce prompts_rest` its other rivals, the other questions and the rest of the models. Prompts that
+one has learned are found by the others. Minutes planned on one idle core: 40, 20 and 25.
 """
 
 from functools import partial
@@ -46,18 +46,18 @@ def first(sizes: Sizes) -> list[Step]:
 
 
 def further(sizes: Sizes) -> list[Step]:
-    """Settings, another text, and one task for two models."""
+    """Settings, another text, one task for two models, and distillation of the cut model."""
     plan = [
         Step(f"{VARIED}: {which}", partial(settings.varied, sizes, VARIED, run))
         for which, run in settings.wanted(sizes).items()
     ]
     plan += [Step(f"{name}: other text", partial(moved.other_text, sizes, name)) for name in sizes.first]
-    return plan + _asks(sizes)[:ASKED]
+    return plan + _asks(sizes)[:ASKED] + _competes(sizes, CUT)[-1:]
 
 
 def rest(sizes: Sizes) -> list[Step]:
-    """What competes on the cut model, the other questions, and the other models."""
-    return _competes(sizes, CUT) + _asks(sizes)[ASKED:] + _owns(sizes, sizes.rest)
+    """What else competes on the cut model, the other questions, and the other models."""
+    return _competes(sizes, CUT)[:-1] + _asks(sizes)[ASKED:] + _owns(sizes, sizes.rest)
 
 
 def _asks(sizes: Sizes) -> list[Step]:
