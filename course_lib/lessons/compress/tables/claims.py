@@ -18,7 +18,7 @@ def provenance(measured: Measured) -> str:
     if not missing:
         return origin(measured, learned)
     text = f"Not measured: {len(missing)} steps of the plan, the first of them {'; '.join(missing[:3])}. "
-    return origin(measured, learned) + "\n" + wrapped(text + "`course reproduce prompts_further` measures them.")
+    return origin(measured, learned) + "\n" + wrapped(text + "`course reproduce prompts_rest` measures them.")
 
 
 def gains(measured: Measured) -> str:

@@ -4,11 +4,12 @@ A measurement that was stopped lacks rows; what is printed says so. Models are c
 windows.
 """
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, load_measured, rows
+from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.compress.claims.ground import WIKIPEDIA
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
@@ -16,14 +17,16 @@ from course_lib.measure.result_files import load
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio, paired_ratio, share_of_gain
 
+LESSON = Path(__file__).parents[1]
+PARTS = ("prompts.json", "experiments/prompts_further.json", "experiments/prompts_rest.json")
 CLOSE = 0.05  # nats a token: 5 % of perplexity, here the meaning of "no loss"
 METHODS = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "gptq": "GPTQ", "minitron": "Minitron's cut"}
 AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
 
 
 def results() -> Measured:
-    """The committed measurements of `course reproduce prompts` and `prompts_further`, as one."""
-    return joined(*(load_measured("compress", name) for name in ("prompts", "experiments/prompts_further")))
+    """The committed measurements of `course reproduce` prompts, prompts_further and prompts_rest, as one."""
+    return reduce(joined, (load(path) for name in PARTS if (path := LESSON / name).exists()))
 
 
 def joined(first: Measured, further: Measured) -> Measured:
