@@ -17,6 +17,8 @@
 # %%
 import torch
 
+from course_lib.attention.delta.apply import delta_attention
+from course_lib.attention.delta.spread import key_spread
 from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.baselines import RandomBlocks
 from course_lib.attention.prefill.flexprefill import FlexPrefill
@@ -360,6 +362,22 @@ held, sent = mine("sparse_attention.delta", delta_keys)(keys, theta)
 print(f"below θ everywhere: {bool(((keys - held).abs() < theta).all())}, over {len(keys)} tokens")
 plots.sent(sent[:160], 1 - float(sent.float().mean()), "layer 10, keys of head 3")
 
+# %% [markdown]
+# The whole model with deltas beyond a window of 64 tokens, on 512 tokens of the text; θ in standard deviations of each
+# channel, measured on other text:
+
+# %%
+short, other = held_out[:, :512], corpora.windows("wikipedia", 1, 512, tokenizer, split="calibration", seed=0)
+spread, coded = key_spread(model, other), {"dense": (window_losses(model, short, progress=False), 0.0)}
+for threshold in (0.5, 1.0):
+    with delta_attention(model, threshold, spread, window=64) as watch:
+        losses = window_losses(model, short, progress=False)
+    coded[f"θ = {threshold}"] = losses, watch.sparsity
+print(printed.read(coded, "not multiplied"))
+
+# %% [markdown]
+# More windows, thresholds and variants (`course reproduce delta`):
+
 # %%
 deltas = delta_claims.results()
 print(delta_claims.provenance(deltas))
@@ -451,7 +469,7 @@ steered.shares(found, passage.answer)
 # %%
 steering_measured = steering_claims.results()
 print(steering_claims.provenance(steering_measured))
-print(steering_claims.residents(steering_measured))
+print(steering_claims.answers(steering_measured))
 
 # %%
 steering_plots.steered(steering_measured)

@@ -1,4 +1,4 @@
-"""Figures of deck 11 that no cell of the notebook draws as they are: heads, their masks, and what was measured."""
+"""Figures of deck 11: three heads of the model, their masks, and what was measured, each without arguments."""
 
 from functools import lru_cache
 

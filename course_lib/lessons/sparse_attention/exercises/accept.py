@@ -105,7 +105,7 @@ def _accept_cases(generator: torch.Generator) -> list[Case]:
         drafted, q, p, _ = drawn(k, n_words, apart=0.7)
         drafted = (q - p[:k]).argmax(dim=1)  # the draft gives it too much, so that it may fall
         ratio = p[torch.arange(k), drafted] / q[torch.arange(k), drafted]
-        luck = ratio * 0.5
+        luck = ratio.clamp(max=1) * 0.9
         luck[place] = (ratio[place] + 1) / 2
         return drafted, q, p, luck
 
@@ -167,6 +167,11 @@ ACCEPT = Exercise(
             "the ratio p/q makes the two together p.",
             _with(lambda p, q, luck: luck < p),
             also=(_with(lambda p, q, luck: luck < q), _with(lambda p, q, luck: luck < p * q)),
+        ),
+        Mistake(
+            "the same chance for every token",
+            "A token stays with a chance that knows neither p nor q. It is the ratio of the two, token by token.",
+            _with(lambda p, q, luck: luck < 0.5),
         ),
         Mistake(
             "only if the model finds it likelier",

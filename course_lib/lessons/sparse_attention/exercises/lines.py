@@ -126,7 +126,11 @@ LINES = Exercise(
             "one off",
             "Each distance is off by one. A query's own token is at distance 0.",
             _at(lambda row, key, r, t: t - r + row - key + 1),
-            also=(_at(lambda row, key, r, t: t - r + row - key - 1),),
+            also=(
+                _at(lambda row, key, r, t: t - r + row - key - 1),
+                _with(slash=lambda w: _sums_of_allowed(w, lambda row, key, r, t: t - r + row - key + 1) / len(w)),
+                _with(slash=lambda w: _sums_of_allowed(w, lambda row, key, r, t: t - r + row - key - 1) / len(w)),
+            ),
         ),
         Mistake(
             "the other diagonals",
@@ -208,11 +212,11 @@ LINES = Exercise(
 
 
 def _sums_of_allowed(weights: Tensor, distance: Callable[[Tensor, Tensor, int, int], Tensor]) -> Tensor:
-    """As _summed, but what would be at a negative distance is dropped."""
+    """As _summed, but what would be at a negative distance, or at T and beyond, is dropped."""
     n_last, n_tokens = weights.shape
     at = distance(torch.arange(n_last)[:, None], torch.arange(n_tokens), n_last, n_tokens).expand_as(weights)
-    kept = torch.where(at >= 0, weights, 0)
-    return weights.new_zeros(n_tokens).scatter_add(0, at.clamp(min=0).flatten(), kept.flatten())
+    kept = torch.where((at >= 0) & (at < n_tokens), weights, 0)
+    return weights.new_zeros(n_tokens).scatter_add(0, at.clamp(0, n_tokens - 1).flatten(), kept.flatten())
 
 
 def _largest(weights: Tensor) -> Tensor:

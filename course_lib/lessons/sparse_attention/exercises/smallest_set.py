@@ -178,6 +178,8 @@ SMALLEST_SET = Exercise(
                 _by(_share_of_entries(round)),
                 _by(_share_of_entries(lambda n: max(1, round(n)))),
                 _by(_share_of_entries(lambda n: max(1, int(n)))),
+                lambda m, s: m > m.double().quantile(1 - s, dim=1, keepdim=True),
+                lambda m, s: m >= m.double().quantile(1 - s, dim=1, keepdim=True),
             ),
         ),
         Mistake(
@@ -227,8 +229,6 @@ SMALLEST_SET = Exercise(
                 lambda m, s: m >= (1 - s) * m.amax(dim=1, keepdim=True),
                 lambda m, s: m / m.sum(dim=1, keepdim=True) >= 1 - s,
                 lambda m, s: m / m.sum(dim=1, keepdim=True) >= s,
-                lambda m, s: m > m.double().quantile(1 - s, dim=1, keepdim=True),
-                lambda m, s: m >= m.double().quantile(1 - s, dim=1, keepdim=True),
                 lambda m, s: m > m.mean(dim=1, keepdim=True),
             ),
         ),

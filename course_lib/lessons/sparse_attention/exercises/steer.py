@@ -97,6 +97,12 @@ def _scaled(renormalise: Callable[[Tensor], Tensor], columns: Columns = _lowered
     return answer
 
 
+def _softmax_of_chosen(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    """As the second, and the other heads as they were."""
+    scaled = _scaled(lambda weights: weights.softmax(dim=2))(logits, highlighted, chosen, alpha)
+    return torch.where(chosen[:, None, None], scaled, logits.softmax(dim=2))
+
+
 def _sum_to_one(weights: Tensor) -> Tensor:
     return weights / weights.sum(dim=2, keepdim=True)
 
@@ -206,7 +212,11 @@ STEER = Exercise(
             "A softmax of weights that are a softmax already, or one of them scaled. A row is made to sum to one once: "
             "add log α before the softmax, or multiply by α after it and divide by the new sum.",
             _with(after=lambda w: w.softmax(dim=2)),
-            also=(_scaled(lambda w: w.softmax(dim=2)), _scaled(lambda w: _sum_to_one(w).softmax(dim=2))),
+            also=(
+                _scaled(lambda w: w.softmax(dim=2)),
+                _scaled(lambda w: _sum_to_one(w).softmax(dim=2)),
+                _softmax_of_chosen,
+            ),
         ),
         Mistake(
             "rows do not sum to one",
@@ -252,7 +262,12 @@ STEER = Exercise(
             "logits multiplied",
             "The logits were multiplied by α. That makes a negative logit larger, and says nothing of the weights.",
             _logits_times,
-            also=(_with(add=lambda alpha: log(alpha) / log(10)), _with(add=lambda alpha: log(alpha) / log(2))),
+        ),
+        Mistake(
+            "another logarithm",
+            "The softmax has e as its base, so α times the weight is the natural logarithm of α.",
+            _with(add=lambda alpha: log(alpha) / log(10)),
+            also=(_with(add=lambda alpha: log(alpha) / log(2)),),
         ),
         Mistake(
             "only the last query",

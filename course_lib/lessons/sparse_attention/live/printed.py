@@ -11,11 +11,11 @@ from torch import Tensor
 from course_lib.lessons.common.verdicts import of_samples, said
 
 
-def read(found: Mapping[str, tuple[Float[Tensor, "N"], float]]) -> str:
-    """Density, perplexity and how far above dense each rule reads, the first row."""
+def read(found: Mapping[str, tuple[Float[Tensor, "N"], float]], share: str = "blocks read") -> str:
+    """A share, perplexity and how far above dense, the first row, each rule reads."""
     (dense, _), *_ = found.values()
-    lines = [f"{'blocks':<18}{'density':>9}{'perplexity':>12}   nats a token above dense"]
+    lines = [f"{'':<18}{share:>16}{'perplexity':>12}   nats a token above dense"]
     for name, (losses, density) in found.items():
         above = "" if losses is dense else f"   {said(of_samples(losses - dense))}"
-        lines.append(f"{name:<18}{density:>9.2f}{float(losses.mean().exp()):>12.2f}{above}")
+        lines.append(f"{name:<18}{density:>16.2f}{float(losses.mean().exp()):>12.2f}{above}")
     return "\n".join([*lines, f"{len(dense)} windows: the errors are rough"])
