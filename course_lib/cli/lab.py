@@ -66,12 +66,10 @@ SETTINGS = {
 def house_settings(folder: Path) -> dict[str, str]:
     """The environment in which JupyterLab asks nothing, neither for news nor for a kernel, by settings in `folder`.
 
-    Nor does it load nbgrader, which instructors have installed and which warns that it is not set up here, or ask for
-    language servers, which a package that is not installed would answer for.
+    Nor does it load nbgrader, which instructors have installed and which warns that it is not set up here.
     """
     (lab := folder / "labconfig").mkdir()
-    names = ("@jupyterlab/apputils-extension:announcements", "@jupyterlab/lsp-extension", "@jupyter/nbgrader")
-    off = dict.fromkeys(names, True)
+    off = dict.fromkeys(("@jupyterlab/apputils-extension:announcements", "@jupyter/nbgrader"), True)
     (lab / "page_config.json").write_text(json.dumps({"disabledExtensions": off}))
     (lab / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
     off = dict.fromkeys((f"nbgrader.server_extensions.{name}" for name in NBGRADER), False)

@@ -68,7 +68,7 @@ class Notebook:
 
     def restart(self) -> None:
         """A new kernel, which has forgotten everything."""
-        self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+        self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
         self._wait()
 
     def shown(self, index: int) -> str:

@@ -87,7 +87,9 @@ def test_tables_of_open_tasks_fit(lesson):
 
 
 def test_the_table_of_sentences_before_a_pruned_model_fits():
-    assert not badly_printed(sentences.table_of_ideas(load_measured("compress", "prompt_words")["tables"]["sentences"]))
+    assert not badly_printed(
+        sentences.table_of_ideas(load_measured("compress", "experiments/prompt_words")["tables"]["sentences"])
+    )
 
 
 def test_the_table_of_the_smallest_networks_fits():

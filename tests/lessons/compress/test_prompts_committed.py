@@ -75,3 +75,18 @@ def test_what_the_text_says_of_another_text(measured):
     there, here = found.more_than(*pairs), found.beyond(measured, "gptq-3")
     assert there.holds
     assert (round(there.value, 2), round(here.value, 2)) == (0.18, 0.17)
+
+
+def test_what_the_text_says_of_questions(measured):
+    rows = [found.one(measured, "tasks", model="wanda-50", task="sciq", prompted=so) for so in (False, True)]
+    assert [round(row["accuracy"] * row["n"]) for row in rows] == [59, 57]
+    assert "cannot tell" in practice.tasks(measured)
+
+
+def test_what_the_text_says_of_lora(measured):
+    """At as many bytes it reads better; with three times the steps a prompt is not told apart from it."""
+    prompt, lora, *_ = practice.ways(measured, "wanda-50")
+    longer = found.one(measured, "settings", n_steps=3 * prompt["n_steps"])
+    assert lora["bytes"] == prompt["bytes"]
+    assert found.wins(lora, prompt).holds
+    assert found.wins(longer, lora).undecided

@@ -57,10 +57,11 @@ def elsewhere(measured: Measured) -> Figure:
         _dots(left, [effect_of(measured, name) for name in names], kind, index, 0.18 * (index - 0.5))
     by_task = {task: [right_answers(measured, name, task) for name in names] for task in tasks(measured)}
     for index, (task, effects) in enumerate(by_task.items()):
-        _dots(right, effects, task, index, 0.2 * (index - 1))
+        _dots(right, effects, task, index, 0.2 * (index - (len(by_task) - 1) / 2))
     for axes in (left, right):
         axes.axhline(0, color="black", linestyle=":", linewidth=1)
         axes.set_xticks(range(len(names)), [called(name).replace(" and ", "\nand ") for name in names], fontsize=9)
+        axes.set_xlim(-0.5, len(names) - 0.5)
         axes.margins(y=0.3)
         axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=3)
     fig.suptitle(_said_of(names, measured, by_task), x=0.01, ha="left", fontsize=11)

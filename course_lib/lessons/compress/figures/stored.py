@@ -74,7 +74,7 @@ def words() -> Figure:
 def ideas() -> Figure:
     """Seven ideas for words before a text, on the pruned model and on the dense one."""
     fig, (axes,) = figure(width=8.4, height=3.2)
-    rows = load_measured("compress", "prompt_words")["tables"]["sentences"]
+    rows = load_measured("compress", "experiments/prompt_words")["tables"]["sentences"]
     of_models = {model: gains(stored(rows, model)) for model in MODELS}
     for index, (model, by_idea) in enumerate(of_models.items()):
         places = [len(by_idea) - 1 - place + 0.2 * (0.5 - index) for place in range(len(by_idea))]

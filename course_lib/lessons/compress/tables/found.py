@@ -23,7 +23,7 @@ AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
 
 def results() -> Measured:
     """The committed measurements of `course reproduce prompts` and `prompts_further`, as one."""
-    return joined(*(load_measured("compress", name) for name in ("prompts", "prompts_further")))
+    return joined(*(load_measured("compress", name) for name in ("prompts", "experiments/prompts_further")))
 
 
 def joined(first: Measured, further: Measured) -> Measured:

@@ -77,7 +77,7 @@ def tasks(measured: Measured) -> str:
             lines.append(f"{f'{task}, {called(name)}':<40}{cells}")
     if asked and not effects:  # asked in vain: nothing is known of the effect
         effects = [Effect(value=0.0, error=math.inf)]
-    return "\n".join([*lines, claim("a prompt learned on running text raises a compressed model's accuracy", effects)])
+    return "\n".join([*lines, claim("a prompt raises the accuracy", effects)])
 
 
 def smaller(measured: Measured) -> str:
