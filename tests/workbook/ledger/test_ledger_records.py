@@ -17,8 +17,7 @@ from course_lib.workbook.ledger.record import LIBRARY, is_there, result_path
 IDEAS = "what simple ideas got in the lesson's open task"
 LOG = "the log of how a packaged model was trained"
 NO_CLAIM = {  # results that no claim of the documents is about
-    "compress/prompt_words": IDEAS,
-    "compress/prompts_further": "what a prompt's gain depends on, a question of the lesson's own",
+    "compress/experiments/prompt_words": IDEAS,
     "dejavu/experiments/dejavu_ideas": IDEAS,
     "dejavu/experiments/relu_model": LOG,
     "dejavu/experiments/relu_predictors": "how the predictors were trained that the bench of chen-9 runs",
@@ -46,7 +45,6 @@ AWAITED = {
     "sparse_attention/experiments/steering": {"abstracts-27", "abstracts-28"},
     "sparse_attention/experiments/visual_tokens": {"abstracts-33", "abstracts-34", "abstracts-35", "abstracts-36"},
     "bench/cpu_sparse_prefill": {"abstracts-17"},
-    "compress/prompts_further: tasks": {"chen-69"},
 }
 CLAIMS = {claim.id: claim for claim in all_claims()}
 JUDGED = [claim for claim in CLAIMS.values() if claim.rule]

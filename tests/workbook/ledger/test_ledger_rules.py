@@ -24,6 +24,7 @@ TRIED = {
     "compress/test_prompts_tables.py::test_eight_times_smaller_without_loss": (
         "compress-eight-times compress-without-loss"
     ),
+    "compress/test_prompts_tables.py::test_tasks_with_signal_alone": "compress-tasks",
     "compress/test_written_claims.py::test_words_beside_vectors": "compress-than-written",
     "dejavu/test_dejavu_measured.py::test_what_an_oracle_needs": (
         "dejavu-few-heads dejavu-few-neurons dejavu-few-of-both"
