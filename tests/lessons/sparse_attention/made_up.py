@@ -10,7 +10,7 @@ DENSE = (3.0, 3.2, 2.8, 3.0)
 
 def result(name: str, sizes: Row, **tables: list[Row]) -> Row:
     heading = {"command": f"course reproduce {name}", "seed": 0, "started": "2026-01-01T00:00:00", "machine": MACHINE}
-    return heading | {"sizes": sizes, "tables": tables}
+    return heading | {"sizes": sizes, "steps": {}, "tables": tables}
 
 
 def read(
@@ -31,8 +31,7 @@ def heads(density: list[list[float]], aware: list[list[float]]) -> list[Row]:
 
 def prefill(cost: float, released: float = 0.03, random: float = 0.5, bare: float = 0.1, share: float = 0.5) -> Row:
     """γ = 0.95 at two lengths, the longer of which is read at half of the share."""
-    sizes = {"windows": 4, "covered": 2, "gammas": [[2048, [0.95]], [4096, [0.95]]], "middle": 2048, "gamma": 0.95}
-    sizes |= {"bare": [0.95], "block_size": 128, "min_budget": 512}
+    sizes = {"windows": 4, "covered": 2, "middle": 2048, "gamma": 0.95, "block_size": 128, "min_budget": 512}
     rows = [read("dense", 0), read("dense", 0, 4096)]
     rows += [read("FlexPrefill", cost, 2048, 0.95, share), read("FlexPrefill", cost, 4096, 0.95, share / 2)]
     rows += [read("FlexPrefill, no floor", bare, 2048, 0.95, share - 0.1)]

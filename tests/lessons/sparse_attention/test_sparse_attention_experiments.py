@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.flexprefill import FlexPrefill
-from course_lib.lessons.sparse_attention import experiment
 from course_lib.lessons.sparse_attention.claims import delta, drafts, prefill, steering
 from course_lib.lessons.sparse_attention.drawings import delta as delta_drawings
 from course_lib.lessons.sparse_attention.drawings import drafts as draft_drawings
@@ -20,9 +19,13 @@ from course_lib.lessons.sparse_attention.drawings import steering as steering_dr
 from course_lib.lessons.sparse_attention.experiments import (
     experiment_delta,
     experiment_drafts,
+    experiment_prefill_further,
+    experiment_sparse_attention,
     experiment_steering,
+    experiment_steering_reading,
     ground,
     items,
+    prefill_reading,
 )
 from course_lib.measure.experiment import Experiment
 from course_lib.measure.perplexity import window_losses
@@ -33,9 +36,11 @@ from course_lib.prompts.compressed.catalogue import CATALOGUE
 from course_lib.prompts.compressed.kinds import Cut
 
 PLANS = {
-    "sparse_attention": experiment, "delta": experiment_delta, "drafts": experiment_drafts,
-    "steering": experiment_steering,
-}  # fmt: skip
+    "sparse_attention": (experiment_sparse_attention.EXPERIMENT, experiment_prefill_further.EXPERIMENT),
+    "delta": (experiment_delta.EXPERIMENT,),
+    "drafts": (experiment_drafts.EXPERIMENT,),
+    "steering": (experiment_steering.EXPERIMENT, experiment_steering_reading.EXPERIMENT),
+}
 PRINTED = {
     "sparse_attention": (
         prefill.provenance, prefill.over_gamma, prefill.floor, prefill.rivals, prefill.released, prefill.heads,
@@ -71,23 +76,24 @@ def thin(tmp_path_factory):
 
 
 def forget() -> None:
-    for kept in (ground.loaded, ground.text, experiment.read, experiment_delta.spread_of, experiment_drafts.stored):
-        kept.cache_clear()
-    for kept in ("gated", "searched", "worth", "named_of"):
-        getattr(experiment_steering, kept).cache_clear()
-    experiment_drafts.drafting.cache_clear()
+    kept = [ground.loaded, ground.text, prefill_reading.read, experiment_delta.spread_of]
+    kept += [experiment_drafts.stored, experiment_drafts.drafting]
+    kept += [getattr(experiment_steering, name) for name in ("gated", "searched", "worth", "named_of")]
+    for each in kept:
+        each.cache_clear()
 
 
 @pytest.fixture(scope="module")
 def measured(thin):
-    return {name: run(name, plan.EXPERIMENT) for name, plan in PLANS.items()}
+    return {name: run(name, *plans) for name, plans in PLANS.items()}
 
 
-def run(name: str, of: Experiment) -> dict:
-    """As `course reproduce NAME --quick` would write it."""
-    result = heading(name, f"course reproduce {name}", of.seed, vars(of.quick))
-    for step in of.steps(of.quick):
-        for table, rows in step.run(of.seed).items():
+def run(name: str, *parts: Experiment) -> dict:
+    """As `course reproduce NAME --quick` would write it, with what goes on with it."""
+    result = heading(name, f"course reproduce {name}", 0, vars(parts[0].quick))
+    for step in (step for of in parts for step in of.steps(of.quick)):
+        result["steps"][step.name] = {}
+        for table, rows in step.run(0).items():
             result["tables"].setdefault(table, []).extend(rows)
     return json.loads(json.dumps(plain(result), allow_nan=False))
 
@@ -105,8 +111,7 @@ def test_all_that_is_printed_and_drawn(name, measured):
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("which", ["sizes", "quick"])
 def test_no_step_has_two_names(name, which):
-    of = PLANS[name].EXPERIMENT
-    names = [step.name for step in of.steps(getattr(of, which))]
+    names = [step.name for of in PLANS[name] for step in of.steps(getattr(of, which))]
     assert len(set(names)) == len(names)
 
 
@@ -118,7 +123,7 @@ def test_rows_hold_the_losses_of_every_window(name, measured):
 
 
 def test_a_rule_is_measured_as_the_library_applies_it(thin, measured):
-    sizes = experiment.QUICK
+    sizes = experiment_sparse_attention.QUICK
     row = prefill.chosen(measured["sparse_attention"])
     ids = ground.text(sizes.windows, sizes.middle, 0)
     rule = FlexPrefill(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
@@ -133,7 +138,7 @@ def test_a_rule_is_measured_as_the_library_applies_it(thin, measured):
 def test_others_read_as_many_blocks(measured):
     mine = prefill.density(prefill.chosen(measured["sparse_attention"]))
     n_blocks = 10 * 11 / 2  # 160 tokens in blocks of 16
-    for name in experiment.SAME_DENSITY:
+    for name in experiment_sparse_attention.SAME_DENSITY:
         row = next(row for row in measured["sparse_attention"]["tables"]["read"] if row["rule"] == name)
         assert prefill.density(row) == pytest.approx(mine, abs=0.5 / n_blocks + 1e-4)
 

@@ -3,8 +3,9 @@
 import math
 
 from course_lib.lessons.common.effects import Row, log_gap
-from course_lib.lessons.common.tables import Measured, load_measured, origin, per_cent, rows
+from course_lib.lessons.common.tables import Measured, load_measured, per_cent
 from course_lib.lessons.common.verdicts import Effect, claim, of_samples, said
+from course_lib.lessons.sparse_attention.claims import rows as found
 
 CLOSE = 0.02  # nats a token above the model as it is: 2 % of perplexity, here the meaning of "no loss"
 PUBLISHED = 0.6  # of the operations: what the abstract of DeltaLLM reports of the prefill of two larger models
@@ -19,7 +20,7 @@ def results() -> Measured:
 def provenance(measured: Measured) -> str:
     """What was run, where, when, with how much."""
     sizes = measured["sizes"]
-    return origin(
+    return found.provenance(
         measured,
         f"{sizes['windows']} windows of {sizes['length']} tokens; thresholds in standard deviations of a channel, "
         f"from {sizes['calibration']} windows of other text",
@@ -28,7 +29,7 @@ def provenance(measured: Measured) -> str:
 
 def dense(measured: Measured) -> Row:
     """The model as it is."""
-    return rows(measured, "read", theta=0.0)[0]
+    return found.some(measured, "read", theta=0.0)[0]
 
 
 def above(measured: Measured, row: Row) -> Effect:
@@ -39,17 +40,17 @@ def above(measured: Measured, row: Row) -> Effect:
 def main(measured: Measured) -> list[Row]:
     """The thresholds with a window, exact sinks, and codes behind RoPE."""
     sizes = measured["sizes"]
-    return rows(measured, "read", window=sizes["window"], sinks=sizes["sinks"], side="after")
+    return found.some(measured, "read", window=sizes["window"], sinks=sizes["sinks"], side="after")
 
 
 def over_threshold(measured: Measured) -> str:
     """What is left out and what it costs by threshold; is as much left out as the paper reports?"""
-    found = main(measured)
-    lines = _table(measured, found)
-    cheap = [row for row in found if _below(measured, row).holds]
+    every = main(measured)
+    lines = _table(measured, every)
+    cheap = [row for row in every if _below(measured, row).holds]
     most = max((row["sparsity"] for row in cheap), default=0.0)
     lines.append(f"the most that is left out at clearly less than {CLOSE} nats a token: {per_cent(most)}")
-    effect = Effect(value=most - PUBLISHED, error=0.0, n=len(found))
+    effect = Effect(value=most - PUBLISHED, error=0.0, n=len(every))
     lines.append(claim(f"that is more than {per_cent(PUBLISHED)}", effect, larger_models=True))
     return "\n".join(lines)
 
@@ -63,19 +64,21 @@ def variants(measured: Measured) -> str:
         "exact sinks read better than coded ones": {"sinks": 0},
         "keys coded behind RoPE read better than coded before it": {"side": "before"},
     }
-    lines, claims = _table(measured, [by_theta[theta] for theta in sizes["varied"]]), []
+    lines, claims = _table(measured, [row for theta, row in by_theta.items() if theta in sizes["varied"]]), []
     for text, changed in others.items():
         wanted = {"window": sizes["window"], "sinks": sizes["sinks"], "side": "after"} | changed
-        found = rows(measured, "read", **wanted)
-        lines += _table(measured, found)[1:]
-        effects = [log_gap(by_theta[row["theta"]], row) for row in found]
+        changed_rows = found.some(measured, "read", **wanted)
+        lines += _table(measured, changed_rows)[1:]
+        effects = [log_gap(by_theta[row["theta"]], row) for row in changed_rows]
         claims.append(claim(f"at the same threshold {text}", effects))
     return "\n".join(lines + claims)
 
 
 def decoded(measured: Measured) -> str:
     """Is what is decoded token by token what was read at once?"""
-    row = measured["tables"]["decoded"][0]
+    row = found.one(measured, "decoded")
+    if row is None:
+        return claim("what is decoded token by token is what was read at once", [])
     lines = [
         f"{row['n_tokens']} tokens at θ = {row['theta']:g}: {row['read_at_once']:.4f} nats a token read at once, "
         f"{row['decoded']:.4f} decoded;",
@@ -92,11 +95,11 @@ def _below(measured: Measured, row: Row) -> Effect:
     return of_samples([CLOSE - (coded - whole) for whole, coded in pairs])
 
 
-def _table(measured: Measured, found: list[Row]) -> list[str]:
+def _table(measured: Measured, shown: list[Row]) -> list[str]:
     """Zeros are values of keys that were not sent, sparsity multiply-adds of QKᵀ that were not done."""
     head = f"{'θ':>5}{'window':>8}{'sinks':>7}{'RoPE':>8}{'zeros':>8}{'sparsity':>10}{'perplexity':>12}"
     lines = [head + f"{'nats above dense':>20}"]
-    for row in sorted(found, key=lambda row: row["theta"]):
+    for row in sorted(shown, key=lambda row: row["theta"]):
         cells = f"{row['theta']:>5g}{row['window']:>8}{row['sinks']:>7}{row['side']:>8}{per_cent(row['zeros']):>8}"
         cells += f"{per_cent(row['sparsity']):>10}{row['perplexity']:>12.2f}{said(above(measured, row)):>20}"
         lines.append(cells)

@@ -5,8 +5,9 @@ from statistics import fmean
 
 from course_lib.attention.speculative.accept import expected_tokens
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, load_measured, origin, per_cent, rows
+from course_lib.lessons.common.tables import Measured, load_measured, per_cent, rows
 from course_lib.lessons.common.verdicts import Effect, claim, of_independent, of_samples
+from course_lib.lessons.sparse_attention.claims import rows as found
 from course_lib.lessons.sparse_attention.experiments.experiment_drafts import COPYING, HALF, LOOKUP, RUNNING
 from course_lib.measure.paired import mean_and_error
 
@@ -21,7 +22,7 @@ def results() -> Measured:
 def provenance(measured: Measured) -> str:
     """What was run, where, when, with how much."""
     sizes = measured["sizes"]
-    return origin(
+    return found.provenance(
         measured,
         f"α on {sizes['texts']} texts of {sizes['length']} tokens; {sizes['n_new']} tokens written behind "
         f"{sizes['written']} of them, {sizes['k']} drafted a pass, temperature 1",
@@ -29,8 +30,9 @@ def provenance(measured: Measured) -> str:
 
 
 def drafts(measured: Measured) -> list[str]:
-    """Those that were measured, in their order."""
-    return list(dict.fromkeys(row["draft"] for row in measured["tables"]["speculated"]))
+    """Those that were measured on both kinds of text, in their order."""
+    by_kind = [[row["draft"] for row in rows(measured, "speculated", kind=kind)] for kind in (RUNNING, COPYING)]
+    return [draft for draft in by_kind[0] if draft in by_kind[1]]
 
 
 def alpha(measured: Measured, draft: str, kind: str) -> tuple[float, float]:

@@ -3,8 +3,9 @@
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, accuracy_gap
-from course_lib.lessons.common.tables import Measured, load_measured, origin, per_cent, rows
+from course_lib.lessons.common.tables import Measured, per_cent
 from course_lib.lessons.common.verdicts import Effect, claim, of_samples, said
+from course_lib.lessons.sparse_attention.claims import rows as found
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import (
     ALL,
     ALL_SINK,
@@ -18,6 +19,7 @@ from course_lib.lessons.sparse_attention.experiments.experiment_steering import 
     TRUE,
     WHOLE,
 )
+from course_lib.lessons.sparse_attention.experiments.experiment_steering_reading import EXPERIMENT
 from course_lib.lessons.sparse_attention.experiments.items import READING, RESIDENTS
 from course_lib.measure.paired import error_of_share
 
@@ -25,33 +27,32 @@ Condition = tuple[str, str]  # which heads, what is steered
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce steering`."""
-    return load_measured("sparse_attention", "experiments/steering")
+    """The committed measurement of `course reproduce steering`, and of `steering_reading` where that is."""
+    return found.joined("experiments/steering", "experiments/steering_reading")
 
 
 def provenance(measured: Measured) -> str:
     """What was run, where, when, with how much."""
     sizes = measured["sizes"]
     tried = {row["part"]: row["tried"] for row in measured["tables"]["gate"]}
-    return origin(
-        measured,
-        f"{sizes['tested']} questions of each kind, {sizes['developed']} others to choose heads, α = {sizes['alpha']}; "
-        f"{tried['test']} residents were tried for those that the key sentence alone answers",
-    )
+    amounts = f"{sizes['tested']} questions of each kind, {sizes['developed']} others to choose heads, α = "
+    amounts += f"{sizes['alpha']}; {tried['test']} residents were tried for those that the key sentence alone answers"
+    return found.provenance(measured, amounts, ("steering_reading", EXPERIMENT))
 
 
 def condition(measured: Measured, data: str, heads: str, what: str) -> Row | None:
     """One row of the answers; None where that was not asked of these questions."""
-    found = rows(measured, "answers", data=data, heads=heads, steered=what)
-    return found[0] if found else None
+    return found.one(measured, "answers", data=data, heads=heads, steered=what)
 
 
 def answers(measured: Measured, data: str = RESIDENTS) -> str:
     """Accuracy and log-probability of each condition, and what steering is worth beside its controls."""
-    found = rows(measured, "answers", data=data)
-    chance = per_cent(found[0]["chance"])
+    every = found.some(measured, "answers", data=data)
+    if not every:
+        return claim(f"{data}: steered to the key sentence it answers better", [])
+    chance = per_cent(every[0]["chance"])
     lines = [f"{f'{data}: heads':<30}{'steered or told':<18}{'right':>8}{'log-probability':>17}   (chance {chance})"]
-    for row in found:
+    for row in every:
         share, likely = per_cent(row["accuracy"]), fmean(row["log_probability"])
         lines.append(f"{row['heads']:<30}{row['steered']:<18}{share:>8}{likely:>17.2f}")
     for text, (better, worse) in _compared(data).items():
@@ -101,7 +102,7 @@ def reading(measured: Measured) -> str:
 def named(measured: Measured) -> str:
     """How often the sentence that the model names is the key, against any sentence at random."""
     lines, effects = [], []
-    for row in measured["tables"]["named"]:
+    for row in found.some(measured, "named"):
         chance = fmean(1 / n for n in row["sentences"])
         n_right = row["right"].count("1")
         lines.append(f"{row['data']}: the key sentence in {n_right} of {row['n']}; at random {per_cent(chance)}")
@@ -114,11 +115,11 @@ def named(measured: Measured) -> str:
 
 def searched(measured: Measured) -> str:
     """What the search tried, and what it chose."""
-    found = measured["tables"]["search"]
+    tried = measured["tables"]["search"]
     layers = sorted(whole_layers(measured), key=lambda row: -row["log_probability"])
-    sets = [row for row in found if "heads" in row]
+    sets = [row for row in tried if "heads" in row]
     lines = [f"{'steered':<24}{'log-probability of the right answer (development set)':>56}"]
-    for row in [found[0], *layers[:3], *sets]:
+    for row in [tried[0], *layers[:3], *sets]:
         mark = "  chosen" if row.get("chosen") else ""
         lines.append(f"{row['what']:<24}{row['log_probability']:>56.2f}{mark}")
     return "\n".join(lines)

@@ -1,6 +1,7 @@
 """FlexPrefill over γ and over heads, and beside other rules of the same density."""
 
 import math
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,10 +9,9 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.style import figure, label, line_style
-from course_lib.lessons.common.tables import Measured, listed, rows
+from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention.claims import prefill
-from course_lib.lessons.sparse_attention.experiment import SAME_DENSITY
 
 
 def over_gamma(measured: Measured) -> Figure:
@@ -24,8 +24,11 @@ def over_gamma(measured: Measured) -> Figure:
         left.plot(gammas, [100 * prefill.density(row) for row in found], label=f"{length} tokens", **look)
         effects = [prefill.above(measured, row) for row in found]
         bars = [ERRORS * effect.error for effect in effects]
-        places = [gamma + 0.003 * (index - 1) for gamma in gammas]  # so that bars do not hide each other
+        shift = 0.003 * (index - len(lengths) // 2)  # so that bars do not hide each other
+        places = [gamma + shift for gamma in gammas]
         right.errorbar(places, [effect.value for effect in effects], bars, capsize=3, **look)
+    for axes in (left, right):
+        axes.set_xticks(sorted({row["gamma"] for row in prefill.flex(measured)}))
     left.axhline(100 * prefill.PAYS, color="black", linestyle=":", linewidth=1)
     left.set_ylim(0, 100)
     right.axhline(0, color="black", linewidth=0.8)
@@ -39,15 +42,17 @@ def _least(measured: Measured, lengths: list[int]) -> str:
     """The ends of the middle column of the comparison."""
     gamma = measured["sizes"]["gamma"]
     shares = {row["tokens"]: prefill.density(row) for row in prefill.flex(measured) if row["gamma"] == gamma}
-    said = [f"{100 * shares[length]:.0f} % of {length}" for length in (lengths[0], lengths[-1]) if length in shares]
-    return f"γ = {gamma} reads {listed(said)} tokens' blocks"
+    ends = dict.fromkeys((lengths[0], lengths[-1]))
+    said = [f"{100 * shares[length]:.0f} % at {length}" for length in ends if length in shares]
+    return f"γ = {gamma} reads {listed(said)} tokens"
 
 
 def _dearest(measured: Measured) -> str:
     effects = [prefill.above(measured, row) for row in prefill.flex(measured)]
-    n = sum(effect.value - ERRORS * effect.error < prefill.CLOSE for effect in effects)
+    n = sum(prefill.below(prefill.CLOSE, measured, row).holds for row in prefill.flex(measured))
     worst = math.exp(max(effect.value for effect in effects)) - 1
-    return f"At most {100 * worst:.1f} % of perplexity, on {len(effects)} settings" if n else "Every setting costs"
+    free = f"{n} of {len(effects)} within {100 * prefill.CLOSE:.0f} %"
+    return f"At most {100 * worst:.1f} % more perplexity; {free}"
 
 
 def by_head(measured: Measured) -> Figure:
@@ -67,12 +72,10 @@ def by_head(measured: Measured) -> Figure:
         places = list(zip(*aware, strict=True))
         axes.scatter(*places, s=70, facecolors="none", edgecolors="#c8553d", linewidths=1.8)
     axes.set_yticks(range(len(density)))
-    shares = sorted(share for row in density for share in row)
-    tenth = max(1, len(shares) // 10)
-    low, high = (sum(part) / tenth for part in (shares[:tenth], shares[-tenth:]))
+    first, *_, last = (fmean(share for row in part for share in row["density"]) for part in prefill.thirds(layers))
     title = (
-        f"The densest tenth of the heads reads {100 * high:.0f} % of its blocks, the sparsest {100 * low:.0f} %; "
-        f"{len(aware)} of {len(shares)} are query-aware (rings)"
+        f"The first third of the layers reads {100 * first:.0f} % of its blocks, the last {100 * last:.0f} %; "
+        f"{len(aware)} of {len(layers) * len(density)} heads are query-aware (rings)"
     )
     return label(axes, title, "layer", "head").figure
 
@@ -80,7 +83,7 @@ def by_head(measured: Measured) -> Figure:
 def rivals(measured: Measured) -> Figure:
     """Nats above dense attention, of rules that read as many blocks."""
     mine = prefill.chosen(measured)
-    others = [row for name in SAME_DENSITY for row in rows(measured, "read", rule=name)]
+    others = prefill.of_same_density(measured)
     _, (axes,) = figure(width=7.2, height=2.6)
     for place, row in enumerate((mine, *others)):
         _dot(axes, measured, -place, row)

@@ -29,8 +29,9 @@ def steered(measured: Measured, data: str = RESIDENTS) -> Figure:
     plain = steering.condition(measured, data, NO_HEADS, NOTHING)
     better = [row for row in found if row is not plain and accuracy_gap(row, plain).holds]
     keys = sum(row["steered"] == TRUE for row in better)
-    title = f"{data}: clearly more right than as it is: {len(better)} of {len(found) - 1}, {keys} with the true key"
-    label(axes, title, f"right answers (%; {ERROR_BARS}; dotted: chance; yellow: the true key sentence)")
+    title = f"{data}: {len(better)} of {len(found) - 1} ways are clearly better than none, {keys} with the true key"
+    fig.suptitle(title, x=0.01, ha="left", fontsize=11)
+    label(axes, "", f"right answers (%; {ERROR_BARS})\ndotted: chance; yellow: the true key sentence")
     return fig
 
 

@@ -12,7 +12,8 @@ Tables:
     answers   by data, heads, what is steered: the log-probability of each right answer, whether it is the likeliest
               choice ("1") or not ("0"), and how often it is
 
-Minutes planned on one idle core: 10.
+Two experiments share the plan: this one asks of the residents, `course reproduce steering_reading` of SciQ. Minutes
+planned on one idle core: 6 and 3.
 """
 
 from collections.abc import Iterable
@@ -65,13 +66,22 @@ ON_RESIDENTS += [(ALL, what) for what in (NAMED, RANDOM, WHOLE)]
 
 
 def steps(sizes: Sizes) -> list[Step]:
+    """On the residents."""
     plan = [Step("residents: gate", partial(gate, sizes))]
     plan += [Step(f"search: layers, part {part}", partial(half_of_layers, sizes, part)) for part in range(2)]
-    plan.append(Step("search", partial(search, sizes)))
-    for data in (RESIDENTS, READING):
-        plan.append(Step(f"{data}: key sentences", partial(named, sizes, data)))
-        wanted = ON_BOTH + (ON_RESIDENTS if data == RESIDENTS else [])
-        plan += [Step(f"{data}: {heads}, {what}", partial(answers, sizes, data, heads, what)) for heads, what in wanted]
+    return [*plan, Step("search", partial(search, sizes)), *asked_of(sizes, RESIDENTS, ON_BOTH + ON_RESIDENTS)]
+
+
+def further(sizes: Sizes) -> list[Step]:
+    """On SciQ, with the heads that the residents chose."""
+    return asked_of(sizes, READING, ON_BOTH)
+
+
+def asked_of(sizes: Sizes, data: str, wanted: list[tuple[str, str]]) -> list[Step]:
+    """Which sentence the model names, then the answers under each condition."""
+    plan = [Step(f"{data}: key sentences", partial(named, sizes, data))]
+    for heads, what in wanted:
+        plan.append(Step(f"{data}: {heads}, {what}", partial(answers, sizes, data, heads, what)))
     return plan
 
 

@@ -1,0 +1,45 @@
+"""The rows of a measurement that may have been stopped: what is not there is said, not supposed."""
+
+from pathlib import Path
+from typing import Any
+
+from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.tables import Measured, load_measured, origin, rows, wrapped
+from course_lib.measure.experiment import Experiment
+
+LESSON = Path(__file__).parents[1]
+TABLES = ("gate", "search", "named", "answers", "read", "heads")
+
+
+def joined(name: str, further: str) -> Measured:
+    """A measurement, and the rows of the one that goes on with it where that was made."""
+    first = load_measured("sparse_attention", name)
+    if not (LESSON / f"{further}.json").exists():
+        return first
+    second = load_measured("sparse_attention", further)
+    tables = {table: first["tables"].get(table, []) + second["tables"].get(table, []) for table in TABLES}
+    return first | {"steps": first["steps"] | second["steps"], "tables": {k: v for k, v in tables.items() if v}}
+
+
+def some(measured: Measured, table: str, **wanted: Any) -> list[Row]:
+    """The rows of that kind; none where the table was not reached."""
+    return rows(measured, table, **wanted) if table in measured["tables"] else []
+
+
+def one(measured: Measured, table: str, **wanted: Any) -> Row | None:
+    """The only row of that kind; None where it was not measured."""
+    found = some(measured, table, **wanted)
+    return found[0] if found else None
+
+
+def provenance(measured: Measured, amounts: str, further: tuple[str, Experiment] | None = None) -> str:
+    """What was run, where, when, with how much; and whether the experiment that goes on with it was made too."""
+    text = origin(measured, amounts)
+    if further is None:
+        return text
+    name, of = further
+    missing = [step.name for step in of.steps(of.sizes) if step.name not in measured["steps"]]
+    if not missing:
+        return f"{text}\nThe rest of the plan: `course reproduce {name}`"
+    said = f"Not measured: {len(missing)} further steps, the first of them {missing[0]}. `course reproduce {name}`"
+    return text + "\n" + wrapped(f"{said} measures them.")
