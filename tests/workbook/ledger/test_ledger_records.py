@@ -39,10 +39,9 @@ NO_CLAIM = {  # results that no claim of the documents is about
 }
 # Claims whose result is not committed yet. Whoever commits it writes the rule and takes the claim off this list.
 AWAITED = {
-    "sparse_attention/measured": {"abstracts-15", "abstracts-16"},
+    "sparse_attention/experiments/sparse_attention: 2048: vertical-slash": {"abstracts-16"},
     "sparse_attention/experiments/delta": {"abstracts-30", "abstracts-31"},
     "sparse_attention/experiments/drafts": {"chen-3", "chen-longer-8"},
-    "sparse_attention/experiments/steering": {"abstracts-27", "abstracts-28"},
     "sparse_attention/experiments/visual_tokens": {"abstracts-33", "abstracts-34", "abstracts-35", "abstracts-36"},
     "bench/cpu_sparse_prefill": {"abstracts-17"},
 }
