@@ -39,7 +39,7 @@ def kept_tokens(measured: Measured, share: float = 0.25, seed: int = 3, question
     seen = see(model, canvas.images)
     positions = read(model, seen, words, pruning).positions
     said = WORDS[answers(model, seen, words, pruning).item()]
-    fig, panels = figure(n_columns=4, width=2.7, height=3.1)
+    fig, panels = figure(n_columns=4, width=2.8, height=3.5)
     truth = WORDS[int(canvas.answers[0, question])]
     verdict = "right" if said == truth else f"wrong: {truth}"
     label(_shown(panels[0], canvas.images[0]), f"“{QUESTIONS[question]}”\n“{said}” ({verdict})")

@@ -37,9 +37,9 @@ class Sizes:
     encoder: Schedule = field(default_factory=lambda: ENCODER)
     whole: Schedule = field(default_factory=lambda: WHOLE)
     canvases: int = 20_000  # of digits to train on
-    watched: int = 100  # canvases of other digits, looked at on the way
+    watched: int = 200  # canvases of other digits, looked at on the way
     evaluation: int = 1000  # likewise, in the end
-    log_every: int = 20
+    log_every: int = 25
     look_every: int = 100
 
 

@@ -45,15 +45,13 @@ QUICK = Sizes((0.5, 0.1), canvases=6, calibration=3, n_first=3, n_steps=4, calib
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All tokens first; then each share: what needs no search, and a search with what it is made of."""
+    """All tokens first; then each share: what needs no search, and a search; then further searches."""
     plan = [Step(ALL, partial(dense, sizes))]
     for share in sizes.shares:
         plan.append(Step(f"simple, {share}", partial(simple, sizes, share)))
-        plan += [
-            Step(f"calibrated, {share}, {number}", partial(searched, sizes, share, number))
-            for number in range(sizes.calibrations)
-        ]
-    return plan
+        plan.append(Step(f"calibrated, {share}, 0", partial(searched, sizes, share, 0)))
+    further = [(number, share) for number in range(1, sizes.calibrations) for share in sizes.shares]
+    return plan + [Step(f"calibrated, {share}, {n}", partial(searched, sizes, share, n)) for n, share in further]
 
 
 @dataclass(frozen=True, eq=False)
