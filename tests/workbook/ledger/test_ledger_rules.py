@@ -107,6 +107,11 @@ TRIED = {
     "sparse_attention/test_sparse_attention_claims.py::test_heads": "sparse_attention-both-kinds",
     "sparse_attention/test_sparse_attention_claims.py::test_named_sentences": "sparse_attention-names-the-key",
     "sparse_attention/test_sparse_attention_claims.py::test_steered_answers": "sparse_attention-steered",
+    "sparse_attention/test_visual_claims.py::test_all_better_and_no_part_matters": "sparse_attention-both-signals",
+    "sparse_attention/test_visual_claims.py::test_parts_that_matter_and_parts_that_harm": (
+        "sparse_attention-recycled sparse_attention-calibrated"
+    ),
+    "sparse_attention/test_visual_claims.py::test_too_much_lost": "sparse_attention-a-tenth",
     "sparsegpt/test_sparsegpt_results_figures.py::test_the_order_of_patterns_is_judged_by_method": (
         "sparsegpt-patterns"
     ),

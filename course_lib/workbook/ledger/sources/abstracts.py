@@ -6,7 +6,7 @@ from course_lib.workbook.ledger.rules import kv, sparse_attention, start
 LONG = "long-context benchmarks of larger models"
 PREFILL = "sparse_attention/experiments/sparse_attention: 2048: vertical-slash"
 PREFILL_SPEED = "bench/cpu_sparse_prefill"
-DELTA, VISUAL = (f"sparse_attention/experiments/{name}" for name in ("delta", "visual_tokens"))
+DELTA = "sparse_attention/experiments/delta"
 
 SOURCE = Source(
     title="Nine abstracts",
@@ -219,26 +219,26 @@ SOURCE = Source(
             id="abstracts-33",
             at="VFlowOpt",
             says="Attention and entropy together tell which visual tokens matter.",
-            awaits=VISUAL,
+            rule=sparse_attention.BOTH_SIGNALS,
         ),
         Claim(
             id="abstracts-34",
             at="VFlowOpt",
             says="What leaves is better recycled than dropped.",
-            awaits=VISUAL,
+            rule=sparse_attention.RECYCLED,
         ),
         Claim(
             id="abstracts-35",
             at="VFlowOpt",
             says="A tenth of the visual tokens keeps the performance.",
-            awaits=VISUAL,
+            rule=sparse_attention.A_TENTH,
             published="90 % pruned",
         ),
         Claim(
             id="abstracts-36",
             at="VFlowOpt",
             says="Settings found by what the last token sees are better than settings by hand.",
-            awaits=VISUAL,
+            rule=sparse_attention.CALIBRATED,
         ),
         Claim(
             id="abstracts-37",
