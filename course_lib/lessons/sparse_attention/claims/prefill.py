@@ -11,13 +11,14 @@ from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.tables import Measured, per_cent
 from course_lib.lessons.common.verdicts import Effect, claim, of_count, of_independent, of_samples, said
 from course_lib.lessons.sparse_attention.claims import rows as found
-from course_lib.lessons.sparse_attention.experiments.experiment_prefill_further import EXPERIMENT
 from course_lib.lessons.sparse_attention.experiments.experiment_sparse_attention import (
     DENSE,
     FLEX,
     NO_FLOOR,
     RELEASED,
     SAME_DENSITY,
+    Sizes,
+    further,
 )
 from course_lib.measure.paired import mean_and_error
 
@@ -27,8 +28,8 @@ AWARE = 0.5  # of the texts on which a head has to be query-aware to be called s
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce sparse_attention`, and of `prefill_further` where that is."""
-    return found.joined("experiments/sparse_attention", "experiments/prefill_further")
+    """The committed `course reproduce sparse_attention`, with `sparse_attention_further` where that is."""
+    return found.joined("experiments/sparse_attention", "experiments/sparse_attention_further")
 
 
 def provenance(measured: Measured) -> str:
@@ -36,7 +37,7 @@ def provenance(measured: Measured) -> str:
     sizes = measured["sizes"]
     amounts = f"{sizes['windows']} windows a length; blocks of {sizes['block_size']}, a floor of "
     amounts += f"{sizes['min_budget']} tokens; coverage of all queries on {sizes['covered']} windows"
-    return found.provenance(measured, amounts, ("prefill_further", EXPERIMENT))
+    return found.provenance(measured, amounts, further(Sizes()))
 
 
 def dense(measured: Measured, length: int) -> Row:

@@ -5,7 +5,7 @@ from typing import Any
 
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, load_measured, origin, rows, wrapped
-from course_lib.measure.experiment import Experiment
+from course_lib.measure.experiment import Step
 
 LESSON = Path(__file__).parents[1]
 TABLES = ("gate", "search", "named", "answers", "read", "heads")
@@ -32,14 +32,11 @@ def one(measured: Measured, table: str, **wanted: Any) -> Row | None:
     return found[0] if found else None
 
 
-def provenance(measured: Measured, amounts: str, further: tuple[str, Experiment] | None = None) -> str:
-    """What was run, where, when, with how much; and whether the experiment that goes on with it was made too."""
+def provenance(measured: Measured, amounts: str, further: list[Step] | None = None) -> str:
+    """What was run, where, when, with how much; and what `sparse_attention_further` has not added yet."""
     text = origin(measured, amounts)
-    if further is None:
-        return text
-    name, of = further
-    missing = [step.name for step in of.steps(of.sizes) if step.name not in measured["steps"]]
+    missing = [step.name for step in further or [] if step.name not in measured["steps"]]
     if not missing:
-        return f"{text}\nThe rest of the plan: `course reproduce {name}`"
-    said = f"Not measured: {len(missing)} further steps, the first of them {missing[0]}. `course reproduce {name}`"
-    return text + "\n" + wrapped(f"{said} measures them.")
+        return text
+    said = f"Not measured: {len(missing)} further steps, the first of them {missing[0]}"
+    return text + "\n" + wrapped(f"{said}. `course reproduce sparse_attention_further` measures them.")

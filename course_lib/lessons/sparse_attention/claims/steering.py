@@ -18,17 +18,18 @@ from course_lib.lessons.sparse_attention.experiments.experiment_steering import 
     RANDOM,
     TRUE,
     WHOLE,
+    Sizes,
+    further,
 )
-from course_lib.lessons.sparse_attention.experiments.experiment_steering_reading import EXPERIMENT
-from course_lib.lessons.sparse_attention.experiments.items import READING, RESIDENTS
+from course_lib.lessons.sparse_attention.measuring.items import READING, RESIDENTS
 from course_lib.measure.paired import error_of_share
 
 Condition = tuple[str, str]  # which heads, what is steered
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce steering`, and of `steering_reading` where that is."""
-    return found.joined("experiments/steering", "experiments/steering_reading")
+    """The committed measurement of `course reproduce steering`, and of `sparse_attention_further` where that is."""
+    return found.joined("experiments/steering", "experiments/sparse_attention_further")
 
 
 def provenance(measured: Measured) -> str:
@@ -37,7 +38,7 @@ def provenance(measured: Measured) -> str:
     tried = {row["part"]: row["tried"] for row in measured["tables"]["gate"]}
     amounts = f"{sizes['tested']} questions of each kind, {sizes['developed']} others to choose heads, α = "
     amounts += f"{sizes['alpha']}; {tried['test']} residents were tried for those that the key sentence alone answers"
-    return found.provenance(measured, amounts, ("steering_reading", EXPERIMENT))
+    return found.provenance(measured, amounts, further(Sizes()))
 
 
 def condition(measured: Measured, data: str, heads: str, what: str) -> Row | None:

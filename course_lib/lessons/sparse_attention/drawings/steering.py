@@ -9,7 +9,7 @@ from course_lib.lessons.common.tables import Measured, listed, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention.claims import steering
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import NO_HEADS, NOTHING, PROMPTED, TRUE
-from course_lib.lessons.sparse_attention.experiments.items import RESIDENTS
+from course_lib.lessons.sparse_attention.measuring.items import RESIDENTS
 from course_lib.measure.paired import error_of_share
 
 

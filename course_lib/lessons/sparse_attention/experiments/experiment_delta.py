@@ -26,7 +26,7 @@ from transformers import DynamicCache
 from course_lib.attention.delta.apply import Watch, delta_attention
 from course_lib.attention.delta.spread import Spread, key_spread
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.sparse_attention.experiments.ground import loaded, text
+from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.perplexity import window_losses
 

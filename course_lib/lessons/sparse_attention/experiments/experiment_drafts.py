@@ -31,7 +31,7 @@ from course_lib.attention.speculative.decode import speculate
 from course_lib.attention.speculative.draft import Lookup, model_draft
 from course_lib.contextual.apply import contextual
 from course_lib.contextual.selectors.oracle import Oracle
-from course_lib.lessons.sparse_attention.experiments.ground import Row, loaded, text
+from course_lib.lessons.sparse_attention.measuring.ground import Row, loaded, text
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import blocks, layers_of
 from course_lib.prompts.compressed.store import DENSE, Compressed, compressed

@@ -11,8 +11,8 @@ Tables:
 Density is that of whole blocks, the mean over layers and heads. Coverage is the share of dense attention that went to
 the blocks which were read: of all queries (`coverage`, on the first windows alone), and of the last block of queries,
 by which the rule decides (`seen`, on the others).
-Two experiments share the plan: this one is of the middle length, `course reproduce prefill_further` adds the code as
-released, γ without its floor, and other lengths. Minutes planned on one idle core: 6 and 10.
+This is of the middle length; `course reproduce sparse_attention_further` adds the code as released, γ without its
+floor, and other lengths. Minutes planned on one idle core: 6.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from course_lib.attention.prefill.baselines import RandomBlocks, SinkAndWindow, 
 from course_lib.attention.prefill.flexprefill import FlexPrefill
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.sparse_attention.experiments.prefill_reading import Reading, read
+from course_lib.lessons.sparse_attention.measuring.prefill_reading import Reading, read
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 DENSE, FLEX, NO_FLOOR, RELEASED = "dense", "FlexPrefill", "FlexPrefill, no floor", "as released"

@@ -12,8 +12,8 @@ Tables:
     answers   by data, heads, what is steered: the log-probability of each right answer, whether it is the likeliest
               choice ("1") or not ("0"), and how often it is
 
-Two experiments share the plan: this one asks of the residents, `course reproduce steering_reading` of SciQ. Minutes
-planned on one idle core: 6 and 3.
+This asks of the residents; `course reproduce sparse_attention_further` asks of SciQ. Minutes planned on one idle core:
+6.
 """
 
 from collections.abc import Iterable
@@ -29,9 +29,9 @@ from course_lib.attention.steering.auto import ANSWER_IT, ANSWER_WITH_IT, NAME_I
 from course_lib.attention.steering.heads import HeadSearch, search_heads
 from course_lib.attention.steering.sentences import nearest_sentence
 from course_lib.attention.steering.steer import Head, steering
-from course_lib.lessons.sparse_attention.experiments import items as asked
-from course_lib.lessons.sparse_attention.experiments.ground import loaded
-from course_lib.lessons.sparse_attention.experiments.items import READING, RESIDENTS, Item
+from course_lib.lessons.sparse_attention.measuring import items as asked
+from course_lib.lessons.sparse_attention.measuring.ground import loaded
+from course_lib.lessons.sparse_attention.measuring.items import READING, RESIDENTS, Item
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import blocks
 from course_lib.models import heads as heads_of

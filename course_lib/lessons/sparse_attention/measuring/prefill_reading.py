@@ -12,7 +12,7 @@ from torch import Tensor
 
 from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.pattern import SparsePrefill
-from course_lib.lessons.sparse_attention.experiments.ground import Row, loaded, text
+from course_lib.lessons.sparse_attention.measuring.ground import Row, loaded, text
 from course_lib.measure.perplexity import window_losses
 
 
