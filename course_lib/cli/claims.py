@@ -18,6 +18,8 @@ def run(check: bool = False) -> int:
     if check:
         console.print(f"{PATH} differs from what the results say: `course claims` writes it.")
         return 1
-    PATH.write_text(text, encoding="utf-8")
+    whole = PATH.with_suffix(".tmp")  # the page changes in one step
+    whole.write_text(text, encoding="utf-8")
+    whole.replace(PATH)
     console.print(f"Wrote {PATH}.")
     return 0

@@ -38,10 +38,12 @@ def result_path(name: str) -> Path:
 
 
 def is_there(awaited: str) -> bool:
-    """Whether a result, or a table of it, has been measured by now."""
-    name, _, table = awaited.partition(": ")
-    path = result_path(name)
-    return path.exists() and (not table or table in load(path)["tables"])
+    """Whether a result has been measured by now, or a part of it: a table, or a step."""
+    name, _, part = awaited.partition(": ")
+    if not (path := result_path(name)).exists():
+        return False
+    result = load(path)
+    return not part or part in result["tables"] or part in result["steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class Claim:
     says: str
     rule: Rule | None = None
     why_not: str = ""  # why it is not measured
-    awaits: str = ""  # the result that will judge it, LESSON/NAME, or a table that is not in it yet, LESSON/NAME: TABLE
+    awaits: str = ""  # the result that will judge it, LESSON/NAME, or a part that is not in it yet, LESSON/NAME: PART
     published: str = ""  # the source's own number, to stand beside ours
 
     def __post_init__(self) -> None:

@@ -86,10 +86,10 @@ def test_where_it_comes_from_and_what_is_missing(tmp_path, monkeypatch):
     path.write_text(json.dumps({"command": "course reproduce made", "seed": 3}), encoding="utf-8")
     found = judged(rule(results=("kv/made",), refuted="now it is there"))
     assert (found.commands, found.seeds) == (("course reproduce made",), (3,))
-    path.write_text(json.dumps({"tables": {"rows": []}}), encoding="utf-8")
-    assert [record.is_there(name) for name in ("kv/made", "kv/made: rows", "kv/made: tasks", "kv/other")] == [
-        True, True, False, False,
-    ]  # fmt: skip
+    path.write_text(json.dumps({"tables": {"rows": []}, "steps": {"2048: dense": {}}}), encoding="utf-8")
+    there = ("kv/made", "kv/made: rows", "kv/made: 2048: dense")
+    assert all(record.is_there(name) for name in there)
+    assert not any(record.is_there(name) for name in ("kv/made: tasks", "kv/made: 4096: dense", "kv/other"))
     assert record.result_path("bench/cpu") == tmp_path / "kernels" / "bench" / "results" / "cpu.json"
 
 

@@ -17,8 +17,7 @@ from course_lib.workbook.ledger.record import LIBRARY, is_there, result_path
 IDEAS = "what simple ideas got in the lesson's open task"
 LOG = "the log of how a packaged model was trained"
 NO_CLAIM = {  # results that no claim of the documents is about
-    "compress/prompt_words": IDEAS,
-    "compress/prompts_further": "what a prompt's gain depends on, a question of the lesson's own",
+    "compress/experiments/prompt_words": IDEAS,
     "dejavu/experiments/dejavu_ideas": IDEAS,
     "dejavu/experiments/relu_model": LOG,
     "dejavu/experiments/relu_predictors": "how the predictors were trained that the bench of chen-9 runs",
@@ -30,6 +29,7 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "moe/experiments/moe_upcycling": "a question of the lesson's own: copies of a dense model, trained on",
     "patterns/budget": IDEAS,
     "sinks/first_tokens": IDEAS,
+    "sparse_attention/experiments/visual_model": LOG,
     "sparsegpt/experiments/recipes": IDEAS,
     "sparsegpt/experiments/sparsegpt_choices": "claims of SparseGPT's paper that no document repeats",
     "sparsegpt/experiments/sparsegpt_rounded": "a claim of SparseGPT's paper that no document repeats",
@@ -40,13 +40,10 @@ NO_CLAIM = {  # results that no claim of the documents is about
 }
 # Claims whose result is not committed yet. Whoever commits it writes the rule and takes the claim off this list.
 AWAITED = {
-    "sparse_attention/measured": {"abstracts-15", "abstracts-16"},
+    "sparse_attention/experiments/sparse_attention: 2048: vertical-slash": {"abstracts-16"},
     "sparse_attention/experiments/delta": {"abstracts-30", "abstracts-31"},
     "sparse_attention/experiments/drafts": {"chen-3", "chen-longer-8"},
-    "sparse_attention/experiments/steering": {"abstracts-27", "abstracts-28"},
-    "sparse_attention/experiments/visual_tokens": {"abstracts-33", "abstracts-34", "abstracts-35", "abstracts-36"},
     "bench/cpu_sparse_prefill": {"abstracts-17"},
-    "compress/prompts_further: tasks": {"chen-69"},
 }
 CLAIMS = {claim.id: claim for claim in all_claims()}
 JUDGED = [claim for claim in CLAIMS.values() if claim.rule]

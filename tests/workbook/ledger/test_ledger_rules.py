@@ -24,6 +24,7 @@ TRIED = {
     "compress/test_prompts_tables.py::test_eight_times_smaller_without_loss": (
         "compress-eight-times compress-without-loss"
     ),
+    "compress/test_prompts_tables.py::test_tasks_with_signal_alone": "compress-tasks",
     "compress/test_written_claims.py::test_words_beside_vectors": "compress-than-written",
     "dejavu/test_dejavu_measured.py::test_what_an_oracle_needs": (
         "dejavu-few-heads dejavu-few-neurons dejavu-few-of-both"
@@ -103,6 +104,14 @@ TRIED = {
     "sinks/test_further_sinks_claims.py::test_each_claim_turns_with_its_numbers": (
         "sinks-one-is-not-enough sinks-rolling sinks-stream-steady sinks-twenty-two"
     ),
+    "sparse_attention/test_sparse_attention_claims.py::test_heads": "sparse_attention-both-kinds",
+    "sparse_attention/test_sparse_attention_claims.py::test_named_sentences": "sparse_attention-names-the-key",
+    "sparse_attention/test_sparse_attention_claims.py::test_steered_answers": "sparse_attention-steered",
+    "sparse_attention/test_visual_claims.py::test_all_better_and_no_part_matters": "sparse_attention-both-signals",
+    "sparse_attention/test_visual_claims.py::test_parts_that_matter_and_parts_that_harm": (
+        "sparse_attention-recycled sparse_attention-calibrated"
+    ),
+    "sparse_attention/test_visual_claims.py::test_too_much_lost": "sparse_attention-a-tenth",
     "sparsegpt/test_sparsegpt_results_figures.py::test_the_order_of_patterns_is_judged_by_method": (
         "sparsegpt-patterns"
     ),

@@ -45,3 +45,10 @@ WITHOUT_LOSS = _smaller(
     effect="nats a token below a loss of 0.05",
     refuted="over 0.05 nats above the dense model with a prompt",
 )
+TASKS = _rule(
+    results=("compress/experiments/prompts_further",),
+    lines=lambda: practice.tasks(found.results()),
+    line="a prompt raises the accuracy",
+    effect="share of the questions answered more, by task and compressed model",
+    refuted="a task with signal on which a prompt learned from running text gains nothing",
+)

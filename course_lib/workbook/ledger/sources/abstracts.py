@@ -1,11 +1,12 @@
 """A list of nine papers with their abstracts: eviction, sparse attention, steering, visual tokens."""
 
 from course_lib.workbook.ledger.record import Claim, Source
-from course_lib.workbook.ledger.rules import kv, start
+from course_lib.workbook.ledger.rules import kv, sparse_attention, start
 
 LONG = "long-context benchmarks of larger models"
-PREFILL, PREFILL_SPEED = "sparse_attention/measured", "bench/cpu_sparse_prefill"
-STEERING, DELTA, VISUAL = (f"sparse_attention/experiments/{name}" for name in ("steering", "delta", "visual_tokens"))
+PREFILL = "sparse_attention/experiments/sparse_attention: 2048: vertical-slash"
+PREFILL_SPEED = "bench/cpu_sparse_prefill"
+DELTA = "sparse_attention/experiments/delta"
 
 SOURCE = Source(
     title="Nine abstracts",
@@ -105,7 +106,7 @@ SOURCE = Source(
             id="abstracts-15",
             at="FlexPrefill",
             says="Some heads need a pattern that depends on the query, others a fixed one.",
-            awaits=PREFILL,
+            rule=sparse_attention.BOTH_KINDS,
         ),
         Claim(
             id="abstracts-16",
@@ -179,13 +180,13 @@ SOURCE = Source(
             id="abstracts-27",
             at="AutoPASTA",
             says="A model can name the sentence that its answer needs.",
-            awaits=STEERING,
+            rule=sparse_attention.NAMES_THE_KEY,
         ),
         Claim(
             id="abstracts-28",
             at="AutoPASTA",
             says="Attention steered to that sentence makes answers more faithful than prompting does.",
-            awaits=STEERING,
+            rule=sparse_attention.STEERED,
         ),
         Claim(
             id="abstracts-29",
@@ -218,26 +219,26 @@ SOURCE = Source(
             id="abstracts-33",
             at="VFlowOpt",
             says="Attention and entropy together tell which visual tokens matter.",
-            awaits=VISUAL,
+            rule=sparse_attention.BOTH_SIGNALS,
         ),
         Claim(
             id="abstracts-34",
             at="VFlowOpt",
             says="What leaves is better recycled than dropped.",
-            awaits=VISUAL,
+            rule=sparse_attention.RECYCLED,
         ),
         Claim(
             id="abstracts-35",
             at="VFlowOpt",
             says="A tenth of the visual tokens keeps the performance.",
-            awaits=VISUAL,
+            rule=sparse_attention.A_TENTH,
             published="90 % pruned",
         ),
         Claim(
             id="abstracts-36",
             at="VFlowOpt",
             says="Settings found by what the last token sees are better than settings by hand.",
-            awaits=VISUAL,
+            rule=sparse_attention.CALIBRATED,
         ),
         Claim(
             id="abstracts-37",

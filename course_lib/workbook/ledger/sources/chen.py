@@ -444,7 +444,7 @@ SOURCE = Source(
             id="chen-69",
             at="Prompt Learning Strategy",
             says="Learned prompts go over to other tasks.",
-            awaits="compress/prompts_further: tasks",
+            rule=compress.TASKS,
         ),
     ),
 )
