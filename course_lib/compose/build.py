@@ -1,0 +1,85 @@
+"""From a recipe to a model: parts in their order, prune, round, fit selectors, then the rest around the finished model.
+
+Nothing but calibration text goes in, and nothing that the recipe declares is believed: what the model holds is in
+`stored`, tensor by tensor.
+"""
+
+import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import Cache
+
+from course_lib.compose.part import Ground, Making, Stored
+from course_lib.compose.recipe import Recipe
+from course_lib.kv.layers import EvictingCache
+from course_lib.models import layers_of
+from course_lib.pruning.checks import check_calibration
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Built:
+    """A model made by a recipe.
+
+    Args:
+        made: the model, what is stored of it, and what its parts have fitted.
+    """
+
+    recipe: Recipe
+    made: Making = field(repr=False)
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """Of its own: the dense one stays as it was. It is not whole outside of `running`."""
+        return self.made.model
+
+    @property
+    def stored(self) -> Stored:
+        """Every tensor that is kept, by PART/NAME."""
+        return self.made.stored
+
+    @contextmanager
+    def running(self) -> Iterator[Cache]:
+        """Inside, the model computes with every part; yields a fresh cache, to be given as `past_key_values`."""
+        with ExitStack() as stack:
+            opened = [stack.enter_context(make()) for make in self.made.inside]
+            caches = [each for each in opened if isinstance(each, EvictingCache)]
+            yield caches[0] if caches else DynamicCache()
+
+
+def build(
+    recipe: Recipe,
+    model: PreTrainedModel,
+    calibration: Int[Tensor, "n N"],
+    folder: Path = Path(),
+    progress: bool = False,
+) -> Built:
+    """The model of a recipe, a copy.
+
+    Args:
+        calibration: as `recipe.calibration.text(tokenizer)` gives it.
+        folder: where the files lie that the recipe names.
+
+    Raises:
+        ValueError: settings that this model cannot have, or files that are not what the recipe says.
+    """
+    check_calibration(model, calibration)
+    making = Making(model=copy.deepcopy(model), stored=dense_tensors(model))
+    for part in recipe.parts:
+        making = part.apply(making, Ground(calibration=calibration, folder=folder, progress=progress))
+    return Built(recipe=recipe, made=making)
+
+
+def dense_tensors(model: PreTrainedModel) -> Stored:
+    """Every parameter in 16 bits, tied ones once; those of the blocks' linears under the names of `layers_of`."""
+    linears = {id(layer.module.weight): f"dense/{layer.name}" for layer in layers_of(model)}
+    return {
+        linears.get(id(parameter), f"other/{name}"): parameter.detach().to(torch.float16)
+        for name, parameter in model.named_parameters()
+    }
