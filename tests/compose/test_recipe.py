@@ -103,7 +103,7 @@ def test_a_part_dropped_into_the_folder_is_found(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_no_recipe_is_refused_in_a_line(text, said):
-    with pytest.raises(ValueError, match="got") as caught:
+    with pytest.raises(ValueError, match="expected") as caught:
         from_json(text)
     message = str(caught.value)
     assert said in message
