@@ -70,9 +70,27 @@ def build(
         ValueError: settings that this model cannot have, or files that are not what the recipe says.
     """
     check_calibration(model, calibration)
-    making = Making(model=copy.deepcopy(model), stored=dense_tensors(model))
-    for part in recipe.parts:
-        making = part.apply(making, Ground(calibration=calibration, folder=folder, progress=progress))
+    dense = Built(recipe=Recipe(), made=Making(model=copy.deepcopy(model), stored=dense_tensors(model)))
+    return extended(dense, recipe, calibration, folder, progress)
+
+
+def extended(
+    built: Built, recipe: Recipe, calibration: Int[Tensor, "n N"], folder: Path = Path(), progress: bool = False
+) -> Built:
+    """A recipe that goes on where another ended: its first parts are there already, and the model is shared.
+
+    Raises:
+        ValueError: a recipe that does not begin with the parts of the other; otherwise as `build`.
+    """
+    n_made = len(built.recipe.parts)
+    if recipe.parts[:n_made] != built.recipe.parts:
+        raise ValueError(
+            f"got a model of {built.recipe.as_json()} for the recipe {recipe.as_json()}; expected one that begins with "
+            "the same parts."
+        )
+    making, ground = built.made, Ground(calibration=calibration, folder=folder, progress=progress)
+    for part in recipe.parts[n_made:]:
+        making = part.apply(making, ground)
     return Built(recipe=recipe, made=making)
 
 

@@ -6,6 +6,7 @@ after rounding throws away what was made up for. SparseGPT does both in one swee
 Dimension key: O outputs of a layer, I its inputs.
 """
 
+import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -120,7 +121,7 @@ class Weights(Part):
         return Grouped(pattern.n, pattern.m) if isinstance(pattern, NofM) and pattern.m <= 4 else NonZeros()
 
     def apply(self, making: Making, ground: Ground) -> Making:
-        model, dense = making.model, _linears(making.model)
+        model, dense = copy.deepcopy(making.model), _linears(making.model)
         if self.pruner is not None:
             _run(model, self.pruner, ground, self.shares)
         # Of what rounding read the grids were fixed, and with those grids it is stored.
@@ -134,7 +135,7 @@ class Weights(Part):
             with torch.no_grad():
                 weight.copy_(self.layout.decode(parts, tuple(weight.shape)))
             stored |= {f"{self.name}/{layer.name}/{part}": tensor for part, tensor in parts.items()}
-        return replace(making, stored=stored)
+        return replace(making, model=model, stored=stored)
 
     def n_bytes(self, making: Making) -> int:
         return sum(self._layer_bytes(weight_of(layer.module)) for layer in layers_of(making.model))
