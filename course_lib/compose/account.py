@@ -117,24 +117,30 @@ def _n_slots(cache: Cache) -> int:
 
 def _token(built: Built) -> tuple[int, int]:
     """Bytes read of weights and selectors, and their products, for one token."""
-    model, stored, selector = built.model, built.stored, built.made.found.get("neurons")
-    table, out = model.get_input_embeddings().weight, head(model).weight
+    model, selector, kept = built.model, built.made.found.get("neurons"), _by_owner(built.stored)
     # Norms, biases and the head whole, of the embedding a row; where the two are one matrix it is the head's.
-    n_bytes = sum(tensor.nbytes for name, tensor in stored.items() if name.startswith("other/"))
-    n_bytes += NUMBER_BYTES * (table.shape[1] - (0 if table is out else table.numel()))
-    n_bytes += sum(tensor.nbytes for name, tensor in stored.items() if name.startswith("neurons/"))
-    products = out.numel() + (products_of(selector, model) if selector is not None else 0)
-    of_layer: dict[str, int] = {}
-    for name, tensor in stored.items():
-        part, _, rest = name.partition("/")
-        if part in ("dense", "weights"):
-            layer = rest.partition("/")[0]
-            of_layer[layer] = of_layer.get(layer, 0) + tensor.nbytes
+    tables, of_layer = kept["tables"], kept["layers"]
+    n_bytes = sum(kept["others"].values()) + tables.get("head", tables["words"])
+    n_bytes += -(-tables["words"] // len(model.get_input_embeddings().weight))
+    products = head(model).weight.numel() + (products_of(selector, model) if selector is not None else 0)
     for layer in layers_of(model):
         used, of = _neurons_used(built, layer.block, layer.part)
         n_bytes += -(-of_layer[layer.name] * used // of)
         products += int(torch.count_nonzero(weight_of(layer.module))) * used // of
     return n_bytes, products
+
+
+def _by_owner(stored: Stored) -> dict[str, dict[str, int]]:
+    """Bytes of each layer, of each table, and of what else a token reads."""
+    homes = {"dense": "layers", "weights": "layers", "table": "tables", "embedding": "tables"}
+    homes |= {"other": "others", "neurons": "others"}
+    found: dict[str, dict[str, int]] = {"layers": {}, "tables": {}, "others": {}}
+    for name, tensor in stored.items():
+        part, _, rest = name.partition("/")
+        if part in homes:
+            home, owner = found[homes[part]], rest.partition("/")[0]
+            home[owner] = home.get(owner, 0) + tensor.nbytes
+    return found
 
 
 def _neurons_used(built: Built, block: object, part: str) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache
 
-from course_lib.compose.part import Ground, Making, Stored
+from course_lib.compose.part import Ground, Making, Stored, tables_of
 from course_lib.compose.recipe import Recipe
 from course_lib.kv.layers import EvictingCache
 from course_lib.models import layers_of
@@ -95,9 +95,10 @@ def extended(
 
 
 def dense_tensors(model: PreTrainedModel) -> Stored:
-    """Every parameter in 16 bits, tied ones once; those of the blocks' linears under the names of `layers_of`."""
-    linears = {id(layer.module.weight): f"dense/{layer.name}" for layer in layers_of(model)}
+    """Every parameter in 16 bits, tied ones once: dense/LAYER of the blocks' linears, table/WHICH, other/NAME."""
+    known = {id(layer.module.weight): f"dense/{layer.name}" for layer in layers_of(model)}
+    known |= {id(weight): f"table/{which}" for which, weight in tables_of(model).items()}
     return {
-        linears.get(id(parameter), f"other/{name}"): parameter.detach().to(torch.float16)
+        known.get(id(parameter), f"other/{name}"): parameter.detach().to(torch.float16)
         for name, parameter in model.named_parameters()
     }

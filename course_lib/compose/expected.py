@@ -11,6 +11,7 @@ import torch
 
 from course_lib.compose.account import NUMBER_BYTES
 from course_lib.compose.build import Built
+from course_lib.compose.part import tables_of
 from course_lib.kv.cache import evicting
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.quantized import Quantized
@@ -24,8 +25,10 @@ def stored_bytes(built: Built) -> int:
     """Weights and what lies beside them."""
     model, recipe = built.model, built.recipe
     linears = sum(weight_of(layer.module).numel() for layer in layers_of(model))
-    others = sum(parameter.numel() for parameter in model.parameters()) - linears
-    untouched = others + (0 if recipe.part("weights") else linears)
+    tables = sum(weight.numel() for weight in tables_of(model).values())
+    untouched = sum(parameter.numel() for parameter in model.parameters())
+    untouched -= linears if recipe.part("weights") else 0
+    untouched -= tables if recipe.part("embedding") else 0
     return NUMBER_BYTES * untouched + sum(part.n_bytes(built.made) for part in recipe.parts)
 
 

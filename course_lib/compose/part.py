@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+
+from course_lib.models import head
 
 Stored = dict[str, Tensor]
 
@@ -70,3 +72,9 @@ class Part(ABC):
     def n_bytes(self, making: Making) -> int:
         """What it stores, worked out from its settings and the sizes of the finished model, not from what is stored."""
         return 0
+
+
+def tables_of(model: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """The embedding of words, and the head where it is not the same matrix."""
+    table, out = model.get_input_embeddings().weight, head(model).weight
+    return {"words": table} if out is table else {"words": table, "head": out}

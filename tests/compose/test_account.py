@@ -48,6 +48,7 @@ NEURONS = [
     {"selector": "FromEmbedding"},
     {"selector": "Neighbours", "settings": {"n_lists": 4}},
 ]
+EMBEDDINGS = [None, {"bits": 3, "group": 20}]
 
 
 @pytest.fixture
@@ -81,10 +82,10 @@ def test_two_counts_agree_for_each_part(made, text, part, index):
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.sampled_from(WEIGHTS), st.sampled_from(CACHES), st.sampled_from(NEURONS), st.integers(2, 60))
-def test_two_counts_agree_for_parts_together(weights, cache, neurons, n):
+@given(*map(st.sampled_from, (EMBEDDINGS, WEIGHTS, CACHES, NEURONS)), st.integers(2, 60))
+def test_two_counts_agree_for_parts_together(embedding, weights, cache, neurons, n):
     text = torch.randint(97, (4, 40), generator=torch.Generator().manual_seed(1))
-    recipe = from_json(recipe_of(weights=weights, cache=cache, neurons=neurons))
+    recipe = from_json(recipe_of(embedding=embedding, weights=weights, cache=cache, neurons=neurons))
     check(build(recipe, tiny_model(), text), text.flatten()[:n])
 
 
@@ -96,7 +97,7 @@ def test_a_prompt_is_held_and_its_tokens_lie_in_the_cache(made, text, folder):
 
 def test_the_dense_model_by_hand(made, text):
     found = account(made("{}"), text.flatten()[:N])
-    assert found.by_part == {"other": 2 * OTHERS, "dense": 2 * LINEARS}
+    assert found.by_part == {"other": 2 * 5 * 48, "table": 2 * 97 * 48, "dense": 2 * LINEARS}
     assert found.cache == 2 * 2 * N * 2 * 8 * 2
     assert found.read == 2 * (OTHERS + LINEARS) + 2 * 48 + found.cache
     # Each weight and each logit once; of attention q·k and p·v of 6 heads of 8, over 40 keys in 2 layers.
@@ -123,6 +124,22 @@ def test_chosen_neurons_by_hand(made, text):
     assert dense.multiply_adds - chosen.multiply_adds == saved
     assert dense.read - chosen.read == 2 * saved - 2 * 4 * 1001
     assert chosen.stored - dense.stored == 2 * 4 * 1001  # its thresholds
+
+
+def test_a_table_of_four_bits_by_hand(made, text):
+    """24 bytes of codes a row, three scales, three zeros in two bytes; the head reads all, the embedding one row."""
+    found = check(made('{"embedding": {"bits": 4, "group": 16}}'), text.flatten()[:N])
+    row = 24 + 3 * 2 + 2
+    assert found.by_part["embedding"] == 97 * row
+    assert found.read == 97 * row + row + 2 * (5 * 48 + LINEARS) + found.cache
+
+
+def test_a_head_of_its_own(text):
+    model = tiny_model(architecture="qwen2")
+    for recipe in ("{}", '{"embedding": {"bits": 8}}'):
+        found = account(built := build(from_json(recipe), model, text), text.flatten()[:N])
+        assert found.stored == stored_bytes(built) == written(built.stored)
+        assert found.read < found.held, "of the embedding only a row is read"
 
 
 def test_thousands_of_groups_cost_what_they_are(made, text):

@@ -1,1 +1,1 @@
-"""What a recipe can have, one part to a file: weights, neurons, attention, cache, prompt."""
+"""What a recipe can have, one part to a file: embedding, weights, neurons, attention, cache, prompt."""
