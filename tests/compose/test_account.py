@@ -153,3 +153,15 @@ def test_what_cannot_be_counted(made, text):
         account(made("{}"), text[0, :1])
     with pytest.raises(ValueError, match="depend on the text"):
         cache_bytes(made('{"cache": {"policy": "Scissorhands", "budget": 20}}'), N)
+
+
+@pytest.mark.real
+def test_the_course_model_by_hand(real_model):
+    """106 M weights in the blocks, 28 M in the table, which is the head; 30 layers of 3 key-value heads of 64."""
+    linears, table, norms = 106_168_320, 49_152 * 576, 61 * 576
+    text = torch.arange(64)
+    found = account(build(from_json("{}"), real_model[0], text[None]), text)
+    assert found.stored == 2 * (linears + table + norms)
+    assert found.cache == 30 * 3 * 64 * 2 * 64 * 2
+    assert found.read == found.held + 2 * 576
+    assert found.multiply_adds == linears + table + 2 * 30 * 9 * 64 * 64

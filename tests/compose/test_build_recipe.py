@@ -8,7 +8,7 @@ import torch
 
 from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.flexprefill import FlexPrefill
-from course_lib.compose.build import build
+from course_lib.compose.build import build, extended
 from course_lib.compose.recipe import from_json
 from course_lib.contextual.apply import contextual
 from course_lib.contextual.selectors.low_rank import LowRank
@@ -207,3 +207,15 @@ def test_a_layerwise_compression_is_stored_the_same_way():
         part = from_json(json.dumps({"weights": settings})).part("weights")
         if part.pruner is not None:
             assert part.layout == Layerwise(part.pruner).layout
+
+
+def test_recipes_that_begin_alike_share_what_is_made(made, model, text):
+    weights, neurons = {"weights": WEIGHTS["wanda-50"]}, {"neurons": NEURONS}
+    dense = made("{}")
+    first = extended(dense, from_json(json.dumps(weights)), text)
+    both = extended(first, from_json(json.dumps(weights | neurons)), text)
+    assert same_weights(dense.model, model), "what others go on from stays as it is"
+    assert both.model is first.model
+    assert torch.equal(read(both, text), read(made(json.dumps(weights | neurons)), text))
+    with pytest.raises(ValueError, match="begins with the same parts"):
+        extended(first, from_json(json.dumps(neurons)), text)
