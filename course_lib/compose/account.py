@@ -22,7 +22,7 @@ from course_lib.contextual.selector import NeuronSelector, n_kept
 from course_lib.kv.layers import EvictingCache
 from course_lib.kv.slots import Slots
 from course_lib.kv.vectors import FULL_PRECISION, VECTORS
-from course_lib.models import architecture, blocks, head, heads, layers_of, weight_of
+from course_lib.models import Layer, architecture, blocks, head, heads, layers_of, weight_of
 
 NUMBER_BYTES = 2  # of what nothing compresses
 LENGTH = 1024  # tokens of a text at which the cache is counted
@@ -126,8 +126,16 @@ def _token(built: Built) -> tuple[int, int]:
     for layer in layers_of(model):
         used, of = _neurons_used(built, layer.block, layer.part)
         n_bytes += -(-of_layer[layer.name] * used // of)
-        products += int(torch.count_nonzero(weight_of(layer.module))) * used // of
+        products += _n_multiplied(built.stored, layer) * used // of
     return n_bytes, products
+
+
+def _n_multiplied(stored: Stored, layer: Layer) -> int:
+    """Numbers of a matrix that are stored, and so multiplied: with a bitmap none that is zero, else all of them."""
+    starts, values = (stored.get(f"weights/{layer.name}/{part}") for part in ("row_start", "values"))
+    if starts is not None:
+        return int(starts[-1])
+    return weight_of(layer.module).numel() if values is None else values.numel()
 
 
 def _by_owner(stored: Stored) -> dict[str, dict[str, int]]:

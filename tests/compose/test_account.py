@@ -114,6 +114,17 @@ def test_half_of_the_weights_by_hand(made, text):
     assert found.multiply_adds == LINEARS // 2 + 97 * 48 + 2 * 2 * 6 * 8 * N
 
 
+def test_zeros_are_multiplied_where_they_are_stored(text):
+    """A dense layer multiplies the zeros that it happens to have; 2:4 skips half, whatever is zero besides."""
+    model = tiny_model()
+    model.model.layers[0].mlp.up_proj.weight.data[:, :24] = 0
+    counts = {"{}": LINEARS, '{"weights": {"bits": 4}}': LINEARS}
+    counts['{"weights": {"method": "Magnitude", "pattern": "2:4"}}'] = LINEARS // 2
+    for recipe, n in counts.items():
+        found = account(build(from_json(recipe), model, text), text.flatten()[:N])
+        assert found.multiply_adds == n + 97 * 48 + 2 * 2 * 6 * 8 * N
+
+
 def test_chosen_neurons_by_hand(made, text):
     """CATS computes its gate whole, and of up and down the 30 neurons that it keeps."""
     dense, chosen = (
