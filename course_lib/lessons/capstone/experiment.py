@@ -10,7 +10,7 @@ Pruning by SparseGPT at 50 %, rounding to 3 bits in groups of 64 (4 bits are fre
 values and interactions of two follow from the table (course_lib/compose/shares.py). Sparse prefill is none of the five:
 it holds and reads no byte less for a decoded token, and cannot be had beside a cache that evicts.
 
-`course reproduce capstone_front` measures the grid. Minutes planned on one idle core: 45 and 80.
+`course reproduce capstone_front` measures the grid. Minutes planned on one idle core: 55 and 100.
 """
 
 import copy
