@@ -54,6 +54,8 @@ class CachePart(Part):
         for name in ("budget", "sinks", "recent", "residual", "group"):
             if (value := getattr(self, name)) is not None:
                 within(name, value, 0, MOST_SLOTS)
+        if self.bits is None and (self.group, self.residual) != (32, 32):
+            raise ValueError("got group or residual without bits; expected bits, or leave them out.")
         if self.positions not in ("original", "rolling"):
             raise ValueError(f'got positions = {self.positions!r}; expected "original" or "rolling".')
         self.eviction, self.vectors  # noqa: B018, refuse what is no policy and no format

@@ -84,8 +84,20 @@ class Weights(Part):
             raise ValueError("got by_block and an allocation; expected one of them, since either gives every share.")
         for share in self.by_block:
             within("by_block", share, 0.0, SPARSEST)
+        self._refuse_what_does_nothing()
         if self.method is not None:
             self.shares.check(self.pruner.pattern)
+
+    def _refuse_what_does_nothing(self) -> None:
+        """A setting that is not looked at was meant to do something."""
+        if self.method is None and (self.pattern != 0.5 or self.by_block or self.allocation != "Uniform"):
+            raise ValueError("got what to prune without a method; expected a method, or bits and group alone.")
+        if self.bits is None and (self.group is not None or self.rounding != "gptq"):
+            raise ValueError("got how to round without bits; expected bits, or pruning alone.")
+        if self.is_joint and self.rounding != "gptq":
+            raise ValueError(
+                f"got rounding = {self.rounding!r}; expected none, since {self.method} rounds as it prunes."
+            )
 
     @property
     def pruner(self) -> LayerPruner | None:
