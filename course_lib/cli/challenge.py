@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from course_lib.compose.account import LENGTH, Account, account
 from course_lib.compose.build import Built, build
+from course_lib.compose.counting.account import LENGTH, Account, account
+from course_lib.compose.counting.expected import stored_bytes
 from course_lib.compose.evaluate import continued_losses
-from course_lib.compose.expected import stored_bytes
 from course_lib.compose.front import Point, ratio
 from course_lib.compose.reading import MOST_BYTES
 from course_lib.compose.recipe import Recipe, from_json

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from course_lib.cli import challenge
 from course_lib.cli.app import app, main
 from course_lib.cli.challenge import Judged, judge, recipe_of, run
-from course_lib.compose.account import Account
+from course_lib.compose.counting.account import Account
 from course_lib.compose.recipe import Calibration, from_json
 from course_lib.models import tiny_model
 

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.compose.account import account, cache_tensors, written
 from course_lib.compose.build import build
-from course_lib.compose.expected import cache_bytes, stored_bytes
+from course_lib.compose.counting.account import account, cache_tensors, written
+from course_lib.compose.counting.expected import cache_bytes, stored_bytes
 from course_lib.compose.recipe import from_json
 from course_lib.models import tiny_model
 from course_lib.prompts.initial import from_ids

@@ -11,13 +11,11 @@ from typing import ClassVar
 
 import torch
 
+from course_lib.compose.choices import check_grid
 from course_lib.compose.part import Ground, Making, Part, tables_of
 from course_lib.prompts.compressed.layouts import Codes
 from course_lib.quantization.grid import Quantization
 from course_lib.quantization.storage import dense_bytes
-
-BITS = (2, 3, 4, 8)
-SMALLEST_GROUP = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +36,7 @@ class EmbeddingPart(Part):
     place: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        if self.bits not in BITS:
-            raise ValueError(f"got bits = {self.bits}; expected one of {', '.join(map(str, BITS))}.")
-        if self.group is not None and self.group < SMALLEST_GROUP:
-            raise ValueError(f"got group = {self.group}; expected {SMALLEST_GROUP} columns or more, or null for a row.")
+        check_grid(self.bits, self.group)
 
     def apply(self, making: Making, ground: Ground) -> Making:
         model, layout, stored = copy.deepcopy(making.model), Codes(Quantization(self.bits, self.group)), {}

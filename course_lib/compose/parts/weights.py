@@ -7,9 +7,7 @@ Dimension key: O outputs of a layer, I its inputs.
 """
 
 import copy
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -17,35 +15,23 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib import discover
+from course_lib.compose.choices import ALLOCATIONS, METHODS, ROUNDINGS, SPARSEST, check_grid, pattern_of
 from course_lib.compose.fields import chosen, within
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.models import layers_of, weight_of
 from course_lib.prompts.compressed.kinds import Layerwise
 from course_lib.prompts.compressed.layouts import Grouped, Layout, NonZeroCodes, NonZeros
-from course_lib.pruning import allocation, methods
 from course_lib.pruning.allocation.base import Allocation, Uniform
 from course_lib.pruning.allocation.by_block import ByBlock
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.checks import PruningError
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.sequential import prune_model
-from course_lib.quantization.gptq import RoundToNearest, gptq
+from course_lib.quantization.gptq import gptq
 from course_lib.quantization.grid import Quantization
 from course_lib.quantization.storage import dense_bytes, sparse_bytes
-from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
+from course_lib.sparsity.patterns import NofM
 from course_lib.sparsity.sizes import bitmap_bytes, nofm_bytes
-
-METHODS = {kind.__name__: kind for kind in discover.subclasses(methods, LayerPruner)}
-ALLOCATIONS = {
-    kind.__name__: kind for kind in (Uniform, *discover.subclasses(allocation, Allocation)) if kind is not ByBlock
-}
-ROUNDINGS: dict[str, Callable[[Quantization], LayerPruner]] = {
-    "gptq": gptq,
-    "nearest": lambda quantization: RoundToNearest(quantization=quantization),
-}
-BITS = (2, 3, 4, 8)
-SPARSEST, SMALLEST_GROUP = 0.95, 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +60,7 @@ class Weights(Part):
     def __post_init__(self) -> None:
         if self.method is None and self.bits is None:
             raise ValueError("got neither a method nor bits; expected one of them, or leave the weights out.")
-        if self.bits not in (None, *BITS):
-            raise ValueError(f"got bits = {self.bits}; expected one of {', '.join(map(str, BITS))}, or null for 16.")
-        if self.group is not None and self.group < SMALLEST_GROUP:
-            raise ValueError(f"got group = {self.group}; expected {SMALLEST_GROUP} columns or more, or null for a row.")
+        check_grid(self.bits, self.group)
         chosen(self.rounding, ROUNDINGS, "rounding")
         chosen(self.allocation, ALLOCATIONS, "allocation")
         if self.by_block and self.allocation != "Uniform":
@@ -105,7 +88,7 @@ class Weights(Part):
         if self.method is None:
             return None
         kind = chosen(self.method, METHODS, "method")
-        pattern = _pattern(self.pattern, kind().pattern)
+        pattern = pattern_of(self.pattern, kind().pattern)
         return kind(pattern, quantization=self.quantization) if self.is_joint else kind(pattern)
 
     @property
@@ -174,15 +157,3 @@ def _run(model: PreTrainedModel, pruner: LayerPruner, ground: Ground, shares: Al
         prune_model(model, pruner, ground.calibration, ground.progress, shares or Uniform())
     except PruningError as error:
         raise ValueError(f"weights: {error}") from error
-
-
-def _pattern(asked: float | str, usual: Pattern) -> Pattern:
-    if isinstance(asked, str):
-        kept = re.fullmatch(r"(\d):(\d)", asked)
-        if not kept:
-            raise ValueError(f'got pattern = {asked!r}; expected a sparsity such as 0.5, or n of m kept such as "2:4".')
-        return NofM(int(kept[1]), int(kept[2]))
-    if not 0 < asked <= SPARSEST:
-        raise ValueError(f"got pattern = {asked}; expected a sparsity above 0 and up to {SPARSEST}.")
-    names = {field.name for field in fields(usual)}
-    return replace(usual, sparsity=asked) if "sparsity" in names else Unstructured(asked)

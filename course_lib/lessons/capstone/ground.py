@@ -10,8 +10,8 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from course_lib.compose.account import account
 from course_lib.compose.build import Built, build, extended
+from course_lib.compose.counting.account import account
 from course_lib.compose.evaluate import continued_losses
 from course_lib.compose.recipe import Calibration, Recipe, from_json
 from course_lib.data.corpora import windows

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import torch
 
-from course_lib.compose.account import NUMBER_BYTES
 from course_lib.compose.build import Built
+from course_lib.compose.counting.account import NUMBER_BYTES
 from course_lib.compose.part import tables_of
 from course_lib.kv.cache import evicting
 from course_lib.kv.policy import EvictionPolicy
