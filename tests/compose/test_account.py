@@ -28,7 +28,6 @@ WEIGHTS = [
     {"method": "Wanda", "pattern": 0.75, "bits": 3, "group": 20},
     {"bits": 2, "group": 16, "rounding": "nearest"},
     {"bits": 4},
-    {"method": "Wanda", "pattern": "2:5"},
 ]
 CACHES = [
     None,
