@@ -177,6 +177,19 @@ def claims(
 
 
 @app.command()
+def challenge(
+    recipe: Annotated[Path, typer.Argument(help="The recipe, a JSON file; a prompt lies beside it.")],
+    windows: Annotated[int, typer.Option(min=2, max=64, help="Windows of each domain to evaluate on.")] = 8,
+    length: Annotated[int, typer.Option(min=64, max=2048, help="Tokens per window.")] = 512,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the windows.")] = 0,
+) -> None:
+    """Build a recipe of lesson 12 and measure it in full: bytes, loss beside the dense model, and the budget."""
+    from course_lib.cli import challenge
+
+    raise typer.Exit(challenge.run(recipe, windows, length, seed, Console()))
+
+
+@app.command()
 def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Which kernels; all of them when left out.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the JSON goes.")] = None,
