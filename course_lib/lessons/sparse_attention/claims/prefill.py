@@ -72,7 +72,8 @@ def over_gamma(measured: Measured) -> str:
     gamma = measured["sizes"]["gamma"]
     lines.append(claim(f"at γ = {gamma} it reads fewer than {per_cent(PAYS)} of the blocks, where that pays", pays))
     longer = [of_independent(_known(long), _known(short)) for short, long in pairwise(chosen)]
-    lines.append(claim("the longer the text, the smaller the share that is read", longer))
+    if longer:  # where more than one length was measured
+        lines.append(claim("the longer the text, the smaller the share that is read", longer))
     return "\n".join(lines)
 
 

@@ -29,5 +29,5 @@ def passes(measured: Measured) -> Figure:
         loads = 100 / drafts.tokens_a_pass(measured, best, kind)[0]
         title = f"{kind.capitalize()}: {loads:.0f} loads for 100 tokens\n(fewest, with {best})"
         label(axes, title, f"tokens a pass ({ERROR_BARS})")
-    panels[0].legend(frameon=False, fontsize=9, loc="lower right")
+    panels[0].legend(frameon=False, fontsize=9, loc="upper right")
     return fig

@@ -7,8 +7,7 @@ the two. Minutes planned on one idle core: 15.
 
 from dataclasses import dataclass, field
 
-from course_lib.lessons.sparse_attention.experiments import experiment_sparse_attention as prefill
-from course_lib.lessons.sparse_attention.experiments import experiment_steering as steering
+from course_lib.lessons.sparse_attention.experiments import experiment_sparse_attention, experiment_steering
 from course_lib.measure.experiment import Experiment, Step
 
 
@@ -16,13 +15,13 @@ from course_lib.measure.experiment import Experiment, Step
 class Sizes:
     """Those of both."""
 
-    prefill: prefill.Sizes = field(default_factory=prefill.Sizes)
-    steering: steering.Sizes = field(default_factory=steering.Sizes)
+    prefill: experiment_sparse_attention.Sizes = field(default_factory=experiment_sparse_attention.Sizes)
+    steering: experiment_steering.Sizes = field(default_factory=experiment_steering.Sizes)
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    return prefill.further(sizes.prefill) + steering.further(sizes.steering)
+    return experiment_sparse_attention.further(sizes.prefill) + experiment_steering.further(sizes.steering)
 
 
-QUICK = Sizes(prefill.QUICK, steering.QUICK)
+QUICK = Sizes(experiment_sparse_attention.QUICK, experiment_steering.QUICK)
 EXPERIMENT = Experiment("FlexPrefill and AutoPASTA, the rest of the plan", Sizes(), QUICK, steps)
