@@ -17,8 +17,8 @@ from course_lib.lessons.sparse_attention.drawings import drafts as draft_plots
 from course_lib.lessons.sparse_attention.drawings import prefill as prefill_plots
 from course_lib.lessons.sparse_attention.drawings import steering as steering_plots
 from course_lib.lessons.sparse_attention.drawings import visual as visual_plots
-from course_lib.lessons.sparse_attention.experiments.ground import loaded, text
 from course_lib.lessons.sparse_attention.live import heads, plots
+from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
 from course_lib.lessons.sparse_attention.steps.mask import token_mask
 
 SHOWN = ((17, 4), (2, 2), (11, 6))  # a head that rests on the sink, one that looks near, one that block means foretell

@@ -29,6 +29,7 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "moe/experiments/moe_upcycling": "a question of the lesson's own: copies of a dense model, trained on",
     "patterns/budget": IDEAS,
     "sinks/first_tokens": IDEAS,
+    "sparse_attention/experiments/block_scores": IDEAS,
     "sparse_attention/experiments/visual_model": LOG,
     "sparsegpt/experiments/recipes": IDEAS,
     "sparsegpt/experiments/sparsegpt_choices": "claims of SparseGPT's paper that no document repeats",
@@ -42,7 +43,6 @@ NO_CLAIM = {  # results that no claim of the documents is about
 AWAITED = {
     "sparse_attention/experiments/sparse_attention: 2048: vertical-slash": {"abstracts-16"},
     "sparse_attention/experiments/delta": {"abstracts-30", "abstracts-31"},
-    "sparse_attention/experiments/drafts": {"chen-3", "chen-longer-8"},
     "bench/cpu_sparse_prefill": {"abstracts-17"},
 }
 CLAIMS = {claim.id: claim for claim in all_claims()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, rows
+from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.compress.claims.ground import WIKIPEDIA
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
@@ -18,7 +18,7 @@ from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio, paired_ratio, share_of_gain
 
 LESSON = Path(__file__).parents[1]
-PARTS = ("prompts.json", "experiments/prompts_further.json", "experiments/prompts_rest.json")
+PARTS = ("prompts", "experiments/prompts_further", "experiments/prompts_rest")
 CLOSE = 0.05  # nats a token: 5 % of perplexity, here the meaning of "no loss"
 METHODS = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "gptq": "GPTQ", "minitron": "Minitron's cut"}
 AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
@@ -26,7 +26,7 @@ AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
 
 def results() -> Measured:
     """The committed measurements of `course reproduce` prompts, prompts_further and prompts_rest, as one."""
-    return reduce(joined, (load(path) for name in PARTS if (path := LESSON / name).exists()))
+    return reduce(joined, (load_measured("compress", name) for name in PARTS if (LESSON / f"{name}.json").exists()))
 
 
 def joined(first: Measured, further: Measured) -> Measured:

@@ -6,8 +6,8 @@ One table, scores: the loss of every window with dense attention, and with the b
 from dataclasses import dataclass
 from functools import partial
 
-from course_lib.lessons.sparse_attention.experiments.ground import loaded, text
 from course_lib.lessons.sparse_attention.live.own_blocks import DENSE, IDEAS, attempt
+from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.perplexity import window_losses
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from course_lib.lessons.sparse_attention.claims import prefill, steering, visual
+from course_lib.lessons.sparse_attention.claims import drafts, prefill, steering, visual
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="sparse_attention")
@@ -26,6 +26,13 @@ STEERED = _steering(
     line="steering to it is better than telling it (right answers)",
     effect="share of the answers above prompting",
     refuted="as many right answers by telling the model which sentence counts",
+)
+FEWER_LOADS = _rule(
+    results=("sparse_attention/experiments/drafts",),
+    lines=lambda: drafts.passes(drafts.results()),
+    line="the weights are loaded fewer than 100 times for 100 tokens",
+    effect="tokens a pass beyond one, by draft and kind of text",
+    refuted="a draft of which no token stays",
 )
 
 _visual = partial(

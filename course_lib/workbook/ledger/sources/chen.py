@@ -27,7 +27,7 @@ SOURCE = Source(
             id="chen-3",
             at="Major Challenges",
             says="For 100 tokens all weights and the cache are read 100 times.",
-            awaits="sparse_attention/experiments/drafts",
+            why_not="counts a pass for each token; chen-longer-8 asks for fewer",
         ),
         Claim(
             id="chen-4",

@@ -1,7 +1,7 @@
 """B. Chen, Sparsity for Efficient Long Sequence Generation: a longer version of the same talk."""
 
 from course_lib.workbook.ledger.record import Claim, Source
-from course_lib.workbook.ledger.rules import dejavu, kv, sinks, start
+from course_lib.workbook.ledger.rules import dejavu, kv, sinks, sparse_attention, start
 
 SOURCE = Source(
     title="Sparsity for Efficient Long Sequence Generation, a longer version",
@@ -57,7 +57,7 @@ SOURCE = Source(
             id="chen-longer-8",
             at="Quiz",
             says="100 tokens of the same distribution may take fewer than 100 passes.",
-            awaits="sparse_attention/experiments/drafts",
+            rule=sparse_attention.FEWER_LOADS,
         ),
     ),
 )
