@@ -35,6 +35,8 @@ def stored_bytes(built: Built) -> int:
 def cache_bytes(built: Built, n_tokens: int) -> int:
     """Keys, values, positions and what a policy remembers, behind a text read in one pass and its prompt.
 
+    Of a text longer than the budget: what a merging policy writes beside its slots begins with the first merge.
+
     Raises:
         ValueError: a policy that gives each layer what the text asks for, or drops more than it must: no formula says
             how many slots it holds.

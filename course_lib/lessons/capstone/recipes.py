@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from course_lib.compose.shares import Subset, subsets
+from course_lib.lessons.common.tables import per_cent
 
 Parts = dict[str, dict[str, Any]]
 
@@ -22,32 +23,42 @@ PROMPT = {"file": "capstone.safetensors"}
 
 _SPARSITIES, _GRIDS = (0.5, 0.625, 0.75), ((4, None), (3, 64), (3, None), (2, 64), (2, None))
 WEIGHTS: dict[str, dict[str, Any]] = {
-    **{f"{method} {s:.1%}": {"method": method, "pattern": s} for method in ("Wanda", "SparseGPT") for s in _SPARSITIES},
+    **{
+        f"{method} {per_cent(s, 1)}": {"method": method, "pattern": s}
+        for method in ("Wanda", "SparseGPT")
+        for s in _SPARSITIES
+    },
     "SparseGPT 2:4": {"method": "SparseGPT", "pattern": "2:4"},
-    "Wanda 62.5%, OWL": {"method": "Wanda", "pattern": 0.625, "allocation": "OWL"},
-    "Wanda 62.5%, one ranking": {"method": "Wanda", "pattern": 0.625, "allocation": "OneRanking"},
+    "Wanda 62.5 %, OWL": {"method": "Wanda", "pattern": 0.625, "allocation": "OWL"},
+    "Wanda 62.5 %, one ranking": {"method": "Wanda", "pattern": 0.625, "allocation": "OneRanking"},
     **{f"{bits} bits, {group or 'rows'}": {"bits": bits, "group": group} for bits, group in _GRIDS},
     **{
-        f"SparseGPT {s:.0%}, {bits} bits": {"method": "SparseGPT", "pattern": s, "bits": bits, "group": 64}
+        f"SparseGPT {per_cent(s)}, {bits} bits": {"method": "SparseGPT", "pattern": s, "bits": bits, "group": 64}
         for s in (0.5, 0.75)
         for bits in (4, 3, 2)
     },
 }
 CACHES: dict[str, dict[str, Any]] = {
     "cache 4 bits": {"policy": "Full", "bits": 4},
-    "H2O 20%": {"policy": "H2O", "budget": 0.2, "recent": 16},
-    "H2O 20%, 4 bits": CACHE,
-    "StreamingLLM 20%": {"policy": "StreamingLLM", "budget": 0.2},
-    "SnapKV 20%": {"policy": "SnapKV", "budget": 0.2, "recent": 16},
-    "Scissorhands 20%, 4 bits": {"policy": "Scissorhands", "budget": 0.2, "bits": 4, "residual": 16},
+    "H2O 20 %": {"policy": "H2O", "budget": 0.2, "recent": 16},
+    "H2O 20 %, 4 bits": CACHE,
+    "StreamingLLM 20 %": {"policy": "StreamingLLM", "budget": 0.2},
+    "SnapKV 20 %": {"policy": "SnapKV", "budget": 0.2, "recent": 16},
+    "Scissorhands 20 %, 4 bits": {"policy": "Scissorhands", "budget": 0.2, "bits": 4, "residual": 16},
 }
 CHOSEN: dict[str, dict[str, Any]] = {
-    "CATS 50%": NEURONS,
-    "CATS 30%": {"selector": "CATS", "density": 0.3},
-    "low rank 50%": {"selector": "LowRank", "density": 0.5, "settings": {"rank": 16}},
-    "fixed 50%": {"selector": "Static", "density": 0.5},
+    "CATS 50 %": NEURONS,
+    "CATS 30 %": {"selector": "CATS", "density": 0.3},
+    "low rank 50 %": {"selector": "LowRank", "density": 0.5, "settings": {"rank": 16}},
+    "fixed 50 %": {"selector": "Static", "density": 0.5},
 }
-BESIDE = ("", "4 bits, rows", "2 bits, 64", "SparseGPT 50%, 3 bits", "SparseGPT 75%, 4 bits")  # what these stand beside
+BESIDE = (
+    "",
+    "4 bits, rows",
+    "2 bits, 64",
+    "SparseGPT 50 %, 3 bits",
+    "SparseGPT 75 %, 4 bits",
+)  # them
 
 
 def five(chosen: Subset) -> Parts:

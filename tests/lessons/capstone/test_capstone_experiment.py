@@ -76,11 +76,11 @@ def test_the_one_sweep_by_hand_is_the_recipe(tiny):
 def test_the_grid(tiny):
     plan = experiment_capstone_front.steps(TINY)
     assert len(plan) == len({step.name for step in plan}) == 64
-    wanted = ("dense", "SparseGPT 2:4", "2 bits, 64 + H2O 20%", "CATS 30%", "sparse prefill")
+    wanted = ("dense", "SparseGPT 2:4", "2 bits, 64 + H2O 20 %", "CATS 30 %", "sparse prefill")
     rows = {step.name: step.run(0)["grid"][0] for step in plan if step.name in wanted}
     assert set(rows) == set(wanted)
-    assert rows["2 bits, 64 + H2O 20%"]["stored"] < rows["SparseGPT 2:4"]["stored"] < rows["dense"]["stored"]
-    assert rows["CATS 30%"]["read"] < rows["dense"]["read"] == rows["sparse prefill"]["read"]
+    assert rows["2 bits, 64 + H2O 20 %"]["stored"] < rows["SparseGPT 2:4"]["stored"] < rows["dense"]["stored"]
+    assert rows["CATS 30 %"]["read"] < rows["dense"]["read"] == rows["sparse prefill"]["read"]
 
 
 def test_every_recipe_of_the_plan_is_one():

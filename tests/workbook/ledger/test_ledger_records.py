@@ -42,7 +42,6 @@ NO_CLAIM = {  # results that no claim of the documents is about
 # Claims whose result is not committed yet. Whoever commits it writes the rule and takes the claim off this list.
 AWAITED = {
     "sparse_attention/experiments/sparse_attention: 2048: vertical-slash": {"abstracts-16"},
-    "sparse_attention/experiments/delta": {"abstracts-30", "abstracts-31"},
     "bench/cpu_sparse_prefill": {"abstracts-17"},
 }
 CLAIMS = {claim.id: claim for claim in all_claims()}
