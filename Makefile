@@ -79,11 +79,14 @@ clean: ## Remove the virtual environment and everything built; the cache and you
 
 # Made again when a pin changes. Interrupted at any point, it goes on from there: the stamp is written last.
 # Python compiles what is imported when it is first imported, a third of the 19,000 files; pip would compile them all.
+# pip writes RECORD last: what has none was cut off, and pip would stumble over it.
 $(STAMP): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found. Install it, or say where it is: make PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		echo "Making $(VENV) with $$($(PYTHON) --version)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "The virtual environment could not be made; on Debian and Ubuntu: apt install python3-venv"; exit 1; }; }
+	@$(BIN)/python -c 'import pathlib, shutil, sysconfig; [shutil.rmtree(info) for info in \
+		pathlib.Path(sysconfig.get_path("purelib")).glob("*.dist-info") if not (info / "RECORD").is_file()]'
 	@echo "Installing $$(grep -c == requirements.lock) pinned packages: 2.4 GB on disk, a few minutes the first time. The model and its texts follow: 0.2 GB to fetch, 0.6 GB on disk."
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-compile $$(test -t 2 || echo --quiet) -r requirements.lock || { \
 		echo "The packages could not be installed (see above). Connect to the network and run make again."; exit 1; }

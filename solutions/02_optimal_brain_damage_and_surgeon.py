@@ -10,9 +10,8 @@
 # small network exactly, and explain why the exact method ends at one row of a language model. **You need** partial
 # derivatives, the chain rule and matrix inverses. **Time**: two and a half hours, more than half of them for exercises.
 #
-# You will write eight short functions. Below each of them stands a `check`, which tells you what is wrong and, where it
-# recognises a mistake, which one it is. What follows an exercise uses your function once it is right, and the course's
-# until then.
+# You will write eight short functions. Lesson 00 shows how they are checked; once one is right, what follows it works
+# with yours.
 
 # %%
 import time

@@ -10,9 +10,8 @@
 # its errors. **You need** lesson 00, and norms, top-k and the inverse of a matrix in PyTorch; lesson 03 is not needed.
 # **Time**: an hour and three quarters, 65 minutes of it for exercises.
 #
-# You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. What follows an exercise uses your function on the real model once it is right, and the course's until
-# then.
+# The eight functions that you will write add up to the method: once score and rows are right, it is with yours that the
+# model of section 7 is pruned.
 
 # %%
 import torch

@@ -14,9 +14,8 @@
 # runs on a real model, with tensors that really shrink. Why the first token of a text matters so much is the subject
 # of lesson 08.
 #
-# You will write eight short functions. Under each is a `check`, which tells you what is wrong and, when it recognises
-# it, which mistake you have made. Four of the functions then work on the real model: the cell behind such an exercise
-# uses your function once it is right, and the course's own until then.
+# Of the eight functions that you will write, four go to work on the real model as soon as they are right: the window,
+# the attention that a key receives, H2O's step and the rounding.
 
 # %%
 import torch
@@ -784,10 +783,11 @@ print(
 
 # %% [markdown]
 # What that means in time was measured on two cores of a server's processor with `course bench kv`: eight steps of
-# decoding behind 4096 tokens, with the contestants in turn. The hatched bars are transformers' own cache of a text that
-# was only a fifth as long, which is what evicting would gain if it cost nothing. Transformers' cache is copied at every
-# step, while the course's caches write into free slots, so they gain before anything is evicted. The fair comparison is
-# therefore with the bar of the same cache with nothing evicted.
+# decoding behind 4096 tokens, with the contestants in turn. The hatched bars are transformers' own: `StaticCache`,
+# whose slots are reserved beforehand, and `DynamicCache` behind a text that was only a fifth as long, which is what
+# evicting would gain if it cost nothing. `DynamicCache` is copied at every step, while the course's caches write into
+# free slots as `StaticCache` does, so they gain before anything is evicted. The fair comparison is therefore with the
+# bar of the same cache with nothing evicted.
 
 # %%
 speed.steps()
@@ -796,10 +796,10 @@ speed.steps()
 print(speed.prompts())
 
 # %% [markdown]
-# For one sequence, evicting four fifths at every step buys nothing over the same cache with everything in it. SnapKV is
-# faster because it chose once, at the end of the prompt, and evicts nothing during these steps. Four bits save bytes
-# and cost time: codes are turned back into numbers at every step. With eight sequences the cache outweighs the weights,
-# and most ways gain.
+# For one sequence, evicting four fifths at every step gains little over the same cache with everything in it, because
+# a step still reads all weights. SnapKV gains more because it chose once, at the end of the prompt, and evicts nothing
+# during these steps. Four bits save bytes and cost time: codes are turned back into numbers at every step. With eight
+# sequences the cache outweighs the weights, and evicting gains more.
 #
 # To choose what is evicted takes thirty small decisions in every step, one for each layer. All policies therefore have
 # the option `dropped`, after Scissorhands: a head over its budget evicts several tokens at once, and needs no further

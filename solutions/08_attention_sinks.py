@@ -10,9 +10,8 @@
 # can be seen at this size. **You need** lesson 07, sections 2 and 3, and rotations in the plane. **Time**: a bit more
 # than two hours, of which the exercises take one.
 #
-# You will write eight short functions. Under each is a `check`; it tells you what is wrong and, when it knows, which
-# mistake it is. Most of them then work on the real model: what follows an exercise uses your function once it is right,
-# and the course's own until then.
+# Each of the eight functions that you will write is small. Once they are right, the cells behind them find the sink,
+# keep the stream alive and turn the keys of the real model with yours.
 
 # %%
 import torch

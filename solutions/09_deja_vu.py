@@ -42,7 +42,8 @@ from course_lib.lessons.dejavu.figures import fired, selectors, speed
 from course_lib.lessons.dejavu.figures import measured as measured_plots
 from course_lib.lessons.dejavu.figures import predicting as predicting_plots
 from course_lib.lessons.dejavu.figures import stream as stream_plots
-from course_lib.lessons.dejavu.live import chosen, clock, cost, heads, neurons, predicting, printed, stream, torn, view
+from course_lib.lessons.dejavu.live import chosen, clock, cost, heads, neurons, predicting, printed, products
+from course_lib.lessons.dejavu.live import stream, torn, view
 from course_lib.lessons.dejavu.tables import changes, parts, published
 from course_lib.lessons.dejavu.tables import clock as clock_tables
 from course_lib.lessons.dejavu.tables import found as results
@@ -114,8 +115,7 @@ def which_neurons(hidden, down, k):
     output is longest.
 
     hidden: (T, F), what the F neurons give for each of T tokens, of either sign. down: (D, F), the
-    weights behind them:
-    the MLP's output is hidden @ down.T. k: how many stay for a token, 1 to F.
+    weights behind them: the MLP's output is hidden @ down.T. k: how many stay for a token, 1 to F.
     Returns (T, F), True for exactly k neurons in every row; among equals any may be chosen.
     """
     ### BEGIN SOLUTION
@@ -273,19 +273,22 @@ def gathered_mlp(x, gate, up, down, index):
 check("dejavu.gathered", gathered_mlp)
 
 # %% [markdown]
-# A check sees numbers, not reads: whoever computes all rows and takes the chosen ones afterwards is called right too,
-# and has read everything. Then the clock below is the judge.
-#
 # One token of our text in block 15, with a fifth of the neurons. The result has to be what the whole MLP gives once all
-# other neurons are zero; and what is lost has to be their part of the sum, no more and no less.
+# other neurons are zero; and what is lost has to be their part of the sum, no more and no less. A check sees the result
+# alone: whoever computes all neurons and takes the chosen ones afterwards is called right too, and has saved nothing.
+# So the products are counted, one for each weight that meets a number.
 
 # %%
 seen, token = here[2], 60
 mlp, x = seen.neurons, seen.x[token]
 keep = Oracle(density=0.2).keep(seen, 2)[token]
-output = mine("dejavu.gathered", gathered_mlp)(x, mlp.gate, mlp.up, mlp.down, keep.nonzero().flatten())
+few, given = mine("dejavu.gathered", gathered_mlp), (x, mlp.gate, mlp.up, mlp.down, keep.nonzero().flatten())
+output = few(*given)
+with products.counted() as count:
+    few(*given)
 masked, lost = mlp.down @ (seen.hidden[token] * keep), mlp.down @ (seen.hidden[token] * ~keep)
-print(f"{int(keep.sum())} of {len(keep)} neurons; beside the masked MLP {(output - masked).abs().max():.1e} at most")
+print(products.line(count.n, 3 * mlp.up.numel(), keep))
+print(f"beside the masked MLP {(output - masked).abs().max():.1e} at most")
 print(f"what is lost has {100 * lost.norm() / (output + lost).norm():.0f} % of the length of the output")
 
 # %% [markdown]
@@ -939,9 +942,9 @@ print(clock_tables.batches(one_token))
 print(clock_tables.end_to_end(decoded))
 
 # %% [markdown]
-# A tenth of the neurons is less than four times as fast, since rows that lie apart have to be gathered; the break-even
-# lies at four tenths. With predictors the ReLU model decodes nearly one and a half times as fast within .02 nats, where
-# the first block keeps five times as many neurons as the others. These are ratios of one machine: the longer a
+# A tenth of the neurons is far from ten times as fast, since rows that lie apart have to be gathered, and near a half
+# nothing is gained any more. With predictors the ReLU model decodes about one and a half times as fast within .02 nats,
+# where the first block keeps five times as many neurons as the others. These are ratios of one machine: the longer a
 # processor waits for its memory, the more there is to gain.
 #
 # ## To take home

@@ -119,17 +119,74 @@ def slides(
     raise typer.Exit(page.build(names, pdf))
 
 
+# BEGIN INSTRUCTORS
+@app.command()
+def site(
+    names: Names = None,
+    with_solutions: Annotated[
+        bool, typer.Option("--with-solutions", help="Fold the solution in under each exercise.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Execute every lesson again.")] = False,
+    slides: Annotated[bool, typer.Option(help="Put the decks beside the lessons.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Where the pages go; build/site/html when left out.")] = None,
+) -> None:
+    """Build the site: executed lessons, decks, claims, papers, glossary and a search, as pages that need no network."""
+    from course_lib.workbook.site import build
+
+    raise typer.Exit(
+        build.build(names, with_solutions=with_solutions, fresh=fresh, slides=slides, out=out and out.resolve())
+    )
+
+
+# END INSTRUCTORS
+
+
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Which table, such as wanda.")],
-    out: Annotated[Path | None, typer.Option(help="Where the JSON goes; beside the experiment when left out.")] = None,
+    name: Annotated[str, typer.Argument(help="Which table, such as wanda; or all of them: all.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the JSON goes, a folder for all; beside the experiment when left out.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny samples, to see that every step works.")] = False,
     resume: Annotated[bool, typer.Option(help="Keep the steps that are finished.")] = True,
+    only: Annotated[list[str] | None, typer.Option(help="With all: these alone. May be given several times.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With all: say what would be done, and how long.")] = False,
 ) -> None:
     """Measure a long table: resumable, written as JSON with seed, sample sizes and machine."""
-    from course_lib.cli import reproduce
+    from course_lib.cli import reproduce, reproduce_all
 
+    if name == "all":
+        raise typer.Exit(reproduce_all.run(only or (), out, quick, resume, dry_run))
+    if only or dry_run:
+        raise ValueError(f"got --only or --dry-run with {name!r}; expected them with `course reproduce all` alone.")
     raise typer.Exit(reproduce.run(name, out, quick, resume))
+
+
+# BEGIN INSTRUCTORS: the page needs the exercises of all lessons, of which a copy may lack some
+@app.command()
+def claims(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the page is out of date.")] = False,
+) -> None:
+    """Write docs/claims.md: every claim of the sources, its verdict, and the numbers behind it."""
+    from course_lib.cli import claims
+
+    raise typer.Exit(claims.run(check))
+
+
+# END INSTRUCTORS
+
+
+@app.command()
+def challenge(
+    recipe: Annotated[Path, typer.Argument(help="The recipe, a JSON file; a prompt lies beside it.")],
+    windows: Annotated[int, typer.Option(min=2, max=64, help="Windows of each domain to evaluate on.")] = 8,
+    length: Annotated[int, typer.Option(min=64, max=2048, help="Tokens per window.")] = 512,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the windows.")] = 0,
+) -> None:
+    """Build a recipe of lesson 12 and measure it in full: bytes, loss beside the dense model, and the budget."""
+    from course_lib.cli import challenge
+
+    raise typer.Exit(challenge.run(recipe, windows, length, seed, Console()))
 
 
 @app.command()

@@ -37,6 +37,8 @@ class NeuronSelector(ABC):
     lookahead: ClassVar[int] = 0  # how many blocks back it reads; a leaf with the setting declares the field
     reads_hidden: ClassVar[bool] = False  # whether it looks at what it should predict: an oracle
     counts_exactly: ClassVar[bool] = True  # whether each token keeps the same number of neurons
+    n_read_whole: ClassVar[int] = 0  # of the matrices that read x, how many it computes for all neurons to choose some
+    fits_alone: ClassVar[bool] = True  # whether `fit` needs calibration text and nothing trained before
 
     def __post_init__(self) -> None:
         for density in (self.density, *self.by_block):

@@ -8,12 +8,13 @@ Dimension key: N windows to learn from, M held out, L tokens in a window, P vect
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -58,35 +59,43 @@ def train_prompt(
     recipe = recipe or PromptRecipe()
     check(model, windows, recipe, keep, held_out)
     prompt.check(model)
-    vectors = prompt.vectors.detach().to(model.device, torch.float32).clone().requires_grad_()
-    optimiser = torch.optim.AdamW([vectors], lr=recipe.rate, weight_decay=recipe.decay)
-    run = Run(vectors, optimiser, vectors.detach().clone())
+    run = begin(model, prompt, recipe)
     path = folder and Path(folder) / STATE
     known = identity(model, prompt, recipe, {"text": windows, "keep": keep, "held-out text": held_out}) if path else {}
     if path:
         run.resume(path, known)
     end = _end(run, recipe, until, path)
-    learning = SoftPrompt(vectors=vectors, table=prompt.table, origin=origin)
+    learning = SoftPrompt(vectors=run.vectors, table=prompt.table, origin=origin)
     with frozen(model), prompting(model, learning):
         for step in tracked(range(len(run.losses), end), "learning a prompt", progress):
             if recipe.look_every and step % recipe.look_every == 0:
                 _look(model, run, held_out)
             rows = rows_of(len(windows), recipe, step)
-            _step(model, run, recipe, windows[rows], None if keep is None else keep[rows], learning)
+            ids, real = (None if text is None else text[rows].to(model.device) for text in (windows, keep))
+            descend(run, recipe, learning, partial(mean_loss, model, ids, real))
             if path and (len(run.losses) % recipe.every == 0 or step + 1 == end):
                 run.save(path, known)
         if recipe.look_every and end == recipe.n_steps:
             _look(model, run, held_out)
-    return run.trained(vectors, learning)
+    return run.trained(run.vectors, learning)
 
 
-def _step(
-    model: PreTrainedModel, run: Run, recipe: PromptRecipe, ids: Tensor, keep: Tensor | None, learning: SoftPrompt
-) -> None:
-    """One batch: the loss, its gradient, a step of AdamW."""
+def begin(model: PreTrainedModel, prompt: SoftPrompt, recipe: PromptRecipe) -> Run:
+    """No step taken yet; the prompt given stays as it is."""
+    vectors = prompt.vectors.detach().to(model.device, torch.float32).clone().requires_grad_()
+    optimiser = torch.optim.AdamW([vectors], lr=recipe.rate, weight_decay=recipe.decay)
+    return Run(vectors, optimiser, vectors.detach().clone())
+
+
+def descend(run: Run, recipe: PromptRecipe, learning: SoftPrompt, loss_of: Callable[[], Float[Tensor, ""]]) -> None:
+    """One batch: its loss, with a gradient for the run's vectors, and a step of AdamW.
+
+    Raises:
+        NotFinite: when the loss is NaN or infinite, or its gradient.
+    """
     run.optimiser.param_groups[0]["lr"] = recipe.rate_at(len(run.losses))
     run.optimiser.zero_grad()
-    loss = mean_loss(model, ids.to(model.device), None if keep is None else keep.to(model.device))
+    loss = loss_of()
     _must_be_finite("loss", loss, run, learning)
     run.sound = run.vectors.detach().clone()
     loss.backward()

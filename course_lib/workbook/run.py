@@ -32,7 +32,7 @@ def run(lesson: str, *, student: bool = False, html: bool = False, root: Path = 
     path.parent.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     try:
-        error = execute(notebook, console, _environment(root, strict=not student))
+        error = execute(notebook, console, environment(root, strict=not student))
     finally:
         write(path, masters.as_text(notebook))
     seconds = time.perf_counter() - start
@@ -90,7 +90,7 @@ def _text(output: NotebookNode) -> str:
     return "" if pictured else data.get("text/plain", "")
 
 
-def _environment(root: Path, strict: bool) -> dict[str, str]:
+def environment(root: Path, strict: bool) -> dict[str, str]:
     """Strict for masters; progress is kept apart, so that a test run never counts as a student's."""
     home = {"COURSE_HOME": str(root / "build" / "home")}
     return os.environ | home | {"COURSE_STRICT": "1" if strict else ""}

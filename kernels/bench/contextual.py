@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, dense, gate_first
+from course_lib.contextual.execute.choices import long_columns
+from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, by_samples, dense, gate_first
 from course_lib.contextual.execute.neuron_major import NeuronMajor
+from course_lib.contextual.execute.room import Room
 from course_lib.contextual.execute.union import gathered_union
 from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.contextual.selector import n_kept
@@ -25,14 +27,20 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}  # relative; sums over D
 SIZES = {"width": 576, "neurons": 1536, "blocks": 30, "rank": 64, "batches": (1, 2, 4, 8, 16)}
 QUICK = {"width": 16, "neurons": 40, "blocks": 2, "rank": 4, "batches": (1, 3)}
 DENSITIES, OF_BATCH = (1.0, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05), 0.1
-DENSE, INT8, UNION, PREDICTED = "dense", "dense, 8 bits", "rows of the union", "predictor, then embedding_bag"
-WAYS = {"index_select": by_rows, "bundle, one index_select": by_bundle, "embedding_bag": by_bag}
+DENSE, INT8, UNION, PREDICTED = "dense", "dense, 8 bits", "rows of the union", "predictor, then index_select"
+WAYS = {
+    "index_select": by_rows,
+    "bundle, one index_select": by_bundle,
+    "embedding_bag": by_bag,
+    "sampled_addmm": by_samples,
+}
 
 
 def contests(place: Place) -> Iterator[Contest]:
     """One token by density, then batches at one density."""
     sizes = QUICK if place.quick else SIZES
-    mlps = [_mlp(place, sizes["width"], sizes["neurons"]) for _ in range(sizes["blocks"])]
+    room = Room()  # blocks come one after the other
+    mlps = [_mlp(place, sizes["width"], sizes["neurons"], room) for _ in range(sizes["blocks"])]
     for density in DENSITIES:
         yield _one_token(place, mlps, density, sizes["rank"])
     for batch in sizes["batches"]:
@@ -53,9 +61,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
     return " ".join(sentences)
 
 
-def _mlp(place: Place, width: int, neurons: int) -> NeuronMajor:
+def _mlp(place: Place, width: int, neurons: int, room: Room) -> NeuronMajor:
     gate, up, down = (place.randn(neurons, width) / n**0.5 for n in (width, width, neurons))
-    return NeuronMajor(gate=gate, up=up, down=down, activation="silu")
+    return NeuronMajor(gate=gate, up=up, down=down, activation="silu", room=room)
 
 
 def _one_token(place: Place, mlps: list[NeuronMajor], density: float, rank: int) -> Contest:
@@ -63,6 +71,8 @@ def _one_token(place: Place, mlps: list[NeuronMajor], density: float, rank: int)
     x, kept, size = place.randn(width), n_kept(density, n), mlps[0].up.element_size()
     drawn = [torch.randperm(n, generator=place.generator)[:kept].to(place.device) for _ in mlps]
     predictors = [Predictor(width, rank, n, place.generator).to(x).requires_grad_(False) for _ in mlps]
+    for each in predictors:
+        each.out.weight.data = long_columns(each.out.weight)
     predicted = [each(x[None])[0].topk(kept).indices for each in predictors]
     largest = [torch.nn.functional.silu(mlp.gate @ x).abs().topk(kept).indices for mlp in mlps]
     stored = [[in_int8(weight) for weight in (mlp.gate, mlp.up, mlp.down.T)] for mlp in mlps]
@@ -81,7 +91,7 @@ def _one_token(place: Place, mlps: list[NeuronMajor], density: float, rank: int)
         run = partial(lambda way, i: way(x, mlps[i], drawn[i]), way)
         add(name, run, work(3 * width * kept), masked(x, mlps, drawn))
     chosen = work(3 * width * kept + rank * (width + n))
-    add(PREDICTED, lambda i: by_bag(x, mlps[i], best(predictors[i], x, kept)), chosen, masked(x, mlps, predicted))
+    add(PREDICTED, lambda i: by_rows(x, mlps[i], best(predictors[i], x, kept)), chosen, masked(x, mlps, predicted))
     gated = work(width * n + 2 * width * kept)
     add("the gate, then embedding_bag", lambda i: gate_first(x, mlps[i], kept), gated, masked(x, mlps, largest))
     everything = masked(x, in_steps, [torch.arange(n, device=place.device)] * len(mlps))

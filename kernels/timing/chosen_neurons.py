@@ -36,7 +36,7 @@ def masked(x: Tensor, mlps: Sequence[NeuronMajor], chosen: Sequence[Tensor]) -> 
 
 def best(predictor: Predictor, x: Tensor, n_kept: int) -> Tensor:
     """The neurons of the highest logits."""
-    logits = torch.mv(predictor.out.weight, torch.mv(predictor.into.weight, x))
+    logits = torch.mv(predictor.out.weight, torch.mv(predictor.into.weight, x))  # out's columns in one stretch each
     return logits.topk(n_kept, sorted=False).indices
 
 

@@ -145,6 +145,7 @@ def test_every_step_of_the_experiment_works(texts, tmp_path, monkeypatch):
 def test_committed_weights_are_those_that_were_measured():
     """Weights are the same bits; the sums of another processor move the loss in the sixth digit."""
     (row,) = load_measured("minitron", "byte_model")["tables"]["models"]
+    assert row["bytes"] == (byte_model.WEIGHTS / "byte_model.safetensors").stat().st_size < 5e6
     model, held_out, training = load_byte_model(n_training=5)
     assert (held_out.shape, training.shape) == ((48, 128), (5, 128))
     assert sum(weight.numel() for weight in model.parameters()) == row["parameters"]

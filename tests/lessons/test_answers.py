@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from told_answers import COUNTS, TOLD
 
 from course_lib.checking.call import call
 from course_lib.checking.judge import conclude, judge
 from course_lib.checking.known import Known
 from course_lib.grading import engine
-from course_lib.workbook.catalogue import find
+from course_lib.workbook.catalogue import all_exercises, find
 from course_lib.workbook.checks import SEED
 
 FILES = sorted(Path(__file__).parent.glob("*/*_answers.py"))
@@ -45,6 +46,7 @@ def load(path):
 
 
 ANSWERS = [load(path) for path in FILES]
+FIRST_LESSONS = ("start", "patterns", "classic", "sparsegpt", "wanda", "kv", "sinks")
 RIGHT = [(e, what, f) for module in ANSWERS for e, ways in module.RIGHT.items() for what, f in ways.items()]
 WRONG = [
     (e, what, *(given if isinstance(given, tuple) else (given, None)))
@@ -74,3 +76,23 @@ def test_a_wrong_answer_is_refused_on_every_seed_and_gets_no_misleading_name(exe
 def test_most_wrong_answers_get_a_name():
     named = [told(exercise, function, SEEDS[0])[1] != "" for exercise, _, function, _ in WRONG]
     assert sum(named) >= NAMED * len(named), f"{sum(named)} of {len(named)}"
+
+
+def told_to(answers, exercise):
+    """By what it does: what each of these answers to an exercise is told, "right" or the name of a mistake."""
+    found = {what: told(exercise, function, SEED) for e, what, function, *_ in answers if e == exercise}
+    return {what: name if state == "wrong" else state for what, (state, name) in found.items()}
+
+
+def test_every_exercise_of_the_first_lessons_has_a_row():
+    ours = {e.id for e in all_exercises() if e.id.split(".")[0] in FIRST_LESSONS}
+    assert TOLD.keys() == COUNTS.keys() == ours
+
+
+@pytest.mark.parametrize("exercise", TOLD)
+def test_what_is_easily_misjudged_is_told_what_its_row_says(exercise):
+    right, wrong = told_to(RIGHT, exercise), told_to(WRONG, exercise)
+    assert not right.keys() & wrong.keys(), "one row could not tell them apart"
+    assert {what: (right | wrong)[what] for what in TOLD[exercise]} == TOLD[exercise]
+    numbers = len(right), len(wrong), sum(name != "" for name in wrong.values())
+    assert all(found >= least for found, least in zip(numbers, COUNTS[exercise], strict=True)), numbers

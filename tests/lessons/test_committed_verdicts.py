@@ -24,7 +24,7 @@ from course_lib.lessons.moe.tables import compared as experts
 from course_lib.lessons.moe.tables import measured as mixtures
 from course_lib.lessons.sinks.claims import backcopy, trained, training
 from course_lib.lessons.sinks.claims import measured as sinks
-from course_lib.lessons.sparse_attention.claims import drafts, steering
+from course_lib.lessons.sparse_attention.claims import delta, drafts, steering
 from course_lib.lessons.sparse_attention.claims import prefill as sparse_prefill
 from course_lib.lessons.sparsegpt import tables as sparsegpt
 from course_lib.lessons.wanda import accuracies
@@ -83,9 +83,13 @@ PRINTED = {
     "10 gains": lambda: own_prompts.gains(prompts.results()),
     "10 sentences": lambda: moved_prompts.sentences(prompts.results()),
     "10 moved": lambda: moved_prompts.moved(prompts.results()),
+    "10 settings": lambda: own_prompts.settings(prompts.results()),
+    "10 other text": lambda: moved_prompts.other_text(prompts.results()),
+    "10 tasks": lambda: practice.tasks(prompts.results()),
     "10 rivals": lambda: practice.rivals(prompts.results()),
     "10 smaller": lambda: practice.smaller(prompts.results()),
     "11 over gamma": lambda: sparse_prefill.over_gamma(sparse_prefill.results()),
+    "11 deltas": lambda: delta.over_threshold(delta.results()),
     "11 drafts": lambda: drafts.passes(drafts.results()),
     "11 heads": lambda: sparse_prefill.heads(sparse_prefill.results()),
     "11 steered": lambda: steering.answers(steering.results()),

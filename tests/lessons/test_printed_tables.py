@@ -11,6 +11,7 @@ import pytest
 
 from course_lib.lessons.classic import smallest
 from course_lib.lessons.common.tables import COLUMNS, load_measured
+from course_lib.lessons.compress.live import sentences
 from course_lib.lessons.kv.claims import own_text
 from course_lib.lessons.patterns import budget
 from course_lib.lessons.sinks.claims import first_tokens
@@ -19,7 +20,7 @@ from course_lib.lessons.wanda import shares
 from course_lib.workbook.masters import ROOT, masters
 
 FROM = "course_lib.lessons"
-WITHOUT = ("00", "01", "10")  # 00 and 01 print what they measure on the spot; 10 has no table of a measurement
+WITHOUT = ("00", "01")  # these print what they measure on the spot
 
 
 def calls(statement: ast.stmt, known: dict) -> Iterator[ast.Call]:
@@ -83,6 +84,12 @@ def test_tables_of_open_tasks_fit(lesson):
     module, folder, name, table = OPEN[lesson]
     ideas = module.stored(load_measured(folder, name)["tables"][table])
     assert not badly_printed(module.table(ideas))
+
+
+def test_the_table_of_sentences_before_a_pruned_model_fits():
+    assert not badly_printed(
+        sentences.table_of_ideas(load_measured("compress", "experiments/prompt_words")["tables"]["sentences"])
+    )
 
 
 def test_the_table_of_the_smallest_networks_fits():

@@ -13,13 +13,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, dense
+from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, by_samples, dense
 from course_lib.contextual.execute.neuron_major import NeuronMajor
 from course_lib.contextual.selector import check_density, n_kept
 
 DENSITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 Gather = Callable[[Tensor, NeuronMajor, Tensor], Tensor]  # x, weights, chosen neurons -> the output
-WAYS: tuple[Gather, ...] = (by_bag, by_rows, by_bundle)
+WAYS: tuple[Gather, ...] = (by_bag, by_rows, by_bundle, by_samples)
 
 
 @dataclass(frozen=True, eq=False)

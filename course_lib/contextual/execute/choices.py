@@ -27,7 +27,7 @@ def predicted(predictors: Sequence[Predictor], density: float | Sequence[float])
     Raises:
         ValueError: for a density that is none, or another number of them than of predictors.
     """
-    pairs = [(each.into.weight.detach(), each.out.weight.detach()) for each in predictors]
+    pairs = [(each.into.weight.detach(), long_columns(each.out.weight.detach())) for each in predictors]
     shares = _by_block(density, len(pairs))
     counts = [n_kept(share, len(out)) for share, (_, out) in zip(shares, pairs, strict=True)]
 
@@ -36,6 +36,11 @@ def predicted(predictors: Sequence[Predictor], density: float | Sequence[float])
         return torch.mv(out, torch.mv(into, x)).topk(counts[block], sorted=False).indices
 
     return choose
+
+
+def long_columns(weight: Float[Tensor, "F r"]) -> Float[Tensor, "F r"]:
+    """The same matrix with its columns in one stretch each: a product runs along F in place of r, which is short."""
+    return weight.T.contiguous().T
 
 
 def known(sets: Sequence[Sequence[Tensor]]) -> Choice:
@@ -60,7 +65,7 @@ def oracle_sets(
 
     def choose(block: int, position: int, x: Float[Tensor, "D"]) -> Int[Tensor, "K"]:
         weights = decoder.blocks[block].mlp.weights
-        importance = weights.hidden(x, weights.gate, weights.up, None).abs() * norms[block]
+        importance = weights.values(x).abs() * norms[block]
         best = importance.topk(n_kept(shares[block], weights.n))
         sets[position].append(best.indices[best.values > 0])
         return sets[position][block]

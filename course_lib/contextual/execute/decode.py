@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from course_lib.contextual.execute.break_even import Gather, SparseMLP
 from course_lib.contextual.execute.gathered import by_bag
 from course_lib.contextual.execute.neuron_major import NeuronMajor
+from course_lib.contextual.execute.room import Room
 from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.seen import Seen, look_through
 from course_lib.models import architecture, blocks, final_norm, head, heads
@@ -32,7 +33,8 @@ class Block:
     norms: tuple[nn.Module, nn.Module]
     into: Float[Tensor, "qkv D"]
     into_bias: Float[Tensor, "qkv"]
-    out: nn.Module
+    out: Float[Tensor, "D D"]
+    out_bias: Float[Tensor, "D"]
     mlp: SparseMLP
 
     @classmethod
@@ -41,7 +43,7 @@ class Block:
         first, second = (block.get_submodule(name) for name in parts.norms)
         *into, out = (block.get_submodule(name) for name in parts.attention)
         weights, biases = torch.cat([part.weight for part in into]), torch.cat([part.bias for part in into])
-        return cls((first, second), weights.detach(), biases.detach(), out, mlp)
+        return cls((first, second), weights.detach(), biases.detach(), out.weight.detach(), out.bias.detach(), mlp)
 
 
 class Decoder:
@@ -61,11 +63,12 @@ class Decoder:
             raise ValueError(
                 f"got a model of the family {family}; expected an OPT, such as load_relu_model(). Others: contextual()."
             )
-        mlps = [SparseMLP(NeuronMajor.of(neurons), break_even, gather) for neurons in neurons_of(model)]
+        room = Room()  # blocks come one after the other
+        mlps = [SparseMLP(NeuronMajor.of(neurons, room), break_even, gather) for neurons in neurons_of(model)]
         self.blocks = [Block.of(block, mlp) for block, mlp in zip(blocks(model), mlps, strict=True)]
         self.embedding = model.get_input_embeddings().weight.detach()
         self.positions = _positions(model, length)
-        self.final_norm, self.head, size = final_norm(model), head(model), heads(model)
+        self.final_norm, self.head, size = final_norm(model), head(model).weight.detach(), heads(model)
         self.cache = torch.zeros(len(self.blocks), 2, size.n_query, length, size.size).to(self.embedding)
         self.n_read = 0
 
@@ -88,7 +91,7 @@ class Decoder:
             inner = block.norms[1](x)
             x = x + block.mlp(inner, choose(index, position, inner))
         self.n_read += 1
-        return self.head(self.final_norm(x))
+        return torch.mv(self.head, self.final_norm(x))
 
     def _attention(self, block: Block, x: Float[Tensor, "D"], cache: Tensor, position: int) -> Float[Tensor, "D"]:
         n_heads, size = cache.shape[1], cache.shape[3]
@@ -96,7 +99,7 @@ class Decoder:
         cache[:, :, position] = key_value.view(2, n_heads, size)
         keys, values = cache[:, :, : position + 1]
         found = scaled_dot_product_attention(query.view(1, n_heads, 1, size), keys[None], values[None])
-        return block.out(found.reshape(-1))
+        return torch.addmv(block.out_bias, block.out, found.reshape(-1))
 
 
 def _positions(model: PreTrainedModel, length: int) -> Float[Tensor, "N D"]:

@@ -3,7 +3,8 @@
 Dimension key: D width, F neurons, K chosen neurons.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 from transformers.activations import ACT2FN
 
+from course_lib.contextual.execute.products import product, sampled_product
+from course_lib.contextual.execute.room import Room
 from course_lib.contextual.neurons import Neurons
 
 
@@ -21,6 +24,9 @@ class NeuronMajor:
 
     Row i of each matrix belongs to neuron i; of down it is the column that others store, which would be a number here
     and a number there. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157, section 4.4.
+
+    Args:
+        room: where gathered rows are copied to; one for all blocks of a model that are computed in turn.
     """
 
     gate: Float[Tensor, "F D"] | None
@@ -30,18 +36,20 @@ class NeuronMajor:
     gate_bias: Float[Tensor, "F"] | None = None
     up_bias: Float[Tensor, "F"] | None = None
     down_bias: Float[Tensor, "D"] | None = None
+    room: Room = field(default_factory=Room, repr=False)
 
     @classmethod
-    def of(cls, neurons: Neurons) -> "NeuronMajor":
-        """Gate and up as they are, down copied row by row."""
+    def of(cls, neurons: Neurons, room: Room | None = None) -> "NeuronMajor":
+        """Gate and up as they are where their rows lie together, down copied row by row."""
         return cls(
-            gate=neurons.gate,
-            up=neurons.up,
+            gate=None if neurons.gate is None else neurons.gate.contiguous(),
+            up=neurons.up.contiguous(),
             down=neurons.down.T.contiguous(),
             activation=neurons.activation,
             gate_bias=neurons.gate_bias,
             up_bias=neurons.up_bias,
             down_bias=neurons.down_bias,
+            room=room or Room(),
         )
 
     @property
@@ -63,23 +71,25 @@ class NeuronMajor:
         parts = [weight for weight in (self.gate, self.up, self.down) if weight is not None]
         return torch.stack(parts, dim=1)
 
-    def values(self, x: Float[Tensor, "D"], index: Int[Tensor, "K"]) -> Float[Tensor, "K"]:
-        """h of the chosen neurons; no row of another one is read."""
-        rows = None if self.gate is None else self.gate.index_select(0, index)
-        return self.hidden(x, rows, self.up.index_select(0, index), index)
+    @cached_property
+    def act(self) -> Callable[[Tensor], Tensor]:
+        """The nonlinearity; transformers makes a new module each time that it is asked for one."""
+        return torch.relu if self.activation == "relu" else ACT2FN[self.activation]
 
-    def hidden(
-        self, x: Float[Tensor, "D"], gate: Tensor | None, up: Float[Tensor, "K D"], index: Int[Tensor, "K"] | None
-    ) -> Float[Tensor, "K"]:
-        """h of the neurons whose rows are given; index None stands for all."""
-        inner = product(up, x, self.up_bias, index)
-        if gate is None:
-            return self.act(inner)
-        return self.act(product(gate, x, self.gate_bias, index)) * inner
+    def values(self, x: Float[Tensor, "D"], index: Int[Tensor, "K"] | None = None) -> Float[Tensor, "K"]:
+        """h of the chosen neurons, or of all; rows are copied matrix by matrix, and no row of another one is read."""
+        if index is None:
+            return self._joined(lambda weight, bias: product(weight, x, bias))
+        return self._joined(lambda weight, bias: product(self.room.rows(weight, index), x, bias, index))
 
-    def act(self, values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        """The nonlinearity."""
-        return values.relu() if self.activation == "relu" else ACT2FN[self.activation](values)
+    def sampled_values(self, x: Float[Tensor, "D"], index: Int[Tensor, "K"]) -> Float[Tensor, "K"]:
+        """h of the chosen neurons, and nothing is copied."""
+        return self._joined(lambda weight, bias: sampled_product(weight, x, bias, index))
+
+    def _joined(self, times_x: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
+        """h, given what multiplies rows of a matrix by x and adds biases."""
+        inner = times_x(self.up, self.up_bias)
+        return self.act(inner) if self.gate is None else self.act(times_x(self.gate, self.gate_bias)) * inner
 
     def moved(self, y: Float[Tensor, "*tokens D"]) -> Float[Tensor, "*tokens D"]:
         """With the bias of the last matrix, where it has one."""
@@ -90,12 +100,3 @@ class NeuronMajor:
         if len(index) == 0:
             return hidden.new_zeros(self.width)
         return embedding_bag(index[None], self.down, per_sample_weights=hidden[None], mode="sum")[0]
-
-
-def product(
-    rows: Float[Tensor, "K D"], x: Float[Tensor, "D"], bias: Tensor | None, index: Int[Tensor, "K"] | None = None
-) -> Float[Tensor, "K"]:
-    """Rows times x, and their biases; index says which of the biases, None all."""
-    if bias is None:
-        return torch.mv(rows, x)
-    return torch.addmv(bias if index is None else bias.index_select(0, index), rows, x)

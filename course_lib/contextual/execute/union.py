@@ -23,12 +23,12 @@ def gathered_union(
     index = keep.any(dim=0).nonzero()[:, 0]
 
     def of(rows: Tensor, bias: Tensor | None) -> Tensor:
-        return linear(x, rows.index_select(0, index), None if bias is None else bias[index])
+        return linear(x, weights.room.rows(rows, index), None if bias is None else bias[index])
 
     inner = of(weights.up, weights.up_bias)
     hidden = weights.act(inner) if weights.gate is None else weights.act(of(weights.gate, weights.gate_bias)) * inner
     hidden = hidden * keep[:, index]
-    return weights.moved(hidden @ weights.down.index_select(0, index))
+    return weights.moved(hidden @ weights.room.rows(weights.down, index))
 
 
 def union_share(keep: Bool[Tensor, "T F"], batch: int) -> float:

@@ -4,6 +4,7 @@ Dimension key: T tokens, n windows of N tokens, F neurons.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -23,6 +24,8 @@ class TokenAlone(NeuronSelector):
     """
 
     blocks: tuple[AloneBlock, ...] | None = field(default=None, repr=False)
+
+    n_read_whole: ClassVar[int] = 2
 
     def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         return replace(self, blocks=alone_blocks(model))

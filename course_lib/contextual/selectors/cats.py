@@ -4,6 +4,7 @@ Dimension key: T tokens, F neurons.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -18,6 +19,8 @@ class CATS(ThresholdSelector):
 
     Deviation: an MLP without a gate has its only activation in that place.
     """
+
+    n_read_whole: ClassVar[int] = 1
 
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
         return seen.neurons.activated(seen.x).float().abs()

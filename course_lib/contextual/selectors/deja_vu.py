@@ -17,13 +17,14 @@ from course_lib.contextual.selector import NeuronSelector, Seen
 class DejaVu(NeuronSelector):
     """score = U V x, two matrices of low rank without a nonlinearity between them, trained to tell active neurons.
 
-    With `lookahead` n the predictor of block l reads x of block l − n, or of block 0 where there is none, so that the
-    choice is known before the block is reached (section 4.3: Lemma 4.1 bounds how little x changes in between).
-    Predictors are trained by course_lib/contextual/predictor; whatever maps x to a score of each neuron will do.
+    With `lookahead` n the predictor of block l reads x of block l − n, or of block 0 where there is none: the choice is
+    known before the block is reached (section 4.3; Lemma 4.1 bounds how little x changes). Predictors are trained by
+    course_lib/contextual/predictor; whatever maps x to a score of each neuron will do.
     """
 
     predictors: tuple[Callable[[Tensor], Tensor], ...] = field(default=(), repr=False)
     lookahead: int = 0
+    fits_alone = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,6 +4,7 @@ Dimension key: T tokens, n windows of N tokens, W = D + 1 width and bias, F neur
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -27,9 +28,9 @@ class Neighbours(NeuronSelector):
 
     n_lists: int = 16
     n_probes: int = 8
-    lists: tuple[tuple[Tensor, Tensor], ...] | None = field(
-        default=None, repr=False
-    )  # centres (C, W), list of each row (F,)
+    lists: tuple[tuple[Tensor, Tensor], ...] | None = field(default=None, repr=False)  # centres (C, W), list of a row
+
+    n_read_whole: ClassVar[int] = 1  # at most: where all lists are probed
 
     def __post_init__(self) -> None:
         super().__post_init__()

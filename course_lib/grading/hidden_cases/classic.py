@@ -6,11 +6,8 @@ Dimension key: P patterns, O outputs, d weights; in a layer I units below, L uni
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
 
 
 def _vector(*values: float) -> Tensor:
@@ -19,13 +16,13 @@ def _vector(*values: float) -> Tensor:
 
 def _hessian(generator: torch.Generator, d: int, shared: float = 1.5) -> Tensor:
     """Positive definite; the larger `shared`, the more all weights go together."""
-    rows = _randn(generator, 3 * d, d) + shared * _randn(generator, 3 * d, 1)
+    rows = randn(generator, 3 * d, d) + shared * randn(generator, 3 * d, 1)
     return rows.T @ rows / (3 * d)
 
 
 def _deleted(generator: torch.Generator, d: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
     """Weights, which n of them are deleted, and the change that this is."""
-    weight, gone = _randn(generator, d), torch.randperm(d, generator=generator) < n
+    weight, gone = randn(generator, d), torch.randperm(d, generator=generator) < n
     return weight, gone, torch.where(gone, -weight, 0.0)
 
 
@@ -35,13 +32,13 @@ def _taylor(generator: torch.Generator) -> list[Case]:
     saddle = hessian - 9 * torch.eye(9)
     along, bend = change / change.square().sum(), change @ saddle @ change
     many, few, small = _deleted(generator, 60, 20)
-    alone = _vector(1.5)[None], _randn(generator, 1).abs() * 0.1 + 1, torch.ones(1, dtype=torch.bool)
+    alone = _vector(1.5)[None], randn(generator, 1).abs() * 0.1 + 1, torch.ones(1, dtype=torch.bool)
     return [
         Case("four of nine weights, steeply downhill", (-(change @ hessian @ change) * along, hessian, weight, gone)),
         Case("a single weight, downhill", (_vector(2.0), *alone)),
         Case("twenty of sixty, small, downhill", (-small, _hessian(generator, 60), 0.05 * many, few)),
         Case("uphill, near a saddle", ((3 + bend.abs()) * along, saddle, weight, gone)),
-        Case("nothing is deleted", (_randn(generator, 9), hessian, weight, torch.zeros(9, dtype=torch.bool))),
+        Case("nothing is deleted", (randn(generator, 9), hessian, weight, torch.zeros(9, dtype=torch.bool))),
     ]
 
 
@@ -49,16 +46,16 @@ def _obd_saliency(generator: torch.Generator) -> list[Case]:
     """Some curvatures are negative in each."""
     signs = torch.where(torch.arange(40) % 3 == 0, -1.0, 1.0)
     return [
-        Case("a single weight, curving down", (_randn(generator, 1).abs() + 1, _vector(-1.5))),
-        Case("forty weights, every third curving down", (_randn(generator, 40), signs * _randn(generator, 40).abs())),
-        Case("curvatures above zero, below, and of zero", (_randn(generator, 5), _vector(0.0, -2.0, 3.0, 0.0, -0.1))),
+        Case("a single weight, curving down", (randn(generator, 1).abs() + 1, _vector(-1.5))),
+        Case("forty weights, every third curving down", (randn(generator, 40), signs * randn(generator, 40).abs())),
+        Case("curvatures above zero, below, and of zero", (randn(generator, 5), _vector(0.0, -2.0, 3.0, 0.0, -0.1))),
     ]
 
 
 def _back_one_layer(generator: torch.Generator) -> list[Case]:
     def layer(n_patterns: int, above: int, below: int) -> list[Tensor]:
         shapes = (above, below), *[(n_patterns, above)] * 2, *[(n_patterns, below)] * 2
-        weight, first, second, slope, bend = (_randn(generator, *shape) for shape in shapes)
+        weight, first, second, slope, bend = (randn(generator, *shape) for shape in shapes)
         return [weight, first, second, slope.abs(), bend]
 
     saturated = layer(6, 3, 8)
@@ -71,13 +68,13 @@ def _back_one_layer(generator: torch.Generator) -> list[Case]:
 
 
 def _recursion(generator: torch.Generator) -> list[Case]:
-    silent = _randn(generator, 12, 1, 5)
+    silent = randn(generator, 12, 1, 5)
     silent[[0, 3, 4, 11]] = 0
     return [
-        Case("a single weight, five patterns", (_randn(generator, 5, 1, 1), 0.2)),
+        Case("a single weight, five patterns", (randn(generator, 5, 1, 1), 0.2)),
         Case("patterns without a gradient", (silent, 0.1)),
-        Case("large gradients of two outputs, a large alpha", (10 * _randn(generator, 15, 2, 6), 50.0)),
-        Case("150 patterns", (_randn(generator, 150, 1, 8), 1.0)),
+        Case("large gradients of two outputs, a large alpha", (10 * randn(generator, 15, 2, 6), 50.0)),
+        Case("150 patterns", (randn(generator, 150, 1, 8), 1.0)),
     ]
 
 
@@ -86,8 +83,8 @@ def _obs_saliency(generator: torch.Generator) -> list[Case]:
     uneven = torch.linalg.inv(_hessian(generator, 7) * scale * scale[:, None])
     inverse = torch.linalg.inv(_hessian(generator, 3))
     return [
-        Case("thirty weights that go together", (_randn(generator, 30), torch.linalg.inv(_hessian(generator, 30)))),
-        Case("steep beside flat", (_randn(generator, 7) / scale, uneven)),
+        Case("thirty weights that go together", (randn(generator, 30), torch.linalg.inv(_hessian(generator, 30)))),
+        Case("steep beside flat", (randn(generator, 7) / scale, uneven)),
         Case("one weight is zero already", (_vector(0.0, -2.0, 1.0), inverse)),
     ]
 
@@ -101,8 +98,8 @@ def _obs_update(generator: torch.Generator) -> list[Case]:
     many = torch.linalg.inv(_hessian(generator, 20))
     return [
         Case("two weights that do nearly the same", (_vector(1.0, 0.5), same, 1)),
-        Case("the first of twenty is deleted, negative", (_with(_randn(generator, 20), 0, -1.5), many, 0)),
-        Case("the last of six is deleted", (_randn(generator, 6), torch.linalg.inv(_hessian(generator, 6)), 5)),
+        Case("the first of twenty is deleted, negative", (_with(randn(generator, 20), 0, -1.5), many, 0)),
+        Case("the last of six is deleted", (randn(generator, 6), torch.linalg.inv(_hessian(generator, 6)), 5)),
     ]
 
 
@@ -148,7 +145,7 @@ def _prune(generator: torch.Generator) -> list[Case]:
     def some_leave(d: int, n_leaving: int) -> tuple[Tensor, Tensor, float]:
         """The limit lies between two prices, so that rounding decides nothing."""
         while True:
-            weight, hessian = _randn(generator, d), _hessian(generator, d)
+            weight, hessian = randn(generator, d), _hessian(generator, d)
             dearest = (weight.square() / torch.linalg.inv(hessian).diagonal()).argsort(descending=True)
             weight, hessian = weight[dearest], hessian[dearest][:, dearest]
             prices = _prices(weight, hessian)

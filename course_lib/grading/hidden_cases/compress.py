@@ -4,16 +4,14 @@ losses far apart, windows of two tokens, layers with nothing left, gains that di
 Dimension key: B texts, T tokens, P vectors of the prompt, D width, V tokens of the vocabulary, N windows.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn, whole
 from course_lib.checking.exercise import Case
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
 
 
 def _lengths(generator: torch.Generator, n: int, most: int, least: int = 1) -> Tensor:
@@ -24,7 +22,7 @@ def _before(generator: torch.Generator) -> list[Case]:
     def drawn(n_texts: int, n_tokens: int, n: int, width: int, left: bool) -> tuple[Tensor, Tensor, Tensor]:
         real = torch.arange(n_tokens) < _lengths(generator, n_texts, n_tokens - 1)
         real = real.flip(1) if left else real
-        return _randn(generator, n, width), _randn(generator, n_texts, n_tokens, width), real
+        return randn(generator, n, width), randn(generator, n_texts, n_tokens, width), real
 
     prompt, text, real = drawn(5, 7, 3, 4, left=True)
     real[::2] = torch.tensor([False, False, True, True, True, True, False])
@@ -33,7 +31,7 @@ def _before(generator: torch.Generator) -> list[Case]:
         Case("filled up on both sides", (prompt, text, real)),
         Case("a single vector of width one", drawn(4, 6, 1, 1, left=True)),
         Case("a single text, filled up on the right", drawn(1, 9, 6, 5, left=False)),
-        Case("many vectors of large numbers, filled up on the left", (300 * _randn(generator, 20, 4), text, real)),
+        Case("many vectors of large numbers, filled up on the left", (300 * randn(generator, 20, 4), text, real)),
     ]
 
 
@@ -57,8 +55,8 @@ def _frozen(generator: torch.Generator) -> list[Case]:
         vocabulary: int, n_tokens: int, n: int, width: int, rate: int | float = 2.0, size: int | float = 1.5
     ) -> tuple[Any, ...]:
         ids = torch.randint(0, vocabulary, (n_tokens,), generator=generator)
-        mix = _randn(generator, width, width) / width**0.5
-        return _randn(generator, n, width), size * _randn(generator, vocabulary, width), mix, ids, rate
+        mix = randn(generator, width, width) / width**0.5
+        return randn(generator, n, width), size * randn(generator, vocabulary, width), mix, ids, rate
 
     prompt, table, mix, ids, rate = drawn(12, 9, 4, 6)
     return [
@@ -72,9 +70,9 @@ def _frozen(generator: torch.Generator) -> list[Case]:
 
 def _initial(generator: torch.Generator) -> list[Case]:
     def drawn(vocabulary: int, n: int, width: int, size: int | float = 1.0) -> tuple[Any, ...]:
-        table = size * _randn(generator, vocabulary, width)
+        table = size * randn(generator, vocabulary, width)
         lots = torch.rand(vocabulary, generator=generator)
-        return table, lots, n, 0.5 * size * _randn(generator, n, width)
+        return table, lots, n, 0.5 * size * randn(generator, n, width)
 
     table, lots, n, step = drawn(30, 5, 8)
     return [
@@ -92,10 +90,10 @@ def _metric(generator: torch.Generator) -> list[Case]:
         hard = (1 + 3 * torch.rand(n, 1, generator=generator)) * torch.linspace(0.6, 1.8, n_tokens - 1)
         plain = hard * (0.5 + torch.rand(n, n_tokens - 1, generator=generator))
         behind = (
-            plain - gain * (0.5 + torch.rand(n, 1, generator=generator)) + 0.3 * _randn(generator, *plain.shape)
+            plain - gain * (0.5 + torch.rand(n, 1, generator=generator)) + 0.3 * randn(generator, *plain.shape)
         ).abs()
         real = torch.arange(n_tokens) < _lengths(generator, n, n_tokens - 1, least)
-        first = 8 + _randn(generator, n, 1)
+        first = 8 + randn(generator, n, 1)
         return torch.cat([torch.zeros(n, n_prompt - 1), first, behind], dim=1), plain, real
 
     return [
@@ -108,8 +106,7 @@ def _metric(generator: torch.Generator) -> list[Case]:
 
 
 def _bytes(generator: torch.Generator) -> list[Case]:
-    def between(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (), generator=generator))
+    between = partial(whole, generator)
 
     def drawn(n_layers: int, bits: int, group: int, share: float, others: int) -> tuple[Any, ...]:
         layers = []
@@ -129,11 +126,11 @@ def _bytes(generator: torch.Generator) -> list[Case]:
 
 def _transfer(generator: torch.Generator) -> list[Case]:
     def drawn(n: int, own: float, share: float, dense: float, spread: float = 0.05) -> tuple[Tensor, ...]:
-        hard = 2.5 + 0.7 * _randn(generator, n)
+        hard = 2.5 + 0.7 * randn(generator, n)
         plain = hard + 0.6 + 0.3 * torch.rand(n, generator=generator)
-        gain = own + spread * _randn(generator, n)
-        control = dense + 0.03 * _randn(generator, n)
-        moved = share * gain + 0.6 * spread * _randn(generator, n)
+        gain = own + spread * randn(generator, n)
+        control = dense + 0.03 * randn(generator, n)
+        moved = share * gain + 0.6 * spread * randn(generator, n)
         return plain, plain - gain - control, plain - moved - control, hard, hard - control
 
     return [

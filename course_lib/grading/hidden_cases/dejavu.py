@@ -5,21 +5,20 @@ Dimension key: T tokens, D width, F neurons, H query heads, d size of a head, K 
 a cache.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn, whole
 from course_lib.checking.exercise import Case
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
 
 
 def _importance(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_neurons: int, width: int, spread: float = 1.0) -> tuple[Tensor, Tensor]:
-        loud = (spread * _randn(generator, n_neurons)).exp()
-        far = (spread * _randn(generator, n_neurons)).exp() / loud
-        return _randn(generator, n_tokens, n_neurons) * loud, _randn(generator, width, n_neurons) * far
+        loud = (spread * randn(generator, n_neurons)).exp()
+        far = (spread * randn(generator, n_neurons)).exp() / loud
+        return randn(generator, n_tokens, n_neurons) * loud, randn(generator, width, n_neurons) * far
 
     hidden, down = drawn(10, 15, 15)
     silent = drawn(11, 18, 6)
@@ -35,9 +34,9 @@ def _importance(generator: torch.Generator) -> list[Case]:
 
 def _heads(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_heads: int, size: int, width: int) -> tuple[Tensor, Tensor, int]:
-        loud = _randn(generator, n_heads, 1).exp()
-        heads = _randn(generator, n_tokens, n_heads, size) * loud
-        return heads.flatten(1), (_randn(generator, width, n_heads, size) * 2 / loud).flatten(1), n_heads
+        loud = randn(generator, n_heads, 1).exp()
+        heads = randn(generator, n_tokens, n_heads, size) * loud
+        return heads.flatten(1), (randn(generator, width, n_heads, size) * 2 / loud).flatten(1), n_heads
 
     heads, weight, n_heads = drawn(8, 5, 4, 20)
     heads[:, 8:12] = 0
@@ -52,11 +51,11 @@ def _heads(generator: torch.Generator) -> list[Case]:
 
 def _gathered(generator: torch.Generator) -> list[Case]:
     def drawn(width: int, n_neurons: int, n_kept: int, others: float = 1.0) -> tuple[Tensor, ...]:
-        gate, up = (_randn(generator, n_neurons, width) * 2 / width**0.5 for _ in range(2))
+        gate, up = (randn(generator, n_neurons, width) * 2 / width**0.5 for _ in range(2))
         order = torch.randperm(n_neurons, generator=generator)
         for matrix in (gate, up):
             matrix[order[n_kept:]] *= others
-        return _randn(generator, width), gate, up, _randn(generator, width, n_neurons), order[:n_kept]
+        return randn(generator, width), gate, up, randn(generator, width, n_neurons), order[:n_kept]
 
     x, gate, up, down, index = drawn(14, 25, 12)
     return [
@@ -71,7 +70,7 @@ def _gathered(generator: torch.Generator) -> list[Case]:
 def _loss(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_neurons: int, fires: float) -> tuple[Tensor, Tensor]:
         fire = torch.rand(n_tokens, n_neurons, generator=generator) < fires
-        return _randn(generator, n_tokens, n_neurons), _randn(generator, n_tokens, n_neurons).exp() * fire
+        return randn(generator, n_tokens, n_neurons), randn(generator, n_tokens, n_neurons).exp() * fire
 
     logits, parts = drawn(10, 24, 0.5)
     parts[::2] *= 20
@@ -94,13 +93,13 @@ def _recall(generator: torch.Generator) -> list[Case]:
     def drawn(tokens: int, neurons: int, width: int, found: float = 0.6, lean: float = 0.0) -> tuple[Tensor, ...]:
         """Rising shares of active neurons; the loudest tokens are those with the fewest."""
         loud = torch.logspace(1, -0.5, tokens)[:, None]
-        hidden = loud * (_randn(generator, tokens, neurons) + torch.linspace(-2, 1, tokens)[:, None]).relu()
+        hidden = loud * (randn(generator, tokens, neurons) + torch.linspace(-2, 1, tokens)[:, None]).relu()
         active = hidden > 0
-        down = _randn(generator, width, neurons) * (lean * _randn(generator, neurons)).exp()
+        down = randn(generator, width, neurons) * (lean * randn(generator, neurons)).exp()
         return hidden, down, active, _chance(generator, torch.where(active, found, 0.3))
 
     hidden, down, _, keep = drawn(11, 20, 8)
-    signed = hidden - 0.4 * _randn(generator, 11, 20)
+    signed = hidden - 0.4 * randn(generator, 11, 20)
     one = drawn(14, 16, 9)
     lonely = torch.zeros(14, 16, dtype=torch.bool).index_put((torch.arange(14), torch.arange(14)), torch.tensor(True))
     return [
@@ -117,7 +116,7 @@ def _recall(generator: torch.Generator) -> list[Case]:
 
 def _lookahead(generator: torch.Generator) -> list[Case]:
     def drawn(blocks: int, tokens: int, width: int, neurons: int) -> tuple[Tensor, Tensor]:
-        states = 0.3 * _randn(generator, 2 * blocks + 1, tokens, width).cumsum(dim=0)
+        states = 0.3 * randn(generator, 2 * blocks + 1, tokens, width).cumsum(dim=0)
         return states, torch.rand(blocks, tokens, neurons, generator=generator) < 0.5
 
     return [
@@ -137,9 +136,9 @@ def _missing(generator: torch.Generator) -> list[Case]:
         tokens, n_positions = len(position), int(position[-1]) + 3
         angle = torch.arange(n_positions)[:, None] / base ** (torch.arange(0, size, 2) / size)
         tables = (table.repeat(1, 2) for table in (angle.cos(), angle.sin()))
-        cache = (3 * _randn(generator, tokens, size) for _ in range(2))
-        matrices = (_randn(generator, size, width) / width**0.5 for _ in range(2))
-        return *cache, position, torch.tensor(missing), _randn(generator, len(missing), width), *matrices, *tables
+        cache = (3 * randn(generator, tokens, size) for _ in range(2))
+        matrices = (randn(generator, size, width) / width**0.5 for _ in range(2))
+        return *cache, position, torch.tensor(missing), randn(generator, len(missing), width), *matrices, *tables
 
     def late(n: int, first: int) -> Tensor:
         return first + torch.randint(2, 6, (n,), generator=generator).cumsum(dim=0)
@@ -154,8 +153,7 @@ def _missing(generator: torch.Generator) -> list[Case]:
 
 
 def _break_even(generator: torch.Generator) -> list[Case]:
-    def size(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (), generator=generator))
+    size = partial(whole, generator)
 
     def drawn(rank: int, density: float, gather: float, prompt: float, n_tokens: int) -> tuple[int | float, ...]:
         width, blocks = size(100, 1000), size(3, 30)

@@ -7,11 +7,8 @@ V words.
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn, whole
 from course_lib.checking.exercise import Case
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
 
 
 def _some(generator: torch.Generator, n: int, k: int) -> Tensor:
@@ -19,15 +16,11 @@ def _some(generator: torch.Generator, n: int, k: int) -> Tensor:
     return torch.randperm(n, generator=generator)[:k].sort().values
 
 
-def _number(generator: torch.Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high, (), generator=generator))
-
-
 def _group(generator: torch.Generator) -> list[Case]:
     def block(width: int, n_query: int, n_key_value: int, size: int, neurons: int) -> tuple[Tensor, ...]:
         rows = (n_query * size, n_key_value * size, n_key_value * size)
-        attention = [_randn(generator, n, width) for n in rows] + [_randn(generator, width, rows[0])]
-        mlp = [_randn(generator, neurons, width), _randn(generator, neurons, width), _randn(generator, width, neurons)]
+        attention = [randn(generator, n, width) for n in rows] + [randn(generator, width, rows[0])]
+        mlp = [randn(generator, neurons, width), randn(generator, neurons, width), randn(generator, width, neurons)]
         return *attention, *mlp
 
     return [
@@ -45,8 +38,8 @@ def _group(generator: torch.Generator) -> list[Case]:
 def _count(generator: torch.Generator) -> list[Case]:
     def drawn(of_a_group: int, groups: int) -> tuple[int, ...]:
         heads = of_a_group * groups
-        width, neurons, head_size = heads * _number(generator, 20, 60), _number(generator, 200, 6000), 8 * groups + 16
-        return width, _number(generator, 3, 50), neurons, heads, groups, head_size, _number(generator, 400, 60_000)
+        width, neurons, head_size = heads * whole(generator, 20, 60), whole(generator, 200, 6000), 8 * groups + 16
+        return width, whole(generator, 3, 50), neurons, heads, groups, head_size, whole(generator, 400, 60_000)
 
     return [
         Case("a single block", (36, 1, *drawn(3, 2)[2:])),
@@ -57,23 +50,23 @@ def _count(generator: torch.Generator) -> list[Case]:
 
 
 def _aggregate(generator: torch.Generator) -> list[Case]:
-    loud = _randn(generator, 6, 8, 15)
+    loud = randn(generator, 6, 8, 15)
     loud[2] *= 40
-    spikes = _randn(generator, 5, 12, 10)
+    spikes = randn(generator, 5, 12, 10)
     spikes[:, 0] *= 60 * torch.rand(5, 10, generator=generator)
-    opposite = _randn(generator, 4, 6, 14)
+    opposite = randn(generator, 4, 6, 14)
     return [
         Case("one sequence far louder than the others", (loud,)),
         Case("a first token far louder than the others", (spikes,)),
         Case("tokens that cancel in each sequence", (torch.cat([opposite, -opposite], dim=1),)),
-        Case("more sequences than tokens", (_randn(generator, 20, 3, 9) * torch.rand(20, 1, 9, generator=generator),)),
+        Case("more sequences than tokens", (randn(generator, 20, 3, 9) * torch.rand(20, 1, 9, generator=generator),)),
     ]
 
 
 def _heads(generator: torch.Generator) -> list[Case]:
     def drawn(blocks: int, n_groups: int, stay: int, of_a_group: int) -> tuple[Tensor, Tensor]:
         loud = 3 * torch.rand(blocks, n_groups, 1, generator=generator)
-        scores = (_randn(generator, blocks, n_groups, of_a_group) + loud).flatten(1)
+        scores = (randn(generator, blocks, n_groups, of_a_group) + loud).flatten(1)
         return scores, torch.stack([_some(generator, n_groups, stay) for _ in range(blocks)])
 
     many_ties = torch.randint(0, 3, (9, 24), generator=generator).float()
@@ -87,8 +80,8 @@ def _heads(generator: torch.Generator) -> list[Case]:
 
 def _influence(generator: torch.Generator) -> list[Case]:
     def stream(blocks: int, tokens: int, width: int) -> Tensor:
-        steps = _randn(generator, blocks + 1, tokens, width) * torch.rand(blocks + 1, tokens, 1, generator=generator)
-        return steps.cumsum(dim=0) + 2 * _randn(generator, tokens, width)
+        steps = randn(generator, blocks + 1, tokens, width) * torch.rand(blocks + 1, tokens, 1, generator=generator)
+        return steps.cumsum(dim=0) + 2 * randn(generator, tokens, width)
 
     loud, turned = stream(4, 10, 16), stream(3, 8, 12)
     loud[:, 3] *= 300
@@ -103,10 +96,10 @@ def _influence(generator: torch.Generator) -> list[Case]:
 
 def _taylor(generator: torch.Generator) -> list[Case]:
     def drawn(width: int, neurons: int) -> tuple[Tensor, Tensor]:
-        return _randn(generator, width, neurons), _randn(generator, width, neurons)
+        return randn(generator, width, neurons), randn(generator, width, neurons)
 
     weight, gradient = drawn(20, 11)
-    half = _randn(generator, 6, 13)
+    half = randn(generator, 6, 13)
     return [
         Case("changes for the better: every product is below zero", (weight, -gradient.abs() * weight.sign())),
         Case("small weights with large gradients", (weight * 1e-2, gradient * torch.logspace(-2, 2, 11))),
@@ -117,7 +110,7 @@ def _taylor(generator: torch.Generator) -> list[Case]:
 
 def _distil(generator: torch.Generator) -> list[Case]:
     def drawn(*shape: int) -> tuple[Tensor, Tensor]:
-        return 2 * _randn(generator, *shape), 2 * _randn(generator, *shape)
+        return 2 * randn(generator, *shape), 2 * randn(generator, *shape)
 
     student, teacher = drawn(2, 6, 30)
     same = drawn(3, 2, 8)[0]
@@ -132,7 +125,7 @@ def _distil(generator: torch.Generator) -> list[Case]:
 
 def _norm(generator: torch.Generator) -> list[Case]:
     def drawn(width: int, narrower: int, eps: float) -> tuple[Tensor, float, Tensor]:
-        return _randn(generator, width), eps, _some(generator, width - 1, narrower) + 1
+        return randn(generator, width), eps, _some(generator, width - 1, narrower) + 1
 
     return [
         Case("a third of 96 channels", drawn(96, 32, 1e-5)),

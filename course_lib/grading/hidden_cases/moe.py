@@ -8,28 +8,25 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case
 
 
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
-
-
 def _gate(generator: torch.Generator) -> list[Case]:
-    sure = _randn(generator, 14, 7) * torch.logspace(-1, 1, 14)[:, None]
+    sure = randn(generator, 14, 7) * torch.logspace(-1, 1, 14)[:, None]
     many_ties = torch.randint(0, 2, (12, 10), generator=generator).float()
     return [
-        Case("all of five experts", (2 * _randn(generator, 9, 5), 5)),
-        Case("a single token, two of four experts", (_randn(generator, 1, 4), 2)),
+        Case("all of five experts", (2 * randn(generator, 9, 5), 5)),
+        Case("a single token, two of four experts", (randn(generator, 1, 4), 2)),
         Case("sure and unsure tokens, four of seven", (sure, 4)),
         Case("many ties, three of ten", (many_ties, 3)),
-        Case("far below zero, two of six", (_randn(generator, 11, 6) - 400, 2)),
+        Case("far below zero, two of six", (randn(generator, 11, 6) - 400, 2)),
     ]
 
 
 def _top1(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_experts: int) -> tuple[Tensor, Tensor]:
-        return _randn(generator, n_tokens, n_experts), _randn(generator, n_tokens)
+        return randn(generator, n_tokens, n_experts), randn(generator, n_tokens)
 
     logits, slope = drawn(10, 4)
     return [
@@ -43,14 +40,14 @@ def _top1(generator: torch.Generator) -> list[Case]:
 
 def _dispatch(generator: torch.Generator) -> list[Case]:
     def layer(n_experts: int, width: int, neurons: int) -> tuple[Tensor, Tensor]:
-        return _randn(generator, n_experts, 2 * neurons, width), _randn(generator, n_experts, width, neurons)
+        return randn(generator, n_experts, 2 * neurons, width), randn(generator, n_experts, width, neurons)
 
     def some(n_tokens: int, k: int, n_experts: int) -> Tensor:
         return torch.stack([torch.randperm(n_experts, generator=generator)[:k] for _ in range(n_tokens)])
 
     def drawn(chosen: Tensor, width: int, matrices: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
         weights = 0.1 + torch.rand(*chosen.shape, generator=generator)
-        return _randn(generator, len(chosen), width), chosen, weights, *matrices
+        return randn(generator, len(chosen), width), chosen, weights, *matrices
 
     to_one = torch.tensor([[3, 1]]).repeat(10, 1)
     to_one[4:, 1] = 0
@@ -70,7 +67,7 @@ def _capacity(generator: torch.Generator) -> list[Case]:
     def drawn(groups: int, tokens: int, width: int, n_experts: int, factor: float) -> tuple:
         chosen = (torch.rand(groups, tokens, generator=generator) ** 2 * n_experts).long()
         weights = 0.1 + 0.9 * torch.rand(groups, tokens, generator=generator)
-        stream, outputs = (_randn(generator, groups, tokens, width) for _ in range(2))
+        stream, outputs = (randn(generator, groups, tokens, width) for _ in range(2))
         return stream, outputs, chosen, weights, n_experts, factor
 
     return [
@@ -83,8 +80,8 @@ def _capacity(generator: torch.Generator) -> list[Case]:
 
 def _balance(generator: torch.Generator) -> list[Case]:
     def drawn(layers: int, tokens: int, experts: int, k: int, lean: float) -> tuple[Tensor, Tensor]:
-        logits = _randn(generator, layers, tokens, experts) + lean * _randn(generator, layers, 1, experts)
-        other = logits + 0.3 * _randn(generator, layers, tokens, experts)
+        logits = randn(generator, layers, tokens, experts) + lean * randn(generator, layers, 1, experts)
+        other = logits + 0.3 * randn(generator, layers, tokens, experts)
         return logits, other.topk(k, dim=2).indices
 
     logits, _ = drawn(4, 10, 6, 2, 1.5)
@@ -101,9 +98,9 @@ def _balance(generator: torch.Generator) -> list[Case]:
 
 def _load(generator: torch.Generator) -> list[Case]:
     def drawn(tokens: int, experts: int, loud: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
-        clean = _randn(generator, tokens, experts) + 1.5 * _randn(generator, 1, experts)
-        noise = loud + _randn(generator, tokens, experts)
-        return clean, noise, clean + _randn(generator, tokens, experts) * softplus(noise)
+        clean = randn(generator, tokens, experts) + 1.5 * randn(generator, 1, experts)
+        noise = loud + randn(generator, tokens, experts)
+        return clean, noise, clean + randn(generator, tokens, experts) * softplus(noise)
 
     clean, noise, noisy = drawn(14, 9)
     return [
@@ -117,11 +114,11 @@ def _load(generator: torch.Generator) -> list[Case]:
 
 def _jacobs(generator: torch.Generator) -> list[Case]:
     def drawn(samples: int, experts: int, outputs: int, sure: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
-        prior = (sure * _randn(generator, samples, experts)).softmax(dim=1)
-        return prior, 1.5 * _randn(generator, samples, experts, outputs), _randn(generator, samples, outputs)
+        prior = (sure * randn(generator, samples, experts)).softmax(dim=1)
+        return prior, 1.5 * randn(generator, samples, experts, outputs), randn(generator, samples, outputs)
 
     prior, outputs, target = drawn(5, 3, 2)
-    signs = _randn(generator, 5, 1).sign()
+    signs = randn(generator, 5, 1).sign()
     return [
         Case("many experts, many outputs", drawn(6, 12, 9)),
         Case("a single sample", drawn(1, 4, 2)),
@@ -134,12 +131,12 @@ def _jacobs(generator: torch.Generator) -> list[Case]:
 def _estimate(generator: torch.Generator) -> list[Case]:
     def drawn(tokens: int, experts: int, outputs: int, best: bool | None = None) -> tuple[Tensor, ...]:
         """`best`: whether every token, or none, drew its most likely expert; None for what comes."""
-        logits = 1.5 * _randn(generator, tokens, experts)
+        logits = 1.5 * randn(generator, tokens, experts)
         number = torch.randint(0, experts, (tokens,), generator=generator)
         if best is not None:
             number = logits.argmax(dim=1) if best else logits.topk(2, dim=1).indices[:, 1]
         coin = (torch.arange(tokens) + torch.randint(0, 2, (), generator=generator)) % 2 == 0
-        return logits, number, coin, _randn(generator, tokens, outputs), 2 * _randn(generator, tokens, outputs)
+        return logits, number, coin, randn(generator, tokens, outputs), 2 * randn(generator, tokens, outputs)
 
     logits, number, _, outputs, target = drawn(10, 6, 4)
     return [

@@ -7,12 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case
 from course_lib.lessons.patterns.exercises.choose import case_of, drawn, of_columns, two_of_four
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
 
 
 def _shuffled(generator: torch.Generator, values: Tensor) -> Tensor:
@@ -29,17 +26,17 @@ def _two_kinds(generator: torch.Generator, rows: int, columns: int) -> Tensor:
     """Columns of similar norm; half of them hold a few large entries, half many small ones."""
     few = torch.rand(rows, columns, generator=generator).argsort(0) < 2
     many = torch.arange(columns) % 2 == 0
-    unit = _randn(generator, rows, columns).sign() * torch.where(many, rows**-0.5, few * 2**-0.5)
+    unit = randn(generator, rows, columns).sign() * torch.where(many, rows**-0.5, few * 2**-0.5)
     return unit * (1 + torch.randperm(columns, generator=generator) / columns)
 
 
 def _columns(generator: torch.Generator) -> list[Case]:
-    empty = _randn(generator, 8, 18)
+    empty = randn(generator, 8, 18)
     empty[:, [0, 5, 6, 17]] = 0
     loudness = _shuffled(generator, torch.logspace(-4, 4, 25))
     return [
-        Case("a single output", (_randn(generator, 1, 14), 6)),
-        Case("loud and quiet inputs", (_randn(generator, 30, 25) * loudness, 9)),
+        Case("a single output", (randn(generator, 1, 14), 6)),
+        Case("loud and quiet inputs", (randn(generator, 30, 25) * loudness, 9)),
         Case("columns of zeros, of which two stay", (empty, 16)),
         Case("each column four times", (_distinct(9, 5).repeat(1, 4), 10)),
         Case("many outputs, two kinds of columns", (_two_kinds(generator, 90, 14), 7)),
@@ -47,14 +44,14 @@ def _columns(generator: torch.Generator) -> list[Case]:
 
 
 def _blocks(generator: torch.Generator) -> list[Case]:
-    loud = _randn(generator, 64, 96)
+    loud = randn(generator, 64, 96)
     loud[8:16, 32:48] *= 0.2
     loud[10, 40] = 40.0  # more than any other entry, in a block that is worth little
     tall = _two_kinds(generator, 5, 48).T.reshape(6, 8, 5).transpose(1, 2).reshape(30, 8)
     return [
         Case("blocks one input wide", (tall, 5, 1, 17)),
         Case("48 blocks, the loudest entry in a quiet one", (loud, 8, 16, 11)),
-        Case("blocks as high as the matrix", (_randn(generator, 4, 21), 4, 3, 3)),
+        Case("blocks as high as the matrix", (randn(generator, 4, 21), 4, 3, 3)),
         Case("each block four times", (_distinct(6, 6).repeat(2, 2), 3, 2, 6)),
         Case("a matrix of ones", (torch.ones(8, 12), 4, 3, 3)),
     ]
@@ -66,8 +63,8 @@ def _nofm(generator: torch.Generator) -> list[Case]:
     loudness = _shuffled(generator, torch.logspace(-1.5, 1.5, 32)).repeat_interleave(4)
     return [
         Case("one group a row", (by_hand,)),
-        Case("mostly zeros", (_randn(generator, 10, 32) * (torch.rand(10, 32, generator=generator) < 0.3),)),
-        Case("loud and quiet groups", (_randn(generator, 20, 128) * loudness,)),
+        Case("mostly zeros", (randn(generator, 10, 32) * (torch.rand(10, 32, generator=generator) < 0.3),)),
+        Case("loud and quiet groups", (randn(generator, 20, 128) * loudness,)),
     ]
 
 
@@ -109,13 +106,13 @@ def _bitmap(generator: torch.Generator) -> list[Case]:
     def drawn(rows: int, columns: int, density: float) -> tuple[Tensor, Tensor, int]:
         keep = torch.rand(rows, columns, generator=generator) < density
         keep[0, columns // 2] = True
-        return _as_bitmap(keep, _randn(generator, int(keep.sum())))
+        return _as_bitmap(keep, randn(generator, int(keep.sum())))
 
     full = torch.ones(5, 17, dtype=torch.bool)
     values, bitmap, columns = drawn(4, 30, 0.4)
     values[::3] = 0
     return [
-        Case("every entry is stored", _as_bitmap(full, _randn(generator, 85))),
+        Case("every entry is stored", _as_bitmap(full, randn(generator, 85))),
         Case("a single column", drawn(13, 1, 0.5)),
         Case("some of the stored values are zero", (values, bitmap, columns)),
         Case("two long rows, nearly empty", drawn(2, 203, 0.05)),
@@ -135,20 +132,20 @@ def _break_even(generator: torch.Generator) -> list[Case]:
 def _pairs(generator: torch.Generator) -> tuple[Tensor, Tensor, int]:
     """Each input has a twin of the same size and column: of the last pair one stays, and it does not matter which."""
     sizes = torch.stack([_shuffled(generator, torch.arange(1.0, 7.0)) for _ in range(10)])
-    return _randn(generator, 8, 6).repeat(1, 2), sizes.repeat(1, 2), 5
+    return randn(generator, 8, 6).repeat(1, 2), sizes.repeat(1, 2), 5
 
 
 def _equal(generator: torch.Generator) -> tuple[Tensor, Tensor, int]:
-    return _randn(generator, 4, 1).repeat(1, 9), torch.tensor([[0.5], [-8.0]]).repeat(1, 9), 4
+    return randn(generator, 4, 1).repeat(1, 9), torch.tensor([[0.5], [-8.0]]).repeat(1, 9), 4
 
 
 def _dynamic(generator: torch.Generator) -> list[Case]:
     loudness = _shuffled(generator, torch.logspace(-1, 1, 30))
     return [
-        Case("one token, one output", (_randn(generator, 1, 9), _randn(generator, 1, 9), 4)),
-        Case("one input of each token", (_randn(generator, 5, 64), _randn(generator, 11, 64), 1)),
-        Case("loud and quiet inputs", (_randn(generator, 12, 30), _randn(generator, 40, 30) * loudness, 7)),
-        Case("all but one stay", (_randn(generator, 6, 13), _randn(generator, 8, 13), 12)),
+        Case("one token, one output", (randn(generator, 1, 9), randn(generator, 1, 9), 4)),
+        Case("one input of each token", (randn(generator, 5, 64), randn(generator, 11, 64), 1)),
+        Case("loud and quiet inputs", (randn(generator, 12, 30), randn(generator, 40, 30) * loudness, 7)),
+        Case("all but one stay", (randn(generator, 6, 13), randn(generator, 8, 13), 12)),
         Case("inputs that tie in pairs, with equal columns", _pairs(generator)),
         Case("a quiet token of equal inputs beside a loud one", _equal(generator)),
     ]

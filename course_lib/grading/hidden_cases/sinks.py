@@ -6,15 +6,8 @@ Dimension key: L layers, H heads, Q queries, N tokens in the cache, T tokens of 
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn, whole
 from course_lib.checking.exercise import Case
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
-
-
-def _whole(generator: torch.Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high, (), generator=generator))
 
 
 def _share(generator: torch.Generator) -> list[Case]:
@@ -48,9 +41,9 @@ def _slots(generator: torch.Generator) -> list[Case]:
     return [
         Case("5000 tokens, 4 sinks, 12 slots", (5000, 4, 12)),
         Case("fewer tokens than sinks", (3, 4, 16)),
-        Case("two tokens, one sink, a large cache", (2, 1, _whole(generator, 20, 40))),
-        Case("room for one token beside the sinks", (_whole(generator, 20, 40), 5, 6)),
-        Case("a drawn text twice as long as the cache", (2 * (n := _whole(generator, 9, 20)), 3, n)),
+        Case("two tokens, one sink, a large cache", (2, 1, whole(generator, 20, 40))),
+        Case("room for one token beside the sinks", (whole(generator, 20, 40), 5, 6)),
+        Case("a drawn text twice as long as the cache", (2 * (n := whole(generator, 9, 20)), 3, n)),
     ]
 
 
@@ -68,7 +61,7 @@ def _positions(generator: torch.Generator) -> list[Case]:
 def _rotate(generator: torch.Generator) -> list[Case]:
     def drawn(n: int, size: int, base: float) -> tuple[Tensor, Tensor, Tensor]:
         by = torch.randint(2, 60, (n,), generator=generator) * torch.tensor([1, -1]).repeat(n)[:n]
-        return _randn(generator, n, size), by, base ** (-torch.arange(0, size, 2) / size)
+        return randn(generator, n, size), by, base ** (-torch.arange(0, size, 2) / size)
 
     return [
         Case("two keys of size 64", drawn(2, 64, 100_000.0)),
@@ -81,9 +74,9 @@ def _cost(generator: torch.Generator) -> list[Case]:
     return [
         Case("few weights, a long window", (50_000, 12, 96, 1600, 1500)),
         Case("two tokens, four layers", (7, 4, 5, 9, 2)),
-        Case("fewer tokens than the window", (90_000, 5, 48, _whole(generator, 2, 60), 77)),
+        Case("fewer tokens than the window", (90_000, 5, 48, whole(generator, 2, 60), 77)),
         Case("as many tokens as the window", (1_000, 3, 32, 41, 41)),
-        Case("a drawn model and window", (_whole(generator, 10**6, 10**9), 7, _whole(generator, 100, 900), 5000, 333)),
+        Case("a drawn model and window", (whole(generator, 10**6, 10**9), 7, whole(generator, 100, 900), 5000, 333)),
     ]
 
 
@@ -91,19 +84,19 @@ def _softmax(generator: torch.Generator) -> list[Case]:
     """Most of them with logits whose exponentials float32 cannot hold, some with rows and sinks that are far apart."""
     heights = torch.tensor([900.0, -300.0, 0.0, 120.0])[:, None]
     return [
-        Case("one head, one query, two tokens", (3 + _randn(generator, 1, 1, 2), torch.tensor([4.0]))),
-        Case("as many heads as queries as tokens", (_randn(generator, 5, 5, 5) - 2, 1.5 * _randn(generator, 5) - 2)),
-        Case("logits near 500", (500 + 2 * _randn(generator, 3, 4, 8), 501 + _randn(generator, 3))),
-        Case("rows of all heights in each head", (heights + _randn(generator, 2, 4, 5), torch.tensor([119.0, -299.0]))),
-        Case("the same in one head, sinks near −20", (heights + _randn(generator, 1, 4, 7), _randn(generator, 1) - 20)),
-        Case("logits near 120 beside some near 0", (heights[2:] + _randn(generator, 6, 2, 9), _randn(generator, 6))),
+        Case("one head, one query, two tokens", (3 + randn(generator, 1, 1, 2), torch.tensor([4.0]))),
+        Case("as many heads as queries as tokens", (randn(generator, 5, 5, 5) - 2, 1.5 * randn(generator, 5) - 2)),
+        Case("logits near 500", (500 + 2 * randn(generator, 3, 4, 8), 501 + randn(generator, 3))),
+        Case("rows of all heights in each head", (heights + randn(generator, 2, 4, 5), torch.tensor([119.0, -299.0]))),
+        Case("the same in one head, sinks near −20", (heights + randn(generator, 1, 4, 7), randn(generator, 1) - 20)),
+        Case("logits near 120 beside some near 0", (heights[2:] + randn(generator, 6, 2, 9), randn(generator, 6))),
     ]
 
 
 def _gate(generator: torch.Generator) -> list[Case]:
     def drawn(heads: int, queries: int, size: int, level: float) -> tuple[Tensor, Tensor, Tensor]:
-        lse = level + _randn(generator, heads, queries)
-        return _randn(generator, heads, queries, size), lse, level + 0.5 + _randn(generator, heads)
+        lse = level + randn(generator, heads, queries)
+        return randn(generator, heads, queries, size), lse, level + 0.5 + randn(generator, heads)
 
     return [
         Case("two heads, nine queries, below zero", drawn(2, 9, 3, -4.0)),

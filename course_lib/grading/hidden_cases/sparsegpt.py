@@ -6,17 +6,14 @@ Dimension key: O outputs of a layer, I its inputs, N tokens, B columns of a bloc
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
 
 
 def _inputs(generator: torch.Generator, n_tokens: int, n_inputs: int) -> Tensor:
     """Inputs that share one direction, some loud and some quiet."""
-    alone, loudness = _randn(generator, n_tokens, n_inputs), 0.2 + torch.rand(n_inputs, generator=generator)
-    return (alone + 0.7 * _randn(generator, n_tokens, 1)) * loudness
+    alone, loudness = randn(generator, n_tokens, n_inputs), 0.2 + torch.rand(n_inputs, generator=generator)
+    return (alone + 0.7 * randn(generator, n_tokens, 1)) * loudness
 
 
 def _damped(generator: torch.Generator, n_inputs: int) -> Tensor:
@@ -34,7 +31,7 @@ def _factor(hessian: Tensor) -> Tensor:
 
 def _layer_error(generator: torch.Generator) -> list[Case]:
     def drawn(rows: int, columns: int, n_tokens: int, kept: float) -> tuple[Tensor, Tensor, Tensor]:
-        weight, x = _randn(generator, rows, columns), _inputs(generator, n_tokens, columns)
+        weight, x = randn(generator, rows, columns), _inputs(generator, n_tokens, columns)
         pruned = weight * (torch.rand(rows, columns, generator=generator) < kept)
         return weight, 1.1 * pruned, x.T @ x
 
@@ -92,7 +89,7 @@ def _settle(generator: torch.Generator) -> list[Case]:
     """The column is inside, so that there are settled ones to its left and others to its right."""
 
     def drawn(rows: int, columns: int, j: int, emptied: list[int], shrunk: list[int]) -> tuple:
-        weight, factor = _randn(generator, rows, columns), _factor(_damped(generator, columns))
+        weight, factor = randn(generator, rows, columns), _factor(_damped(generator, columns))
         values = weight[:, j].clone()
         values[emptied] = 0
         values[shrunk] *= 0.7
@@ -107,13 +104,13 @@ def _settle(generator: torch.Generator) -> list[Case]:
 
 def _mask(generator: torch.Generator) -> list[Case]:
     """Counts whose fraction is above one half, and a diagonal that decides. Whatever ties is equal in every formula."""
-    three_alike = _randn(generator, 7, 8).repeat(3, 1)
+    three_alike = randn(generator, 7, 8).repeat(3, 1)
     levels = torch.tensor([1.0] * 9 + [2.0] * 12 + [8.0] * 21)[torch.randperm(42, generator=generator)].reshape(6, 7)
-    pruned = _randn(generator, 4, 12) * (torch.arange(48).reshape(4, 12) % 2)
+    pruned = randn(generator, 4, 12) * (torch.arange(48).reshape(4, 12) % 2)
     powers = 2.0 ** torch.tensor([-2, 1, 0, -1, 2, 0, -3])
     return [
         Case("rows that are equal, 58.8 leave: 58", (three_alike, torch.logspace(-1, 1, 8), 0.35)),
-        Case("one output, 3.75 leave: 3", (_randn(generator, 1, 15), torch.logspace(1, -1, 15), 0.25)),
+        Case("one output, 3.75 leave: 3", (randn(generator, 1, 15), torch.logspace(1, -1, 15), 0.25)),
         Case("powers of two, many ties, 12.6 leave: 12", (levels * powers, powers, 0.3)),
         Case("half of the block is zero already, 15.6 leave: 15", (pruned, torch.logspace(-1, 1, 12), 0.325)),
     ]
@@ -123,7 +120,7 @@ def _prune(generator: torch.Generator) -> list[Case]:
     """Several blocks, of which the last is narrower."""
 
     def drawn(rows: int, columns: int, sparsity: float, block_size: int) -> tuple[Tensor, Tensor, float, int]:
-        return _randn(generator, rows, columns), _factor(_damped(generator, columns)), sparsity, block_size
+        return randn(generator, rows, columns), _factor(_damped(generator, columns)), sparsity, block_size
 
     return [
         Case("12 × 30 in blocks of 8, 30 % leave", drawn(12, 30, 0.3, 8)),

@@ -6,11 +6,8 @@ Dimension key: O outputs of a layer, I its inputs, N tokens, B sequences, T toke
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
 
 
 def _whole(generator: torch.Generator, *shape: int) -> Tensor:
@@ -20,22 +17,22 @@ def _whole(generator: torch.Generator, *shape: int) -> Tensor:
 
 def _score(generator: torch.Generator) -> list[Case]:
     loudness = torch.logspace(-3, 3, 30)[torch.randperm(30, generator=generator)]
-    x = _randn(generator, 8, 24)
+    x = randn(generator, 8, 24)
     return [
-        Case("a single token", (_randn(generator, 6, 14), _randn(generator, 1, 14))),
-        Case("a single output", (_randn(generator, 1, 25), _randn(generator, 10, 25))),
-        Case("activations that cancel", (_randn(generator, 9, 24), torch.cat([x, -x]))),
-        Case("large and small inputs", (_randn(generator, 12, 30), _randn(generator, 20, 30) * loudness)),
-        Case("many more tokens than inputs", (_randn(generator, 20, 18), _randn(generator, 150, 18))),
+        Case("a single token", (randn(generator, 6, 14), randn(generator, 1, 14))),
+        Case("a single output", (randn(generator, 1, 25), randn(generator, 10, 25))),
+        Case("activations that cancel", (randn(generator, 9, 24), torch.cat([x, -x]))),
+        Case("large and small inputs", (randn(generator, 12, 30), randn(generator, 20, 30) * loudness)),
+        Case("many more tokens than inputs", (randn(generator, 20, 18), randn(generator, 150, 18))),
     ]
 
 
 def _accumulate(generator: torch.Generator) -> list[Case]:
     total = torch.rand(9, generator=generator)
     return [
-        Case("one feature", (torch.rand(1, generator=generator), _randn(generator, 3, 4, 1))),
-        Case("one long sequence", (10 * total, _randn(generator, 1, 60, 9))),
-        Case("many sequences of three tokens", (total, _randn(generator, 25, 3, 9))),
+        Case("one feature", (torch.rand(1, generator=generator), randn(generator, 3, 4, 1))),
+        Case("one long sequence", (10 * total, randn(generator, 1, 60, 9))),
+        Case("many sequences of three tokens", (total, randn(generator, 25, 3, 9))),
     ]
 
 
@@ -61,8 +58,8 @@ def _n_of_m(generator: torch.Generator) -> list[Case]:
     """n is not half of m."""
     return [
         Case("3:4, many ties", (_whole(generator, 6, 20), 3, 4)),
-        Case("5:16, one output", (_randn(generator, 1, 48), 5, 16)),
-        Case("1:3, an odd number", (_randn(generator, 7, 12), 1, 3)),
+        Case("5:16, one output", (randn(generator, 1, 48), 5, 16)),
+        Case("1:3, an odd number", (randn(generator, 7, 12), 1, 3)),
         Case("7:8, one group a row, many ties", (_whole(generator, 9, 8), 7, 8)),
     ]
 
@@ -70,8 +67,8 @@ def _n_of_m(generator: torch.Generator) -> list[Case]:
 def _sequential(generator: torch.Generator) -> list[Case]:
     def layers(hidden: int, width: int, out: int, n_tokens: int, sparsity: float) -> tuple:
         while True:
-            first, second = _randn(generator, hidden, width), _randn(generator, out, hidden)
-            inputs = _randn(generator, n_tokens, width) * (0.2 + torch.rand(width, generator=generator))
+            first, second = randn(generator, hidden, width), randn(generator, out, hidden)
+            inputs = randn(generator, n_tokens, width) * (0.2 + torch.rand(width, generator=generator))
             if _clear(first, second, inputs, sparsity):
                 return first, second, inputs, sparsity
 
@@ -104,14 +101,14 @@ def _obs_score(generator: torch.Generator) -> list[Case]:
     """Damped, and correlated."""
 
     def gram(n_tokens: int, n_inputs: int, damping: float) -> Tensor:
-        x = _randn(generator, n_tokens, n_inputs) + _randn(generator, n_tokens, 1)
+        x = randn(generator, n_tokens, n_inputs) + randn(generator, n_tokens, 1)
         return x.T @ x + damping * torch.eye(n_inputs)
 
     return [
-        Case("one output, fewer tokens than inputs", (_randn(generator, 1, 10), gram(4, 10, 1.0))),
-        Case("25 inputs, strongly damped", (_randn(generator, 8, 25), gram(60, 25, 20.0))),
-        Case("more outputs than inputs", (_randn(generator, 16, 7), gram(30, 7, 3.0))),
-        Case("a single input", (_randn(generator, 5, 1), gram(9, 1, 0.5))),
+        Case("one output, fewer tokens than inputs", (randn(generator, 1, 10), gram(4, 10, 1.0))),
+        Case("25 inputs, strongly damped", (randn(generator, 8, 25), gram(60, 25, 20.0))),
+        Case("more outputs than inputs", (randn(generator, 16, 7), gram(30, 7, 3.0))),
+        Case("a single input", (randn(generator, 5, 1), gram(9, 1, 0.5))),
     ]
 
 

@@ -30,6 +30,10 @@ missing = [name for name in ("course_lib", "numpy", "safetensors", "torch")
 if missing:
     sys.exit(f"MISSING {', '.join(missing)}")
 """
+_NEEDED_ALONE = """
+from course_lib.grading.sandbox import seccomp
+sys.exit(seccomp.owns_devices() and not seccomp.forbid() and "ROOT")
+"""
 _NEEDED_TO_SHARE = """
 from course_lib.grading.sandbox import namespaces
 sys.exit(not namespaces.possible() and "no namespaces in it")
@@ -124,6 +128,11 @@ def variant() -> tuple[Mode, str]:
                 f"Inside the sandbox Python does not find {complaint.rpartition('MISSING ')[2].strip()}. Install the "
                 "course and its packages in a virtual environment, as `make setup` does: a home is not shown."
             )
+        if complaint == "ROOT":
+            return mode, (
+                "As root a submission could take devices such as /dev/null from the whole machine, since its system "
+                "calls cannot be filtered here. Grade as another user."
+            )
     return "single", (
         f"{version()} is there but no sandbox starts ({complaint[:300]}). It needs the right to make namespaces: in a "
         "container allow it (docker run --privileged is the simplest), on Ubuntu 24.04 or later give bwrap an AppArmor "
@@ -135,7 +144,7 @@ def _complaint(mode: Mode) -> str:
     """Why no sandbox of that mode starts, or what it lacks; empty when it is as it should be."""
     if mode == "shared" and any(folder.startswith("/tmp/") for folder in shown()):
         return "the course or its Python lies under /tmp, which the /tmp of every job would cover"
-    text = _NEEDED + (_NEEDED_TO_SHARE if mode == "shared" else "")
+    text = _NEEDED + (_NEEDED_TO_SHARE if mode == "shared" else _NEEDED_ALONE)
     line = [*command(Limits(), mode), *python(), "-c", text]
     try:
         done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, errors="replace", timeout=60)

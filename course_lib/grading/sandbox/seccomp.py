@@ -11,7 +11,9 @@ A call that is refused fails with EPERM, so that libraries fall back; one that i
 
 import ctypes
 import errno
+import os
 import platform
+import stat
 import struct
 import sys
 
@@ -75,6 +77,8 @@ _FOR_VALUES = {
     "ioctl": ((16, 29), 1, (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5450, 0x5451, 0x5421)),
     "prctl": ((157, 167), 0, (15, 16, 0x53564D41)),  # names of threads and of memory
 }
+# Rights and times of files, which only the owner of the machine's devices is refused.
+_MARKS = ("chmod", "fchmod", "fchmodat", "utimensat", "utime", "utimes", "futimesat")
 _CLONE, _CLONE3, _TGKILL = (56, 220), (435, 435), (234, 131)
 # clone's flags for a thread of the same process, for one that has no open files of its own, since they are limited,
 # and for namespaces.
@@ -93,15 +97,19 @@ _REFUSE, _UNKNOWN, _NO_TERMINAL = (
 Steps = list[tuple[int, int, int, int]]
 
 
-def program(machine: str) -> Steps:
-    """The filter for a machine; empty where its numbers are not known."""
+def program(machine: str, marks: bool = True) -> Steps:
+    """The filter for a machine; empty where its numbers are not known.
+
+    Args:
+        marks: whether rights and times of files may be changed.
+    """
     if machine not in _MACHINES:
         return []
     audit, column = _MACHINES[machine]
     steps = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, audit), _KILL, (_LOAD, 0, 0, _NUMBER)]
     steps += [(_AT_LEAST, 0, 1, 0x40000000), _REFUSE]  # the same calls under the numbers of x32
-    for numbers in _ALLOWED.values():
-        if numbers[column] != _NEVER:
+    for name, numbers in _ALLOWED.items():
+        if numbers[column] != _NEVER and (marks or name not in _MARKS):
             steps += _when(numbers[column], _ALLOW)
     for name, (numbers, argument, values) in _FOR_VALUES.items():
         allow = [step for value in values for step in ((_EQUAL, 0, 1, value), _ALLOW)]
@@ -126,13 +134,25 @@ def _when(number: int, *block: tuple[int, int, int, int]) -> Steps:
 
 def forbid() -> bool:
     """Filter this process for good, and every thread it starts. False where that is not possible."""
-    steps = program(platform.machine()) if sys.platform == "linux" else []
+    steps = program(platform.machine(), not owns_devices()) if sys.platform == "linux" else []
     if not steps:
         return False
     packed = b"".join(struct.pack("<HBBI", *step) for step in steps)
     code = ctypes.create_string_buffer(packed, len(packed))
     whole = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
     return prctl(38, 1) and prctl(22, 2, ctypes.addressof(whole))  # no new privileges; seccomp, by a filter
+
+
+def owns_devices() -> bool:
+    """Whether this process may change who uses /dev/null, which is the machine's own: in a sandbox that root started.
+
+    Numbers of owners say nothing in a namespace, so the rights that it has are given to it once more.
+    """
+    try:
+        os.chmod(os.devnull, stat.S_IMODE(os.stat(os.devnull).st_mode))
+    except OSError:
+        return False
+    return True
 
 
 def hide(hidden: bool) -> bool:

@@ -15,6 +15,7 @@ from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.measure.paired import mean_and_error
 
 FURTHER = 0.05  # of all weights: a method that goes that much further needs less retraining
+SPARSITY, POINT = 0.7, 0.01  # at which the decks' example is pruned; of the test digits
 
 
 def provenance(measured: dict[str, Any]) -> str:
@@ -104,7 +105,7 @@ def monks_verdict(measured: dict[str, Any]) -> str:
             f"problem {problem}: published {published} weights; OBS without refitting leaves {median(left):g} "
             f"(median, {min(left)}–{max(left)}).\n"
             f"  {n_kept} of {len(runs)} networks lose nothing on all 432, {reach} of them with {published} or fewer.\n"
-            f"  Claim: more than half do so: {verdict(share_above(reach, len(runs), 0.5))}"
+            f"  Claim: on problem {problem} more than half do so: {verdict(share_above(reach, len(runs), 0.5))}"
         )
     ahead = [
         median_left(measured, p, "OBS", False) - min(median_left(measured, p, m, False) for m in ("magnitude", "OBD"))
@@ -227,3 +228,37 @@ def rows_verdict(measured: dict[str, Any]) -> str:
         f"Logarithm of OBD's over OBS's, row by row: {below}.\n"
         f"  Claim: OBS's error is smaller: {verdict(effects)}."
     )
+
+
+def retraining_verdict(measured: dict[str, Any]) -> str:
+    """What pruning at once costs at 70 %, and how much of it one retraining brings back."""
+    back = [
+        (near["retrained"] - near["pruned"]) - 0.5 * (dense["pruned"] - near["pruned"])
+        for dense, near in _dense_and_pruned(measured, "magnitude")
+    ]
+    harm = [dense["pruned"] - near["pruned"] for dense, near in _dense_and_pruned(measured, "OBD")]
+    return "\n".join(
+        (
+            f"Claim: at {100 * SPARSITY:.0f} % retraining brings back over half of what magnitude has cost: "
+            f"{verdict(of_samples(back))}",
+            f"Claim: OBD alone costs over a point at {100 * SPARSITY:.0f} %: {verdict(of_samples(harm, POINT))}",
+        )
+    )
+
+
+def generalisation_verdict(measured: dict[str, Any]) -> str:
+    """Whether networks that OBS has pruned do better on all 432 robots than before: a case a MONK's problem."""
+    effects = []
+    for problem in PUBLISHED:
+        runs = rows(measured, "monks", problem=problem, method="OBS", refit=False)
+        effects.append(of_samples([row["test"] - row["dense_test"] for row in runs]))
+    return f"Claim: pruned by OBS, networks are right on more of all 432 than before: {verdict(effects)}"
+
+
+def _dense_and_pruned(measured: dict[str, Any], method: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Of each network: the row with all weights, and that with a sparsity next to SPARSITY."""
+    found = []
+    for seed in dict.fromkeys(row["seed"] for row in rows(measured, "digits")):
+        curve = rows(measured, "digits", method=method, seed=seed)
+        found.append(tuple(min(curve, key=lambda row, at=at: abs(row["sparsity"] - at)) for at in (0.0, SPARSITY)))
+    return found

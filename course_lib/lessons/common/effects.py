@@ -23,6 +23,16 @@ def log_gap(better: Row, worse: Row, threshold: float = 0.0) -> Effect:
     return of_independent(*logs, threshold)
 
 
+def of_repetitions(row: Row, times: float = 1.0) -> Effect:
+    """Whether a side of a bench is more than so many times as fast as its anchor, as a logarithm.
+
+    Of the repetitions only the 10 and 90 % points are kept. Their distance is 2.56 standard deviations of a single
+    repetition: more than the error of their middle.
+    """
+    low, middle, high = (math.log(row[f"times_anchor{end}"]) for end in ("_low", "", "_high"))
+    return Effect(value=middle - math.log(times), error=(high - low) / 2.56)
+
+
 def accuracy_gap(better: Row, worse: Row, key: str = "accuracy") -> Effect:
     """By how much `better` answers more, two rows of one task: question by question where both hold `right`."""
     if better.get("right") and worse.get("right"):

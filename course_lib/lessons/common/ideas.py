@@ -1,9 +1,11 @@
-"""Ideas for an open task beside the first of them, window by window: how hard a window is drops out.
+"""Ideas for an open task: how they are measured, and each beside the first, so that how hard a window is drops out.
 
 Dimension key: N windows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 from jaxtyping import Float
 from matplotlib.figure import Figure
@@ -13,12 +15,42 @@ from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.paired import mean_and_error
+
+
+@dataclass(frozen=True)
+class Ideas:
+    """Which of the ideas are measured."""
+
+    ideas: tuple[str, ...]
+
+
+def by_idea(title: str, ideas: Iterable[str], quick: Iterable[str], row: Callable[[str, int], Tables]) -> Experiment:
+    """An experiment that measures one idea a step by row(idea, seed); `quick` are the ideas of a quick run."""
+
+    def steps(sizes: Ideas) -> list[Step]:
+        return [Step(idea, partial(row, idea)) for idea in sizes.ideas]
+
+    return Experiment(title, Ideas(tuple(ideas)), Ideas(tuple(quick)), steps)
 
 
 def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
     """How much lower my log-perplexity is than theirs, and its standard error."""
     return mean_and_error(theirs - mine)
+
+
+def below(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> str:
+    """The same as a cell of a table, empty in the row that all are compared with."""
+    if mine is theirs:
+        return ""
+    lower, error = against(mine, theirs)
+    return f"{lower:+.3f} ± {error:.3f}"
+
+
+def perplexity_beside(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> str:
+    """The end of a row: my perplexity, and how much lower its logarithm is than theirs, with whom all are compared."""
+    return f"{mine.mean().exp():>12.1f}   {below(mine, theirs)}"
 
 
 def beside_the_first(losses: Mapping[str, Float[Tensor, "N"]]) -> Figure:

@@ -19,6 +19,8 @@ def compare_masks(
 ) -> "matplotlib.figure.Figure":
     """Two keep masks side by side (dark stays), the first differing row outlined, groups of inputs ruled off.
 
+    Where they differ in ties alone, the titles say so.
+
     Args:
         score: where given, rows do not differ that keep entries of equal worth, in every group: ties are free.
         columns: outline a column instead, where columns are what is compared.
@@ -31,7 +33,9 @@ def compare_masks(
     got, expected = torch.as_tensor(got).bool(), torch.as_tensor(expected).bool()
     fig, axes = figure(2, width=4.2, height=3.0)
     different = _differing(got, expected, score, group, columns).nonzero().flatten() if marked else torch.empty(0)
-    for panel, mask, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
+    tied = not len(different) and not torch.equal(got, expected)  # they look different, and are as good
+    names = ("yours, as good", "expected, one of several") if tied else ("yours", "expected")
+    for panel, mask, name in zip(axes, (got, expected), names, strict=True):
         panel.imshow(mask, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
         panel.locator_params(integer=True, min_n_ticks=1)

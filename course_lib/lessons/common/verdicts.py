@@ -1,7 +1,9 @@
 """The words that a lesson says of a claim, from an effect and its error: never from an estimate alone."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from course_lib.measure.paired import mean_and_error
 
+WORDS = ("holds", "holds partly", "does not hold", "not at this scale", "cannot tell")
 ERRORS = 2.0  # so many standard errors from the threshold decide
 NOT_MEASURED = "not measured"
 _OUT_OF_REACH = 100  # times the sample: beyond that, its size says nothing
@@ -48,6 +51,28 @@ class Effect:
         return not self.holds and not self.fails
 
 
+@dataclass(frozen=True)
+class Said:
+    """A verdict that was given: its words, and the effects of the claim's cases on which it stands."""
+
+    words: str
+    effects: tuple[Effect, ...]
+
+
+_HEARD: ContextVar[list[Said] | None] = ContextVar("heard", default=None)
+
+
+@contextmanager
+def overheard() -> Iterator[list[Said]]:
+    """The verdicts that are given while inside, in their order, for whoever wants a line's numbers with the line."""
+    heard: list[Said] = []
+    token = _HEARD.set(heard)
+    try:
+        yield heard
+    finally:
+        _HEARD.reset(token)
+
+
 def of_samples(samples: Float[Tensor, "n"] | Sequence[int | float], threshold: float = 0.0) -> Effect:
     """The mean of independent samples, of paired differences for example, measured from a threshold."""
     mean, error = mean_and_error(samples)
@@ -84,6 +109,13 @@ def verdict(effects: Effect | Iterable[Effect], larger_models: bool = False) -> 
     cases = [effects] if isinstance(effects, Effect) else list(effects)
     if not cases:
         raise ValueError("got no effect; expected one, or one for each case of the claim.")
+    words = _words(cases, larger_models)
+    if (heard := _HEARD.get()) is not None:
+        heard.append(Said(words, tuple(cases)))
+    return words
+
+
+def _words(cases: list[Effect], larger_models: bool) -> str:
     n_held = sum(case.holds for case in cases)
     if n_held == len(cases):
         return "holds"

@@ -50,8 +50,9 @@ def attention_verdicts(measured: Measured | None = None, start: str = "text") ->
             f"{verdict(of_count(power, n, MOST))}",
             f"Claim: of what matters later, over 95 % mattered before in most layers: in {persistent} of {n}: "
             f"{verdict(of_count(persistent, n, MOST))}; but {share['pivotal_any']} of all tokens matter to some query",
-            f"By mean weight instead of any query, {share['pivotal_mean']} matter, and {share['persistence_mean']} of "
-            "those that matter later did before",
+            "If not a single query but the mean of all has to give a token more than its even share, "
+            f"{share['pivotal_mean']} of the tokens matter, and {share['persistence_mean']} of those that matter later "
+            "did before",
         ]
     )
 

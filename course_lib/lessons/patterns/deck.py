@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data import corpora
+from course_lib.lessons.common.effects import of_repetitions
 from course_lib.lessons.common.style import figure, label, line_style, log_scale, percent
 from course_lib.lessons.common.tables import load_measured, load_published
 from course_lib.lessons.common.verdicts import ERRORS, of_samples, verdict
@@ -18,7 +19,7 @@ from course_lib.lessons.patterns.measure import (
     one_of_each,
     stored_in_each_group,
 )
-from course_lib.lessons.patterns.speed import bench_on_a_cpu, csr_at_half, effect_of_repetitions
+from course_lib.lessons.patterns.speed import bench_on_a_cpu, csr_at_half
 from course_lib.measure.roofline import H100
 from course_lib.models import blocks, head, linears, load_model, weight_of
 from course_lib.sparsity.patterns import Unstructured
@@ -150,7 +151,7 @@ def take_home() -> Figure:
             "1.82 times (400 tokens,\nDeepSparse, table 7)",
             f"CSR in MKL: {csr['times_anchor']:.2f} times\n"
             f"({csr['times_anchor_low']:.2f} to {csr['times_anchor_high']:.2f})",
-            verdict(effect_of_repetitions(csr)),
+            verdict(of_repetitions(csr)),
         ),
     ]
     fig, (axes,) = figure(width=11.0, height=4.4)

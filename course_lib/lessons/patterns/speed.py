@@ -1,13 +1,13 @@
 """What `course bench` measured on a CPU, from its committed result."""
 
-import math
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.effects import of_repetitions
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_bench
-from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.common.verdicts import Effect, verdict
 
 Points = dict[float, dict[str, Any]]
 
@@ -27,13 +27,31 @@ def csr_at_half() -> dict[str, Any]:
     return by_density(load_bench("cpu_bitmap_matvec")["tables"]["sides"])["CSR"][0.5]
 
 
-def effect_of_repetitions(row: dict[str, Any]) -> Effect:
-    """Whether a side is faster than its anchor. Of the repetitions only the 10 and 90 % points are kept.
+def formats_verdict(bitmap: dict[str, Any] | None = None, packed: dict[str, Any] | None = None) -> str:
+    """What storing half of the weights saves in bytes and in time, one token, without hardware made for it."""
+    bitmap, packed = bitmap or load_bench("cpu_bitmap_matvec"), packed or load_bench("cpu_nm_matmul")
+    sides = bitmap["tables"]["sides"]
+    dense, lines = next(row for row in sides if row["side"] == row["anchor"]), by_density(sides)
+    saved = [Effect(value=1 - row["bytes"] / dense["bytes"], error=0.0) for row in (_bitmap(lines)[0.5],)]
+    smaller = [row for row in lines["CSR"].values() if row["bytes"] < 0.95 * dense["bytes"]]
+    of_four = [row for row in packed["tables"]["sides"] if row["side"] != row["anchor"]]
+    claims = {
+        "half of the weights beside a bitmap are read in fewer bytes": saved,
+        "at no density are weights in CSR faster than all of them": [_slower(row) for row in lines["CSR"].values()],
+        "wherever CSR is over 5 % smaller it is faster": [of_repetitions(row) for row in smaller],
+        "2:4 without hardware for it is no faster than all weights": [_slower(row) for row in of_four],
+    }
+    return "\n".join(f"Claim: {claim}: {verdict(effects)}" for claim, effects in claims.items())
 
-    Their distance is 2.56 standard deviations of a single repetition: more than the error of their middle.
-    """
-    low, middle, high = (math.log(row[f"times_anchor{end}"]) for end in ("_low", "", "_high"))
-    return Effect(value=middle, error=(high - low) / 2.56)
+
+def _bitmap(lines: dict[str, Points]) -> Points:
+    return next(points for side, points in lines.items() if side.startswith("bitmap"))
+
+
+def _slower(row: dict[str, Any]) -> Effect:
+    """How far a side is behind its anchor."""
+    faster = of_repetitions(row)
+    return Effect(value=-faster.value, error=faster.error)
 
 
 def by_density(rows: list[dict[str, Any]]) -> dict[str, Points]:

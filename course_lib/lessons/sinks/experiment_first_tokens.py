@@ -1,22 +1,9 @@
 """Simple ideas for the open task of lesson 08: what stays for good at the start of a stream."""
 
-from dataclasses import dataclass
-from functools import partial
-
+from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.sinks.claims.first_tokens import IDEAS, OWN, attempt
 from course_lib.lessons.sinks.claims.four_ways import loaded
-from course_lib.measure.experiment import Experiment, Step, Tables
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Which ideas."""
-
-    ideas: tuple[str, ...] = tuple(IDEAS)
-
-
-def steps(sizes: Sizes) -> list[Step]:
-    return [Step(idea, partial(row, idea)) for idea in sizes.ideas]
+from course_lib.measure.experiment import Tables
 
 
 def row(idea: str, seed: int) -> Tables:
@@ -26,4 +13,4 @@ def row(idea: str, seed: int) -> Tables:
     return {"ideas": [{"idea": idea, "start": IDEAS[idea], "n_kept": made.n_kept, "losses": losses}]}
 
 
-EXPERIMENT = Experiment("What stays at the start of a stream", Sizes(), Sizes((OWN, "none")), steps)
+EXPERIMENT = by_idea("What stays at the start of a stream", IDEAS, (OWN, "none"), row)

@@ -12,9 +12,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.ideas import below
 from course_lib.lessons.common.tables import per_cent
 from course_lib.lessons.sparsegpt.measure import gram_of
-from course_lib.measure.paired import mean_and_error
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.pruning.input_statistics import input_grams
 from course_lib.pruning.layerwise.cholesky import factorise
@@ -72,7 +72,7 @@ class Attempt:
     calibration: Float[Tensor, "L"]
     held_out: Float[Tensor, "N L"]
 
-    @property
+    @cached_property
     def losses(self) -> Float[Tensor, "N"]:
         """The mean over layers of the logarithm, so that no layer counts more than another."""
         return self.held_out.log().mean(dim=1)
@@ -166,21 +166,14 @@ IDEAS: dict[str, Recipe] = {
 }
 
 
-def against(mine: Attempt, theirs: Attempt) -> tuple[float, float]:
-    """How much lower the logarithm of my held-out error is, and its standard error, window by window."""
-    return mean_and_error(theirs.losses - mine.losses)
-
-
 def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> str:
     """Every idea beside SparseGPT as the lesson has it, the first of them; yours last."""
     found = {**ideas, **({"yours": mine} if mine else {})}
     usual = next(iter(ideas.values()))
     lines = [f"{'changed share of the output (%)':<40}{'calibration':>12}{'held out':>10}   log lower than the first"]
     for name, made in found.items():
-        lower, error = against(made, usual)
-        compared = "" if made is usual else f"{lower:+.3f} ± {error:.3f}"
         here, there = (100 * x.log().mean().exp() for x in (made.calibration, made.held_out))
-        lines.append(f"{name:<40}{here:>12.2f}{there:>10.2f}   {compared}")
+        lines.append(f"{name:<40}{here:>12.2f}{there:>10.2f}   {below(made.losses, usual.losses)}")
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import against, beside_the_first
+from course_lib.lessons.common.ideas import beside_the_first, perplexity_beside
 from course_lib.lessons.common.tables import per_cent
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import Layer, layers_of, load_model, weight_of
@@ -126,9 +126,7 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
     same = next(iter(ideas.values()))
     lines = [f"{'shares':<38}{'lost':>9}{'perplexity':>12}   log-perplexity below equal shares"]
     for name, made in rows.items():
-        lower, error = against(made.losses, same.losses)
-        compared = "" if made is same else f"{lower:+.3f} ± {error:.3f}"
-        lines.append(f"{name:<38}{per_cent(made.sparsity, 2):>9}{made.losses.mean().exp():>12.1f}   {compared}")
+        lines.append(f"{name:<38}{per_cent(made.sparsity, 2):>9}{perplexity_beside(made.losses, same.losses)}")
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import log
 from typing import Any
 
 from course_lib.data.benchmarks import WANDA_TASKS
@@ -11,6 +12,8 @@ from course_lib.lessons.common.tables import listed, load_published, origin, row
 from course_lib.lessons.common.verdicts import Effect, verdict
 from course_lib.lessons.wanda.accuracies import by_signal
 from course_lib.lessons.wanda.measured import MEASURED, NAMES, choice_name
+
+HARMED = 1.5  # times the perplexity: a model that has lost much
 
 
 def provenance(measured: dict[str, Any]) -> str:
@@ -161,6 +164,33 @@ def claims(measured: dict[str, Any]) -> list[tuple[str, str, str, str]]:
             verdict([log_gap(most, run) for run in few]),
         ),
     ]
+
+
+def sweep_verdict(measured: dict[str, Any]) -> str:
+    """What sparsity costs: step by step with both methods, and beside the dense model."""
+    curves = {
+        method: sorted(rows(measured, "sweep", method=method), key=lambda row: row["sparsity"])
+        for method in ("magnitude", "wanda")
+    }
+    (dense,) = rows(measured, "sweep", method="dense")
+    steps = [log_gap(a, b) for curve in curves.values() for a, b in pairwise([dense, *curve])]
+    at = {(method, row["sparsity"]): log_gap(dense, row, log(HARMED)) for method, c in curves.items() for row in c}
+    found = {row["pattern"]: row for row in rows(measured, "perplexity", method="wanda", corpus="wikipedia")}
+    whole = rows(measured, "perplexity", method="dense", corpus="wikipedia")[0]
+    usable = [_below(log_gap(whole, found[pattern], log(HARMED))) for pattern in ("50%", "2:4")]
+    judged = [
+        ("each step of sparsity costs quality, with both methods", verdict(steps)),
+        (f"half of the weights by magnitude cost over {HARMED} times the perplexity", verdict(at["magnitude", 0.5])),
+        (f"30 % by magnitude cost over {HARMED} times the perplexity", verdict(at["magnitude", 0.3])),
+        (f"half of the weights by Wanda cost less than {HARMED} times the perplexity", verdict(usable[0], True)),
+        (f"2:4 by Wanda costs less than {HARMED} times the perplexity", verdict(usable[1], True)),
+    ]
+    return "\n".join(f"Claim: {claim}: {said}" for claim, said in judged)
+
+
+def _below(effect: Effect) -> Effect:
+    """The same measured from the other side of its threshold."""
+    return Effect(value=-effect.value, error=effect.error, n=effect.n)
 
 
 def claims_table(measured: dict[str, Any]) -> str:

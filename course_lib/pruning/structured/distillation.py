@@ -40,7 +40,7 @@ def distil(
     """Train the student in place; the loss before each step, those of an interrupted run included.
 
     Args:
-        teacher: stays as it is, and is asked without gradients; None where the loss asks nobody.
+        teacher: stays as it is, and is asked in evaluation mode and without gradients; None where the loss asks nobody.
         windows: token ids (n, T); all come once before any comes again.
         folder: where the state of the run is kept; without one nothing can be resumed.
         of_teacher: which block of the teacher each block of the student was, for the loss on hidden states.
@@ -82,12 +82,15 @@ class _Run:
         self.path, self.of_teacher = folder and Path(folder) / STATE, of_teacher
         self.losses: list[float] = []
         self.needed = {parameter: parameter.requires_grad for parameter in student.parameters()}
+        self.modes = {} if teacher is None else {module: module.training for module in teacher.modules()}
         self.identity = identity(student, teacher, windows, recipe)
         self.model = with_adapters(student, recipe)
         optimiser = torch.optim.AdamW(groups(self.model, recipe.schedule.decay), betas=(0.9, 0.95))
         on_cpu = student.device.type == "cpu"
         self.accelerator = Accelerator(mixed_precision="no" if on_cpu else "bf16", cpu=on_cpu)
         self.learner, self.optimiser = self.accelerator.prepare(self.model, optimiser)
+        if teacher is not None:
+            teacher.eval()  # or its dropout would be learnt
 
     def end(self, until: int | None) -> int:
         """The step before which to stop."""
@@ -135,7 +138,9 @@ class _Run:
             )
 
     def leave(self) -> None:
-        """The student as it was before, but for what it has learnt."""
+        """Both models as they were before, but for what the student has learnt."""
+        for module, was_training in self.modes.items():
+            module.training = was_training
         if self.recipe.lora_rank:
             self.model.merge_and_unload()
         for parameter, needed in self.needed.items():

@@ -12,6 +12,10 @@ Without the term λ W_S damping would shrink W′ towards zero. With G the colum
 what was there and a correction, which is a smaller product to compute. λ is relative to the median of H's diagonal: a
 few inputs are thousands of times louder than the others, and rule the mean.
 
+Fewer tokens than inputs would be learnt by heart, so λ grows with (S / N)². The rule is found by trying: with 1126 of
+1536 neurons of SmolLM2 it was nowhere worse than the cut alone by more than its error, from 16 tokens to 4096 (6
+windows of 256 tokens). λ = 1 for all was worse by 0.077 ± 0.025 nats with 256 tokens.
+
 Dimension key: O outputs of a layer, I its inputs, S those that stay, N tokens.
 """
 
@@ -26,7 +30,12 @@ from course_lib.pruning.input_statistics import grams_by_block
 from course_lib.pruning.structured.choice import Kept
 from course_lib.pruning.structured.shape import shape_of
 
-DAMPING = 1.0
+DAMPING = 1.0  # for many tokens
+
+
+def damping_for(n_stay: int, n_tokens: int) -> float:
+    """DAMPING (1 + 3 (S / N)²)."""
+    return DAMPING * (1 + 3 * (n_stay / n_tokens) ** 2)
 
 
 def least_squares(
@@ -58,12 +67,15 @@ def refit(
     smaller: PreTrainedModel,
     kept: Kept,
     windows: Int[Tensor, "N T"],
-    damping: float = DAMPING,
+    damping: float | None = None,
     progress: bool = True,
 ) -> None:
     """Change `smaller`, which is what `take(model, kept)` gives, in place: down and output projections of all blocks.
 
     The inputs are those of the whole model, from one pass over the windows (n, T) of token ids.
+
+    Args:
+        damping: λ over the median of H's diagonal; `damping_for` that many tokens when None.
 
     Raises:
         ValueError: when width has left too (the stream is another one then), or for another model.
@@ -82,7 +94,8 @@ def refit(
     for index, (layers, gram_of) in enumerate(tracked(grams, "refit", progress, len(blocks(model)))):
         for layer in layers if index in numbers else ():
             stays = inside[layer.part][index].to(layer.module.weight.device)
-            better = least_squares(weight_of(layer.module), gram_of[layer.name].matrix, stays, damping)
+            trust = damping_for(len(stays), windows.numel()) if damping is None else damping
+            better = least_squares(weight_of(layer.module), gram_of[layer.name].matrix, stays, trust)
             weight_of(into[layer.name.replace(f".{index}.", f".{numbers[index]}.", 1)]).copy_(better)
 
 

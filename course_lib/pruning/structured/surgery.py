@@ -7,6 +7,7 @@ stays and the output must too. With w the norm's weight,
 """
 
 import copy
+from math import lcm
 
 import torch
 from torch import Tensor, nn
@@ -93,8 +94,9 @@ def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:
             f"factor for channels that leave is not known. Keep {before.width}; cut neurons or blocks of it."
         )
     if after.width % after.heads:
-        low = after.width // after.heads * after.heads
-        offers = [size for size in (low, low + after.heads) if 0 < size <= before.width]
+        step = lcm(after.heads, 4)  # rows of a whole number of 16 bytes in float32
+        low = after.width // step * step
+        offers = [size for size in (low, low + step) if 0 < size < before.width] or [before.width]
         raise ValueError(
             f"got width {after.width} with {after.heads} heads; transformers wants the width to be a multiple of the "
             f"heads, though a head's size is given. Use {' or '.join(map(str, offers))}."

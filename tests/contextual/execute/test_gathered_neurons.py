@@ -4,13 +4,14 @@ import pytest
 import torch
 
 from course_lib.contextual.execute.break_even import SparseMLP, break_even, fastest
-from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, dense, gate_first
+from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, by_samples, dense, gate_first
 from course_lib.contextual.execute.neuron_major import NeuronMajor
+from course_lib.contextual.execute.room import Room
 from course_lib.contextual.execute.union import gathered_union, union_share
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.models import tiny_model
 
-WAYS = [by_rows, by_bundle, by_bag]
+WAYS = [by_rows, by_bundle, by_bag, by_samples]
 # Sums of at most 100 terms of about 1 in float32, in another order than the dense product's.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -38,6 +39,42 @@ def test_gathered_is_masked_dense(mlp, way, n_kept, generator):
     keep = torch.zeros(1, 100, dtype=torch.bool)
     keep[0, order] = True
     torch.testing.assert_close(way(x[0], NeuronMajor.of(mlp), order), masked(x, mlp, keep)[0], **CLOSE)
+
+
+def test_rows_are_copied_into_the_same_memory_again(generator):
+    """It grows, is never given back, serves other matrices and types, and what was asked for last stands in it."""
+    room, wide, narrow = Room(), torch.randn(9, 6, generator=generator), torch.randn(5, 2, 3, generator=generator)
+    large = room.rows(wide, torch.tensor([8, 0, 3]))
+    assert torch.equal(large, wide[[8, 0, 3]])
+    small = room.rows(narrow, torch.tensor([4]))
+    assert torch.equal(small, narrow[[4]])
+    assert small.data_ptr() == large.data_ptr()
+    assert torch.equal(large[0], narrow[4].flatten())
+    assert room.rows(wide, torch.tensor([], dtype=torch.long)).shape == (0, 6)
+    assert torch.equal(room.rows(wide.double(), torch.tensor([1])), wide.double()[[1]])
+    with torch.inference_mode():
+        room.rows(wide, torch.arange(9))  # larger than before
+    assert torch.equal(room.rows(wide, torch.arange(9)), wide)
+
+
+def test_blocks_that_share_a_room_give_what_they_give_alone(mlp, generator):
+    room = Room()
+    weights, alone = [NeuronMajor.of(mlp, room) for _ in range(2)], NeuronMajor.of(mlp)
+    for way in WAYS:
+        for n_kept, mine in ((37, weights[0]), (50, weights[1]), (3, weights[0])):
+            x, index = torch.randn(48, generator=generator), torch.randperm(100, generator=generator)[:n_kept]
+            first = way(x, mine, index)
+            kept = first.clone()
+            way(-x, weights[1], index.flip(0))
+            assert torch.equal(first, kept), "an output is no part of the room"
+            torch.testing.assert_close(kept, way(x, alone, index))
+
+
+def test_no_warning_is_shown_and_no_row_is_copied_by_sampling(mlp, generator, recwarn):
+    weights, index = NeuronMajor.of(mlp), torch.tensor([7, 3])
+    by_samples(torch.randn(48, generator=generator), weights, index)
+    assert not recwarn.list
+    assert weights.room._memory is None
 
 
 def test_dense_is_the_model_s(mlp, generator):
@@ -114,7 +151,7 @@ def test_the_break_even_is_what_the_clock_says(mlp):
 
 def test_the_fastest_way_is_what_the_clock_says(mlp):
     """The second way takes least from the second turn on; the first turn warms up."""
-    weights, turns = NeuronMajor.of(mlp), iter([9.0, 9.0, 1.0, 5.0, 4.0, 6.0, 5.0, 4.0, 6.0])
+    weights, turns = NeuronMajor.of(mlp), iter([9.0, 9.0, 1.0, 1.0, *2 * [5.0, 4.0, 6.0, 7.0]])
 
     def seconds(run):
         run()

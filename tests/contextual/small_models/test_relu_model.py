@@ -11,6 +11,7 @@ from course_lib.attention.small_models.byte_model import byte_losses, byte_windo
 from course_lib.attention.small_models.training import Schedule, running, train
 from course_lib.contextual.small_models.relu_model import (
     NAME,
+    WEIGHTS,
     active_shares,
     load_relu_model,
     relu_configuration,
@@ -159,6 +160,7 @@ def test_committed_weights_are_those_that_were_measured():
     """Weights are the same bits; the sums of another processor move the loss in the sixth digit."""
     tables = load_measured("dejavu", "experiments/relu_model")["tables"]
     (row,) = tables["models"]
+    assert (WEIGHTS / f"{NAME}.safetensors").stat().st_size < 20e6
     model, held_out, training = load_relu_model(n_training=5)
     assert (held_out.shape, training.shape) == ((48, 128), (5, 128))
     assert sum(weight.numel() for weight in model.parameters()) == row["parameters"]

@@ -72,7 +72,7 @@ def test_what_students_need_is_there_and_nothing_else(copy):
     files = {"LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock"}
     assert top == files | {"course_lib", "docs", "kernels", "notebooks", "slides"}
     pages = sorted(name for name in names if name.startswith("docs/"))
-    assert pages == ["docs/glossary.md", "docs/models.md", "docs/papers.md"]
+    assert pages == ["docs/claims.md", "docs/glossary.md", "docs/models.md", "docs/papers.md"]
     assert {f"notebooks/{path.stem}.ipynb" for path in masters.masters()} <= names.keys()
     reader = {name for name in names if name.startswith(READER)} | {"course_lib/grading/__init__.py"}
     kept_back = r"grading|hidden_cases|kernels/gpu|solution|test_|\.git|\.ci|\.png"
@@ -135,7 +135,7 @@ def listed(copy):
 def test_commands_for_students_are_there_and_those_for_instructors_are_not(copy, listed):
     for command in ("setup", "doctor", "lab", "run", "check-notebook", "progress", "slides"):
         assert re.search(rf"│ {command} ", listed), command
-    for command in ("build", "grade", "release"):
+    for command in ("build", "claims", "grade", "release"):
         assert not re.search(rf"│ {command} ", listed), command
     targets = set(re.findall(r"^([a-z]+):", (copy / "Makefile").read_text(), re.MULTILINE))
     assert targets == {"help", "lab", "setup", "slides", "clean"}

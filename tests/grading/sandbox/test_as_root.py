@@ -7,6 +7,7 @@ which is what grading in a container without rights comes to.
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from submitting import SMALL, needs_sandbox, notebook
 
 from course_lib.grading.records import Task
-from course_lib.grading.sandbox import session
+from course_lib.grading.sandbox import bubblewrap, session, started
 from course_lib.grading.sandbox.bubblewrap import shown
 
 HELPERS = Path(__file__).parents[2] / "helpers"
@@ -40,6 +41,7 @@ def succeeded(x):
         "reads the kernel's memory": lambda: open("/proc/kcore", "rb").read(1),
         "writes a program": lambda: open("/usr/bin/course-was-here", "w"),
         "takes a device away": lambda: os.chmod("/dev/null", 0),
+        "touches a device": lambda: os.utime("/dev/null"),
         "makes a device": lambda: os.mknod("/tmp/disk", 0o60600, os.makedev(8, 0)),
         "becomes root": lambda: os.setuid(0),
         "gives a file away": lambda: os.chown("/tmp", 0, 0),
@@ -78,10 +80,27 @@ def without_rights(rights: dict, succeeded: list) -> None:
     assert list(succeeded) == ["can do something at all"]
 
 
+@pytest.fixture
+def in_a_sandbox(monkeypatch):
+    """Sandboxes of that mode from here on."""
+
+    def choose(mode: str) -> None:
+        if complaint := bubblewrap._complaint(mode):
+            pytest.skip(complaint)
+        started.close()
+        monkeypatch.setattr(bubblewrap, "variant", lambda: (mode, ""))
+
+    yield choose
+    started.close()
+
+
 @needs_sandbox
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
-def test_a_submission_graded_by_root_has_no_rights():
+@pytest.mark.parametrize("mode", ["shared", "single", "single, old"])
+def test_a_submission_graded_by_root_has_no_rights(in_a_sandbox, mode):
+    in_a_sandbox(mode)
     without_rights(*probed())
+    assert stat.S_IMODE(os.stat(os.devnull).st_mode) == 0o666
 
 
 @needs_sandbox

@@ -593,7 +593,7 @@ WRONG = {
         "left as it was": (lambda w, i, q: w, ""),
     },
     "classic.prune": {
-        "at the limit": (prune_by(stops=lambda price, limit: price >= limit), ""),
+        "at the limit": (prune_by(stops=lambda price, limit: price >= limit), "stopped at the limit"),
         "first below": (prune_first_below, "first below the limit"),
         "look after": (prune_and_look_after, "one deletion too many"),
         "no update": (prune_by(update=lambda w, i, q: w), "no update"),

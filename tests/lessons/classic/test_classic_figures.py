@@ -3,6 +3,7 @@
 import copy
 
 import torch
+from figure_titles import drawn_title as title
 
 from course_lib.lessons.classic import figures
 from course_lib.lessons.classic import measured as classic_results
@@ -95,11 +96,6 @@ def made_up():
     }
 
 
-def title(figure, index=0):
-    figure.canvas.draw()
-    return figure.axes[index].get_title(loc="left")
-
-
 def test_quadratics_say_who_pays():
     figure = figures.quadratics({"given": quadratic((0.1, -0.3)), "turned": quadratic((0.2, -0.3), 30.0)})
     assert title(figure) == "given:\nall three delete weight 1"
@@ -174,7 +170,7 @@ def test_verdicts_follow_the_data():
     monks = classic_tables.monks_verdict(measured).splitlines()
     assert monks[0] == "problem 1: published 14 weights; OBS without refitting leaves 13 (median, 12–14)."
     assert monks[1] == "  2 of 2 networks lose nothing on all 432, 2 of them with 14 or fewer."
-    assert monks[2] == "  Claim: more than half do so: holds"
+    assert monks[2] == "  Claim: on problem 1 more than half do so: holds"
     assert "1 of 2 networks lose nothing on all 432, 1 of them" in monks[4]
     assert monks[5].endswith("cannot tell (not with 100 times the sample, n = 2)")  # half of them are not most
     assert monks[8].endswith("do so: holds")

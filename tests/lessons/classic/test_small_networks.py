@@ -84,3 +84,22 @@ def test_printed_lines_fit():
     for print_of in (*printed, tables.digits_verdict, tables.recursion_table):
         long = [line for line in print_of(result).splitlines() if len(line) > 100]
         assert long == [], print_of.__name__
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (dict.fromkeys(fisher.SITUATIONS, 0.99), "holds"),
+        (dict.fromkeys(fisher.SITUATIONS, 0.99) | {fisher.UNTRAINED: 0.2}, "holds partly (3 of 4)"),
+        (dict.fromkeys(fisher.SITUATIONS, 0.2), "does not hold"),
+        (dict.fromkeys(fisher.SITUATIONS, 0.9), "cannot tell"),
+    ],
+)
+def test_the_order_is_judged_situation_by_situation(order, said):
+    rows = [
+        {"situation": name, "squared_order": mean + shift, "none_order": 0.5}
+        for name, mean in order.items()
+        for shift in (-0.01, 0.0, 0.01)
+    ]
+    text = fisher.order_verdict({"tables": {"curvature": rows}})
+    assert f"as the Hessian does (above 0.9): {said}" in text

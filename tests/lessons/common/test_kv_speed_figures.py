@@ -1,6 +1,7 @@
 """The figures of the cache's bench say what was measured."""
 
 import pytest
+from figure_titles import drawn_title as title
 
 from course_lib.lessons.common import cache_speed as plots
 
@@ -28,11 +29,6 @@ def made_up():
         for side, gain, seconds in (("the window anew", 1.0, times / 10), ("StreamingLLM", times, 0.1)):
             sides.append(row("a token of a stream", [1, n], side, gain, "the window anew", seconds))
     return {"tables": {"sides": sides}}
-
-
-def title(figure, index=0):
-    figure.canvas.draw()
-    return figure.axes[index].get_title(loc="left")
 
 
 def test_a_fifth_is_compared_with_everything_in_the_same_cache():

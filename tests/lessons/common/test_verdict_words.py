@@ -1,4 +1,4 @@
-"""Only one function says the words of a verdict: no lesson, master or slide types them in."""
+"""Only one function says the words of a verdict: no lesson, ledger, master or slide types them in."""
 
 import ast
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_printed_words_are_found():
 
 PROGRAMS = [
     path
-    for folder in ("course_lib/lessons", "solutions")
+    for folder in ("course_lib/lessons", "course_lib/workbook", "solutions")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if path != RULE and "exercises" not in path.parts
 ]

@@ -208,16 +208,19 @@ WRONG = {
             compared(error=lambda a, b: (a - b).mean().exp() * (a - b).std(unbiased=False) / len(a) ** 0.5),
             "N for N − 1",
         ),
-        "error of the ratios": compared(error=lambda a, b: (a - b).exp().std() / len(a) ** 0.5),
+        "error of the ratios": (
+            compared(error=lambda a, b: (a - b).exp().std() / len(a) ** 0.5),
+            "error of the windows' ratios",
+        ),
         "the other way": (compared(lambda *g: of_windows(*g)[::-1]), "upside down"),
         "nats": (
             compared(ratio=lambda a, b: (a - b).mean(), error=lambda a, b: (a - b).std() / len(a) ** 0.5),
             "nats, or a ratio of losses",
         ),
         "ratio of losses": (compared(ratio=lambda a, b: a.mean() / b.mean()), "nats, or a ratio of losses"),
-        "gain": compared(ratio=lambda a, b: 1 - (a - b).mean().exp()),
-        "twice the error": compared(error=lambda a, b: 1.96 * factor(a, b)[1]),
-        "median": compared(ratio=lambda a, b: (a - b).median().exp()),
+        "gain": (compared(ratio=lambda a, b: 1 - (a - b).mean().exp()), "the part that is saved"),
+        "twice the error": (compared(error=lambda a, b: 1.96 * factor(a, b)[1]), "half an interval"),
+        "median": (compared(ratio=lambda a, b: (a - b).median().exp()), "median of the windows"),
         "one number": (lambda *g: compared()(*g)[0], "not two numbers"),
     },
     "compress.bytes": {
@@ -240,7 +243,15 @@ WRONG = {
             sized(dense=lambda layers, n: 4 * n + 4 * sum(r * c for r, c, _ in layers)),
             "another number format",
         ),
-        "8 times": (sized(times=lambda n, dense: 8.0), None),
+        "8 times": (sized(times=lambda n, dense: 8.0), "by bits a weight alone"),
+        "codes and map alone": (
+            sized(starts=lambda r: 0, scales=lambda r, c, g: 0, zeros=lambda r, c, g, b: 0),
+            "scales forgotten",
+        ),
+        "prompt not in the ratio": (
+            lambda L, o, p, b, g: (sized()(L, o, p, b, g)[0], sized()(L, o, 0, b, g)[1]),
+            "prompt forgotten",
+        ),
         "no starts": (sized(starts=lambda r: 0), "row starts forgotten"),
         "a start a row": (sized(starts=lambda r: 4 * r), "row starts forgotten"),
         "map in one run": (sized(bitmap=lambda r, c, k: up(r * c / 8)), "parts of bytes"),
@@ -257,11 +268,19 @@ WRONG = {
             sized(zeros=lambda r, c, g, b: r * up(c / g)),
             "zero points not packed",
         ),
-        "column indices": sized(bitmap=lambda r, c, k: 4 * k),
+        "column indices": (sized(bitmap=lambda r, c, k: 4 * k), "column numbers for the map"),
+        "short column indices, no starts": (
+            sized(bitmap=lambda r, c, k: 2 * k, starts=lambda r: 0),
+            "column numbers for the map",
+        ),
         "what is gone": (sized(codes=lambda r, c, k, b: up((r * c - k) * b / 8)), "the zeros stored instead"),
         "share": (sized(times=lambda n, dense: n / dense), "upside down"),
         "saved": (sized(times=lambda n, dense: 1 - n / dense), "upside down"),
-        "megabytes": lambda *g: (sized()(*g)[0] / 1e6, sized()(*g)[1]),
+        "megabytes": (lambda *g: (sized()(*g)[0] / 1e6, sized()(*g)[1]), "another unit"),
+        "bits a weight": (
+            lambda *g: (8 * sized()(*g)[0] / sum(r * c for r, c, _ in g[0]), sized()(*g)[1]),
+            "another unit",
+        ),
         "bytes alone": (lambda *g: sized()(*g)[0], "not two numbers"),
     },
     "compress.transfer": {
@@ -311,7 +330,27 @@ WRONG = {
             shared(error=lambda a, b: (a - a.mean() / b.mean() * b).std() / len(a) ** 0.5),
             "error of a difference",
         ),
-        "error of shares": shared(error=lambda a, b: (a / b).std() / len(a) ** 0.5),
+        "error of shares": (
+            shared(error=lambda a, b: (a / b).std() / len(a) ** 0.5),
+            "error of the windows' shares",
+        ),
+        "control as one number": (
+            lambda p, o, m, d, c: (
+                shared()(p, o, m, d, c)[0],
+                delta(*repaired(p, o, m, *(x.mean().expand(len(x)) for x in (d, c)))),
+            ),
+            "control in the mean alone",
+        ),
+        "no control, no error": (
+            lambda p, o, m, d, c: ((p - m).mean() / (p - o).mean(), 0.0),
+            "dense control forgotten",
+        ),
+        "no error": (lambda *g: (shared()(*g)[0], 0.0), "not two numbers"),
+        "relative error": (
+            shared(error=lambda a, b: delta(a, b) / abs(a.mean() / b.mean())),
+            "error as a part of the share",
+        ),
+        "half an interval": (shared(error=lambda a, b: 1.96 * delta(a, b)), "half an interval"),
         "spread": (shared(error=lambda a, b: delta(a, b) * len(a) ** 0.5), "spread of the windows"),
         "population": (
             shared(error=lambda a, b: (a - a.mean() / b.mean() * b).std(unbiased=False) / len(a) ** 0.5 / b.mean()),
@@ -321,7 +360,11 @@ WRONG = {
         "lost": (shared(share=lambda a, b: 1 - a.mean() / b.mean()), "what is lost on the way"),
         "nats lost": (shared(share=lambda a, b: (b - a).mean()), "what is lost on the way"),
         "clamped": (shared(share=lambda a, b: (a.mean() / b.mean()).clamp(0, 1)), "cut off, or in per cent"),
-        "slope of a line": shared(share=lambda a, b: (a * b).sum() / (b * b).sum()),
+        "slope of a line": (shared(share=lambda a, b: (a * b).sum() / (b * b).sum()), "slope of a line"),
+        "slope with a constant": (
+            shared(share=lambda a, b: ((a - a.mean()) * (b - b.mean())).sum() / (b - b.mean()).square().sum()),
+            "slope of a line",
+        ),
         "share alone": (lambda *g: shared()(*g)[0], "not two numbers"),
     },
 }

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from course_lib.lessons.common.tables import load_published, rows
 from course_lib.lessons.compress import deck
 from course_lib.lessons.compress.drawings import sizes
 from course_lib.lessons.compress.figures import stored
@@ -43,6 +44,26 @@ def test_settings_are_those_of_both_recipes():
     read = [f"{recipe.n_steps * recipe.batch:,}" for recipe in (deck.CODE, ours)]
     assert f"{read[0]} and {read[1]}." in SLIDES["Training"]
     assert ours.rate / deck.CODE.rate == pytest.approx(30)  # "thirty times that of the script"
+
+
+def test_what_is_published_is_quoted_from_its_file():
+    """The script's settings, which a figure draws too, and the answers to one question."""
+    settings = rows(load_published("compress"), "settings")[0]
+    recipe = {
+        "rate": "rate",
+        "decay": "decay",
+        "steps": "n_steps",
+        "batch": "batch",
+        "warm_up": "warm_up",
+        "clip": "clip",
+    }
+    assert {name: settings[name] for name in recipe} == {name: getattr(deck.CODE, at) for name, at in recipe.items()}
+    assert settings["tokens"] == deck.WINDOW
+    assert cells("Training")["vectors, tokens of a text"][0] == f"{settings['vectors']}, {settings['tokens']:,}"
+    shown = cells("One question is no measurement")
+    assert {name: row[0] for name, row in shown.items()} == {
+        row["model"]: row["answer"] for row in rows(load_published("compress"), "answers")
+    }
 
 
 def test_what_learns_is_counted():

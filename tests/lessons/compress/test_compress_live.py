@@ -7,11 +7,15 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import COLUMNS, load_measured
 from course_lib.lessons.compress.drawings import inputs
 from course_lib.lessons.compress.figures import live as plots
 from course_lib.lessons.compress.live import learning, printed, view
-from course_lib.lessons.compress.steps.inputs import targets, with_prompt
+from course_lib.lessons.compress.steps.inputs import NOT_SCORED, targets, with_prompt
+from course_lib.prompts.recipe import PromptRecipe, rows_of
+from course_lib.prompts.soft import SoftPrompt, fingerprint
+from course_lib.prompts.state import NotFinite
+from course_lib.prompts.training import train_prompt
 
 
 @pytest.fixture
@@ -33,19 +37,49 @@ def begun():
     return 0.1 * torch.randn(3, 24, generator=torch.Generator().manual_seed(2))
 
 
-def test_learning_is_adam_on_the_prompt_by_plain_autograd(model, texts, begun):
+def test_learning_is_adamw_on_the_prompt_by_plain_autograd(model, texts, begun):
+    """Without decay, at a rate that falls in a line to nothing; every window once, in an order by lot."""
     got = learning.learn(model, begun, texts, with_prompt, targets, rate=0.01)
     prompt = begun.clone().requires_grad_()
-    optimiser = torch.optim.Adam([prompt], lr=0.01)
-    for step, ids in enumerate(texts.split(2)):
-        read = torch.cat([prompt.expand(2, -1, -1), model.get_input_embeddings()(ids).detach()], dim=1)
-        loss = cross_entropy(model(inputs_embeds=read).logits[:, 2:-1].flatten(0, 1), ids.flatten())
+    optimiser, recipe = torch.optim.Adam([prompt], lr=0.01), PromptRecipe(n_steps=3, batch=2, warm_up=0)
+    order = [rows_of(6, recipe, step) for step in range(3)]
+    assert sorted(torch.cat(order).tolist()) == [*range(6)]
+    for step, rows in enumerate(order):
+        read = torch.cat([prompt.expand(2, -1, -1), model.get_input_embeddings()(texts[rows]).detach()], dim=1)
+        loss = cross_entropy(model(inputs_embeds=read).logits[:, 2:-1].flatten(0, 1), texts[rows].flatten())
         optimiser.zero_grad()
         loss.backward()
+        torch.nn.utils.clip_grad_norm_([prompt], 1.0)
+        optimiser.param_groups[0]["lr"] = 0.01 * (3 - step) / 3
         optimiser.step()
         assert got.losses[step] == pytest.approx(loss.item(), rel=1e-5)
         # Adam divides by the size of the gradient: where that is near nothing, rounding decides a part of a step.
         torch.testing.assert_close(got.path[step + 1], prompt.detach(), atol=2e-4, rtol=0)
+
+
+def test_learning_is_the_librarys_but_for_the_first_token(model, texts, begun):
+    """Where the first token has no label either, the student's parts give what hooks give: `train_prompt`."""
+
+    def without_the_first(ids, real, n_prompt):
+        labels = targets(ids, real, n_prompt)
+        labels[:, n_prompt - 1] = NOT_SCORED
+        return labels
+
+    got = learning.learn(model, begun, texts, with_prompt, without_the_first, rate=0.01)
+    recipe = PromptRecipe(n_steps=3, batch=2, warm_up=0, rate=0.01)
+    wanted = train_prompt(model, SoftPrompt(vectors=begun, table=fingerprint(model)), texts, recipe, progress=False)
+    assert got.losses == pytest.approx(wanted.losses, rel=1e-5)
+    torch.testing.assert_close(got.last, wanted.prompt.vectors, atol=2e-4, rtol=0)  # as above
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_vectors(model, texts, begun):
+    def broken(prompt, text, real):
+        vectors, seen, positions = with_prompt(prompt, text, real)
+        return vectors * (math.nan if (prompt - begun).norm() > 0 else 1), seen, positions
+
+    with pytest.raises(NotFinite, match="loss of step 2 is nan") as raised:
+        learning.learn(model, begun, texts, broken, targets)
+    assert bool(raised.value.trained.prompt.vectors.isfinite().all())
 
 
 def test_learning_moves_no_weight_and_not_where_it_began(model, texts, begun):
@@ -99,6 +133,9 @@ def test_verdicts_are_paired():
     assert second.endswith(": holds")
     assert numbers.strip().startswith("+0.100 ± 0.0")
     assert "cannot tell" in printed.claims(own, torch.tensor([0.4, 0.0, 0.3, 0.1]))
+    longest = printed.claims(own, torch.tensor([0.9, -0.5, 0.9, -0.4999]))
+    assert "(not with 100 times the sample" in longest
+    assert max(map(len, longest.splitlines())) <= COLUMNS
 
 
 def test_the_table_multiplies_each_models_perplexity_by_the_ratio():

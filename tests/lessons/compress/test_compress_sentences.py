@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.compress import experiment_prompt_words
-from course_lib.lessons.compress.experiment_prompt_words import EXPERIMENT
+from course_lib.lessons.compress.experiments import experiment_prompt_words
+from course_lib.lessons.compress.experiments.experiment_prompt_words import EXPERIMENT
 from course_lib.lessons.compress.live import sentences
 from course_lib.models import load_model
 from course_lib.prompts.hard import SENTENCES, hard_prompt
@@ -18,7 +18,7 @@ def loaded():
 
 @pytest.fixture(scope="module")
 def rows():
-    return load_measured("compress", "prompt_words")["tables"]["sentences"]
+    return load_measured("compress", "experiments/prompt_words")["tables"]["sentences"]
 
 
 def test_a_sentence_is_scored_at_the_tokens_of_the_text(loaded):

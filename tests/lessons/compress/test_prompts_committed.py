@@ -6,6 +6,7 @@ from statistics import fmean
 import pytest
 
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
+from course_lib.lessons.compress.figures import further
 from course_lib.lessons.compress.tables import claims, found, over, practice
 from course_lib.prompts.compressed.catalogue import GROUP
 from course_lib.quantization.storage import dense_bytes
@@ -56,3 +57,43 @@ def test_the_control_decides_what_a_prompt_recovers(measured):
     assert found.beyond(measured, "wanda-50").undecided
     assert found.beyond(measured, "gptq-3").holds
     assert "holds" in over.moved(measured)
+
+
+def test_what_the_text_says_of_settings(measured):
+    """Two draws lie 0.03 nats apart; three times the steps win twice, four times the vectors half as much again."""
+    alone, main = found.pair(measured, "wanda-50")
+    runs = {further.changed(row, main): row for row in found.some(measured, "settings")}
+    assert abs(found.wins(runs["another draw"], main).value) == pytest.approx(0.03, abs=0.005)
+    won = found.wins(main, alone).value
+    assert found.wins(runs["96 steps"], alone).value / won == pytest.approx(2, abs=0.1)
+    assert found.wins(runs["80 vectors"], alone).value / won == pytest.approx(1.5, abs=0.05)
+    assert "both draws: 80 vectors, 8 steps and 96 steps" in further.settings(measured).described()
+
+
+def test_what_the_text_says_of_another_text(measured):
+    pairs = [over.on_other_text(measured, name) for name in ("gptq-3", "dense")]
+    there, here = found.more_than(*pairs), found.beyond(measured, "gptq-3")
+    assert there.holds
+    assert (round(there.value, 2), round(here.value, 2)) == (0.18, 0.17)
+
+
+def test_what_the_text_says_of_questions(measured):
+    rows = [found.one(measured, "tasks", model="wanda-50", task="sciq", prompted=so) for so in (False, True)]
+    assert [round(row["accuracy"] * row["n"]) for row in rows] == [59, 57]
+    assert "cannot tell" in practice.tasks(measured)
+
+
+def test_what_the_text_says_of_lora(measured):
+    """At as many bytes it reads better; with three times the steps a prompt is not told apart from it."""
+    prompt, lora, *_ = practice.ways(measured, "wanda-50")
+    longer = found.one(measured, "settings", n_steps=3 * prompt["n_steps"])
+    assert lora["bytes"] == prompt["bytes"]
+    assert found.wins(lora, prompt).holds
+    assert found.wins(longer, lora).undecided
+
+
+def test_what_the_text_says_of_distillation(measured):
+    alone = found.one(measured, "models", model="minitron-50")
+    prompt, taught = practice.ways(measured, "minitron-50")
+    assert [round(found.wins(row, alone).value, 2) for row in (prompt, taught)] == [0.15, 0.61]
+    assert taught["processor_seconds"] / prompt["processor_seconds"] == pytest.approx(2.3, abs=0.1)

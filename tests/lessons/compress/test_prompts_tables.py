@@ -11,8 +11,9 @@ from course_lib.lessons.common.verdicts import NOT_MEASURED
 from course_lib.lessons.compress.claims.ground import VOCABULARY, WIDE, WIKIPEDIA
 from course_lib.lessons.compress.claims.rivals import LARGE, SMALL
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
+from course_lib.lessons.compress.figures import further
 from course_lib.lessons.compress.figures import measured as plots
-from course_lib.lessons.compress.tables import claims, found, over, practice
+from course_lib.lessons.compress.tables import claims, found, over, practice, published
 
 DENSE, WANDA, BOTH = "dense", "wanda-50", "sparsegpt-50-4bit"
 ALONE = {DENSE: (3.0, 3.2, 3.1), WANDA: (4.0, 4.1, 4.3), BOTH: (3.5, 3.9, 3.6)}  # nats of three windows
@@ -105,7 +106,7 @@ def test_a_model_that_wins_less_than_the_dense_one_does_not_recover(measured):
 
 def test_sentences_against_tokens_by_lot(measured):
     assert lines_of(over.sentences(measured)) == {
-        "Claim: the authors' sentences lower the perplexity of a compressed model": "not at this scale",
+        "Claim: the authors' sentences help a compressed model": "not at this scale",
         "Claim: they do more than as many tokens by lot": "holds",
     }
     assert "-0.500 ± 0.006" in over.sentences(measured)  # the mean of both draws
@@ -124,7 +125,7 @@ def test_what_goes_over_by_hand(measured):
     assert found.share(measured, BOTH, WANDA).value == pytest.approx(0.8)
     said = lines_of(text)
     assert said["Claim: a prompt from another model lowers the perplexity"] == "holds partly (2 of 3)"
-    assert said["Claim: another compressed model's prompt is better than the dense model's"] == "holds"
+    assert said["Claim: another compressed model's prompt beats the dense model's"] == "holds"
     assert said["Claim: more than half of the own gain beyond the dense one goes over"] == "holds"
 
 
@@ -137,11 +138,25 @@ def test_no_share_of_nothing(measured):
     )
 
 
+def test_another_text_beside_the_dense_models_gain_there(measured):
+    claims_of = lines_of(over.other_text(measured))
+    beyond = "Claim: by more nats than the dense model's prompt helps the dense model there"
+    assert claims_of["Claim: a prompt helps on a text that it has not learned from"] == "holds"
+    assert claims_of[beyond] == NOT_MEASURED
+    measured["tables"]["other_text"] += [row(DENSE, prompted=False), row(DENSE, 0.03, prompted=True)]
+    text = over.other_text(measured)
+    assert "+0.020 ± 0.000" in text  # .05 less .03, window by window
+    assert lines_of(text)[beyond] == "holds"
+    measured["tables"]["other_text"][3] = row(DENSE, 0.07, prompted=True)
+    assert lines_of(over.other_text(measured))[beyond] == "does not hold"
+
+
 def test_rivals_each_by_its_name(measured):
     said = lines_of(practice.rivals(measured))
     assert said[f"Claim: a prompt reads better than: {SMALL}"] == "holds"
     assert said[f"Claim: a prompt reads better than: {LARGE}"] == "does not hold"
     assert "4,000,000" in practice.rivals(measured)
+    assert "the 32 steps of a prompt took 70 to 70 on 3 models" in " ".join(practice.rivals(measured).split())
 
 
 def test_tasks_with_signal_alone(measured):
@@ -149,7 +164,9 @@ def test_tasks_with_signal_alone(measured):
     measured["tables"]["tasks"][0]["accuracy"] = 0.3
     text = practice.tasks(measured)
     assert "sciq: the dense model is not clear of chance" in text
-    assert list(lines_of(text).values()) == [NOT_MEASURED]
+    assert list(lines_of(text).values()) == ["cannot tell"]
+    del measured["tables"]["tasks"]
+    assert list(lines_of(practice.tasks(measured)).values()) == [NOT_MEASURED]
 
 
 def test_eight_times_smaller_without_loss(measured):
@@ -158,6 +175,18 @@ def test_eight_times_smaller_without_loss(measured):
     assert said["Claim: without loss, once there is a prompt"] == "not at this scale"
     assert "5.33" in practice.smaller(measured)
     assert "2.68" in practice.smaller(measured)  # 2000 / 746, embeddings and prompt counted
+
+
+def test_what_is_published_stands_beside(measured):
+    text = published.beside(measured)
+    assert max(map(len, text.splitlines())) <= COLUMNS
+    assert "8                                    5.33 in the blocks, 2.68" in text  # as in the table above
+    assert "+0.47 ± 0.07 nats" in text  # 3.39, 3.80, 3.51 against 3.0, 3.2, 3.1: .39, .60, .41
+    assert "2 of 3; of the repair 1" in text
+    assert "+0.10 ± 0.00 nats" in text  # .4 by the prompt, .3 by LoRA
+    for table in ("own", "moved", "rivals"):
+        del measured["tables"][table]
+    assert published.beside(measured).count(NOT_MEASURED) == 4
 
 
 EVERY = (
@@ -184,6 +213,24 @@ def test_what_was_not_reached_is_said_to_be_missing(table, n_models, measured):
         assert set(lines_of(text).values()) == {NOT_MEASURED}
 
 
+def test_two_measurements_are_one(measured):
+    """As when a run has stopped, and another has measured the rest."""
+    parts = [copy.deepcopy(measured) for _ in range(2)]
+    parts[1]["command"] = "course reproduce prompts_further"
+    for table in measured["tables"]:
+        parts[table not in ("settings", "tasks")]["tables"].pop(table)
+    parts[0]["tables"]["models"].pop()
+    parts[1]["tables"]["models"] = measured["tables"]["models"][2:]
+    for part, half in zip(parts, (slice(0, 9), slice(9, None)), strict=True):
+        part["steps"] = dict(list(measured["steps"].items())[half])
+    both = found.joined(*parts)
+    assert both["tables"] == measured["tables"]
+    assert both["steps"] == measured["steps"]
+    assert "`course reproduce prompts; course reproduce prompts_further`, seed 0" in claims.provenance(both)
+    with pytest.raises(ValueError, match="Measure both anew"):
+        found.joined(parts[0], parts[1] | {"seed": 1})
+
+
 def test_where_it_comes_from(measured):
     text = claims.provenance(measured)
     assert "Not measured" not in text
@@ -205,11 +252,24 @@ def test_names_as_they_are_printed():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("drawing", [plots.gains, plots.moved, plots.practised])
+@pytest.mark.parametrize("drawing", [plots.gains, plots.moved, plots.practised, further.settings, further.elsewhere])
 def test_figures_say_what_they_show(drawing, measured):
     fig = drawing(measured)
     assert isinstance(fig, HouseFigure)
     assert any(digit in fig.described() for digit in "0123456789")
+
+
+def test_a_setting_counts_only_beyond_what_another_draw_does(measured):
+    told = "Told apart from both draws: 80 vectors, 8 steps and begins at: normal, spread 1"
+    assert further.settings(measured).described() == told
+    measured["tables"]["settings"][3] = own(WANDA, 0.6, draw=1)  # more than all of them
+    assert "80 vectors" not in further.settings(measured).described()
+
+
+def test_what_is_won_elsewhere_is_counted(measured):
+    assert "1 of 1 models on another text, 1 of 1 on questions" in further.elsewhere(measured).described()
+    measured["tables"]["other_text"][1] = row(WANDA, -0.05, prompted=True)
+    assert "0 of 1 models on another text" in further.elsewhere(measured).described()
 
 
 def test_titles_change_with_the_numbers(measured):

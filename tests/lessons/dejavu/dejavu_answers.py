@@ -464,7 +464,12 @@ WRONG = {
         "no 0.005": (usual_with(share=lambda y: y.mean()), "0.005 left out"),
         "five per cent": usual_with(share=lambda y: y.mean() + 0.05),
         "logarithm of the sigmoid": (tracked(by_probability), "overflow"),
-        "logarithm with an epsilon": tracked(lambda z, p, k: by_probability(z, p, k, tiny=1e-8)),
+        "logarithm with an epsilon": (tracked(lambda z, p, k: by_probability(z, p, k, tiny=1e-8)), "overflow"),
+        "logarithm with an epsilon, gradient on paper": (
+            lambda z, p, k: (by_probability(z, p, k, tiny=1e-7), usual_with()(z, p, k)[1]),
+            "overflow",
+        ),
+        "logits kept within 30": tracked(lambda z, p, k: usual(z.clamp(-30, 30), p, k)),
         "hinge": tracked(hinge),
         "squares": (
             tracked(

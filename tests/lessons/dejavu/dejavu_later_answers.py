@@ -483,12 +483,27 @@ WRONG = {
             pays(predictor=lambda d, f, b, r, s, g: g * r * (d + f) * b),
             "gathering all of it",
         ),
+        "all the rest gathered too": (
+            pays(
+                predictor=lambda d, f, b, r, s, g: g * r * (d + f) * b,
+                others=lambda o, s, g: o * g,
+                even=lambda m, q, o, g: max(0, ((m + o) / g - q / g - o) / m),
+            ),
+            "gathering all of it",
+        ),
         "up and down": (pays(mlp=lambda d, f, b: 2 * d * f * b), "two matrices in the MLP"),
         "a full predictor": (pays(predictor=lambda d, f, b, r, s, g: d * f * b), "predictor of another size"),
         "first matrix alone": (pays(predictor=lambda d, f, b, r, s, g: r * d * b), "predictor of another size"),
         "one predictor": (pays(predictor=lambda d, f, b, r, s, g: r * (d + f)), "one predictor for all blocks"),
         "predictor by density": (
             pays(predictor=lambda d, f, b, r, s, g: r * (d + s * f) * b),
+            "sparse predictor",
+        ),
+        "predictor by density, also in the break-even": (
+            lambda d, f, b, r, o, s, g, p, n: (
+                *pays(predictor=lambda d, f, b, r, s, g: s * r * (d + f) * b)(d, f, b, r, o, s, g, p, n)[:2],
+                3 * d * f / (3 * d * f * g + r * (d + f)),
+            ),
             "sparse predictor",
         ),
         "one block": (lambda d, f, b, *g: pays()(d, f, 1, *g), "blocks counted wrongly"),

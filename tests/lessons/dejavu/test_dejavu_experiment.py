@@ -217,7 +217,7 @@ def test_an_idea_is_fitted_blindfold_and_kept_to_its_bytes(sizes, monkeypatch):
     with pytest.raises(ValueError, match="expected a NeuronSelector"):
         ideas.attempt("static", loaded)
     monkeypatch.setattr(ideas, "load_model", lambda: loaded)
-    (step,) = experiment_dejavu_ideas.steps(experiment_dejavu_ideas.EXPERIMENT.quick)
+    (step,) = experiment_dejavu_ideas.EXPERIMENT.steps(experiment_dejavu_ideas.EXPERIMENT.quick)
     (row,) = step.run(0)["ideas"]
     kept = ideas.stored([row])
     assert (row["bytes"], row["density"], len(row["losses"])) == (0, 0.2995, 2)  # 115 of 384 neurons
@@ -242,5 +242,5 @@ def test_what_should_be_predicted_is_hidden(sizes):
 def test_no_step_has_two_names():
     for plan in (experiment, experiment_dejavu_predictors, experiment_dejavu_ideas):
         for sizes in (plan.EXPERIMENT.sizes, plan.EXPERIMENT.quick):
-            names = [step.name for step in plan.steps(sizes)]
+            names = [step.name for step in plan.EXPERIMENT.steps(sizes)]
             assert len(names) == len(set(names))

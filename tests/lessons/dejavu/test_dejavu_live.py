@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.nn.functional import embedding_bag, linear, silu
 
 from course_lib.contextual.apply import contextual
 from course_lib.contextual.attention.heads import contextual_heads, part_norms
 from course_lib.contextual.execute.race import Lap
 from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.selectors.oracle import Oracle
-from course_lib.lessons.dejavu.live import clock, cost, heads, neurons, predicting, printed, stream, torn
+from course_lib.lessons.dejavu.live import clock, cost, heads, neurons, predicting, printed, products, stream, torn
 from course_lib.models import blocks, linears, tiny_model
 
 
@@ -224,3 +225,43 @@ def test_active_lines_count_exact_zeros(ids):
     lines = printed.active_lines({"OPT": (["block 1"], neurons.seen_at(tiny_model(architecture="opt"), ids, (1,)))})
     (seen,) = neurons.seen_at(tiny_model(architecture="opt"), ids, (1,))
     assert f"OPT, block 1{'':<22}{100 * (seen.hidden == 0).float().mean():>12.1f} %" in lines
+
+
+# 5 neurons of 20, width 6. The right answer: 2 · 5 · 6 into the neurons, 5 of gate and up, 6 · 5 out of them.
+PRODUCTS = {
+    "matrices and a vector": (lambda x, g, u, d, i: d[:, i] @ (silu(g[i] @ x) * (u[i] @ x)), 95),
+    "linear": (lambda x, g, u, d, i: linear(silu(linear(x, g[i])) * linear(x, u[i]), d[:, i]), 95),
+    "a row of a matrix": (lambda x, g, u, d, i: (silu(x[None] @ g[i].T) * (x[None] @ u[i].T)) @ d[:, i].T, 95),
+    "one by one": (lambda x, g, u, d, i: (d[:, i] * (silu((g[i] * x).sum(1)) * (u[i] * x).sum(1))).sum(1), 95),
+    "a loop": (lambda x, g, u, d, i: sum(d[:, n] * (silu(g[n] @ x) * (u[n] @ x)) for n in i.tolist()), 95),
+    "a bag": (
+        lambda x, g, u, d, i: embedding_bag(
+            i[None], d.T.contiguous(), per_sample_weights=(silu(g[i] @ x) * (u[i] @ x))[None], mode="sum"
+        ),
+        95,
+    ),
+    "einsum": (
+        lambda x, g, u, d, i: torch.einsum(
+            "dk,k->d", d[:, i], silu(torch.einsum("kd,d->k", g[i], x)) * torch.einsum("kd,d->k", u[i], x)
+        ),
+        95,
+    ),
+    "all, then the chosen ones": (lambda x, g, u, d, i: d[:, i] @ (silu(g @ x) * (u @ x))[i], 2 * 120 + 20 + 30),
+    "all": (lambda x, g, u, d, i: d @ (silu(g @ x) * (u @ x)), 3 * 120 + 20),
+}
+
+
+@pytest.mark.parametrize("way", PRODUCTS)
+def test_products_are_counted_whatever_they_are_written_with(way, generator):
+    answer, expected = PRODUCTS[way]
+    x, g, u = (torch.randn(*size, generator=generator) for size in ((6,), (20, 6), (20, 6)))
+    d, keep = torch.randn(6, 20, generator=generator), torch.zeros(20, dtype=torch.bool)
+    index = torch.tensor([3, 19, 0, 7, 8])
+    keep[index] = True
+    with products.counted() as count:
+        answer(x, g, u, d, index)
+    answer(x, g, u, d, index)  # outside nothing is counted
+    assert count.n == expected
+    said = products.line(count.n, 360, keep)
+    assert said.startswith(f"{expected} products, {100 * expected / 360:.0f} % of the whole MLP's; 5 of 20 neurons")
+    assert said.endswith("computed as well") == way.startswith("all")

@@ -181,6 +181,11 @@ def h2o_numpy(s, n, p, b, r):
     return keep, total
 
 
+def forgetting_those_that_leave(s, n, p, b, r):
+    keep, total = h2o(s + n, s + n, p, b, r)
+    return keep, total * keep
+
+
 def bonus(size):
     def step(s, n, p, b, r):
         worth = s + n + size * (p.argsort(1).argsort(1) >= p.shape[1] - r)
@@ -204,6 +209,7 @@ H2O_RIGHT = {
     "lists": h2o_by_lists,
     "the lowest dropped, float64": h2o_dropping,
     "numpy": h2o_numpy,
+    "sums of those that leave set to 0": forgetting_those_that_leave,
     "a bonus above all sums": lambda s, n, p, b, r: bonus(2 * float((s + n).max()) + 1)(s, n, p, b, r),
 }
 H2O_WRONG = {

@@ -1,12 +1,9 @@
 """The figures of lesson 07: titles follow from the data."""
 
 import torch
+from figure_titles import titles
 
 from course_lib.lessons.kv import figures
-
-
-def titles(drawn):
-    return [axes.get_title(loc="left") for axes in drawn.axes]
 
 
 def test_streams_count_the_kept_tokens_that_are_not_the_newest():

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from figure_titles import title
 
 from course_lib.lessons.kv import measured as results
 from course_lib.lessons.kv import tables as printed
@@ -77,10 +78,6 @@ def made_up(second=0.9, window=0.1):
             ],
         }
     }
-
-
-def title(drawn):
-    return drawn.axes[0].get_title(loc="left")
 
 
 def test_the_best_policies_at_the_smallest_budget_are_those_not_told_apart():

@@ -77,7 +77,7 @@ def test_ideas_are_compared_by_windows():
 def test_the_committed_ideas_are_those_of_the_task_and_within_the_budget():
     measured = load_measured("patterns", "budget")
     ideas = budget.stored(measured["tables"]["ideas"])
-    assert tuple(ideas) == experiment_budget.Sizes().ideas == tuple(measured["sizes"]["ideas"])
+    assert tuple(ideas) == experiment_budget.EXPERIMENT.sizes.ideas == tuple(measured["sizes"]["ideas"])
     for made in ideas.values():
         assert len(made.losses) == budget.HELD_OUT[0]
         assert 0.6 < made.size <= budget.BUDGET

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from figure_titles import drawn_title as title
 
 from course_lib.lessons.sinks.claims import backcopy as plots
 
@@ -36,11 +37,6 @@ def made_up(lost=0.8):
         "sample": sample,
     }
     return {"tables": tables, "sizes": {"shape": {"hidden": 8}}}
-
-
-def title(figure, index=0):
-    figure.canvas.draw()
-    return figure.axes[index].get_title(loc="left")
 
 
 def test_the_map_says_where_busy_and_idle_letters_look():

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from figure_titles import drawn_title as title
 
 from course_lib.lessons.sinks.claims import training as plots
 
@@ -45,11 +46,6 @@ def made_up():
             rate_streaming.append({"rate": rate, "sinks": sinks, "losses": losses})
     tables = {"streaming": streaming, "recomputed": recomputed, "attention": attention, "emergence": emergence}
     return {"tables": tables | {"registers": registers, "rates": rates, "rate_streaming": rate_streaming}}
-
-
-def title(figure, index=0):
-    figure.canvas.draw()
-    return figure.axes[index].get_title(loc="left")
 
 
 def test_cost_is_counted_in_pairs():

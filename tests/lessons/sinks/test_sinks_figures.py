@@ -2,13 +2,10 @@
 
 import pytest
 import torch
+from figure_titles import titles
 
 from course_lib.lessons.common.masks import compare_slots
 from course_lib.lessons.sinks import figures, tables
-
-
-def titles(drawn):
-    return [axes.get_title(loc="left") for axes in drawn.axes]
 
 
 def test_slots_that_differ_are_counted():

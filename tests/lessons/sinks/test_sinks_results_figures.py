@@ -1,6 +1,7 @@
 """The figures of lesson 08 that read the long measurement: titles and verdicts follow from its tables."""
 
 import pytest
+from figure_titles import titles
 
 from course_lib.lessons.sinks.claims import measured as sinks_results
 from course_lib.lessons.sinks.claims import summary
@@ -34,10 +35,6 @@ def measured(everything=10.0, **changed):
         for gap, value in ((0, 11.0), (16384, worst))
     ]
     return {"tables": {"streaming": streaming, "streaming_curves": curves, "gaps": gaps} | changed}
-
-
-def titles(drawn):
-    return [axes.get_title(loc="left") for axes in drawn.axes]
 
 
 def test_one_sink_is_so_much_of_the_way_back():

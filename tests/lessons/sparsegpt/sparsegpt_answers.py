@@ -386,6 +386,7 @@ RIGHT = {
         "inverted twice, float64": lambda a, gone: torch.linalg.inv(struck(torch.linalg.inv(a.double()), gone)),
     },
     "sparsegpt.factor": {
+        "rows of another sign": lambda h: -torch.linalg.cholesky(torch.linalg.inv(h)).T,
         "loops in numpy": factor_by_loops,
         "QR": factor_by_qr,
         "cholesky_inverse": lambda h: torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(h))).mT,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.sparsegpt import recipes
 from course_lib.lessons.sparsegpt.measure import gram_of
@@ -83,7 +84,7 @@ def test_a_recipe_cannot_change_the_layer(some):
 def test_ideas_are_compared_with_the_first_by_windows():
     usual = recipes.Attempt(torch.tensor([0.1]), torch.tensor([[0.1], [0.2]]))
     better = recipes.Attempt(torch.tensor([0.1]), torch.tensor([[0.1], [0.2]]) * torch.tensor([[0.5], [0.25]]))
-    lower, error = recipes.against(better, usual)
+    lower, error = against(better.losses, usual.losses)
     assert (lower, error) == pytest.approx((1.0397, 0.3466), abs=1e-3)  # the mean of log 2 and log 4
     lines = recipes.table({"as it is": usual, "an idea": better}, replace(usual)).splitlines()
     assert lines[1].split()[-1] == "14.14"  # the geometric mean of 10 and 20 %

@@ -2,12 +2,9 @@
 
 import pytest
 import torch
+from figure_titles import titles
 
 from course_lib.lessons.sparsegpt import drawings, figures
-
-
-def titles(drawn):
-    return [axes.get_title(loc="left") for axes in drawn.axes]
 
 
 def test_unrelated_inputs_explain_nothing_and_copies_everything():

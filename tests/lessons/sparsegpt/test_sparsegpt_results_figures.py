@@ -4,6 +4,7 @@ import math
 from itertools import product
 
 import pytest
+from figure_titles import title
 
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.sparsegpt import beside
@@ -59,10 +60,6 @@ def made_up():
             for t, a in zip(("sciq", "boolq"), both, strict=True)
         ],
     }
-
-
-def title(drawn):
-    return drawn.axes[0].get_title(loc="left")
 
 
 def test_the_sweep_gives_the_ratio_at_three_sparsities():

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from figure_titles import title
 
 from course_lib.lessons.common.tables import load_bench
 from course_lib.lessons.start import deck, drawings
@@ -10,10 +11,6 @@ from course_lib.measure.roofline import A100, LLAMA2_70B, linear_work
 from course_lib.workbook.masters import ROOT, masters
 
 TEXT = (ROOT / "slides" / "00_start_here.md").read_text(encoding="utf-8")
-
-
-def title(figure):
-    return figure.axes[0].get_title(loc="left")
 
 
 def test_the_plan_shows_as_there_what_is_there():

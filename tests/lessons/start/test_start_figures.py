@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from figure_titles import title
 
 from course_lib.lessons.start import figures
 from course_lib.lessons.start.block import block_drawing
@@ -10,10 +11,6 @@ from course_lib.measure.roofline import LLAMA2_7B, Device, Transformer, Work
 from course_lib.measure.timing import Timing
 
 DEVICE = Device("by hand", 100e9, 10e9, "made up")
-
-
-def title(figure):
-    return figure.axes[0].get_title(loc="left")
 
 
 def test_roofline():

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.wanda import experiment_shares, shares
 from course_lib.models import layers_of, tiny_model, weight_of
@@ -64,7 +65,7 @@ def test_a_rule_that_gives_no_number_is_told_where(value):
 def test_ideas_are_compared_by_windows():
     """Windows 2 and 4 against 3 and 6: lower by 1 and 2, 1.5 ± (0.5·√2)/√2."""
     same, other = shares.Attempt(0.4, torch.tensor([3.0, 6.0])), shares.Attempt(0.401, torch.tensor([2.0, 4.0]))
-    assert shares.against(other.losses, same.losses) == pytest.approx((1.5, 0.5))
+    assert against(other.losses, same.losses) == pytest.approx((1.5, 0.5))
     _, first, second = shares.table({"equal shares": same}, other).splitlines()
     assert second.split() == ["yours", "40.10", "%", "20.1", "+1.500", "±", "0.500"]
     assert "±" not in first
@@ -73,7 +74,7 @@ def test_ideas_are_compared_by_windows():
 def test_the_committed_ideas_are_those_of_the_task():
     measured = load_measured("wanda", "shares")
     ideas = shares.stored(measured["tables"]["ideas"])
-    assert tuple(ideas) == experiment_shares.Sizes().ideas == tuple(measured["sizes"]["ideas"])
+    assert tuple(ideas) == experiment_shares.EXPERIMENT.sizes.ideas == tuple(measured["sizes"]["ideas"])
     for made in ideas.values():
         assert len(made.losses) == shares.HELD_OUT[0]
         assert made.sparsity == pytest.approx(shares.TOTAL, abs=1e-3)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from figure_titles import drawn_title as title
 
 from course_lib.lessons.common import masks
 from course_lib.lessons.common.tables import rows
@@ -87,11 +88,6 @@ def made_up():
             ],
         },
     }
-
-
-def title(figure):
-    figure.canvas.draw()
-    return figure.axes[0].get_title(loc="left")
 
 
 def test_sweep_title():
@@ -264,6 +260,11 @@ def test_mask_picture_counts(group):
     assert [a.get_title(loc="left") for a in figure.axes] == ["yours: 0 of 24 stay", "expected: 24 of 24 stay"]
 
 
+def named(drawn):
+    """What its two panels are called."""
+    return [panel.get_title(loc="left").split(":")[0] for panel in drawn.axes]
+
+
 def outlined(figure):
     """(x, y, width, height) of the box in the first panel, or None."""
     boxes = figure.axes[0].patches
@@ -278,6 +279,12 @@ def test_a_tie_broken_the_other_way_is_not_outlined_and_the_row_that_differs_is(
     assert outlined(masks.compare_masks(wrong, expected, score=score)) == (-0.5, 0.5, 4, 1)
     assert outlined(masks.compare_masks(other_tie, expected)) == (-0.5, -0.5, 4, 1)
     assert outlined(masks.compare_masks(wrong, expected, marked=False)) is None
+    assert named(masks.compare_masks(other_tie, expected, score=score)) == [
+        "yours, as good",
+        "expected, one of several",
+    ]
+    assert named(masks.compare_masks(expected, expected, marked=False)) == ["yours", "expected"]
+    assert named(masks.compare_masks(wrong, expected, score=score)) == ["yours", "expected"]
 
 
 def test_a_group_that_keeps_others_is_outlined_though_its_row_keeps_as_much():

@@ -95,6 +95,23 @@ def test_the_loss_falls_and_the_teacher_stays(pair, teacher):
     assert all(parameter.grad is None and parameter.requires_grad for parameter in student.parameters())
 
 
+def test_the_teacher_is_asked_in_evaluation_mode_and_without_gradients(pair, teacher):
+    """Given in training mode with dropout, it says what it says without; and it is given back in that mode."""
+    student, _ = pair
+    expected = distil(copy.deepcopy(student), teacher, WINDOWS, RECIPE, progress=False)
+    seen = []
+    teacher.lm_head.register_forward_hook(lambda module, _, out: seen.append((module.training, out.requires_grad)))
+    for layer in teacher.model.layers:
+        layer.self_attn.attention_dropout = 0.5  # which attention reads in training mode alone
+    teacher.train()
+    teacher.model.norm.eval()  # one part frozen by whoever gave it
+    assert distil(student, teacher, WINDOWS, RECIPE, progress=False) == expected
+    assert seen == [(False, False)] * 6
+    assert teacher.training
+    assert not teacher.model.norm.training
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+
+
 def test_the_teacher_teaches_itself_nothing(teacher):
     student = copy.deepcopy(teacher)
     losses = distil(
@@ -134,30 +151,60 @@ def test_a_run_that_is_interrupted_goes_on_to_the_last_bit(settings, pair, teach
     assert [name for name, _ in again.named_parameters()] == [name for name, _ in student.named_parameters()]
 
 
+# One process that forks a run for each moment at which it is killed: before a step, and inside of a save, whose file is
+# half written, or whole and not yet in its place.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 import test_distillation as here
-from course_lib.pruning.structured import distillation
-batch_of = distillation.batch_of
-def killing(windows, recipe, step):
-    if step == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return batch_of(windows, recipe, step)
-distillation.batch_of = killing
-here.torch.set_num_threads(int(sys.argv[2]))
-distillation.distil(here.tiny_model(1), here.tiny_model(0), here.WINDOWS, here.RECIPE, folder=Path(sys.argv[1]))
+from course_lib.pruning.structured import distillation, state
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def run(moment, folder):
+    batch_of, save, replace = distillation.batch_of, here.torch.save, os.replace
+    kind, _, number = moment.partition(" ")
+    if kind == "step":
+        distillation.batch_of = lambda w, r, step: kill() if step == int(number) else batch_of(w, r, step)
+    saves = []
+    def saving(content, file):
+        saves.append(1)
+        if kind == "save" and len(saves) == int(number):
+            file.write(b"half a state")
+            file.flush()
+            kill()
+        save(content, file)
+        if kind == "saved" and len(saves) == int(number):
+            file.flush()
+            kill()
+    here.torch.save = saving
+    here.torch.set_num_threads(int(sys.argv[2]))
+    distillation.distil(here.tiny_model(1), here.tiny_model(0), here.WINDOWS, here.RECIPE, folder=folder)
+
+for moment in here.MOMENTS:
+    if not (child := os.fork()):
+        run(moment, Path(sys.argv[1]) / moment)
+        os._exit(0)
+    print(moment, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), sep=":", flush=True)
 """
+MOMENTS = [*(f"step {step}" for step in range(6)), *(f"{kind} {n}" for kind in ("save", "saved") for n in (1, 2, 3))]
 
 
-def test_a_run_that_is_killed_goes_on_to_the_last_bit(tmp_path):
+def test_a_run_that_is_killed_at_any_step_goes_on_to_the_last_bit(tmp_path):
     paths = os.pathsep.join([str(Path(__file__).parent), str(Path(distillation.__file__).parents[3])])
     line = [sys.executable, "-c", KILLED, str(tmp_path), str(torch.get_num_threads())]
     killed = subprocess.run(line, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert len(torch.load(tmp_path / distillation.STATE, weights_only=True)["losses"]) == 2
-    once = distil(tiny_model(1), tiny_model(0), WINDOWS, RECIPE, progress=False)
-    assert distil(tiny_model(1), tiny_model(0), WINDOWS, RECIPE, folder=tmp_path, progress=False) == once
+    assert killed.stdout.splitlines() == [f"{moment}:{-signal.SIGKILL}" for moment in MOMENTS], killed.stderr
+    whole = tiny_model(1)
+    once = distil(whole, tiny_model(0), WINDOWS, RECIPE, progress=False)
+    for moment in MOMENTS:
+        held = (tmp_path / moment / distillation.STATE).exists()
+        assert held == (int(moment.split()[1]) > 1)  # every two steps; half a file is not in its place
+        again = tiny_model(1)
+        assert distil(again, tiny_model(0), WINDOWS, RECIPE, folder=tmp_path / moment, progress=False) == once
+        for ours, theirs in zip(again.parameters(), whole.parameters(), strict=True):
+            assert torch.equal(ours, theirs)
 
 
 def test_pieces_are_one_run_and_never_go_back(pair, teacher, tmp_path):

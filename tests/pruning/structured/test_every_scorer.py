@@ -11,10 +11,15 @@ import torch
 from course_lib import discover
 from course_lib.models import tiny_model
 from course_lib.pruning.structured import scorers
+from course_lib.pruning.structured.activations import PAIRS
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence, Scorer
+from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
+from course_lib.pruning.structured.scorers.llm_pruner import REDUCE, LLMPruner
 from course_lib.pruning.structured.scorers.minitron import Minitron
+from course_lib.pruning.structured.scorers.output_energy import OutputEnergy
 from course_lib.pruning.structured.scorers.random_scores import Random
+from course_lib.pruning.structured.scorers.weight_norm import WeightNorm
 from course_lib.pruning.structured.shape import shape_of
 from course_lib.pruning.structured.surgery import cut
 
@@ -99,6 +104,25 @@ def test_a_file_is_short_and_cites_its_paper(method):
 def test_no_windows():
     with pytest.raises(ValueError, match="expected"):
         Minitron().score(Evidence(tiny_model(), torch.zeros(0, 5, dtype=torch.long), progress=False))
+
+
+def test_all_scores_of_activations_and_gradients_come_from_one_pass_each():
+    """Windows go through the model once for all that reads activations, and once for all that reads gradients."""
+    model, n_read = tiny_model(), []
+    model.base_model.register_forward_hook(lambda *_: n_read.append(1))
+    evidence = Evidence(model, WINDOWS, progress=False)
+    for batch, sequence in PAIRS:
+        Minitron(batch, sequence).score(evidence)
+    BlockInfluence().score(evidence)
+    OutputEnergy().score(evidence)
+    assert len(n_read) == len(WINDOWS)
+    for element in ("param_first", "param_second", "param_mix", "vectorize"):
+        for reduction in REDUCE:
+            LLMPruner(element, reduction).score(evidence)
+    assert len(n_read) == 2 * len(WINDOWS)
+    WeightNorm().score(evidence)
+    Random().score(evidence)
+    assert len(n_read) == 2 * len(WINDOWS)
 
 
 def test_a_joined_score_cuts_width_and_depth():

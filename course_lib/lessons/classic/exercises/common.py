@@ -6,9 +6,7 @@ Dimension key: d weights.
 import torch
 from torch import Tensor
 
-
-def randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
+from course_lib.checking.draws import randn
 
 
 def vector(*values: float) -> Tensor:

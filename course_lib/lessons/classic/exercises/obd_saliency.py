@@ -2,8 +2,9 @@
 
 import torch
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.classic.exercises.common import randn, vector
+from course_lib.lessons.classic.exercises.common import vector
 from course_lib.lessons.common.answers import compare_bars
 
 OBD_SALIENCY = Exercise(

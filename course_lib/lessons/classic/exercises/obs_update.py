@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.classic.exercises.common import randn, random_hessian, surface_cases, update_by_obs, vector
+from course_lib.lessons.classic.exercises.common import random_hessian, surface_cases, update_by_obs, vector
 from course_lib.lessons.common.answers import compare_bars
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.call import DidNotFinish
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.classic.exercises.common import randn, random_hessian, saliency_by_obs, update_by_obs, vector
+from course_lib.lessons.classic.exercises.common import random_hessian, saliency_by_obs, update_by_obs, vector
 from course_lib.lessons.common.answers import compare_bars
 
 
@@ -119,6 +120,7 @@ def _prune_with(
     inverse_of: Callable[[Tensor, Tensor], Tensor] = lambda hessian, keep: torch.linalg.inv(hessian[keep][:, keep]),
     choose: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
     at_least: int = 1,
+    too_dear: Callable[[Tensor, float], Tensor] = lambda lowest, limit: lowest > limit,
 ) -> Tensor:
     """The right loop with one of its parts exchanged."""
     keep = torch.ones(len(weight), dtype=torch.bool)
@@ -127,7 +129,7 @@ def _prune_with(
         parts = left, hessian[keep][:, keep], inverse
         saliency = price(*parts)
         q = int((choose or price)(*parts).argmin())
-        if saliency[q] > limit:
+        if too_dear(saliency[q], limit):
             break
         weight = weight.index_put((places,), update_by_obs(left, inverse, q))
         keep[places[q]] = False
@@ -336,6 +338,11 @@ PRUNE = Exercise(
             "After the last deletion there is no lowest saliency to find. Ask first whether any weight is left.",
             _prune_until_nothing,
             also=(lambda w, h, limit: _prune_until_nothing(w, h, limit, Tensor.argmin),),
+        ),
+        Mistake(
+            "stopped at the limit",
+            "A saliency that equals the limit is not above it: such a weight is deleted too.",
+            lambda w, h, limit: _prune_with(w, h, limit, too_dear=lambda lowest, limit: lowest >= limit),
         ),
         Mistake(
             "limit on the sum",

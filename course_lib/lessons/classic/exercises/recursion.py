@@ -6,8 +6,9 @@ Dimension key: P patterns, O outputs, d weights.
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.classic.exercises.common import randn, vector
+from course_lib.lessons.classic.exercises.common import vector
 from course_lib.lessons.common.answers import compare_matrices
 
 

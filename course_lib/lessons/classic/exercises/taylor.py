@@ -8,8 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.classic.exercises.common import randn, random_hessian, vector
+from course_lib.lessons.classic.exercises.common import random_hessian, vector
 
 
 def _by_change(answer: Callable) -> Callable:

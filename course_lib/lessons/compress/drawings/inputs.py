@@ -13,7 +13,7 @@ from torch import Tensor
 from course_lib.lessons.common.style import COLOURS, figure
 from course_lib.lessons.compress.steps.inputs import NOT_SCORED, targets, with_prompt
 
-PALE, SAND = "#e3e7ec", "#f6e7c4"
+PALE, SAND = "#e3e7ec", COLOURS[3]  # tell prompt and text apart in greyscale as well
 WORDS = ("The", "river", "runs", "to", "the", "sea")
 PROMPT = 3
 LOOK = {"arrowstyle": "->", "linewidth": 1.6, "color": COLOURS[1]}

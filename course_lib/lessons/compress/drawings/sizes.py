@@ -60,7 +60,7 @@ def whole_model() -> Figure:
     n_bytes, of_all = stored(LAYERS, OTHERS, VECTORS * WIDTH, BITS, GROUP)
     prompt, others = BYTES * VECTORS * WIDTH, BYTES * OTHERS
     rows = {"16 bits": (BYTES * WEIGHTS, others, 0), "50 % and 4 bits": (blocks, others, prompt)}
-    names, looks = ("blocks", "embedding and norms", "prompt"), (COLOURS[0], COLOURS[4], COLOURS[1])
+    names, looks = ("blocks", "embedding and norms", "prompt"), (COLOURS[0], COLOURS[4], "white")
     for place, sizes in enumerate(rows.values()):
         left = 0.0
         for name, size, colour in zip(names, sizes, looks, strict=True):

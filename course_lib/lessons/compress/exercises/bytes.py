@@ -5,10 +5,12 @@ Dimension key, of each layer: O outputs (rows), I inputs (columns), K weights th
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
+from course_lib.checking.draws import whole
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 Number = int | float
@@ -78,8 +80,7 @@ def _all_codes(layers: tuple, bits: int) -> int:
 
 
 def _bytes_cases(generator: torch.Generator) -> list[Case]:
-    def between(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (), generator=generator))
+    between = partial(whole, generator)
 
     def drawn(n_layers: int, bits: int, group: int, share: float = 0.5) -> tuple[Any, ...]:
         """Layers of awkward sizes; what is left of them is not spread evenly."""
@@ -131,7 +132,11 @@ BYTES = Exercise(
             "The codes are numbers of steps on a grid. Without the scale and the zero point of each group nobody knows "
             "which weights they stand for.",
             _but(lambda s, *g: {"scales": 0, "zeros": 0}),
-            also=(_but(lambda s, *g: {"scales": 0}), _but(lambda s, *g: {"zeros": 0})),
+            also=(
+                _but(lambda s, *g: {"scales": 0}),
+                _but(lambda s, *g: {"zeros": 0}),
+                _but(lambda s, *g: {"scales": 0, "zeros": 0, "starts": 0}),
+            ),
         ),
         Mistake(
             "zeros paid twice",
@@ -184,6 +189,10 @@ BYTES = Exercise(
             "prompt forgotten",
             "The prompt has to be stored too, P · D numbers of 16 bits.",
             _but(lambda s, *g: {"prompt": 0}),
+            also=(
+                _times(lambda s: s.dense / (s.total - s.prompt)),
+                lambda *given: (_sizes(*given).total - _sizes(*given).prompt, _bytes(*given)[1]),
+            ),
         ),
         Mistake(
             "prompt in the dense model",
@@ -224,6 +233,12 @@ BYTES = Exercise(
             ),
             also=(
                 _times(lambda s: s.dense / s.codes),
+                _times(lambda s: 8.0),
+                lambda layers, o, p, bits, g: (_bytes(layers, o, p, bits, g)[0], 32 / bits),
+                lambda layers, o, p, bits, g: (
+                    _bytes(layers, o, p, bits, g)[0],
+                    sum(r * c for r, c, _ in layers) * 16 / sum(k * bits for *_, k in layers),
+                ),
                 _but(lambda s, *g: {"bitmap": 0, "starts": 0, "scales": 0, "zeros": 0}),
                 _but(lambda s, *g: {"bitmap": 0, "starts": 0, "scales": 0, "zeros": 0, "others": 0, "prompt": 0}),
                 _but(lambda s, *g: {"bitmap": 0, "starts": 0, "scales": 0, "zeros": 0, "prompt": 0}),
@@ -325,6 +340,32 @@ BYTES = Exercise(
                     lambda s, layers, o, p, bits, g: {"bitmap": sum(_up(r * c - k, 8) for r, c, k in layers)},
                 ),
                 _but(lambda s, layers, o, p, bits, g: {"bitmap": sum(_up(k, 8) for r, c, k in layers)}),
+            ),
+        ),
+        Mistake(
+            "column numbers for the map",
+            "A number was stored for each weight that is left, as sparse formats for few weights do. A bitmap takes "
+            "one bit for each weight, zero or not, and at half of the weights far less than numbers of 16 or 32 bits.",
+            _but(lambda s, layers, *g: {"bitmap": sum(4 * k for *_, k in layers)}),
+            also=(
+                _but(lambda s, layers, *g: {"bitmap": sum(2 * k for *_, k in layers)}),
+                _but(lambda s, layers, *g: {"bitmap": sum(4 * k for *_, k in layers), "starts": 0}),
+                _but(lambda s, layers, *g: {"bitmap": sum(2 * k for *_, k in layers), "starts": 0}),
+                _but(lambda s, layers, *g: {"bitmap": sum(8 * k for *_, k in layers)}),
+            ),
+        ),
+        Mistake(
+            "another unit",
+            "Bytes are asked for. These are kilobytes, megabytes, or bits a weight.",
+            lambda *given: (_sizes(*given).total / 1e6, _bytes(*given)[1]),
+            also=(
+                lambda *given: (_sizes(*given).total / 1e3, _bytes(*given)[1]),
+                lambda *given: (_sizes(*given).total / 2**20, _bytes(*given)[1]),
+                lambda *given: (_sizes(*given).total / 2**10, _bytes(*given)[1]),
+                lambda layers, *rest: (
+                    8 * _sizes(layers, *rest).total / sum(r * c for r, c, _ in layers),
+                    _bytes(layers, *rest)[1],
+                ),
             ),
         ),
         Mistake(

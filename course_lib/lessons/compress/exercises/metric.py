@@ -284,6 +284,18 @@ METRIC = Exercise(
             also=(_with_error(lambda a, b: ((a - b).std() / len(a) ** 0.5).exp()),),
         ),
         Mistake(
+            "half an interval",
+            "This is 1.96 or 2 standard errors, half of an interval of 95 per cent. One is asked for.",
+            _with_error(lambda a, b: 1.96 * _error(a - b)),
+            also=(_with_error(lambda a, b: 2 * _error(a - b)),),
+        ),
+        Mistake(
+            "error of the windows' ratios",
+            "The ratio is right, and the error is that of another number: the mean of the windows' own ratios. The "
+            "exponential of a mean has the error of that mean, times the ratio.",
+            _with_error(lambda a, b: (a - b).exp().std() / len(a) ** 0.5),
+        ),
+        Mistake(
             "N for N − 1",
             "The spread was taken with N in its denominator. With the mean taken from the same windows it is N − 1.",
             _with_error(lambda a, b: _ratio(a - b) * (a - b).std(correction=0) / len(a) ** 0.5),
@@ -295,6 +307,18 @@ METRIC = Exercise(
             "without.",
             _of(lambda *given: _windows(*given)[::-1]),
             also=(_finished(lambda a, b: (b - a).mean().exp()),),
+        ),
+        Mistake(
+            "the part that is saved",
+            "This is by what part the perplexity falls. The factor is asked for: 1 for a prompt that does nothing.",
+            _finished(lambda a, b: 1 - _ratio(a - b)),
+            also=(_finished(lambda a, b: _ratio(a - b) - 1), _finished(lambda a, b: 100 * (1 - _ratio(a - b)))),
+        ),
+        Mistake(
+            "median of the windows",
+            "The median of the differences was taken. The formula asks for their mean, which every window moves.",
+            _finished(lambda a, b: (a - b).median().exp()),
+            also=(_finished(lambda a, b: (a - b).quantile(0.5).exp()),),
         ),
         Mistake(
             "nats, or a ratio of losses",

@@ -68,6 +68,25 @@ def _with_error(error: Callable[[Tensor, Tensor], Tensor]) -> Answer:
     return answer
 
 
+def _around(share: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+    """Another share of the right gains, with the error around it."""
+
+    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = _gains(*_doubled(given))
+        return share(a, b), (a - share(a, b) * b).std() / (len(a) ** 0.5 * b.mean().abs())
+
+    return answer
+
+
+def _slope(a: Tensor, b: Tensor) -> Tensor:
+    """Of the line through 0 and, as near as squares say, the windows."""
+    return (a * b).sum() / b.square().sum()
+
+
+def _slope_with_constant(a: Tensor, b: Tensor) -> Tensor:
+    return torch.cov(torch.stack([a, b]))[0, 1] / b.var()
+
+
 def _in_perplexity(control: bool, mean_first: bool = True) -> Answer:
     """Gains as differences of perplexities, of the means or of each window."""
 
@@ -153,7 +172,16 @@ TRANSFER = Exercise(
             also=(
                 _of(lambda p, o, m, d, c: (p - m - (d - c), p - o)),
                 _of(lambda p, o, m, d, c: (p - m, p - o - (d - c))),
+                lambda *given: (_of(_without_control)(*given)[0], _of(_gains)(*given)[1]),
+                lambda *given: (_of(_without_control)(*given)[0], torch.zeros(())),
             ),
+        ),
+        Mistake(
+            "control in the mean alone",
+            "The share is right. In its error the dense model's gain was taken off as one number, or not at all. It "
+            "differs from window to window too: take it off each of them.",
+            lambda *given: (_of(_gains)(*given)[0], _error_without_control(*_doubled(given))),
+            also=(lambda *given: (_of(_gains)(*given)[0], _of(_without_control)(*given)[1]),),
         ),
         Mistake(
             "control added",
@@ -209,6 +237,20 @@ TRANSFER = Exercise(
             ),
         ),
         Mistake(
+            "error of the windows' shares",
+            "The share is right, and the error is that of another number: the mean of the windows' own shares. Where a "
+            "window wins nearly nothing its share is anything. Take the spread of a − share · b.",
+            _with_error(lambda a, b: _of_shares(a, b)[1]),
+            also=(_with_error(lambda a, b: (a / b).std()),),
+        ),
+        Mistake(
+            "slope of a line",
+            "A line was laid through the gains of the windows. It listens most to the windows that win much; the share "
+            "is that of all that is won: divide the means.",
+            _shared(_slope),
+            also=(_shared(_slope_with_constant), _around(_slope), _around(_slope_with_constant)),
+        ),
+        Mistake(
             "not paired",
             "The errors of the two gains were put together as if they came from different windows. A window that wins "
             "much from one prompt wins much from the other: take the spread of a − share · b.",
@@ -239,6 +281,19 @@ TRANSFER = Exercise(
             "This is the error in nats. Divided by the mean gain of the own prompt it is that of the share.",
             _with_error(lambda a, b: (a - a.mean() / b.mean() * b).std() / len(a) ** 0.5),
             also=(_with_error(lambda a, b: (a - b).std() / len(a) ** 0.5),),
+        ),
+        Mistake(
+            "error as a part of the share",
+            "This is the error divided by the share, or by the moved prompt's gain. Asked for is that of the share "
+            "itself, which is a number for a share of 0 too.",
+            _with_error(lambda a, b: _error(a, b) / (a.mean() / b.mean()).abs()),
+            also=(_with_error(lambda a, b: (a - a.mean() / b.mean() * b).std() / (len(a) ** 0.5 * a.mean())),),
+        ),
+        Mistake(
+            "half an interval",
+            "This is 1.96 or 2 standard errors, half of an interval of 95 per cent. One is asked for.",
+            _with_error(lambda a, b: 1.96 * _error(a, b)),
+            also=(_with_error(lambda a, b: 2 * _error(a, b)),),
         ),
         Mistake(
             "spread of the windows",
@@ -286,6 +341,7 @@ TRANSFER = Exercise(
             "Two numbers are asked for: the share, and its standard error.",
             lambda *given: _of(_gains)(*given)[0],
             also=(
+                lambda *given: (_of(_gains)(*given)[0], torch.zeros(())),
                 lambda *given: _of(_gains)(*given)[::-1],
                 lambda *given: tuple(x.mean() for x in _gains(*_doubled(given))),
             ),
@@ -303,6 +359,13 @@ TRANSFER = Exercise(
         "The error is the standard deviation of a − share · b over the windows, divided by √N and by |mean(b)|.",
     ),
 )
+
+
+def _error_without_control(plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_own: Tensor) -> Tensor:
+    """That of the right share, from what the prompts win on the compressed model alone."""
+    a, b = _gains(plain, own, moved, dense, dense_own)
+    moved_gain, own_gain = _without_control(plain, own, moved, dense, dense_own)
+    return (moved_gain - a.mean() / b.mean() * own_gain).std() / (len(a) ** 0.5 * b.mean().abs())
 
 
 def _of_shares(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

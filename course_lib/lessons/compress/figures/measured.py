@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_lib.lessons.common.dots import ERROR_BARS
-from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
+from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.compress.claims.rivals import WAYS
@@ -100,22 +101,26 @@ def _square(axes: Axes, row: int, column: int, ratio: float, own: bool) -> None:
 
 
 def practised(measured: Measured) -> Figure:
-    """Perplexity over processor seconds, for a prompt and its rivals; what is stored beside the model as a label."""
+    """What a prompt and its rivals win on a compressed model, a row each, with the bytes stored beside the model."""
     names = [name for name in WAYS if len(practice.ways(measured, name)) > 1]
-    fig, panels = figure(n_columns=max(1, len(names)), width=5.2, height=3.7)
+    n_rows = max((len(practice.ways(measured, name)) for name in names), default=1)
+    fig, panels = figure(n_columns=max(1, len(names)), width=5.6, height=1.5 + 0.42 * n_rows)
     for axes, name in zip(panels, names, strict=False):
-        rows = practice.ways(measured, name)
-        for index, row in enumerate(rows):
-            marker = MARKERS[index % len(MARKERS)]
-            place = (row["processor_seconds"], row["perplexity"])
-            text = f"{row['way']}, {row['bytes'] / 1e3:,.0f} kB" if row["bytes"] else f"{row['way']}, no more bytes"
-            axes.plot(*place, marker, color=COLOURS[index % len(COLOURS)], markersize=8, linestyle="none", label=text)
-        alone, dense = (found.one(measured, "models", model=model) for model in (name, DENSE))
-        axes.axhline(alone["perplexity"], color="black", linestyle="--", label="compressed, alone")
-        axes.axhline(dense["perplexity"], color="black", linestyle=":", label="dense, alone")
-        axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-        axes.set_xlim(0, 1.1 * max(row["processor_seconds"] for row in rows))
+        rows, alone = practice.ways(measured, name), found.one(measured, "models", model=name)
+        for place, row in enumerate(rows):
+            won = found.wins(row, alone)
+            look = line_style(0 if row is rows[0] else 1) | {"linestyle": "none"}
+            axes.errorbar(won.value, -place, xerr=ERRORS * won.error, capsize=3, **look)
+        axes.axvline(found.wins(rows[0], alone).value, color="black", linestyle=":", linewidth=1)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_yticks(range(0, -len(rows), -1), [_beside(row) for row in rows])
+        axes.set_ylim(0.6 - len(rows), 0.6)
         better = [row["way"] for row in rows[1:] if found.wins(row, rows[0]).holds]
         title = f"{called(name)}: clearly better than a prompt:\n{listed(better) if better else 'none'}"
-        label(axes, title, "processor seconds of learning", "perplexity")
+        label(axes, title, f"nats a token won\n({ERROR_BARS}; dotted: the prompt)")
     return fig
+
+
+def _beside(row: Row) -> str:
+    """A way, and what is stored for it."""
+    return f"{row['way']}\n{row['bytes'] / 1e3:,.0f} kB beside" if row["bytes"] else f"{row['way']}\nnothing beside"

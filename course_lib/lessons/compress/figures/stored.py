@@ -1,4 +1,4 @@
-"""Figures of deck 10 from committed measurements: `course reproduce prompts` and `prompt_words`."""
+"""Figures of deck 10 from committed measurements: `course reproduce` prompts, prompts_further and prompt_words."""
 
 from matplotlib.figure import Figure
 
@@ -6,7 +6,7 @@ from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import ERRORS, Effect
-from course_lib.lessons.compress.figures import measured
+from course_lib.lessons.compress.figures import further, measured
 from course_lib.lessons.compress.live.sentences import MODELS, gains, stored
 from course_lib.lessons.compress.tables import found, over
 
@@ -24,8 +24,18 @@ def moved() -> Figure:
 
 
 def rivals() -> Figure:
-    """Perplexity over seconds of learning."""
+    """What a prompt and its rivals win."""
     return measured.practised(found.results())
+
+
+def settings() -> Figure:
+    """One setting changed at a time."""
+    return further.settings(found.results())
+
+
+def elsewhere() -> Figure:
+    """Another text, and questions."""
+    return further.elsewhere(found.results())
 
 
 def hard_prompts() -> dict[str, list[tuple[str, Effect]]]:
@@ -64,7 +74,7 @@ def words() -> Figure:
 def ideas() -> Figure:
     """Seven ideas for words before a text, on the pruned model and on the dense one."""
     fig, (axes,) = figure(width=8.4, height=3.2)
-    rows = load_measured("compress", "prompt_words")["tables"]["sentences"]
+    rows = load_measured("compress", "experiments/prompt_words")["tables"]["sentences"]
     of_models = {model: gains(stored(rows, model)) for model in MODELS}
     for index, (model, by_idea) in enumerate(of_models.items()):
         places = [len(by_idea) - 1 - place + 0.2 * (0.5 - index) for place in range(len(by_idea))]

@@ -5,6 +5,7 @@ Dimension key: N windows, B of them in a batch, T tokens of a window, P vectors 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +15,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
 from course_lib.models import load_model
-from course_lib.prompts.soft import table_of
+from course_lib.prompts.recipe import PromptRecipe, rows_of
+from course_lib.prompts.soft import SoftPrompt, fingerprint, table_of
+from course_lib.prompts.training import begin, descend, frozen
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
 from course_lib.sparsity.patterns import Unstructured
@@ -54,26 +57,35 @@ def learn(
     rate: float = 0.05,
     batch: int = 2,
 ) -> Learned:
-    """One step of Adam a batch; the model stays as it is, and every window is read once.
+    """The library's steps, on losses from a student's inputs and labels; every window is read once."""
+    recipe = PromptRecipe(n_steps=len(texts) // batch, batch=batch, rate=rate, warm_up=0)
+    run = begin(model, SoftPrompt(vectors=begun, table=fingerprint(model)), recipe)
+    learning = SoftPrompt(vectors=run.vectors, table=fingerprint(model))
+    path = [run.vectors.detach().clone()]
+    with frozen(model):
+        for step in range(recipe.n_steps):
+            ids = texts[rows_of(len(texts), recipe, step)]
+            descend(run, recipe, learning, partial(batch_loss, model, run.vectors, ids, put, label))
+            path.append(run.vectors.detach().clone())
+    return Learned(torch.stack(path), tuple(run.losses))
 
-    The gradient is taken where the model reads, and the prompt's part of it added up over the texts of the batch. So
-    `put` and `label` need not be differentiable.
+
+def batch_loss(
+    model: PreTrainedModel, prompt: Float[Tensor, "P D"], ids: Int[Tensor, "B T"], put: Put, label: Label
+) -> Float[Tensor, ""]:
+    """The mean loss of a batch, with a gradient for the prompt that does not pass through `put` and `label`.
+
+    It is taken where the model reads, and the prompt's part of it added up over the texts. So neither of them need be
+    differentiable.
     """
-    prompt = begun.detach().clone()
-    optimiser = torch.optim.Adam([prompt], lr=rate)
-    path, losses = [begun.detach().clone()], []
-    for ids in texts.split(batch):
-        real = torch.ones_like(ids, dtype=torch.bool)
-        vectors, seen, positions = put(prompt.clone(), _embedded(model, ids), real)
-        vectors = vectors.detach().requires_grad_()
-        logits = _logits(model, vectors, seen, positions)
-        loss = cross_entropy(logits.flatten(0, 1), label(ids, real, len(prompt)).flatten())
-        (slope,) = torch.autograd.grad(loss, vectors)
-        prompt.grad = slope[:, : len(prompt)].sum(dim=0)
-        optimiser.step()
-        losses.append(loss.item())
-        path.append(prompt.detach().clone())
-    return Learned(torch.stack(path), tuple(losses))
+    real = torch.ones_like(ids, dtype=torch.bool)
+    vectors, seen, positions = put(prompt.detach().clone(), _embedded(model, ids), real)
+    vectors = vectors.detach().requires_grad_()
+    logits = _logits(model, vectors, seen, positions)
+    loss = cross_entropy(logits.flatten(0, 1), label(ids, real, len(prompt)).flatten())
+    (slope,) = torch.autograd.grad(loss, vectors)
+    # The value is the loss, since the second term is 0; its gradient is the slope.
+    return loss.detach() + ((prompt - prompt.detach()) * slope[:, : len(prompt)].sum(dim=0)).sum()
 
 
 @torch.no_grad()

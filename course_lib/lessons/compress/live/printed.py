@@ -48,7 +48,7 @@ def claims(of_pruned: Float[Tensor, "N"], of_dense: Float[Tensor, "N"]) -> str:
     said = []
     for text, effect in {
         "its own prompt lowers the pruned model's perplexity": of_samples(of_pruned),
-        "it wins more than a prompt wins on the dense model": of_samples(of_pruned - of_dense),
+        "it wins more than on the dense model": of_samples(of_pruned - of_dense),
     }.items():
         said.append(f"Claim: {text}: {verdict(effect)}\n    {_nats(effect)}, {effect.n} windows, one run")
     return "\n".join(said)

@@ -18,7 +18,7 @@ def provenance(measured: Measured) -> str:
     if not missing:
         return origin(measured, learned)
     text = f"Not measured: {len(missing)} steps of the plan, the first of them {'; '.join(missing[:3])}. "
-    return origin(measured, learned) + "\n" + wrapped(text + "`course reproduce prompts_further` measures them.")
+    return origin(measured, learned) + "\n" + wrapped(text + "`course reproduce prompts_rest` measures them.")
 
 
 def gains(measured: Measured) -> str:
@@ -73,7 +73,7 @@ def _of_settings(measured: Measured, names: list[str]) -> dict[str, list]:
     claims: dict[str, list] = {
         "more vectors read better": [],
         "more steps read better": [],
-        "words by lot are a better beginning than a normal of spread 1": [],
+        "words by lot begin better than N(0, 1)": [],
     }
     vectors, steps, beginning = claims.values()
     for name in names:

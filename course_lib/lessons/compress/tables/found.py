@@ -4,6 +4,7 @@ A measurement that was stopped lacks rows; what is printed says so. Models are c
 windows.
 """
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,31 @@ from course_lib.measure.result_files import load
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio, paired_ratio, share_of_gain
 
+LESSON = Path(__file__).parents[1]
+PARTS = ("prompts", "experiments/prompts_further", "experiments/prompts_rest")
 CLOSE = 0.05  # nats a token: 5 % of perplexity, here the meaning of "no loss"
 METHODS = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "gptq": "GPTQ", "minitron": "Minitron's cut"}
 AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce prompts`."""
-    return load_measured("compress", "prompts")
+    """The committed measurements of `course reproduce` prompts, prompts_further and prompts_rest, as one."""
+    return reduce(joined, (load_measured("compress", name) for name in PARTS if (LESSON / f"{name}.json").exists()))
+
+
+def joined(first: Measured, further: Measured) -> Measured:
+    """Steps and rows of both, under the heading of the first and both commands.
+
+    Raises:
+        ValueError: for two that were measured in other ways, whose windows are not the same.
+    """
+    for key in ("seed", "sizes"):
+        if first[key] != further[key]:
+            raise ValueError(f"got {key} {first[key]} and {further[key]}; expected the same. Measure both anew.")
+    names = dict.fromkeys([*first["tables"], *further["tables"]])
+    tables = {name: [row for each in (first, further) for row in some(each, name)] for name in names}
+    both = {"command": f"{first['command']}; {further['command']}", "steps": first["steps"] | further["steps"]}
+    return first | both | {"tables": tables}
 
 
 def at(path: Path) -> Measured:
@@ -87,10 +105,13 @@ def gain(measured: Measured, name: str) -> Effect | None:
 def beyond(measured: Measured, name: str) -> Effect | None:
     """What it wins beyond what the dense model's own prompt wins on the dense model."""
     found, control = pair(measured, name), pair(measured, DENSE)
-    if not found or not control:
-        return None
-    own, dense = differences(found[1], found[0]), differences(control[1], control[0])
-    return of_samples([mine - any_model for mine, any_model in zip(own, dense, strict=True)])
+    return more_than(found, control) if found and control else None
+
+
+def more_than(found: tuple[Row, Row], control: tuple[Row, Row]) -> Effect:
+    """By how many nats a prompt wins more on one model than on another, each given without and with it."""
+    own, other = (differences(prompted, alone) for alone, prompted in (found, control))
+    return of_samples([mine - theirs for mine, theirs in zip(own, other, strict=True)])
 
 
 def ratio(prompted: Row, alone: Row) -> Ratio:

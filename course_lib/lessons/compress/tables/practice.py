@@ -1,10 +1,13 @@
 """Tables and verdicts on what to do: prompts beside adapters, refit and distillation; tasks; bytes and loss."""
 
+import math
+
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.effects import Row, accuracy_gap
-from course_lib.lessons.common.tables import Measured
+from course_lib.lessons.common.tables import Measured, wrapped
 from course_lib.lessons.common.verdicts import Effect, claim, said
 from course_lib.lessons.compress.claims.rivals import WAYS
+from course_lib.lessons.compress.claims.sizes import CUT
 from course_lib.lessons.compress.tables import found
 from course_lib.lessons.compress.tables.found import CLOSE, called, shown
 from course_lib.prompts.compressed.store import DENSE
@@ -37,14 +40,28 @@ def rivals(measured: Measured) -> str:
             lines.append(f"  {row['way']:<28}{shown(row['perplexity']):>12}{beside:>20}{cost}")
             if row is not rows[0]:
                 effects.setdefault(row["way"], []).append(found.wins(rows[0], row))
+    lines += _same_work(measured)
     lines += [claim(f"a prompt reads better than: {way}", cases) for way, cases in effects.items()]
     return "\n".join(lines if effects else [*lines, claim("a prompt reads better than its rivals", [])])
+
+
+def _same_work(measured: Measured) -> list[str]:
+    """How far the seconds of equal work lie apart: so much say the seconds of unequal work."""
+    own = [row for row in found.some(measured, "own") if row["model"] != CUT]
+    if len(own) < 2:
+        return []
+    least, most = min(row["processor_seconds"] for row in own), max(row["processor_seconds"] for row in own)
+    text = (
+        f"Seconds of one thread, taken beside other work: the {own[0]['n_steps']} steps of a prompt took {least:.0f} "
+    )
+    return wrapped(text + f"to {most:.0f} on {len(own)} models of equal size.").splitlines()
 
 
 def tasks(measured: Measured) -> str:
     """Questions answered right without a prompt and with the own one, on tasks on which the dense model has signal."""
     lines, effects = [f"{'':<40}{'alone':>10}{'prompted':>10}{'difference':>18}{'questions':>12}"], []
-    for task in dict.fromkeys(row["task"] for row in found.some(measured, "tasks")):
+    asked = dict.fromkeys(row["task"] for row in found.some(measured, "tasks"))
+    for task in asked:
         dense = found.one(measured, "tasks", model=DENSE, task=task, prompted=False)
         if dense is None or not has_signal(dense):
             lines.append(f"{task}: the dense model is not clear of chance; nothing can be told")
@@ -58,7 +75,9 @@ def tasks(measured: Measured) -> str:
             effects += [gap] if name != DENSE else []
             cells = f"{alone['accuracy']:>10.3f}{own['accuracy']:>10.3f}{said(gap):>18}{alone['n']:>12}"
             lines.append(f"{f'{task}, {called(name)}':<40}{cells}")
-    return "\n".join([*lines, claim("a prompt learned on running text raises a compressed model's accuracy", effects)])
+    if asked and not effects:  # asked in vain: nothing is known of the effect
+        effects = [Effect(value=0.0, error=math.inf)]
+    return "\n".join([*lines, claim("a prompt raises the accuracy", effects)])
 
 
 def smaller(measured: Measured) -> str:

@@ -22,7 +22,7 @@ from course_lib.contextual.selectors.low_bit import LowBit
 from course_lib.contextual.selectors.low_rank import LowRank
 from course_lib.contextual.selectors.static import Static
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import against, beside_the_first
+from course_lib.lessons.common.ideas import beside_the_first, perplexity_beside
 from course_lib.lessons.dejavu.claims.blind import Blind
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
@@ -109,9 +109,7 @@ def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> str:
     same = next(iter(ideas.values()))
     lines = [f"{'selector':<38}{'MB':>8}{'perplexity':>12}   nats a token below the first row"]
     for name, made in rows.items():
-        lower, error = against(made.losses, same.losses)
-        compared = "" if made is same else f"{lower:+.3f} ± {error:.3f}"
-        lines.append(f"{name:<38}{made.bytes / 1e6:>8.1f}{made.losses.mean().exp():>12.1f}   {compared}")
+        lines.append(f"{name:<38}{made.bytes / 1e6:>8.1f}{perplexity_beside(made.losses, same.losses)}")
     return "\n".join(lines)
 
 

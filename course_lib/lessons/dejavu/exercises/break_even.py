@@ -6,10 +6,12 @@ neurons that is kept, g factor of gathering, p prompt, n tokens of the answer.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
+from course_lib.checking.draws import whole
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 Number = int | float
@@ -98,14 +100,25 @@ def _speeds(token: Callable[[Costs], Number]) -> tuple[Callable[..., tuple[Numbe
     return _with(token, lambda c: _whole_by(token(c), c)), _with(token)
 
 
+def _all_gathered(c: Costs) -> tuple[Number, Number, Number]:
+    """Predictor and others gathered too, followed through to the break-even."""
+    token = c.dense / (c.kept + c.gather * (c.predictor + c.others))
+    return token, _whole_by(token, c), max(0.0, (c.dense / c.gather - c.predictor - c.others) / c.mlp)
+
+
+def _predictor_in_proportion(c: Costs) -> tuple[Number, Number, Number]:
+    """The predictor shrunk by the density, followed through to the break-even."""
+    token = c.dense / (c.kept * (1 + c.predictor / c.mlp / c.gather) + c.others)
+    return token, _whole_by(token, c), c.mlp / (c.gather * c.mlp + c.predictor)
+
+
 def _sizes(change: Callable[..., tuple[Number, ...]]) -> Callable[..., tuple[Number, ...]]:
     """The answer for other arguments."""
     return lambda *sizes: _when(*change(*sizes))
 
 
 def _break_even_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (), generator=generator))
+    drawn = partial(whole, generator)
 
     def share(low: Number, high: Number) -> Number:
         return low + (high - low) * torch.rand((), generator=generator).item()
@@ -237,6 +250,7 @@ BREAK_EVEN = Exercise(
             _speeds(lambda c: c.dense / (c.kept + c.gather * c.predictor + c.others))[0],
             also=(
                 _speeds(lambda c: c.dense / (c.gather * c.sparse - (c.gather - 1) * c.kept))[0],
+                lambda *sizes: _all_gathered(_costs(*sizes)),
                 _with(even=lambda c: max(0.0, 1 / c.gather - c.predictor / c.mlp)),
                 _counted(lambda c: {"predictor": c.gather * c.predictor}),
             ),
@@ -281,6 +295,7 @@ BREAK_EVEN = Exercise(
                     replace(_costs(d, f, b, r, o, s, *rest), predictor=r * (d + s * f) * b).answer
                 ),
                 _counted(lambda c: {"predictor": c.predictor * c.kept / c.mlp}),
+                lambda *sizes: _predictor_in_proportion(_costs(*sizes)),
                 _speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp / c.gather + c.others))[0],
                 _speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp / c.gather + c.others))[1],
                 _speeds(lambda c: c.dense / (c.kept + c.predictor * c.kept / c.mlp + c.others))[0],

@@ -102,6 +102,22 @@ def _by_logarithms(logits: Tensor, active: Tensor) -> Tensor:
     return -(active * said.log() + (1 - active) * (1 - said).log())
 
 
+def _kept_finite(tiny: float) -> tuple[Answer, ...]:
+    """A small number added under the logarithm, or the probability kept off 0 and 1; by autograd and on paper."""
+
+    def added(logits: Tensor, active: Tensor) -> Tensor:
+        said = logits.sigmoid()
+        return -(active * (said + tiny).log() + (1 - active) * (1 - said + tiny).log())
+
+    def kept(logits: Tensor, active: Tensor) -> Tensor:
+        said = logits.sigmoid().clamp(tiny, 1 - tiny)
+        return -(active * said.log() + (1 - active) * (1 - said).log())
+
+    answers = [_of(losses=losses) for losses in (added, kept)]
+    on_paper = [lambda z, p, k, of=of: (of(z, p, k)[0], _right(z, p, k)[1]) for of in answers]
+    return *answers, *on_paper
+
+
 def _through(probability: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """The cross-entropy of another probability."""
     return lambda logits, active: binary_cross_entropy(probability(logits), active, reduction="none")
@@ -347,6 +363,7 @@ LOSS = Exercise(
                 lambda z, p, k: (_of(losses=_through(torch.sigmoid))(z, p, k)[0], _right(z, p, k)[1]),
                 _of(losses=lambda z, y: (1 + z.exp()).log() - y * z),
                 lambda z, p, k: (_of(losses=lambda z, y: (1 + z.exp()).log() - y * z)(z, p, k)[0], _right(z, p, k)[1]),
+                *(answer for tiny in (1e-6, 1e-7, 1e-8, 1e-9, 1e-12) for answer in _kept_finite(tiny)),
             ),
         ),
         Mistake(

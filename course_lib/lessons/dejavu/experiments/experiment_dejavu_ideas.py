@@ -3,23 +3,9 @@
 One table, ideas. Planned: three quarters of a minute an idea on two idle cores, five in all.
 """
 
-from dataclasses import dataclass
-from functools import partial
-
+from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.dejavu.claims.ideas import IDEAS, attempt
-from course_lib.measure.experiment import Experiment, Step, Tables
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Which of the ideas are measured."""
-
-    ideas: tuple[str, ...] = tuple(IDEAS)
-
-
-def steps(sizes: Sizes) -> list[Step]:
-    """One an idea."""
-    return [Step(idea, partial(one, idea)) for idea in sizes.ideas]
+from course_lib.measure.experiment import Tables
 
 
 def one(idea: str, seed: int) -> Tables:
@@ -28,6 +14,4 @@ def one(idea: str, seed: int) -> Tables:
     return {"ideas": [row | {"losses": [round(loss, 5) for loss in made.losses.tolist()]}]}
 
 
-EXPERIMENT = Experiment(
-    "Selectors of equal bytes, three tenths of the neurons", Sizes(), Sizes(("one set for all tokens",)), steps
-)
+EXPERIMENT = by_idea("Selectors of equal bytes, three tenths of the neurons", IDEAS, ("one set for all tokens",), one)

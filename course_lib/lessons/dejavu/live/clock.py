@@ -8,8 +8,9 @@ from statistics import median
 import torch
 from transformers import PreTrainedModel
 
-from course_lib.contextual.execute.gathered import by_bag, dense
+from course_lib.contextual.execute.gathered import by_rows, dense
 from course_lib.contextual.execute.neuron_major import NeuronMajor
+from course_lib.contextual.execute.room import Room
 from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.selector import check_density, n_kept
 
@@ -36,13 +37,14 @@ def time_over_density(model: PreTrainedModel, densities: Sequence[float], repeti
     """
     for density in densities:
         check_density(density)
-    draw, mlps = torch.Generator().manual_seed(seed), [NeuronMajor.of(each) for each in neurons_of(model)]
+    draw, room = torch.Generator().manual_seed(seed), Room()  # blocks come one after the other
+    mlps = [NeuronMajor.of(each, room) for each in neurons_of(model)]
     token = torch.randn(mlps[0].width, generator=draw)
     orders = [torch.randperm(mlp.n, generator=draw) for mlp in mlps]
 
     def gathered(density: float) -> None:
         for mlp, order in zip(mlps, orders, strict=True):
-            by_bag(token, mlp, order[: n_kept(density, mlp.n)])
+            by_rows(token, mlp, order[: n_kept(density, mlp.n)])
 
     def all_of_them() -> None:
         for mlp in mlps:

@@ -39,12 +39,10 @@ def as_mask(got: Any, expected: Tensor) -> tuple[Any, str | None]:
 def mask_picture(case: Case, got: Any, expected: Tensor, right: bool = False) -> "matplotlib.figure.Figure":
     """A mask of slots: one row for each head. Where the answer is right, ties that fell otherwise are not marked."""
     got, expected = (torch.as_tensor(x).reshape(-1, x.shape[-1]) for x in (got, expected))
-    fig = compare_masks(got, expected)
+    fig = compare_masks(got, expected, marked=not right)
     fig.axes[0].set_ylabel("head")
     for axes in fig.axes:
         axes.set_xlabel("slot")
-        for mark in list(axes.patches) if right else ():
-            mark.remove()
     return fig
 
 

@@ -159,6 +159,13 @@ MERGE = Exercise(
             lambda k, v, ks, vs, t: (ks, vs),
         ),
         Mistake(
+            "merged below the threshold",
+            "What is unlike every key was merged, and what is like one was dropped: merge at the threshold or above.",
+            lambda k, v, ks, vs, t: (
+                _merge(k, v, ks, vs, -1.0) if cosine_similarity(k[None], ks).max() < t else (ks, vs)
+            ),
+        ),
+        Mistake(
             "values left out",
             "Only the key was merged. What the token had to say is in its value.",
             lambda k, v, ks, vs, t: (_merge(k, v, ks, vs, t)[0], vs),

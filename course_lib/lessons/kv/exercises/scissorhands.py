@@ -56,6 +56,17 @@ def _n_drop(position: Tensor, budget: int) -> int:
     return len(position) - (budget - budget // 2) if len(position) > budget else 0
 
 
+def _although(full: Callable[[int, int], bool], from_behind: bool = False) -> Callable:
+    """The mistake of evicting where full(slots, budget), which holds for too few slots; ties leave from either end."""
+
+    def answer(w: Tensor, q: Tensor, p: Tensor, b: int, r: int) -> Tensor:
+        n_drop = max(0, len(p) - (b - b // 2)) if full(len(p), b) else 0
+        count = _low_counts(w, q, p)
+        return _fewest(count.flip(0), p.flip(0), r, n_drop).flip(0) if from_behind else _fewest(count, p, r, n_drop)
+
+    return answer
+
+
 def _scissorhands(weights: Tensor, asked_at: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
     return _fewest(_low_counts(weights, asked_at, position), position, recent, _n_drop(position, budget))
 
@@ -255,6 +266,16 @@ SCISSORHANDS = Exercise(
             "position + 1, not the number of slots.",
             _from_front(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),
             also=(_from_behind(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),),
+        ),
+        Mistake(
+            "evicted although there is room",
+            "Up to `budget` slots all stay. Only where a head holds more does it evict, down to half of the budget.",
+            _although(lambda n, budget: True),
+            also=(
+                _although(lambda n, budget: True, from_behind=True),
+                _although(lambda n, budget: n >= budget),
+                _although(lambda n, budget: n >= budget, from_behind=True),
+            ),
         ),
         Mistake(
             "t one too small",

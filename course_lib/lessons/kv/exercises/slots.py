@@ -81,6 +81,11 @@ SLOTS = Exercise(
             "Slots are whole: round down.",
             lambda m, n, q, h, d, b, v: m / (2 * n * h * d * v * b),
         ),
+        Mistake(
+            "one at least",
+            "Where not even one token fits, there is no slot: the answer is 0.",
+            lambda m, n, q, h, d, b, v: max(1, _slots(m, n, q, h, d, b, v)),
+        ),
     ),
     also_right=(
         Variant("floor of a quotient", lambda m, n, q, h, d, b, v: math.floor(m / (2 * n * h * d * v * b))),

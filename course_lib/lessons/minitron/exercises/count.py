@@ -5,9 +5,11 @@ head, v words of the vocabulary.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
+from course_lib.checking.draws import whole
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 
@@ -22,8 +24,7 @@ def _off_by(difference: Callable[..., int]) -> Callable[..., int]:
 
 
 def _count_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (), generator=generator))
+    drawn = partial(whole, generator)
 
     def sizes() -> tuple[int, ...]:
         of_a_group, groups = drawn(2, 5), drawn(6, 9)

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import against, beside_the_first
+from course_lib.lessons.common.ideas import beside_the_first, perplexity_beside
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
@@ -109,9 +109,7 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
     first, same = next(iter(ideas.items()))
     lines = [f"{'shape':<36}{'parameters':>12}{'perplexity':>12}   log-perplexity lower than with {first}"]
     for name, made in rows.items():
-        lower, error = against(made.losses, same.losses)
-        compared = "" if made is same else f"{lower:+.3f} ± {error:.3f}"
-        lines.append(f"{name:<36}{made.parameters:>12,}{made.losses.mean().exp():>12.1f}   {compared}")
+        lines.append(f"{name:<36}{made.parameters:>12,}{perplexity_beside(made.losses, same.losses)}")
     return "\n".join(lines)
 
 

@@ -84,5 +84,8 @@ def recurrent(measured: Measured) -> str:
             (plain,) = rows(measured, "recurrent", model=dense, seed=row["seed"])
             effects.append(of_samples([high - low for low, high in zip(row["losses"], plain["losses"], strict=True)]))
         said = ", ".join(f"{effect.value:+.3f} ± {effect.error:.3f}" for effect in effects)
-        lines += [f"{name}: {said} nats a byte below {dense}", f"    Claim: it reads better: {verdict(effects)}"]
+        lines += [
+            f"{name}: {said} nats a byte below {dense}",
+            f"    Claim: {name} between two LSTMs read better: {verdict(effects)}",
+        ]
     return "\n".join(lines)

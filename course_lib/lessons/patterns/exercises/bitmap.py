@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_masks
-from course_lib.lessons.patterns.exercises.common import randn
 
 
 def _bits(bitmap: Tensor, shifts: tuple[int, ...] = tuple(range(8))) -> Tensor:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
 from course_lib.lessons.common.masks import compare_masks
-from course_lib.lessons.patterns.exercises.common import even_and_spiky, in_blocks, randn
+from course_lib.lessons.patterns.exercises.common import even_and_spiky, in_blocks
 
 
 def _agree_on_blocks(got: Any, expected: Tensor, case: Case) -> str | None:

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.checking.short import short
 from course_lib.lessons.common.answers import compare_chosen
-from course_lib.lessons.patterns.exercises.common import even_and_spiky, randn
+from course_lib.lessons.patterns.exercises.common import even_and_spiky
 
 
 def _agree_on_columns(got: Any, expected: tuple, case: Case) -> str | None:

@@ -3,9 +3,7 @@
 import torch
 from torch import Tensor
 
-
-def randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
+from course_lib.checking.draws import randn
 
 
 def even_and_spiky(generator: torch.Generator, n_rows: int, n_columns: int) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
-from course_lib.lessons.patterns.exercises.common import randn
 
 
 def _keep_inputs(inputs: Tensor, worth: Tensor, k: int) -> Tensor:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_masks
-from course_lib.lessons.patterns.exercises.common import randn
 
 
 def _compress(weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import ERRORS
@@ -85,13 +86,13 @@ def starts() -> Figure:
     own, none = ideas.pop(first_tokens.OWN), ideas.pop(first_tokens.NONE)
     names = list(ideas)[::-1]
     for place, name in enumerate(names):
-        lower, error = first_tokens.against(ideas[name].losses, own.losses)
+        lower, error = against(ideas[name].losses, own.losses)
         axes.errorbar(100 * lower, place, xerr=100 * ERRORS * error, capsize=3, **line_style(0))
     axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
     axes.set_yticks(range(len(names)), [f"{name}: {ideas[name].n_kept}" for name in names])
     axes.set_ylim(-0.6, len(names) - 0.4)
     better = [name for name in names if _clearly(ideas[name], own)]
-    lost = -100 * first_tokens.against(none.losses, own.losses)[0]
+    lost = -100 * against(none.losses, own.losses)[0]
     title = f"Clearly better than the text's own first 4 tokens: {len(better)} of {len(names)} starts;\n"
     title += f"none at all costs {lost:.0f} hundredths of a nat"
     label(axes, title, f"hundredths of a nat lower (bars: two standard errors, n = {len(own.losses)} texts)")
@@ -100,5 +101,5 @@ def starts() -> Figure:
 
 
 def _clearly(made: first_tokens.Attempt, own: first_tokens.Attempt) -> bool:
-    lower, error = first_tokens.against(made.losses, own.losses)
+    lower, error = against(made.losses, own.losses)
     return lower > ERRORS * error

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.attention.windowed import windowed
 from course_lib.data.corpora import windows
-from course_lib.measure.paired import mean_and_error
+from course_lib.lessons.common.ideas import perplexity_beside
 
 SLOTS, MOST = 48, 16  # tokens that a query reads, itself among them; of these so many at most stay for good
 TEXTS, LENGTH = 10, 160
@@ -57,11 +57,6 @@ def start_of(tokenizer: Callable[..., Any], start: object) -> tuple[Tensor, int]
     return before.long(), n_kept
 
 
-def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
-    """How much lower my log-perplexity is, and its standard error, both by texts: how hard one is drops out."""
-    return mean_and_error(theirs - mine)
-
-
 OWN, NONE = "the text's own first 4 tokens", "none"
 IDEAS: dict[str, Start] = {
     OWN: 4,
@@ -83,9 +78,7 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
     same = next(iter(ideas.values()))
     lines = [f"{'what stays for good':<32}{'slots':>6}{'perplexity':>12}   log-perplexity lower than in the first row"]
     for name, made in rows.items():
-        lower, error = against(made.losses, same.losses)
-        compared = "" if made is same else f"{lower:+.3f} ± {error:.3f}"
-        lines.append(f"{name:<32}{made.n_kept:>6}{made.losses.mean().exp():>12.1f}   {compared}".rstrip())
+        lines.append(f"{name:<32}{made.n_kept:>6}{perplexity_beside(made.losses, same.losses)}".rstrip())
     return "\n".join(lines)
 
 

@@ -4,12 +4,11 @@ import math
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.style import COLOURS, figure
 from course_lib.lessons.common.tables import load_published, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.sinks import tables
-from course_lib.lessons.sinks.claims import four_ways, measured, trained, training, ways
+from course_lib.lessons.sinks.claims import four_ways, further, measured, trained, training, ways
 
 WIDTHS = (0.40, 0.22, 0.20, 0.18)
 HEAD = ("claim", "published", "here", "verdict")
@@ -51,7 +50,8 @@ def _one_sink() -> tuple[str, ...]:
     published = {row["sinks"]: row["perplexity"] for row in load_published("sinks")["tables"]["sinks"]}
     more = one - four
     theirs, ours = f"{published[1]} against {published[4]}", f"{100 * more.mean():+.2f} % against four"
-    return "one sink is not enough, four are (by over 1 %)", theirs, ours, _short(of_samples(more, math.log(1.01)))
+    word = _short(further.one_sink(measured.results()))
+    return "one sink is not enough, four are (by over 1 %)", theirs, ours, word
 
 
 def _newlines() -> tuple[str, ...]:
@@ -67,7 +67,8 @@ def _too_far() -> tuple[str, ...]:
     farthest = max(row["gap"] for row in rows(measured.results(), "gaps"))
     original, rolling = (rows(measured.results(), "gaps", positions=p, gap=farthest)[0] for p in _POSITIONS)
     ours = f"{original['perplexity']:.0f} against {rolling['perplexity']:.0f}, n = {len(rolling['losses'])}"
-    return "far sinks need positions of the cache", "section 3.2", ours, _short(log_gap(rolling, original))
+    word = _short(further.far_away(measured.results()))
+    return "far sinks need positions of the cache", "section 3.2", ours, word
 
 
 _POSITIONS = ("original", "rolling")

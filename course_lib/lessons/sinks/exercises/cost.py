@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from course_lib.checking.draws import whole
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.sinks.exercises.common import whole
 
 Count = int | float
 

@@ -93,6 +93,12 @@ POSITIONS = Exercise(
             "Every key was turned by what the oldest needs. Gaps between the others stay as they are.",
             lambda p: (-p.min(dim=1, keepdim=True).values).expand(p.shape),
         ),
+        Mistake(
+            "every key to place 0",
+            "Every key was turned back to where a text begins. Each goes to its own place: how many tokens of its row "
+            "came before it?",
+            lambda p: -p,
+        ),
     ),
     also_right=(
         Variant("count who came before", lambda p: (p[:, None, :] < p[:, :, None]).sum(dim=2) - p),

@@ -6,8 +6,8 @@ Dimension key: N tokens in the cache, D size of a head.
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.sinks.exercises.common import randn
 
 
 def _rotate(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ Dimension key: L layers, H heads, T tokens of a text.
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_grids
-from course_lib.lessons.sinks.exercises.common import randn
 
 
 def _causal(generator: torch.Generator, layers: int, heads: int, n: int, pull: float) -> Tensor:

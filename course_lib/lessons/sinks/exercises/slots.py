@@ -5,9 +5,9 @@ from typing import Any
 import torch
 
 from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.draws import whole
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_slots
-from course_lib.lessons.sinks.exercises.common import whole
 
 
 def _slots(n_tokens: int, sinks: int, budget: int) -> list[int]:

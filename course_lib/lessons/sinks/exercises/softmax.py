@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_grids
-from course_lib.lessons.sinks.exercises.common import randn
 
 
 def _softmax(logits: Tensor, sink: Tensor) -> Tensor:

@@ -3,9 +3,7 @@
 import torch
 from torch import Tensor
 
-
-def randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator)
+from course_lib.checking.draws import randn
 
 
 def correlated_inputs(generator: torch.Generator, n_tokens: int, n_inputs: int) -> Tensor:

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
-from course_lib.lessons.sparsegpt.exercises.common import correlated_inputs, randn
+from course_lib.lessons.sparsegpt.exercises.common import correlated_inputs
 
 
 def _layer_error(weight: Tensor, pruned: Tensor, gram: Tensor) -> Tensor:

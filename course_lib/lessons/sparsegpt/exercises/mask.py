@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import tensor_like
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_masks
-from course_lib.lessons.sparsegpt.exercises.common import lowest_leave, mask_of_block, n_leaving, randn
+from course_lib.lessons.sparsegpt.exercises.common import lowest_leave, mask_of_block, n_leaving
 
 
 def _mask_cases(generator: torch.Generator) -> list[Case]:

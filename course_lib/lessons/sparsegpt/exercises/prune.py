@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import (
@@ -16,7 +17,6 @@ from course_lib.lessons.sparsegpt.exercises.common import (
     lowest_leave,
     mask_of_block,
     n_leaving,
-    randn,
     settle_column,
     upper_factor,
 )

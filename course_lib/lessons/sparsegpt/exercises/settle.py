@@ -6,9 +6,10 @@ Dimension key: O outputs of a layer, I its inputs.
 import torch
 from torch import Tensor
 
+from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.common.masks import compare_numbers
-from course_lib.lessons.sparsegpt.exercises.common import damped_gram, randn, settle_to, upper_factor
+from course_lib.lessons.sparsegpt.exercises.common import damped_gram, settle_to, upper_factor
 
 
 def _settle_cases(generator: torch.Generator) -> list[Case]:

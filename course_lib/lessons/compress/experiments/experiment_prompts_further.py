@@ -1,4 +1,4 @@
-"""The second half of the plan in experiment_prompts.py, into a file of its own: settings, texts, tasks, more models."""
+"""The second part of the plan in experiment_prompts.py, into a file of its own: settings, texts, first questions."""
 
 from course_lib.lessons.compress.claims.sizes import QUICK, Sizes
 from course_lib.lessons.compress.experiment_prompts import further

@@ -1,0 +1,125 @@
+"""`course reproduce all`: every experiment, the cheapest first. What is whole already is left alone.
+
+What an experiment will take is read from its committed result: the seconds of its steps on the machine that it names;
+without one it is an estimate.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from course_lib.cli import claims, reproduce
+from course_lib.measure.experiment import QUICK_RESULTS
+from course_lib.measure.result_files import load, plain
+
+ROOT = Path(__file__).parents[2]
+# Seconds of experiments without a committed result: what their sizes were planned for, an estimate.
+PLANNED = {"block_scores": 300.0, "delta": 300.0, "drafts": 300.0, "sparse_attention": 600.0, "steering": 600.0}
+PLANNED |= {"visual_model": 600.0, "visual_tokens": 300.0}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An experiment, where its result goes, how much of it is there, and the seconds that the rest will take."""
+
+    name: str
+    path: Path
+    n_steps: int
+    n_done: int
+    seconds: float | None
+    whole: bool
+
+
+def run(
+    only: Sequence[str] = (), out: Path | None = None, quick: bool = False, resume: bool = True, dry_run: bool = False
+) -> int:
+    """Measure what is not there yet; then write the page of claims, where the committed results were measured.
+
+    An experiment that cannot go on, because its file was begun on another machine for example, is named in the end,
+    and the others are measured.
+
+    Args:
+        only: names of experiments; all when empty.
+        out: a folder for the results; beside their experiments when None, in build/reproduce for a quick run.
+        quick: tiny samples, to see that every step works.
+        resume: leave alone what is whole, and go on with what was begun. Without it everything is measured anew.
+        dry_run: say what would be done, and do nothing.
+
+    Returns:
+        0 when all are done, 1 when some could not be, 130 when interrupted.
+
+    Raises:
+        ValueError: for the name of no experiment.
+    """
+    console = Console()
+    planned = plan(only, out, quick, resume)
+    if dry_run:
+        show(planned, console)
+        return 0
+    refused = {}
+    for each in planned:
+        console.print(f"[bold]{each.name}[/bold]")
+        if each.whole:
+            console.print(f"whole already: {each.path}")
+            continue
+        try:
+            if reproduce.run(each.name, each.path, quick, resume) == 130:
+                return 130
+        except ValueError as error:
+            refused[each.name] = error
+    for name, error in refused.items():
+        console.print(f"{name} was not measured: {error}", markup=False)
+    in_place = out is None and not quick
+    return max(claims.run(check=not in_place), int(bool(refused)))
+
+
+def plan(only: Sequence[str] = (), out: Path | None = None, quick: bool = False, resume: bool = True) -> list[Planned]:
+    """The cheapest first; last of all those that nobody has measured."""
+    if unknown := [name for name in only if name not in reproduce.names()]:
+        raise ValueError(f"got {', '.join(unknown)}; expected names among {', '.join(reproduce.names())}.")
+    planned = [_planned(name, out, quick, resume) for name in only or reproduce.names()]
+    return sorted(planned, key=lambda each: (each.seconds is None, each.seconds, each.name))
+
+
+def _planned(name: str, out: Path | None, quick: bool, resume: bool) -> Planned:
+    experiment = reproduce.find(name)
+    sizes = experiment.quick if quick else experiment.sizes
+    folder = out or (QUICK_RESULTS if quick else None)
+    path = folder / f"{name}.json" if folder else reproduce.committed(name)
+    there = _there(path) if resume else None
+    names, done = [step.name for step in experiment.steps(sizes)], there["steps"] if there else {}
+    left = [step for step in names if step not in done]
+    same = there is not None and (there["sizes"], there["seed"]) == (plain(asdict(sizes)), experiment.seed)
+    whole = same and not left and path.exists()
+    return Planned(name, path, len(names), len(names) - len(left), None if quick else _seconds(name, left), whole)
+
+
+def _there(path: Path) -> dict[str, Any] | None:
+    """What was begun, or else what is whole."""
+    return next((load(each) for each in (path.with_suffix(".partial.json"), path) if each.exists()), None)
+
+
+def _seconds(name: str, left: Sequence[str]) -> float | None:
+    """Of these steps, from the committed result; of a step that is not in it as much as of the mean of the others."""
+    path = reproduce.committed(name)
+    if not path.exists():
+        return PLANNED.get(name)
+    steps = load(path)["steps"]
+    mean = sum(step["seconds"] for step in steps.values()) / len(steps)
+    return sum((steps[step]["seconds"] if step in steps else mean for step in left), 0.0)
+
+
+def show(planned: Sequence[Planned], console: Console) -> None:
+    """What would be measured, and how long that took where it was measured before."""
+    table = Table("experiment", "steps done", "minutes left", "result")
+    for each in planned:
+        minutes = "not known" if each.seconds is None else f"{each.seconds / 60:.1f}"
+        place = each.path.relative_to(ROOT) if each.path.is_relative_to(ROOT) else each.path
+        table.add_row(each.name, f"{each.n_done} of {each.n_steps}", minutes, str(place))
+    console.print(table)
+    known = [each.seconds for each in planned if each.seconds is not None]
+    console.print(f"{len(planned)} experiments, about {sum(known) / 60:.0f} minutes left of those that are known.")

@@ -1,0 +1,82 @@
+"""What a built model holds, what it reads for a token, and what it multiplies: counted from tensors, never declared.
+
+Numbers that nothing compresses are counted in 16 bits, as in the compressed models of lesson 10: weights no part
+touches, keys and values of a cache that is not rounded. What a policy remembers of a slot counts as it is.
+
+Dimension key: N tokens of a text.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from safetensors.torch import save
+from torch import Tensor
+
+from course_lib.compose.build import Built
+from course_lib.compose.counting.per_token import of_a_token
+from course_lib.compose.counting.slots import cache_tensors, n_slots
+from course_lib.compose.part import Stored
+from course_lib.models import heads
+
+NUMBER_BYTES = 2  # of what nothing compresses
+LENGTH = 1024  # tokens of a text at which the cache is counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Bytes and products.
+
+    Args:
+        stored: bytes of weights, scales, indices, predictors and prompt. by_part: the same, each part by itself.
+        cache: bytes of the cache behind a text of `length` tokens.
+        read: bytes a decoded token reads there, cache and all.
+        multiply_adds: of a decoded token there.
+    """
+
+    stored: int
+    by_part: dict[str, int]
+    cache: int
+    length: int
+    read: int
+    multiply_adds: int
+
+    @property
+    def held(self) -> int:
+        """Weights and cache together."""
+        return self.stored + self.cache
+
+
+@torch.no_grad()
+def account(built: Built, text: Int[Tensor, "N"]) -> Account:
+    """Of a model behind a text, which it reads in one pass.
+
+    Raises:
+        ValueError: what is no text of at least two tokens.
+    """
+    if text.ndim != 1 or len(text) < 2:
+        raise ValueError(f"got a text of shape {tuple(text.shape)}; expected token ids (N,), at least two.")
+    with built.running() as cache:
+        built.model(text[None].to(built.model.device), past_key_values=cache, use_cache=True, logits_to_keep=1)
+        tensors, n_held = cache_tensors(cache), n_slots(cache)
+    in_cache = sum(tensor.nbytes for tensor in tensors.values())
+    by_part: dict[str, int] = {}
+    for name, tensor in built.stored.items():
+        part = name.partition("/")[0]
+        by_part[part] = by_part.get(part, 0) + tensor.nbytes
+    weights_read, products = of_a_token(built)
+    return Account(
+        stored=sum(by_part.values()),
+        by_part=by_part,
+        cache=in_cache,
+        length=len(text),
+        read=weights_read + in_cache,
+        multiply_adds=products + 2 * n_held * heads(built.model).group * heads(built.model).size,
+    )
+
+
+def written(tensors: Stored) -> int:
+    """Bytes of the data in the safetensors file of these tensors: what lies behind its header."""
+    content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
+    return len(content) - 8 - struct.unpack("<Q", content[:8])[0]

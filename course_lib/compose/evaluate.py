@@ -1,0 +1,43 @@
+"""The loss of a built model in which every part is felt: a text is begun in one pass and continued through the cache.
+
+What is sparse in the first pass is sparse there, what has left the cache is missed in what follows, and the first part
+is read alike by all. Windows are paired: two models read the same ones.
+
+Dimension key: n windows of N tokens, of which the first R are read in one pass.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from course_lib.compose.build import Built
+
+CHUNK = 16  # tokens of a continuation read in one pass: what leaves, leaves after each
+
+
+@torch.no_grad()
+def continued_losses(built: Built, windows: Int[Tensor, "n N"], n_first: int | None = None) -> Float[Tensor, "n"]:
+    """Mean loss of the tokens behind the first `n_first`, half of a window when None; nats a token, float64.
+
+    The first of them is predicted before anything has left, and does not count.
+
+    Raises:
+        ValueError: windows that are too short.
+    """
+    n_first = windows.shape[1] // 2 if n_first is None else n_first
+    if windows.ndim != 2 or not 1 <= n_first <= windows.shape[1] - 2:
+        raise ValueError(
+            f"got windows of shape {tuple(windows.shape)} and n_first={n_first}; expected (n, N) with at least two "
+            "tokens behind the first ones."
+        )
+    ids, found = windows.to(built.model.device), []
+    with built.running() as cache:
+        built.model(ids[:, :n_first], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        for start in range(n_first, ids.shape[1] - 1, CHUNK):
+            end = min(start + CHUNK, ids.shape[1] - 1)
+            logits = built.model(ids[:, start:end], past_key_values=cache, use_cache=True).logits
+            found.append(
+                cross_entropy(logits.float().transpose(1, 2), ids[:, start + 1 : end + 1], reduction="none").cpu()
+            )
+    return torch.cat(found, dim=1).double().mean(dim=1)

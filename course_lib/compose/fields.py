@@ -1,0 +1,106 @@
+"""From plain data to a frozen dataclass, field by field: nothing unknown, nothing of another type."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from course_lib.compose.reading import short
+
+T = TypeVar("T")
+PLAIN = {int: "a whole number", float: "a number", str: "a name", bool: "true or false", type(None): "null"}
+MOST = 4096  # of a whole number among the settings of a method: tokens, ranks, lists
+Made = TypeVar("Made")
+
+
+def read_fields(kind: type[T], data: object, where: str) -> T:
+    """An instance of a dataclass whose fields are plain.
+
+    Raises:
+        ValueError: no object, unknown or missing fields, values of another type, and what the dataclass itself refuses.
+    """
+    if not isinstance(data, dict):
+        raise ValueError(f"got {where} {short(data)}; expected an object such as {{{_names(kind)}}}, or leave it out.")
+    known = {field.name: field for field in fields(kind)}
+    refuse_unknown(data, known, where)
+    if missing := [name for name, field in known.items() if name not in data and _is_required(field)]:
+        raise ValueError(f"got {where} without {missing[0]!r}; expected it to be set.")
+    hints = get_type_hints(kind)
+    values = {name: converted(value, hints[name], f"{where}.{name}") for name, value in data.items()}
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def refuse_unknown(data: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
+    """Raises ValueError for a key that is not among those known."""
+    if unknown := [name for name in data if name not in known]:
+        raise ValueError(
+            f"got {short(unknown[0])} in {where}; expected one of {', '.join(known) or 'no field at all'}."
+        )
+
+
+def converted(value: Any, hint: Any, where: str) -> Any:
+    """The value as its type hint has it: lists become tuples, whole numbers floats where no whole ones are meant."""
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    for option in options:
+        if type(value) is option:
+            return value
+    if type(value) is int and float in options:
+        return float(value)
+    for option in options:
+        if get_origin(option) is tuple and isinstance(value, list):
+            inner = get_args(option)[0]
+            return tuple(converted(item, inner, f"{where}[{i}]") for i, item in enumerate(value))
+        if get_origin(option) is dict and isinstance(value, dict):
+            return dict(value)
+    raise ValueError(f"got {where} = {short(value)}; expected {' or '.join(map(_word, options))}.")
+
+
+def settings_of(kind: type, given: Mapping[str, Any], taken: tuple[str, ...], where: str) -> dict[str, Any]:
+    """What is set of a method beyond what every method of its kind has: fields that are plain, by their names.
+
+    Args:
+        taken: names of fields that the part sets itself.
+    """
+    hints = get_type_hints(kind)
+    plain = {f.name: hints[f.name] for f in fields(kind) if f.init and f.name not in taken and _is_plain(hints[f.name])}
+    refuse_unknown(given, plain, f"{where}.settings of {kind.__name__}")
+    values = {name: converted(value, plain[name], f"{where}.settings.{name}") for name, value in given.items()}
+    for name, value in values.items():
+        if type(value) is int and abs(value) > MOST:
+            raise ValueError(f"got {where}.settings.{name} = {value}; expected at most {MOST}.")
+    return values
+
+
+def chosen(name: str, kinds: Mapping[str, Made], where: str) -> Made:
+    """What has that name, a class for example, or a ValueError that lists those there are."""
+    if name not in kinds:
+        raise ValueError(f"got {where} {short(name)}; expected one of {', '.join(kinds)}.")
+    return kinds[name]
+
+
+def within(name: str, value: int | float, low: int | float, high: int | float) -> None:
+    """Raises ValueError for a number outside of its bounds, both of which belong to them."""
+    if not low <= value <= high:
+        raise ValueError(f"got {name} = {value}; expected {low} to {high}.")
+
+
+def _is_plain(hint: Any) -> bool:
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return all(option in PLAIN for option in options)
+
+
+def _is_required(field: Field) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _names(kind: type) -> str:
+    return ", ".join(f'"{field.name}": …' for field in fields(kind)[:2])
+
+
+def _word(option: Any) -> str:
+    if get_origin(option) is tuple:
+        return f"a list, each {_word(get_args(option)[0])}"
+    return "an object" if get_origin(option) is dict else PLAIN[option]

@@ -1,0 +1,80 @@
+"""The seam of recipes: a part is settings, and what it makes of a model, in one file of parts/."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jaxtyping import Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from course_lib.models import head
+
+Stored = dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ground:
+    """What a model is made from: text to calibrate on, and the folder in which a recipe's files lie."""
+
+    calibration: Int[Tensor, "n N"] = field(repr=False)
+    folder: Path = Path()
+    progress: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Making:
+    """A model on its way through the parts.
+
+    Args:
+        model: a copy of the dense one, as it comes back from what is stored of it.
+        stored: every tensor that has to be kept to make it again, as PART/NAME; what no part touched is float16.
+        inside: what makes the blocks in which the model runs, in the order in which they are entered.
+        found: what a part has fitted and others ask for, by the part's name.
+    """
+
+    model: PreTrainedModel = field(repr=False)
+    stored: Stored = field(default_factory=dict, repr=False)
+    inside: tuple[Callable[[], AbstractContextManager], ...] = field(default=(), repr=False)
+    found: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def with_(self, part: str, found: Any, stored: Stored, inside: Callable[[], AbstractContextManager]) -> "Making":
+        """One part more, which runs in a block of its own."""
+        named = {f"{part}/{name}": tensor for name, tensor in stored.items()}
+        return replace(
+            self, stored=self.stored | named, inside=(*self.inside, inside), found=self.found | {part: found}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part(ABC):
+    """Settings of one part, plain data all of them.
+
+    What is wrong in itself is refused when it is made (`__post_init__`), what does not go with a model when it is
+    applied.
+    """
+
+    name: ClassVar[str]  # its key in a recipe
+    place: ClassVar[int]  # parts are applied in this order
+    excludes: ClassVar[dict[str, str]] = {}  # the name of another part: why they cannot both be there
+
+    @abstractmethod
+    def apply(self, making: Making, ground: Ground) -> Making:
+        """The model with this part, from calibration text alone.
+
+        Raises:
+            ValueError: settings that this model cannot have.
+        """
+
+    def n_bytes(self, making: Making) -> int:
+        """What it stores, worked out from its settings and the sizes of the finished model, not from what is stored."""
+        return 0
+
+
+def tables_of(model: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """The embedding of words, and the head where it is not the same matrix."""
+    table, out = model.get_input_embeddings().weight, head(model).weight
+    return {"words": table} if out is table else {"words": table, "head": out}

@@ -1,0 +1,78 @@
+"""The key-value cache: which tokens stay, how many of them in each layer, and on how many bits."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+from course_lib import discover
+from course_lib.compose.fields import chosen, settings_of, within
+from course_lib.compose.part import Ground, Making, Part
+from course_lib.kv import policies
+from course_lib.kv.cache import evicting
+from course_lib.kv.policy import EvictionPolicy
+from course_lib.kv.quantized import Quantized
+from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
+from course_lib.models import blocks
+
+POLICIES = {kind.__name__: kind for kind in discover.subclasses(policies, EvictionPolicy)}
+OWN = ("budget", "sinks", "recent", "by_layer")  # of every policy
+TAKEN = (*OWN, "by_head")
+MOST_SLOTS, MOST_FACTOR = 8192, 64.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachePart(Part):
+    """An eviction policy and a format of vectors.
+
+    Args:
+        policy: a class of course_lib/kv/policies; "Full" keeps all.
+        budget: slots of each head, or as a decimal number a share of the tokens seen; the policy's own when left out.
+        sinks, recent: tokens that never leave; the policy's own when left out.
+        by_layer: factors on the budget, one a layer.
+        bits: 4 or 8; 16 when left out. group, residual: of the rounded vectors.
+        positions: "original", or "rolling" as StreamingLLM counts them.
+        settings: of the policy, such as {"kernel": 7}.
+    """
+
+    policy: str = "Full"
+    budget: int | float | None = None
+    sinks: int | None = None
+    recent: int | None = None
+    by_layer: tuple[float, ...] = ()
+    bits: int | None = None
+    group: int = 32
+    residual: int = 32
+    positions: str = "original"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    name: ClassVar[str] = "cache"
+    place: ClassVar[int] = 4
+
+    def __post_init__(self) -> None:
+        for factor in self.by_layer:
+            within("by_layer", factor, 1 / MOST_FACTOR, MOST_FACTOR)
+        for name in ("budget", "sinks", "recent", "residual", "group"):
+            if (value := getattr(self, name)) is not None:
+                within(name, value, 0, MOST_SLOTS)
+        if self.bits is None and (self.group, self.residual) != (32, 32):
+            raise ValueError("got group or residual without bits; expected bits, or leave them out.")
+        if self.positions not in ("original", "rolling"):
+            raise ValueError(f'got positions = {self.positions!r}; expected "original" or "rolling".')
+        self.eviction, self.vectors  # noqa: B018, refuse what is no policy and no format
+
+    @property
+    def eviction(self) -> EvictionPolicy:
+        kind = chosen(self.policy, POLICIES, "policy")
+        own = {name: getattr(self, name) for name in OWN if getattr(self, name) not in (None, ())}
+        return kind(**own, **settings_of(kind, self.settings, TAKEN, self.name))
+
+    @property
+    def vectors(self) -> VectorFormat:
+        return FULL_PRECISION if self.bits is None else Quantized(self.bits, self.group, self.residual)
+
+    def apply(self, making: Making, ground: Ground) -> Making:
+        n_layers = len(blocks(making.model))
+        if self.by_layer and len(self.by_layer) != n_layers:
+            raise ValueError(f"got {len(self.by_layer)} factors in cache.by_layer; expected {n_layers}, one a layer.")
+        opened = partial(evicting, making.model, self.eviction, self.positions, self.vectors)
+        return making.with_(self.name, self.eviction, {}, opened)

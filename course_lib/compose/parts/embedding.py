@@ -1,0 +1,53 @@
+"""The embedding table, rounded to a grid. Where the head is tied to it, every token reads it whole.
+
+Of the default model it holds a fifth of all weights, and more than half of what is left once the blocks are on 2 bits.
+
+Dimension key: V words of the vocabulary, D width.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from course_lib.compose.choices import check_grid
+from course_lib.compose.part import Ground, Making, Part, tables_of
+from course_lib.prompts.compressed.layouts import Codes
+from course_lib.quantization.grid import Quantization
+from course_lib.quantization.storage import dense_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingPart(Part):
+    """The table, and the head where that is a matrix of its own, each row to the nearest values of its grids.
+
+    It comes before the weights, which are pruned and rounded for what they then read; a prompt must have been learned
+    before the rounded table.
+
+    Args:
+        bits: of a code. group: columns that share a scale, whole rows when left out.
+    """
+
+    bits: int
+    group: int | None = None
+
+    name: ClassVar[str] = "embedding"
+    place: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_grid(self.bits, self.group)
+
+    def apply(self, making: Making, ground: Ground) -> Making:
+        model, layout, stored = copy.deepcopy(making.model), Codes(Quantization(self.bits, self.group)), {}
+        tables = tables_of(model)
+        for which, weight in tables.items():
+            parts = layout.encode(weight.detach(), weight.detach())
+            with torch.no_grad():
+                weight.copy_(layout.decode(parts, tuple(weight.shape)))
+            stored |= {f"{self.name}/{which}/{part}": tensor for part, tensor in parts.items()}
+        kept = {name: tensor for name, tensor in making.stored.items() if not name.startswith("table/")}
+        return replace(making, model=model, stored=kept | stored)
+
+    def n_bytes(self, making: Making) -> int:
+        return sum(dense_bytes(*weight.shape, self.bits, self.group) for weight in tables_of(making.model).values())

@@ -1,0 +1,159 @@
+"""Weights: pruned, then rounded. What is measured is the model that comes back from the bytes.
+
+The order is fixed: zeros first, since rounding makes up for what pruning took away and leaves zeros alone, and pruning
+after rounding throws away what was made up for. SparseGPT does both in one sweep (section 3.5 of its paper).
+
+Dimension key: O outputs of a layer, I its inputs.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from course_lib.compose.choices import ALLOCATIONS, METHODS, ROUNDINGS, SPARSEST, check_grid, pattern_of
+from course_lib.compose.fields import chosen, within
+from course_lib.compose.part import Ground, Making, Part
+from course_lib.models import layers_of, weight_of
+from course_lib.prompts.compressed.kinds import Layerwise
+from course_lib.prompts.compressed.layouts import Grouped, Layout, NonZeroCodes, NonZeros
+from course_lib.pruning.allocation.base import Allocation, Uniform
+from course_lib.pruning.allocation.by_block import ByBlock
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.checks import PruningError
+from course_lib.pruning.methods.sparsegpt import SparseGPT
+from course_lib.pruning.sequential import prune_model
+from course_lib.quantization.gptq import gptq
+from course_lib.quantization.grid import Quantization
+from course_lib.quantization.storage import dense_bytes, sparse_bytes
+from course_lib.sparsity.patterns import NofM
+from course_lib.sparsity.sizes import bitmap_bytes, nofm_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights(Part):
+    """The linears of the blocks. Settings that are left out do nothing.
+
+    Args:
+        method: of pruning, a class of course_lib/pruning/methods; none for rounding alone.
+        pattern: a sparsity in the method's usual pattern, or "n:m" with n kept.
+        allocation: over blocks, a class of course_lib/pruning/allocation. by_block: sparsities in place of it.
+        bits: of a code; 16 when left out. group: columns that share a scale, whole rows when left out.
+        rounding: "gptq" or "nearest".
+    """
+
+    method: str | None = None
+    pattern: float | str = 0.5
+    allocation: str = "Uniform"
+    by_block: tuple[float, ...] = ()
+    bits: int | None = None
+    group: int | None = None
+    rounding: str = "gptq"
+
+    name: ClassVar[str] = "weights"
+    place: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.method is None and self.bits is None:
+            raise ValueError("got neither a method nor bits; expected one of them, or leave the weights out.")
+        check_grid(self.bits, self.group)
+        chosen(self.rounding, ROUNDINGS, "rounding")
+        chosen(self.allocation, ALLOCATIONS, "allocation")
+        if self.by_block and self.allocation != "Uniform":
+            raise ValueError("got by_block and an allocation; expected one of them, since either gives every share.")
+        for share in self.by_block:
+            within("by_block", share, 0.0, SPARSEST)
+        self._refuse_what_does_nothing()
+        if self.method is not None:
+            self.shares.check(self.pruner.pattern)
+
+    def _refuse_what_does_nothing(self) -> None:
+        """A setting that is not looked at was meant to do something."""
+        if self.method is None and (self.pattern != 0.5 or self.by_block or self.allocation != "Uniform"):
+            raise ValueError("got what to prune without a method; expected a method, or bits and group alone.")
+        if self.bits is None and (self.group is not None or self.rounding != "gptq"):
+            raise ValueError("got how to round without bits; expected bits, or pruning alone.")
+        if self.is_joint and self.rounding != "gptq":
+            raise ValueError(
+                f"got rounding = {self.rounding!r}; expected none, since {self.method} rounds as it prunes."
+            )
+
+    @property
+    def pruner(self) -> LayerPruner | None:
+        """As the lesson of the method makes it."""
+        if self.method is None:
+            return None
+        kind = chosen(self.method, METHODS, "method")
+        pattern = pattern_of(self.pattern, kind().pattern)
+        return kind(pattern, quantization=self.quantization) if self.is_joint else kind(pattern)
+
+    @property
+    def shares(self) -> Allocation:
+        """Of the blocks."""
+        return ByBlock(self.by_block) if self.by_block else ALLOCATIONS[self.allocation]()
+
+    @property
+    def quantization(self) -> Quantization | None:
+        return None if self.bits is None else Quantization(self.bits, self.group)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether pruning and rounding are one sweep."""
+        return self.method == SparseGPT.__name__ and self.bits is not None
+
+    @property
+    def layout(self) -> Layout:
+        """How a matrix is stored: as the compressed models of lesson 10 are."""
+        if self.pruner is None:
+            return Layerwise(gptq(self.quantization)).layout
+        if self.quantization is not None:
+            return NonZeroCodes(self.quantization)
+        pattern = self.pruner.pattern
+        return Grouped(pattern.n, pattern.m) if isinstance(pattern, NofM) and pattern.m <= 4 else NonZeros()
+
+    def apply(self, making: Making, ground: Ground) -> Making:
+        model, dense = copy.deepcopy(making.model), _linears(making.model)
+        if self.pruner is not None:
+            _run(model, self.pruner, ground, self.shares)
+        # Of what rounding read the grids were fixed, and with those grids it is stored.
+        sources = dense if self.pruner is None or self.is_joint else _linears(model)
+        if self.quantization is not None and not self.is_joint:
+            _run(model, ROUNDINGS[self.rounding](self.quantization), ground)
+        stored = {name: part for name, part in making.stored.items() if not name.startswith("dense/blocks.")}
+        for layer in layers_of(model):
+            weight = weight_of(layer.module)
+            parts = self.layout.encode(weight, sources[layer.name])
+            with torch.no_grad():
+                weight.copy_(self.layout.decode(parts, tuple(weight.shape)))
+            stored |= {f"{self.name}/{layer.name}/{part}": tensor for part, tensor in parts.items()}
+        return replace(making, model=model, stored=stored)
+
+    def n_bytes(self, making: Making) -> int:
+        return sum(self._layer_bytes(weight_of(layer.module)) for layer in layers_of(making.model))
+
+    def _layer_bytes(self, weight: Float[Tensor, "O I"]) -> int:
+        """By the formulas of the formats, from the shape and how many weights are not zero."""
+        shape, n_stored = tuple(weight.shape), int(torch.count_nonzero(weight))
+        if self.pruner is None:
+            return dense_bytes(*shape, self.bits, self.group)
+        if self.bits is not None:
+            return sparse_bytes(*shape, n_stored, self.bits, self.group)
+        if isinstance(self.layout, Grouped):
+            return nofm_bytes(*shape, 2, self.layout.n, self.layout.m)
+        return bitmap_bytes(*shape, n_stored, 2)
+
+
+def _linears(model: PreTrainedModel) -> dict[str, Float[Tensor, "O I"]]:
+    """Copies of the matrices of all blocks."""
+    return {layer.name: weight_of(layer.module).clone() for layer in layers_of(model)}
+
+
+def _run(model: PreTrainedModel, pruner: LayerPruner, ground: Ground, shares: Allocation | None = None) -> None:
+    try:
+        prune_model(model, pruner, ground.calibration, ground.progress, shares or Uniform())
+    except PruningError as error:
+        raise ValueError(f"weights: {error}") from error

@@ -1,0 +1,96 @@
+"""JSON from a stranger: plain data within bounds, or one clear line.
+
+What is looked for before anything is built from it: size, depth, the same key twice, NaN and infinity, numbers of
+thousands of digits. Python's own reader takes all of these.
+"""
+
+import json
+import math
+from typing import Any
+
+MOST_BYTES = 64 * 1024
+MOST_DEPTH = 8
+MOST_DIGITS = 12
+
+
+def read_json(text: str | bytes) -> dict[str, Any]:
+    """The object that a text holds.
+
+    Raises:
+        ValueError: what is too long, too deep, no JSON, no object, or holds what no recipe needs.
+    """
+    data = text.encode() if isinstance(text, str) else text
+    if len(data) > MOST_BYTES:
+        raise ValueError(
+            f"got a recipe of {len(data):,} bytes; expected at most {MOST_BYTES:,}. Leave out what is not set."
+        )
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"got a recipe that is no UTF-8 text ({error.reason} at byte {error.start}); save it as JSON."
+        ) from None
+    if (depth := _depth(text)) > MOST_DEPTH:
+        raise ValueError(
+            f"got a recipe nested {depth} deep; expected at most {MOST_DEPTH}. Lists hold numbers, no lists."
+        )
+    try:
+        found = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer
+        )
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"got a recipe that is no JSON: {error.msg} in line {error.lineno}, column {error.colno}. Expected such as "
+            '{"weights": {"method": "Wanda", "pattern": 0.5}}.'
+        ) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"got a recipe that is a {type(found).__name__}; expected an object of parts, {{}} for none.")
+    return found
+
+
+def _depth(text: str) -> int:
+    """How many brackets are open at once, those in strings aside: counted, since a parser would recurse."""
+    depth = deepest = 0
+    in_string = escaped = False
+    for character in text:
+        if in_string:
+            in_string = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if twice := sorted({key for key in keys if keys.count(key) > 1}):
+        raise ValueError(f"got {short(twice[0])} twice in one object; expected each key once. Remove one of them.")
+    return dict(pairs)
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"got {name}, which is no number; expected finite ones.")
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"got the number {short(digits)}, beyond what a float holds; expected finite ones.")
+    return number
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"got a whole number of {len(digits)} digits; expected at most {MOST_DIGITS}.")
+    return int(digits)
+
+
+def short(value: object) -> str:
+    """As it may stand in a message: no line of 60 kB."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]}…{text[-1]}"

@@ -1,0 +1,102 @@
+"""A recipe: which parts make a model smaller, as data. The same recipe gives the same model on every machine.
+
+    {"weights": {"method": "SparseGPT", "pattern": 0.5, "bits": 3}, "cache": {"policy": "H2O", "budget": 256}}
+
+It holds no code, no path and no address. What a field may be called and hold is what the dataclasses of parts/ say.
+"""
+
+import json
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any
+
+from jaxtyping import Int
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from course_lib import discover
+from course_lib.compose import parts
+from course_lib.compose.fields import read_fields, refuse_unknown, within
+from course_lib.compose.part import Part
+from course_lib.compose.reading import read_json
+from course_lib.data.corpora import windows
+
+PARTS: dict[str, type[Part]] = {
+    kind.name: kind for kind in sorted(discover.subclasses(parts, Part), key=lambda kind: kind.place)
+}
+MOST_TOKENS = 16384  # of calibration text: a minute of pruning, not a night
+MOST_SEED = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Windows of the calibration articles, on which weights are pruned and rounded and selectors fitted."""
+
+    windows: int = 16
+    length: int = 256
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        within("windows", self.windows, 1, 128)
+        within("length", self.length, 16, 2048)
+        within("windows × length", self.windows * self.length, 16, MOST_TOKENS)
+        within("seed", self.seed, 0, MOST_SEED)
+
+    def text(self, tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, "n N"]:
+        """Never of the articles on which models are evaluated."""
+        return windows("wikipedia", self.windows, self.length, tokenizer, "calibration", self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Parts in the order in which they are applied; none at all is the dense model.
+
+    Raises:
+        ValueError: two parts that exclude each other, or one of them twice.
+    """
+
+    parts: tuple[Part, ...] = ()
+    calibration: Calibration = Calibration()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(sorted(self.parts, key=lambda part: part.place)))
+        names = [part.name for part in self.parts]
+        if len(set(names)) < len(names):
+            raise ValueError(f"got the parts {', '.join(names)}; expected each once.")
+        for part in self.parts:
+            for other, why in part.excludes.items():
+                if other in names:
+                    raise ValueError(
+                        f"got {part.name} and {other} in one recipe, {why}; expected one of them. Leave the other out."
+                    )
+
+    def part(self, name: str) -> Part | None:
+        """The part of that name; None where the recipe has none."""
+        return next((part for part in self.parts if part.name == name), None)
+
+    def as_json(self) -> str:
+        """What `from_json` reads: fields that are as they would be anyway are left out."""
+        data = {part.name: _changed(part) for part in self.parts}
+        calibration = _changed(self.calibration)
+        return json.dumps(data | ({"calibration": calibration} if calibration else {}))
+
+
+def from_json(text: str | bytes) -> Recipe:
+    """The recipe that a JSON text describes.
+
+    Raises:
+        ValueError: whatever is no recipe, in one line that says where.
+    """
+    data = read_json(text)
+    refuse_unknown(data, {**PARTS, "calibration": Calibration}, "the recipe")
+    calibration = read_fields(Calibration, data.get("calibration", {}), "calibration")
+    found = tuple(read_fields(PARTS[name], value, name) for name, value in data.items() if name in PARTS)
+    return Recipe(parts=found, calibration=calibration)
+
+
+def _changed(settings: Any) -> dict[str, Any]:
+    """Fields that differ from their defaults."""
+    usual = {
+        field.name: field.default_factory() if field.default_factory is not MISSING else field.default
+        for field in fields(settings)
+    }
+    return {name: value for name, value in asdict(settings).items() if value != usual[name]}

@@ -1,0 +1,39 @@
+"""Rows of a matrix times one vector: of all rows, of rows that were gathered, or of chosen rows where they lie.
+
+Dimension key: D width, F neurons, K chosen neurons.
+"""
+
+import functools
+import warnings
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def product(
+    rows: Float[Tensor, "K D"], x: Float[Tensor, "D"], bias: Tensor | None, index: Int[Tensor, "K"] | None = None
+) -> Float[Tensor, "K"]:
+    """Rows times x, and their biases; index says which of the biases, None all."""
+    if bias is None:
+        return torch.mv(rows, x)
+    return torch.addmv(bias if index is None else bias.index_select(0, index), rows, x)
+
+
+def sampled_product(
+    weight: Float[Tensor, "F D"], x: Float[Tensor, "D"], bias: Tensor | None, index: Int[Tensor, "K"]
+) -> Float[Tensor, "K"]:
+    """Chosen rows times x without a copy of them: entries of the product x Wᵀ, computed at these places alone."""
+    _announced()
+    ends = torch.tensor([0, len(index)], device=index.device)  # the one row of places
+    start = x.new_zeros(len(index)) if bias is None else bias.index_select(0, index)
+    places = torch.sparse_csr_tensor(ends, index, start, size=(1, len(weight)), check_invariants=False)
+    return torch.sparse.sampled_addmm(places, x[None], weight.T).values()
+
+
+@functools.cache
+def _announced() -> None:
+    """torch says once that sparse tensors may change; said here, where nobody reads it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))

@@ -1,0 +1,1 @@
+"""Lesson 12: everything built so far in one model under one budget."""

@@ -1,0 +1,25 @@
+"""A sparsity of its own for each block, given by whoever knows better: all layers of a block lose the same share."""
+
+from dataclasses import dataclass
+
+from course_lib.pruning.allocation.base import Allocation, Scan
+from course_lib.pruning.base import LayerPruner
+from course_lib.pruning.methods.magnitude import Magnitude
+from course_lib.sparsity.ranking import check_sparsity
+
+
+@dataclass(frozen=True)
+class ByBlock(Allocation):
+    """S_l is the l-th share, as many as the model has blocks; the pruner's own sparsity does not count."""
+
+    shares: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for share in self.shares:
+            check_sparsity(share)
+
+    def sparsities(self, pruner: LayerPruner, scan: Scan) -> dict[str, float]:
+        layers_in = [list(scores) for scores in scan(Magnitude())]  # which reads no text
+        if len(layers_in) != len(self.shares):
+            raise ValueError(f"got {len(self.shares)} shares for {len(layers_in)} blocks; expected one for each block.")
+        return {layer: share for layers, share in zip(layers_in, self.shares, strict=True) for layer in layers}

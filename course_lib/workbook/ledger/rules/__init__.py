@@ -1,0 +1,1 @@
+"""Which line of a lesson judges what: a file for each lesson, a name for each line."""

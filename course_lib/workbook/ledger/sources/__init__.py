@@ -1,0 +1,1 @@
+"""The documents, a file each: their claims in their order, in words of ours."""

@@ -1,0 +1,107 @@
+"""`course site`: run what has changed, then let Sphinx write the pages, with myst-nb for notebooks and furo's looks."""
+
+import io
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nbformat import NotebookNode
+from rich.console import Console
+from sphinx.application import Sphinx
+
+from course_lib.workbook import masters, run
+from course_lib.workbook.build import write
+from course_lib.workbook.decks import page as decks
+from course_lib.workbook.site import access, mathml, source
+from course_lib.workbook.site.executed import executed
+from course_lib.workbook.site.treated import treated
+
+THEME = Path(__file__).parent / "theme"
+TITLE = "Sparsity in large language models"
+# A notebook has outputs already, and its headings and links are its own business.
+OPTIONS = {
+    "project": TITLE,
+    "extensions": ["myst_nb", mathml.__name__, access.__name__],
+    "html_theme": "furo",
+    "html_title": TITLE,
+    "html_static_path": [str(THEME)],
+    "html_css_files": ["course.css"],
+    "html_show_sphinx": False,
+    "html_show_copyright": False,
+    "html_copy_source": False,
+    "html_math_renderer": mathml.NAME,
+    "nb_execution_mode": "off",
+    "myst_enable_extensions": ["dollarmath", "colon_fence"],
+    "myst_heading_anchors": 3,
+    "pygments_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+
+
+def build(
+    names: Sequence[str] | None = None,
+    *,
+    with_solutions: bool = False,
+    fresh: bool = False,
+    slides: bool = True,
+    root: Path = masters.ROOT,
+    out: Path | None = None,
+    console: Console | None = None,
+) -> int:
+    """Write the site to build/site/html, or to `out`. Only lessons whose code has changed are executed.
+
+    Returns the exit code: 1 when Sphinx warns.
+
+    Args:
+        with_solutions: each exercise is followed by its solution, folded.
+        fresh: execute all lessons anew.
+        slides: put the decks beside the lessons.
+    """
+    console = console or Console()
+    folder = root / "build" / "site"
+    if fresh:
+        shutil.rmtree(folder / "executed", ignore_errors=True)
+    runs, pages = _runner(console, root), []
+    for master in masters.masters(list(names or []), root):
+        notebook = masters.for_students(master)
+        new = executed(notebook, master.stem, folder / "executed", runs)
+        console.print(f"{master.stem}: {'executed' if new else 'as before'}", highlight=False)
+        pages.append((master.stem, treated(notebook, masters.with_solutions(master) if with_solutions else None)))
+    shown = _decks([stem for stem, _ in pages], folder / "extra" / "decks", root) if slides else []
+    source.tree(pages, shown, folder / "source", root)
+    target = out or folder / "html"
+    warnings = _sphinx(folder, target)
+    console.print(warnings, markup=False, highlight=False, end="")
+    n_bytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    console.print(
+        f"{len(list(target.rglob('*.html')))} pages, {n_bytes / 1e6:.1f} MB. Open {target / 'index.html'}",
+        soft_wrap=True,
+    )
+    return int(bool(warnings))
+
+
+def _runner(console: Console, root: Path) -> Callable[[NotebookNode], str | None]:
+    """Executes as a student would: nothing solved, checks do not raise, nobody's progress is touched."""
+    return lambda notebook: run.execute(notebook, console, run.environment(root, strict=False))
+
+
+def _decks(stems: list[str], folder: Path, root: Path) -> list[str]:
+    """The decks of those lessons, drawn anew; the lessons that have one."""
+    found = [path for path in decks.decks(None, root) if path.stem in stems]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in found:
+        write(folder / f"{path.stem}.html", decks.as_html(path))
+    return [path.stem for path in found]
+
+
+def _sphinx(folder: Path, target: Path) -> str:
+    """Run Sphinx and return its warnings."""
+    warned = io.StringIO()
+    (folder / "extra").mkdir(exist_ok=True)
+    shutil.rmtree(target, ignore_errors=True)
+    settings = OPTIONS | {"html_extra_path": [str(folder / "extra")]}
+    write(folder / "source" / "conf.py", "".join(f"{name} = {value!r}\n" for name, value in settings.items()))
+    paths = (folder / "source", folder / "source", target, folder / "trees")
+    app = Sphinx(*paths, "html", status=None, warning=warned, freshenv=True)
+    app.build()
+    return warned.getvalue()

@@ -1,0 +1,80 @@
+"""From an executed notebook to one that Sphinx shows well: figures with their text, folded code, no live widgets."""
+
+import copy
+import html
+import re
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+
+FOLDED = "hide-input"
+_IMAGE = re.compile(r'^<img alt="([^"]*)"')
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def treated(notebook: NotebookNode, solutions: NotebookNode | None = None) -> NotebookNode:
+    """A copy for the page. Cells of imports are folded; each figure has the text that the house style gives it.
+
+    Args:
+        solutions: the master as a notebook; each exercise is then followed by its solution, folded.
+    """
+    answers = (
+        {cell.metadata["exercise"]: cell for cell in solutions.cells if "exercise" in cell.metadata}
+        if solutions
+        else {}
+    )
+    page = copy.deepcopy(notebook)
+    cells: list[NotebookNode] = []
+    for cell in page.cells:
+        cells += _split(cell) if cell.cell_type == "code" else [cell]
+        if answer := answers.get(cell.metadata.get("exercise")):
+            cells.append(_cell(answer.source, FOLDED))
+    page.cells = cells
+    return page
+
+
+def _cell(source: str, *tags: str) -> NotebookNode:
+    cell = new_code_cell(source)
+    cell.metadata = NotebookNode(tags=list(tags))
+    return cell
+
+
+def _split(cell: NotebookNode) -> list[NotebookNode]:
+    """The cell, and for each figure after its first output one of its own: a cell has one text for all its figures."""
+    folded = cell.metadata.get("jupyter", {}).get("source_hidden")
+    first = _cell(cell.source, *([FOLDED] if folded else []))
+    first.id, first.execution_count = cell.id, cell.execution_count
+    parts = [first]
+    for output in cell.get("outputs", []):
+        shown, text = _output(output)
+        if shown is None:
+            continue
+        before = parts[-1].outputs[-1] if parts[-1].outputs else NotebookNode(output_type=None)
+        if output.output_type == before.output_type == "stream" and output.name == before.name:
+            before.text += output.text  # printed a moment later
+            continue
+        if (text is not None and parts[-1].outputs) or "mystnb" in parts[-1].metadata:
+            parts.append(_cell("#", "remove-input"))  # without a source it would be left out
+        if text is not None:
+            parts[-1].metadata["mystnb"] = {"image": {"alt": text}}
+        parts[-1].outputs.append(shown)
+    return parts
+
+
+def _output(output: NotebookNode) -> tuple[NotebookNode | None, str | None]:
+    """What is shown of an output, and the alternative text if it is a figure. Widgets need a kernel: their static
+    picture is an output of its own, and stays."""
+    data = output.get("data", {})
+    if _WIDGET in data:
+        return None, None
+    if output.output_type == "error":
+        output.traceback = [_TERMINAL.sub("", line) for line in output.traceback]
+    if "image/png" not in data:
+        return output, None
+    output.data = NotebookNode({"image/png": data["image/png"]})
+    if not (found := _IMAGE.match(data.get("text/html", ""))):
+        raise ValueError(
+            f"got a figure without alternative text: {data.get('text/plain', '')[:80]}; expected a HouseFigure."
+        )
+    return output, html.unescape(found[1])

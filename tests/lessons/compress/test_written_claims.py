@@ -1,0 +1,22 @@
+"""Learned prompts beside written ones, from made-up losses."""
+
+import pytest
+from claimed import one
+
+from course_lib.lessons.compress.tables.further import written
+
+
+@pytest.mark.parametrize(
+    ("sentence", "word"), [(3.0, "holds"), (1.0, "does not hold"), (2.0, "cannot tell"), (None, "not measured")]
+)
+def test_words_beside_vectors(sentence, word):
+    found = {"own": [{"model": "wanda-50", "losses": [2.0, 2.01, 1.99]}], "words": []}
+    if sentence:
+        rows = (("wanda-50", "slides"), ("wanda-50", "lot 0"), ("dense", "slides"))
+        shifts = (0.02, -0.02, 0.0)
+        found["words"] = [
+            {"model": model, "prompt": prompt, "losses": [sentence + shift for shift in shifts]}
+            for model, prompt in rows
+        ]
+    text = written({"tables": found})
+    assert text.endswith(": not measured") if sentence is None else one(text, "learned prompt").startswith(word)

@@ -1,0 +1,43 @@
+"""Who receives attention, from made-up layers."""
+
+import pytest
+from claimed import claimed, one
+
+from course_lib.lessons.kv.claims.attended import attended_verdict
+
+WORDS = {
+    "first": "the first token receives over 10 even shares",
+    "punctuation": "punctuation receives more a token than words",
+    "near": "the 16 nearest tokens receive over half",
+    "few": "5 % of the tokens receive over half",
+    "depth": "the last third of the layers is sparser",
+}
+
+
+def made_up(n=6, first=0.9, punctuation=0.4, near=0.3, few=0.7, sparsity=(0.5, 0.9), other=None):
+    """n layers alike; `other` replaces values in all but the first of them. A tenth of the tokens is punctuation."""
+    layers, kinds = [], [{"start": "text", "layer": "tokens", "punctuation": 0.1, "word": 0.9}]
+    for index in range(n):
+        now = {"first": first, "punctuation": punctuation, "near": near, "few": few} | ((other or {}) if index else {})
+        sparse = sparsity[0] if index < n // 2 else sparsity[1]
+        layers.append({"start": "text", "layer": index, "length": 1024, "first_token": now["first"]})
+        layers[-1] |= {"top_5_percent": now["few"], "sparsity": sparse + 0.001 * index}
+        kinds.append({"start": "text", "layer": index, "first token": 0.5, "near": now["near"], "word": 0.9})
+        kinds[-1]["punctuation"] = now["punctuation"]
+    return {"tables": {"attention": layers, "attention_kinds": kinds}}
+
+
+def test_all_claims_hold_where_every_layer_does():
+    assert set(claimed(attended_verdict(made_up())).values()) == {"holds"}
+
+
+@pytest.mark.parametrize(("which", "low"), [("first", 0.01), ("punctuation", 0.1), ("near", 0.2), ("few", 0.4)])
+def test_one_layer_of_six_is_not_most(which, low):
+    assert one(attended_verdict(made_up(other={which: low})), WORDS[which]) == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "word"), [((0.9, 0.5), "does not hold"), ((0.5, 0.9), "holds"), ((0.9, 0.897), "cannot tell")]
+)
+def test_depth_is_a_comparison_of_thirds(sparsity, word):
+    assert one(attended_verdict(made_up(sparsity=sparsity)), WORDS["depth"]).startswith(word)

@@ -1,0 +1,167 @@
+"""What single policies promise, from made-up rows."""
+
+import copy
+
+import pytest
+from claimed import one
+
+from course_lib.lessons.kv.claims.heavy_shown import enough_verdict
+from course_lib.lessons.kv.claims.policies import clock_verdict, kept_verdict, shown_verdict
+from course_lib.lessons.kv.claims.written import written_verdict
+
+NOISE = (-0.001, 0.0, 0.001)
+POLICIES = ("EMS", "D2O", "H2O", "Scissorhands", "SnapKV", "StreamingLLM", "TOVA")
+
+
+def losses(mean):
+    return [mean + each for each in NOISE]
+
+
+def made_up(**means):
+    """Log-perplexities of 3 everywhere; `means` by policy, and those of StreamingH2O, "4 bits", middle and end."""
+    mean = dict.fromkeys((*POLICIES, "Full", "4 bits", "StreamingH2O"), 3.0) | means
+    label = {"perplexity": 1.0, "standard_error": 1.0}
+    compressed = [label | {"policy": "Full", "budget": 1.0, "bytes": 2500, "losses": losses(mean["Full"])}]
+    compressed += [
+        label | {"policy": name, "budget": 0.2, "bytes": 500, "losses": losses(mean[name])} for name in POLICIES
+    ]
+    quantized = [
+        label | {"policy": name, "budget": 0.2, "bits": 4, "bytes": 100, "losses": losses(mean["4 bits"])}
+        for name in ("Scissorhands", "StreamingLLM")
+    ]
+    streams = [label | {"policy": name, "losses": losses(mean[name])} for name in ("Full", "StreamingH2O")]
+    retrieval = [{"task": "word", "policy": "Full", "budget": 1.0, "exact": 1.0, "n": 20, "usable": True}]
+    retrieval += [
+        {"task": "word", "policy": "EMS", "budget": b, "exact": mean.get("needles", 1.0), "n": 400} for b in (0.1, 0.2)
+    ]
+    depths = [
+        {"task": "word", "policy": "StreamingLLM", "budget": b, "depth": d, "exact": mean.get(where, 0.0), "n": 20}
+        for b in (0.2, 0.5)
+        for d, where in ((0.5, "middle"), (0.9, "end"))
+    ]
+    second = [
+        {"policy": f"recycled, {how}", "question": 2, "exact": share, "n": 20}
+        for how, share in (("by similarity", mean.get("similar", 0.5)), ("every 8 steps", 0.5))
+    ]
+    return {
+        "tables": {
+            "compressed": compressed, "quantized": quantized, "policies": streams, "retrieval": retrieval,
+            "retrieval_depths": depths, "second_needle": second,
+        }
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("means", "words", "word"),
+    [
+        ({}, "a fifth of the cache, by Scissorhands", "holds"),
+        ({"Scissorhands": 3.1}, "a fifth of the cache, by Scissorhands", "not at this scale"),
+        ({}, "with 4 bits it takes 20 times less", "holds"),  # 2500 / 100
+        ({}, "4 bits for what stays", "holds"),
+        ({"4 bits": 3.2}, "4 bits for what stays", "not at this scale"),
+        ({"EMS": 2.9}, "EMS reads better", "holds"),
+        ({"EMS": 2.9, "TOVA": 2.8}, "EMS reads better", "holds partly (3 of 4)"),
+        ({"EMS": 3.1}, "EMS reads better", "not at this scale"),
+        ({"D2O": 2.9}, "merging reads better", "holds"),
+        ({"D2O": 3.1}, "merging reads better", "not at this scale"),
+        ({}, "EMS finds 95 %", "holds"),
+        ({"needles": 0.5}, "EMS finds 95 %", "not at this scale"),
+        ({"needles": 0.95}, "EMS finds 95 %", "cannot tell"),
+        ({}, "let H2O stream", "holds"),
+        ({"StreamingH2O": 3.2}, "let H2O stream", "not at this scale"),
+        ({"end": 1.0}, "fewer needles in the middle", "holds"),
+        ({"end": 0.0, "middle": 1.0}, "fewer needles in the middle", "not at this scale"),
+        ({"end": 0.5, "middle": 0.5}, "fewer needles in the middle", "cannot tell"),
+        ({"similar": 1.0}, "looking again by similarity", "holds"),
+        ({"similar": 0.0}, "looking again by similarity", "not at this scale"),
+        ({"similar": 0.5}, "looking again by similarity", "cannot tell"),
+    ],
+)
+def test_each_claim_turns_with_its_numbers(means, words, word):
+    assert one(kept_verdict(made_up(**means)), words).startswith(word)
+
+
+def test_codes_of_a_tenth_are_not_a_twentieth():
+    found = made_up()
+    for row in found["tables"]["quantized"]:
+        row["bytes"] = 250
+    assert one(kept_verdict(found), "with 4 bits it takes 20 times less") == "not at this scale"
+
+
+def heavy(early=0.5, mean=3.0, h2o=1.0):
+    bias = [
+        {"score": score, "budget": 0.2, "first_quarter": losses(share), "losses": losses(value)}
+        for score, share, value in (("sum", early, 3.0), ("mean", 0.3, mean))
+    ]
+    written = [
+        {"policy": name, "distinct": [0.5, 0.5, 0.5], "losses": losses(value)}
+        for name, value in (("full", 0.8), ("window", 2.0), ("4 sinks + window", 1.0), ("H2O", h2o))
+    ]
+    for index, row in enumerate((*bias, *written)):  # pairs that differ by a little
+        row["losses"] = [loss + 0.001 * index * i for i, loss in enumerate(row["losses"])]
+        if "first_quarter" in row:
+            row["first_quarter"] = [share + 0.001 * index * i for i, share in enumerate(row["first_quarter"])]
+    return {"tables": {"bias": bias, "written": written}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words", "word"),
+    [
+        ({}, "sums of attention keep more", "holds"),
+        ({"early": 0.1}, "sums of attention keep more", "does not hold"),
+        ({"early": 0.301}, "sums of attention keep more", "cannot tell"),
+        ({"mean": 2.9}, "means of attention read better", "holds"),
+        ({"mean": 3.1}, "means of attention read better", "does not hold"),
+        ({}, "H2O writes what the full cache expects", "holds"),
+        ({"h2o": 3.0}, "H2O writes what the full cache expects", "does not hold"),
+    ],
+)
+def test_what_is_shown_turns_with_its_numbers(changed, words, word):
+    assert one(shown_verdict(heavy(**changed)), words).startswith(word)
+
+
+@pytest.mark.parametrize(
+    ("distinct", "word"),
+    [([0.8, 0.82, 0.81], "holds"), ([0.3, 0.32, 0.31], "does not hold"), ([0.2, 0.9, 0.5], "cannot tell")],
+)
+def test_repetition_is_compared_prompt_by_prompt(distinct, word):
+    found = heavy()
+    next(row for row in found["tables"]["written"] if row["policy"] == "H2O")["distinct"] = distinct
+    claim = written_verdict(found).splitlines()[-1]
+    assert claim.rpartition("n = 3: ")[2].startswith(word)
+
+
+@pytest.mark.parametrize(
+    ("loss", "word"), [(2.0, "holds"), (2.1, "not at this scale"), (2.01, "cannot tell")], ids=["same", "more", "near"]
+)
+def test_a_twentieth_is_enough_within_one_per_cent(loss, word):
+    row = {"share": 0.05, "losses": [loss, loss + 0.001, loss - 0.001], "full": [2.0, 2.0, 2.0], "same": [1.0]}
+    assert one(enough_verdict({"tables": {"enough": [row]}}), "5 % of the tokens").startswith(word)
+
+
+def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
+    """Times as fast as another cache, which is not what is asked."""
+    sides, times = [], {"nothing evicted": whole, "H2O, 20 %": h2o, "recycled, 20 % read": recycled}
+    for contest in ("8 steps of 1 at 4096 tokens", "8 steps of 8 at 4096 tokens"):
+        for side, t in (times | {"StreamingLLM, 20 %": stream}).items():
+            row = {"contest": contest, "side": side, "times_anchor": t}
+            sides.append(row | {"times_anchor_low": t / 1.02, "times_anchor_high": t * 1.02})
+    sides.append(copy.deepcopy(sides[1]) | {"contest": "a prompt"})  # is not decoding
+    return {"tables": {"sides": sides}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words", "word"),
+    [
+        ({}, "decodes faster than all of it", "holds"),
+        ({"h2o": 1.5}, "decodes faster than all of it", "does not hold"),  # faster than another cache alone
+        ({"h2o": 2.0}, "decodes faster than all of it", "cannot tell"),
+        ({}, "over 1.9 times as fast", "holds"),
+        ({"h2o": 3.0}, "over 1.9 times as fast", "not at this scale"),
+        ({"h2o": 3.8}, "over 1.9 times as fast", "cannot tell"),
+        ({}, "recycling is at most a tenth slower", "holds"),
+        ({"recycled": 1.5}, "recycling is at most a tenth slower", "does not hold"),
+    ],
+)
+def test_the_clock_turns_with_its_numbers(changed, words, word):
+    assert one(clock_verdict(bench(**changed)), words) == word

@@ -1,0 +1,61 @@
+"""What formats save in bytes and in time, from made-up benches."""
+
+import pytest
+from claimed import one
+
+from course_lib.lessons.patterns.speed import formats_verdict
+
+
+def side(name, contest, times, bytes_, spread=1.01):
+    return {
+        "contest": contest,
+        "side": name,
+        "anchor": "dense",
+        "bytes": bytes_,
+        "times_anchor": times,
+        "times_anchor_low": times / spread,
+        "times_anchor_high": times * spread,
+    }
+
+
+def bitmap(csr, csr_bytes=50, bitmap_bytes=60, spread=1.01):
+    """CSR at half and a tenth, so many times as fast."""
+    rows = [side("dense", f"density {density}", 1.0, 100) for density in csr]
+    rows += [side("CSR", f"density {density}", times, csr_bytes, spread) for density, times in csr.items()]
+    rows += [side("bitmap, decode then dense", f"density {density}", 0.1, bitmap_bytes) for density in csr]
+    return {"tables": {"sides": rows}}
+
+
+def packed(times):
+    return {"tables": {"sides": [side("dense", "2:4", 1.0, 100), side("unpacked", "2:4", times, 60)]}}
+
+
+@pytest.mark.parametrize(
+    ("csr", "slower", "smaller"),
+    [
+        ({0.5: 0.7, 0.1: 0.8}, "holds", "does not hold"),
+        ({0.5: 0.7, 0.1: 3.0}, "holds partly (1 of 2)", "holds partly (1 of 2)"),
+        ({0.5: 2.0, 0.1: 3.0}, "does not hold", "holds"),
+        ({0.5: 1.0, 0.1: 1.0}, "cannot tell", "cannot tell"),
+    ],
+)
+def test_csr_on_both_sides_of_dense(csr, slower, smaller):
+    text = formats_verdict(bitmap(csr), packed(0.1))
+    assert one(text, "at no density are weights in CSR faster") == slower
+    assert one(text, "wherever CSR is over 5 % smaller") == smaller
+
+
+def test_formats_of_as_many_bytes_are_not_asked_whether_they_are_faster():
+    found = bitmap({0.5: 0.5, 0.1: 3.0})
+    next(row for row in found["tables"]["sides"] if row["side"] == "CSR")["bytes"] = 96
+    assert one(formats_verdict(found, packed(0.1)), "wherever CSR is over 5 % smaller") == "holds"
+
+
+@pytest.mark.parametrize(("bytes_", "word"), [(60, "holds"), (100, "does not hold")])
+def test_a_bitmap_is_counted(bytes_, word):
+    assert one(formats_verdict(bitmap({0.5: 1.0}, bitmap_bytes=bytes_), packed(0.1)), "beside a bitmap") == word
+
+
+@pytest.mark.parametrize(("times", "word"), [(0.1, "holds"), (2.0, "does not hold"), (1.0, "cannot tell")])
+def test_packed_weights_beside_dense(times, word):
+    assert one(formats_verdict(bitmap({0.5: 1.0}), packed(times)), "2:4 without hardware") == word

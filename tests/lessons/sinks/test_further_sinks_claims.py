@@ -1,0 +1,49 @@
+"""One sink beside four, far sinks, a steady stream and its speed, from made-up rows."""
+
+import pytest
+from claimed import one
+
+from course_lib.lessons.sinks.claims.further import further_verdict
+
+NOISE = (-0.002, 0.0, 0.002, 0.001)
+
+
+def losses(*means):
+    return [mean + each for mean in means for each in NOISE]
+
+
+def made_up(one_sink=0.0, original=2.0, second=3.0, times=30.0):
+    stream = {"4 sinks": losses(3.0, second), "1 sink": losses(3.0 + one_sink, second + one_sink)}
+    streaming = [{"name": name, "losses": values} for name, values in stream.items()]
+    found = [
+        {"positions": positions, "gap": gap, "losses": losses(mean), "perplexity": 1.0, "standard_error": None}
+        for gap, far in ((0, 2.0), (100, original))
+        for positions, mean in (("original", far), ("rolling", 2.0))
+    ]
+    sides = [
+        {"contest": "a token of a stream", "shape": [size], "side": side, "anchor": "the window anew"}
+        | {"times_anchor": t, "times_anchor_low": t / 1.02, "times_anchor_high": t * 1.02}
+        for size, factor in ((128, 100.0), (4096, times))
+        for side, t in (("the window anew", 1.0), ("StreamingLLM", factor))
+    ]
+    return {"tables": {"streaming": streaming, "gaps": found}}, {"tables": {"sides": sides}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words", "word"),
+    [
+        ({"one_sink": 0.05}, "one sink is not enough", "holds"),
+        ({"one_sink": 0.0}, "one sink is not enough", "not at this scale"),
+        ({"original": 6.0}, "far sinks need", "holds"),
+        ({"original": 1.5}, "far sinks need", "not at this scale"),
+        ({"original": 2.0}, "far sinks need", "not at this scale"),  # no difference, without noise: counted
+        ({"second": 3.0}, "second half of a stream", "holds"),
+        ({"second": 3.2}, "second half of a stream", "not at this scale"),
+        ({"second": 3.0488}, "second half of a stream", "cannot tell"),
+        ({"times": 30.0}, "over 22 times as fast", "holds"),
+        ({"times": 10.0}, "over 22 times as fast", "not at this scale"),
+        ({"times": 22.0}, "over 22 times as fast", "cannot tell"),
+    ],
+)
+def test_each_claim_turns_with_its_numbers(changed, words, word):
+    assert one(further_verdict(*made_up(**changed)), words).startswith(word)

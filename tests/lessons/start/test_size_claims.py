@@ -1,0 +1,38 @@
+"""Sizes that the decks name, counted from shapes by hand."""
+
+import math
+
+import pytest
+from claimed import claimed, one
+
+from course_lib.lessons.start.claims import about, linear, sizes_verdict
+from course_lib.measure.roofline import LLAMA2_7B, LLAMA2_70B, Transformer
+
+
+def test_sizes_of_two_models_by_hand():
+    assert LLAMA2_7B.cache_bytes(100, value_bytes=4) == 100 * 2 * 32 * 32 * 128 * 4  # 100 MiB to the byte
+    assert LLAMA2_70B.cache_bytes(8192, 64) == 64 * 8192 * 2 * 80 * 8 * 128 * 2  # 171.8 GB
+    found = claimed(sizes_verdict())
+    assert list(found.values()) == ["does not hold", *["holds"] * 5]  # 26.95 GB are 25.1 GiB and not 28
+
+
+def test_another_model_has_other_sizes():
+    small = Transformer(30, 576, 9, 3, 64, 1536, 49_152, tied=True)
+    text = sizes_verdict(small, small)
+    for words in ("take 28 GiB", "fill 100 MiB", "take 140 GB", "fill 160 GB"):
+        assert one(text, words) == "does not hold"
+    assert one(text, "in proportion to text and batch") == one(text, "larger than the weights") == "holds"
+
+
+@pytest.mark.parametrize(("counted", "holds"), [(100, True), (109, True), (92, True), (111, False), (90, False)])
+def test_about_is_within_a_tenth(counted, holds):
+    assert about(counted, 100).holds is holds
+    assert about(100, 100).value == pytest.approx(math.log(1.1))
+
+
+def test_a_cache_that_does_not_grow_is_not_linear():
+    class Fixed(Transformer):
+        def cache_bytes(self, n_tokens, batch=1, value_bytes=2):
+            return 100 * batch
+
+    assert [effect.holds for effect in linear(Fixed(1, 1, 1, 1, 1, 1, 1))] == [False, True]

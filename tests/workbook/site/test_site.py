@@ -1,0 +1,161 @@
+"""The site as it is built, with a short lesson that has a bit of everything: pages, and what a browser says of them."""
+
+import html
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser import browser, needs_browser
+from rich.console import Console
+
+from course_lib.workbook.masters import ROOT
+from course_lib.workbook.site import build as site
+
+LARGEST_PAGE, LARGEST_SITE = 2e6, 40e6
+PARTS = ("docs", "README.md", "SECURITY.md", "pyproject.toml")
+MASTER = """
+# %% [markdown]
+# # 00 · Start here
+#
+# The *roofline* says $t \\ge \\max(F/\\pi, Q/\\beta)$:
+#
+# $$\\lVert x \\rVert_2 = \\sqrt{\\textstyle\\sum_i x_i^2}$$
+
+# %%
+import math
+
+import torch
+
+from course_lib.lessons.common import style
+from course_lib.lessons.common.tables import say
+from course_lib.workbook import check
+
+# %% [markdown]
+# ## The sparsity of a tensor
+
+# %% exercise="start.sparsity"
+def sparsity(tensor):
+    \"\"\"Share of the entries that are zero.\"\"\"
+    ### BEGIN SOLUTION
+    return (tensor == 0).double().mean().item()
+    ### END SOLUTION
+
+# %%
+check("start.sparsity", sparsity)
+
+# %% [markdown]
+# <details><summary>Why?</summary>
+#
+# Since half of them are zero.
+#
+# </details>
+
+# %%
+say("a line that is long enough to be wrapped " * 5)
+for title in ("Half of all entries are zero", "Two sinks are as good as four"):
+    drawn, (axes,) = style.figure()
+    style.label(axes, title, "share", "sinks")
+    axes.plot([0, 1])
+    display(drawn)
+print(torch.ones(2, 3), "x" * 200)
+"""
+KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "by_lesson.html", "search.html")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """The folder with the pages."""
+    if not (ROOT / "solutions").is_dir():
+        pytest.skip("a student's copy has no masters")
+    root = tmp_path_factory.mktemp("course")
+    for name in PARTS:
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, root / name)
+    (root / "solutions").mkdir()
+    (root / "solutions" / "00_start_here.py").write_text(MASTER, encoding="utf-8")
+    console = Console(record=True, width=200)
+    assert site.build(["00"], with_solutions=True, slides=False, root=root, console=console) == 0, console.export_text()
+    return root / "build" / "site" / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(built) -> dict[str, str]:
+    return {str(path.relative_to(built)): path.read_text(encoding="utf-8") for path in built.rglob("*.html")}
+
+
+def links(page: str, attribute: str) -> list[str]:
+    return [html.unescape(link) for link in re.findall(rf'\s{attribute}="([^"]*)"', page)]
+
+
+def test_every_link_within_the_site_leads_somewhere(built, pages):
+    ids = {name: set(re.findall(r'\sid="([^"]+)"', page)) for name, page in pages.items()}
+    broken = []
+    for name, page in pages.items():
+        for link in links(page, "href") + links(page, "src"):
+            if re.match(r"[a-z]+:", link):
+                continue
+            target, _, anchor = link.partition("#")
+            path = (built / name).parent / target.partition("?")[0] if target else built / name
+            there = path.resolve().relative_to(built.resolve())
+            if not path.is_file() or (anchor and path.suffix == ".html" and anchor not in ids[str(there)]):
+                broken.append(f"{name}: {link}")
+    assert broken == []
+
+
+def test_no_page_asks_another_machine_for_anything(built, pages):
+    asked = {}
+    for name, page in pages.items():
+        tags = re.findall(r"<(?:script|img|link|iframe|source|video|audio)\b[^>]*>", page)
+        found = [
+            tag for tag in tags if re.search(r'(?:src|href)="(?:https?:)?//', tag) and 'rel="canonical"' not in tag
+        ]
+        asked |= {name: found} if found else {}
+    assert asked == {}
+    for sheet in built.rglob("*.css"):
+        assert not re.search(r"url\(\s*['\"]?(?:https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet
+
+
+def test_every_figure_has_a_text_that_says_what_is_found(pages):
+    pictures = [(name, tag) for name, page in pages.items() for tag in re.findall(r"<img\b[^>]*>", page)]
+    assert len([where for where, _ in pictures if where.startswith("lessons/")]) == 2
+    assert [where for where, tag in pictures if not re.search(r'\balt="[^"]{12,}"', tag)] == []
+
+
+def test_pages_and_the_site_stay_small(built, pages):
+    assert {name: len(page) for name, page in pages.items() if len(page.encode()) > LARGEST_PAGE} == {}
+    assert sum(path.stat().st_size for path in built.rglob("*") if path.is_file()) < LARGEST_SITE
+
+
+def test_solutions_are_folded_under_their_exercises_when_asked_for(pages):
+    page = pages["lessons/00_start_here.html"]
+    exercise = page.index("Exercise start.sparsity: replace this line")
+    solution = page.index("BEGIN SOLUTION", exercise)
+    assert "<details" in page[exercise:solution]
+    assert page.index("check", solution) > solution
+
+
+def test_terms_and_papers_are_found_by_the_search(built):
+    index = (built / "searchindex.js").read_text(encoding="utf-8")
+    assert [word for word in ("rooflin", "glossari", "wanda", "sink") if word not in index] == []
+
+
+@needs_browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_browser_finds_no_serious_fault_of_access_and_no_error(built, theme):
+    faults = []
+    with browser() as chromium:
+        for width in (390, 1280):
+            page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.on("request", lambda asked: faults.append(asked.url) if asked.url.startswith("http") else None)
+            for kind in KINDS:
+                page.goto((built / kind).as_uri())
+                for fault in Axe().run(page).response["violations"]:
+                    if fault["impact"] in ("serious", "critical"):
+                        where = [node["html"][:120] for node in fault["nodes"][:3]]
+                        faults.append((kind, width, fault["id"], len(fault["nodes"]), where))
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                if wide > width:
+                    faults.append((kind, width, f"{wide} pixels wide"))
+    assert not faults, "\n".join(map(str, faults))

@@ -1,0 +1,65 @@
+"""Pages of the repository as pages of the site."""
+
+import os
+import re
+import tomllib
+
+from course_lib.workbook.masters import ROOT
+from course_lib.workbook.site.source import by_lesson, launch, page, repository
+
+TEXT = """[04](notebooks/04_wanda.ipynb) [g](docs/glossary.md#gram) [s](SECURITY.md) [l](LICENSE) ![p](docs/lesson.png)
+<!-- FOR STUDENTS
+[hidden](x.md)
+-->
+[out](https://arxiv.org/abs/1) [here](#top)
+"""
+
+
+def test_links_lead_to_pages_of_the_site_or_to_the_repository():
+    shown = page(TEXT, "https://github.com/someone/course", ["04_wanda"])
+    assert shown.splitlines() == [
+        "[04](lessons/04_wanda.ipynb) [g](glossary.md#gram) [s](security.md) "
+        "[l](https://github.com/someone/course/blob/main/LICENSE) ![p](lesson.png)",
+        "[out](https://arxiv.org/abs/1) [here](#top)",
+    ]
+
+
+def test_without_a_repository_what_has_no_page_is_plain_text():
+    first = page(TEXT).splitlines()[0]
+    assert first == "[04] [g](glossary.md#gram) [s](security.md) [l] ![p](lesson.png)"
+
+
+def test_the_address_of_the_repository_is_one_setting(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert repository(tmp_path) == ""
+    (tmp_path / "pyproject.toml").write_text("[tool.course]\nrepository = 'https://github.com/a/b/'\n")
+    assert repository(tmp_path) == "https://github.com/a/b"
+    assert launch("04_wanda", "https://github.com/a/b") == (
+        "[Run it in Binder](https://mybinder.org/v2/gh/a/b/HEAD?labpath=notebooks/04_wanda.ipynb) · "
+        "[in Colab](https://colab.research.google.com/github/a/b/blob/main/notebooks/04_wanda.ipynb), "
+        "after a first cell `!pip install -q git+https://github.com/a/b && course setup`"
+    )
+
+
+def test_papers_stand_under_each_of_their_lessons():
+    table = (
+        "# Papers\n\n| paper | where |\n|:--|:--|\n| A, 2021: [One](https://x) | lessons 00, 01 and 07 |\n"
+        "| B: [Two](https://y) | lesson 01, `course_lib/a.py` |\n| C: [Three](https://z) | `course_lib/b.py` |\n"
+    )
+    assert by_lesson(table) == (
+        "# Papers by lesson\n\n## Lesson 00\n\n- A, 2021: [One](https://x)\n\n"
+        "## Lesson 01\n\n- A, 2021: [One](https://x)\n- B: [Two](https://y)\n\n## Lesson 07\n\n- A, 2021: [One](https://x)\n"
+    )
+
+
+def test_binder_and_the_workflow_name_what_exists():
+    assert (ROOT / ".binder" / "requirements.txt").read_text().strip() == "-r ../requirements.lock"
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    assert (ROOT / ".binder" / "runtime.txt").read_text().strip() == f"python-{oldest}"
+    assert os.access(ROOT / ".binder" / "postBuild", os.X_OK)
+    workflow = (ROOT / ".github" / "workflows" / "site.yml").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"run: make (\w+)", workflow):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+    assert "run: .venv/bin/course site\n" in workflow
+    assert "path: build/site/html\n" in workflow

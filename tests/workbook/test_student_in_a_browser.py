@@ -1,0 +1,111 @@
+"""A student in a browser: JupyterLab as `make lab` starts it, a lesson from top to bottom, answers wrong and right."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from browser import browser, needs_browser
+from notebook_in_browser import Notebook, course_folder
+
+from course_lib.cli import lab
+from course_lib.workbook.masters import ROOT
+
+TOKEN = "student"
+WINDOW = {"viewport": {"width": 1400, "height": 1000}}
+WANDA = (
+    "wanda.score",
+    "def wanda_score(weight, inputs):\n    return weight.abs() * inputs.square().sum(dim=0)",
+    "def wanda_score(weight, inputs):\n    return weight.abs() * inputs.norm(dim=0)",
+)
+
+
+def is_fault(said) -> bool:
+    """An error on the browser's console. JupyterLab asks for language servers, and nobody is there to answer."""
+    return said.type == "error" and "/lsp/status" not in said.location.get("url", "")
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory):
+    """A page of a browser, the address of the server, and what went wrong in either."""
+    folder = course_folder(tmp_path_factory.mktemp("student"), ROOT, ("00", "04", "07"))
+    patch = pytest.MonkeyPatch()
+    patch.setenv("COURSE_HOME", str(folder / "home"))
+    patch.setenv("OMP_NUM_THREADS", "1")
+    start = lab.command
+    patch.setattr(lab, "command", lambda *where: [*start(*where), "--LabApp.expose_app_in_browser=True"])
+    port = lab.free_port(8950)
+    with lab.server_on(port, TOKEN, folder) as server, browser() as chromium:
+        assert lab.wait_until_up(server, port)
+        page, faults = chromium.new_page(**WINDOW), []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda said: faults.append(f"{said.text} {said.location}") if is_fault(said) else None)
+        yield page, f"http://127.0.0.1:{port}", faults, folder
+    patch.undo()
+
+
+@needs_browser
+def test_the_first_lesson_runs_from_top_to_bottom_and_nothing_is_asked(student):
+    page, address, faults, _ = student
+    notebook = Notebook(page, address, "notebooks/00_start_here.ipynb", TOKEN)
+    assert page.query_selector(".jp-Dialog") is None
+    notebook.run_all()
+    assert notebook.errors() == []
+    assert "Not attempted" in notebook.shown(notebook.index('check("start.sparsity"'))
+    assert notebook.picture() is not None
+    assert faults == []
+
+
+@needs_browser
+def test_an_exercise_goes_from_its_stub_over_a_wrong_answer_and_a_hint_to_a_right_one(student):
+    page, address, faults, folder = student
+    notebook = Notebook(page, address, "notebooks/04_wanda.ipynb", TOKEN)
+    name, wrong, right = WANDA
+    imports, answer, asked = 1, notebook.index("def wanda_score"), notebook.index(f'check("{name}"')
+    assert "Traceback" not in notebook.run(imports)
+    notebook.run(answer)
+    assert "Not attempted" in notebook.run(asked)
+    notebook.run(answer, wrong)
+    said = notebook.run(asked)
+    assert "Not yet" in said
+    assert "looks like" in said
+    assert "Hint 1" in notebook.append(f'hint("{name}")')
+    notebook.run(answer, right)
+    assert "Right" in notebook.run(asked)
+    notebook.restart()
+    notebook.run(imports)
+    notebook.run(answer)
+    assert "Right" in notebook.run(asked)
+    used = notebook.append(f'mine("{name}", wanda_score)(torch.ones(2, 3), torch.ones(4, 3))')
+    assert "your function" in used
+    assert "tensor" in used
+    code = "import sys; sys.argv = ['course', 'progress']; from course_lib.cli.app import main; main()"
+    line = [sys.executable, "-c", code]
+    told = subprocess.run(line, capture_output=True, text=True, env=os.environ, check=True).stdout
+    assert "Wanda" in told
+    assert notebook.errors() == []
+    assert faults == []
+    assert (folder / "home").is_dir()
+
+
+@needs_browser
+def test_a_slider_that_moves_changes_what_is_drawn(student):
+    page, address, faults, _ = student
+    notebook = Notebook(page, address, "notebooks/07_kv_eviction.ipynb", TOKEN)
+    said = notebook.append(
+        "from course_lib.lessons.patterns.explorer import explore\n"
+        "from course_lib.models import tiny_model\n"
+        "controls = explore(tiny_model())"
+    )
+    assert "Traceback" not in said
+    page.wait_for_selector(".noUi-handle", timeout=60_000)
+    before = notebook.picture().get_attribute("src")
+    page.query_selector_all(".noUi-handle")[-1].focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "before => [...document.querySelectorAll('.jp-OutputArea-output img')].at(-1).src !== before",
+        arg=before,
+        timeout=60_000,
+    )
+    assert faults == []
