@@ -58,10 +58,6 @@ def by_head() -> Figure:
     return prefill_plots.by_head(prefill_claims.results())
 
 
-def rivals() -> Figure:
-    return prefill_plots.rivals(prefill_claims.results())
-
-
 def over_threshold() -> Figure:
     return delta_plots.over_threshold(delta_claims.results())
 
