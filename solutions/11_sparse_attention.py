@@ -282,8 +282,8 @@ print(printed.read(read))
 # %% [markdown]
 # ### Measured
 #
-# Two windows of 1,024 tokens are few and short. `course reproduce sparse_attention` has eight of 2,048, in blocks of 128
-# tokens as in the paper, and with a floor: every head reads at least 512 tokens of either kind of line.
+# Two windows of 1,024 tokens are few and short. `course reproduce sparse_attention` has eight of 2,048, in blocks of
+# 128 tokens as in the paper, and with a floor: every head reads at least 512 tokens of either kind of line.
 
 # %%
 measured = prefill_claims.results()
@@ -379,7 +379,7 @@ print(delta_claims.over_threshold(deltas))
 delta_plots.over_threshold(deltas)
 
 # %%
-print(delta_claims.variants(deltas))
+say(delta_claims.variants(deltas))
 print(delta_claims.decoded(deltas))
 print(published.delta())
 
@@ -461,7 +461,7 @@ steered.shares(found, passage.answer)
 # %%
 steering_measured = steering_claims.results()
 print(steering_claims.provenance(steering_measured))
-print(steering_claims.answers(steering_measured))
+say(steering_claims.answers(steering_measured))
 
 # %%
 steering_plots.steered(steering_measured)
@@ -555,13 +555,13 @@ visual_plots.accuracy_over_share(visual)
 
 # %%
 print(visual_claims.table(visual))
-print(visual_claims.verdicts(visual))
+say(visual_claims.verdicts(visual))
 
 # %%
 visual_plots.what_parts_add(visual)
 
 # %%
-print(visual_claims.published_table())
+say(visual_claims.published_table())
 
 # %% [markdown]
 # ## 9. Fewer than 100 loads for 100 tokens
@@ -644,7 +644,7 @@ ideas.drafts()
 of_drafts = draft_claims.results()
 print(draft_claims.provenance(of_drafts))
 print(draft_claims.overlaps(of_drafts))
-print(draft_claims.passes(of_drafts))
+say(draft_claims.passes(of_drafts))
 
 # %%
 draft_plots.passes(of_drafts)

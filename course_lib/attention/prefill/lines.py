@@ -37,12 +37,12 @@ def on_columns(weights: Float[Tensor, "heads R T"], block_size: int) -> Float[Te
 
 def slashes(weights: Float[Tensor, "heads R T"]) -> Float[Tensor, "heads T"]:
     """The attention at each distance δ = query − key, on average over the queries. They sum to 1."""
-    n_heads, n_last, n_tokens = weights.shape
+    n_heads, n_queries, n_tokens = weights.shape
     # Row r is the query T − R + r, so that its key at distance δ stands R − 1 − r columns before that of the last row.
     # In a view whose rows begin one number later than a row ends, all keys at one distance are one column.
-    wide = pad(weights, (n_last - 1, 0))
+    wide = pad(weights, (n_queries - 1, 0))
     width = wide.shape[2]
-    aligned = wide.as_strided((n_heads, n_last, n_tokens), (n_last * width, width + 1, 1))
+    aligned = wide.as_strided((n_heads, n_queries, n_tokens), (n_queries * width, width + 1, 1))
     return aligned.mean(dim=1).flip(1)
 
 

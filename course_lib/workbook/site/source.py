@@ -15,6 +15,7 @@ from course_lib.workbook.build import write
 DOCS = ("claims", "glossary", "papers", "models", "instructors", "contributing")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s]+)\)")
+_HERE = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")  # to an anchor that stands in the page as HTML
 _LESSON = re.compile(r"lessons? ((?:\d\d(?:, | and )?)+)")
 
 
@@ -85,7 +86,7 @@ def page(text: str, address: str = "", stems: Sequence[str] = ()) -> str:
             return f"]({name.lower()}{'#' + anchor if anchor else ''})"
         return f"]({address}/blob/main/{target.removeprefix('../')})" if address else "]()"
 
-    return _LINK.sub(place, _COMMENT.sub("", text)).replace("]()", "]")
+    return _HERE.sub(r'<a href="#\2">\1</a>', _LINK.sub(place, _COMMENT.sub("", text)).replace("]()", "]"))
 
 
 def by_lesson(papers: str) -> str:

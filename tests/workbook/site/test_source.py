@@ -20,7 +20,7 @@ def test_links_lead_to_pages_of_the_site_or_to_the_repository():
     assert shown.splitlines() == [
         "[04](lessons/04_wanda.ipynb) [g](glossary.md#gram) [s](security.md) "
         "[l](https://github.com/someone/course/blob/main/LICENSE) ![p](lesson.png)",
-        "[out](https://arxiv.org/abs/1) [here](#top)",
+        '[out](https://arxiv.org/abs/1) <a href="#top">here</a>',
     ]
 
 

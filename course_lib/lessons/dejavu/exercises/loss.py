@@ -102,20 +102,21 @@ def _by_logarithms(logits: Tensor, active: Tensor) -> Tensor:
     return -(active * said.log() + (1 - active) * (1 - said).log())
 
 
-def _kept_finite(tiny: float) -> tuple[Answer, ...]:
-    """A small number added under the logarithm, or the probability kept off 0 and 1; by autograd and on paper."""
+def _added(logits: Tensor, active: Tensor, tiny: float) -> Tensor:
+    """A small number added under the logarithm."""
+    said = logits.sigmoid()
+    return -(active * (said + tiny).log() + (1 - active) * (1 - said + tiny).log())
 
-    def added(logits: Tensor, active: Tensor) -> Tensor:
-        said = logits.sigmoid()
-        return -(active * (said + tiny).log() + (1 - active) * (1 - said + tiny).log())
 
-    def kept(logits: Tensor, active: Tensor) -> Tensor:
-        said = logits.sigmoid().clamp(tiny, 1 - tiny)
-        return -(active * said.log() + (1 - active) * (1 - said).log())
+def _kept(logits: Tensor, active: Tensor, tiny: float) -> Tensor:
+    """The probability kept off 0 and 1."""
+    said = logits.sigmoid().clamp(tiny, 1 - tiny)
+    return -(active * said.log() + (1 - active) * (1 - said).log())
 
-    answers = [_of(losses=losses) for losses in (added, kept)]
-    on_paper = [lambda z, p, k, of=of: (of(z, p, k)[0], _right(z, p, k)[1]) for of in answers]
-    return *answers, *on_paper
+
+def _loss_alone(losses: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+    """Another loss of a logit, and the right gradient, as who derived it on paper."""
+    return lambda logits, parts, k: (_of(losses=losses)(logits, parts, k)[0], _right(logits, parts, k)[1])
 
 
 def _through(probability: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
@@ -363,7 +364,26 @@ LOSS = Exercise(
                 lambda z, p, k: (_of(losses=_through(torch.sigmoid))(z, p, k)[0], _right(z, p, k)[1]),
                 _of(losses=lambda z, y: (1 + z.exp()).log() - y * z),
                 lambda z, p, k: (_of(losses=lambda z, y: (1 + z.exp()).log() - y * z)(z, p, k)[0], _right(z, p, k)[1]),
-                *(answer for tiny in (1e-6, 1e-7, 1e-8, 1e-9, 1e-12) for answer in _kept_finite(tiny)),
+                _of(losses=lambda z, y: _added(z, y, 1e-6)),
+                _loss_alone(lambda z, y: _added(z, y, 1e-6)),
+                _of(losses=lambda z, y: _kept(z, y, 1e-6)),
+                _loss_alone(lambda z, y: _kept(z, y, 1e-6)),
+                _of(losses=lambda z, y: _added(z, y, 1e-7)),
+                _loss_alone(lambda z, y: _added(z, y, 1e-7)),
+                _of(losses=lambda z, y: _kept(z, y, 1e-7)),
+                _loss_alone(lambda z, y: _kept(z, y, 1e-7)),
+                _of(losses=lambda z, y: _added(z, y, 1e-8)),
+                _loss_alone(lambda z, y: _added(z, y, 1e-8)),
+                _of(losses=lambda z, y: _kept(z, y, 1e-8)),
+                _loss_alone(lambda z, y: _kept(z, y, 1e-8)),
+                _of(losses=lambda z, y: _added(z, y, 1e-9)),
+                _loss_alone(lambda z, y: _added(z, y, 1e-9)),
+                _of(losses=lambda z, y: _kept(z, y, 1e-9)),
+                _loss_alone(lambda z, y: _kept(z, y, 1e-9)),
+                _of(losses=lambda z, y: _added(z, y, 1e-12)),
+                _loss_alone(lambda z, y: _added(z, y, 1e-12)),
+                _of(losses=lambda z, y: _kept(z, y, 1e-12)),
+                _loss_alone(lambda z, y: _kept(z, y, 1e-12)),
             ),
         ),
         Mistake(
