@@ -29,7 +29,7 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "moe/experiments/moe_upcycling": "a question of the lesson's own: copies of a dense model, trained on",
     "patterns/budget": IDEAS,
     "sinks/first_tokens": IDEAS,
-    "sparse_attention/experiments/block_scores": IDEAS,
+    "sparse_attention/block_scores": IDEAS,
     "sparse_attention/experiments/visual_model": LOG,
     "sparsegpt/experiments/recipes": IDEAS,
     "sparsegpt/experiments/sparsegpt_choices": "claims of SparseGPT's paper that no document repeats",

@@ -113,7 +113,7 @@ def lowered() -> Figure:
     fig, (axes,) = figure(width=8.0, height=2.8)
     logits = torch.tensor([3.0, 0.5, 1.2, 0.9, 1.0, 0.3, 0.8, 1.1])
     low = torch.tensor([False, True, True, False, False, True, True, True])
-    both = {"before": logits.softmax(0), "log α on the others": steered(logits, low, 0.01).softmax(0)}
+    both = {"before": logits.softmax(0), "log α on the others": steered(logits[None], low[None], 0.01)[0].softmax(0)}
     for index, ((name, weights), hatch) in enumerate(zip(both.items(), ("//", ""), strict=True)):
         axes.bar(
             torch.arange(8) + 0.2 * (2 * index - 1), weights, 0.38, color=COLOURS[4 - 4 * index], hatch=hatch,
