@@ -45,7 +45,7 @@ class Request:
     windows: int = 16
     budget: Budget = BUDGET
     jobs: int = 1
-    seconds: float = 900.0
+    seconds: float = 1800.0
     resume: bool = False
     pattern: str | None = None
     roster: Path | None = None
