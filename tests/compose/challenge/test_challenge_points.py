@@ -45,9 +45,8 @@ def test_what_one_window_moves_by_hand():
 
 def test_hard_windows_are_hard_for_all():
     """A window on which every model loses three nats more moves nothing: anchors read the same ones."""
-    hard = {
-        name: {"a": (1.0 + d, 4.0 + d), "b": (2.0 + d, 2.0 + d)} for name, d in (("dense", 0.0), ("uniform", 1.0), ("master", 0.2))
-    }
+    above = {"dense": 0.0, "uniform": 1.0, "master": 0.2}
+    hard = {name: {"a": (1.0 + d, 4.0 + d), "b": (2.0 + d, 2.0 + d)} for name, d in above.items()}
     found = points({"a": (1.6, 4.6), "b": (2.6, 2.6)}, Anchors(**hard))
     assert (found.points, found.swing) == (pytest.approx(10), pytest.approx(0, abs=1e-9))
 

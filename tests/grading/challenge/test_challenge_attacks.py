@@ -60,8 +60,8 @@ RECIPES = {
     "outside": (named(prompt={"file": "../alice/p.safetensors"}), "without a folder"),
     "absolute": (named(prompt={"file": "/etc/p.safetensors"}), "without a folder"),
     "backslash": (named(prompt={"file": "..\\p.safetensors"}), "without a folder"),
-    "null-byte": (named(prompt={"file": "\0.safetensors"}), "null|cannot be opened|not there"),
-    "endless-name": (named(prompt={"file": "p" * 5000 + ".safetensors"}), "too long|cannot|not there"),
+    "null-byte": (named(prompt={"file": "\0.safetensors"}), "without a folder"),
+    "endless-name": (named(prompt={"file": "p" * 5000 + ".safetensors"}), "without a folder"),
     "no-prompt": (NAMES_IT, "not there"),
     "two-that-exclude": (named(cache={"policy": "H2O"}, attention={"rule": "FlexPrefill"}), "Leave the other out"),
 }

@@ -93,7 +93,7 @@ def test_equal_recipes_are_built_once(graded, on_tiny, tmp_path):
     on_tiny.clear()
     _, rows, _ = graded(tmp_path / "in", tmp_path / "out")
     assert len(on_tiny) == 4  # and the three anchors
-    assert {row["place"] for row in rows.values()} == {"1"}
+    assert {(row["place"], row["notes"]) for row in rows.values()} == {("1", "the same recipe as 2 others")}
 
 
 def test_an_interrupted_run_goes_on(graded, on_tiny, tmp_path, monkeypatch):
