@@ -179,14 +179,26 @@ def claims(
 @app.command()
 def challenge(
     recipe: Annotated[Path, typer.Argument(help="The recipe, a JSON file; a prompt lies beside it.")],
-    windows: Annotated[int, typer.Option(min=2, max=64, help="Windows of each domain to evaluate on.")] = 8,
-    length: Annotated[int, typer.Option(min=64, max=2048, help="Tokens per window.")] = 512,
+    windows: Annotated[int, typer.Option(min=2, max=64, help="Windows of each domain to evaluate on.")] = 4,
+    length: Annotated[
+        int, typer.Option(min=64, max=2048, help="Tokens per window; the cache is counted at 1024.")
+    ] = 1024,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the windows.")] = 0,
+    held: Annotated[float, typer.Option(help="Share of the dense bytes to hold at most.", show_default="1/3")] = 1 / 3,
+    read: Annotated[
+        float, typer.Option(help="Share of the dense bytes to read a token at most.", show_default="1/4")
+    ] = 1 / 4,
 ) -> None:
-    """Build a recipe of lesson 12 and measure it in full: bytes, loss beside the dense model, and the budget."""
-    from course_lib.cli import challenge
+    """Measure a recipe of lesson 12 in full: a third of the bytes held, a quarter read, and the loss beside dense.
 
-    raise typer.Exit(challenge.run(recipe, windows, length, seed, Console()))
+    Whoever holds a third reads a third or less, so the limit on what is read is a quarter: weights on 4 bits in groups
+    of 32 keep the third and not the quarter unless tokens leave out neurons; on 3 bits they keep both.
+    """
+    from course_lib.cli import challenge
+    from course_lib.compose.challenge.budget import Budget
+
+    budget = Budget(held=held, read=read)
+    raise typer.Exit(challenge.run(recipe, windows, length, seed, budget, Console()))
 
 
 @app.command()
@@ -298,6 +310,55 @@ def grade(
         pattern=pattern,
         roster=roster,
         scheduler=scheduler,
+        canvas=canvas,
+        moodle=moodle,
+        known_by=known_by,
+    )
+    raise typer.Exit(run.run(request, Console()))
+
+
+@app.command("grade-challenge")
+def grade_challenge(
+    submissions: Annotated[Path, typer.Argument(help="A folder of recipes, of folders, or of zips; or one zip.")],
+    out: Annotated[Path, typer.Option(help="Where grades and the ranking go.")],
+    text: Annotated[
+        Path | None, typer.Option(help="A text of yours that no student has, in place of held-out articles.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the windows; drawn and kept in OUT when left out.")
+    ] = None,
+    windows: Annotated[int, typer.Option(min=4, max=64, help="Windows of 1024 tokens of each domain.")] = 16,
+    held: Annotated[float, typer.Option(help="Share of the dense bytes to hold at most.", show_default="1/3")] = 1 / 3,
+    read: Annotated[
+        float, typer.Option(help="Share of the dense bytes to read a token at most.", show_default="1/4")
+    ] = 1 / 4,
+    jobs: Annotated[int, typer.Option(min=1, help="Recipes at a time; each takes up to 4 GB.")] = 1,
+    seconds: Annotated[float, typer.Option(min=1, help="Of the processor, for one recipe.")] = 1800,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is measured.")] = False,
+    pattern: Annotated[
+        str | None, typer.Option(help="Where the student's id is in a path, such as '{student}/recipe.json'.")
+    ] = None,
+    roster: Annotated[Path | None, typer.Option(help="One student id a line; who is missing gets a row too.")] = None,
+    canvas: Annotated[str | None, typer.Option(help="Write canvas.csv too, for this column.")] = None,
+    moodle: Annotated[str | None, typer.Option(help="Write moodle.csv too, for this grade item.")] = None,
+    known_by: Annotated[str | None, typer.Option(help="What the ids are there.")] = None,
+) -> None:
+    """Grade the challenge of lesson 12: recipes are data, and the grader builds, counts and reads for itself."""
+    from course_lib.compose.challenge.budget import Budget
+    from course_lib.grading.challenge import run
+
+    request = run.Request(
+        submissions,
+        out,
+        text=text,
+        seed=seed,
+        windows=windows,
+        budget=Budget(held=held, read=read),
+        jobs=jobs,
+        seconds=seconds,
+        resume=resume,
+        pattern=pattern,
+        roster=roster,
         canvas=canvas,
         moodle=moodle,
         known_by=known_by,

@@ -1,0 +1,1 @@
+"""What the notebook of lesson 12 tries live: recipes of a student's own, and what is handed in."""
