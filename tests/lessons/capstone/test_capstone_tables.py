@@ -57,14 +57,14 @@ def test_parts_beside_each_other():
     assert "SparseGPT 50 %      Wikipedia      +1.001 ± 0.005    +1.151 ± 0.005    +1.302 ± 0.005" in text
     assert list(verdicts(part_tables.pairs(made.parts())).values()) == ["holds partly (2 of 20)"]
     titles = parts.pairs(made.parts()).described()
-    assert titles.startswith("Wikipedia: of 10 pairs 1 cost clearly more together, 1 less")
+    assert titles.startswith("Wikipedia: of 10 pairs 1 cost\nclearly more together, 1 clearly less")
     assert parts.shares(made.parts()).described().startswith("Wikipedia: 1.15 of 1.80 nats are SparseGPT 50 %")
 
 
 def test_orders_turn_with_their_costs():
     good = part_tables.orders(made.parts())
     assert list(verdicts(good).values()) == ["holds", "holds"]
-    assert parts.orders(made.parts()).described().startswith("Wikipedia: zeros first is clearly better with Wanda and")
+    assert parts.orders(made.parts()).described().startswith("Wikipedia: zeros first is clearly better\nwith Wanda and")
     bad = made.parts((2.3, 1.8, 1.5, 1.4, 1.6))
     assert list(verdicts(part_tables.orders(bad)).values()) == ["does not hold", "does not hold"]
     assert "with neither" in parts.orders(bad).described()
@@ -89,7 +89,7 @@ def test_a_students_recipe_beside_the_front():
     assert "mine is beaten by none" in figure.described()
     lost = front.front(recipes(), [student(cost=2.5, held=250_000_000)])
     assert "mine is beaten by " in lost.described()
-    assert "none; mine is beaten by none" not in lost.described()
+    assert "none\nmine is beaten by none" not in lost.described()
     assert front.strip(recipes(), [student("a"), student("b", 2.0)]).described().count("is beaten by") == 2
 
 
@@ -137,7 +137,7 @@ def test_drafts_beside_those_of_lesson_11():
     (line,) = [line for line in text.splitlines() if line.startswith("3 bits, 64, running")]
     assert line.split()[-4:] == ["0.13", "32", "0.91"] or "0.9" in line
     assert len(verdicts(text)) == 3
-    assert drafts.passes(measured).described().startswith("Running text: fewest with half of the neurons")
+    assert drafts.passes(measured).described().startswith("Running text: fewest loads, 24,\nwith half of the neurons")
 
 
 def test_bytes_beside_time():

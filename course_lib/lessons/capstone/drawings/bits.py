@@ -47,6 +47,7 @@ def bits() -> Figure:
             low += size
         axes.text(place, low + 0.12, f"{low:.2f}", ha="center", fontsize=10)
     axes.set_xticks(range(len(found)), list(found))
+    axes.set_ylim(0, 10)
     axes.legend(frameon=False, fontsize=10)
     half, three = (sum(found[name].values()) for name in ("50 %, 4 bits", "3 bits"))
     title = f"Half of the weights in 4 bits take {half:.2f} bits a weight, all of them in 3 bits {three:.2f}"

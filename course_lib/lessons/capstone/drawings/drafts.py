@@ -29,7 +29,7 @@ def passes(measured: Measured) -> Figure:
         axes.set_xlim(0, 105)
         axes.axvline(100, color="black", linewidth=0.8)
         fewest = min(found, key=lambda each: _loads(each)[0])
-        title = f"{kind.capitalize()}: fewest with {fewest.name}, {_loads(fewest)[0]:.0f}"
+        title = f"{kind.capitalize()}: fewest loads, {_loads(fewest)[0]:.0f},\nwith {fewest.name}, {fewest.how}"
         label(axes, title, f"loads of the model for 100 tokens\n({ERROR_BARS})")
     return fig
 

@@ -65,13 +65,13 @@ def _panel(
         axes.axvline(100 * budget[read], **BUDGET)
     axes.set_ylim(-0.25, MOST)
     axes.set_xlim(right=104)
-    beaten = f"; {mine[0]['name']} {_beaten(mine[0], recipes, domain, read)}" if len(mine) == 1 else ""
+    beaten = f"\n{mine[0]['name']} {_beaten(mine[0], recipes, domain, read)}" if len(mine) == 1 else ""
     hidden = len(recipes) - len(shown)
-    above_all = f"; {hidden} recipes lie above the picture" if hidden else ""
+    above_all = f"\n{hidden} of the recipes lie above the picture" if hidden else ""
     label(
         axes,
         f"{what.capitalize()}: of {len(recipes)} recipes {len(standing)} are beaten by none{beaten}",
-        f"bytes {what}, per cent of the dense model's{above_all}",
+        f"bytes {what}, % of the dense model's{above_all}",
     )
 
 
@@ -83,7 +83,8 @@ def _standing(axes: Axes, standing: Sequence[Row], dense: Row, domain: str, read
         axes.errorbar(
             x, y, yerr=ERRORS * effect.error, color=COLOURS[0], marker="o", markersize=5, capsize=2.5, zorder=3
         )
-        axes.annotate(str(number), (x, y), (5, 4), textcoords="offset points", fontsize=8.5)
+        offset = (5, 4) if number % 2 else (-5, -12)
+        axes.annotate(str(number), (x, y), offset, textcoords="offset points", fontsize=8.5)
 
 
 def _own(axes: Axes, mine: Sequence[Row], dense: Row, domain: str, read: bool) -> None:

@@ -64,7 +64,7 @@ def pairs(measured: Measured) -> Figure:
         found = follows.hurt(measured, domain)
         _matrix(axes, found)
         hurt, help_ = (sum(getattr(effect, side) for effect in found.values()) for side in ("holds", "fails"))
-        title = f"{name}: of {len(found)} pairs {hurt} cost clearly more together, {help_} less"
+        title = f"{name}: of {len(found)} pairs {hurt} cost\nclearly more together, {help_} clearly less"
         axes.set_title(title, loc="left", fontsize=11)
     return fig
 
@@ -108,6 +108,6 @@ def orders(measured: Measured) -> Figure:
         axes.set_ylim(0.6 - len(found), 0.6)
         first = tables.first(measured, domain)
         clear = [method for method, effect in first.items() if effect.holds]
-        title = f"{name}: zeros first is clearly better with {listed(clear) if clear else 'neither'}"
+        title = f"{name}: zeros first is clearly better\nwith {listed(clear) if clear else 'neither'}"
         label(axes, title, f"nats a token above dense ({ERROR_BARS})")
     return fig

@@ -37,7 +37,7 @@ def times_smaller(recipes: Sequence[Row]) -> Figure:
 def equal_bytes(recipes: Sequence[Row]) -> Figure:
     """Zeros and more bits beside fewer bits for all: by how much the first lose less."""
     found = quoted.at_equal_bytes(recipes)
-    fig, (axes,) = figure(width=8.4, height=0.36 * len(found) + 1.3)
+    fig, (axes,) = figure(width=8.8, height=0.34 * len(found) + 1.4)
     for place, (_name, effect) in enumerate(found.items()):
         axes.errorbar(effect.value, -place, xerr=ERRORS * effect.error, capsize=3, **line_style(0))
     axes.axvline(0, color="black", linewidth=0.8)
@@ -45,5 +45,6 @@ def equal_bytes(recipes: Sequence[Row]) -> Figure:
     axes.set_ylim(0.6 - len(found), 0.6)
     better, worse = (sum(getattr(effect, side) for effect in found.values()) for side in ("holds", "fails"))
     title = f"Zeros and more bits: clearly better in {better} of {len(found)} cases of equal bytes, worse in {worse}"
-    label(axes, title, f"nats a token lost less than with fewer bits for all ({ERROR_BARS})")
+    fig.suptitle(title, x=0.01, ha="left", fontsize=11)
+    label(axes, "", f"nats a token lost less than with fewer bits for all\n({ERROR_BARS})")
     return fig
