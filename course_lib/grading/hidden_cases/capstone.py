@@ -66,17 +66,17 @@ def _ratio(generator: torch.Generator) -> list[Case]:
 
 
 def _front(generator: torch.Generator) -> list[Case]:
-    def drawn(n: int, n_windows: int, spread: float, costs: int) -> tuple[Tensor, Tensor]:
+    def drawn(n: int, n_windows: int, spread: float, costs: int, hard: float = 1.0) -> tuple[Tensor, Tensor]:
         cost = torch.randint(1, costs, (n,), generator=generator).float()
         worse = 0.9 * (1 - cost / costs) + 0.3 * _rand(generator, n)
         swing = spread * (0.2 + 2 * _rand(generator, n, 1)) * randn(generator, n, n_windows)
-        return cost, 2.5 + randn(generator, n_windows) + worse[:, None] + swing
+        return cost, 2.5 + hard * randn(generator, n_windows) + worse[:, None] + swing
 
     cost, losses = drawn(8, 5, 0.1, 500)
     order = torch.randperm(24, generator=generator)
     triplets = torch.cat([cost, cost, cost + 100])[order], losses.repeat(3, 1)[order]
     return [
-        Case("30 models, 12 windows", drawn(30, 12, 0.15, 10_000)),
+        Case("30 models, 12 windows that are all as hard", drawn(30, 12, 0.15, 10_000, 0.05)),
         Case("all cost the same", (torch.full((10,), 7.0), drawn(10, 8, 0.08, 100)[1])),
         Case("each model three times", triplets),
         Case("15 noisy models, 3 windows", drawn(15, 3, 0.3, 40)),
@@ -111,8 +111,8 @@ def _gain(generator: torch.Generator) -> list[Case]:
         return acceptance * (0.8 + 0.2 * float(_rand(generator, 1))), k, model, further, draft
 
     return [
-        Case("in bytes", drawn(5, 0.8, 0.2, 2e8)),
-        Case("in seconds", drawn(3, 0.6, 0.4, 0.02)),
+        Case("costs in bytes", drawn(5, 0.8, 0.2, 2e8)),
+        Case("costs in seconds", drawn(3, 0.6, 0.4, 0.02)),
         Case("nearly all stay", drawn(9, 0.999, 0.1, 10.0)),
         Case("20 drafted, few stay", drawn(20, 0.3, 0.05, 1.0)),
         Case("a draft as dear as the model", drawn(2, 0.9, 1.0, 5.0)),

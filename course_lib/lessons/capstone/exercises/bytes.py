@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 Number = int | float
 Answer = Callable[[Tensor, int, int], Any]
@@ -135,7 +135,6 @@ BYTES = Exercise(
     cases=_bytes_cases,
     picture=_picture,
     library=_library,
-    trivial=(Trivial("16 bits for every weight", lambda weight, bits, group: dict.fromkeys(WAYS, 2 * weight.numel())),),
     mistakes=(
         Mistake(
             "bitmap or index forgotten",

@@ -60,6 +60,12 @@ def _of_layer(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]
     return low.reshape(weight.shape), high.reshape(weight.shape)
 
 
+def _both_ways(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
+    low, high = _of_kept(weight, keep, group)
+    most = torch.maximum(-low, high)
+    return -most, most
+
+
 def _codes(weight: Tensor, ends: tuple[Tensor, Tensor], n_steps: int) -> tuple[Tensor, Tensor]:
     """In steps above the lower end, and the step; nothing is rounded."""
     step = (ends[1] - ends[0]) / n_steps
@@ -72,9 +78,11 @@ def _rounded(
     bits: int,
     n_steps: Callable[[int], int] = lambda bits: 2**bits - 1,
     by: Callable[[Tensor], Tensor] = torch.round,
+    most: int = 0,
 ) -> Tensor:
+    """most: by how much a code may exceed the largest there is."""
     codes, step = _codes(weight, ends, n_steps(bits))
-    return ends[0] + by(codes).clamp(0, 2**bits - 1) * step
+    return ends[0] + by(codes).clamp(0, 2**bits - 1 + most) * step
 
 
 def _with(ends: Ends = _of_kept, mask: Callable[[Tensor, Tensor, int], Tensor] = _mask, **how: Any) -> Answer:
@@ -206,17 +214,19 @@ COMBINE = Exercise(
     cases=_combine_cases,
     picture=_picture,
     library=_library,
-    trivial=(
-        Trivial("pruning without rounding", lambda w, norm, n, bits, group: w * _mask(w, norm, n)),
-        Trivial("keeping everything", lambda w, norm, n, bits, group: w),
-    ),
+    trivial=(Trivial("pruning without rounding", lambda w, norm, n, bits, group: w * _mask(w, norm, n)),),
     mistakes=(
         Mistake(
             "rounded zeros come back",
             "Zeros were rounded like the other weights. 0 is no value of the grid, so they become the value that is "
             "nearest to it. Whatever is rounded, what is pruned is exactly 0 in the end.",
             _never_masked(_of_pruned),
-            also=(_never_masked(_of_kept), _never_masked(_of_dense), _never_masked(_to_zero)),
+            also=(
+                _never_masked(_of_kept),
+                _never_masked(_of_dense),
+                _never_masked(_to_zero),
+                lambda *given: _zeros_at_the_end_of_the_grid(*given),
+            ),
         ),
         Mistake(
             "grid fixed after pruning, zeros in it",
@@ -272,7 +282,11 @@ COMBINE = Exercise(
             "one step too many",
             "2^bits values lie 2^bits − 1 steps apart: with 2 bits the grid is cut into three.",
             _with(n_steps=lambda bits: 2**bits),
-            also=(_with(n_steps=lambda bits: 2 ** (bits - 1)), _with(n_steps=lambda bits: 2**bits - 2)),
+            also=(
+                _with(n_steps=lambda bits: 2**bits, most=1),
+                _with(n_steps=lambda bits: 2 ** (bits - 1)),
+                _with(n_steps=lambda bits: 2**bits - 2),
+            ),
         ),
         Mistake(
             "rounded down",
@@ -291,6 +305,7 @@ COMBINE = Exercise(
             "This grid reaches as far below zero as above it. From the smallest to the largest weight that stays is "
             "narrower, and never wider.",
             _symmetric,
+            also=(_with(_both_ways),),
         ),
         Mistake(
             "divided by a step of 0",
@@ -335,6 +350,13 @@ def _from_zero(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int)
     keep = _mask(weight, norm, n_kept)
     codes, step = _codes(weight, _of_kept(weight, keep, group), 2**bits - 1)
     return torch.where(keep, codes.round() * step, 0)
+
+
+def _zeros_at_the_end_of_the_grid(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
+    """Code 0 for what is pruned, which stands for the lower end."""
+    keep = _mask(weight, norm, n_kept)
+    low = _of_kept(weight, keep, group)[0]
+    return torch.where(keep, _with()(weight, norm, n_kept, bits, group), low.nan_to_num(0, 0, 0))
 
 
 def _in_loops(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> list[list[float]]:

@@ -83,6 +83,16 @@ def _spreads(cost: Tensor, losses: Tensor) -> Tensor:
     return (cost[:, None] <= cost) & (more > ERRORS * error * losses.shape[1] ** 0.5)
 
 
+def _or_twins(beats: Callable[..., Tensor], *how: float) -> Beats:
+    """The same at a lower cost beats too."""
+
+    def with_twins(cost: Tensor, losses: Tensor) -> Tensor:
+        same = (losses[:, None] == losses).all(dim=2)
+        return beats(cost, losses, *how) | (same & (cost[:, None] < cost))
+
+    return with_twins
+
+
 def _strictly(cost: Tensor, losses: Tensor) -> Tensor:
     more, error = _more(losses)
     return (cost[:, None] < cost) & (more > ERRORS * error)
@@ -152,13 +162,15 @@ def _new_best(order: Callable[[Tensor, Tensor], Tensor]) -> Answer:
 
 
 def _front_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(n: int, n_windows: int, spread: float = 0.1, costs: int = 1000) -> tuple[Tensor, Tensor]:
-        """Dear models lose less, up to a scatter that is as large as the differences; one window is hard for all."""
+    def drawn(
+        n: int, n_windows: int, spread: float = 0.1, costs: int = 1000, hard: float = 0.7
+    ) -> tuple[Tensor, Tensor]:
+        """Dear models lose less, up to a scatter that is as large as the differences; some windows are hard for all."""
         cost = torch.randint(1, costs, (n,), generator=generator).float()
         worse = 1.2 * (1 - cost / costs) ** 2 + 0.25 * torch.rand(n, generator=generator)
-        hard = 3 + 0.7 * randn(generator, n_windows)
+        text = 3 + hard * randn(generator, n_windows)
         noise = spread * (0.3 + 1.7 * torch.rand(n, 1, generator=generator)) * randn(generator, n, n_windows)
-        return cost, hard + worse[:, None] + noise
+        return cost, text + worse[:, None] + noise
 
     by_hand = torch.tensor([[2.0, 4.0], [1.0, 3.0], [1.25, 5.25], [2.0, 4.25], [1.0, 3.0]])
     cost, losses = drawn(9, 6)
@@ -170,6 +182,7 @@ def _front_cases(generator: torch.Generator) -> list[Case]:
         Case("each of some models twice, and some at a higher cost", twins),
         Case("the best model beats less than another does", _noisy_best(generator)),
         Case("40 models, 4 noisy windows", drawn(40, 4, 0.3)),
+        Case("windows that are all as hard", drawn(15, 6, 0.1, hard=0.05)),
         Case("a single model", drawn(1, 5)),
     ]
 
@@ -231,16 +244,25 @@ FRONT = Exercise(
             _with(lambda cost, losses: _clearly(cost, losses, 1.0)),
             also=(
                 _with(_spreads),
+                _with(_or_twins(_clearly, 1.0)),
+                _with(_or_twins(_spreads)),
                 _with(lambda cost, losses: _clearly(cost, losses, 3.0)),
+                _with(_or_twins(_clearly, 3.0)),
                 _with(lambda cost, losses: _clearly(cost, losses, ERRORS * losses.shape[1] ** -0.5)),
             ),
+        ),
+        Mistake(
+            "nobody is beaten",
+            "All models stay. One leaves as soon as another that costs no more is clearly better on the same windows.",
+            lambda cost, losses: torch.ones(len(cost), dtype=torch.bool),
+            also=(lambda cost, losses: ~(_beats(cost, losses).all(dim=0)),),
         ),
         Mistake(
             "unpaired",
             "Errors of single models were put together. All read the same windows: subtract window by window, then "
             "take the error of the differences.",
             _with(_unpaired),
-            also=(_with(_added),),
+            also=(_with(_added), _with(_or_twins(_unpaired)), _with(_or_twins(_added))),
         ),
         Mistake(
             "sign of the cost",
@@ -248,6 +270,7 @@ FRONT = Exercise(
             _with(lambda cost, losses: _beats(-cost, losses)),
             also=(
                 _with(lambda cost, losses: _clearly(-cost, losses)),
+                _with(_or_twins(lambda cost, losses: _clearly(-cost, losses))),
                 _with(lambda cost, losses: _means(-cost, losses)),
             ),
         ),
@@ -264,6 +287,7 @@ FRONT = Exercise(
             "cost left out",
             "A model that loses less beats all others here, whatever it costs.",
             _with(lambda cost, losses: _clearly(cost * 0, losses)),
+            also=(_with(_or_twins(lambda cost, losses: _clearly(cost * 0, losses))),),
         ),
         Mistake(
             "only cheaper ones beat",

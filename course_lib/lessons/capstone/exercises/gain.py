@@ -83,7 +83,6 @@ GAIN = Exercise(
     cases=_gain_cases,
     library=_library,
     trivial=(
-        Trivial("one token a pass, nothing gained", lambda acceptance, *others: (1.0, 0.0)),
         Trivial(
             "all stay", lambda a, k, model, further, draft: (k + 1.0, model - _cost(k, model, further, draft) / (k + 1))
         ),

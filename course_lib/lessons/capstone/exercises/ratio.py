@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 
 Answer = Callable[[Tensor, Tensor], Any]
 Effect = Callable[[Tensor, Tensor], Tensor]  # (mine, dense) -> a number for each domain
@@ -21,8 +21,13 @@ def _mean(mine: Tensor, dense: Tensor) -> Tensor:
     return (mine.double() - dense.double()).mean(dim=1)
 
 
+def _deviation(values: Tensor) -> Tensor:
+    """NaN of a single one, without the warning that `std` gives."""
+    return (values - values.mean(dim=1, keepdim=True)).square().sum(dim=1).div(torch.tensor(values.shape[1] - 1)).sqrt()
+
+
 def _error(mine: Tensor, dense: Tensor) -> Tensor:
-    return (mine.double() - dense.double()).std(dim=1) / mine.shape[1] ** 0.5
+    return _deviation(mine.double() - dense.double()) / mine.shape[1] ** 0.5
 
 
 def _own(losses: Tensor) -> Tensor:
@@ -137,7 +142,6 @@ RATIO = Exercise(
     cases=_ratio_cases,
     picture=_picture,
     library=_library,
-    trivial=(Trivial("no difference and no error", lambda mine, dense: (torch.ones(len(mine)),) * 3),),
     mistakes=(
         Mistake(
             "errors added",
@@ -166,6 +170,7 @@ RATIO = Exercise(
                 _around(_quotient, lambda m, d: _quotient(m, d) * _error(m, d)),
                 _around(lambda m, d: _ratios(m, d).mean(dim=1), lambda m, d: _spread(_ratios(m, d))),
                 _with(mean=lambda m, d: _ratios(m, d).mean(dim=1).log()),
+                _around(_quotient, lambda m, d: _spread(_ratios(m, d))),
                 _around(lambda m, d: (_perplexities(m) - _perplexities(d)).mean(dim=1), _perplexity_error),
             ),
         ),
@@ -186,7 +191,7 @@ RATIO = Exercise(
             "not two errors",
             "The interval reaches two standard errors to either side.",
             _with(n_errors=1.0),
-            also=(_with(n_errors=3.0), _with(n_errors=4.0)),
+            also=(_with(n_errors=1.96), _with(n_errors=3.0), _with(n_errors=4.0)),
         ),
         Mistake(
             "as far above as below",

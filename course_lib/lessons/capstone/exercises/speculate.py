@@ -162,7 +162,6 @@ SPECULATE = Exercise(
     agree=_agree,
     library=_library,
     trivial=(
-        Trivial("keeping the draft", lambda x, q, p, u, stop: tuple(x.tolist())),
         Trivial(
             "keeping the draft and drawing one behind it", lambda x, q, p, u, s: (*x.tolist(), _pick(p[-1], u[-1]))
         ),
@@ -241,7 +240,7 @@ SPECULATE = Exercise(
             "Tokens behind the first that fell are in the text. They were drafted for a text that is not there: at the "
             "first fall the pass is over.",
             _with(go_on=True),
-            also=(lambda *given: _dropped(*given),),
+            also=(lambda *given: _dropped(*given), lambda *given: _each_and_one_more(*given)),
         ),
         Mistake(
             "the wrong row behind all",
@@ -326,6 +325,12 @@ def _dropped(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> 
     n = _n_stay(drafted, q, p, luck)
     weights = p[n] if n == len(drafted) else _residual(p[n], q[n])
     return tuple(_until([*drafted[stays].tolist(), _pick(weights, luck[-1])], stop))
+
+
+def _each_and_one_more(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> tuple[int, ...]:
+    """Whatever falls, one more behind all."""
+    tokens = _with(go_on=True, behind=lambda p, q: None, end=lambda tokens, stop: tokens)(drafted, q, p, luck, stop)
+    return tuple(_until([*tokens, _pick(p[-1], luck[-1])], stop))
 
 
 def _counted(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> list[int]:

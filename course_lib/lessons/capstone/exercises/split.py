@@ -159,7 +159,7 @@ def _split_cases(generator: torch.Generator) -> list[Case]:
         least, most = int(sizes[:, 0].sum()), int(sizes[:, -1].sum())
         return sizes, losses, least + int(share * (most - least))
 
-    sizes = torch.tensor([[10, 30, 50], [10, 15, 40], [20, 26, 30]])
+    sizes = torch.tensor([[10, 30, 50], [10, 15, 45], [20, 26, 30]])
     losses = torch.tensor([[1.0, 0.5, 0.25], [0.75, 0.5, 0.0], [0.375, 0.25, 0.125]])
     tight = drawn(6, 4, 0.5)
     return [

@@ -1,0 +1,1 @@
+"""What lesson 12's notebook runs on the real model while it is read."""
