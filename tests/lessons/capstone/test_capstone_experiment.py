@@ -5,7 +5,7 @@ import torch
 
 from course_lib.compose.recipe import Calibration, from_json
 from course_lib.compose.shares import as_values, shapley
-from course_lib.lessons.capstone import experiment, experiment_capstone_front, ground
+from course_lib.lessons.capstone import experiment, experiment_capstone_drafts, experiment_capstone_front, ground
 from course_lib.lessons.capstone.experiment import name_of, orders
 from course_lib.lessons.capstone.ground import DOMAINS, Sizes
 from course_lib.lessons.capstone.recipes import FIVE, by_weights, five, grid, text_of
@@ -87,3 +87,20 @@ def test_every_recipe_of_the_plan_is_one():
     for _, parts in grid():
         assert from_json(from_json(text_of(parts)).as_json()) == from_json(text_of(parts))
     assert [name_of(chosen) for chosen in by_weights()].count("nothing") == 1
+
+
+def test_drafts_write_what_the_dense_model_writes(tiny, monkeypatch):
+    """Greedily, in fewer passes than tokens or as many, whatever drafts; a lookup reads no weights of its own."""
+    monkeypatch.setattr(experiment_capstone_drafts, "windows", ids)
+    sizes = experiment_capstone_drafts.Sizes(texts=2, begin=10, n_new=8, k=3, of_recipes=TINY)
+    plan = experiment_capstone_drafts.steps(sizes)
+    assert len(plan) == 2 * (1 + len(experiment_capstone_drafts.DRAFTS))
+    rows = [row for step in plan for row in step.run(0)["drafts"]]
+    for row in rows:
+        assert row["new"] == [8, 8]
+        assert all(2 <= passes <= 8 for passes in row["passes"])
+        assert row["stayed"] == sum(row["new"]) - sum(row["passes"])
+        assert row["read"] == 0 if row["draft"] == "lookup" else 0 < row["read"] < 1
+    first, copied = (list(experiment_capstone_drafts.texts(sizes, kind, 0)) for kind in ("running text", "copying"))
+    assert len(first[0]) == 10
+    assert torch.equal(copied[0], torch.cat([ids("wikipedia", 1, 18, None, "evaluation", 0)[0], first[0]]))

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.compose.shares import subsets
-from course_lib.lessons.capstone.measured import alone, best, better, hurt, shares
+from course_lib.lessons.capstone.measured import alone, beaten_by, best, better, dearer, hurt, on_top, shares
 from course_lib.lessons.capstone.recipes import FIVE
 from course_lib.lessons.common.verdicts import verdict
 
@@ -37,14 +37,23 @@ RESULT = {
 
 
 def test_costs_alone_and_shares():
-    assert {name: pytest.approx(mean) for name, (mean, _) in alone(RESULT, "text").items()} == COST
+    assert {name: pytest.approx(effect.value) for name, effect in alone(RESULT, "text").items()} == COST
     found = shares(RESULT, "text")
     # Half of what a pair costs more goes to each of its two.
     extra = 1.0125
-    assert found["round"][0] == pytest.approx(2 + extra / 2)
-    assert found["neurons"] == pytest.approx((0.5, 0.0))
-    assert sum(mean for mean, _ in found.values()) == pytest.approx(3.25 + extra - 0.5125 + 0.0125)
-    assert found["round"][1] > 0
+    assert found["round"].value == pytest.approx(2 + extra / 2)
+    assert (found["neurons"].value, found["neurons"].error) == pytest.approx((0.5, 0.0))
+    assert sum(effect.value for effect in found.values()) == pytest.approx(3.25 + extra - 0.5125 + 0.0125)
+    assert found["round"].error > 0
+
+
+def test_on_top_of_all_others():
+    assert on_top(RESULT, "text")["round"].value == pytest.approx(2 + 1.0125)
+    assert on_top(RESULT, "text")["neurons"].value == pytest.approx(0.5)
+    found = dearer(RESULT, "text")
+    assert found["round"].value == pytest.approx(1.0125)
+    assert found["prompt"].fails
+    assert found["neurons"].value == pytest.approx(0)
 
 
 def test_pairs_that_hurt_help_or_do_neither():
@@ -62,5 +71,15 @@ def test_orders():
 
 
 def test_fronts():
-    assert [point.name for point in best(RESULT, "text")] == ["half", "dense"]
-    assert [point.name for point in best(RESULT, "text", read=True)] == ["beaten", "half", "dense"]
+    assert [point.name for point in best(RESULT["grid"], "text")] == ["half", "dense"]
+    assert [point.name for point in best(RESULT["grid"], "text", read=True)] == ["beaten", "half", "dense"]
+
+
+def test_who_beats_a_recipe_of_fewer_windows():
+    """On the windows that it has read; of one window the error is not known."""
+    mine = {"name": "mine", "stored": 60, "cache": 0, "read": 60, "text": [3.0, 4.0]}
+    assert beaten_by(mine, RESULT["grid"], "text") == []
+    worse = mine | {"text": [3.5, 4.5]}
+    assert beaten_by(worse, RESULT["grid"], "text") == ["half"]
+    assert beaten_by(worse, RESULT["grid"], "text", read=True) == ["half", "beaten"]
+    assert beaten_by(worse | {"text": [3.5]}, RESULT["grid"], "text") == []

@@ -182,7 +182,7 @@ def _front_cases(generator: torch.Generator) -> list[Case]:
         Case("each of some models twice, and some at a higher cost", twins),
         Case("the best model beats less than another does", _noisy_best(generator)),
         Case("40 models, 4 noisy windows", drawn(40, 4, 0.3)),
-        Case("windows that are all as hard", drawn(15, 6, 0.1, hard=0.05)),
+        Case("windows that are all as hard", drawn(15, 6, 0.04, hard=0.02)),
         Case("a single model", drawn(1, 5)),
     ]
 

@@ -1,0 +1,76 @@
+"""Bytes beside time, from committed benches: which ways that read fewer bytes take less time on a processor."""
+
+import math
+import re
+from dataclasses import dataclass
+
+from course_lib.lessons.common.effects import of_repetitions
+from course_lib.lessons.common.tables import load_bench
+from course_lib.lessons.common.verdicts import Effect, claim
+
+FEWER = 0.98  # of the anchor's bytes: what counts as fewer
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is left out and how it is computed: a side of a bench, and of its contests those for one token."""
+
+    name: str
+    bench: str
+    contest: str  # a pattern
+    side: str
+    anchor: str | None = None  # the bench's own where there is none
+    why: str = ""
+
+
+_ONE_TOKEN, _STEPS = r"\d+% kept", r"8 steps of 1 at \d+ tokens"
+WAYS = (
+    Way("cut out: neurons, blocks", "cpu_structured", _STEPS, r"\d+ \w+", why="smaller dense matrices"),
+    Way("tokens out of the cache", "cpu_kv", _STEPS, r"\w+, 20 %", "nothing evicted", "smaller dense tensors"),
+    Way("zeros, CSR", "cpu_bitmap_matvec", r"density .*", "CSR", why="a column beside each value"),
+    Way("neurons of a token, rows gathered", "cpu_contextual", _ONE_TOKEN, "bundle, one index_select", why="a copy"),
+    Way("the same, predicted", "cpu_contextual", _ONE_TOKEN, "predictor, then embedding_bag", why="the predictor"),
+    Way("8 bits", "cpu_contextual", "100% kept", "dense, 8 bits", why="no fast product of such numbers"),
+    Way("2:4, unpacked", "cpu_nm_matmul", "2:4, tokens: 1", "unpack, then dense", why="unpacked before it is read"),
+    Way("zeros, bitmap unpacked", "cpu_bitmap_matvec", r"density .*", "bitmap.*", why="unpacked before it is read"),
+)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One side of one contest: its bytes as a share of the anchor's, how many times as fast, and the log of that."""
+
+    of_bytes: float
+    times: float
+    faster: Effect
+
+
+def timed(way: Way) -> list[Timed]:
+    """Its contests, those with the fewest bytes last."""
+    sides = load_bench(way.bench)["tables"]["sides"]
+    found = []
+    for row in sides:
+        if not (re.fullmatch(way.contest, row["contest"]) and re.fullmatch(way.side, row["side"])):
+            continue
+        anchor = next(
+            each
+            for each in sides
+            if each["contest"] == row["contest"] and each["side"] == (way.anchor or each["anchor"])
+        )
+        mine, its = of_repetitions(row), of_repetitions(anchor)
+        faster = Effect(value=mine.value - its.value, error=math.hypot(mine.error, its.error))
+        if row["bytes"] < FEWER * anchor["bytes"]:
+            found.append(Timed(row["bytes"] / anchor["bytes"], math.exp(faster.value), faster))
+    return sorted(found, key=lambda each: -each.of_bytes)
+
+
+def bytes_and_time() -> str:
+    """Of each way the most and the fewest bytes: what they promise, and what the clock says."""
+    lines, effects = [f"{'one token, on a processor':<34}{'bytes':>7}{'promised':>10}{'measured':>10}   pays for"], []
+    for way in WAYS:
+        found = timed(way)
+        for each in dict.fromkeys((found[0], found[-1])):
+            cells = f"{100 * each.of_bytes:>5.0f} %{1 / each.of_bytes:>8.1f} x{each.times:>8.2f} x"
+            lines.append(f"{way.name:<34}{cells}   {way.why}")
+        effects += [each.faster for each in found]
+    return "\n".join([*lines, claim("fewer bytes take less time", effects)])
