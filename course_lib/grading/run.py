@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from course_lib.grading import engine, pool, store
+from course_lib.grading import engine, store
 from course_lib.grading.export import lms
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.intake.submissions import file_name, find, newest
@@ -21,6 +21,7 @@ from course_lib.grading.records import Result
 from course_lib.grading.report import feedback, page, text
 from course_lib.grading.report.tally import Facts, common_reason, nothing_ran
 from course_lib.grading.sandbox import session
+from course_lib.grading.workers import pool
 from course_lib.measure.result_files import machine, now
 
 Pairs = Iterable[tuple[Submission, Result]]
@@ -56,8 +57,8 @@ def run(request: Request, console: Console) -> int:
     """
     if request.kind not in ("bwrap", "none"):
         raise ValueError(f"got sandbox {request.kind!r}; expected bwrap or none.")
-    _check_columns(request)
-    candidates = find(request.folder, request.pattern, _roster(request.roster))
+    check_columns(request)
+    candidates = find(request.folder, request.pattern, roster_of(request.roster))
     if not candidates:
         raise ValueError(f"got no submissions in {request.folder}; expected notebooks, folders of them, or zips.")
     if request.seconds is not None and not 1 <= request.seconds <= MOST_SECONDS:
@@ -66,7 +67,7 @@ def run(request: Request, console: Console) -> int:
     submissions = newest(candidates, plan.stem)
     if request.kind == "bwrap" and (problem := session.unavailable()) and not request.scheduler:
         raise ValueError(problem)
-    _check_out(request)
+    check_out(request)
     if request.kind == "none":
         console.print(
             "[bold yellow]no sandbox[/]: the students' code runs with your rights. Only for your own machine."
@@ -103,7 +104,7 @@ def _failures(results: list[Result], console: Console) -> int:
     return 1 if n else 0
 
 
-def _check_columns(request: Request) -> None:
+def check_columns(request: Request) -> None:
     """Known before anything is graded: a column that the course system does not have, or a table nobody asked for."""
     for option, named in (("--canvas", request.canvas), ("--moodle", request.moodle)):
         if named is not None and not named.strip():
@@ -126,7 +127,7 @@ def _lesson(submissions: list[Submission]) -> str:
     return named[0]
 
 
-def _check_out(request: Request) -> None:
+def check_out(request: Request) -> None:
     """Known before anything is graded: a folder that cannot be written to, or that holds grades.
 
     Grades are not overwritten by accident: an earlier run is continued with --resume, or another folder is named.
@@ -147,7 +148,7 @@ def _check_out(request: Request) -> None:
         ) from None
 
 
-def _roster(path: Path | None) -> list[str] | None:
+def roster_of(path: Path | None) -> list[str] | None:
     """Student ids, one a line, or the first column of a CSV."""
     if path is None:
         return None
@@ -187,7 +188,7 @@ def _key(submission: Submission, plan: engine.Plan) -> str:
 def _graded(left: list[Submission], plan: engine.Plan, request: Request) -> Iterator[tuple[Submission, Result]]:
     if request.scheduler is None:
         return pool.grade_all(left, plan, request.jobs or pool.default_jobs())
-    from course_lib.grading import cluster
+    from course_lib.grading.workers import cluster
 
     return cluster.grade_all(left, plan, request.scheduler)
 

@@ -40,6 +40,8 @@ def load_prompt(path: Path, model: PreTrainedModel) -> SoftPrompt:
             metadata = file.metadata() or {}
             if metadata.get("kind") != KIND:
                 raise ValueError(f"got {path}, which holds no soft prompt; expected a file of save_prompt.")
+            if missing := {"table", "origin"} - metadata.keys():
+                raise ValueError(f"got {path}, which does not say its {min(missing)}; expected a file of save_prompt.")
             vectors = file.get_tensor("vectors").float()
     except SafetensorError as error:
         raise ValueError(f"got {path}, which cannot be read ({error}); save or copy it again.") from None

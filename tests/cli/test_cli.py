@@ -61,7 +61,7 @@ def test_a_mistake_ends_the_process_with_1_and_no_traceback():
     assert result.stderr.startswith("error got lesson '99'; expected one of")
 
 
-POOL = "import course_lib.grading.pool; assert not {'jupytext', 'nbformat'} & set(sys.modules)"
+POOL = "import course_lib.grading.workers.pool; assert not {'jupytext', 'nbformat'} & set(sys.modules)"
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ import pytest
 from submitting import needs_sandbox
 
 from course_lib.checking.call import limited
-from course_lib.grading import cluster, engine
+from course_lib.grading import engine
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Result
 from course_lib.grading.synthetic import classroom
+from course_lib.grading.workers import cluster
 
 PLAN = engine.Plan("04 Wanda", "04_wanda", {"wanda.score": "wanda_score"}, "key", kind="none")
 
@@ -74,7 +75,7 @@ def lacks_bubblewrap(kind, course):
 def forked():
     """Workers are forks of a process that has imported the course once: nine start here, at ten seconds each."""
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "course_lib.grading.cluster"])
+        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "course_lib.grading.workers.cluster"])
         yield
 
 

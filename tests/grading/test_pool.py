@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib.grading import engine, pool
+from course_lib.grading import engine
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Result
+from course_lib.grading.workers import pool
 
 PLAN = engine.Plan("04 Wanda", "04_wanda", {"wanda.score": "wanda_score"}, "key")
 

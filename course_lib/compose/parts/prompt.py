@@ -33,11 +33,25 @@ class PromptPart(Part):
                 "without a folder."
             )
 
+    def path_in(self, folder: Path) -> Path:
+        """Where its file lies.
+
+        Raises:
+            ValueError: no ordinary file, or one larger than a prompt may be.
+        """
+        path = folder / self.file
+        try:
+            if path.is_symlink() or not path.is_file():
+                raise ValueError(f"got the prompt {self.file[:60]!r}, which is not there, or a link; expected a file.")
+            size = path.stat().st_size
+        except OSError as error:  # a name that no file can have
+            raise ValueError(f"got the prompt {self.file[:60]!r}, which cannot be read ({error.strerror}).") from None
+        if size > MOST_ON_DISK:
+            raise ValueError(f"got a prompt of {size:,} bytes; expected at most {MOST_ON_DISK:,}. Learn fewer vectors.")
+        return path
+
     def apply(self, making: Making, ground: Ground) -> Making:
-        path = ground.folder / self.file
-        if path.is_symlink() or (path.is_file() and path.stat().st_size > MOST_ON_DISK):
-            raise ValueError(f"got {self.file}, a link or larger than {MOST_ON_DISK:,} bytes; expected fewer vectors.")
-        prompt = load_prompt(path, making.model)
+        prompt = load_prompt(self.path_in(ground.folder), making.model)
         # As it is stored: in 16 bits.
         vectors = prompt.vectors.half()
         if vectors.nbytes > MOST_BYTES:

@@ -29,6 +29,7 @@ class Entry:
     """One file or folder.
 
     Args:
+        kind: what is graded is called a notebook, also where that is a recipe.
         parts: its path below the folder of submissions; what is in a zip lies below the zip.
         path, outer, member: how to read it, as in Submission.
         stamp: when it was saved, in seconds.

@@ -28,7 +28,9 @@ _CANVAS = re.compile(
 # The first number counts: what follows it was named by the student, who may know such names.
 _MOODLE = re.compile(r"(?P<name>.+?)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
 _GRADESCOPE = re.compile(r"submission_\d+")
-_SUFFIX = re.compile(r"(\.ipynb(\.txt|\.json)?|\.zip|\.rar|\.7z|\.tgz|(\.tar)?(\.(gz|xz|bz2))?)$", re.IGNORECASE)
+_SUFFIX = re.compile(
+    r"(\.ipynb(\.txt|\.json)?|\.json(\.txt)?|\.zip|\.rar|\.7z|\.tgz|(\.tar)?(\.(gz|xz|bz2))?)$", re.IGNORECASE
+)
 _COPY = re.compile(r"^copy of |[ _]?\(\d{1,3}\)$|[-_ ]copy ?\d*$", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:lesson|notebook|nb|week|l)?[\W_]*0*(?P<number>\d{1,2})", re.IGNORECASE)
 LONGEST_NAME = 300  # characters of a name that are looked at

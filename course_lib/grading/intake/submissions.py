@@ -11,9 +11,10 @@ from course_lib.grading.intake.path_patterns import by_pattern
 from course_lib.grading.intake.student_ids import clean, file_name
 from course_lib.grading.intake.submission import Submission
 
-__all__ = ["file_name", "find", "newest"]
+__all__ = ["among", "file_name", "find", "newest"]
 
 MOST_NOTES = 5
+NOTEBOOK = "notebook (.ipynb)"
 
 
 def find(folder: Path, pattern: str | None = None, roster: list[str] | None = None) -> list[Submission]:
@@ -31,17 +32,24 @@ def find(folder: Path, pattern: str | None = None, roster: list[str] | None = No
     Raises:
         ValueError: for a folder or a pattern that cannot be used.
     """
-    entries = walk(folder)
+    return among(folder, walk(folder), pattern, roster)
+
+
+def among(
+    folder: Path, entries: list[Entry], pattern: str | None, roster: list[str] | None, called: str = NOTEBOOK
+) -> list[Submission]:
+    """The same of entries, of which those of the kind "notebook" are what is looked for, called so in messages."""
     if problem := next((entry.problem for entry in entries if not entry.parts), ""):
         raise ValueError(f"got {folder}: {problem}")
     groups = by_layout(entries) if pattern is None else by_pattern(entries, pattern)
-    candidates = [candidate for name, group in _named(groups, roster or []) for candidate in _candidates(name, group)]
+    named = _named(groups, roster or [])
+    candidates = [candidate for name, group in named for candidate in _candidates(name, group, called)]
     if roster is not None:
         candidates = _against(candidates, roster)
     return sorted(candidates, key=lambda candidate: (candidate.student.casefold(), candidate.student, candidate.origin))
 
 
-def newest(submissions: list[Submission], stem: str) -> list[Submission]:
+def newest(submissions: list[Submission], stem: str, called: str = NOTEBOOK) -> list[Submission]:
     """One submission for every student: of the notebooks of that lesson the newest.
 
     A notebook whose name says no lesson may be of this one; it counts where no other says so.
@@ -49,21 +57,22 @@ def newest(submissions: list[Submission], stem: str) -> list[Submission]:
     students: dict[str, list[Submission]] = {}
     for submission in submissions:
         students.setdefault(submission.student, []).append(submission)
-    return [_one(mine, stem) for mine in students.values()]
+    return [_one(mine, stem, called) for mine in students.values()]
 
 
-def _one(mine: list[Submission], stem: str) -> Submission:
+def _one(mine: list[Submission], stem: str, called: str) -> Submission:
     lessons = [(work.lesson or lesson_of(work.origin), work) for work in mine if work.path or work.problem]
     of_lesson = [work for lesson, work in lessons if lesson == stem]
     fits = of_lesson or [work for lesson, work in lessons if not lesson]
     if not fits:
         others = ", ".join(sorted({lesson for lesson, _ in lessons}))
-        problem = f"there is no notebook of {stem}, only of {others}." if others else "there is no notebook."
+        what = called.partition(" ")[0]
+        problem = f"there is no {what} of {stem}, only of {others}." if others else f"there is no {what}."
         return Submission(mine[0].student, mine[0].origin, problem=problem, notes=mine[0].notes)
     chosen = max(fits, key=_age)
     if len(fits) > 1 and chosen.path is not None:
         which = "the newest was taken" if len({_age(fit)[1:3] for fit in fits}) > 1 else "one of them was taken"
-        note = f"{len(fits)} notebooks, {which}: {chosen.origin}"
+        note = f"{len(fits)} {called.partition(' ')[0]}s, {which}: {chosen.origin}"
         chosen = replace(chosen, notes=(*chosen.notes, note))
     return chosen
 
@@ -73,7 +82,7 @@ def _age(submission: Submission) -> tuple[bool, int, float, str]:
     return submission.path is not None, submission.attempt, submission.stamp, submission.origin
 
 
-def _candidates(student: str, group: Group) -> list[Submission]:
+def _candidates(student: str, group: Group, called: str) -> list[Submission]:
     """A group's notebooks, or its problem."""
     problems = [f"{_shown(entry)}: {entry.problem}" for entry in group.others if entry.problem]
     notes = (*group.notes, *problems[:MOST_NOTES])
@@ -81,11 +90,11 @@ def _candidates(student: str, group: Group) -> list[Submission]:
         return [_candidate(student, notebook, notes) for notebook in group.notebooks]
     if problems:
         more = f" ({len(problems) - 1} more like this)" if len(problems) > 1 else ""
-        problem = f"no notebook could be taken from {problems[0]}{more}"
+        problem = f"no {called.partition(' ')[0]} could be taken from {problems[0]}{more}"
     else:
         files = [_shown(entry) for entry in group.others if entry.kind == "other"]
         holds = f"it holds {', '.join(files[:3])}" + (" and more" if len(files) > 3 else "") if files else "it is empty"
-        problem = f"there is no notebook (.ipynb): {holds}."
+        problem = f"there is no {called}: {holds}."
     return [Submission(student, _clean_path(group.origin), problem=problem, notes=tuple(group.notes))]
 
 

@@ -29,6 +29,10 @@ class Refused(ValueError):
     """What is wrong with a file or a zip, in a sentence for the student."""
 
 
+class TooLarge(Refused):
+    """A file of more bytes than are read."""
+
+
 @dataclass(frozen=True)
 class Member:
     """One file in a zip, or why it cannot be taken from there.
@@ -169,8 +173,8 @@ def bounded(file: io.IOBase, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def too_large(limit: int) -> Refused:
-    return Refused(f"got more than {limit >> 20} MiB; clear the notebook's outputs and hand it in again.")
+def too_large(limit: int) -> TooLarge:
+    return TooLarge(f"got more than {limit >> 20} MiB; clear the notebook's outputs and hand it in again.")
 
 
 def why_not(path: Path) -> str:

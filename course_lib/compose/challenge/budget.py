@@ -1,0 +1,86 @@
+"""The budget: how much of the dense model's bytes a recipe may hold, and how much of them it may read for a token.
+
+Nothing is read that is not held. Whoever holds a third therefore reads a third or less, and a limit of a half on what
+is read would never be felt. A quarter is: weights on 4 bits in groups of 32, which cost this model nothing, keep the
+third and not the quarter, unless a token leaves out half of its neurons.
+
+Dimension key: O outputs of a layer, I its inputs.
+"""
+
+from dataclasses import dataclass
+
+from transformers import PreTrainedModel
+
+from course_lib.compose.choices import BITS, SPARSEST
+from course_lib.compose.counting.account import NUMBER_BYTES, Account
+from course_lib.compose.counting.expected import POSITION_BYTES
+from course_lib.compose.kept import NUMBER
+from course_lib.compose.part import tables_of
+from course_lib.contextual.sizes import sizes_of
+from course_lib.models import architecture, blocks, heads, layers_of, weight_of
+from course_lib.quantization.storage import dense_bytes, sparse_bytes
+
+# As sparse as may be, the rest and the table on the fewest bits, one slot a head, one neuron a block.
+LEANEST = {
+    "weights": {"method": "Magnitude", "pattern": SPARSEST, "bits": min(BITS), "rounding": "nearest"},
+    "embedding": {"bits": min(BITS)},
+    "neurons": {"selector": "Static", "density": 1e-6},
+    "cache": {"policy": "Window", "budget": 1},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Shares of the dense model's bytes, both limits included.
+
+    Args:
+        held: weights and cache together. read: for one decoded token, the cache among it.
+    """
+
+    held: float = 1 / 3
+    read: float = 1 / 4
+
+    def __post_init__(self) -> None:
+        for name, share in (("held", self.held), ("read", self.read)):
+            if not 0 < share <= 1:
+                raise ValueError(
+                    f"got a budget of {share:g} of the bytes {name}; expected a share above 0 and up to 1."
+                )
+
+    def check(self, model: PreTrainedModel, dense: Account) -> None:
+        """Raises ValueError for a budget that nobody can be sure to meet; it says the smallest that can be met."""
+        least = smallest(model, dense)
+        if self.held < least.held or self.read < least.read:
+            raise ValueError(
+                f"got a budget of {self.held:.2%} held and {self.read:.2%} read; expected at least {least.held:.2%} "
+                f"and {least.read:.2%}, which the leanest recipe keeps: {SPARSEST:.0%} of the weights pruned, the rest "
+                f"on {min(BITS)} bits, one slot a head, one neuron a block."
+            )
+
+
+BUDGET = Budget()
+
+
+def smallest(model: PreTrainedModel, dense: Account) -> Budget:
+    """What `LEANEST` is sure to keep, by the formulas of its formats; rounding may zero some weights more."""
+    shape, (n_blocks, _, n_neurons) = heads(model), sizes_of(model)
+    sizes = {(layer.name, layer.part): _leanest(*weight_of(layer.module).shape) for layer in layers_of(model)}
+    tables = sum(dense_bytes(*table.shape, min(BITS)) for table in tables_of(model).values())
+    counted = sum(weight_of(layer.module).numel() for layer in layers_of(model))
+    counted += sum(table.numel() for table in tables_of(model).values())
+    rest = tables + NUMBER_BYTES * (sum(each.numel() for each in model.parameters()) - counted)
+    rest += n_blocks * shape.n_key_value * (POSITION_BYTES + 2 * NUMBER_BYTES * shape.size)  # one slot a head
+    rest += NUMBER * n_blocks * n_neurons  # a list of what matters, by which a neuron is chosen
+    # A token reads a row of the table beside the head, and of a matrix of the MLP what belongs to one neuron.
+    row = -(-tables // len(model.get_input_embeddings().weight))
+    names = architecture(blocks(model)[0]).mlp
+    read = sum(-(-size // n_neurons) if part in names else size for (_, part), size in sizes.items())
+    return Budget(
+        held=min(1.0, (rest + sum(sizes.values())) / dense.held), read=min(1.0, (rest + row + read) / dense.read)
+    )
+
+
+def _leanest(rows: int, columns: int) -> int:
+    """Of one matrix (O, I)."""
+    n_stored = -(-rows * columns * round(100 * (1 - SPARSEST)) // 100) + rows
+    return sparse_bytes(rows, columns, n_stored, min(BITS))

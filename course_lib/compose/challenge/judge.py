@@ -1,0 +1,162 @@
+"""One recipe measured in full: bytes counted, and its loss beside the dense model's on the same windows.
+
+Nothing that a recipe says of itself is believed, and no clock is looked at.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from pathlib import Path
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from course_lib.compose.build import Built, build
+from course_lib.compose.challenge.budget import BUDGET, Budget
+from course_lib.compose.challenge.memory import Memory, digest
+from course_lib.compose.challenge.texts import NAMES, Texts
+from course_lib.compose.counting.account import Account, account
+from course_lib.compose.counting.expected import stored_bytes
+from course_lib.compose.evaluate import continued_losses
+from course_lib.compose.recipe import Recipe
+from course_lib.measure.paired import mean_and_error
+from course_lib.prompts.soft import fingerprint
+
+AT_ONCE = 8  # windows in one pass: memory stays the same however many there are
+Losses = dict[str, tuple[float, ...]]
+
+
+class Miscounted(ValueError):
+    """Two counts of bytes differ: a defect of the library, of which no recipe is to blame."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a recipe's model holds and reads, and the loss of every window by domain, nats a token."""
+
+    account: Account
+    losses: Losses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A recipe beside the dense model.
+
+    Args:
+        losses: by domain, the log of the ratio of the perplexities and its standard error; paired windows.
+    """
+
+    dense: Account
+    found: Account
+    losses: dict[str, tuple[float, float]]
+    budget: Budget = BUDGET
+
+    @property
+    def held(self) -> float:
+        """Of the dense model's bytes, weights and cache together."""
+        return self.found.held / self.dense.held
+
+    @property
+    def read(self) -> float:
+        """Of the bytes that the dense model reads a token."""
+        return self.found.read / self.dense.read
+
+    @property
+    def within(self) -> bool:
+        """Whether both limits are kept."""
+        return self.held <= self.budget.held and self.read <= self.budget.read
+
+    @property
+    def worse(self) -> tuple[str, tuple[float, float]]:
+        """The domain that counts: the one in which more is lost."""
+        return max(self.losses.items(), key=lambda item: item[1][0])
+
+    @property
+    def of_budget(self) -> str:
+        """Both shares, and on which side of their limits they are."""
+        limits = (("held", self.held, self.budget.held), ("read a token", self.read, self.budget.read))
+        return "; ".join(
+            f"{share:.1%} of the bytes {what}, {'within' if share <= most else 'above'} {most:.1%}"
+            for what, share, most in limits
+        )
+
+
+def judged(found: Measured, dense: Measured, budget: Budget = BUDGET) -> Judged:
+    """What was measured of a recipe and of the dense model, on the same windows, put side by side."""
+    pairs = {domain: zip(losses, dense.losses[domain], strict=True) for domain, losses in found.losses.items()}
+    return Judged(
+        dense=dense.account,
+        found=found.account,
+        losses={domain: mean_and_error([mine - its for mine, its in pair]) for domain, pair in pairs.items()},
+        budget=budget,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Judge:
+    """What measures recipes: the dense model, texts, and what was measured before.
+
+    Args:
+        say: told what is done next.
+    """
+
+    model: PreTrainedModel = field(repr=False)
+    tokenizer: PreTrainedTokenizerBase | None = field(repr=False)
+    texts: Texts
+    memory: Memory = field(default_factory=Memory)
+    say: Callable[[str], None] = field(default=lambda text: None, repr=False)
+
+    def measure(self, recipe: Recipe, folder: Path = Path()) -> Measured:
+        """Built at most once, and not at all where everything is known already.
+
+        Raises:
+            ValueError: a recipe that this model cannot have, or that leaves a model whose loss is no number.
+        """
+        part, made = recipe.part("prompt"), []
+        files = part.path_in(folder).read_bytes() if part else b""
+        known = digest(recipe.as_json(), files, self.texts.digest, fingerprint(self.model))
+
+        def built() -> Built:
+            if not made:
+                self.say("building: prune, round, fit")
+                made.append(build(recipe, self.model, recipe.calibration.text(self.tokenizer), folder))
+            return made[0]
+
+        counts = self.memory.once(f"{known} bytes", lambda: asdict(self._counted(built())))
+        losses = {}
+        for domain in self.texts.windows:
+            row = self.memory.once(f"{known} {domain}", lambda which=domain: {"losses": self._read(built(), which)})
+            losses[domain] = tuple(row["losses"])
+        return Measured(account=Account(**counts), losses=losses)
+
+    def _counted(self, built: Built) -> Account:
+        self.say("counting bytes")
+        return counted(built, self.texts.behind)
+
+    def _read(self, built: Built, domain: str) -> list[float]:
+        windows = self.texts.windows[domain]
+        self.say(f"reading {windows.shape[0]} × {windows.shape[1]} tokens: {NAMES[domain]}")
+        losses = torch.cat([continued_losses(built, part) for part in windows.split(AT_ONCE)]).tolist()
+        if not all(map(isfinite, losses)):
+            raise ValueError(
+                f"got a model whose loss on {NAMES[domain]} is no number; expected one that still predicts. Compress "
+                "it less, or look at its prompt."
+            )
+        return losses
+
+
+def counted(built: Built, text: Int[Tensor, "N"]) -> Account:
+    """Its account, believed only where the formulas of its recipe say the same.
+
+    Raises:
+        Miscounted: where the two counts differ.
+    """
+    found, formula = account(built, text), stored_bytes(built)
+    if found.stored != formula:
+        raise Miscounted(
+            f"got {found.stored:,} bytes of tensors and {formula:,} by the sizes of the recipe; expected the same. "
+            "Report the recipe: one of the two counts is wrong."
+        )
+    return found

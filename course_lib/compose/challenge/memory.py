@@ -1,0 +1,83 @@
+"""What was measured before, one small JSON file each: an interrupted run goes on, and nothing is measured twice.
+
+A name says all that decides about a number: the recipe, its files, the texts, and the library's own code. Files are
+written whole or not at all, and one that does not hold what it should is measured anew.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+LIBRARY = Path(__file__).parents[2]
+# Of the library, what can change a number of a recipe.
+SUBJECTS = ("attention", "compose", "contextual", "kv", "prompts", "pruning", "quantization", "sparsity", "models.py")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Rows of plain data in a folder; None keeps nothing."""
+
+    folder: Path | None = None
+
+    def once(self, name: str, make: Callable[[], Row]) -> Row:
+        """The row of that name: as it was kept, else made and kept."""
+        if (kept := self.get(name)) is not None:
+            return kept
+        row = make()
+        self.keep(name, row)
+        return row
+
+    def get(self, name: str) -> Row | None:
+        """What was kept under a name, None for nothing, or for a file that is not sound."""
+        return None if self.folder is None else _load(self._path(name), name)
+
+    def keep(self, name: str, row: Row) -> None:
+        if self.folder is not None:
+            _write(self._path(name), json.dumps({"name": name, "row": row}, allow_nan=False))
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{digest(name, library())}.json"
+
+
+def digest(*parts: str | bytes) -> str:
+    """Of texts and bytes, told apart."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8, "big") + data)
+    return found.hexdigest()[:32]
+
+
+@lru_cache
+def library() -> str:
+    """Of the sources that can change a number."""
+    files = [path for name in SUBJECTS for path in _sources(LIBRARY / name)]
+    return digest(*(path.read_bytes() for path in sorted(files)))
+
+
+def _sources(path: Path) -> list[Path]:
+    return [path] if path.is_file() else list(path.rglob("*.py"))
+
+
+def _load(path: Path, name: str) -> Row | None:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return stored["row"] if stored["name"] == name else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,85 @@
+"""From losses to points: three models measured in the same run say what a loss is worth.
+
+In each domain, on the same windows,
+
+    share = (L_uniform − L) / (L_uniform − L_master),    points = 20 · clip(min over domains of share, 0, 1):
+
+nothing for what loses as much as half of the weights pruned alike, all for what loses no more than the master's recipe,
+which keeps to the budget. The domain in which less is earned counts.
+"""
+
+from dataclasses import dataclass, replace
+
+from course_lib.compose.challenge.judge import Losses
+from course_lib.measure.paired import mean_and_error
+
+FULL = 20.0
+UNIFORM = '{"weights": {"method": "Wanda", "pattern": 0.5}}'  # in no budget; what a recipe has to be better than
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchors:
+    """Losses by domain of three models, window by window."""
+
+    dense: Losses
+    uniform: Losses
+    master: Losses
+
+    def check(self) -> None:
+        """Raises ValueError for anchors of which the dense is not the best, or the uniform not the worst."""
+        for domain in self.dense:
+            dense, uniform, master = (_mean(each[domain]) for each in (self.dense, self.uniform, self.master))
+            if not dense <= master < uniform:
+                raise ValueError(
+                    f"got {dense:.3f}, {master:.3f} and {uniform:.3f} nats of the dense model, the master's recipe and "
+                    f"the uniform one on {domain}; expected them to rise. Take more windows, or another text."
+                )
+
+    def without(self, index: int, domain: str) -> "Anchors":
+        """The same with one window left out."""
+        return replace(
+            self, **{name: _without(getattr(self, name), index, domain) for name in ("dense", "uniform", "master")}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """What a recipe earns.
+
+    Args:
+        domain: the one that counts. swing: the most that leaving out any one window moves the points.
+    """
+
+    points: float
+    domain: str
+    swing: float
+
+
+def points(losses: Losses, anchors: Anchors) -> Points:
+    """Of a recipe that keeps to the budget."""
+    earned, domain = _earned(losses, anchors)
+    swing = max(
+        abs(_earned(_without(losses, index, one), anchors.without(index, one))[0] - earned)
+        for one, windows in losses.items()
+        for index in range(len(windows))
+    )
+    return Points(points=earned, domain=domain, swing=swing)
+
+
+def _earned(losses: Losses, anchors: Anchors) -> tuple[float, str]:
+    shares = {
+        domain: (_mean(anchors.uniform[domain]) - _mean(windows))
+        / (_mean(anchors.uniform[domain]) - _mean(anchors.master[domain]))
+        for domain, windows in losses.items()
+    }
+    domain = min(shares, key=shares.__getitem__)
+    return FULL * min(1.0, max(0.0, shares[domain])), domain
+
+
+def _mean(windows: tuple[float, ...]) -> float:
+    return mean_and_error(windows)[0]
+
+
+def _without(losses: Losses, index: int, domain: str) -> Losses:
+    kept = losses[domain]
+    return losses | {domain: kept[:index] + kept[index + 1 :]}

@@ -1,0 +1,101 @@
+"""What a process of the grader does with recipes: measure one after another, within limits that its parent watches.
+
+A recipe is data, so nothing of a student's runs here. What it may cost is bounded by what a recipe may say; processor
+time and memory are watched beside that, and a process that goes beyond is ended.
+"""
+
+import tempfile
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from course_lib.compose.challenge.budget import BUDGET, Budget
+from course_lib.compose.challenge.judge import Judge, Measured, Miscounted
+from course_lib.compose.challenge.memory import digest
+from course_lib.compose.challenge.texts import texts
+from course_lib.compose.counting.account import LENGTH, Account
+from course_lib.compose.recipe import Recipe, from_json
+from course_lib.grading.challenge.handed_in import PROMPT
+from course_lib.models import DEFAULT_MODEL, load_model
+
+
+@dataclass(frozen=True)
+class Settings:
+    """By what recipes are measured; plain data, sent to every process.
+
+    Args:
+        seed: of the windows, which nobody but the grader knows. text: of the instructor, in place of the first domain.
+        seconds: of the processor for one recipe. memory: bytes of a process.
+    """
+
+    seed: int
+    windows: int = 16
+    length: int = LENGTH
+    text: str | None = field(default=None, repr=False)
+    budget: Budget = BUDGET
+    seconds: float = 900.0
+    memory: int = 8 * 2**30
+
+    @property
+    def key(self) -> str:
+        """Of all that decides about a number."""
+        limits = (self.seed, self.windows, self.length, self.seconds, self.memory, self.budget)
+        return digest(repr(limits), self.text or "")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recipe to measure, and the file of its prompt."""
+
+    recipe: str
+    prompt: bytes = b""
+
+    @property
+    def key(self) -> str:
+        return digest(self.recipe, self.prompt)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured, or why nothing could be.
+
+    Args:
+        failed: whether that is the grader's fault; then it is tried again next time.
+    """
+
+    account: dict[str, Any] = field(default_factory=dict)
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    problem: str = ""
+    failed: bool = False
+
+    @property
+    def measured(self) -> Measured:
+        losses = {domain: tuple(windows) for domain, windows in self.losses.items()}
+        return Measured(account=Account(**self.account), losses=losses)
+
+
+@lru_cache(maxsize=1)
+def judge(settings: Settings) -> Judge:
+    """The dense model and the texts, once a process."""
+    model, tokenizer = load_model(DEFAULT_MODEL)
+    read = texts(tokenizer, settings.windows, settings.length, settings.seed, settings.text)
+    return Judge(model=model, tokenizer=tokenizer, texts=read)
+
+
+def evaluate(job: Job, settings: Settings) -> Found:
+    """In a process of its own. Whatever a recipe leads to is its own problem; it never raises."""
+    try:
+        at = judge(settings)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / PROMPT).write_bytes(job.prompt)
+            found = at.measure(from_json(job.recipe), Path(folder))
+        if job.recipe == Recipe().as_json():
+            settings.budget.check(at.model, found.account)
+    except Miscounted as error:
+        return Found(problem=str(error), failed=True)
+    except (ValueError, RuntimeError, MemoryError, ArithmeticError) as error:
+        return Found(problem=str(error) or type(error).__name__)
+    except Exception as error:  # not foreseen: look at it, and do not blame the student
+        return Found(problem=f"{type(error).__name__}: {error}", failed=True)
+    return Found(asdict(found.account), {domain: list(windows) for domain, windows in found.losses.items()})

@@ -1,0 +1,110 @@
+"""What a class handed in: for every student a recipe, as bytes, and the prompt that it names; nothing is run.
+
+Folders, zips, exports of course systems and names of students are those of notebooks (intake/). Of several recipes of a
+student the newest counts; those called recipe before all others.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from course_lib.compose.parts.prompt import MOST_ON_DISK, PromptPart
+from course_lib.compose.reading import MOST_BYTES
+from course_lib.compose.recipe import Recipe, from_json
+from course_lib.grading.intake import layouts, zips
+from course_lib.grading.intake.entries import Entry, walk
+from course_lib.grading.intake.submission import Submission
+from course_lib.grading.intake.submissions import among, newest
+
+FILES = re.compile(r".*\.json(\.txt)?", re.IGNORECASE | re.DOTALL)
+CALLED = "recipe (.json)"
+STEM = "12_capstone"
+PROMPT = "prompt.safetensors"  # what every prompt is called from here on
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """One student's recipe, or why there is none.
+
+    Args:
+        recipe: as it is built, its prompt under one name. prompt: the bytes of that file.
+    """
+
+    student: str
+    origin: str
+    recipe: Recipe | None = None
+    prompt: bytes = b""
+    problem: str = ""
+    missing: bool = False  # nothing was handed in
+    notes: tuple[str, ...] = ()
+
+
+def handed_in(folder: Path, pattern: str | None = None, roster: list[str] | None = None) -> list[HandedIn]:
+    """One for every student of a folder or a zip, in the order of their ids.
+
+    Raises:
+        ValueError: for a folder or a pattern that cannot be used.
+    """
+    entries = [_as_work(entry) for entry in walk(folder)]
+    candidates = among(folder, entries, pattern, roster, CALLED)
+    return [_read(submission) for submission in newest(_preferred(candidates), STEM, CALLED)]
+
+
+def _as_work(entry: Entry) -> Entry:
+    """Recipes are what is looked for here, in a notebook's place."""
+    if entry.kind not in ("notebook", "other") or not entry.parts:
+        return entry
+    return replace(entry, kind="notebook" if FILES.fullmatch(entry.parts[-1]) else "other")
+
+
+def _preferred(candidates: Iterable[Submission]) -> list[Submission]:
+    """Of a student who has files called recipe those alone; a folder may hold other JSON."""
+    named = {work.student for work in candidates if work.path and _is_named(work)}
+    return [work for work in candidates if work.student not in named or _is_named(work)]
+
+
+def _is_named(work: Submission) -> bool:
+    return "recipe" in work.origin.rpartition("/")[2].casefold()
+
+
+def _read(work: Submission) -> HandedIn:
+    who = HandedIn(work.student, work.origin, notes=work.notes)
+    if work.path is None:
+        return replace(who, problem=work.problem, missing=True)
+    try:
+        recipe = from_json(_content(work.path, work.outer, work.member, MOST_BYTES, "recipe"))
+        part = recipe.part(PromptPart.name)
+        if part is None:
+            return replace(who, recipe=recipe)
+        prompt = _beside(work, part.file)
+        parts = tuple(PromptPart(file=PROMPT) if each is part else each for each in recipe.parts)
+        return replace(who, recipe=replace(recipe, parts=parts), prompt=prompt)
+    except (ValueError, OSError) as error:
+        return replace(who, problem=str(error))
+
+
+def _content(path: Path, outer: str, member: str, limit: int, what: str) -> bytes:
+    try:
+        return zips.read(path, outer, member, limit=limit)
+    except zips.TooLarge:
+        raise ValueError(f"got a {what} of more than {limit:,} bytes; expected at most so many.") from None
+
+
+def _beside(work: Submission, name: str) -> bytes:
+    """The file of that name that lies beside a recipe, in its folder or zip, or as a course system renamed it."""
+    if work.member:
+        folder = work.member.replace("\\", "/").rpartition("/")[0]
+        return _content(work.path, work.outer, f"{folder}/{name}" if folder else name, MOST_ON_DISK, "prompt")
+    path = work.path.with_name(name)
+    if not path.exists() and not path.is_symlink():
+        mine = layouts.owner(work.path.name, folder=False)
+        others = [
+            each
+            for each in sorted(work.path.parent.iterdir())
+            if (owner := layouts.owner(each.name, folder=False)).rest == name and owner.student == mine.student
+        ]
+        if not others:
+            raise ValueError(f"got a recipe with the prompt {name[:60]!r}, which is not there; hand it in beside it.")
+        path = others[-1]
+    return _content(path, "", "", MOST_ON_DISK, "prompt")

@@ -1,0 +1,96 @@
+"""From what was measured to one row a student: points, place, bytes, and in words why not more.
+
+Places go by points to a tenth; of as many points, fewer bytes held come first. Equal recipes share a place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from course_lib.compose.challenge.budget import Budget
+from course_lib.compose.challenge.judge import Judged, judged
+from course_lib.compose.challenge.points import FULL, Anchors, points
+from course_lib.compose.challenge.texts import NAMES
+from course_lib.grading.challenge.evaluation import Found, Job
+from course_lib.grading.challenge.handed_in import HandedIn
+from course_lib.grading.records import ExerciseResult, Result, State
+
+EXERCISE, TITLE, LESSON = "capstone.challenge", "The challenge", "12 Capstone"
+DIGITS = 1  # of points: places do not hang on less
+FAILED = "The grader failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One student.
+
+    Args:
+        place: among those that keep to the budget; 0 for the others.
+        swing: by how much leaving out one window would move the points, at most.
+        failed: whether that is the grader's fault.
+    """
+
+    student: str
+    origin: str
+    state: State
+    points: float = 0.0
+    place: int = 0
+    judged: Judged | None = None
+    swing: float = 0.0
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    failed: bool = False
+
+    @property
+    def result(self) -> Result:
+        """As the other lessons' results are, for the same tables."""
+        row = ExerciseResult(EXERCISE, TITLE, self.points, FULL, self.state, self.reason, notes=self.notes)
+        problem = f"{FAILED}: {self.reason}" if self.failed else self.reason if self.state == "no submission" else ""
+        return Result(self.student, LESSON, self.origin, 0, (row,), problem=problem, notes=self.notes)
+
+
+def job_of(work: HandedIn) -> Job | None:
+    """What to measure; equal recipes with equal prompts are one."""
+    return None if work.recipe is None else Job(work.recipe.as_json(), work.prompt)
+
+
+def rows(
+    works: Sequence[HandedIn], found: Mapping[Job, Found], dense: Found, anchors: Anchors, budget: Budget
+) -> list[Row]:
+    """One for every student, the best first."""
+    unplaced = [_row(work, found.get(job_of(work)), dense, anchors, budget) for work in works]
+    best = sorted((row for row in unplaced if _keeps(row)), key=_order)
+    places: dict[tuple[float, int], int] = {}
+    placed = [replace(row, place=places.setdefault(_order(row), index)) for index, row in enumerate(best, 1)]
+    return placed + [row for row in unplaced if not _keeps(row)]
+
+
+def _keeps(row: Row) -> bool:
+    return row.judged is not None and row.judged.within
+
+
+def _order(row: Row) -> tuple[float, int]:
+    return -row.points, row.judged.found.held
+
+
+def _row(work: HandedIn, found: Found | None, dense: Found, anchors: Anchors, budget: Budget) -> Row:
+    row = Row(student=work.student, origin=work.origin, state="failed", notes=work.notes)
+    if work.problem or found is None:
+        state: State = "no submission" if work.missing else "failed"
+        return replace(row, state=state, reason=work.problem or "it was not measured.")
+    if found.problem:
+        return replace(row, reason=found.problem, failed=found.failed)
+    side = judged(found.measured, dense.measured, budget)
+    if not side.within:
+        return replace(row, state="wrong", judged=side, reason=f"The budget is not kept: {side.of_budget}.")
+    earned = points(found.measured.losses, anchors)
+    value = round(earned.points, DIGITS)
+    mean, error = side.losses[earned.domain]
+    return replace(
+        row,
+        state="right" if value == FULL else "partly" if value else "wrong",
+        points=value,
+        judged=side,
+        swing=earned.swing,
+        reason=f"{mean:+.3f} ± {error:.3f} nats a token beside the dense model on {NAMES[earned.domain]}; "
+        f"{side.of_budget}.",
+    )

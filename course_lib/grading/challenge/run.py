@@ -1,0 +1,172 @@
+"""`course grade-challenge`: a folder of recipes becomes points, a ranking, and the tables of the other lessons.
+
+What is handed in is data. The grader builds each model itself, counts its bytes itself, and reads texts that it chose:
+no clock and no number that was sent has a say.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import KW_ONLY, asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from course_lib.compose.challenge.budget import BUDGET, Budget
+from course_lib.compose.challenge.memory import Memory
+from course_lib.compose.challenge.points import FULL, UNIFORM, Anchors
+from course_lib.compose.recipe import Recipe, from_json
+from course_lib.grading import store
+from course_lib.grading.challenge import tables
+from course_lib.grading.challenge.evaluation import Found, Job, Settings
+from course_lib.grading.challenge.handed_in import handed_in
+from course_lib.grading.challenge.ranking import Row, job_of, rows
+from course_lib.grading.challenge.watching import measure_all
+from course_lib.grading.export import lms
+from course_lib.grading.run import check_columns, check_out, roster_of, versions
+from course_lib.measure.result_files import machine, now
+
+MASTER = Path(__file__).with_name("master.json")
+DENSE = Job(Recipe().as_json())
+HALF_A_POINT = 0.5
+MOST_TEXT = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `course grade-challenge` was asked for."""
+
+    folder: Path
+    out: Path
+    _: KW_ONLY
+    text: Path | None = None
+    seed: int | None = None
+    windows: int = 16
+    budget: Budget = BUDGET
+    jobs: int = 1
+    seconds: float = 900.0
+    resume: bool = False
+    pattern: str | None = None
+    roster: Path | None = None
+    canvas: str | None = None
+    moodle: str | None = None
+    known_by: str | None = None
+
+
+class Lost(Exception):
+    """A recipe over which the grader itself failed: not kept, so that the next run tries again."""
+
+    def __init__(self, found: Found) -> None:
+        super().__init__(found.problem)
+        self.found = found
+
+
+def run(request: Request, console: Console) -> int:
+    """Grade a class; 0 when every student has a row, 1 when the grader failed on some, 130 when interrupted.
+
+    Raises:
+        ValueError: for a folder, text, roster or budget that cannot be used.
+    """
+    check_columns(request)
+    works = handed_in(request.folder, request.pattern, roster_of(request.roster))
+    if not works:
+        raise ValueError(f"got no recipes in {request.folder}; expected JSON files, folders of them, or zips.")
+    check_out(request)
+    settings, started = _settings(request), now()
+    anchors = {"dense": DENSE, "uniform": Job(from_json(UNIFORM).as_json()), "master": Job(master())}
+    jobs = list(dict.fromkeys([*anchors.values(), *filter(None, map(job_of, works))]))
+    console.print(f"{len(works)} students, {len(jobs)} recipes with the three that points are measured by")
+    found: dict[Job, Found] = {}
+    try:
+        with closing(_measured(jobs, settings, request)) as measured:
+            for job, each in measured:
+                found[job] = each
+                _refuse(anchors, job, each)
+                console.print(f"{len(found)} of {len(jobs)} recipes", style="dim")
+    except KeyboardInterrupt:
+        console.print(f"stopped; {len(found)} of {len(jobs)} recipes are kept; --resume goes on from there.")
+        return 130
+    of = {name: found[job] for name, job in anchors.items()}
+    scale = Anchors(**{name: each.measured.losses for name, each in of.items()})
+    scale.check()
+    ranked = rows(works, found, of["dense"], scale, settings.budget)
+    left_out = _write(ranked, request, settings, scale, started)
+    return _say(ranked, left_out, request.out, console)
+
+
+def master() -> str:
+    """The master's recipe, which students do not have."""
+    return from_json(MASTER.read_bytes()).as_json()
+
+
+def _settings(request: Request) -> Settings:
+    """With a seed that stays the same when a run is resumed, and that nobody knows before."""
+    path = request.out / "seed.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))["seed"] if path.exists() else None
+    seed = request.seed if request.seed is not None else kept if kept is not None else secrets.randbelow(2**31)
+    store.write(path, store.as_json({"seed": seed}))
+    text = None
+    if request.text is not None:
+        if not request.text.is_file() or request.text.stat().st_size > MOST_TEXT:
+            raise ValueError(f"got --text {request.text}; expected a text file of at most {MOST_TEXT >> 20} MiB.")
+        text = request.text.read_text(encoding="utf-8", errors="replace")
+    return Settings(seed, request.windows, text=text, budget=request.budget, seconds=request.seconds)
+
+
+def _measured(jobs: Sequence[Job], settings: Settings, request: Request) -> Iterator[tuple[Job, Found]]:
+    """What was kept of an earlier run, then the rest, each kept as soon as it is there."""
+    memory = Memory(request.out / "results")
+    left = []
+    for job in jobs:
+        kept = memory.get(f"{settings.key} {job.key}")
+        if kept is None:
+            left.append(job)
+        else:
+            yield job, Found(**kept)
+    with closing(measure_all(left, settings, request.jobs)) as fresh:
+        for job, found in fresh:
+            if not found.failed:
+                memory.keep(f"{settings.key} {job.key}", asdict(found))
+            yield job, found
+
+
+def _refuse(anchors: dict[str, Job], job: Job, found: Found) -> None:
+    """Without the three that points are measured by there is nothing to go on with."""
+    for name, each in anchors.items():
+        if each == job and found.problem:
+            raise ValueError(f"the {name} recipe could not be measured: {found.problem}")
+
+
+def _write(ranked: list[Row], request: Request, settings: Settings, anchors: Anchors, started: str) -> list[str]:
+    """Each file whole; returns whom the tables for course systems leave out, and why."""
+    out, results = request.out, [row.result for row in ranked]
+    store.write(out / "challenge.csv", tables.ranking_csv(ranked, FULL))
+    store.write(out / "grades.csv", lms.grades_csv(results))
+    data = {"lesson": "12 Capstone", "seed": settings.seed, "windows": settings.windows, "length": settings.length}
+    data |= {"text": str(request.text or ""), "budget": asdict(settings.budget), "anchors": asdict(anchors)}
+    data |= {"started": started, "versions": versions(), "machine": machine(), "rows": tables.as_data(ranked)}
+    store.write(out / "challenge.json", store.as_json(data))
+    written = {}
+    if request.canvas:
+        written["canvas.csv"] = lms.canvas_csv(results, request.canvas, request.known_by or "ID")
+    if request.moodle:
+        written["moodle.csv"] = lms.moodle_csv(results, request.moodle, request.known_by or "Email address")
+    for name, table in written.items():
+        store.write(out / name, table.text)
+    return [f"{name} leaves out {reason}" for name, table in written.items() for reason in table.left_out]
+
+
+def _say(ranked: list[Row], left_out: list[str], out: Path, console: Console) -> int:
+    """What was found, how much one window decides, and what to do next."""
+    placed, failed = [row for row in ranked if row.place], [row for row in ranked if row.failed]
+    where = out / "challenge.csv"
+    console.print(f"{len(placed)} of {len(ranked)} keep to the budget; the ranking is in {where}.", soft_wrap=True)
+    swing = max((row.swing for row in placed), default=0.0)
+    what = "less than" if swing < HALF_A_POINT else "more than half a point, which is too much: take more --windows;"
+    console.print(f"Leaving out any one window moves no grade by {what} {max(swing, 0.01):.2f} points.", soft_wrap=True)
+    for line in [*left_out, *(f"The grader failed on {row.student}: {row.reason}" for row in failed)]:
+        console.print(line, markup=False, soft_wrap=True, style="bold yellow")
+    if failed:
+        console.print("Mend that; --resume measures them anew.")
+    return int(bool(failed or left_out))

@@ -1,0 +1,1 @@
+"""Many submissions at once: processes of this machine, or a Dask cluster."""
