@@ -636,6 +636,96 @@ def accepted_by_takewhile(drafted, q, p, luck):
     return n, torch.nn.functional.normalize(missing, p=1, dim=0)
 
 
+def three_ways_by_lists(weight, bits, group):
+    rows = weight.tolist()
+    groups = [row[at : at + group] for row in rows for at in range(0, len(row), group)]
+    per_row = len(groups) // len(rows)
+    grids = 2 * len(groups) + len(rows) * math.ceil(per_row * bits / 8)
+    left = [w for row in rows for w in row if w]
+    some = math.ceil(len(left) * bits / 8) + 4 * (len(rows) + 1) + grids
+    return {
+        "all codes": grids + sum(math.ceil(len(row) * bits / 8) for row in rows),
+        "bitmap": some + sum(math.ceil(len(row) / 8) for row in rows),
+        "index": some + sum(2 for _ in left),
+    }
+
+
+def combined_by_fractions(weight, norm, n_kept, bits, group):
+    """Every value of every grid, as fractions, and the nearest of them."""
+    out = torch.zeros_like(weight)
+    for r, row in enumerate(weight.tolist()):
+        best = heapq.nlargest(n_kept, range(len(row)), key=lambda i: abs(row[i]) * float(norm[i]))
+        for _, places in itertools.groupby(sorted(best), key=lambda i: i // group):
+            places = list(places)
+            low, high = (Fraction(end(row[i] for i in places)) for end in (min, max))
+            values = [low + (high - low) * Fraction(code, 2**bits - 1) for code in range(2**bits)]
+            for i in places:
+                out[r, i] = float(min(values, key=lambda value: abs(value - Fraction(row[i]))))
+    return out
+
+
+def ratio_by_moments(mine, dense):
+    d = mine.double() - dense.double()
+    n, total, squares = d.shape[1], d.sum(1), d.square().sum(1)
+    mean = total / n
+    error = ((squares - n * mean**2).clamp(min=0) / (n - 1) / n).sqrt()
+    return [(mean + k * error).exp() for k in (0, -2, 2)]
+
+
+def front_by_elimination(cost, losses):
+    """As long as somebody is beaten by somebody, out with those."""
+    rows = losses.double().tolist()
+    left = list(range(len(rows)))
+
+    def beaten(j):
+        for i in left:
+            apart = [b - a for a, b in zip(rows[i], rows[j], strict=True)]
+            if not any(apart) and cost[i] < cost[j]:
+                return True
+            if any(apart) and cost[i] <= cost[j] and fmean(apart) > 2 * stdev(apart) / math.sqrt(len(apart)):
+                return True
+        return False
+
+    while out := [j for j in left if beaten(j)]:
+        left = [j for j in left if j not in out]
+    return torch.isin(torch.arange(len(rows)), torch.tensor(left))
+
+
+def block_by_takewhile(drafted, q, p, luck, stop):
+    pairs = itertools.takewhile(lambda at: luck[at[0]] * q[at] < p[at], enumerate(drafted.tolist()))
+    tokens = [x for _, x in pairs]
+    n = len(tokens)
+    weights = p[n] if n == len(drafted) else torch.relu(p[n] - q[n])
+    reached = weights.double().cumsum(0) / weights.double().sum()
+    tokens.append(int(torch.searchsorted(reached, luck[-1].double(), right=True)))
+    return tokens[: tokens.index(stop) + 1] if stop in tokens else tokens
+
+
+def gain_by_recursion(acceptance, k, model, further, draft):
+    """A pass over one more drafted token: with α the token before it has stayed."""
+    n = 1.0
+    for _ in range(k):
+        n = 1.0 + acceptance * n
+    return numpy.array([n, model - (model + further * k + draft * k) / n])
+
+
+def split_one_by_one(sizes, losses, budget):
+    at = [0] * len(sizes)
+    used = int(sizes[:, 0].sum())
+    while True:
+        steps = {}
+        for part, level in enumerate(at):
+            if level + 1 < sizes.shape[1]:
+                more = int(sizes[part, level + 1]) - int(sizes[part, level])
+                if used + more <= budget:
+                    steps[part] = Fraction(float(losses[part, level]) - float(losses[part, level + 1])) / more
+        if not steps:
+            return numpy.array(at)
+        best = max(steps, key=steps.get)
+        used += int(sizes[best, at[best] + 1]) - int(sizes[best, at[best]])
+        at[best] += 1
+
+
 FURTHER = {
     "start.sparsity": lambda tensor: (tensor.numpy() == 0).mean(),
     "start.intensity": lambda o, i, n, b: numpy.float32(2 * o * i * n) / numpy.float32(b * (o * i + n * i + n * o)),
@@ -748,4 +838,11 @@ FURTHER = {
     "sparse_attention.steer": steer_by_powers,
     "sparse_attention.recycle": recycled_in_numpy,
     "sparse_attention.accept": accepted_by_takewhile,
+    "capstone.bytes": three_ways_by_lists,
+    "capstone.combine": combined_by_fractions,
+    "capstone.ratio": ratio_by_moments,
+    "capstone.front": front_by_elimination,
+    "capstone.speculate": block_by_takewhile,
+    "capstone.gain": gain_by_recursion,
+    "capstone.split": split_one_by_one,
 }

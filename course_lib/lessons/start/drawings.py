@@ -34,7 +34,7 @@ PLAN: tuple[tuple[str, tuple[tuple[str, str, bool], ...]], ...] = (
     ),
     ("tokens in\nthe cache", (("07", "KV eviction", True), ("08", "attention\nsinks", True))),
     ("tokens of\nthe prompt", (("10", "compress,\nthen prompt", True), ("11", "sparse\nattention", True))),
-    ("everything", (("00", "time and\nmemory", True), ("12", "capstone", False))),
+    ("everything", (("00", "time and\nmemory", True), ("12", "capstone", True))),
 )
 
 

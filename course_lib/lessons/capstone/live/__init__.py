@@ -1,1 +1,1 @@
-"""What the notebook of lesson 12 tries live: recipes of a student's own, and what is handed in."""
+"""What lesson 12's notebook runs on the real model while it is read."""

@@ -1,0 +1,387 @@
+"""The exercise capstone.front, "What nobody should take another for": its cases and its named mistakes.
+
+Dimension key: M models, N windows.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checking.compare import close, tensor_like
+from course_lib.checking.draws import randn
+from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+
+Answer = Callable[[Tensor, Tensor], Any]
+Beats = Callable[[Tensor, Tensor], Tensor]  # (cost, losses) -> (M, M): whether the row's model beats the column's
+ERRORS = 2.0
+
+
+def _agree(got: Any, expected: Any, case: Case) -> str | None:
+    """The same models; names the first about which there is disagreement."""
+    mine, problem = tensor_like(got, expected)
+    if problem or expected.dtype != torch.bool:
+        return problem or close(got, expected)
+    if not ((mine == 0) | (mine == 1)).all():
+        return "expected True for a model that stays and False for the rest"
+    wrong = (mine.bool() != expected).nonzero().flatten().tolist()
+    if not wrong:
+        return None
+    cost, losses = case.arguments
+    first = wrong[0]
+    return (
+        f"model {first}, cost {cost[first]:g} and mean loss {losses[first].double().mean():.3f}: you say it "
+        f"{'stays' if mine[first] else 'leaves'}, expected that it {'stays' if expected[first] else 'leaves'}; "
+        f"{len(wrong)} of {len(expected)} models differ"
+    )
+
+
+def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
+    from course_lib.lessons.capstone.drawings.answers import compare_fronts
+
+    return compare_fronts(*case.arguments, torch.as_tensor(got).bool(), expected)
+
+
+def _more(losses: Tensor) -> tuple[Tensor, Tensor]:
+    """(M, M) each: by how much more the column's model loses than the row's, and the error of that."""
+    apart = losses.double()[None, :] - losses.double()[:, None]
+    return apart.mean(dim=2), apart.std(dim=2) / losses.shape[1] ** 0.5
+
+
+def _clearly(cost: Tensor, losses: Tensor, n_errors: float = ERRORS) -> Tensor:
+    more, error = _more(losses)
+    return (cost[:, None] <= cost) & (more > n_errors * error)
+
+
+def _beats(cost: Tensor, losses: Tensor) -> Tensor:
+    same = (losses[:, None] == losses).all(dim=2)
+    return _clearly(cost, losses) | (same & (cost[:, None] < cost))
+
+
+def _means(cost: Tensor, losses: Tensor, either: bool = True) -> Tensor:
+    """What dominates where nothing has an error: no worse in both, and better in one of them."""
+    mean = losses.double().mean(dim=1)
+    no_worse = (cost[:, None] <= cost) & (mean[:, None] <= mean)
+    better = (cost[:, None] < cost) | (mean[:, None] < mean)
+    return no_worse & better if either else no_worse
+
+
+def _unpaired(cost: Tensor, losses: Tensor) -> Tensor:
+    more, own = _more(losses)[0], losses.double().std(dim=1) / losses.shape[1] ** 0.5
+    return (cost[:, None] <= cost) & (more > ERRORS * (own[:, None] ** 2 + own**2).sqrt())
+
+
+def _added(cost: Tensor, losses: Tensor) -> Tensor:
+    more, own = _more(losses)[0], losses.double().std(dim=1) / losses.shape[1] ** 0.5
+    return (cost[:, None] <= cost) & (more > ERRORS * (own[:, None] + own))
+
+
+def _spreads(cost: Tensor, losses: Tensor) -> Tensor:
+    """Standard deviations for errors."""
+    more, error = _more(losses)
+    return (cost[:, None] <= cost) & (more > ERRORS * error * losses.shape[1] ** 0.5)
+
+
+def _or_twins(beats: Callable[..., Tensor], *how: float) -> Beats:
+    """The same at a lower cost beats too."""
+
+    def with_twins(cost: Tensor, losses: Tensor) -> Tensor:
+        same = (losses[:, None] == losses).all(dim=2)
+        return beats(cost, losses, *how) | (same & (cost[:, None] < cost))
+
+    return with_twins
+
+
+def _strictly(cost: Tensor, losses: Tensor) -> Tensor:
+    more, error = _more(losses)
+    return (cost[:, None] < cost) & (more > ERRORS * error)
+
+
+def _itself(cost: Tensor, losses: Tensor) -> Tensor:
+    """Where as good is good enough, everyone beats itself; left out here, but not its twins."""
+    more, error = _more(losses)
+    found = (cost[:, None] <= cost) & (more >= ERRORS * error)
+    return found & ~torch.eye(len(cost), dtype=torch.bool)
+
+
+def _with(beats: Beats = _beats) -> Answer:
+    return lambda cost, losses: ~beats(cost, losses).any(dim=0)
+
+
+def _in_order(beats: Beats, key: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+    """One pass over the models in some order, each compared with those that stayed before it."""
+
+    def answer(cost: Tensor, losses: Tensor) -> Tensor:
+        matrix, stays = beats(cost, losses), []
+        for at in key(cost, losses).tolist():
+            if not any(matrix[other, at] for other in stays):
+                stays.append(at)
+        keep = torch.zeros(len(cost), dtype=torch.bool)
+        keep[stays] = True
+        return keep
+
+    return answer
+
+
+def _by_cost(cost: Tensor, losses: Tensor) -> Tensor:
+    return cost.sort(stable=True).indices
+
+
+def _by_cost_and_loss(cost: Tensor, losses: Tensor) -> Tensor:
+    means = losses.double().mean(dim=1)
+    return torch.tensor(sorted(range(len(cost)), key=lambda i: (float(cost[i]), float(means[i]))))
+
+
+def _sweep(order: Callable[[Tensor, Tensor], Tensor], beats: Beats = _beats) -> Answer:
+    """Sorted once: each compared with the one of least loss so far."""
+
+    def answer(cost: Tensor, losses: Tensor) -> Tensor:
+        matrix, mean = beats(cost, losses), losses.double().mean(dim=1)
+        keep, best = torch.zeros(len(cost), dtype=torch.bool), None
+        for at in order(cost, losses).tolist():
+            keep[at] = best is None or not matrix[best, at]
+            if best is None or mean[at] < mean[best]:
+                best = at
+        return keep
+
+    return answer
+
+
+def _new_best(order: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+    """Sorted once, by means: only what is better than all before it stays."""
+
+    def answer(cost: Tensor, losses: Tensor) -> Tensor:
+        mean, keep, best = losses.double().mean(dim=1), torch.zeros(len(cost), dtype=torch.bool), torch.inf
+        for at in order(cost, losses).tolist():
+            keep[at] = mean[at] < best
+            best = min(best, float(mean[at]))
+        return keep
+
+    return answer
+
+
+def _front_cases(generator: torch.Generator) -> list[Case]:
+    def drawn(
+        n: int, n_windows: int, spread: float = 0.1, costs: int = 1000, hard: float = 0.7
+    ) -> tuple[Tensor, Tensor]:
+        """Dear models lose less, up to a scatter that is as large as the differences; some windows are hard for all."""
+        cost = torch.randint(1, costs, (n,), generator=generator).float()
+        worse = 1.2 * (1 - cost / costs) ** 2 + 0.25 * torch.rand(n, generator=generator)
+        text = 3 + hard * randn(generator, n_windows)
+        noise = spread * (0.3 + 1.7 * torch.rand(n, 1, generator=generator)) * randn(generator, n, n_windows)
+        return cost, text + worse[:, None] + noise
+
+    by_hand = torch.tensor([[2.0, 4.0], [1.0, 3.0], [1.25, 5.25], [2.0, 4.25], [1.0, 3.0]])
+    cost, losses = drawn(9, 6)
+    twins = torch.cat([cost, cost[:4], cost[4:7] + 50]), torch.cat([losses, losses[:7]])
+    return [
+        Case("5 models by hand, 2 windows: the last two leave", (_COSTS, by_hand)),
+        Case("12 models, 8 windows", drawn(12, 8)),
+        Case("models that cost the same", drawn(14, 8, costs=5)),
+        Case("each of some models twice, and some at a higher cost", twins),
+        Case("the best model beats less than another does", _noisy_best(generator)),
+        Case("40 models, 4 noisy windows", drawn(40, 4, 0.3)),
+        Case("windows that are all as hard", drawn(15, 6, 0.04, hard=0.02)),
+        Case("a single model", drawn(1, 5)),
+    ]
+
+
+_COSTS = torch.tensor([4.0, 5.0, 6.0, 7.0, 8.0])
+
+
+def _noisy_best(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A model that loses least on average and swings from window to window; one before it does not, and beats more."""
+    hard = 3 + 0.7 * randn(generator, 8)
+    swing = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0, -1.0])
+    rows = [0.12 + 0 * swing, 0.5 * swing, 0.2 + 0 * swing, 0.3 + 0.05 * swing, 0.1 * swing - 0.4]
+    losses = hard + torch.stack(rows) + 0.01 * randn(generator, 5, 8)
+    order = torch.randperm(5, generator=generator)
+    return torch.tensor([1.0, 2.0, 3.0, 4.0, 8.0])[order], losses[order]
+
+
+def _library(cost: Tensor, losses: Tensor) -> Tensor:
+    from course_lib.lessons.capstone.steps.fronts import on_the_front
+
+    return on_the_front(cost, losses)
+
+
+FRONT = Exercise(
+    id="capstone.front",
+    title="Which nobody should take another for",
+    difficulty=3,
+    minutes=10,
+    points=3,
+    reference=_with(),
+    cases=_front_cases,
+    agree=_agree,
+    picture=_picture,
+    library=_library,
+    trivial=(
+        Trivial("keeping the cheapest alone", lambda cost, losses: cost == cost.min()),
+        Trivial("keeping the best alone", lambda cost, losses: losses.mean(1) == losses.mean(1).min()),
+        Trivial(
+            "keeping both ends", lambda cost, losses: (cost == cost.min()) | (losses.mean(1) == losses.mean(1).min())
+        ),
+    ),
+    mistakes=(
+        Mistake(
+            "errors ignored",
+            "Means alone decide here. Two models that read the same few windows differ by chance: one is beaten only "
+            "where the mean difference is more than two of its own standard errors.",
+            _with(_means),
+            also=(
+                _with(lambda cost, losses: _clearly(cost, losses, 0.0)),
+                _new_best(_by_cost),
+                _new_best(_by_cost_and_loss),
+                lambda cost, losses: _with(lambda c, x: _means(c, x, either=False).fill_diagonal_(False))(cost, losses),
+            ),
+        ),
+        Mistake(
+            "not two errors",
+            "A model is beaten where the difference is more than two standard errors, and these are standard "
+            "deviations of the differences divided by √N.",
+            _with(lambda cost, losses: _clearly(cost, losses, 1.0)),
+            also=(
+                _with(_spreads),
+                _with(_or_twins(_clearly, 1.0)),
+                _with(_or_twins(_spreads)),
+                _with(lambda cost, losses: _clearly(cost, losses, 3.0)),
+                _with(_or_twins(_clearly, 3.0)),
+                _with(lambda cost, losses: _clearly(cost, losses, ERRORS * losses.shape[1] ** -0.5)),
+            ),
+        ),
+        Mistake(
+            "nobody is beaten",
+            "All models stay. One leaves as soon as another that costs no more is clearly better on the same windows.",
+            lambda cost, losses: torch.ones(len(cost), dtype=torch.bool),
+            also=(lambda cost, losses: ~(_beats(cost, losses).all(dim=0)),),
+        ),
+        Mistake(
+            "unpaired",
+            "Errors of single models were put together. All read the same windows: subtract window by window, then "
+            "take the error of the differences.",
+            _with(_unpaired),
+            also=(_with(_added), _with(_or_twins(_unpaired)), _with(_or_twins(_added))),
+        ),
+        Mistake(
+            "sign of the cost",
+            "Models were compared with those that cost more. Less is better: only what costs no more can beat a model.",
+            _with(lambda cost, losses: _beats(-cost, losses)),
+            also=(
+                _with(lambda cost, losses: _clearly(-cost, losses)),
+                _with(_or_twins(lambda cost, losses: _clearly(-cost, losses))),
+                _with(lambda cost, losses: _means(-cost, losses)),
+            ),
+        ),
+        Mistake(
+            "sign of the loss",
+            "Models that lose more beat others here. Less is better, of losses as of bytes.",
+            _with(lambda cost, losses: _beats(cost, -losses)),
+            also=(
+                _with(lambda cost, losses: _clearly(cost, -losses)),
+                _with(lambda cost, losses: _means(cost, -losses)),
+            ),
+        ),
+        Mistake(
+            "cost left out",
+            "A model that loses less beats all others here, whatever it costs.",
+            _with(lambda cost, losses: _clearly(cost * 0, losses)),
+            also=(_with(_or_twins(lambda cost, losses: _clearly(cost * 0, losses))),),
+        ),
+        Mistake(
+            "only cheaper ones beat",
+            "Of two models that cost the same, the one that is clearly better beats the other, whichever comes first.",
+            _with(_strictly),
+            also=(
+                _in_order(_beats, _by_cost),
+                _with(lambda c, x: _strictly(c, x) | ((x[:, None] == x).all(2) & (c[:, None] < c))),
+            ),
+        ),
+        Mistake(
+            "the same at a higher cost",
+            "A model that loses exactly what another does, in every window, and costs more stayed. Nobody needs it: "
+            "the difference is 0, and so is its error.",
+            _with(_clearly),
+        ),
+        Mistake(
+            "twins throw each other out",
+            "Two models that cost the same and lose the same both left. Neither beats the other: both stay.",
+            _with(_itself),
+            also=(
+                _with(lambda cost, losses: _itself(cost, losses) | torch.eye(len(cost), dtype=torch.bool)),
+                _with(
+                    lambda c, x: (
+                        _clearly(c, x)
+                        | ((x[:, None] == x).all(2) & (c[:, None] <= c) & (c[:, None] * 0 + 1 - torch.eye(len(c)) > 0))
+                    )
+                ),
+            ),
+        ),
+        Mistake(
+            "one of twins",
+            "Of two models that cost the same and lose the same, one left. Neither beats the other: both stay.",
+            lambda cost, losses: _first_of_twins(cost, losses),
+            also=(lambda cost, losses: _first_of_twins(cost.flip(0), losses.flip(0)).flip(0),),
+        ),
+        Mistake(
+            "sorted once",
+            "Each model was compared with the best one before it, or with those that had stayed. What beats it may be "
+            "another: the best one may swing more, or stand behind one of the same cost. Compare every pair.",
+            _sweep(_by_cost),
+            also=(
+                _sweep(_by_cost_and_loss),
+                _in_order(_beats, lambda cost, losses: torch.arange(len(cost))),
+                _sweep(_by_cost, _clearly),
+                _sweep(_by_cost_and_loss, _clearly),
+            ),
+        ),
+        Mistake(
+            "must beat all others",
+            "A model leaves as soon as one other beats it.",
+            lambda cost, losses: ~(_beats(cost, losses) | torch.eye(len(cost), dtype=torch.bool)).all(dim=0),
+            also=(lambda cost, losses: _beats(cost, losses).any(dim=1),),
+        ),
+        Mistake(
+            "those that are beaten",
+            "True stands for what is beaten here. True is what stays.",
+            lambda cost, losses: _beats(cost, losses).any(dim=0),
+        ),
+        Mistake(
+            "numbers, not a mask",
+            "These are the numbers of the models. Asked for is a mask, True for each model that stays.",
+            lambda cost, losses: _with()(cost, losses).nonzero().flatten(),
+            also=(lambda cost, losses: cost[_with()(cost, losses)], lambda cost, losses: _beats(cost, losses)),
+        ),
+    ),
+    also_right=(
+        Variant("pair by pair", lambda *given: _in_loops(*given)),
+        Variant("as zeros and ones", lambda cost, losses: _with()(cost, losses).long()),
+        Variant("cheapest first, against those that stay", _in_order(_beats, _by_cost_and_loss)),
+    ),
+    hints=(
+        "Ask it of every pair: does i beat j? Then j stays if no i does.",
+        "i beats j if cost[i] <= cost[j] and the mean of losses[j] − losses[i] is more than two of its standard "
+        "errors; or if the losses are the same everywhere and i costs less.",
+        "losses[None, :] − losses[:, None] has shape (M, M, N): at [i, j] by how much j loses more. Mean and error are "
+        "those along dim=2, and any(dim=0) says who is beaten.",
+    ),
+)
+
+
+def _first_of_twins(cost: Tensor, losses: Tensor) -> Tensor:
+    same = (losses[:, None] == losses).all(dim=2) & (cost[:, None] == cost)
+    return _with()(cost, losses) & ~same.triu(1).any(dim=0)
+
+
+def _in_loops(cost: Tensor, losses: Tensor) -> list[bool]:
+    from math import sqrt
+    from statistics import mean, stdev
+
+    def beats(i: int, j: int) -> bool:
+        more = [float(b) - float(a) for a, b in zip(losses[i], losses[j], strict=True)]
+        if not any(more):
+            return bool(cost[i] < cost[j])
+        return bool(cost[i] <= cost[j]) and mean(more) > 2 * stdev(more) / sqrt(len(more))
+
+    return [not any(beats(i, j) for i in range(len(cost)) if i != j) for j in range(len(cost))]
