@@ -4,7 +4,7 @@ The curve by KL is measured by experiment.py, with the same shape, text and eval
 costs 1 / 1.396 of one by KL, so that there are more of them.
 
 Table: curves, the perplexity after some steps with the loss of every window, and the FLOP so far; training, the losses
-of the steps. Minutes on two idle cores: next token 30, from scratch 15. No step takes more than five minutes.
+of the steps. Minutes on two idle cores: next token 30, from scratch 15. A step takes minutes.
 """
 
 from course_lib.lessons.minitron.claims.sizes import QUICK, Sizes
