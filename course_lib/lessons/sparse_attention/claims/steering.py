@@ -18,10 +18,10 @@ from course_lib.lessons.sparse_attention.experiments.experiment_steering import 
     RANDOM,
     TRUE,
     WHOLE,
-    Sizes,
     further,
 )
 from course_lib.lessons.sparse_attention.measuring.items import READING, RESIDENTS
+from course_lib.lessons.sparse_attention.measuring.steering_sets import Sizes
 from course_lib.measure.paired import error_of_share
 
 Condition = tuple[str, str]  # which heads, what is steered
