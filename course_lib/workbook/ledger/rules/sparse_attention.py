@@ -37,7 +37,7 @@ NAMES_THE_KEY = _steering(
 )
 STEERED = _steering(
     lines=lambda: steering.answers(steering.results()),
-    line="steering to it is better than telling it (right answers)",
+    line="steering to it is better than telling it (right answers",
     effect="share of the answers above prompting",
     refuted="as many right answers by telling the model which sentence counts",
 )
