@@ -20,7 +20,7 @@ def reach(value: float, error: float) -> tuple[float, float]:
     return value - value / times, value * times - value
 
 
-def share_reach(n_right: float, n: int) -> tuple[float, float]:
+def share_reach(n_right: int | float, n: int) -> tuple[float, float]:
     """How far below and above a share of n questions Wilson's 95 % interval reaches, both in per cent."""
     low, high = wilson(n_right, n)
     return 100 * (n_right / n - low), 100 * (high - n_right / n)
