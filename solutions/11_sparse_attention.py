@@ -30,12 +30,14 @@ from course_lib.attention.visual import training as visual_model
 from course_lib.data import corpora
 from course_lib.data.residents import passages
 from course_lib.lessons.common.tables import say
+from course_lib.lessons.sparse_attention.claims import clock as clock_claims
 from course_lib.lessons.sparse_attention.claims import delta as delta_claims
 from course_lib.lessons.sparse_attention.claims import drafts as draft_claims
 from course_lib.lessons.sparse_attention.claims import prefill as prefill_claims
 from course_lib.lessons.sparse_attention.claims import published
 from course_lib.lessons.sparse_attention.claims import steering as steering_claims
 from course_lib.lessons.sparse_attention.claims import visual as visual_claims
+from course_lib.lessons.sparse_attention.drawings import clock as clock_plots
 from course_lib.lessons.sparse_attention.drawings import delta as delta_plots
 from course_lib.lessons.sparse_attention.drawings import drafts as draft_plots
 from course_lib.lessons.sparse_attention.drawings import ideas
@@ -88,7 +90,7 @@ ideas.four_ways()
 # m = \tfrac12 (p + q) . $$
 #
 # Where $\sqrt{\mathrm{JSD}(\bar a, \hat a)} < \tau = 0.1$ the guess is good, and the head is called *query-aware*:
-# block means say for every block of queries where it looks (section 3.1 of the paper).
+# block means say for every block of queries where it looks.
 
 # %%
 ideas.divergence_pairs()
@@ -147,8 +149,9 @@ def smallest_set(mass, share):
     """The largest entries of each row, as few as hold a share of the row's sum.
 
     mass: (R, N), zero or above; every row has something above zero, and need not sum to 1. share:
-    between 0 and 1, neither of them. Returns (R, N), True for what stays: the largest of the row,
-    until their sum is at least share times that of the whole row. Among equals any may be chosen.
+    above 0, below 1. Returns (R, N), True for what stays: the largest of the row,
+    until their sum is at least share times that of the whole row. Of equals any may be chosen, but
+    only as many as are needed.
     """
     ### BEGIN SOLUTION
     largest, order = mass.double().sort(dim=1, descending=True)
@@ -241,7 +244,7 @@ def block_mask(columns, diagonals, n_tokens, block_size):
     diagonal of blocks, query block i - key block j = k. N = T / block_size, rounded up; token t
     lies in block t // block_size. n_tokens: T.
     Read are the keys up to the query's own whose block lies in a chosen column or on a chosen
-    diagonal, or in the first column, or on the main diagonal of blocks.
+    diagonal, or in the first column of blocks, or on the main diagonal of blocks.
     """
     ### BEGIN SOLUTION
     i = torch.arange(n_tokens) // block_size
@@ -255,7 +258,7 @@ def block_mask(columns, diagonals, n_tokens, block_size):
 check("sparse_attention.block_mask", block_mask)
 
 # %% [markdown]
-# Your three functions on real heads. Move γ, and choose the head: how much has to be read until next to nothing is
+# The three functions on real heads. Move γ, and choose the head: how much has to be read until next to nothing is
 # missing?
 
 # %%
@@ -300,6 +303,41 @@ prefill_plots.by_head(measured)
 print(prefill_claims.heads(measured))
 
 # %% [markdown]
+# Is it the choice that does it, or the number of blocks? Others may read as many: the first tokens and a window
+# (StreamingLLM, lesson 08), lines that every head has alike, and blocks drawn by lot.
+
+# %%
+say(prefill_claims.rivals(measured))
+
+# %% [markdown]
+# StreamingLLM reads the first tokens and what is near, whatever the head, and loses hardly more: on running text that
+# is most of what counts. The floor does much of the work too. Without it, and as the public code counts:
+
+# %%
+say(prefill_claims.floor(measured))
+say(prefill_claims.released(measured))
+
+# %% [markdown]
+# ### On the clock
+#
+# Who reads half of the blocks computes half of the products. Is that half of the time? On a processor blocks are read
+# in a loop, and choosing them is a product of the last block of queries with all keys
+# (`course bench sparse_prefill`, one text).
+
+# %%
+clock = clock_claims.results()
+print(clock_claims.provenance(clock))
+print(clock_claims.table(clock))
+say(clock_claims.verdicts(clock))
+
+# %%
+clock_plots.over_density(clock)
+
+# %% [markdown]
+# The longer the text, the fewer of its blocks are read, and the less the choice weighs. Of what a density promises
+# about half is left, or less: a loop over blocks does not run at the speed of one call over all. A kernel for a GPU is
+# in `kernels/cache/block_sparse_prefill.py`.
+#
 # ## 6. DeltaLLM: send what has moved
 #
 # Keys of neighbouring tokens resemble each other, channel by channel. Who has the last key needs only what has changed.
@@ -415,7 +453,7 @@ def steer(logits, highlighted, chosen, alpha):
     logits: (H, Q, T), of the newest Q of T tokens, before the softmax; at keys later than the query
     they are -10,000, so that their weight is 0. highlighted: (P,), True for highlighted tokens of
     the prompt, which are the first P of the T tokens; what follows is generated. chosen: (H,), True
-    for heads that are steered. alpha: above 0.
+    for heads that are steered. alpha: a number above 0.
     In chosen heads the weight of prompt tokens that are not highlighted is multiplied by alpha
     before rows are made to sum to 1; token 0 is spared, and so are generated tokens.
     """
@@ -465,6 +503,10 @@ say(steering_claims.answers(steering_measured))
 
 # %%
 steering_plots.steered(steering_measured)
+
+# %% [markdown]
+# Two things are asked: is the right city the likeliest of the six, and how likely is it among all that could be said?
+# Steering all heads does the first, and not the second; heads were chosen by the second.
 
 # %%
 print(steering_claims.named(steering_measured))
@@ -557,11 +599,19 @@ visual_plots.accuracy_over_share(visual)
 print(visual_claims.table(visual))
 say(visual_claims.verdicts(visual))
 
+# %% [markdown]
+# At a tenth, 14 of 144 tokens, who is told where the digits are keeps nearly all of their patches (13 on average), and
+# is no better than attention alone. So behind the encoder not all that a question needs stands where the digits stood.
+# There the recycled tokens decide, which are means over all the rest.
+
 # %%
 visual_plots.what_parts_add(visual)
 
+# %% [markdown]
+# The paper's numbers are of other models and questions, so they stand beside ours, and are not compared:
+
 # %%
-say(visual_claims.published_table())
+print(visual_claims.published_table(visual))
 
 # %% [markdown]
 # ## 9. Fewer than 100 loads for 100 tokens
@@ -635,10 +685,16 @@ for name, draft in drafts.items():
 
 # %% [markdown]
 # How many tokens a pass gives depends on how often a drafted one stays, $\alpha = \sum_x \min(p(x), q(x))$ on average:
-# $(1 - \alpha^{k+1}) / (1 - \alpha)$ of them (equation 1). But the draft has to be loaded too.
+# $(1 - \alpha^{k+1}) / (1 - \alpha)$ of them (equation 1). This $\alpha$ is not that of steering, and each text has its
+# own. The draft has to be loaded too.
 
 # %%
 ideas.drafts()
+
+# %% [markdown]
+# Measured on running text, and on a text that has just been read once. There $\alpha$ is that of the copy as it is
+# *given*, and of that a lookup foretells nine tokens in ten. But what the model writes by itself behind it, at
+# temperature 1, is mostly no copy, so what $\alpha$ foretells is not what comes. (Above it was told to repeat, at 0.5.)
 
 # %%
 of_drafts = draft_claims.results()
@@ -655,9 +711,9 @@ print(published.speculative())
 # %% [markdown]
 # ## 10. Cost, and when it does not pay
 #
-# - **Blocks that are not read** save time where there are many of them: on a CPU a loop over blocks beats dense
-#   attention below a density of about 0.6, and choosing costs a product of the last block with all keys. Attention is a
-#   small part of a short prompt. In the first 1,000 tokens of our model nothing is won.
+# - **Blocks that are not read** save time in long texts: here attention took less of it at 8,192 tokens, with the
+#   choice counted, and more at 2,048. The whole prefill gained nothing up to 4,096, since attention is a small part of
+#   it.
 # - **Deltas** save nothing without hardware that leaves out single zeros.
 # - **Steering** saves nothing at all. It costs a second pass, and attention whose logits can be changed, which fused
 #   kernels do not give. It pays where the right sentence is known.
@@ -724,8 +780,8 @@ print(own_blocks.table_of_ideas())
 # <details><summary>A draft is right in 90 % of the tokens and has half the size of the model. With k = 4, is writing
 # faster?</summary>
 #
-# A pass gives (1 − 0.9⁵) / 0.1 = 4.1 tokens and costs one load of the model and four of the draft, three in all: 0.73
-# loads a token. With a draft of a tenth of the size it would be 1.4 / 4.1 = 0.34.
+# Yes, somewhat. A pass gives (1 − 0.9⁵) / 0.1 = 4.1 tokens. It loads the model once and the draft four times, three
+# models in all: 3 / 4.1 = 0.73 loads a token. With a draft of a tenth of the size it would be 1.4 / 4.1 = 0.34.
 #
 # </details>
 #

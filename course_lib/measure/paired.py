@@ -40,6 +40,20 @@ def error_of_share(n_right: int, n: int) -> float:
     return math.sqrt(share * (1 - share) / (n + 4))
 
 
+def wilson(n_right: int | float, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval (1927) of a share: every p from which n_right of n lies at most z of p's own errors away.
+
+    |n_right/n − p| ≤ z √(p(1 − p)/n) is quadratic in p, and its ends never leave 0 to 1. n_right need not be whole, as
+    the mean of several draws is not.
+    """
+    if not 0 <= n_right <= n or n < 1:
+        raise ValueError(f"got {n_right} of {n}; expected 0 to n of n, n at least 1.")
+    share, extra = n_right / n, z**2 / n
+    middle = (share + extra / 2) / (1 + extra)
+    half = math.sqrt(share * (1 - share) * extra + extra**2 / 4) / (1 + extra)
+    return max(min(middle - half, share), 0.0), min(max(middle + half, share), 1.0)  # none of n is 0, not -1e-17
+
+
 def error_of_shares(n_right: int, n_others_right: int, n: int) -> float:
     """Standard error of the difference of two shares of n questions each, of which nothing else is known.
 

@@ -50,6 +50,8 @@ def test_description_is_complete(exercise):
     for text in (exercise.title, *exercise.hints, *(m.explanation for m in exercise.mistakes)):
         assert text.strip()
         assert "!" not in text.replace("!=", "")
+    for text in (*exercise.hints, *(m.explanation for m in exercise.mistakes)):
+        assert text.endswith((".", "?", ")")), text
 
 
 def test_reference_is_right(exercise):

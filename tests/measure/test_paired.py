@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.measure.paired import block_means, error_of_paired_shares, error_of_shares, mean_and_error
+from course_lib.measure.paired import block_means, error_of_paired_shares, error_of_shares, mean_and_error, wilson
 
 
 def test_mean_and_error_by_hand():
@@ -14,6 +14,18 @@ def test_mean_and_error_by_hand():
     assert mean_and_error(torch.tensor([5.0])) == (5.0, math.inf)
     with pytest.raises(ValueError, match="at least one"):
         mean_and_error([])
+
+
+def test_wilsons_interval_by_hand():
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    assert wilson(20, 20) == pytest.approx((0.8389, 1.0), abs=1e-4)
+    assert wilson(10, 20) == pytest.approx((0.2993, 0.7007), abs=1e-4)
+    for n_right in (0, 20):  # the share itself is inside, to the last bit
+        assert wilson(n_right, 20)[0] <= n_right / 20 <= wilson(n_right, 20)[1]
+    assert wilson(9.5, 20)[0] < wilson(10, 20)[0]
+    for wrong in ((21, 20), (-1, 20), (0, 0)):
+        with pytest.raises(ValueError, match="0 to n of n"):
+            wilson(*wrong)
 
 
 def test_blocks_drop_what_is_left_over():

@@ -6,7 +6,6 @@ of the answer comes from a cache from which nothing has left. Here the question 
 Dimension key: S samples, L tokens of each, V vocabulary.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from course_lib.kv.cache import evicting
 from course_lib.kv.layers import EvictingCache
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policy import EvictionPolicy
+from course_lib.measure.paired import wilson
 
 GATE = 0.8  # a task that the whole cache solves less often says nothing about smaller ones
 BATCH = 10  # samples read together
@@ -62,14 +62,6 @@ class Retrieval:
     def by_depth(self) -> dict[float, "Retrieval"]:
         depths = sorted({answer.depth for answer in self.answers})
         return {depth: Retrieval(tuple(a for a in self.answers if a.depth == depth)) for depth in depths}
-
-
-def wilson(n_right: int, n: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's score interval of a proportion: the p for which what was seen lies within z standard errors."""
-    share = n_right / n
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 @torch.no_grad()

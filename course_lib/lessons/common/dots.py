@@ -8,14 +8,22 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.measure.paired import wilson
 
 ERROR_BARS = "bars: two standard errors"
+SHARE_BARS = "bars: Wilson's 95 % interval"
 
 
 def reach(value: float, error: float) -> tuple[float, float]:
     """How far below and above a perplexity two standard errors of its logarithm reach, alike on a log axis."""
     times = math.exp(ERRORS * error / value)
     return value - value / times, value * times - value
+
+
+def share_reach(n_right: int | float, n: int) -> tuple[float, float]:
+    """How far below and above a share of n questions Wilson's 95 % interval reaches, both in per cent."""
+    low, high = wilson(n_right, n)
+    return 100 * (n_right / n - low), 100 * (high - n_right / n)
 
 
 def perplexities(values: Mapping[str, tuple[float, float]], title: str) -> Figure:

@@ -7,13 +7,16 @@ from torch import Tensor
 
 from course_lib.attention.prefill.cumulative import smallest_set
 from course_lib.attention.prefill.lines import on_columns, slashes
+from course_lib.lessons.sparse_attention.claims import clock as clock_claims
 from course_lib.lessons.sparse_attention.claims import delta as delta_claims
 from course_lib.lessons.sparse_attention.claims import drafts as draft_claims
 from course_lib.lessons.sparse_attention.claims import prefill as prefill_claims
 from course_lib.lessons.sparse_attention.claims import steering as steering_claims
 from course_lib.lessons.sparse_attention.claims import visual as visual_claims
+from course_lib.lessons.sparse_attention.drawings import clock as clock_plots
 from course_lib.lessons.sparse_attention.drawings import delta as delta_plots
 from course_lib.lessons.sparse_attention.drawings import drafts as draft_plots
+from course_lib.lessons.sparse_attention.drawings import ideas
 from course_lib.lessons.sparse_attention.drawings import prefill as prefill_plots
 from course_lib.lessons.sparse_attention.drawings import steering as steering_plots
 from course_lib.lessons.sparse_attention.drawings import visual as visual_plots
@@ -28,6 +31,11 @@ LENGTH = 1024  # tokens
 @lru_cache(maxsize=1)
 def _seen() -> heads.Heads:
     return heads.heads_of_text(loaded()[0], text(1, LENGTH, seed=0)[0])
+
+
+def four_ways() -> Figure:
+    """Two by two, as it stands beside the title."""
+    return ideas.four_ways(n_columns=2)
 
 
 def three_heads() -> Figure:
@@ -52,6 +60,14 @@ def _lines(weights: Tensor) -> tuple[Tensor, Tensor]:
 
 def over_gamma() -> Figure:
     return prefill_plots.over_gamma(prefill_claims.results())
+
+
+def rivals() -> Figure:
+    return prefill_plots.rivals(prefill_claims.results())
+
+
+def on_the_clock() -> Figure:
+    return clock_plots.over_density(clock_claims.results())
 
 
 def by_head() -> Figure:

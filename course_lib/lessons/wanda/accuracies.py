@@ -11,6 +11,7 @@ from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect, verdict
+from course_lib.measure import paired
 from course_lib.measure.paired import error_of_paired_shares, error_of_share
 
 Z = 1.96  # standard errors to either side: 95 % of a normal distribution
@@ -25,14 +26,8 @@ def normal(n_right: int, n: int) -> tuple[float, float, float]:
 
 
 def wilson(n_right: int, n: int) -> tuple[float, float, float]:
-    """(accuracy, lower, upper): every p from which n_right lies at most Z of p's own errors away (Wilson, 1927).
-
-    |n_right/n − p| ≤ Z √(p(1 − p)/n) is quadratic in p, and its ends never leave 0 to 1.
-    """
-    share, extra = n_right / n, Z**2 / n
-    middle = (share + extra / 2) / (1 + extra)
-    half = math.sqrt(share * (1 - share) * extra + extra**2 / 4) / (1 + extra)
-    return share, max(middle - half, 0.0), min(middle + half, 1.0)
+    """(accuracy, lower, upper) by Wilson's interval, whose ends never leave 0 to 1."""
+    return n_right / n, *paired.wilson(n_right, n, Z)
 
 
 def coverage(interval: Interval, truth: float, n: int) -> float:

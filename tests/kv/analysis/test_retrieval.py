@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from course_lib.data.needles import DEPTHS, WORDS, Sample, samples
-from course_lib.kv.analysis.retrieval import Answer, Retrieval, retrieve, retrieve_through, usable, wilson
+from course_lib.kv.analysis.retrieval import Answer, Retrieval, retrieve, retrieve_through, usable
 from course_lib.kv.cache import evicting
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.window import Window
+from course_lib.measure import paired
 from course_lib.models import blocks, tiny_model, weight_of
 
 TEXTS = torch.randint(3, 97, (13, 40), generator=torch.Generator().manual_seed(2))
@@ -68,12 +69,9 @@ def test_the_question_is_read_after_the_eviction_and_the_naive_way_leaks(asked):
     assert retrieve(model, [s.naive() for s in one], Full()).exact == 1
 
 
-def test_wilson_by_hand():
-    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
-    assert wilson(20, 20) == pytest.approx((0.8389, 1.0), abs=1e-4)
-    assert wilson(10, 20) == pytest.approx((0.2993, 0.7007), abs=1e-4)
+def test_shares_of_answers_by_hand():
     made = Retrieval(tuple(Answer(depth, n, 4) for depth, n in ((0.1, 4), (0.1, 2), (0.9, 0))))
-    assert made.interval == wilson(1, 3)
+    assert made.interval == paired.wilson(1, 3)
     assert made.prefix == 0.5
     assert {depth: found.exact for depth, found in made.by_depth().items()} == {0.1: 0.5, 0.9: 0.0}
 

@@ -41,6 +41,22 @@ def prefill(cost: float, released: float = 0.03, random: float = 0.5, bare: floa
     return result("sparse_attention", sizes, read=rows, heads=layers)
 
 
+def clock(times: dict[tuple[int, float], tuple[float, float, float | None]]) -> Row:
+    """By length and density: choosing and reading, reading alone, the whole model (None: not timed); each ± 1 %."""
+    sides = []
+    for (tokens, density), (both, alone, whole) in times.items():
+        contest = f"{tokens} tokens, γ 0.9, density {density:.2f}"
+        named = {"choose and read blocks": both, "read blocks": alone, "choose blocks": 4.0}
+        sides += [_timed(contest, side, each) for side, each in named.items()]
+        sides += [_timed(f"whole model, {contest}", "sparse prefill", whole)] if whole else []
+    return result("sparse_prefill", {}, sides=sides)
+
+
+def _timed(contest: str, side: str, times: float) -> Row:
+    ends = {"times_anchor_low": 0.99 * times, "times_anchor_high": 1.01 * times}
+    return {"contest": contest, "side": side, "times_anchor": times, "repetitions": 5} | ends
+
+
 def delta(costs: dict[float, float], sparsity: dict[float, float]) -> Row:
     """Costs and sparsities by threshold; each change of one thing costs 0.1 more, or 0.1 less before RoPE."""
     sizes = {"windows": 4, "length": 512, "calibration": 4, "varied": list(costs), "window": 64, "sinks": 4}

@@ -6,6 +6,7 @@ Dimension key: H heads, N blocks or entries, R rows, T tokens, S tokens of a blo
 import math
 
 import numpy
+import scipy.spatial
 import scipy.stats
 import torch
 from torch.nn.functional import kl_div
@@ -47,6 +48,24 @@ def js_by_torch(p, q):
 
 def unguarded(p, m):
     return (p * (p / m).log()).sum(1)
+
+
+def by_xlogy_of_the_quotient(p, q):
+    return sum(torch.xlogy(x, x / ((p + q) / 2)).sum(1) / 2 for x in (p, q))
+
+
+def by_kl_div_of_log_0(p, q):
+    m = (p + q) / 2
+    return sum(kl_div(m.log(), x, reduction="none").sum(1) / 2 for x in (p, q))
+
+
+def with_a_little(more):
+    """So much added to what the logarithm is taken of."""
+    return lambda p, q: js(p, q, distance=lambda x, m: (x * ((x + more) / (m + more)).log()).sum(1))
+
+
+def of_a_distance(p, q):
+    return scipy.spatial.distance.jensenshannon(p.numpy(), q.numpy(), axis=1) ** 2
 
 
 # --- smallest_set: mass (R, N), share ---
@@ -108,6 +127,27 @@ def top_p(shift, share_of=lambda s: s):
     return answer
 
 
+def by_growing(mass, share):
+    """One more of each row until topk is enough."""
+    keep = torch.zeros(mass.shape, dtype=torch.bool)
+    for r, row in enumerate(mass):
+        k = next(k for k in range(1, len(row) + 1) if row.topk(k).values.sum() >= share * row.sum())
+        keep[r, row.topk(k).indices] = True
+    return keep
+
+
+def by_rank(mass, share):
+    values, order = mass.sort(1, descending=True)
+    reached = values.cumsum(1) / values.sum(1, keepdim=True) >= share
+    return order.argsort(1) <= reached.float().argmax(1, keepdim=True)
+
+
+def as_large_as_the_last(mass, share):
+    values = mass.sort(1, descending=True).values
+    n = (values.cumsum(1) < share * values.sum(1, keepdim=True)).sum(1, keepdim=True)
+    return mass >= values.gather(1, n)
+
+
 # --- lines: weights (R, T) ---
 
 
@@ -151,6 +191,23 @@ def lines_by_matrix(weights):
     return weights.mean(0), torch.stack([weights[distance == d].sum() / r for d in range(t)])
 
 
+def lines_by_numpy_trace(weights):
+    x, (r, t) = weights.numpy(), weights.shape
+    return x.mean(0), numpy.array([numpy.trace(x, offset=t - r - d) / r for d in range(t)])
+
+
+def lines_at(offset):
+    """The diagonal of the distance d at offset(R, T, d)."""
+
+    def answer(weights):
+        r, t = weights.shape
+        there = [(d, offset(r, t, d)) for d in range(t)]
+        sums = [weights.diagonal(at).sum() if -r < at < t else weights.new_zeros(()) for _, at in there]
+        return weights.mean(0), torch.stack(sums) / r
+
+    return answer
+
+
 # --- block_mask: columns, diagonals (N,), n_tokens, block_size ---
 
 
@@ -187,6 +244,24 @@ def mask_in_numpy(columns, diagonals, n_tokens, size):
     return (c[j] | d[numpy.abs(i - j)] | (j == 0) | (i == j)) & (t[:, None] >= t[None])
 
 
+def by_setting_the_first(columns, diagonals, n_tokens, size):
+    c, d, block = columns.clone(), diagonals.clone(), torch.arange(n_tokens) // size
+    c[0] = d[0] = True
+    return (c[block].expand(n_tokens, -1) | d[block[:, None] - block]).tril()
+
+
+def by_token(first, own):
+    """Whether the first column and the main diagonal are of tokens, not of blocks."""
+
+    def answer(columns, diagonals, n_tokens, size):
+        t, block = torch.arange(n_tokens), torch.arange(n_tokens) // size
+        always = (t if first else block) == 0
+        mine = (t[:, None] == t) if own else (block[:, None] == block)
+        return (columns[block] | diagonals[(block[:, None] - block).clamp(0)] | always | mine).tril()
+
+    return answer
+
+
 def as_bias(columns, diagonals, n_tokens, size):
     keep = masked(reads)(columns, diagonals, n_tokens, size)
     return torch.zeros(n_tokens, n_tokens).masked_fill(~keep, -torch.inf)
@@ -201,6 +276,8 @@ RIGHT = {
         "weights given": lambda p, q: js(p, q, mean=lambda p, q: p / 2 + q / 2),
         "in float64": lambda p, q: js(p.double(), q.double()),
         "nansum": lambda p, q: sum(torch.nansum(x * (x / ((p + q) / 2)).log(), 1) for x in (p, q)) / 2,
+        "scipy's distance, squared": of_a_distance,
+        "1e-8 added in the logarithms": with_a_little(1e-8),
         "entropies": lambda p, q: entropy((p + q) / 2) - entropy(torch.cat([p, q], 1)) / 2,
     },
     "sparse_attention.smallest_set": {
@@ -212,6 +289,8 @@ RIGHT = {
         "as a list": lambda m, s: by_bincount(m, s).tolist(),
         "of normalised rows": lambda m, s: by_search(m.double() / m.double().sum(1, keepdim=True), s),
         "zeros and ones in float": lambda m, s: by_bincount(m, s).float(),
+        "topk, one more each time": by_growing,
+        "ranks": by_rank,
     },
     "sparse_attention.lines": {
         "loops": looped(behind),
@@ -221,6 +300,7 @@ RIGHT = {
         "lists": lambda w: [x.tolist() for x in lines_by_matrix(w)],
         "float64": lambda w: lines_by_matrix(w.double()),
         "a dictionary's values": lambda w: tuple({"v": w.mean(0), "s": lines_by_index(w)[1]}.values()),
+        "numpy's trace": lines_by_numpy_trace,
         "numpy arrays": lambda w: tuple(x.numpy() for x in lines_by_matrix(w)),
     },
     "sparse_attention.block_mask": {
@@ -230,6 +310,7 @@ RIGHT = {
         "zeros and ones": lambda *g: masked(reads)(*g).float(),
         "lists": lambda *g: masked(reads)(*g).tolist(),
         "causal in the blocks too": masked(lambda i, j, c, d: j <= i and reads(i, j, c, d)),
+        "first of both lines set": by_setting_the_first,
         "rounded up": masked(reads, of_tokens=lambda t, s: ((torch.arange(t) + 1) / s).ceil().long() - 1),
         "logical_and": lambda *g: torch.logical_and(masked(reads, causal=False)(*g), torch.ones(g[2], g[2]).tril() > 0),
     },
@@ -241,6 +322,11 @@ WRONG = {
         "KL of q and p": lambda p, q: kl(q, p),
         "symmetrised KL": lambda p, q: (kl(p, q) + kl(q, p)) / 2,
         "no guard": lambda p, q: js(p, q, distance=unguarded),
+        "xlogy of the quotient": by_xlogy_of_the_quotient,
+        "kl_div of log 0": by_kl_div_of_log_0,
+        "m beside p": lambda p, q: (kl((p + q) / 2, p) + kl((p + q) / 2, q)) / 2,
+        "1e-5 added in the logarithms": (with_a_little(1e-5), ""),
+        "one less it": (lambda p, q: 1 - js(p, q), ""),
         "not halved": lambda p, q: js(p, q, weights=(1, 1)),
         "root": lambda p, q: js(p, q).sqrt(),
         "bits": lambda p, q: js(p, q) / math.log(2),
@@ -271,6 +357,8 @@ WRONG = {
         "above 1 - share": lambda m, s: m / m.sum(1, keepdim=True) >= 1 - s,
         "in order": lambda m, s: m.cumsum(1) - m < s * m.sum(1, keepdim=True),
         "complement": lambda m, s: ~by_bincount(m, s),
+        "as large as the last": (as_large_as_the_last, "threshold with ties"),
+        "two at least": (lambda m, s: by_bincount(m, s) | (m.argsort(1, descending=True).argsort(1) < 2), ""),
         "of squares": (lambda m, s: by_bincount(m**2, s), ""),
         "of a softmax": (lambda m, s: by_bincount(m.softmax(1), s), ""),
         "how many": lambda m, s: by_bincount(m, s).sum(1),
@@ -279,6 +367,8 @@ WRONG = {
         "row for token": looped(lambda row, key, r, t: row - key),
         "absolute": looped(lambda row, key, r, t: abs(row - key)),
         "key less query": looped(lambda row, key, r, t: (key - (t - r + row)) % t),
+        "diagonals upwards": (lines_at(lambda r, t, d: t - r + d), "key minus query"),
+        "both lines up to each": (lambda w: tuple(x.cumsum(0) for x in lines_by_index(w)), ""),
         "one off": looped(lambda row, key, r, t: t - r + row - key + 1),
         "one off the other way": looped(lambda row, key, r, t: t - r + row - key - 1),
         "antidiagonals": looped(lambda row, key, r, t: (t - r + row + key) % t),
@@ -311,6 +401,10 @@ WRONG = {
         "complement": lambda *g: ~masked(reads)(*g),
         "a bias": as_bias,
         "transposed": lambda *g: masked(reads)(*g).T,
+        "first token alone": (by_token(True, False), "tokens for blocks"),
+        "own token alone": (by_token(False, True), "tokens for blocks"),
+        "exclusive or": (masked(lambda i, j, c, d: bool(j == 0 or i == j or (i >= j and c[j] != d[i - j]))), ""),
+        "as many tokens in each block": (masked(reads, of_tokens=lambda t, s: torch.arange(t) * -(-t // s) // t), ""),
         "one block wider": (masked(lambda i, j, c, d: bool(reads(i, j, c, d) or i - j == 1)), ""),
         "last column too": (masked(lambda i, j, c, d: bool(reads(i, j, c, d) or j == len(c) - 2)), ""),
     },

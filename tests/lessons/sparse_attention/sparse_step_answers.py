@@ -76,6 +76,49 @@ def neighbours(keys, theta):
     return torch.cat([keys[:1], keys[:1] + torch.cumsum(d * (d.abs() >= theta), 0)]), sent
 
 
+def in_place_of_the_keys(keys, theta):
+    sent = torch.ones_like(keys, dtype=torch.bool)
+    for j in range(1, len(keys)):
+        sent[j] = (keys[j] - keys[j - 1]).abs() >= theta
+        keys[j] = torch.where(sent[j], keys[j], keys[j - 1])
+    return keys, sent
+
+
+def remembering(keep):
+    """One vector, changed in place; what of it is kept for each token."""
+
+    def answer(keys, theta):
+        now, rows, masks = keys[0].clone(), [], []
+        for j, key in enumerate(keys):
+            moved = (key - now).abs() >= theta if j else torch.ones_like(key, dtype=torch.bool)
+            now[moved] = key[moved]
+            rows.append(keep(now))
+            masks.append(moved)
+        return torch.stack(rows), torch.stack(masks)
+
+    return answer
+
+
+def first_not_marked(keys, theta):
+    held, sent = by_rows(keys, theta)
+    return held, sent & (torch.arange(len(keys)) > 0)[:, None]
+
+
+def one_late(keys, theta):
+    held, sent = by_rows(keys, theta)
+    return torch.cat([keys[:1], held[:-1]]), sent
+
+
+def by_thetas(keys, theta):
+    """Up or down by θ where a channel has moved."""
+    held, sent = keys.clone(), torch.ones_like(keys) > 0
+    for j in range(1, len(keys)):
+        d = keys[j] - held[j - 1]
+        sent[j] = d.abs() >= theta
+        held[j] = held[j - 1] + d.sign() * theta * sent[j]
+    return held, sent
+
+
 # --- steer: logits (H, Q, T), highlighted (P,), chosen (H,), alpha ---
 
 
@@ -131,12 +174,38 @@ def last_query(logits, highlighted, chosen, alpha):
     return w
 
 
+def of_exponentials(logits, highlighted, chosen, alpha):
+    e = (logits - logits.amax(-1, keepdim=True)).exp()
+    e = torch.where(others(highlighted, logits.shape[-1]) & chosen[:, None, None], alpha * e, e)
+    return e / e.sum(-1, keepdim=True)
+
+
+def into_a_copy(logits, highlighted, chosen, alpha):
+    """An index of an index is a copy, which is changed and lost."""
+    x = logits.clone()
+    x[chosen][:, :, others(highlighted, logits.shape[-1])] += math.log(alpha)
+    return x.softmax(-1)
+
+
+def handed_over(logits, highlighted, chosen, alpha):
+    """What the others lose goes to the highlighted ones, equally."""
+    w = logits.softmax(-1)
+    low, high = others(highlighted, w.shape[-1]), others(~highlighted, w.shape[-1], first=True)
+    given = ((1 - alpha) * w * low).sum(-1, keepdim=True) / high.sum()
+    return torch.where(chosen[:, None, None], torch.where(low, alpha * w, w) + given * high, w)
+
+
 # --- recycle: grey (N, P), attention (N,), alpha, tokens (N, D), cell (N,) ---
 
 
 def bits(row, base=2.0):
     n = len(row)
     return -sum(c / n * math.log(c / n, base) for c in Counter(row.tolist()).values())
+
+
+def bits_with_a_little(row):
+    p = torch.bincount(row, minlength=256) / len(row)
+    return -(p * (p + 1e-8).log2()).sum()
 
 
 def recycled(
@@ -182,6 +251,15 @@ def by_unique(row):
     return -(share * numpy.log2(share)).sum()
 
 
+def of_values(row):
+    return torch.special.entr(row / 255).sum() / math.log(2)
+
+
+def placed_by(worth):
+    """Importance and tokens as they should be, places by something else."""
+    return lambda *g: (*recycled()(*g)[:2], recycled(worth=worth)(*g)[2])
+
+
 def weaker_ones(w, x):
     """The mean without the strongest."""
     return (w[:, None] * x)[w < w.max()].sum(0) if len(w) > 1 else x[0]
@@ -197,6 +275,10 @@ def unguarded(row):
 
 def left(p, q):
     return torch.relu(p - q) / torch.relu(p - q).sum()
+
+
+def shared(p, q):
+    return torch.minimum(p, q) / torch.minimum(p, q).sum()
 
 
 def tried(stays=lambda p, q, u: u < min(1.0, p / q), fallen=left, all_stay=lambda p, q: p[-1], count=0, stop=True):
@@ -232,6 +314,19 @@ def by_padding(drafted, q, p, luck):
     return n, torch.nn.functional.normalize((p[n] - padded[n]).clamp(min=0), p=1, dim=0)
 
 
+def by_argmax(drafted, q, p, luck):
+    falls = ~(luck < p[range(len(drafted)), drafted] / q[range(len(drafted)), drafted])
+    n = int(falls.float().argmax()) if falls.any() else len(drafted)
+    return n, left(p[n], q[n]) if falls.any() else p[n]
+
+
+def if_likeliest(drafted, q, p, luck):
+    n = 0
+    while n < len(drafted) and p[n].argmax() == drafted[n]:
+        n += 1
+    return n, p[n] if n == len(drafted) else left(p[n], q[n])
+
+
 def kept(drafted, q, p, luck):
     """The fallen token all the same."""
     n, after = tried()(drafted, q, p, luck)
@@ -248,6 +343,8 @@ RIGHT = {
         "lists": lambda k, t: [x.tolist() for x in by_rows(k, t)],
         "in float64": lambda k, t: by_rows(k.double(), t.double()),
         "not smaller": coded(lambda x, last, t: not abs(x - last) < t),
+        "in place of the keys": in_place_of_the_keys,
+        "one vector, copied": remembering(torch.clone),
     },
     "sparse_attention.steer": {
         "log α added": pushed(),
@@ -257,6 +354,7 @@ RIGHT = {
         "in float64": lambda x, *g: pushed()(x.double(), *g),
         "lists": lambda *g: pushed()(*g).tolist(),
         "log_softmax first": lambda x, *g: pushed()(x.log_softmax(-1), *g),
+        "exponentials": of_exponentials,
         "normalised by torch": scaled(lambda w: torch.nn.functional.normalize(w, p=1, dim=-1)),
     },
     "sparse_attention.recycle": {
@@ -267,6 +365,7 @@ RIGHT = {
         "numpy's unique": recycled(by_unique),
         "average": recycled(mean=lambda w, x: torch.tensor(numpy.average(x.numpy(), axis=0, weights=w.numpy()))),
         "natural logarithm divided": recycled(lambda r: bits(r, math.e) / math.log(2)),
+        "1e-8 in the logarithm": recycled(bits_with_a_little),
         "weights first": recycled(mean=lambda w, x: (w / w.sum()) @ x),
     },
     "sparse_attention.accept": {
@@ -275,6 +374,7 @@ RIGHT = {
         "nothing drafted behind": by_padding,
         "no minimum": tried(lambda p, q, u: u < p / q),
         "no division": tried(lambda p, q, u: u * q < p),
+        "the first that falls": by_argmax,
         "as a list": lambda *g: [tried()(*g)[0], tried()(*g)[1].tolist()],
         "in float64": lambda x, q, p, u: tried()(x, q.double(), p.double(), u.double()),
         "p less the minimum": tried(fallen=lambda p, q: (p - torch.minimum(p, q)) / (p - torch.minimum(p, q)).sum()),
@@ -298,6 +398,11 @@ WRONG = {
         "keys alone": lambda k, t: by_rows(k, t)[0],
         "by size": coded(lambda x, last, t: abs(x) >= t),
         "rounded to θ": lambda k, t: ((k / t).round() * t, by_rows(k, t)[1]),
+        "one vector for all": (remembering(lambda now: now), "one tensor for all tokens"),
+        "first not marked": (first_not_marked, "first token not sent"),
+        "before each token": (one_late, "one token late"),
+        "by θ": (by_thetas, "rounded"),
+        "one θ for all channels": (lambda k, t: by_rows(k, t.mean()), ""),
         "half of the threshold": (coded(lambda x, last, t: abs(x - last) >= t / 2), ""),
         "the mean of both": (coded(hold=lambda x, last: (x + last) / 2), ""),
     },
@@ -319,6 +424,9 @@ WRONG = {
         "over queries": pushed(end=lambda x, *rest: x.softmax(-2)),
         "base 10": pushed(add=math.log10),
         "nothing": lambda x, h, c, a: x.softmax(-1),
+        "an index of an index": (into_a_copy, "nothing steered"),
+        "handed over": (handed_over, ""),
+        "log α twice": (pushed(add=lambda a: 2 * math.log(a)), ""),
         "half of it": (pushed(add=lambda a: math.log(a) / 2), ""),
         "first 2 spared": (pushed(lambda h, n: others(h, n) & (torch.arange(n) != 2)), ""),
     },
@@ -342,6 +450,11 @@ WRONG = {
         "weakest place": recycled(place=lambda w, m: m[int(w.argmin())]),
         "place within": recycled(place=lambda w, m: int(w.argmax())),
         "those that stay too": recycled(of=lambda cell, c: (cell.clamp(min=0) == c).nonzero().flatten().tolist()),
+        "grey as a probability": (recycled(of_values), "entropy of the pixels' values"),
+        "α outside": (recycled(worth=lambda a, h, alpha: alpha * (a + h.softmax(0))), "one of the two parts"),
+        "place by the attention": (placed_by(lambda a, h, alpha: a), "place by one of the two parts"),
+        "place by the entropy": (placed_by(lambda a, h, alpha: h), "place by one of the two parts"),
+        "by the largest entropy": (recycled(worth=lambda a, h, alpha: a + alpha * h / 8), ""),
         "without the strongest": (recycled(mean=weaker_ones), ""),
         "α halved": (recycled(worth=lambda a, h, alpha: a + alpha / 2 * h.softmax(0)), ""),
     },
@@ -364,6 +477,11 @@ WRONG = {
         "the likeliest": lambda *g: (tried()(*g)[0], int(tried()(*g)[1].argmax())),
         "only how many": lambda *g: tried()(*g)[0],
         "swapped": lambda *g: tried()(*g)[::-1],
+        "one more counted": (lambda *g: (tried()(*g)[0] + 1, tried()(*g)[1]), "the next token counted too"),
+        "likeliest word": (if_likeliest, "only the likeliest word"),
+        "what both share": (tried(fallen=shared), "what both share"),
+        "drawn": (lambda *g: (tried()(*g)[0], torch.multinomial(tried()(*g)[1], 1)), ""),
+        "any word": (tried(fallen=lambda p, q: torch.full_like(p, 1 / len(p))), ""),
         "always half": tried(lambda p, q, u: u < 0.5),
         "the mean of both": (tried(fallen=lambda p, q: (p + q) / 2), ""),
     },

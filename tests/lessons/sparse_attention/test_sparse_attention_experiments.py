@@ -23,7 +23,7 @@ from course_lib.lessons.sparse_attention.experiments import (
     experiment_sparse_attention_further,
     experiment_steering,
 )
-from course_lib.lessons.sparse_attention.measuring import ground, items, prefill_reading
+from course_lib.lessons.sparse_attention.measuring import ground, head_search, items, prefill_reading, steering_sets
 from course_lib.measure.experiment import Experiment
 from course_lib.measure.perplexity import window_losses
 from course_lib.measure.result_files import heading, plain
@@ -75,7 +75,7 @@ def thin(tmp_path_factory):
 def forget() -> None:
     kept = [ground.loaded, ground.text, prefill_reading.read, experiment_delta.spread_of]
     kept += [experiment_drafts.stored, experiment_drafts.drafting]
-    kept += [getattr(experiment_steering, name) for name in ("gated", "searched", "worth", "named_of")]
+    kept += [steering_sets.gated, steering_sets.named_of, head_search.searched, head_search.worth]
     for each in kept:
         each.cache_clear()
 
@@ -151,8 +151,8 @@ def test_decoded_keys_are_those_that_were_read_at_once(measured):
 
 
 def test_no_text_is_in_test_and_development_set(thin):
-    sizes = experiment_steering.QUICK
-    both = [experiment_steering.test(sizes, items.RESIDENTS, 0), experiment_steering.development(sizes, 0)]
+    sizes = steering_sets.QUICK
+    both = [steering_sets.test(sizes, items.RESIDENTS, 0), steering_sets.development(sizes, 0)]
     contexts = [{item.context for item in part} for part in both]
     assert contexts[0] & contexts[1] == set()
     assert [len(part) for part in both] == [sizes.tested, sizes.developed]
@@ -162,7 +162,7 @@ def test_an_answer_is_as_likely_as_the_model_says(thin):
     """Batches with padding and a cache, beside one text at a time without either."""
     some = items.residents(0)[:3]
     prompts = [*items.as_prompts(some[:2], "{context} {question}"), *items.as_prompts(some[2:], "{question}")]
-    found = items.answered(prompts, [item.choices for item in some], [[]] * 3, experiment_steering.nothing)
+    found = items.answered(prompts, [item.choices for item in some], [[]] * 3, steering_sets.nothing)
     tokenizer = ground.loaded()[1]
     for item, prompt, answer in zip(some, prompts, found, strict=True):
         likely = []
@@ -178,7 +178,7 @@ def test_an_answer_is_as_likely_as_the_model_says(thin):
 
 def test_reading_questions_have_one_sentence_that_answers():
     some = items.reading(0)
-    assert len(some) >= experiment_steering.Sizes().tested
+    assert len(some) >= steering_sets.Sizes().tested
     for item in some:
         assert item.key in item.sentences
         assert sum(item.choices[0].lower() in sentence.lower() for sentence in item.sentences) == 1

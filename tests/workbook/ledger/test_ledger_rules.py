@@ -106,6 +106,8 @@ TRIED = {
     ),
     "sparse_attention/test_sparse_attention_claims.py::test_deltas_over_the_threshold": "sparse_attention-nothing-lost",
     "sparse_attention/test_sparse_attention_claims.py::test_drafts": "sparse_attention-fewer-loads",
+    "sparse_attention/test_sparse_attention_claims.py::test_flexprefill_beside_others": "sparse_attention-by-share",
+    "sparse_attention/test_sparse_attention_claims.py::test_the_clock": "sparse_attention-read-faster",
     "sparse_attention/test_sparse_attention_claims.py::test_heads": "sparse_attention-both-kinds",
     "sparse_attention/test_sparse_attention_claims.py::test_named_sentences": "sparse_attention-names-the-key",
     "sparse_attention/test_sparse_attention_claims.py::test_steered_answers": "sparse_attention-steered",

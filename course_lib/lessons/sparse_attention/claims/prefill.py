@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, log_gap
-from course_lib.lessons.common.tables import Measured, per_cent
+from course_lib.lessons.common.tables import Measured
 from course_lib.lessons.common.verdicts import Effect, claim, of_count, of_independent, of_samples, said
 from course_lib.lessons.sparse_attention.claims import rows as found
 from course_lib.lessons.sparse_attention.experiments.experiment_sparse_attention import (
@@ -23,7 +23,6 @@ from course_lib.lessons.sparse_attention.experiments.experiment_sparse_attention
 from course_lib.measure.paired import mean_and_error
 
 CLOSE = 0.02  # nats a token above dense attention: 2 % of perplexity, here the meaning of "no loss"
-PAYS = 0.6  # of the blocks: below it the loop over blocks takes less time than dense attention on a CPU
 AWARE = 0.5  # of the texts on which a head has to be query-aware to be called so
 
 
@@ -62,15 +61,12 @@ def density(row: Row) -> float:
 
 
 def over_gamma(measured: Measured) -> str:
-    """By length and γ: what is read and what that costs; is no loss true, and when is it sparse enough to pay?"""
+    """By length and γ: what is read and what that costs; is no loss true, and is less read of longer texts?"""
     every = flex(measured)
     lines = _table(measured, every)
     chosen = [row for row in every if row["gamma"] == measured["sizes"]["gamma"]]
     cheap = [below(CLOSE, measured, row) for row in every]
     lines.append(claim(f"FlexPrefill costs less than {CLOSE} nats a token, at every γ and length", cheap, True))
-    pays = [of_samples([PAYS - share for share in row["densities"]]) for row in chosen]
-    gamma = measured["sizes"]["gamma"]
-    lines.append(claim(f"at γ = {gamma} it reads fewer than {per_cent(PAYS)} of the blocks, where that pays", pays))
     longer = [of_independent(_known(long), _known(short)) for short, long in pairwise(chosen)]
     if longer:  # where more than one length was measured
         lines.append(claim("the longer the text, the smaller the share that is read", longer))

@@ -18,10 +18,10 @@ from course_lib.lessons.sparse_attention.experiments.experiment_steering import 
     RANDOM,
     TRUE,
     WHOLE,
-    Sizes,
     further,
 )
 from course_lib.lessons.sparse_attention.measuring.items import READING, RESIDENTS
+from course_lib.lessons.sparse_attention.measuring.steering_sets import Sizes
 from course_lib.measure.paired import error_of_share
 
 Condition = tuple[str, str]  # which heads, what is steered
@@ -89,9 +89,8 @@ def _judged(text: str, better: Row, worse: Row) -> list[str]:
     pairs = zip(better["log_probability"], worse["log_probability"], strict=True)
     likely = of_samples([one - other for one, other in pairs])
     return [
-        claim(f"{text} (right answers)", right, larger_models=True),
-        claim(f"{text} (log-probability)", likely, larger_models=True),
-        f"    right {said(right, 2)}, log-probability {said(likely, 2)}",
+        claim(f"{text} (right answers, {said(right, 2)})", right, larger_models=True),
+        claim(f"{text} (log-probability, {said(likely, 2)})", likely, larger_models=True),
     ]
 
 

@@ -9,7 +9,7 @@ from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention.claims import delta
 
-FAR = 0.5  # nats a token: what lies above is at the edge, its number beside it
+FAR = 0.5  # nats a token: what lies above is drawn here, with its number beside it
 
 
 def over_threshold(measured: Measured) -> Figure:
@@ -48,8 +48,8 @@ def _line(axes, measured: Measured, found: list[Row], name: str, index: int) -> 
     axes.errorbar(places, heights, bars, capsize=3, label=name, **line_style(index))
     for place, effect in zip(places, effects, strict=True):
         if effect.value >= FAR:
-            beside = {"xytext": (4, -2), "textcoords": "offset points", "va": "top", "fontsize": 8}
-            axes.annotate(f"{effect.value:.1f}", (place, FAR), **beside)
+            beside = {"xytext": (-7, 0), "textcoords": "offset points", "ha": "right", "va": "center", "fontsize": 9}
+            axes.annotate(f"{effect.value:+.2f}, beyond the axis", (place, FAR), **beside)
 
 
 def _found(measured: Measured, main: list[Row]) -> str:

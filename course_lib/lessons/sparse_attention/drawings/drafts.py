@@ -11,7 +11,7 @@ from course_lib.lessons.sparse_attention.experiments.experiment_drafts import CO
 
 
 def passes(measured: Measured) -> Figure:
-    """Measured with two errors, and what α foretells, on running text and on copying."""
+    """Measured with two errors, and what α of the given text foretells, on running text and on copying."""
     fig, panels = figure(n_columns=2, width=5.0, height=3.2)
     names = drafts.drafts(measured)
     for axes, kind in zip(panels, (RUNNING, COPYING), strict=True):
@@ -20,7 +20,8 @@ def passes(measured: Measured) -> Figure:
             name = "" if place else "measured"
             axes.errorbar(mean, -place, xerr=ERRORS * error, capsize=3, label=name, **line_style(0))
             foretold = drafts.expected(measured, draft, kind)
-            axes.plot(foretold, -place, "|", markersize=18, color=COLOURS[1], label="" if place else "foretold by α")
+            name = "" if place else "foretold by α of\nthe given text"
+            axes.plot(foretold, -place, "|", markersize=18, color=COLOURS[1], label=name)
         axes.axvline(1, color="black", linewidth=0.8)
         axes.set_xlim(0.8, measured["sizes"]["k"] + 1.2)
         axes.set_yticks([-place for place in range(len(names))], names if kind == RUNNING else [""] * len(names))

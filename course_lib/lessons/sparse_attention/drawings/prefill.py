@@ -29,11 +29,10 @@ def over_gamma(measured: Measured) -> Figure:
         right.errorbar(places, [effect.value for effect in effects], bars, capsize=3, **look)
     for axes in (left, right):
         axes.set_xticks(sorted({row["gamma"] for row in prefill.flex(measured)}))
-    left.axhline(100 * prefill.PAYS, color="black", linestyle=":", linewidth=1)
     left.set_ylim(0, 100)
     right.axhline(0, color="black", linewidth=0.8)
     left.legend(frameon=False, fontsize=9, loc="lower right")
-    label(left, _least(measured, lengths), "γ", "blocks read (%)\n(dotted: below it, less time)")
+    label(left, _least(measured, lengths), "γ", "blocks read (%)")
     label(right, _dearest(measured), "γ", f"nats a token above dense\n({ERROR_BARS})")
     return fig
 

@@ -2,15 +2,13 @@
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.dots import SHARE_BARS, share_reach
 from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label
 from course_lib.lessons.common.tables import Measured, listed, rows
-from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention.claims import steering
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import NO_HEADS, NOTHING, PROMPTED, TRUE
 from course_lib.lessons.sparse_attention.measuring.items import RESIDENTS
-from course_lib.measure.paired import error_of_share
 
 
 def steered(measured: Measured, data: str = RESIDENTS) -> Figure:
@@ -18,20 +16,19 @@ def steered(measured: Measured, data: str = RESIDENTS) -> Figure:
     found = rows(measured, "answers", data=data)
     fig, (axes,) = figure(width=8.2, height=0.32 * len(found) + 1.2)
     for place, row in enumerate(found):
-        n_right = row["right"].count("1")
+        below, above = share_reach(row["right"].count("1"), row["n"])
         colour = COLOURS[3] if row["steered"] == TRUE else COLOURS[4]
         axes.barh(-place, 100 * row["accuracy"], 0.7, color=colour, edgecolor="black", linewidth=0.6)
-        bar = 100 * ERRORS * error_of_share(n_right, row["n"])
-        axes.errorbar(100 * row["accuracy"], -place, xerr=bar, color="black", capsize=2.5, linewidth=1)
+        axes.errorbar(100 * row["accuracy"], -place, xerr=[[below], [above]], color="black", capsize=2.5, linewidth=1)
     axes.axvline(100 * found[0]["chance"], color="black", linestyle=":", linewidth=1)
     axes.set_yticks([-place for place in range(len(found))], [_name(row) for row in found], fontsize=9)
-    axes.set_xlim(0, 105)
+    axes.set_xlim(0, 102)
     plain = steering.condition(measured, data, NO_HEADS, NOTHING)
     better = [row for row in found if row is not plain and accuracy_gap(row, plain).holds]
     keys = sum(row["steered"] == TRUE for row in better)
     title = f"{data}: {len(better)} of {len(found) - 1} ways are clearly better than none, {keys} with the true key"
     fig.suptitle(title, x=0.01, ha="left", fontsize=11)
-    label(axes, "", f"right answers (%; {ERROR_BARS})\ndotted: chance; yellow: the true key sentence")
+    label(axes, "", f"right answers (%; {SHARE_BARS})\ndotted: chance; yellow: the true key sentence")
     return fig
 
 

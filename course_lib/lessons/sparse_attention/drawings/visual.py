@@ -16,10 +16,10 @@ from course_lib.attention.visual.model import GRID, N_TOKENS
 from course_lib.attention.visual.prune import answers, read, see
 from course_lib.attention.visual.recycle import Left, recycled
 from course_lib.attention.visual.training import load
-from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.dots import ERROR_BARS, SHARE_BARS, share_reach
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, rows
-from course_lib.lessons.common.verdicts import ERRORS, of_samples
+from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention.claims import visual as found
 from course_lib.lessons.sparse_attention.experiments.experiment_visual_tokens import (
     ALL,
@@ -92,17 +92,16 @@ def accuracy_over_share(measured: Measured) -> Figure:
     axes.axhline(100 * whole["accuracy"], color="0.5", linewidth=1, linestyle=":")
     axes.annotate(ALL, (100 * min(columns), 100 * whole["accuracy"]), (0, 4), textcoords="offset points", fontsize=9)
     for index, method in enumerate((METHOD, *ALONE, RANDOM, TOLD)):
-        samples = [found.questions(found.at(measured, method, share)) for share in columns]
-        effects = [of_samples(each) for each in samples]
-        heights = [100 * effect.value for effect in effects]
-        errors = [100 * ERRORS * effect.error for effect in effects]
+        right = [sum(found.questions(found.at(measured, method, share))) for share in columns]
+        heights = [100 * each / whole["n"] for each in right]
+        errors = list(zip(*(share_reach(each, whole["n"]) for each in right), strict=True))
         places = [100 * share for share in columns]
         axes.errorbar(places, heights, errors, capsize=3, label=method, **line_style(index))
     least = min(columns)
     own, blind = (sum(found.questions(found.at(measured, m, least))) / whole["n"] for m in (METHOD, RANDOM))
     title = f"With {100 * least:.0f} % of the tokens VFlowOpt answers {100 * own:.0f} % rightly,\n"
     title += f"random tokens {100 * blind:.0f} %, all tokens {100 * whole['accuracy']:.0f} %"
-    label(axes, title, "visual tokens read, mean over layers (%)", f"right answers (%)\n({ERROR_BARS})")
+    label(axes, title, "visual tokens read, mean over layers (%)", f"right answers (%)\n({SHARE_BARS})")
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     return fig
 

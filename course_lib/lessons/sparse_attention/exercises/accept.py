@@ -180,6 +180,13 @@ ACCEPT = Exercise(
             also=(_with(lambda p, q, luck: p > q), _with(lambda p, q, luck: luck >= p / q)),
         ),
         Mistake(
+            "only the likeliest word",
+            "A token stays if it is the word that the model finds likeliest. That keeps the text of a model that "
+            "always takes this word; to keep its distribution, a token stays with probability p/q.",
+            lambda x, q, p, u: _if_likeliest(x, q, p, u, _next),
+            also=(lambda x, q, p, u: _if_likeliest(x, q, p, u, lambda x, q, p, u, n: p[n]),),
+        ),
+        Mistake(
             "exactly the ratio",
             "A number in [0, 1) is below p/q with probability p/q; at the ratio itself a token falls.",
             _with(lambda p, q, luck: luck <= p / q),
@@ -195,6 +202,18 @@ ACCEPT = Exercise(
             "of, (p − q)₊.",
             _with(next_=_one_hot),
             also=(_counting_the_fallen,),
+        ),
+        Mistake(
+            "the next token counted too",
+            "n is how many of the drafted tokens stay, between 0 and k. The one that is drawn behind them is not "
+            "counted.",
+            lambda *given: (_with()(*given)[0] + 1, _with()(*given)[1]),
+        ),
+        Mistake(
+            "what both share",
+            "min(p, q) is what the tokens that stay make up already. Missing is p less that, (p − q)₊.",
+            _fallen(lambda p, q: torch.minimum(p, q) / torch.minimum(p, q).sum()),
+            also=(_fallen(lambda p, q: p * q / (p * q).sum()), _fallen(lambda p, q: p / q / (p / q).sum())),
         ),
         Mistake(
             "p instead of the residual",
@@ -234,7 +253,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "residual where nothing fell",
-            "If all drafted tokens stay, nothing is left over: the next token is X",
+            "If all drafted tokens stay, nothing is left over: the next token is drawn from the last row of p, the "
+            "one for the place behind them.",
             _with(next_=_never_behind),
             also=(_with(next_=lambda x, q, p, u, n: p[len(x) - 1] if n == len(x) else _residual(p[n], q[n])),),
         ),
@@ -287,6 +307,11 @@ ACCEPT = Exercise(
         "If none falls, the next distribution is the last row of p, the one for the place behind all drafted tokens.",
     ),
 )
+
+
+def _if_likeliest(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, next_: Next) -> tuple[int, Tensor]:
+    n = _until_first(p[: len(drafted)].argmax(dim=1) == drafted)
+    return n, next_(drafted, q, p, luck, n)
 
 
 def _without_the_fallen(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor) -> tuple[int, Tensor]:

@@ -91,6 +91,17 @@ def _by_token_distance(c: Tensor, d: Tensor, t: int, s: int) -> Tensor:
     return (c[block].expand(t, t) | d[apart] | own | (block == 0)) & _causal(t)
 
 
+def _first_token_alone(c: Tensor, d: Tensor, t: int, s: int) -> Tensor:
+    mask = _with(lambda c, d: (_lines(c, d) | _always(len(c), first=False)) & _causal(len(c)))(c, d, t, s)
+    mask[:, 0] = True
+    return mask
+
+
+def _own_token_alone(c: Tensor, d: Tensor, t: int, s: int) -> Tensor:
+    mask = _with(lambda c, d: (_lines(c, d) | _always(len(c), own=False)) & _causal(len(c)))(c, d, t, s)
+    return mask | torch.eye(t, dtype=torch.bool)
+
+
 def _wrapped(c: Tensor, d: Tensor) -> Tensor:
     n = len(c)
     return c.expand(n, n) | d[_distance(n)] | _always(n)
@@ -186,6 +197,13 @@ BLOCK_MASK = Exercise(
             "The first column of blocks is missing where nothing chose it. The sink is there, on which most "
             "heads rest.",
             _with(lambda c, d: (_lines(c, d) | _always(len(c), first=False)) & _causal(len(c))),
+        ),
+        Mistake(
+            "tokens for blocks",
+            "One token was read in place of a block. The first column is one of blocks, S keys wide, and on the main "
+            "diagonal of blocks a query reads all of its own block up to itself.",
+            _first_token_alone,
+            also=(_own_token_alone, lambda c, d, t, s: _first_token_alone(c, d, t, s) & _own_token_alone(c, d, t, s)),
         ),
         Mistake(
             "own block not read",

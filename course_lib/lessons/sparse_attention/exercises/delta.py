@@ -75,6 +75,16 @@ def _from_the_first(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(sent, keys, keys[0]), sent
 
 
+def _by_steps(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """A channel that has moved is held at its last value and θ more or less."""
+    held, sent = keys.clone(), torch.ones_like(keys, dtype=torch.bool)
+    for j in range(1, len(keys)):
+        delta = keys[j] - held[j - 1]
+        sent[j] = delta.abs() >= theta
+        held[j] = held[j - 1] + delta.sign() * theta * sent[j]
+    return held, sent
+
+
 def _first_alone(keys: Tensor) -> Tensor:
     return (torch.arange(len(keys)) == 0)[:, None].expand_as(keys)
 
@@ -160,9 +170,21 @@ DELTA = Exercise(
         ),
         Mistake(
             "first token not sent",
-            "The first token was compared with zeros. Nothing has been sent before it, so that all of its channels "
-            "are.",
+            "The first token was compared with zeros, or is not marked as sent. Nothing has been sent before it, so "
+            "that all of its channels are.",
             _coded(first=False),
+            also=(lambda k, t: (_coded()(k, t)[0], _coded()(k, t)[1] & ~_first_alone(k)),),
+        ),
+        Mistake(
+            "one tensor for all tokens",
+            "All rows are the same. One tensor was stored for every token, and changed in place afterwards: store a "
+            "copy, held.clone().",
+            lambda k, t: (_coded()(k, t)[0][-1].expand_as(k), _coded()(k, t)[1]),
+        ),
+        Mistake(
+            "one token late",
+            "These are the values that a token was compared with. What is sent of a token is held from that token on.",
+            lambda k, t: (torch.cat([k[:1], _coded()(k, t)[0][:-1]]), _coded()(k, t)[1]),
         ),
         Mistake(
             "whole tokens",
@@ -215,9 +237,12 @@ DELTA = Exercise(
         ),
         Mistake(
             "rounded",
-            "Keys were rounded to multiples of θ. What is sent is the exact key.",
+            "Keys were rounded to multiples of θ, or moved by θ alone. What is sent is the exact key.",
             lambda k, t: ((k / t).round() * t, _coded()(k, t)[1]),
-            also=(_coded(value=lambda key, last, sent: last + (key - last).sign() * sent),),
+            also=(
+                _coded(value=lambda key, last, sent: last + (key - last).sign() * sent),
+                lambda k, t: _by_steps(k, t),
+            ),
         ),
         Mistake(
             "a share of the value",

@@ -50,6 +50,15 @@ def _terms(p: Tensor, m: Tensor) -> Tensor:
     return xlogy(p, p) - xlogy(p, m)
 
 
+def _kl_terms(p: Tensor, q: Tensor) -> Tensor:
+    return p * (p / q).log()
+
+
+def _filled(terms: Tensor) -> Tensor:
+    """0 for what is no finite number."""
+    return terms.nan_to_num(nan=0, posinf=0, neginf=0)
+
+
 def _quotient(p: Tensor, q: Tensor) -> Tensor:
     m = (p + q) / 2
     return ((p * (p / m).log() + q * (q / m).log()).sum(dim=1)) / 2
@@ -113,15 +122,16 @@ DIVERGENCE = Exercise(
     mistakes=(
         Mistake(
             "0 · log 0 is not a number",
-            "Where a probability is 0 this is 0 times −∞, which is NaN, and so is the whole sum. The limit of x log x "
-            "for x → 0 is 0: such a block adds nothing. (NaN < τ is False, so a rule built on this decides without "
-            "saying so.)",
+            "Where a probability is 0 this is 0 times −∞, which is NaN, and so is the whole sum; where both are 0, so "
+            "is m, and 0/0 is NaN too. The limit of x log x for x → 0 is 0: such a block adds nothing. (NaN < τ is "
+            "False, so a rule built on this decides without saying so.)",
             _quotient,
             also=(
                 lambda p, q: _quotient(p, q).sqrt(),
                 lambda p, q: (
                     (p * p.log() - p * ((p + q) / 2).log() + q * q.log() - q * ((p + q) / 2).log()).sum(dim=1) / 2
                 ),
+                lambda p, q: (xlogy(p, 2 * p / (p + q)) + xlogy(q, 2 * q / (p + q))).sum(dim=1) / 2,
             ),
         ),
         Mistake(
@@ -146,6 +156,15 @@ DIVERGENCE = Exercise(
                 lambda p, q: _kl(p, q) + _kl(q, p),
                 lambda p, q: torch.where((p > 0) & (q > 0), p * (p / q).log(), 0).sum(dim=1),
                 lambda p, q: (p * (p / q).log()).sum(dim=1),
+            ),
+        ),
+        Mistake(
+            "the wrong way round",
+            "m is compared with p and with q: Σ m log(m/p) is infinite wherever p is 0. It is p that weighs the "
+            "terms, and p/m of which the logarithm is taken.",
+            lambda p, q: (_kl((p + q) / 2, p) + _kl((p + q) / 2, q)) / 2,
+            also=(
+                lambda p, q: (_filled(_kl_terms((p + q) / 2, p)) + _filled(_kl_terms((p + q) / 2, q))).sum(dim=1) / 2,
             ),
         ),
         Mistake(
@@ -245,8 +264,9 @@ DIVERGENCE = Exercise(
         ),
     ),
     hints=(
-        "Make m first: it is 0 only where both are. Then each of the two sums is a Kullback–Leibler divergence from m.",
-        "What is x · log(x / m) in torch for x = 0? And what should it be? torch.where, or torch.special.xlogy.",
+        "Make m first: it is 0 where both are, and only there. Then each of the two sums is a Kullback–Leibler "
+        "divergence from m.",
+        "What is x · log(x / m) in torch for x = 0, and for x = m = 0? And what should it be? torch.where says so.",
         "Over blocks, not over heads, and half of the two sums. By hand: nothing shared gives log 2 = 0.693.",
     ),
 )

@@ -120,7 +120,10 @@ LINES = Exercise(
             "The distance has the wrong sign: query less key, so that 0 is the query's own token and T − 1 the "
             "farthest.",
             _at(lambda row, key, r, t: key - (t - r + row)),
-            also=(_with(slash=lambda w: _slash(w).flip(0)),),
+            also=(
+                _with(slash=lambda w: _slash(w).flip(0)),
+                _with(slash=lambda w: _sums_of_allowed(w, lambda row, key, r, t: key - (t - r + row)) / len(w)),
+            ),
         ),
         Mistake(
             "one off",

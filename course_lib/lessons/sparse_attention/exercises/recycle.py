@@ -137,6 +137,10 @@ def _recycle_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("4 tokens by hand, α = 0: tokens 0 and 2 become 5, at place 0", by_hand),
         Case("the same with α = 6: entropies 0, 1, 0 and 2 bits", (*by_hand[:2], 6.0, *by_hand[3:])),
+        Case(
+            "tokens 0 and 1 in one cell, α = 6: importance 1.25 and 1.85, place 1",
+            (*by_hand[:2], 6.0, by_hand[3], torch.tensor([0, 0, -1, 1])),
+        ),
         Case("12 tokens, 16 pixels, 3 cells", given),
         Case("a large α: entropy decides", (*given[:2], 40.0, *given[3:])),
         Case("64 pixels, cells of one or two tokens", drawn(9, 64, 4, 4, 3.0, stay=2)),
@@ -188,7 +192,10 @@ RECYCLE = Exercise(
             "entropy of the pixels' values",
             "Pixels were taken for probabilities. What counts is how often each grey level occurs.",
             _with(_of_brightness),
-            also=(_with(_of_softmax),),
+            also=(
+                _with(_of_softmax),
+                _with(lambda grey: torch.special.entr(grey.double() / 255).sum(dim=1) / torch.log(torch.tensor(2.0))),
+            ),
         ),
         Mistake(
             "counts, not shares",
@@ -200,7 +207,7 @@ RECYCLE = Exercise(
             "Different grey levels were counted as one: in a few bins, or in 8 bits in which negative numbers "
             "wrap. Every one of the 256 levels counts by itself.",
             _with(_few_levels),
-            also=(_with(_of_wrapped),),
+            also=(_with(_of_wrapped), _with(lambda grey: _bits(grey // 26)), _with(lambda grey: _bits(grey // 32))),
         ),
         Mistake(
             "another measure of detail",
@@ -243,13 +250,16 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "one of the two parts",
-            "The importance is the attention, plus α times the softmax of the entropies.",
+            "One of the two is missing, or α stands at the wrong one. The importance is the attention, plus α times "
+            "the softmax of the entropies.",
             _with(joined=lambda a, h, alpha: alpha * h.softmax(dim=0).to(a.dtype)),
             also=(
                 _with(joined=lambda a, h, alpha: a),
                 _with(joined=lambda a, h, alpha: a + h.softmax(dim=0).to(a.dtype)),
                 _with(joined=lambda a, h, alpha: a * h.softmax(dim=0).to(a.dtype)),
                 _with(joined=lambda a, h, alpha: alpha * a + h.softmax(dim=0).to(a.dtype)),
+                _with(joined=lambda a, h, alpha: alpha * (a + h.softmax(dim=0).to(a.dtype))),
+                _with(joined=lambda a, h, alpha: (1 - alpha) * a + alpha * h.softmax(dim=0).to(a.dtype)),
             ),
         ),
         Mistake(
@@ -299,6 +309,13 @@ RECYCLE = Exercise(
             ),
         ),
         Mistake(
+            "place by one of the two parts",
+            "The place is that of the largest attention, or of the largest entropy. It is that of the largest "
+            "importance, in which both are.",
+            lambda *given: _placed(_with(joined=lambda a, h, alpha: a), *given),
+            also=(lambda *given: _placed(_with(joined=lambda a, h, alpha: h.to(a.dtype)), *given),),
+        ),
+        Mistake(
             "place within the cell",
             "This is the number of the token among those of its cell. Asked for is its number among all N.",
             _with(place=lambda weight, members: weight.argmax()),
@@ -335,6 +352,11 @@ def _softmax_of_pruned(grey: Tensor, attention: Tensor, alpha: float, tokens: Te
         return a + weight * h.masked_fill(cell < 0, -torch.inf).softmax(dim=0).to(a.dtype)
 
     return _with(joined=joined)(grey, attention, alpha, tokens, cell)
+
+
+def _placed(by: Answer, *given: Any) -> tuple:
+    """Importance and tokens as they are, places by another answer."""
+    return *_with()(*given)[:2], by(*given)[2]
 
 
 def _of_unique(row: Tensor) -> Tensor:

@@ -53,6 +53,10 @@ def _enough(ordered: Tensor, share: float) -> Tensor:
     return (reached < share * reached[:, -1:]).sum(dim=1, keepdim=True) + 1
 
 
+def _enough_of(mass: Tensor, share: float) -> Tensor:
+    return _enough(mass.sort(dim=1, descending=True).values, share)
+
+
 def _by(count: Count, largest: bool = True) -> Answer:
     """As many of each row as `count` says, the largest or the smallest first."""
 
@@ -169,6 +173,12 @@ SMALLEST_SET = Exercise(
             ),
         ),
         Mistake(
+            "threshold with ties",
+            "All entries that are as large as the one with which the share is reached stay. Of equals only as many "
+            "stay as are needed: choose so many, not so large.",
+            lambda m, s: m >= m.sort(dim=1, descending=True).values.gather(1, _enough_of(m, s) - 1),
+        ),
+        Mistake(
             "a share of the entries",
             "So many percent of the entries stay. What is asked for is a share of their sum: a row with a peak needs "
             "few, a flat one many.",
@@ -187,6 +197,10 @@ SMALLEST_SET = Exercise(
             "The sum so far is compared with the share itself, as if each row summed to one. The share is one of the "
             "row's own sum.",
             _by(_not_divided),
+            also=(
+                _by(lambda o, s: (o.double().cumsum(1) <= s).sum(1, keepdim=True)),
+                _by(lambda o, s: (o.double().cumsum(1) < s).sum(1, keepdim=True)),
+            ),
         ),
         Mistake(
             "the first, not the largest",

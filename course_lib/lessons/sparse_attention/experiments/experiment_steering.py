@@ -17,24 +17,26 @@ on one idle core: 4.
 """
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import cache, partial
-from statistics import fmean
+from functools import partial
 
 import torch
-from torch import Tensor
 
-from course_lib.attention.steering.auto import ANSWER_IT, ANSWER_WITH_IT, NAME_IT, pieces
-from course_lib.attention.steering.heads import HeadSearch, search_heads
-from course_lib.attention.steering.sentences import nearest_sentence
-from course_lib.attention.steering.steer import Head, steering
+from course_lib.attention.steering.auto import ANSWER_IT, ANSWER_WITH_IT, pieces
+from course_lib.attention.steering.steer import steering
 from course_lib.lessons.sparse_attention.measuring import items as asked
 from course_lib.lessons.sparse_attention.measuring.ground import loaded
-from course_lib.lessons.sparse_attention.measuring.items import READING, RESIDENTS, Item
+from course_lib.lessons.sparse_attention.measuring.head_search import best_layer, searched, shape, whole_layer, worth
+from course_lib.lessons.sparse_attention.measuring.items import READING, RESIDENTS
+from course_lib.lessons.sparse_attention.measuring.steering_sets import (
+    QUICK,
+    Sizes,
+    development,
+    gated,
+    named_of,
+    nothing,
+    test,
+)
 from course_lib.measure.experiment import Experiment, Step, Tables
-from course_lib.models import blocks
-from course_lib.models import heads as heads_of
 
 NOTHING, TRUE, NAMED, RANDOM, WHOLE = "nothing", "true", "named", "random", "whole context"
 PROMPTED = "none, prompted"  # the sentence is told in the prompt, and nothing is steered
@@ -42,22 +44,6 @@ NO_HEADS, ALL, ALL_SINK, ALL_MILD, LAYER, CHOSEN = (
     "none", "all", "all, first token lowered too", "all, α = 0.3", "best layer", "chosen",
 )  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """Questions of the test and of the development set, and how heads are searched."""
-
-    tested: int = 32
-    developed: int = 8
-    alpha: float = 0.01
-    mild: float = 0.3
-    best_layers: int = 2
-    per_layer: tuple[int, ...] = (4, 6)
-    pooled: tuple[int, ...] = (8,)
-    n_new: int = 32  # tokens of a named sentence
-
-
-QUICK = Sizes(tested=3, developed=2, best_layers=1, per_layer=(2,), pooled=(), n_new=4)
 
 ON_BOTH = [(NO_HEADS, NOTHING), (PROMPTED, TRUE), (PROMPTED, NAMED), (ALL, TRUE)]
 ON_BOTH += [(CHOSEN, what) for what in (TRUE, NAMED, RANDOM, WHOLE)]
@@ -87,24 +73,6 @@ def _step(sizes: Sizes, data: str, heads: str, what: str) -> Step:
     return Step(f"{data}: {heads}, {what}", partial(answers, sizes, data, heads, what))
 
 
-@cache
-def gated(n: int, seed: int) -> tuple[tuple[Item, ...], int]:
-    """n residents whom the model finds from the key sentence alone, and how many were tried for them."""
-    kept, tried = [], 0
-    everyone = asked.residents(seed)
-    while len(kept) < n:
-        some = everyone[tried : tried + asked.BATCH]
-        if not some:
-            raise ValueError(f"got {len(kept)} of {n} residents through the gate, of {tried}; expected a larger model.")
-        alone = [Item((item.key,), item.question, item.key, item.choices) for item in some]
-        right = asked.answered(
-            asked.as_prompts(alone, ANSWER_IT), [item.choices for item in alone], [[]] * len(alone), nothing
-        )
-        kept += [item for item, answer in zip(some, right, strict=True) if answer.right]
-        tried += len(some)
-    return tuple(kept[:n]), tried
-
-
 def gate(sizes: Sizes, seed: int) -> Tables:
     """Test and development set; no text is in both."""
     parts = {"test": test(sizes, RESIDENTS, seed), "development": development(sizes, seed)}
@@ -112,20 +80,11 @@ def gate(sizes: Sizes, seed: int) -> Tables:
     return {"gate": [{"part": part, "tried": tried[part], "kept": len(items)} for part, items in parts.items()]}
 
 
-def test(sizes: Sizes, data: str, seed: int) -> tuple[Item, ...]:
-    return gated(sizes.tested, seed)[0] if data == RESIDENTS else tuple(asked.reading(seed)[: sizes.tested])
-
-
-def development(sizes: Sizes, seed: int) -> tuple[Item, ...]:
-    taken = {item.key for item in test(sizes, RESIDENTS, seed)}
-    return tuple(item for item in gated(sizes.developed, seed + 1)[0] if item.key not in taken)
-
-
 def half_of_layers(sizes: Sizes, part: int, seed: int) -> Tables:
     """Nothing but a piece of the search that is kept for it, so that no step takes long."""
-    n_layers, n_heads = len(blocks(loaded()[0])), heads_of(loaded()[0]).n_query
+    n_layers = shape()[0]
     for layer in range(n_layers)[part * n_layers // 2 : (part + 1) * n_layers // 2]:
-        worth(sizes, tuple((layer, head) for head in range(n_heads)), seed)
+        worth(sizes, whole_layer(layer), seed)
     return {}
 
 
@@ -143,31 +102,6 @@ def search(sizes: Sizes, seed: int) -> Tables:
         for name, (heads, value) in found.candidates.items()
     ]
     return {"search": rows}
-
-
-@cache
-def searched(sizes: Sizes, seed: int) -> HeadSearch:
-    n_layers, n_heads = len(blocks(loaded()[0])), heads_of(loaded()[0]).n_query
-    settings = (sizes.best_layers, sizes.per_layer, sizes.pooled)
-    return search_heads(lambda heads: worth(sizes, tuple(heads), seed), n_layers, n_heads, *settings)
-
-
-@cache
-def worth(sizes: Sizes, heads: tuple[Head, ...], seed: int) -> float:
-    """The mean log-probability of the right answers of the development set, its key sentences steered."""
-    items = development(sizes, seed)
-    prompts, right = asked.as_prompts(items, ANSWER_IT), [item.choices[:1] for item in items]
-    inside = partial(steering, loaded()[0], heads=heads, alpha=sizes.alpha) if heads else nothing
-    answers = asked.answered(prompts, right, [[item.key] for item in items], inside)
-    return fmean(answer.log_probability for answer in answers)
-
-
-@cache
-def named_of(sizes: Sizes, data: str, seed: int) -> tuple[str, ...]:
-    """The sentence of each text that is nearest to what the model writes when it is asked for the key."""
-    items = test(sizes, data, seed)
-    said = asked.written(asked.as_prompts(items, NAME_IT), sizes.n_new)
-    return tuple(nearest_sentence(text, item.sentences).sentence for text, item in zip(said, items, strict=True))
 
 
 def named(sizes: Sizes, data: str, seed: int) -> Tables:
@@ -198,18 +132,9 @@ def _inside(sizes: Sizes, heads: str, seed: int) -> asked.Inside:
     """The block in which prompts are read, given their columns."""
     if heads in (NO_HEADS, PROMPTED):
         return nothing
-    of, alpha, spared = None, sizes.mild if heads == ALL_MILD else sizes.alpha, heads != ALL_SINK
-    if heads == CHOSEN:
-        of = searched(sizes, seed).heads
-    if heads == LAYER:
-        best = searched(sizes, seed).by_layer
-        of = [(best.index(max(best)), head) for head in range(heads_of(loaded()[0]).n_query)]
-    return partial(steering, loaded()[0], heads=of, alpha=alpha, spare_first=spared)
-
-
-def nothing(columns: Tensor) -> AbstractContextManager:
-    """The model as it is."""
-    return nullcontext()
+    of = searched(sizes, seed).heads if heads == CHOSEN else best_layer(sizes, seed) if heads == LAYER else None
+    alpha = sizes.mild if heads == ALL_MILD else sizes.alpha
+    return partial(steering, loaded()[0], heads=of, alpha=alpha, spare_first=heads != ALL_SINK)
 
 
 def _bits(right: Iterable[bool]) -> str:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from course_lib.lessons.sparse_attention.claims import delta, drafts, prefill, steering, visual
+from course_lib.lessons.sparse_attention.claims import clock, delta, drafts, prefill, steering, visual
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="sparse_attention")
@@ -15,6 +15,20 @@ BOTH_KINDS = _rule(
     effect="heads of the rarer kind, as a share of all",
     refuted="heads of one kind alone",
 )
+BY_SHARE = _rule(
+    results=("sparse_attention/experiments/sparse_attention", "sparse_attention/experiments/sparse_attention_further"),
+    lines=lambda: prefill.rivals(prefill.results()),
+    line="at equal density FlexPrefill reads better than vertical-slash",
+    effect="nats a token that fixed lines lie above it",
+    refuted="fixed lines of equal density that read as well",
+)
+READ_FASTER = _rule(
+    results=("bench/cpu_sparse_prefill",),
+    lines=lambda: clock.verdicts(clock.results()),
+    line="with blocks chosen, attention takes less time, at every length and γ",
+    effect="logarithm of how many times as fast as dense attention, by length and γ",
+    refuted="dense attention that takes no more time",
+)
 NAMES_THE_KEY = _steering(
     lines=lambda: steering.named(steering.results()),
     line="the model names the key sentence more often than at random",
@@ -23,7 +37,7 @@ NAMES_THE_KEY = _steering(
 )
 STEERED = _steering(
     lines=lambda: steering.answers(steering.results()),
-    line="steering to it is better than telling it (right answers)",
+    line="steering to it is better than telling it (right answers",
     effect="share of the answers above prompting",
     refuted="as many right answers by telling the model which sentence counts",
 )

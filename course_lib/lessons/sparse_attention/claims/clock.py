@@ -1,0 +1,77 @@
+"""FlexPrefill on the clock: what `course bench sparse_prefill` measured beside torch's fused attention over all blocks.
+
+Choosing blocks costs time, and a loop over blocks does not run at the speed of one fused call: so a density below 1 is
+no gain yet. Ratios are those of the bench's own repetitions, side beside anchor.
+"""
+
+import re
+from typing import Any
+
+from course_lib.lessons.common.effects import Row, of_repetitions
+from course_lib.lessons.common.tables import Measured, load_bench, origin, rows
+from course_lib.lessons.common.verdicts import claim
+
+CHOSEN_AND_READ, READ, CHOSEN, WHOLE = "choose and read blocks", "read blocks", "choose blocks", "sparse prefill"
+_CONTEST = re.compile(r"(?P<tokens>\d+) tokens, γ (?P<gamma>[\d.]+), density (?P<density>[\d.]+)$")
+
+
+def results() -> Measured:
+    """The committed bench."""
+    return load_bench("cpu_sparse_prefill")
+
+
+def provenance(bench: Measured) -> str:
+    """What was timed, where, when."""
+    return origin(bench, "queries and keys of real text in five layers, float32; then the whole model's prefill")
+
+
+def timed(bench: Measured, side: str) -> list[Row]:
+    """The rows of a side, each with its length, γ and density."""
+    return [row | _parts(row["contest"]) for row in rows(bench, "sides", side=side)]
+
+
+def table(bench: Measured) -> str:
+    """By length and γ: how many times as fast as dense attention, with the choice inside the time and without it."""
+    heading = f"{'tokens':>6}{'γ':>6}{'density':>9}{'choose and read':>20}{'read alone':>18}"
+    lines = [
+        heading + f"{'choice':>11}{'whole model':>20}",
+        "        (times as fast as dense, with 10 and 90 % of repetitions; the choice in per cent of its time)",
+    ]
+    alone, whole = (_by_place(timed(bench, side)) for side in (READ, WHOLE))
+    choice = _by_place(timed(bench, CHOSEN))
+    for row in timed(bench, CHOSEN_AND_READ):
+        place = row["tokens"], row["gamma"]
+        cells = f"{_times(row):>20}{_times(alone[place]):>18}{100 / choice[place]['times_anchor']:>9.0f} %"
+        cells += f"{_times(whole[place]):>20}" if place in whole else f"{'not timed':>20}"
+        lines.append(f"{row['tokens']:>6}{row['gamma']:>6g}{row['density']:>9.2f}{cells}")
+    return "\n".join(lines)
+
+
+def verdicts(bench: Measured) -> str:
+    """Is attention faster, is the whole prefill, and is it as much faster as the density promises?"""
+    both, alone = timed(bench, CHOSEN_AND_READ), timed(bench, READ)
+    longest = max(row["tokens"] for row in both)
+    at_longest = [of_repetitions(row) for row in both if row["tokens"] == longest]
+    promised = [of_repetitions(row, 1 / row["density"]) for row in alone]
+    return "\n".join(
+        [
+            claim("with blocks chosen, attention takes less time, at every length and γ", map(of_repetitions, both)),
+            claim(f"it does at {longest} tokens, at every γ", at_longest),
+            claim("the whole prefill takes less time", map(of_repetitions, timed(bench, WHOLE)), larger_models=True),
+            claim("reading alone is as many times faster as 1 / density says", promised),
+        ]
+    )
+
+
+def _parts(contest: str) -> dict[str, Any]:
+    found = _CONTEST.search(contest)
+    return {name: (int if name == "tokens" else float)(found[name]) for name in ("tokens", "gamma", "density")}
+
+
+def _by_place(found: list[Row]) -> dict[tuple[int, float], Row]:
+    return {(row["tokens"], row["gamma"]): row for row in found}
+
+
+def _times(row: Row) -> str:
+    """The middle of the repetitions, and their 10 and 90 % points."""
+    return f"{row['times_anchor']:.2f} ({row['times_anchor_low']:.2f}-{row['times_anchor_high']:.2f})"
