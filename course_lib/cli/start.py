@@ -34,11 +34,11 @@ def lay_out(folder: Path, packaged: Path = masters.PACKAGED) -> dict[str, str]:
     """
     lessons = [path for path in sorted(packaged.glob("[0-9][0-9]_*.ipynb")) if ".mine-" not in path.name]
     if not lessons:
-        raise ValueError(f"got no notebooks in {packaged}; install the course anew, or run `course build` in a checkout.")
+        raise ValueError(f"got no notebooks in {packaged}; install the course anew; in a checkout, run `course build`.")
     try:
         (folder / "notebooks").mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"got {folder}, where a file is in the way; expected a folder, or the name of a new one.") from None
+        raise ValueError(f"got {folder}, where a file is in the way; expected a folder, or a name for one.") from None
     return {path.name: _copy(path, folder / "notebooks" / path.name) for path in lessons}
 
 
