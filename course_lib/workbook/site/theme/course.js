@@ -6,11 +6,14 @@ document.addEventListener("DOMContentLoaded", () => {
     const cells = [...table.querySelectorAll("tbody td")];
     if (columns.length < 3 || !cells.some(cell => cell.textContent.length > LONG)) continue;
     table.classList.add("sentences");
-    cells.forEach(cell => cell.dataset.column = columns[cell.cellIndex]);
+    for (const cell of cells) {
+      if (cell.textContent.trim()) cell.dataset.column = columns[cell.cellIndex];
+      else cell.classList.add("nothing");
+    }
   }
 });
 
-// The page of claims: words and a verdict leave the rows that match. The address keeps the choice, so it can be sent.
+// The page of claims: of a verdict, the rows with most of the words stay. The address keeps the choice, so it can be sent.
 document.addEventListener("DOMContentLoaded", () => {
   const tables = [...document.querySelectorAll("article table")].filter(table => table.querySelector("th:nth-child(7)"));
   if (!tables.length) return;
@@ -27,13 +30,16 @@ document.addEventListener("DOMContentLoaded", () => {
   kinds.forEach(kind => chosen.add(new Option(kind, kind)));
   const show = () => {
     const asked = words.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const row of rows) {
-      row.hidden = !asked.every(word => text.get(row).includes(word)) || (chosen.value && verdict(row) !== chosen.value);
-    }
+    const candidates = rows.filter(row => !chosen.value || verdict(row) === chosen.value);
+    const hits = new Map(candidates.map(row => [row, asked.filter(word => text.get(row).includes(word)).length]));
+    const most = Math.max(0, ...hits.values());
+    const stays = row => hits.has(row) && hits.get(row) === most && (most > 0 || !asked.length);
+    for (const row of rows) row.hidden = !stays(row);
     for (const table of tables) {
       table.closest("section").hidden = [...table.tBodies[0].rows].every(row => row.hidden);
     }
-    said.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} claims`;
+    const part = most && most < asked.length ? `, with ${most} of ${asked.length} words` : "";
+    said.textContent = `${rows.filter(stays).length} of ${rows.length} claims${part}`;
   };
   const given = new URLSearchParams(location.search);
   words.value = given.get("words") ?? "";
