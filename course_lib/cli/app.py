@@ -52,6 +52,26 @@ def lab(
     raise typer.Exit(code)
 
 
+@app.command()
+def start(
+    folder: Annotated[Path, typer.Argument(help="Where the lessons go; it is made if it is not there.")],
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port to serve on; a free one when left out.")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
+    serve: Annotated[bool, typer.Option(help="Set up and open JupyterLab; else only write the lessons.")] = True,
+) -> None:
+    """Put the lessons into a folder of yours and open them there. What you wrote is never replaced."""
+    from course_lib.cli import start
+
+    try:
+        code = start.run(folder.expanduser().resolve(), port, browser, serve)
+    except KeyboardInterrupt:
+        Console().print(f"Stopped. Next time: `course start {folder}`; `course progress` shows how far you are.")
+        code = 0
+    raise typer.Exit(code)
+
+
 # BEGIN INSTRUCTORS: what stands between these marks is left out of a student's copy
 @app.command()
 def build(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import nbformat
 import numpy
 import torch
 from rich.console import Console
@@ -84,10 +85,16 @@ def check(path: Path) -> list[Row]:
 
 
 def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
-    """What the function of each exercise is called: from the masters, or from the file that a release makes of them."""
+    """What the function of each exercise is called: from the file that a release makes, the masters, or the notebooks
+    as they came."""
     if NAMES.exists():
         return json.loads(NAMES.read_text(encoding="utf-8"))
-    return dict(pair for path in masters.masters(None, root) for pair in _CHECK.findall(path.read_text("utf-8")))
+    if (root / "solutions").is_dir():
+        texts = [path.read_text(encoding="utf-8") for path in masters.masters(None, root)]
+    else:
+        came = [nbformat.read(path, as_version=4) for path in sorted(masters.PACKAGED.glob("[0-9][0-9]_*.ipynb"))]
+        texts = [cell.source for notebook in came for cell in notebook.cells]
+    return dict(pair for text in texts for pair in _CHECK.findall(text))
 
 
 def _exercises(notebook: Notebook, path: Path) -> tuple[Exercise, ...]:

@@ -20,8 +20,8 @@ from rich.console import Console
 
 from course_lib.cli import doctor
 from course_lib.data.assets import cache
+from course_lib.workbook.masters import ROOT
 
-ROOT = Path(__file__).parents[2]
 FIRST = "notebooks/00_start_here.ipynb"
 NBGRADER = ("formgrader", "validate_assignment", "assignment_list", "course_list")  # what it adds to a server
 SECONDS_TO_START = 180  # a few are normal; a machine busy with other work takes far longer
@@ -112,7 +112,10 @@ def run(port: int | None = None, browser: bool = True, prepare: bool = False, ro
     for stopping in (signal.SIGINT, signal.SIGTERM):  # a kill stops the server too, also where a shell ignores Ctrl-C
         signal.signal(stopping, signal.default_int_handler)
     if not (root / FIRST).exists():
-        raise ValueError(f"got no {FIRST}. Run `course build`, which writes the notebooks from their masters")
+        raise ValueError(
+            f"got no {FIRST} in {root}. Run `course start FOLDER`, which puts the lessons into a folder of yours, or "
+            "in a checkout `course build`, which writes the notebooks from their masters."
+        )
     port, token = port or free_port(), secrets.token_hex(16)
     with server_on(port, token, root) as server:
         if prepare and cache.setup(console=console):

@@ -18,10 +18,11 @@ def run(names: list[str] | None = None, *, check: bool = False, force: bool = Fa
         force: replace a changed notebook, after keeping a copy beside it.
     """
     console = Console()
+    chosen = masters.masters(names, root)
     folder = root / "notebooks"
     folder.mkdir(exist_ok=True)
     failed = 0
-    for master in masters.masters(names, root):
+    for master in chosen:
         path = folder / f"{master.stem}.ipynb"
         text = masters.as_text(masters.for_students(master))
         now = path.read_text(encoding="utf-8") if path.exists() else None

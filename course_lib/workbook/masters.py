@@ -11,7 +11,10 @@ from nbformat import NotebookNode
 
 from course_lib.workbook.catalogue import find
 
-ROOT = Path(__file__).parents[2]
+CODE = Path(__file__).parents[2]  # a checkout of the course, or where an environment keeps its packages
+# Where notebooks are and what is built goes: the checkout, else the folder in which a command is given.
+ROOT = CODE if (CODE / "pyproject.toml").is_file() else Path.cwd()
+PACKAGED = CODE / "notebooks"  # the notebooks as they came
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
 _CHECK = re.compile(r'^check\(\s*"([^"]+)"', re.MULTILINE)
@@ -21,8 +24,10 @@ def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
     """The masters asked for by number ("04"), slug ("wanda") or stem ("04_wanda"); all of them for None.
 
     Raises:
-        ValueError: for a name that no lesson has, listing those that exist.
+        ValueError: for a name that no lesson has, listing those that exist, and where there are no masters.
     """
+    if not (root / "solutions").is_dir():
+        raise ValueError(f"got {root}, which has no masters; give this command in a checkout of the course.")
     return chosen(names, sorted((root / "solutions").glob("[0-9][0-9]_*.py")))
 
 

@@ -1,5 +1,6 @@
 """A student in a browser: JupyterLab as `make lab` starts it, a lesson from top to bottom, answers wrong and right."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +14,19 @@ from course_lib.workbook.masters import ROOT
 
 TOKEN = "student"
 WINDOW = {"viewport": {"width": 1400, "height": 1000}}
-WANDA = (
-    "wanda.score",
-    "def wanda_score(weight, inputs):\n    return weight.abs() * inputs.square().sum(dim=0)",
-    "def wanda_score(weight, inputs):\n    return weight.abs() * inputs.norm(dim=0)",
+# Lesson, exercise, function, arguments, a wrong body, a right one, and arguments on which the function is used.
+ANSWERS = (
+    (
+        *("04_wanda", "wanda.score", "wanda_score", "weight, inputs"),
+        *("weight.abs() * inputs.square().sum(dim=0)", "weight.abs() * inputs.norm(dim=0)"),
+        "torch.ones(2, 3), torch.ones(4, 3)",
+    ),
+    (
+        *("07_kv_eviction", "kv.window", "window_keep", "position, budget"),
+        *("position < position.sort(dim=-1).values[..., budget, None]",),
+        *("position >= position.sort(dim=-1).values[..., -budget, None]",),
+        "torch.tensor([[[5, 1, 2, 3]]]), 2",
+    ),
 )
 
 
@@ -57,35 +67,40 @@ def test_the_first_lesson_runs_from_top_to_bottom_and_nothing_is_asked(student):
 
 
 @needs_browser
-def test_an_exercise_goes_from_its_stub_over_a_wrong_answer_and_a_hint_to_a_right_one(student):
+@pytest.mark.parametrize(
+    ("lesson", "name", "function", "arguments", "wrong", "right", "given"), ANSWERS, ids=[each[1] for each in ANSWERS]
+)
+def test_an_exercise_goes_from_its_stub_over_a_wrong_answer_and_a_hint_to_a_right_one(
+    student, lesson, name, function, arguments, wrong, right, given
+):
     page, address, faults, folder = student
-    notebook = Notebook(page, address, "notebooks/04_wanda.ipynb", TOKEN)
-    name, wrong, right = WANDA
-    imports, answer, asked = 1, notebook.index("def wanda_score"), notebook.index(f'check("{name}"')
+    notebook = Notebook(page, address, f"notebooks/{lesson}.ipynb", TOKEN)
+    imports, answer, asked = 1, notebook.index(f"def {function}("), notebook.index(f'check("{name}"')
+    source = f"def {function}({arguments}):\n    return "
     assert "Traceback" not in notebook.run(imports)
     notebook.run(answer)
     assert "Not attempted" in notebook.run(asked)
-    notebook.run(answer, wrong)
+    notebook.run(answer, source + wrong)
     said = notebook.run(asked)
     assert "Not yet" in said
     assert "looks like" in said
     assert "Hint 1" in notebook.append(f'hint("{name}")')
-    notebook.run(answer, right)
+    notebook.run(answer, source + right)
     assert "Right" in notebook.run(asked)
     notebook.restart()
     notebook.run(imports)
     notebook.run(answer)
     assert "Right" in notebook.run(asked)
-    used = notebook.append(f'mine("{name}", wanda_score)(torch.ones(2, 3), torch.ones(4, 3))')
+    used = notebook.append(f'mine("{name}", {function})({given})')
     assert "your function" in used
     assert "tensor" in used
     code = "import sys; sys.argv = ['course', 'progress']; from course_lib.cli.app import main; main()"
     line = [sys.executable, "-c", code]
     told = subprocess.run(line, capture_output=True, text=True, env=os.environ, check=True).stdout
-    assert "Wanda" in told
+    assert lesson[:2] in told
+    assert json.loads((folder / "home" / "progress.json").read_text())[name]["solved"]
     assert notebook.errors() == []
     assert faults == []
-    assert (folder / "home").is_dir()
 
 
 @needs_browser

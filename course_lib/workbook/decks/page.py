@@ -25,7 +25,7 @@ PAGE = """<!doctype html>
 The fonts are Source Sans Pro and a part of STIX Two Math, both under the SIL Open Font License. -->
 <style>{styles}</style>
 </head>
-<body>
+<body tabindex="0">
 <div class="reveal"><div class="slides">
 {sections}
 </div></div>

@@ -1,5 +1,6 @@
 """A Sphinx extension: what the theme leaves out for people who use no mouse or hear the page."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,13 @@ from sphinx.application import Sphinx
 
 from course_lib.workbook.build import write
 
-# Captions of the side bar are headings without a level; what scrolls by itself is reached by no key.
-CHANGES = {
-    'class="caption" role="heading"': 'class="caption" role="heading" aria-level="2"',
-    "<pre>": '<pre tabindex="0">',
-}
+# Captions of the side bar are headings without a level; what scrolls by itself is reached by no key; a figure of two
+# panels is small on a phone, so that it leads to itself in full size.
+CHANGES = (
+    (r'class="caption" role="heading"', r'\g<0> aria-level="2"'),
+    (r"<pre>", r'<pre tabindex="0">'),
+    (r'<img alt="[^"]*" src="([^"]*_images/[^"]+)" */?>', r'<a class="full-size" href="\1">\g<0></a>'),
+)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -23,6 +26,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
 def _change(app: Sphinx, error: Exception | None) -> None:
     for path in sorted(Path(app.outdir).rglob("*.html")) if error is None else ():
         text = path.read_text(encoding="utf-8")
-        for before, after in CHANGES.items():
-            text = text.replace(before, after)
+        for before, after in CHANGES:
+            text = re.sub(before, after, text)
         write(path, text)

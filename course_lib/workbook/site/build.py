@@ -13,7 +13,8 @@ from course_lib.workbook import masters, run
 from course_lib.workbook.build import write
 from course_lib.workbook.decks import page as decks
 from course_lib.workbook.site import access, mathml, source
-from course_lib.workbook.site.executed import executed
+from course_lib.workbook.site.executed import drawn, executed
+from course_lib.workbook.site.files import in_files
 from course_lib.workbook.site.treated import treated
 
 THEME = Path(__file__).parent / "theme"
@@ -26,6 +27,7 @@ OPTIONS = {
     "html_title": TITLE,
     "html_static_path": [str(THEME)],
     "html_css_files": ["course.css"],
+    "html_js_files": ["course.js"],
     "html_show_sphinx": False,
     "html_show_copyright": False,
     "html_copy_source": False,
@@ -54,20 +56,20 @@ def build(
 
     Args:
         with_solutions: each exercise is followed by its solution, folded.
-        fresh: execute all lessons anew.
+        fresh: execute all lessons and draw all decks anew.
         slides: put the decks beside the lessons.
     """
     console = console or Console()
     folder = root / "build" / "site"
-    if fresh:
-        shutil.rmtree(folder / "executed", ignore_errors=True)
+    for kept in ("executed", "drawn") if fresh else ():
+        shutil.rmtree(folder / kept, ignore_errors=True)
     runs, pages = _runner(console, root), []
     for master in masters.masters(list(names or []), root):
         notebook = masters.for_students(master)
         new = executed(notebook, master.stem, folder / "executed", runs)
         console.print(f"{master.stem}: {'executed' if new else 'as before'}", highlight=False)
         pages.append((master.stem, treated(notebook, masters.with_solutions(master) if with_solutions else None)))
-    shown = _decks([stem for stem, _ in pages], folder / "extra" / "decks", root) if slides else []
+    shown = _decks([stem for stem, _ in pages], folder, root) if slides else []
     source.tree(pages, shown, folder / "source", root)
     target = out or folder / "html"
     warnings = _sphinx(folder, target)
@@ -86,11 +88,13 @@ def _runner(console: Console, root: Path) -> Callable[[NotebookNode], str | None
 
 
 def _decks(stems: list[str], folder: Path, root: Path) -> list[str]:
-    """The decks of those lessons, drawn anew; the lessons that have one."""
+    """Put the decks of those lessons where Sphinx copies them; the lessons that have one."""
     found = [path for path in decks.decks(None, root) if path.stem in stems]
-    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / "extra" / "decks"
+    shutil.rmtree(target, ignore_errors=True)
     for path in found:
-        write(folder / f"{path.stem}.html", decks.as_html(path))
+        page = in_files(drawn(path, folder / "drawn", decks.as_html), target / "files", "files")
+        write(target / f"{path.stem}.html", page)
     return [path.stem for path in found]
 
 

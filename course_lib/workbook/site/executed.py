@@ -1,9 +1,9 @@
-"""Notebooks with what they print, executed once for each state of their code: a second build takes seconds."""
+"""Notebooks with what they print, and decks with their figures, made once for each state of their code."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import nbformat
@@ -13,7 +13,8 @@ from course_lib.workbook import masters
 from course_lib.workbook.build import write
 
 LESSONS = Path(__file__).parents[2] / "lessons"
-_USED = re.compile(r"course_lib\.lessons\.(\w+)")
+DECKS = Path(__file__).parents[1] / "decks"
+_USED = re.compile(r"(?:course_lib\.lessons\.|figure:)(\w+)")
 
 
 def executed(notebook: NotebookNode, stem: str, folder: Path, run: Callable[[NotebookNode], str | None]) -> bool:
@@ -42,13 +43,29 @@ def executed(notebook: NotebookNode, stem: str, folder: Path, run: Callable[[Not
     return fresh
 
 
+def drawn(deck: Path, folder: Path, draw: Callable[[Path], str]) -> str:
+    """The page of a deck, from `folder` where it was kept for this text and the lesson's files as they are."""
+    kept = folder / f"{deck.stem}.{_digest([deck.read_text(encoding='utf-8')], LESSONS, (DECKS,))}.html"
+    if not kept.is_file():
+        page = draw(deck)
+        for old in folder.glob(f"{deck.stem}.*.html"):
+            old.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        write(kept, page)
+    return kept.read_text(encoding="utf-8")
+
+
 def fingerprint(notebook: NotebookNode, lessons: Path = LESSONS) -> str:
     """Of the code cells, and of all files of the lessons that they import."""
-    sources = [cell.source for cell in _code(notebook)]
+    return _digest([cell.source for cell in _code(notebook)], lessons)
+
+
+def _digest(sources: list[str], lessons: Path, further: Iterable[Path] = ()) -> str:
     digest = hashlib.sha256(json.dumps(sources).encode())
-    for name in sorted(set(_USED.findall("\n".join(sources))) - {"common"}):
-        for path in sorted((lessons / name).rglob("*")):
-            if path.suffix in (".py", ".json"):
+    used = sorted(set(_USED.findall("\n".join(sources))) - {"common"})
+    for folder in (*(lessons / name for name in used), *further):
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".py", ".json", ".css"):
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -14,7 +14,7 @@ from course_lib.workbook.build import write
 
 DOCS = ("claims", "glossary", "papers", "models", "instructors", "contributing")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
-_LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s]+)\)")
+_LINK = re.compile(r"\[((?:[^\[\]]|`[^`]*`)*)\]\((?!https?:|#|mailto:)([^)\s]+)\)")
 _HERE = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")  # to an anchor that stands in the page as HTML
 _LESSON = re.compile(r"lessons? ((?:\d\d(?:, | and )?)+)")
 
@@ -76,17 +76,17 @@ def page(text: str, address: str = "", stems: Sequence[str] = ()) -> str:
     """
 
     def place(match: re.Match) -> str:
-        target, _, anchor = match[1].partition("#")
+        words, (target, _, anchor) = match[1], match[2].partition("#")
         name = Path(target).name
         if Path(target).stem in stems:
-            return f"](lessons/{name})"
+            return f"[{words}](lessons/{name})"
         if target.endswith(".png"):
-            return f"]({name})"
+            return f"[{words}]({name})"
         if name.removesuffix(".md") in (*DOCS, "SECURITY"):
-            return f"]({name.lower()}{'#' + anchor if anchor else ''})"
-        return f"]({address}/blob/main/{target.removeprefix('../')})" if address else "]()"
+            return f"[{words}]({name.lower()}{'#' + anchor if anchor else ''})"
+        return f"[{words}]({address}/blob/main/{target.removeprefix('../')})" if address else words
 
-    return _HERE.sub(r'<a href="#\2">\1</a>', _LINK.sub(place, _COMMENT.sub("", text)).replace("]()", "]"))
+    return _HERE.sub(r'<a href="#\2">\1</a>', _LINK.sub(place, _COMMENT.sub("", text)))
 
 
 def by_lesson(papers: str) -> str:

@@ -3,7 +3,8 @@
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_lib.workbook.site.executed import executed, fingerprint
+from course_lib.workbook.site import executed as module
+from course_lib.workbook.site.executed import drawn, executed, fingerprint
 
 
 class Runner:
@@ -59,3 +60,21 @@ def test_a_cell_that_fails_stops_the_build_and_keeps_nothing(tmp_path):
     with pytest.raises(ValueError, match="00_a does not run from top to bottom.*\nthe second cell fails"):
         executed(lesson("1"), "00_a", tmp_path / "kept", lambda notebook: "the second cell fails")
     assert not (tmp_path / "kept").exists()
+
+
+def test_a_deck_is_drawn_again_when_its_text_or_its_lesson_changes(tmp_path, monkeypatch):
+    (lesson := tmp_path / "lessons" / "wanda").mkdir(parents=True)
+    monkeypatch.setattr(module, "LESSONS", tmp_path / "lessons")
+    deck, pages = tmp_path / "04_wanda.md", []
+
+    def draw(path):
+        pages.append(path)
+        return f"page {len(pages)}"
+
+    deck.write_text("# Wanda\n![a finding](figure:wanda.deck.scores)")
+    assert [drawn(deck, tmp_path / "drawn", draw) for _ in range(2)] == ["page 1", "page 1"]
+    (lesson / "measured.json").write_text("{}")
+    assert drawn(deck, tmp_path / "drawn", draw) == "page 2"
+    deck.write_text("# Wanda\n![another](figure:wanda.deck.scores)")
+    assert drawn(deck, tmp_path / "drawn", draw) == "page 3"
+    assert len(list((tmp_path / "drawn").iterdir())) == 1

@@ -61,7 +61,9 @@ for title in ("Half of all entries are zero", "Two sinks are as good as four"):
     display(drawn)
 print(torch.ones(2, 3), "x" * 200)
 """
+DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
 KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "by_lesson.html", "search.html")
+KINDS += ("claims.html?words=sinks&verdict=holds", "decks/00_start_here.html")  # of 223 claims a few are looked at
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +76,10 @@ def built(tmp_path_factory) -> Path:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, root / name)
     (root / "solutions").mkdir()
     (root / "solutions" / "00_start_here.py").write_text(MASTER, encoding="utf-8")
+    (root / "slides").mkdir()
+    (root / "slides" / "00_start_here.md").write_text(DECK, encoding="utf-8")
     console = Console(record=True, width=200)
-    assert site.build(["00"], with_solutions=True, slides=False, root=root, console=console) == 0, console.export_text()
+    assert site.build(["00"], with_solutions=True, root=root, console=console) == 0, console.export_text()
     return root / "build" / "site" / "html"
 
 
@@ -150,7 +154,7 @@ def test_a_browser_finds_no_serious_fault_of_access_and_no_error(built, theme):
             page.on("pageerror", lambda error: faults.append(str(error)))
             page.on("request", lambda asked: faults.append(asked.url) if asked.url.startswith("http") else None)
             for kind in KINDS:
-                page.goto((built / kind).as_uri())
+                page.goto(f"{built.as_uri()}/{kind}")
                 for fault in Axe().run(page).response["violations"]:
                     if fault["impact"] in ("serious", "critical"):
                         where = [node["html"][:120] for node in fault["nodes"][:3]]
@@ -159,3 +163,27 @@ def test_a_browser_finds_no_serious_fault_of_access_and_no_error(built, theme):
                 if wide > width:
                     faults.append((kind, width, f"{wide} pixels wide"))
     assert not faults, "\n".join(map(str, faults))
+
+
+@needs_browser
+def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
+    """One click, then words as they come; of a verdict too; and the address can be sent to somebody."""
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": 390, "height": 900})
+        page.goto((built / "index.html").as_uri())
+        page.get_by_role("link", name="Claim by claim").click()
+        shown = page.locator("table.sentences:has(th:nth-child(7)) tbody tr:visible")
+        n_all = shown.count()
+        page.get_by_label("Words").fill("persistence of tokens that mattered before")
+        assert shown.count() == 1
+        assert "course reproduce kv" in shown.inner_text()
+        assert re.match(rf"1 of {n_all} claims, with \d of 6 words", page.locator("form.claims output").inner_text())
+        page.reload()
+        assert shown.count() == 1
+        page.get_by_label("Words").fill("")
+        page.get_by_label("Verdict").select_option("does not hold")
+        assert 0 < shown.count() < n_all
+        verdicts = shown.locator("td:nth-child(3)").all_inner_texts()
+        assert all(verdict.startswith("does not hold") for verdict in verdicts)
+        page.get_by_label("Words").fill("xyzzy")
+        assert shown.count() == 0

@@ -26,7 +26,7 @@ def test_links_lead_to_pages_of_the_site_or_to_the_repository():
 
 def test_without_a_repository_what_has_no_page_is_plain_text():
     first = page(TEXT).splitlines()[0]
-    assert first == "[04] [g](glossary.md#gram) [s](security.md) [l] ![p](lesson.png)"
+    assert first == "04 [g](glossary.md#gram) [s](security.md) l ![p](lesson.png)"
 
 
 def test_the_address_of_the_repository_is_one_setting(tmp_path):

@@ -1,0 +1,64 @@
+"""`course start`: the lessons in a folder of the student's choice, for a course that came as a package."""
+
+from pathlib import Path
+
+import nbformat
+from rich.console import Console
+
+from course_lib.cli import lab
+from course_lib.workbook import masters
+from course_lib.workbook.build import is_changed, write
+
+NEW, RENEWED, THERE, YOURS = "new", "a newer version", "there", "yours, left alone; rename it to get the newer version"
+
+
+def run(folder: Path, port: int | None = None, browser: bool = True, serve: bool = True) -> int:
+    """Lay the lessons out in a folder; with `serve`, set up and open the first. Returns the exit code.
+
+    Raises:
+        ValueError: for a place where no folder can be.
+    """
+    console = Console()
+    for name, what in lay_out(folder).items():
+        if what != THERE:
+            console.print(f"{name}: {what}", highlight=False)
+    console.print(f"The lessons are in {folder / 'notebooks'}.", soft_wrap=True, highlight=False)
+    return lab.run(port, browser, prepare=True, root=folder) if serve else 0
+
+
+def lay_out(folder: Path, packaged: Path = masters.PACKAGED) -> dict[str, str]:
+    """Copy each lesson that is not there yet, and say what became of it. One that somebody wrote in stays as it is.
+
+    Raises:
+        ValueError: for a place where no folder can be, and for a course without notebooks.
+    """
+    lessons = [path for path in sorted(packaged.glob("[0-9][0-9]_*.ipynb")) if ".mine-" not in path.name]
+    if not lessons:
+        raise ValueError(f"got no notebooks in {packaged}; install the course anew; in a checkout, run `course build`.")
+    try:
+        (folder / "notebooks").mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"got {folder}, where a file is in the way; expected a folder, or a name for one.") from None
+    return {path.name: _copy(path, folder / "notebooks" / path.name) for path in lessons}
+
+
+def _copy(source: Path, target: Path) -> str:
+    text = source.read_text(encoding="utf-8")
+    if not target.exists():
+        write(target, text)
+        return NEW
+    now = target.read_text(encoding="utf-8", errors="replace")
+    if _course(now) == _course(text):
+        return THERE
+    if is_changed(now):
+        return YOURS
+    write(target, text)
+    return RENEWED
+
+
+def _course(text: str) -> object:
+    """What the course noted in a notebook when it was built; running it or writing in it does not change that."""
+    try:
+        return nbformat.reads(text, as_version=4).metadata.get("course")
+    except Exception:  # whatever it is, it is somebody's, and is_changed says so
+        return None

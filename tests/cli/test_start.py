@@ -1,0 +1,134 @@
+"""`course start`: lessons in a student's folder, from a package too, and nothing that was written is lost."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import nbformat
+import pytest
+
+from course_lib.cli import start
+from course_lib.workbook import build, masters
+
+WANDA = "04_wanda.ipynb"
+
+
+def edited(path, text):
+    """What a student's editor does: another source, and the file written anew."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[-1].source = text
+    nbformat.write(notebook, path)
+
+
+def newer(packaged, text):
+    """A later version of the course: another sentence, and the fingerprint of it."""
+    notebook = nbformat.read(packaged / WANDA, as_version=4)
+    notebook.cells[0].source = text
+    notebook.metadata["course"]["fingerprint"] = masters.fingerprint(notebook)
+    (packaged / WANDA).write_text(masters.as_text(notebook), encoding="utf-8")
+
+
+@pytest.fixture
+def packaged(tmp_path):
+    """One lesson as it came, and a copy that a student made beside it, which is no lesson."""
+    folder = tmp_path / "packaged"
+    folder.mkdir()
+    shutil.copy(masters.PACKAGED / WANDA, folder)
+    shutil.copy(masters.PACKAGED / WANDA, folder / "04_wanda.mine-1.ipynb")
+    return folder
+
+
+def test_lessons_are_copied_once_and_what_was_run_stays(tmp_path, packaged):
+    mine = tmp_path / "a new" / "folder"
+    assert start.lay_out(mine, packaged) == {WANDA: start.NEW}
+    assert [path.name for path in (mine / "notebooks").iterdir()] == [WANDA]
+    notebook = nbformat.read(mine / "notebooks" / WANDA, as_version=4)
+    next(cell for cell in notebook.cells if cell.cell_type == "code").outputs = [
+        nbformat.v4.new_output("stream", text="ran")
+    ]
+    nbformat.write(notebook, mine / "notebooks" / WANDA)
+    assert start.lay_out(mine, packaged) == {WANDA: start.THERE}
+    assert "ran" in (mine / "notebooks" / WANDA).read_text(encoding="utf-8")
+
+
+def test_a_newer_version_replaces_what_nobody_wrote_in(tmp_path, packaged):
+    start.lay_out(tmp_path, packaged)
+    newer(packaged, "# a later edition")
+    assert start.lay_out(tmp_path, packaged) == {WANDA: start.RENEWED}
+    assert "a later edition" in (tmp_path / "notebooks" / WANDA).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_what_a_student_wrote_is_never_replaced(tmp_path, packaged, later):
+    start.lay_out(tmp_path, packaged)
+    mine = tmp_path / "notebooks" / WANDA
+    edited(mine, "my own answer")
+    if later:
+        newer(packaged, "# a later edition")
+    assert start.lay_out(tmp_path, packaged) == {WANDA: start.YOURS if later else start.THERE}
+    assert "my own answer" in mine.read_text(encoding="utf-8")
+    mine.write_text("half of a file", encoding="utf-8")
+    assert start.lay_out(tmp_path, packaged) == {WANDA: start.YOURS}
+    assert mine.read_text(encoding="utf-8") == "half of a file"
+
+
+def test_a_file_in_the_way_and_a_course_without_lessons_are_said(tmp_path, packaged):
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ValueError, match="where a file is in the way"):
+            start.lay_out(place, packaged)
+    with pytest.raises(ValueError, match="got no notebooks in .*nothing"):
+        start.lay_out(tmp_path, tmp_path / "nothing")
+
+
+def test_what_needs_masters_says_so(tmp_path):
+    with pytest.raises(ValueError, match="has no masters; give this command in a checkout"):
+        build.run(root=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def built(folder):
+    """The wheel of this tree, as anybody would build it; what is built from a copy leaves nothing behind here."""
+    listed = ["git", "-C", str(masters.CODE), "ls-files", "-z", "-co", "--exclude-standard"]
+    names = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\0")
+    for name in filter(None, names):
+        if (masters.CODE / name).is_file() and not name.startswith(("tests/", "solutions/", "slides/")):
+            (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(masters.CODE / name, folder / "tree" / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--no-build-isolation", "-w", str(folder), str(folder / "tree")], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel, {name for name in names if name.startswith(("course_lib/", "kernels/", "notebooks/"))}
+
+
+def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkout(tmp_path):
+    if not (masters.ROOT / "solutions").is_dir():
+        pytest.skip("a student's copy is no git checkout")
+    wheel, wanted = built(tmp_path)
+    installed, empty = tmp_path / "installed", tmp_path / "empty"
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name for name in archive.namelist() if ".dist-info/" not in name}
+        archive.extractall(installed)  # what pip does with a wheel of Python alone, scripts aside
+    assert inside == wanted
+    empty.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(installed), "COURSE_HOME": str(tmp_path / "home")}
+
+    def course(*arguments, where=empty):
+        code = "from course_lib.cli.app import main; main()"
+        line = [sys.executable, "-c", code, *arguments]
+        return subprocess.run(line, cwd=where, env=environment, capture_output=True, text=True, check=False)
+
+    told = course("start", "mine", "--no-serve")
+    assert told.returncode == 0, told.stderr
+    notebooks = sorted(path.name for path in (empty / "mine" / "notebooks").iterdir())
+    assert notebooks == sorted(path.name for path in masters.PACKAGED.glob("[0-9]*.ipynb") if ".mine-" not in path.name)
+    assert [path.name for path in empty.iterdir()] == ["mine"]
+    first = empty / "mine" / "notebooks" / "00_start_here.ipynb"
+    notebook = json.loads(first.read_text(encoding="utf-8"))
+    (cell,) = [cell for cell in notebook["cells"] if cell["metadata"].get("exercise") == "start.sparsity"]
+    cell["source"] = "def sparsity(tensor):\n    return (tensor == 0).double().mean().item()"
+    first.write_text(json.dumps(notebook), encoding="utf-8")
+    assert "right         start.sparsity" in course("check-notebook", str(first)).stdout
