@@ -285,8 +285,9 @@ print(printed.read(read))
 # %% [markdown]
 # ### Measured
 #
-# Two windows of 1,024 tokens are few and short. `course reproduce sparse_attention` has eight of 2,048, in blocks of
-# 128 tokens as in the paper, and with a floor: every head reads at least 512 tokens of either kind of line.
+# Two windows of 1,024 tokens are few and short. `course reproduce sparse_attention` and `sparse_attention_further` have
+# eight of each length, in blocks of 128 tokens as in the paper, and with a floor: every head reads at least 512 tokens
+# of either kind of line.
 
 # %%
 measured = prefill_claims.results()
@@ -505,8 +506,17 @@ say(steering_claims.answers(steering_measured))
 steering_plots.steered(steering_measured)
 
 # %% [markdown]
+# A milder α does less, and a random sentence is believed as readily as the key: no answer is right then.
+#
 # Two things are asked: is the right city the likeliest of the six, and how likely is it among all that could be said?
 # Steering all heads does the first, and not the second; heads were chosen by the second.
+
+# %% [markdown]
+# Of questions that nobody made up for this (SciQ, with the text that comes with each) most are right as it is. Here the
+# heads are those that the residents chose:
+
+# %%
+say(steering_claims.reading(steering_measured))
 
 # %%
 print(steering_claims.named(steering_measured))

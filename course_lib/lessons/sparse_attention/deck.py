@@ -22,6 +22,7 @@ from course_lib.lessons.sparse_attention.drawings import steering as steering_pl
 from course_lib.lessons.sparse_attention.drawings import visual as visual_plots
 from course_lib.lessons.sparse_attention.live import heads, plots
 from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
+from course_lib.lessons.sparse_attention.measuring.items import READING
 from course_lib.lessons.sparse_attention.steps.mask import token_mask
 
 SHOWN = ((17, 4), (2, 2), (11, 6))  # a head that rests on the sink, one that looks near, one that block means foretell
@@ -80,6 +81,10 @@ def over_threshold() -> Figure:
 
 def steered() -> Figure:
     return steering_plots.steered(steering_claims.results())
+
+
+def steered_reading() -> Figure:
+    return steering_plots.steered(steering_claims.results(), READING)
 
 
 def by_layer() -> Figure:

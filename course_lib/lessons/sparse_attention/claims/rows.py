@@ -18,7 +18,8 @@ def joined(name: str, further: str) -> Measured:
         return first
     second = load_measured("sparse_attention", further)
     tables = {table: first["tables"].get(table, []) + second["tables"].get(table, []) for table in TABLES}
-    return first | {"steps": first["steps"] | second["steps"], "tables": {k: v for k, v in tables.items() if v}}
+    both = {"steps": first["steps"] | second["steps"], "tables": {k: v for k, v in tables.items() if v}}
+    return first | both | {"joined": f"with `{second['command']}`, {second['started'][:10]}"}
 
 
 def some(measured: Measured, table: str, **wanted: Any) -> list[Row]:
@@ -33,8 +34,8 @@ def one(measured: Measured, table: str, **wanted: Any) -> Row | None:
 
 
 def provenance(measured: Measured, amounts: str, further: list[Step] | None = None) -> str:
-    """What was run, where, when, with how much; and what `sparse_attention_further` has not added yet."""
-    text = origin(measured, amounts)
+    """What was run, where, when, with how much; and what `sparse_attention_further` added, or has not added yet."""
+    text = origin(measured, f"{amounts}; {measured['joined']}" if "joined" in measured else amounts)
     missing = [step.name for step in further or [] if step.name not in measured["steps"]]
     if not missing:
         return text
