@@ -33,8 +33,8 @@ class Anchors:
             gap, error = mean_and_error([worse - better for worse, better in pairs])
             if gap <= ERRORS * error:
                 raise ValueError(
-                    f"got {gap:+.3f} ± {error:.3f} nats between the uniform recipe and the master's on {domain}; expected "
-                    "more than two errors. Take more windows, or another text."
+                    f"got {gap:+.3f} ± {error:.3f} nats between the uniform recipe and the master's on {domain}; "
+                    "expected more than two errors. Take more windows, or another text."
                 )
 
     def without(self, index: int, domain: str) -> "Anchors":
