@@ -1,4 +1,4 @@
-"""Four parts of the model, each on 2, 3 or 4 bits: what each loses alone, and what a split of the bytes loses.
+"""Three parts of the model, each on 2, 3 or 4 bits: what each loses alone, and what a split of the bytes loses.
 
 Rounded to nearest, in groups of 64. The default model's weights were 4-bit once, so that 4 bits lose next to nothing.
 
@@ -21,7 +21,7 @@ from course_lib.quantization.grid import Quantization
 from course_lib.quantization.storage import dense_bytes
 
 BITS, GROUP = (2, 3, 4), 64
-N_GROUPS = 3  # of neighbouring blocks
+N_GROUPS = 2  # of neighbouring blocks
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Curves:
 
 
 def parts_of(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
-    """The embedding, which is the head as well, and thirds of the blocks."""
+    """The embedding, which is the head as well, and halves of the blocks."""
     every, found = list(blocks(model)), {"embedding": [model.get_input_embeddings().weight]}
     n = len(every) // N_GROUPS
     for start in range(0, len(every), n):
