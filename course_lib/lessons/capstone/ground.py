@@ -59,7 +59,7 @@ QUICK = Sizes(
     prompt_steps=2,
     prompt_batch=2,
     prompt_length=12,
-    recipes=4,
+    recipes=3,
     orders=1,
 )
 

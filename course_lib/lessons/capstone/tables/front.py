@@ -6,7 +6,7 @@ from course_lib.lessons.capstone.found import DENSE, DOMAINS, above, cost, one, 
 from course_lib.lessons.capstone.measured import best
 from course_lib.lessons.capstone.tables.quoted import CLOSE, less_than_close
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import listed, per_cent
 from course_lib.lessons.common.verdicts import claim, said
 
 SHARES = (1 / 2, 1 / 3, 1 / 4)  # of the dense model's bytes
@@ -34,12 +34,11 @@ def within(recipes: Sequence[Row], held: float, read: float) -> list[Row]:
 
 def cheapest(recipes: Sequence[Row]) -> str:
     """The best recipe within shares of the bytes held, and whether it loses next to nothing on both texts."""
-    lines, effects = [], []
+    lines, effects = [], {}
     for share in SHARES if recipes else ():
-        fit = within(recipes, share, 1.0)
-        if fit:
+        if fit := within(recipes, share, 1.0):
             lost = worse(fit[0], one(recipes, DENSE))
             lines.append(f"at most {per_cent(share)} held: {fit[0]['name']}, {said(lost)} nats")
-            effects.append(less_than_close(lost))
-    text = f"a half, a third and a quarter of the bytes held cost less than {CLOSE} nats"
-    return "\n".join([*lines, claim(text, effects)])
+            effects[per_cent(share)] = less_than_close(lost)
+    text = f"recipes of at most {listed(list(effects)) if effects else 'half'} of the bytes held"
+    return "\n".join([*lines, claim(f"{text} lose less than {CLOSE} nats", effects.values())])
