@@ -317,6 +317,55 @@ def grade(
     raise typer.Exit(run.run(request, Console()))
 
 
+@app.command("grade-challenge")
+def grade_challenge(
+    submissions: Annotated[Path, typer.Argument(help="A folder of recipes, of folders, or of zips; or one zip.")],
+    out: Annotated[Path, typer.Option(help="Where grades and the ranking go.")],
+    text: Annotated[
+        Path | None, typer.Option(help="A text of yours that no student has, in place of held-out articles.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the windows; drawn and kept in OUT when left out.")
+    ] = None,
+    windows: Annotated[int, typer.Option(min=4, max=64, help="Windows of 1024 tokens of each domain.")] = 16,
+    held: Annotated[float, typer.Option(help="Share of the dense bytes to hold at most.", show_default="1/3")] = 1 / 3,
+    read: Annotated[
+        float, typer.Option(help="Share of the dense bytes to read a token at most.", show_default="1/4")
+    ] = 1 / 4,
+    jobs: Annotated[int, typer.Option(min=1, help="Recipes at a time; each takes up to 4 GB.")] = 1,
+    seconds: Annotated[float, typer.Option(min=1, help="Of the processor, for one recipe.")] = 1800,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is measured.")] = False,
+    pattern: Annotated[
+        str | None, typer.Option(help="Where the student's id is in a path, such as '{student}/recipe.json'.")
+    ] = None,
+    roster: Annotated[Path | None, typer.Option(help="One student id a line; who is missing gets a row too.")] = None,
+    canvas: Annotated[str | None, typer.Option(help="Write canvas.csv too, for this column.")] = None,
+    moodle: Annotated[str | None, typer.Option(help="Write moodle.csv too, for this grade item.")] = None,
+    known_by: Annotated[str | None, typer.Option(help="What the ids are there.")] = None,
+) -> None:
+    """Grade the challenge of lesson 12: recipes are data, and the grader builds, counts and reads for itself."""
+    from course_lib.compose.challenge.budget import Budget
+    from course_lib.grading.challenge import run
+
+    request = run.Request(
+        submissions,
+        out,
+        text=text,
+        seed=seed,
+        windows=windows,
+        budget=Budget(held=held, read=read),
+        jobs=jobs,
+        seconds=seconds,
+        resume=resume,
+        pattern=pattern,
+        roster=roster,
+        canvas=canvas,
+        moodle=moodle,
+        known_by=known_by,
+    )
+    raise typer.Exit(run.run(request, Console()))
+
+
 @app.command()
 def release(
     out: Annotated[Path | None, typer.Option(help="The students' copy, a zip without any answer.")] = None,

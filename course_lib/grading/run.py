@@ -57,7 +57,7 @@ def run(request: Request, console: Console) -> int:
     """
     if request.kind not in ("bwrap", "none"):
         raise ValueError(f"got sandbox {request.kind!r}; expected bwrap or none.")
-    check_columns(request)
+    check_columns(request.canvas, request.moodle, request.known_by)
     candidates = find(request.folder, request.pattern, roster_of(request.roster))
     if not candidates:
         raise ValueError(f"got no submissions in {request.folder}; expected notebooks, folders of them, or zips.")
@@ -67,7 +67,7 @@ def run(request: Request, console: Console) -> int:
     submissions = newest(candidates, plan.stem)
     if request.kind == "bwrap" and (problem := session.unavailable()) and not request.scheduler:
         raise ValueError(problem)
-    check_out(request)
+    check_out(request.out, request.resume)
     if request.kind == "none":
         console.print(
             "[bold yellow]no sandbox[/]: the students' code runs with your rights. Only for your own machine."
@@ -104,18 +104,18 @@ def _failures(results: list[Result], console: Console) -> int:
     return 1 if n else 0
 
 
-def check_columns(request: Request) -> None:
+def check_columns(canvas: str | None, moodle: str | None, known_by: str | None) -> None:
     """Known before anything is graded: a column that the course system does not have, or a table nobody asked for."""
-    for option, named in (("--canvas", request.canvas), ("--moodle", request.moodle)):
+    for option, named in (("--canvas", canvas), ("--moodle", moodle)):
         if named is not None and not named.strip():
             raise ValueError(f"got an empty {option}; expected what the grade is called there, or no {option}.")
-    if request.known_by is not None and request.canvas is None and request.moodle is None:
-        raise ValueError(f"got --known-by {request.known_by!r} alone; expected --canvas or --moodle beside it.")
-    if request.canvas is not None:
-        lms.canvas_csv([], request.canvas)
-    for heading, columns in ((request.canvas, get_args(lms.CanvasId)), (request.moodle, get_args(lms.MoodleId))):
-        if heading and request.known_by and request.known_by not in columns:
-            raise ValueError(f"got --known-by {request.known_by!r}; expected one of {', '.join(columns)}.")
+    if known_by is not None and canvas is None and moodle is None:
+        raise ValueError(f"got --known-by {known_by!r} alone; expected --canvas or --moodle beside it.")
+    if canvas is not None:
+        lms.canvas_csv([], canvas)
+    for heading, columns in ((canvas, get_args(lms.CanvasId)), (moodle, get_args(lms.MoodleId))):
+        if heading and known_by and known_by not in columns:
+            raise ValueError(f"got --known-by {known_by!r}; expected one of {', '.join(columns)}.")
 
 
 def _lesson(submissions: list[Submission]) -> str:
@@ -127,23 +127,23 @@ def _lesson(submissions: list[Submission]) -> str:
     return named[0]
 
 
-def check_out(request: Request) -> None:
+def check_out(out: Path, resume: bool) -> None:
     """Known before anything is graded: a folder that cannot be written to, or that holds grades.
 
     Grades are not overwritten by accident: an earlier run is continued with --resume, or another folder is named.
     """
-    if not request.resume and any((request.out / "results").glob("*.json")):
+    if not resume and any((out / "results").glob("*.json")):
         raise ValueError(
-            f"{request.out} holds grades already. Use --resume to keep what is still valid and grade the rest "
+            f"{out} holds grades already. Use --resume to keep what is still valid and grade the rest "
             "(after a change of the exercises everything they touch is graded anew), or another --out."
         )
     try:
-        (request.out / "results").mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=request.out / "results"):
+        (out / "results").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out / "results"):
             pass
     except OSError as error:
         raise ValueError(
-            f"got --out {request.out}, where nothing can be written ({error.strerror}); expected a folder of your own, "
+            f"got --out {out}, where nothing can be written ({error.strerror}); expected a folder of your own, "
             "new or from an earlier run."
         ) from None
 

@@ -3,28 +3,27 @@
 import json
 
 import pytest
-import torch
 from rich.console import Console
+from sharp_model import calibration, texts_of
 from typer.testing import CliRunner
 
 from course_lib.cli import challenge
 from course_lib.cli.app import app, main
-from course_lib.cli.challenge import Judged, judge, recipe_of, run
-from course_lib.compose.counting.account import Account
-from course_lib.compose.recipe import Calibration, from_json
+from course_lib.cli.challenge import recipe_of, run
+from course_lib.compose.challenge import judge as judging
+from course_lib.compose.challenge.budget import BUDGET, Budget
+from course_lib.compose.evaluate import continued_losses
+from course_lib.compose.recipe import Calibration
 from course_lib.models import tiny_model
 
 
-def ids(corpus, n, length, tokenizer, split, seed):
-    return torch.randint(97, (n, length), generator=torch.Generator().manual_seed(len(corpus) + seed))
-
-
 @pytest.fixture
-def tiny(monkeypatch):
-    monkeypatch.setattr(challenge, "load_model", lambda name: (tiny_model(), None))
-    monkeypatch.setattr(challenge.corpora, "windows", ids)
-    monkeypatch.setattr(challenge, "LENGTH", 64)
-    monkeypatch.setattr(Calibration, "text", lambda self, _: ids("text", 2, 40, None, "calibration", self.seed))
+def tiny(monkeypatch, tmp_path):
+    model = tiny_model()
+    monkeypatch.setattr(challenge, "load_model", lambda name: (model, None))
+    monkeypatch.setattr(challenge, "texts", lambda tokenizer, n, length, seed: texts_of(model, n, length, seed))
+    monkeypatch.setattr(challenge, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(Calibration, "text", calibration)
 
 
 @pytest.fixture
@@ -36,9 +35,9 @@ def file(tmp_path):
     return write
 
 
-def told(path):
+def told(path, budget=BUDGET):
     console = Console(record=True, width=200)
-    return run(path, 3, 40, 0, console), console.export_text()
+    return run(path, 3, 64, 0, budget, console), console.export_text()
 
 
 def test_a_recipe_within_the_budget(tiny, file):
@@ -60,31 +59,34 @@ def test_the_dense_model_is_itself_and_above_the_budget(tiny, file):
     assert "+0.000 ± 0.000 nats" in text
 
 
-def account_of(held, read):
-    return Account(stored=held - 10, by_part={}, cache=10, length=1024, read=read, multiply_adds=5)
+def test_a_budget_of_ones_own_and_one_that_nobody_can_meet(tiny, file):
+    code, text = told(file({}), Budget(held=1.0, read=1.0))
+    assert (code, "The budget is kept" in text) == (0, True)
+    with pytest.raises(ValueError, match="which the leanest recipe keeps"):
+        told(file({}), Budget(held=0.001))
 
 
-def test_the_budget_by_hand():
-    """Each limit belongs to it; the worse domain counts."""
-    losses = {"wikipedia": (0.25, 0.01), "boolq": (0.5, 0.2)}
-    dense = account_of(300, 200)
-    kept = Judged(dense=dense, found=account_of(100, 100), losses=losses)
-    assert (kept.held, kept.read, kept.within) == (1 / 3, 1 / 2, True)
-    assert kept.worse == ("boolq", (0.5, 0.2))
-    assert not Judged(dense=dense, found=account_of(101, 100), losses=losses).within
-    assert not Judged(dense=dense, found=account_of(100, 101), losses=losses).within
+def test_ctrl_c_leaves_nothing_half_written_and_the_same_command_goes_on(tiny, file, monkeypatch, tmp_path):
+    path, reads = file({"weights": {"bits": 3}}), []
 
+    def interrupted(built, windows):
+        reads.append(len(windows))
+        if len(reads) == 4:
+            raise KeyboardInterrupt
+        return continued_losses(built, windows)
 
-def test_losses_are_paired_with_the_dense_models(tiny, tmp_path):
-    judged = judge(from_json('{"weights": {"bits": 2}}'), tmp_path, 3, 40, 0, Console(quiet=True))
-    assert set(judged.losses) == {"wikipedia", "boolq"}
-    assert all(error > 0 for _, error in judged.losses.values())
-
-
-def test_a_count_that_is_not_that_of_the_formulas_is_refused(tiny, file, monkeypatch):
-    monkeypatch.setattr(challenge, "stored_bytes", lambda built: 1)
-    with pytest.raises(ValueError, match="one of the two counts is wrong"):
-        told(file({}))
+    monkeypatch.setattr(judging, "continued_losses", interrupted)
+    code, text = told(path)
+    assert code == challenge.STOPPED
+    assert "the same command goes on from there" in text
+    assert [each.name for each in tmp_path.iterdir() if each.name != "cache"] == ["recipe.json"]
+    code, text = told(path)
+    assert len(reads) == 5  # the one that was interrupted; three were known
+    assert "nats a token more" in text
+    assert told(path) == (
+        code,
+        text.replace("building: prune, round, fit\nreading 3 × 64 tokens: another domain\n", ""),
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from course_lib.prompts.store import load_prompt
 
 MOST_BYTES = 64 * 1024  # of its vectors, in the 16 bits in which they are kept
 MOST_ON_DISK = 2 * MOST_BYTES + 4096  # in float32, with a header
+LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,8 @@ class PromptPart(Part):
     place: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        if Path(self.file).name != self.file or "\\" in self.file or not self.file.endswith(".safetensors"):
+        plain = self.file.isprintable() and len(self.file) <= LONGEST_NAME and "\\" not in self.file
+        if not plain or Path(self.file).name != self.file or not self.file.endswith(".safetensors"):
             raise ValueError(
                 f"got file = {self.file[:60]!r}; expected the name of a safetensors file that lies beside the recipe, "
                 "without a folder."
@@ -40,13 +42,9 @@ class PromptPart(Part):
             ValueError: no ordinary file, or one larger than a prompt may be.
         """
         path = folder / self.file
-        try:
-            if path.is_symlink() or not path.is_file():
-                raise ValueError(f"got the prompt {self.file[:60]!r}, which is not there, or a link; expected a file.")
-            size = path.stat().st_size
-        except OSError as error:  # a name that no file can have
-            raise ValueError(f"got the prompt {self.file[:60]!r}, which cannot be read ({error.strerror}).") from None
-        if size > MOST_ON_DISK:
+        if path.is_symlink() or not path.is_file():
+            raise ValueError(f"got the prompt {self.file!r}, which is not there, or a link; expected a file.")
+        if (size := path.stat().st_size) > MOST_ON_DISK:
             raise ValueError(f"got a prompt of {size:,} bytes; expected at most {MOST_ON_DISK:,}. Learn fewer vectors.")
         return path
 

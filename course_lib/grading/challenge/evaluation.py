@@ -34,7 +34,7 @@ class Settings:
     length: int = LENGTH
     text: str | None = field(default=None, repr=False)
     budget: Budget = BUDGET
-    seconds: float = 900.0
+    seconds: float = 1800.0
     memory: int = 8 * 2**30
 
     @property

@@ -3,6 +3,7 @@
 Places go by points to a tenth; of as many points, fewer bytes held come first. Equal recipes share a place.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -57,11 +58,18 @@ def rows(
     works: Sequence[HandedIn], found: Mapping[Job, Found], dense: Found, anchors: Anchors, budget: Budget
 ) -> list[Row]:
     """One for every student, the best first."""
-    unplaced = [_row(work, found.get(job_of(work)), dense, anchors, budget) for work in works]
+    jobs = Counter(filter(None, map(job_of, works)))
+    unplaced = [_row(_noted(work, jobs), found.get(job_of(work)), dense, anchors, budget) for work in works]
     best = sorted((row for row in unplaced if _keeps(row)), key=_order)
     places: dict[tuple[float, int], int] = {}
     placed = [replace(row, place=places.setdefault(_order(row), index)) for index, row in enumerate(best, 1)]
     return placed + [row for row in unplaced if not _keeps(row)]
+
+
+def _noted(work: HandedIn, jobs: Counter[Job]) -> HandedIn:
+    """With a note where others have handed in the same."""
+    n = jobs[job_of(work)] - 1
+    return work if n < 1 else replace(work, notes=(*work.notes, f"the same recipe as {n} other{'s' * (n > 1)}"))
 
 
 def _keeps(row: Row) -> bool:

@@ -45,7 +45,7 @@ class Request:
     windows: int = 16
     budget: Budget = BUDGET
     jobs: int = 1
-    seconds: float = 900.0
+    seconds: float = 1800.0
     resume: bool = False
     pattern: str | None = None
     roster: Path | None = None
@@ -54,25 +54,17 @@ class Request:
     known_by: str | None = None
 
 
-class Lost(Exception):
-    """A recipe over which the grader itself failed: not kept, so that the next run tries again."""
-
-    def __init__(self, found: Found) -> None:
-        super().__init__(found.problem)
-        self.found = found
-
-
 def run(request: Request, console: Console) -> int:
     """Grade a class; 0 when every student has a row, 1 when the grader failed on some, 130 when interrupted.
 
     Raises:
         ValueError: for a folder, text, roster or budget that cannot be used.
     """
-    check_columns(request)
+    check_columns(request.canvas, request.moodle, request.known_by)
     works = handed_in(request.folder, request.pattern, roster_of(request.roster))
     if not works:
         raise ValueError(f"got no recipes in {request.folder}; expected JSON files, folders of them, or zips.")
-    check_out(request)
+    check_out(request.out, request.resume)
     settings, started = _settings(request), now()
     anchors = {"dense": DENSE, "uniform": Job(from_json(UNIFORM).as_json()), "master": Job(master())}
     jobs = list(dict.fromkeys([*anchors.values(), *filter(None, map(job_of, works))]))
@@ -163,8 +155,8 @@ def _say(ranked: list[Row], left_out: list[str], out: Path, console: Console) ->
     where = out / "challenge.csv"
     console.print(f"{len(placed)} of {len(ranked)} keep to the budget; the ranking is in {where}.", soft_wrap=True)
     swing = max((row.swing for row in placed), default=0.0)
-    what = "less than" if swing < HALF_A_POINT else "more than half a point, which is too much: take more --windows;"
-    console.print(f"Leaving out any one window moves no grade by {what} {max(swing, 0.01):.2f} points.", soft_wrap=True)
+    more = "" if swing < HALF_A_POINT else " That is too much: take more --windows."
+    console.print(f"Leaving out any one window moves a grade by {swing:.2f} points at most.{more}", soft_wrap=True)
     for line in [*left_out, *(f"The grader failed on {row.student}: {row.reason}" for row in failed)]:
         console.print(line, markup=False, soft_wrap=True, style="bold yellow")
     if failed:

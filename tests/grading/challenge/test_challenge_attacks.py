@@ -1,0 +1,243 @@
+"""What a stranger may hand in: each attack earns nothing, has its row with the reason, and harms nobody else."""
+
+import json
+import pickle
+import re
+import zipfile
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import save
+from sharp_model import texts_of, tiny_judge
+
+from course_lib.compose.challenge.budget import Budget
+from course_lib.compose.challenge.judge import judged
+from course_lib.compose.challenge.points import Anchors, points
+from course_lib.compose.challenge.texts import FIRST, SECOND
+from course_lib.compose.recipe import from_json
+from course_lib.grading.challenge import evaluation
+from course_lib.grading.challenge.handed_in import handed_in
+from course_lib.prompts.initial import from_vocabulary
+from course_lib.prompts.recipe import PromptRecipe
+from course_lib.prompts.soft import fingerprint
+from course_lib.prompts.store import save_prompt
+from course_lib.prompts.training import train_prompt
+
+FILE = "p.safetensors"
+NAMES_IT = json.dumps({"prompt": {"file": FILE}})
+HONEST = json.dumps({"weights": {"bits": 4}})
+
+
+def named(**fields):
+    return json.dumps(fields)
+
+
+# name: (recipe.json, what its reason says)
+RECIPES = {
+    "no-json": ("import os", "no JSON"),
+    "ten-megabytes": (" " * 10_000_000 + "{}", "more than 65,536 bytes"),
+    "deep": ('{"weights":' * 5000 + "1" + "}" * 5000, "nested 5000 deep"),
+    "twice": ('{"weights": {"bits": 4}, "weights": {"bits": 8}}', "'weights' twice"),
+    "nan": ('{"weights": {"method": "Wanda", "pattern": NaN}}', "NaN, which is no number"),
+    "infinite": ('{"weights": {"method": "Wanda", "pattern": 1e999}}', "beyond what a float holds"),
+    "endless-digits": ('{"calibration": {"seed": ' + "9" * 5000 + "}}", "5000 digits"),
+    "unknown-method": (named(weights={"method": "__import__"}), "expected one of"),
+    "unknown-field": (named(weights={"bits": 4, "loss": 0}), "'loss'"),
+    "code": (named(weights={"method": "Wanda", "pattern": "__class__"}), "2:4"),
+    "no-slots": (named(cache={"policy": "Window", "budget": 0}), "budget"),
+    "no-neurons": (named(neurons={"selector": "CATS", "density": 0.0}), "density"),
+    "all-pruned": (named(weights={"method": "Wanda", "pattern": 1.0}), "up to 0.95"),
+    "starved-count": (named(weights={"bits": 2, "group": 1}), "16 columns or more"),
+    "thousands-of-shares": (named(weights={"method": "Wanda", "by_block": [0.5] * 9000}), "by_block|shares|blocks"),
+    "thousands-of-factors": (named(cache={"policy": "Full", "by_layer": [1.0] * 9000}), "9000 factors|by_layer"),
+    "windows-bomb": (named(calibration={"windows": 128, "length": 2048}), "windows × length"),
+    "huge-windows": (named(calibration={"windows": 10**9}), "expected 1 to 128"),
+    "rank-bomb": (
+        named(neurons={"selector": "LowRank", "settings": {"rank": 10**9}}),
+        "expected at most|expected 0 to",
+    ),
+    "outside": (named(prompt={"file": "../alice/p.safetensors"}), "without a folder"),
+    "absolute": (named(prompt={"file": "/etc/p.safetensors"}), "without a folder"),
+    "backslash": (named(prompt={"file": "..\\p.safetensors"}), "without a folder"),
+    "null-byte": (named(prompt={"file": "\0.safetensors"}), "without a folder"),
+    "endless-name": (named(prompt={"file": "p" * 5000 + ".safetensors"}), "without a folder"),
+    "no-prompt": (NAMES_IT, "not there"),
+    "two-that-exclude": (named(cache={"policy": "H2O"}, attention={"rule": "FlexPrefill"}), "Leave the other out"),
+}
+
+
+def vectors_file(vectors, **metadata):
+    return save({"vectors": vectors}, {"kind": "soft prompt", "origin": ""} | metadata)
+
+
+def prompts(model):
+    """name: (bytes of the prompt's file, what the reason says)"""
+    table, good = fingerprint(model), torch.zeros(4, 48)
+    return {
+        "nan-prompt": (vectors_file(torch.full((4, 48), torch.nan), table=table), "no numbers"),
+        "infinite-prompt": (vectors_file(torch.full((4, 48), torch.inf), table=table), "no numbers"),
+        "past-half": (vectors_file(torch.full((4, 48), 1e30), table=table), "no numbers"),
+        "wide-prompt": (vectors_file(torch.zeros(4, 49), table=table), "49 wide"),
+        "long-prompt": (vectors_file(torch.zeros(2000, 48), table=table), "more than 135,168 bytes"),
+        "bytes-as-vectors": (vectors_file(torch.zeros(2000, 48, dtype=torch.int8), table=table), "at most 65,536"),
+        "empty-prompt": (vectors_file(torch.zeros(0, 48), table=table), "P of at least 1"),
+        "another-models": (vectors_file(good, table="0" * 16), "embedding table"),
+        "tableless": (vectors_file(good), "does not say its table"),
+        "another-kind": (save({"vectors": good}, {"kind": "weights"}), "no soft prompt"),
+        "without-vectors": (save({"v": good}, {"kind": "soft prompt", "table": table, "origin": ""}), "cannot be read"),
+        "pickle": (pickle.dumps({"vectors": [0.0]}), "cannot be read"),
+        "lying-header": ((2**62).to_bytes(8, "little") + b"{}", "cannot be read"),
+        "empty-file": (b"", "cannot be read"),
+    }
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory, graded, sharp):
+    """Every attack in one class, and one honest student."""
+    folder = tmp_path_factory.mktemp("attacks")
+    files = {name: (text, None) for name, (text, _) in RECIPES.items()}
+    files |= {name: (NAMES_IT, content) for name, (content, _) in prompts(sharp).items()}
+    files |= {"honest": (HONEST, None), "dense": ("{}", None)}
+    for name, (text, content) in files.items():
+        (folder / "in" / name).mkdir(parents=True)
+        (folder / "in" / name / "recipe.json").write_text(text)
+        if content is not None:
+            (folder / "in" / name / FILE).write_bytes(content)
+    (folder / "secret.safetensors").write_bytes(vectors_file(torch.zeros(4, 48), table=fingerprint(sharp)))
+    for name, text in (("linked-prompt", NAMES_IT), ("linked-recipe", None)):
+        (folder / "in" / name).mkdir()
+        if text:
+            (folder / "in" / name / "recipe.json").write_text(text)
+            (folder / "in" / name / FILE).symlink_to(folder / "secret.safetensors")
+        else:
+            (folder / "in" / name / "recipe.json").symlink_to(folder / "in" / "honest" / "recipe.json")
+    (folder / "in" / "notebook-alone").mkdir()
+    (folder / "in" / "notebook-alone" / "12_capstone.ipynb").write_text("{}")
+    code, rows, _ = graded(folder / "in", folder / "out")
+    return code, rows
+
+
+def refused(attacked, name, said):
+    row = attacked[1][name]
+    assert (row["points"], row["place"]) == ("0", "")
+    assert re.search(said, row["reason"]), row["reason"]
+    assert len(row["reason"]) < 1000
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_refused(attacked, name):
+    refused(attacked, name, RECIPES[name][1])
+
+
+PROMPTS = [
+    *("nan-prompt", "infinite-prompt", "past-half", "wide-prompt", "long-prompt", "bytes-as-vectors", "empty-prompt"),
+    *("another-models", "tableless", "another-kind", "without-vectors", "pickle", "lying-header", "empty-file"),
+]
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_a_prompt_is_refused(attacked, sharp, name):
+    refused(attacked, name, prompts(sharp)[name][1])
+    assert set(PROMPTS) == set(prompts(sharp))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("linked-prompt", "cannot be opened|link"), ("linked-recipe", "link"), ("notebook-alone", "no recipe")],
+)
+def test_a_link_is_not_followed_and_a_notebook_is_no_recipe(attacked, name, said):
+    refused(attacked, name, said)
+
+
+def test_nobody_else_is_harmed(attacked):
+    code, rows = attacked
+    assert code == 0  # none of it is taken for a fault of the grader
+    assert (rows["honest"]["place"], rows["dense"]["place"]) == ("2", "1")
+    assert float(rows["honest"]["points"]) > 0
+    assert not any(row["reason"] == "" for row in rows.values())
+
+
+def test_over_the_budget_earns_nothing(graded, tmp_path):
+    (tmp_path / "in" / "greedy").mkdir(parents=True)
+    (tmp_path / "in" / "greedy" / "recipe.json").write_text("{}")
+    _, rows, _ = graded(tmp_path / "in", tmp_path / "out", budget=Budget(held=0.5, read=1.0))
+    assert (rows["greedy"]["points"], rows["greedy"]["place"], rows["greedy"]["state"]) == ("0", "", "wrong")
+    assert "The budget is not kept: 100.0% of the bytes held, above 50.0%" in rows["greedy"]["reason"]
+
+
+def test_a_budget_that_nobody_can_meet_ends_the_run(graded, tmp_path):
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    (tmp_path / "in" / "a" / "recipe.json").write_text(HONEST)
+    with pytest.raises(ValueError, match="expected at least"):
+        graded(tmp_path / "in", tmp_path / "out", budget=Budget(held=1.0, read=0.001))
+
+
+def test_a_prompt_that_is_the_text_is_caught_by_the_second_domain(sharp, on_tiny, tmp_path):
+    """Trained on the very windows of the first domain it gains there, loses in the other, and that one counts."""
+    generator = torch.Generator().manual_seed(0)
+    few = torch.randint(10, (8, 64), generator=generator)  # ten words of 97, which the model does not expect
+    read = texts_of(sharp, n=8)
+    at = tiny_judge(sharp, texts=replace(read, windows={FIRST: few, SECOND: read.windows[SECOND]}))
+    start = from_vocabulary(sharp, 8, generator)
+    recipe = PromptRecipe(n_steps=40, batch=8, warm_up=2, rate=0.3)
+    save_prompt(train_prompt(sharp, start, few.repeat(40, 1), recipe, progress=False).prompt, tmp_path / FILE)
+    dense = at.measure(from_json("{}"))
+    found = at.measure(from_json(NAMES_IT), tmp_path)
+    side = judged(found, dense)
+    assert side.losses[FIRST][0] < -0.3
+    assert side.losses[SECOND][0] > 0
+    assert side.worse[0] == SECOND
+    above = {domain: tuple(loss + 1 for loss in losses) for domain, losses in dense.losses.items()}
+    anchors = Anchors(dense=dense.losses, uniform=above, master=dense.losses)
+    assert points(found.losses, anchors).points < points(dense.losses, anchors).points == 20
+
+
+def test_a_huge_prompt_is_judged_by_what_it_does(sharp, on_tiny):
+    """Numbers as large as 16 bits hold are numbers: they get a loss, or a reason."""
+    found = evaluation.evaluate(
+        evaluation.Job(
+            NAMES_IT.replace(FILE, "prompt.safetensors"),
+            vectors_file(torch.full((4, 48), 6e4), table=fingerprint(sharp)),
+        ),
+        evaluation.Settings(seed=0),
+    )
+    assert not found.failed
+    assert found.losses or found.problem
+
+
+def test_a_defect_of_the_grader_is_not_the_students(sharp, on_tiny, monkeypatch):
+    def broken(settings):
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(evaluation, "judge", broken)
+    found = evaluation.evaluate(evaluation.Job("{}"), evaluation.Settings(seed=0))
+    assert found.failed
+    assert "KeyError" in found.problem
+
+
+# Where it lies ----------------------------------------------------------------------------------------------------
+
+
+def test_as_course_systems_export_it(sharp, tmp_path):
+    """Canvas puts files of all into one folder under names of its own; Moodle makes a folder each; zips stay zips."""
+    prompt = vectors_file(torch.zeros(4, 48), table=fingerprint(sharp))
+    flat = tmp_path / "canvas"
+    flat.mkdir()
+    for number, student in ((11, "alice"), (12, "bob")):
+        (flat / f"{student}_{number}_501_recipe.json").write_text(NAMES_IT)
+        (flat / f"{student}_{number}_502_{FILE}").write_bytes(prompt if student == "alice" else b"bob's")
+    found = {work.student: work for work in handed_in(flat)}
+    assert found["alice_11"].prompt == prompt
+    assert found["bob_12"].prompt == b"bob's"
+    moodle = tmp_path / "moodle" / "Jo Li_7_assignsubmission_file_"
+    moodle.mkdir(parents=True)
+    (moodle / "recipe.json").write_text(HONEST)
+    (moodle / "package.json").write_text("{}")
+    (moodle / "12_capstone.ipynb").write_text("{}")
+    with zipfile.ZipFile(tmp_path / "moodle" / "Kim_8_assignsubmission_file_.zip", "w") as archive:
+        archive.writestr("mine/recipe.json", NAMES_IT)
+        archive.writestr(f"mine/{FILE}", prompt)
+    found = {work.student: work for work in handed_in(tmp_path / "moodle")}
+    assert found["Jo Li_7"].recipe == from_json(HONEST)
+    assert found["Kim_8"].prompt == prompt

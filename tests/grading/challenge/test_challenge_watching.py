@@ -1,0 +1,77 @@
+"""Recipes are measured in processes that are watched: what takes too much is ended, and the next is measured."""
+
+import os
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from course_lib.grading.challenge.evaluation import Found, Job, Settings
+from course_lib.grading.challenge.watching import Evaluator, measure_all
+
+SETTINGS = Settings(seed=0)
+GIB = 2**30
+
+
+def work(job, settings):
+    """Stands in for measuring: does what the recipe says."""
+    if job.recipe == "endless":
+        while True:
+            pass
+    if job.recipe == "large":
+        held = bytearray(GIB)
+        held[:: 2**12] = b"1" * len(held[:: 2**12])
+        time.sleep(60)
+    if job.recipe == "dies":
+        os._exit(3)
+    if job.recipe == "dies once" and not os.path.exists(job.prompt):
+        open(job.prompt, "w").close()
+        os._exit(3)
+    return Found(losses={job.recipe: [1.0]})
+
+
+def wait_for(evaluator, job):
+    evaluator.start(job)
+    while (found := evaluator.look()) is None:
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    """Warm: what it takes to start is not the recipe's."""
+    one = Evaluator(SETTINGS, work)
+    assert wait_for(one, Job("warm")).losses == {"warm": [1.0]}
+    yield one
+    one.stop()
+
+
+def test_what_takes_too_much_is_ended_and_the_next_is_measured(evaluator):
+    taken = psutil.Process(evaluator.worker.process.pid).memory_info().rss
+    evaluator.settings = replace(SETTINGS, memory=taken + GIB // 2)
+    assert "GiB of memory; expected a recipe" in wait_for(evaluator, Job("large")).problem
+    assert evaluator.worker is None
+    evaluator.settings = SETTINGS
+    assert not wait_for(evaluator, Job("fine")).problem
+    evaluator.settings = replace(SETTINGS, seconds=0.5)
+    found = wait_for(evaluator, Job("endless"))
+    assert "it took more than 0.5 seconds of the processor" in found.problem
+    assert not found.failed
+    evaluator.settings = SETTINGS
+
+
+def test_a_process_that_dies_is_tried_once_more(tmp_path):
+    jobs = [Job("dies"), Job("dies once", str(tmp_path / "seen").encode()), Job("fine")]
+    found = dict(measure_all(jobs, SETTINGS, 1, work))
+    assert found[jobs[0]].failed
+    assert "twice" in found[jobs[0]].problem
+    assert [found[job].losses for job in jobs[1:]] == [{"dies once": [1.0]}, {"fine": [1.0]}]
+
+
+def test_closing_ends_the_processes():
+    running = measure_all([Job("fine"), Job("endless")], SETTINGS, 2, work)
+    next(running)
+    before = {child.pid for child in psutil.Process().children()}
+    running.close()
+    assert not [child for child in psutil.Process().children() if child.pid in before and child.status() != "zombie"]
