@@ -31,7 +31,6 @@ from course_lib.lessons.capstone.drawings import front as front_plots
 from course_lib.lessons.capstone.drawings import parts as part_plots
 from course_lib.lessons.capstone.drawings import path, quoted
 from course_lib.lessons.capstone.live import board, drafts, layers, parts, rows, view
-from course_lib.lessons.capstone.live.handing_in import hand_in
 from course_lib.lessons.capstone.tables import clock as clock_tables
 from course_lib.lessons.capstone.tables import drafts as draft_tables
 from course_lib.lessons.capstone.tables import front as front_tables
@@ -367,9 +366,10 @@ def split(sizes, losses, budget):
 check("capstone.split", split)
 
 # %% [markdown]
-# Three parts of the real model, each rounded alone to 2, 3 and 4 bits, on a window of calibration text. Your split has
-# as many bytes as 3 bits for everything, and is judged on other text. (The weights of this model were 4-bit once, so
-# that 4 bits lose little here.)
+# Three parts of the real model, each rounded alone: to 3 bits in groups of 64, to 4 bits with a grid for a whole row, to
+# 4 bits in groups of 64. Measured on a window of calibration text; your split takes no more bytes than 4 bits by rows
+# for everything, and is judged on other text. (The weights of this model were 4-bit once, so that the last level loses
+# little here.)
 
 # %%
 curves = parts.curves(model, calibration[:1])
@@ -529,8 +529,14 @@ board.say_board(tries)
 board.board_figure(tries)
 
 # %% [markdown]
-# `hand_in(my_recipes["3 bits"], "my_challenge")` writes the folder that is handed in. On the command line
-# `course challenge my_challenge/recipe.json` judges it as the grader does, on more windows and both domains.
+# When you are content, write the folder that is handed in, and have it judged as the grader does it, on more windows
+# and both domains:
+#
+# ```python
+# from course_lib.lessons.capstone.live.handing_in import hand_in
+#
+# hand_in(my_recipes["3 bits"], "my_challenge")  # then, on the command line: course challenge my_challenge/recipe.json
+# ```
 #
 # ## 11. Cost, and when it does not pay
 #
