@@ -366,10 +366,10 @@ def split(sizes, losses, budget):
 check("capstone.split", split)
 
 # %% [markdown]
-# Three parts of the real model, each rounded alone: to 3 bits in groups of 64, to 4 bits with a grid for a whole row, to
-# 4 bits in groups of 64. Measured on a window of calibration text; your split takes no more bytes than 4 bits by rows
-# for everything, and is judged on other text. (The weights of this model were 4-bit once, so that the last level loses
-# little here.)
+# Three parts of the real model, each rounded alone: to 3 bits in groups of 64, to 4 bits with a grid for a whole row,
+# to 4 bits in groups of 64. Measured on a window of calibration text; your split takes no more bytes than 4 bits by
+# rows for everything, and is judged on other text. (The weights of this model were 4-bit once, so that the last level
+# loses little here.)
 
 # %%
 curves = parts.curves(model, calibration[:1])
