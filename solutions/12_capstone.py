@@ -239,8 +239,9 @@ check("capstone.ratio", ratio)
 recipe = from_json('{"weights": {"bits": 4, "rounding": "nearest"}}')  # a grid for each whole row
 built = build(recipe, model, calibration)
 tried = rows.row_of("mine", built, tokenizer)
-print(rows.stored(built, tried, found.one(recipes, found.DENSE)))
-print(rows.ratios(tried, found.one(recipes, found.DENSE), mine("capstone.ratio", ratio)))
+dense = found.one(recipes, found.DENSE)
+print(rows.stored(tried, dense))
+print(rows.ratios(tried, dense, mine("capstone.ratio", ratio)))
 
 # %% [markdown]
 # ## 5. What does a part cost, once the others are there?
@@ -481,7 +482,7 @@ check("capstone.gain", gain)
 
 # %%
 worth = mine("capstone.gain", gain)
-drafts.gains(rows.as_drafts(built, model, ids, tried, found.one(recipes, found.DENSE)), worth)
+drafts.gains(rows.as_drafts(built, model, ids, tried, dense), worth)
 
 # %%
 of_drafts = found.of_drafts()
