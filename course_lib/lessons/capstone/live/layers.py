@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from course_lib.lessons.capstone.steps.combined import pruned_and_rounded
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import per_cent
 from course_lib.models import layers_of, weight_of
@@ -63,23 +64,19 @@ def stored(found: Mapping[int, Mapping[str, list[float]]], shares: Sequence[floa
 
 
 def made(
-    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n_kept: int, bits: int, combine: Combine, library: Combine
+    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n_kept: int, bits: int, combine: Combine
 ) -> dict[str, Float[Tensor, "O I"]]:
-    """The layer as the exercise makes it, and as it comes out in three other ways.
-
-    Args:
-        library: the course's own function, which makes the others.
-    """
+    """The layer as the exercise makes it, and as it comes out in three other ways."""
     score = weight.abs() * norm
     keep = torch.zeros_like(score, dtype=torch.bool).scatter(1, score.topk(n_kept, dim=1).indices, True)
     n, flat = weight.shape[1], torch.ones_like(norm)
-    every = library(weight, flat, n, bits, GROUP)
+    every = pruned_and_rounded(weight, flat, n, bits, GROUP)
     stays = (every.abs() * norm).topk(n_kept, dim=1).indices
     return {
         "mask, then a grid\nof what stays": combine(weight, norm, n_kept, bits, GROUP),
         "mask, and a grid\nof all weights": every * keep,
         "rounded first,\nthen pruned": every * torch.zeros_like(every).scatter(1, stays, 1.0),
-        "pruned, and zeros\nrounded too": library(weight * keep, flat, n, bits, GROUP),
+        "pruned, and zeros\nrounded too": pruned_and_rounded(weight * keep, flat, n, bits, GROUP),
     }
 
 

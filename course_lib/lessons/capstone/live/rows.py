@@ -82,5 +82,5 @@ def as_drafts(
     acceptance = float(overlap(p, q).mean())
     return {
         "the recipe": (acceptance, row["read"] / dense["read"]),
-        "right as often for a tenth of the bytes": (acceptance, TENTH),
+        "one as good at a tenth of the bytes": (acceptance, TENTH),
     }
