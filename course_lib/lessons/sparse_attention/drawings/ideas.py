@@ -40,7 +40,9 @@ def four_ways(n_columns: int = 4) -> Figure:
     }
     for axes, (title, matrix) in zip(panels, shown.items(), strict=True):
         _matrix(axes, matrix)
-        label(axes, title, "key")
+        label(axes, title)
+    for last in panels[-n_columns:]:
+        last.set_xlabel("key")
     for first in panels[::n_columns]:
         first.set_ylabel("query")
     return fig
