@@ -305,7 +305,7 @@ print(prefill_claims.heads(measured))
 
 # %% [markdown]
 # Is it the choice that does it, or the number of blocks? Others may read as many: the first tokens and a window
-# (StreamingLLM, lesson 08), lines that every head has alike, and blocks drawn by lot.
+# (StreamingLLM, lesson 08), the best lines, but as many for every head (vertical-slash), and blocks drawn by lot.
 
 # %%
 say(prefill_claims.rivals(measured))
@@ -506,7 +506,7 @@ say(steering_claims.answers(steering_measured))
 steering_plots.steered(steering_measured)
 
 # %% [markdown]
-# A milder α does less, and a random sentence is believed as readily as the key: no answer is right then.
+# A milder α does less. Steered to a random sentence, the model answers from that one: no answer is right.
 #
 # Two things are asked: is the right city the likeliest of the six, and how likely is it among all that could be said?
 # Steering all heads does the first, and not the second; heads were chosen by the second.
@@ -722,8 +722,8 @@ print(published.speculative())
 # ## 10. Cost, and when it does not pay
 #
 # - **Blocks that are not read** save time in long texts: here attention took less of it at 8,192 tokens, with the
-#   choice counted, and more at 2,048. The whole prefill gained nothing up to 4,096, since attention is a small part of
-#   it.
+#   choice counted, and more at 2,048. The whole prefill gained nothing up to 4,096, where choosing and reading takes
+#   about as long as reading all.
 # - **Deltas** save nothing without hardware that leaves out single zeros.
 # - **Steering** saves nothing at all. It costs a second pass, and attention whose logits can be changed, which fused
 #   kernels do not give. It pays where the right sentence is known.

@@ -20,6 +20,7 @@ from course_lib.lessons.sparse_attention.drawings import ideas
 from course_lib.lessons.sparse_attention.drawings import prefill as prefill_plots
 from course_lib.lessons.sparse_attention.drawings import steering as steering_plots
 from course_lib.lessons.sparse_attention.drawings import visual as visual_plots
+from course_lib.lessons.sparse_attention.experiments.experiment_steering import ON_BOTH
 from course_lib.lessons.sparse_attention.live import heads, plots
 from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
 from course_lib.lessons.sparse_attention.measuring.items import READING
@@ -80,7 +81,7 @@ def over_threshold() -> Figure:
 
 
 def steered() -> Figure:
-    return steering_plots.steered(steering_claims.results())
+    return steering_plots.steered(steering_claims.results(), only=ON_BOTH)
 
 
 def steered_reading() -> Figure:

@@ -23,7 +23,7 @@ LOOK = {"edgecolor": COLOURS[0], "linewidth": 0.6}
 
 def four_ways(n_columns: int = 4) -> Figure:
     """What each of the four methods leaves out of one causal attention matrix."""
-    fig, panels = figure(n_columns=n_columns, n_rows=4 // n_columns, width=2.6, height=3.0)
+    fig, panels = figure(n_columns=n_columns, n_rows=4 // n_columns, width=2.6, height=3.3)
     n, causal = 16, torch.ones(16, 16).tril()
     columns, diagonals = torch.isin(torch.arange(n), torch.tensor([5])), torch.arange(n) < 2
     reads = (where_lines_are(columns[None], diagonals[None])[0] | always_read(n)).float()
@@ -40,7 +40,9 @@ def four_ways(n_columns: int = 4) -> Figure:
     }
     for axes, (title, matrix) in zip(panels, shown.items(), strict=True):
         _matrix(axes, matrix)
-        label(axes, title, "key")
+        label(axes, title)
+    for last in panels[-n_columns:]:
+        last.set_xlabel("key")
     for first in panels[::n_columns]:
         first.set_ylabel("query")
     return fig

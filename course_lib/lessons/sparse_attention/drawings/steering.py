@@ -11,9 +11,10 @@ from course_lib.lessons.sparse_attention.experiments.experiment_steering import 
 from course_lib.lessons.sparse_attention.measuring.items import RESIDENTS
 
 
-def steered(measured: Measured, data: str = RESIDENTS) -> Figure:
-    """Right answers of each condition, with intervals; chance as a line."""
-    found = rows(measured, "answers", data=data)
+def steered(measured: Measured, data: str = RESIDENTS, only: list[steering.Condition] | None = None) -> Figure:
+    """Right answers of each condition, or of some, with intervals; chance as a line."""
+    every = rows(measured, "answers", data=data)
+    found = [row for row in every if only is None or (row["heads"], row["steered"]) in only]
     fig, (axes,) = figure(width=8.2, height=0.32 * len(found) + 1.2)
     for place, row in enumerate(found):
         below, above = share_reach(row["right"].count("1"), row["n"])

@@ -19,8 +19,8 @@ BY_SHARE = _rule(
     results=("sparse_attention/experiments/sparse_attention", "sparse_attention/experiments/sparse_attention_further"),
     lines=lambda: prefill.rivals(prefill.results()),
     line="at equal density FlexPrefill reads better than vertical-slash",
-    effect="nats a token that fixed lines lie above it",
-    refuted="fixed lines of equal density that read as well",
+    effect="nats a token that lines of one number for every head lie above it",
+    refuted="lines of one number for every head that read as well at equal density",
 )
 READ_FASTER = _rule(
     results=("bench/cpu_sparse_prefill",),
