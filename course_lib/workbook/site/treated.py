@@ -10,6 +10,7 @@ from nbformat.v4 import new_code_cell
 FOLDED = "hide-input"
 _IMAGE = re.compile(r'^<img alt="([^"]*)"')
 _WIDGET = "application/vnd.jupyter.widget-view+json"
+_KEPT = re.compile(r"Kept in [^<]*?progress\.json")  # where, on the machine that made the page
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -68,6 +69,9 @@ def _output(output: NotebookNode) -> tuple[NotebookNode | None, str | None]:
     data = output.get("data", {})
     if _WIDGET in data:
         return None, None
+    for said, key in ((data, "text/html"), (data, "text/plain"), (output, "text")):
+        if key in said:
+            said[key] = _KEPT.sub("Kept in progress.json", said[key])
     if output.output_type == "error":
         output.traceback = [_TERMINAL.sub("", line) for line in output.traceback]
     if "image/png" not in data:

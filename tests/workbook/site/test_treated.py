@@ -66,3 +66,11 @@ def test_the_notebook_itself_stays_as_it_is():
     notebook = new_notebook(cells=[cell(picture("one"))])
     treated(notebook)
     assert "text/html" in notebook.cells[0].outputs[0].data
+
+
+def test_where_a_machine_keeps_the_progress_is_its_own_business():
+    shown = {"text/html": "<i>Kept in /home/a/\nb/progress.json </i>", "text/plain": "Kept in /home/a/progress.json"}
+    printed = new_output("stream", text="Kept in C:\\a\\progress.json")
+    table, line = page(cell(new_output("display_data", data=shown), printed))[0].outputs
+    assert table.data == {"text/html": "<i>Kept in progress.json </i>", "text/plain": "Kept in progress.json"}
+    assert line.text == "Kept in progress.json"
