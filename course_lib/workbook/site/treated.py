@@ -11,6 +11,7 @@ FOLDED = "hide-input"
 _IMAGE = re.compile(r'^<img alt="([^"]*)"')
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _KEPT = re.compile(r"Kept in [^<]*?progress\.json")  # where, on the machine that made the page
+_MARKUP = re.compile(r"<(?!img|svg)[^>]*>")
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -67,7 +68,8 @@ def _output(output: NotebookNode) -> tuple[NotebookNode | None, str | None]:
     """What is shown of an output, and the alternative text if it is a figure. Widgets need a kernel: their static
     picture is an output of its own, and stays."""
     data = output.get("data", {})
-    if _WIDGET in data:
+    bar = "text/html" in data and "image/png" not in data and not _MARKUP.sub("", data["text/html"]).strip()
+    if _WIDGET in data or bar:  # a bar of progress that has gone leaves an empty frame
         return None, None
     for said, key in ((data, "text/html"), (data, "text/plain"), (output, "text")):
         if key in said:

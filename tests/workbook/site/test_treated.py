@@ -47,6 +47,12 @@ def test_widgets_leave_and_their_static_picture_stays():
     assert [list(output.data) for output in only.outputs] == [["image/png"]]
 
 
+def test_what_a_bar_of_progress_leaves_behind_is_left_out():
+    gone = new_output("display_data", data={"text/html": '<pre style="x">\n</pre>', "text/plain": ""})
+    kept = new_output("display_data", data={"text/html": "<pre>kept</pre>", "text/plain": "kept"})
+    assert [output.data["text/plain"] for output in page(cell(gone, kept, gone))[0].outputs] == ["kept"]
+
+
 def test_what_is_printed_in_two_moments_is_one_output():
     (only,) = page(cell(new_output("stream", text="a\n"), new_output("stream", text="b\n")))
     assert [output.text for output in only.outputs] == ["a\nb\n"]
