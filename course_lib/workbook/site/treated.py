@@ -7,10 +7,14 @@ import re
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from course_lib.workbook.decks.markdown import mathematics
+
 FOLDED = "hide-input"
 _IMAGE = re.compile(r'^<img alt="([^"]*)"')
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _KEPT = re.compile(r"Kept in [^<]*?progress\.json")  # where, on the machine that made the page
+_QUESTION = re.compile(r"<summary>.*?</summary>", re.DOTALL)
+_FORMULA = re.compile(r"\$([^$]+)\$")
 _MARKUP = re.compile(r"<(?!img|svg)[^>]*>")
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -29,11 +33,17 @@ def treated(notebook: NotebookNode, solutions: NotebookNode | None = None) -> No
     page = copy.deepcopy(notebook)
     cells: list[NotebookNode] = []
     for cell in page.cells:
-        cells += _split(cell) if cell.cell_type == "code" else [cell]
+        cells += _split(cell) if cell.cell_type == "code" else [_formulas(cell)]
         if answer := answers.get(cell.metadata.get("exercise")):
             cells.append(_cell(answer.source, FOLDED))
     page.cells = cells
     return page
+
+
+def _formulas(cell: NotebookNode) -> NotebookNode:
+    """The question of a folded answer is HTML, in which no reader of Markdown looks for formulas."""
+    cell.source = _QUESTION.sub(lambda line: _FORMULA.sub(lambda it: mathematics(it[1], "inline"), line[0]), cell.source)
+    return cell
 
 
 def _cell(source: str, *tags: str) -> NotebookNode:

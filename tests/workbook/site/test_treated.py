@@ -1,5 +1,7 @@
 """Executed notebooks as pages show them."""
 
+import re
+
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -80,3 +82,9 @@ def test_where_a_machine_keeps_the_progress_is_its_own_business():
     table, line = page(cell(new_output("display_data", data=shown), printed))[0].outputs
     assert table.data == {"text/html": "<i>Kept in progress.json </i>", "text/plain": "Kept in progress.json"}
     assert line.text == "Kept in progress.json"
+
+
+def test_a_formula_in_the_question_of_a_folded_answer_is_drawn():
+    (only,) = page(new_markdown_cell("<details><summary>Adds $e^0$ what?</summary>\n\nIt costs $5.\n\n</details>"))
+    assert re.search(r"<summary>Adds <math.*<msup>.*</math> what\?</summary>", only.source)
+    assert "$5" in only.source
