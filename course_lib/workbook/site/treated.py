@@ -42,7 +42,11 @@ def treated(notebook: NotebookNode, solutions: NotebookNode | None = None) -> No
 
 def _formulas(cell: NotebookNode) -> NotebookNode:
     """The question of a folded answer is HTML, in which no reader of Markdown looks for formulas."""
-    cell.source = _QUESTION.sub(lambda line: _FORMULA.sub(lambda it: mathematics(it[1], "inline"), line[0]), cell.source)
+
+    def drawn(question: re.Match) -> str:
+        return _FORMULA.sub(lambda formula: mathematics(formula[1], "inline"), question[0])
+
+    cell.source = _QUESTION.sub(drawn, cell.source)
     return cell
 
 
