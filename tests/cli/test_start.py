@@ -104,6 +104,14 @@ def built(folder):
     return wheel, {name for name in names if name.startswith(("course_lib/", "kernels/", "notebooks/"))}
 
 
+def test_a_student_needs_nothing_that_windows_lacks():
+    """As far as a machine with POSIX calls can show: every module is imported without them, and the doctor goes on."""
+    script = masters.CODE / "tests" / "helpers" / "without_posix.py"
+    environment = os.environ | {"PYTHONPATH": str(masters.CODE)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
 def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkout(tmp_path):
     if not (masters.ROOT / "solutions").is_dir():
         pytest.skip("a student's copy is no git checkout")

@@ -7,9 +7,15 @@ import re
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from course_lib.workbook.decks.markdown import mathematics
+
 FOLDED = "hide-input"
 _IMAGE = re.compile(r'^<img alt="([^"]*)"')
 _WIDGET = "application/vnd.jupyter.widget-view+json"
+_KEPT = re.compile(r"Kept in [^<]*?progress\.json")  # where, on the machine that made the page
+_QUESTION = re.compile(r"<summary>.*?</summary>", re.DOTALL)
+_FORMULA = re.compile(r"\$([^$]+)\$")
+_MARKUP = re.compile(r"<(?!img|svg)[^>]*>")
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -27,11 +33,21 @@ def treated(notebook: NotebookNode, solutions: NotebookNode | None = None) -> No
     page = copy.deepcopy(notebook)
     cells: list[NotebookNode] = []
     for cell in page.cells:
-        cells += _split(cell) if cell.cell_type == "code" else [cell]
+        cells += _split(cell) if cell.cell_type == "code" else [_formulas(cell)]
         if answer := answers.get(cell.metadata.get("exercise")):
             cells.append(_cell(answer.source, FOLDED))
     page.cells = cells
     return page
+
+
+def _formulas(cell: NotebookNode) -> NotebookNode:
+    """The question of a folded answer is HTML, in which no reader of Markdown looks for formulas."""
+
+    def drawn(question: re.Match) -> str:
+        return _FORMULA.sub(lambda formula: mathematics(formula[1], "inline"), question[0])
+
+    cell.source = _QUESTION.sub(drawn, cell.source)
+    return cell
 
 
 def _cell(source: str, *tags: str) -> NotebookNode:
@@ -66,8 +82,12 @@ def _output(output: NotebookNode) -> tuple[NotebookNode | None, str | None]:
     """What is shown of an output, and the alternative text if it is a figure. Widgets need a kernel: their static
     picture is an output of its own, and stays."""
     data = output.get("data", {})
-    if _WIDGET in data:
+    bar = "text/html" in data and "image/png" not in data and not _MARKUP.sub("", data["text/html"]).strip()
+    if _WIDGET in data or bar:  # a bar of progress that has gone leaves an empty frame
         return None, None
+    for said, key in ((data, "text/html"), (data, "text/plain"), (output, "text")):
+        if key in said:
+            said[key] = _KEPT.sub("Kept in progress.json", said[key])
     if output.output_type == "error":
         output.traceback = [_TERMINAL.sub("", line) for line in output.traceback]
     if "image/png" not in data:

@@ -131,6 +131,11 @@ def test_pages_and_the_site_stay_small(built, pages):
     assert sum(path.stat().st_size for path in built.rglob("*") if path.is_file()) < LARGEST_SITE
 
 
+def test_no_page_names_a_folder_of_the_machine_that_made_it(built, pages):
+    own = {str(Path.home()), str(ROOT), str(built.parents[2])} - {"/"}
+    assert {name: folder for name, page in pages.items() for folder in own if folder + "/" in page} == {}
+
+
 def test_solutions_are_folded_under_their_exercises_when_asked_for(pages):
     page = pages["lessons/00_start_here.html"]
     exercise = page.index("Exercise start.sparsity: replace this line")

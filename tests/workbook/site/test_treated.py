@@ -1,5 +1,7 @@
 """Executed notebooks as pages show them."""
 
+import re
+
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -47,6 +49,12 @@ def test_widgets_leave_and_their_static_picture_stays():
     assert [list(output.data) for output in only.outputs] == [["image/png"]]
 
 
+def test_what_a_bar_of_progress_leaves_behind_is_left_out():
+    gone = new_output("display_data", data={"text/html": '<pre style="x">\n</pre>', "text/plain": ""})
+    kept = new_output("display_data", data={"text/html": "<pre>kept</pre>", "text/plain": "kept"})
+    assert [output.data["text/plain"] for output in page(cell(gone, kept, gone))[0].outputs] == ["kept"]
+
+
 def test_what_is_printed_in_two_moments_is_one_output():
     (only,) = page(cell(new_output("stream", text="a\n"), new_output("stream", text="b\n")))
     assert [output.text for output in only.outputs] == ["a\nb\n"]
@@ -66,3 +74,17 @@ def test_the_notebook_itself_stays_as_it_is():
     notebook = new_notebook(cells=[cell(picture("one"))])
     treated(notebook)
     assert "text/html" in notebook.cells[0].outputs[0].data
+
+
+def test_where_a_machine_keeps_the_progress_is_its_own_business():
+    shown = {"text/html": "<i>Kept in /home/a/\nb/progress.json </i>", "text/plain": "Kept in /home/a/progress.json"}
+    printed = new_output("stream", text="Kept in C:\\a\\progress.json")
+    table, line = page(cell(new_output("display_data", data=shown), printed))[0].outputs
+    assert table.data == {"text/html": "<i>Kept in progress.json </i>", "text/plain": "Kept in progress.json"}
+    assert line.text == "Kept in progress.json"
+
+
+def test_a_formula_in_the_question_of_a_folded_answer_is_drawn():
+    (only,) = page(new_markdown_cell("<details><summary>Adds $e^0$ what?</summary>\n\nIt costs $5.\n\n</details>"))
+    assert re.search(r"<summary>Adds <math.*<msup>.*</math> what\?</summary>", only.source)
+    assert "$5" in only.source

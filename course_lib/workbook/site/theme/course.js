@@ -15,7 +15,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
 // The page of claims: of a verdict, the rows with most of the words stay. The address keeps the choice, so it can be sent.
 document.addEventListener("DOMContentLoaded", () => {
-  const tables = [...document.querySelectorAll("article table")].filter(table => table.querySelector("th:nth-child(7)"));
+  const third = table => table.tHead?.rows[0]?.cells[2]?.textContent.trim();
+  const tables = [...document.querySelectorAll("article table")].filter(table => third(table) === "verdict");
   if (!tables.length) return;
   const rows = tables.flatMap(table => [...table.tBodies[0].rows]);
   const text = new Map(rows.map(row => [row, row.textContent.toLowerCase()]));
