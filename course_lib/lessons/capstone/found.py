@@ -28,12 +28,12 @@ def results() -> Measured:
 
 def of_grid() -> Measured:
     """What `course reproduce capstone_front` measured; no rows where that is not done."""
-    return _own("capstone_front")
+    return _own("experiments/capstone_front")
 
 
 def of_drafts() -> Measured:
     """What `course reproduce capstone_drafts` measured; no rows where that is not done."""
-    return _own("capstone_drafts")
+    return _own("experiments/capstone_drafts")
 
 
 def _own(name: str) -> Measured:

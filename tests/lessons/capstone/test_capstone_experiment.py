@@ -5,8 +5,9 @@ import torch
 
 from course_lib.compose.recipe import Calibration, from_json
 from course_lib.compose.shares import as_values, shapley
-from course_lib.lessons.capstone import experiment, experiment_capstone_drafts, experiment_capstone_front, ground
+from course_lib.lessons.capstone import experiment, ground
 from course_lib.lessons.capstone.experiment import name_of, orders
+from course_lib.lessons.capstone.experiments import experiment_capstone_drafts, experiment_capstone_front
 from course_lib.lessons.capstone.ground import DOMAINS, Sizes
 from course_lib.lessons.capstone.recipes import FIVE, by_weights, five, grid, text_of
 from course_lib.models import tiny_model

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.capstone.experiment_capstone_drafts import COPYING, RUNNING
+from course_lib.lessons.capstone.experiments.experiment_capstone_drafts import COPYING, RUNNING
 from course_lib.lessons.capstone.tables.drafts import GREEDY, Drafted, all_drafts
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label

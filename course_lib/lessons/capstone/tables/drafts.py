@@ -3,7 +3,7 @@
 from statistics import fmean
 from typing import NamedTuple
 
-from course_lib.lessons.capstone.experiment_capstone_drafts import COPYING, LOOKUP, RUNNING
+from course_lib.lessons.capstone.experiments.experiment_capstone_drafts import COPYING, LOOKUP, RUNNING
 from course_lib.lessons.capstone.found import some
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, load_measured
