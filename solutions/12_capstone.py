@@ -132,7 +132,7 @@ say(quoted_tables.sizes(recipes))
 # That is no loss: if a bitmap says where the zeros are, no code need stand for them.
 #
 # $$ \text{step} = \frac{\max - \min}{2^b - 1}, \qquad
-# \hat w = \min + \text{step} \cdot \mathrm{round}\!\left(\frac{w - \min}{\text{step}}\right), $$
+# \hat w = \min + \text{step} \cdot \mathrm{round}\left(\frac{w - \min}{\text{step}}\right), $$
 #
 # with both ends taken over the weights of the group that *stay*.
 
@@ -247,10 +247,11 @@ print(rows.ratios(tried, dense, mine("capstone.ratio", ratio)))
 # ## 5. What does a part cost, once the others are there?
 #
 # Alone a part may be cheap and on top of the others dear, or the other way round. Which of the two is its cost? The
-# *Shapley value* (1953) is the mean over all orders in which parts can be added. With five parts there are 32 models,
-# and it can be had exactly: with $v(S)$ the loss of the model with the parts $S$,
+# *Shapley value* (1953) is the mean over all orders in which parts can be added. Five parts have 120 orders, but only
+# 32 subsets, so it can be had exactly from 32 models: with $v(S)$ the loss of the model with the parts $S$, and $B_i$
+# those that come before part $i$ in an order,
 #
-# $$ \varphi_i = \sum_{S \not\ni i} \frac{|S|!\,(4 - |S|)!}{5!} \left( v(S \cup i) - v(S) \right), \qquad
+# $$ \varphi_i = \frac{1}{120} \sum_{\text{orders}} \left( v(B_i \cup i) - v(B_i) \right), \qquad
 # \sum_i \varphi_i = v(\text{all}) - v(\text{none}) . $$
 
 # %%
