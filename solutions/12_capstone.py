@@ -39,6 +39,7 @@ from course_lib.lessons.capstone.tables import quoted as quoted_tables
 from course_lib.lessons.common.tables import say
 from course_lib.models import load_model
 from course_lib.workbook import check, mine
+from course_lib.workbook.ledger.view import claims
 
 # %%
 model, tokenizer = load_model()
@@ -500,7 +501,7 @@ say(draft_tables.passes(of_drafts))
 # all.
 
 # %%
-view.claims("does not hold")
+claims("does not hold")
 
 # %% [markdown]
 # ## 10. The challenge
