@@ -3,6 +3,7 @@
 import pytest
 import torch
 from IPython.display import DisplayHandle
+from matplotlib.figure import Figure
 
 from course_lib.attention.speculative.draft import Lookup
 from course_lib.lessons.capstone.drawings.answers import compare_fronts
@@ -112,8 +113,15 @@ def test_the_views_show_one_state_and_follow_their_controls(monkeypatch):
     controls = ledger_view.claims(WORDS[0])
     controls.children[0].value = WORDS[2]
     assert shown == [table(WORDS[0]), table(WORDS[2])]
-    view.front([], [], lambda recipes, mine, domain, budget: shown.append((domain, budget)))
-    assert shown[2] == ("wikipedia", (1 / 3, 0.25))
+    asked = []
+
+    def draw(recipes, mine, domain, budget):
+        asked.append((domain, budget))
+        return Figure()
+
+    controls = view.front([], [], draw)
+    controls.children[0].children[0].value = "boolq"
+    assert asked == [("wikipedia", (1 / 3, 0.25)), ("boolq", (1 / 3, 0.25))]
 
 
 def test_two_fronts_are_drawn_with_a_ring_around_what_differs():
