@@ -383,7 +383,7 @@ print(parts.beside_uniform(model, held_out, curves, levels))
 
 # %% [markdown]
 # The embedding is the head as well: a fifth of all weights, read by every token. What is measured alone and added up is
-# a guess, since parts hurt each other (section 5).
+# a guess, since costs do not add up (section 5).
 #
 # ## 8. The small model drafts for the large one
 #
@@ -555,7 +555,7 @@ say(clock_tables.bytes_and_time())
 # %% [markdown]
 # - **Fewer bits** are the first thing to take: every token reads fewer bytes, whatever the text. They become time only
 #   where a kernel computes with codes as they are stored.
-# - **Zeros beside few bits** pay only above a share of $1/b$, and they hurt each other with rounding.
+# - **Zeros beside few bits** save bytes only above a share of $1/b$.
 # - **A smaller cache** is nothing at 100 tokens and most of the bytes at 100,000.
 # - **Chosen neurons** save reading, not holding. In a batch every token needs others.
 # - **Drafts** leave the text as it is, and pay where one text is written at a time and the draft costs a tenth.
