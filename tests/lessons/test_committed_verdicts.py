@@ -4,6 +4,11 @@ import re
 
 import pytest
 
+from course_lib.lessons.capstone import found as recipes
+from course_lib.lessons.capstone.tables import clock, quoted
+from course_lib.lessons.capstone.tables import drafts as own_drafts
+from course_lib.lessons.capstone.tables import front as fronts
+from course_lib.lessons.capstone.tables import parts as beside
 from course_lib.lessons.classic import fisher
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
@@ -94,6 +99,15 @@ PRINTED = {
     "11 heads": lambda: sparse_prefill.heads(sparse_prefill.results()),
     "11 steered": lambda: steering.answers(steering.results()),
     "11 named": lambda: steering.named(steering.results()),
+    "12 shares": lambda: beside.shares(recipes.results()),
+    "12 pairs": lambda: beside.pairs(recipes.results()),
+    "12 orders": lambda: beside.orders(recipes.results()),
+    "12 cheapest": lambda: fronts.cheapest(recipes.recipes(recipes.results())),
+    "12 sizes": lambda: quoted.sizes(recipes.recipes(recipes.results())),
+    "12 equal bytes": lambda: quoted.equal_bytes(recipes.recipes(recipes.results())),
+    "12 chosen neurons": lambda: quoted.chosen(recipes.recipes(recipes.results())),
+    "12 drafts": lambda: own_drafts.passes(recipes.of_drafts()),
+    "12 bytes and time": clock.bytes_and_time,
 }
 WORD = re.compile(
     r": (holds|holds partly \(\d+ of \d+\)|(does not hold|not at this scale)( \(fails in \d+ of \d+\))?"

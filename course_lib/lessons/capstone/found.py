@@ -1,5 +1,6 @@
 """The committed measurements of lesson 12: one row a recipe, by names, from whatever is measured by now."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from course_lib.compose.shares import Subset
@@ -61,13 +62,21 @@ def recipes(measured: Measured, other: Measured | None = None) -> list[Row]:
     """Every recipe once, with its name, bytes and losses: the 32 subsets, then what the grid has beside them.
 
     Both experiments read the same windows, so that all can be paired.
+
+    Raises:
+        ValueError: results of which one read other windows than the other.
     """
+    other = other or of_grid()
+    for key in ("windows", "length"):
+        read = [each["sizes"][key] for each in (measured, other) if "sizes" in each]
+        if len(set(read)) > 1:
+            raise ValueError(f"got results with {key} = {read[0]} and {read[1]}; expected the same windows for both.")
     subsets = [row | {"name": named(frozenset(row["parts"]))} for row in some(measured, "subsets")]
     known = {row["name"] for row in subsets}
-    return subsets + [row for row in some(other or of_grid(), "grid") if row["name"] not in known]
+    return subsets + [row for row in some(other, "grid") if row["name"] not in known]
 
 
-def one(recipes: list[Row], name: str) -> Row | None:
+def one(recipes: Sequence[Row], name: str) -> Row | None:
     """The recipe of that name; None where it was not measured."""
     return next((row for row in recipes if row["name"] == name), None)
 

@@ -43,6 +43,13 @@ def test_every_recipe_is_there_once_by_its_name():
     assert everything == "SparseGPT 50 %, 3 bits + H2O 20 %, 4 bits + CATS 50 % + prompt"
 
 
+def test_results_of_other_windows_are_not_mixed():
+    grid = made.of_grid({"2 bits, 64": 2.0})
+    grid["sizes"] = {"windows": 4, "length": 40}
+    with pytest.raises(ValueError, match="got results with length = 512 and 40"):
+        recipes(grid)
+
+
 def test_differences_are_those_of_the_windows_that_both_read():
     dense = found.one(recipes(), found.DENSE)
     # 0.3 · (1 + noise / 2) of the first two windows, whose noise is 0 and 0.02

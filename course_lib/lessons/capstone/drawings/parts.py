@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_lib.lessons.capstone import measured as follows
-from course_lib.lessons.capstone.found import DENSE, DOMAINS, PARTS, above, one, recipes, some
+from course_lib.lessons.capstone.found import DOMAINS, PARTS
 from course_lib.lessons.capstone.recipes import FIVE
 from course_lib.lessons.capstone.tables import parts as tables
 from course_lib.lessons.common.dots import ERROR_BARS
@@ -98,16 +98,19 @@ def _short(part: str) -> str:
 
 
 def orders(measured: Measured) -> Figure:
-    """What each order costs above the dense model."""
-    fig, panels = figure(n_columns=len(DOMAINS), width=4.7, height=2.7)
-    dense, found = one(recipes(measured), DENSE), some(measured, "orders")
+    """By how much zeros first lose less than the grid first, and one sweep less than one after the other: in pairs."""
+    fig, panels = figure(n_columns=len(DOMAINS), width=4.5, height=2.7)
     for axes, (domain, name) in zip(panels, DOMAINS.items(), strict=True):
-        _dots(axes, [-place for place in range(len(found))], [above(row, dense, domain) for row in found], 0)
-        axes.set_yticks([-place for place in range(len(found))], [row["order"] for row in found])
+        found = tables.first(measured, domain)
+        clear = [method for method, effect in found.items() if effect.holds]
+        rows = {f"{method}:\nzeros first": effect for method, effect in found.items()}
+        if swept := tables.swept(measured, domain):
+            rows["SparseGPT:\nin one sweep"] = swept[0]
+        _dots(axes, [-place for place in range(len(rows))], list(rows.values()), 0)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_yticks([-place for place in range(len(rows))], list(rows))
         axes.tick_params(axis="y", labelleft=axes is panels[0])
-        axes.set_ylim(0.6 - len(found), 0.6)
-        first = tables.first(measured, domain)
-        clear = [method for method, effect in first.items() if effect.holds]
+        axes.set_ylim(0.6 - len(rows), 0.6)
         title = f"{name}: zeros first is clearly better\nwith {listed(clear) if clear else 'neither'}"
-        label(axes, title, f"nats a token above dense ({ERROR_BARS})")
+        label(axes, title, f"nats a token lost less than the other way\n({ERROR_BARS})")
     return fig

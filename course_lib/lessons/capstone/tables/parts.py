@@ -50,20 +50,30 @@ def pairs(measured: Measured) -> str:
 def orders(measured: Measured) -> str:
     """Pruned then rounded beside rounded then pruned, and both in one sweep."""
     lines = [f"{'nats a token above dense':<28}{'zeros':>8}" + "".join(f"{name:>18}" for name in DOMAINS.values())]
-    dense, names = one(recipes(measured), DENSE), [row["order"] for row in some(measured, "orders")]
+    dense = one(recipes(measured), DENSE)
     for row in some(measured, "orders"):
         cells = "".join(f"{said(above(row, dense, domain)):>18}" for domain in DOMAINS)
         lines.append(f"{row['order']:<28}{100 * row['sparsity']:>6.0f} %{cells}")
-    pairs = [pair for pair in FIRST.values() if set(pair) <= set(names)]
-    first = [follows.better(measured, domain, *pair) for pair in pairs for domain in DOMAINS]
-    sweep = [follows.better(measured, domain, *SWEEP) for domain in DOMAINS if set(SWEEP) <= set(names)]
-    lines.append(claim("zeros first and then the grid loses less than the grid first", first))
+    by_domain = [first(measured, domain) for domain in DOMAINS]
+    lines.append(
+        claim(
+            "zeros first and then the grid loses less than the grid first",
+            [e for each in by_domain for e in each.values()],
+        )
+    )
+    sweep = [effect for domain in DOMAINS for effect in swept(measured, domain)]
     return "\n".join([*lines, claim("pruned and rounded in one sweep loses less than one after the other", sweep)])
 
 
 def first(measured: Measured, domain: str) -> dict[str, Effect]:
     """By method: how much less zeros first lose."""
-    names = [row["order"] for row in some(measured, "orders")]
-    return {
-        method: follows.better(measured, domain, *pair) for method, pair in FIRST.items() if set(pair) <= set(names)
-    }
+    return {method: follows.better(measured, domain, *pair) for method, pair in FIRST.items() if _there(measured, pair)}
+
+
+def swept(measured: Measured, domain: str) -> list[Effect]:
+    """How much less one sweep loses; none where it is not measured."""
+    return [follows.better(measured, domain, *SWEEP)] if _there(measured, SWEEP) else []
+
+
+def _there(measured: Measured, names: tuple[str, ...]) -> bool:
+    return set(names) <= {row["order"] for row in some(measured, "orders")}
