@@ -39,6 +39,7 @@ from course_lib.lessons.capstone.tables import quoted as quoted_tables
 from course_lib.lessons.common.tables import say
 from course_lib.models import load_model
 from course_lib.workbook import check, mine
+from course_lib.workbook.ledger.view import claims
 
 # %%
 model, tokenizer = load_model()
@@ -132,7 +133,7 @@ say(quoted_tables.sizes(recipes))
 # That is no loss: if a bitmap says where the zeros are, no code need stand for them.
 #
 # $$ \text{step} = \frac{\max - \min}{2^b - 1}, \qquad
-# \hat w = \min + \text{step} \cdot \mathrm{round}\!\left(\frac{w - \min}{\text{step}}\right), $$
+# \hat w = \min + \text{step} \cdot \mathrm{round}\left(\frac{w - \min}{\text{step}}\right), $$
 #
 # with both ends taken over the weights of the group that *stay*.
 
@@ -247,10 +248,11 @@ print(rows.ratios(tried, dense, mine("capstone.ratio", ratio)))
 # ## 5. What does a part cost, once the others are there?
 #
 # Alone a part may be cheap and on top of the others dear, or the other way round. Which of the two is its cost? The
-# *Shapley value* (1953) is the mean over all orders in which parts can be added. With five parts there are 32 models,
-# and it can be had exactly: with $v(S)$ the loss of the model with the parts $S$,
+# *Shapley value* (1953) is the mean over all orders in which parts can be added. Five parts have 120 orders, but only
+# 32 subsets, so it can be had exactly from 32 models: with $v(S)$ the loss of the model with the parts $S$, and $B_i$
+# those that come before part $i$ in an order,
 #
-# $$ \varphi_i = \sum_{S \not\ni i} \frac{|S|!\,(4 - |S|)!}{5!} \left( v(S \cup i) - v(S) \right), \qquad
+# $$ \varphi_i = \frac{1}{120} \sum_{\text{orders}} \left( v(B_i \cup i) - v(B_i) \right), \qquad
 # \sum_i \varphi_i = v(\text{all}) - v(\text{none}) . $$
 
 # %%
@@ -381,7 +383,7 @@ print(parts.beside_uniform(model, held_out, curves, levels))
 
 # %% [markdown]
 # The embedding is the head as well: a fifth of all weights, read by every token. What is measured alone and added up is
-# a guess, since parts hurt each other (section 5).
+# a guess, since costs do not add up (section 5).
 #
 # ## 8. The small model drafts for the large one
 #
@@ -499,7 +501,7 @@ say(draft_tables.passes(of_drafts))
 # all.
 
 # %%
-view.claims("does not hold")
+claims("does not hold")
 
 # %% [markdown]
 # ## 10. The challenge
@@ -553,7 +555,7 @@ say(clock_tables.bytes_and_time())
 # %% [markdown]
 # - **Fewer bits** are the first thing to take: every token reads fewer bytes, whatever the text. They become time only
 #   where a kernel computes with codes as they are stored.
-# - **Zeros beside few bits** pay only above a share of $1/b$, and they hurt each other with rounding.
+# - **Zeros beside few bits** save bytes only above a share of $1/b$.
 # - **A smaller cache** is nothing at 100 tokens and most of the bytes at 100,000.
 # - **Chosen neurons** save reading, not holding. In a batch every token needs others.
 # - **Drafts** leave the text as it is, and pay where one text is written at a time and the draft costs a tenth.

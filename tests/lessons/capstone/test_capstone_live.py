@@ -3,6 +3,7 @@
 import pytest
 import torch
 from IPython.display import DisplayHandle
+from matplotlib.figure import Figure
 
 from course_lib.attention.speculative.draft import Lookup
 from course_lib.lessons.capstone.drawings.answers import compare_fronts
@@ -14,6 +15,7 @@ from course_lib.lessons.capstone.steps.ratios import ratio_of_perplexities
 from course_lib.lessons.capstone.steps.sizes import ways_to_store
 from course_lib.lessons.common.verdicts import WORDS
 from course_lib.models import tiny_model
+from course_lib.workbook.ledger import view as ledger_view
 from course_lib.workbook.ledger.filtered import table
 
 IDS = torch.arange(12)[None] % 7
@@ -106,12 +108,20 @@ def test_the_views_show_one_state_and_follow_their_controls(monkeypatch):
     shown = []
     monkeypatch.setattr(DisplayHandle, "display", lambda self, value: shown.append(value))
     monkeypatch.setattr(DisplayHandle, "update", lambda self, value: shown.append(value))
-    monkeypatch.setattr(view, "display", lambda _: None)
-    controls = view.claims(WORDS[0])
+    for module in (view, ledger_view):
+        monkeypatch.setattr(module, "display", lambda _: None)
+    controls = ledger_view.claims(WORDS[0])
     controls.children[0].value = WORDS[2]
     assert shown == [table(WORDS[0]), table(WORDS[2])]
-    view.front([], [], lambda recipes, mine, domain, budget: shown.append((domain, budget)))
-    assert shown[2] == ("wikipedia", (1 / 3, 0.25))
+    asked = []
+
+    def draw(recipes, mine, domain, budget):
+        asked.append((domain, budget))
+        return Figure()
+
+    controls = view.front([], [], draw)
+    controls.children[0].children[0].value = "boolq"
+    assert asked == [("wikipedia", (1 / 3, 0.25)), ("boolq", (1 / 3, 0.25))]
 
 
 def test_two_fronts_are_drawn_with_a_ring_around_what_differs():

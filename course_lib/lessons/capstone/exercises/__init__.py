@@ -9,4 +9,4 @@ from course_lib.lessons.capstone.exercises.speculate import SPECULATE
 from course_lib.lessons.capstone.exercises.split import SPLIT
 
 LESSON = "12 Capstone"
-EXERCISES = (BYTES, COMBINE, RATIO, FRONT, SPECULATE, GAIN, SPLIT)
+EXERCISES = (BYTES, COMBINE, RATIO, FRONT, SPLIT, SPECULATE, GAIN)
