@@ -27,8 +27,8 @@ def claims(page: Page) -> None:
 
 
 def slide(page: Page) -> None:
-    """A slide of lesson 07."""
-    page.goto((PAGES / "decks" / "07_kv_eviction.html").as_uri() + "#/3")
+    """A slide of lesson 00."""
+    page.goto((PAGES / "decks" / "00_start_here.html").as_uri() + "#/4")
 
 
 SHOTS = (
