@@ -5,10 +5,11 @@ import re
 import pytest
 
 from course_lib.lessons.capstone import found as recipes
-from course_lib.lessons.capstone.tables import clock, quoted
+from course_lib.lessons.capstone.tables import clock as bytes_on_the_clock
 from course_lib.lessons.capstone.tables import drafts as own_drafts
 from course_lib.lessons.capstone.tables import front as fronts
 from course_lib.lessons.capstone.tables import parts as beside
+from course_lib.lessons.capstone.tables import quoted
 from course_lib.lessons.classic import fisher
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
@@ -113,7 +114,7 @@ PRINTED = {
     "12 equal bytes": lambda: quoted.equal_bytes(recipes.recipes(recipes.results())),
     "12 chosen neurons": lambda: quoted.chosen(recipes.recipes(recipes.results())),
     "12 drafts": lambda: own_drafts.passes(recipes.of_drafts()),
-    "12 bytes and time": clock.bytes_and_time,
+    "12 bytes and time": bytes_on_the_clock.bytes_and_time,
 }
 WORD = re.compile(
     r": (holds|holds partly \(\d+ of \d+\)|(does not hold|not at this scale)( \(fails in \d+ of \d+\))?"

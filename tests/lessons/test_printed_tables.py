@@ -4,13 +4,15 @@ The tables are found in the masters' own cells: `print(tables.cost_table(measure
 """
 
 import ast
+import contextlib
+import io
 import re
 from collections.abc import Iterator
 
 import pytest
 
 from course_lib.lessons.classic import smallest
-from course_lib.lessons.common.tables import COLUMNS, load_measured
+from course_lib.lessons.common.tables import COLUMNS, load_measured, say
 from course_lib.lessons.compress.live import sentences
 from course_lib.lessons.kv.claims import own_text
 from course_lib.lessons.patterns import budget
@@ -47,10 +49,19 @@ def printed(master) -> dict[str, str]:
         elif isinstance(statement, ast.Assign) and statement.value in (made := list(calls(statement, known))):
             if not made[0].args and isinstance(statement.targets[0], ast.Name):
                 known[statement.targets[0].id] = run(statement.value, known)
-        elif isinstance(statement, ast.Expr) and ast.unparse(statement).startswith("print("):
+        elif isinstance(statement, ast.Expr) and ast.unparse(statement).startswith(("print(", "say(")):
             texts = {ast.unparse(call): run(call, known) for call in calls(statement, known)}
-            found |= {name: text for name, text in texts.items() if isinstance(text, str)}
+            found |= {name: shown(text, statement) for name, text in texts.items() if isinstance(text, str)}
     return found
+
+
+def shown(text: str, statement: ast.stmt) -> str:
+    """As it stands on the page: `say` breaks what is too wide."""
+    if not ast.unparse(statement).startswith("say("):
+        return text
+    with contextlib.redirect_stdout(io.StringIO()) as page:
+        say(text)
+    return page.getvalue()
 
 
 def lines(text: str) -> list[str]:

@@ -60,12 +60,12 @@ def test_the_picture_and_the_points_of_the_front(tries):
 
 def test_no_more_than_eight():
     with pytest.raises(ValueError, match="got 9 recipes; expected at most 8"):
-        tried({str(n): {} for n in range(9)}, None, None)
+        tried({str(n): {} for n in range(9)}, sharp_model(), None)
 
 
 def test_what_is_handed_in_is_a_recipe_and_nothing_is_lost(tmp_path, capsys):
     path = hand_in({"weights": {"bits": 4}}, tmp_path / "mine")
-    assert f"course challenge {path}" in " ".join(capsys.readouterr().out.split())
+    assert "".join(f"course challenge {path}".split()) in "".join(capsys.readouterr().out.split())
     hand_in({"weights": {"bits": 4}}, tmp_path / "mine")  # the same again
     hand_in({"weights": {"bits": 3}}, tmp_path / "mine")
     hand_in('{"weights": {"bits": 2}}', tmp_path / "mine")

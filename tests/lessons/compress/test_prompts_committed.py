@@ -94,6 +94,6 @@ def test_what_the_text_says_of_lora(measured):
 
 def test_what_the_text_says_of_distillation(measured):
     alone = found.one(measured, "models", model="minitron-50")
-    prompt, taught = practice.ways(measured, "minitron-50")
-    assert [round(found.wins(row, alone).value, 2) for row in (prompt, taught)] == [0.15, 0.61]
+    prompt, taught, *_, refit = practice.ways(measured, "minitron-50")
+    assert [round(found.wins(row, alone).value, 2) for row in (prompt, taught, refit)] == [0.15, 0.61, 0.22]
     assert taught["processor_seconds"] / prompt["processor_seconds"] == pytest.approx(2.3, abs=0.1)

@@ -96,8 +96,9 @@ def _kept(weight: Tensor) -> int:
 def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
     from course_lib.lessons.common.answers import compare_bars
 
-    mine, right = ([float(values[way]) for way in WAYS] for values in (got, expected))
-    return compare_bars(torch.tensor(mine), torch.tensor(right), WAYS, "bytes")
+    ways = tuple(expected)
+    mine, right = ([float(values[way]) for way in ways] for values in (got, expected))
+    return compare_bars(torch.tensor(mine), torch.tensor(right), ways, "bytes")
 
 
 def _bytes_cases(generator: torch.Generator) -> list[Case]:

@@ -49,7 +49,7 @@ def _power(power: int) -> Tokens:
 def _gain_cases(generator: torch.Generator) -> list[Case]:
     uniform = partial(torch.rand, (), generator=generator)
 
-    def drawn(k: int, low: Number, high: Number, share: Number) -> tuple[Any, ...]:
+    def drawn(k: int, low: float, high: float, share: float) -> tuple[Any, ...]:
         """share: of the model's cost, about that of the draft."""
         model = 10 + 90 * float(uniform())
         draft, further = (model * part * (0.6 + 0.8 * float(uniform())) for part in (share, 0.06))
@@ -67,7 +67,7 @@ def _gain_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def _library(acceptance: Number, k: int, model: Number, further: Number, draft: Number) -> tuple[Number, Number]:
+def _library(acceptance: float, k: int, model: float, further: float, draft: float) -> tuple[float, float]:
     from course_lib.lessons.capstone.steps.drafted import tokens_and_gain
 
     return tokens_and_gain(acceptance, k, model, further, draft)

@@ -63,7 +63,7 @@ class Tried:
 def tried(
     recipes: Mapping[str, str | dict[str, Any]],
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PreTrainedTokenizerBase | None,
     folder: Path = Path(),
     n_windows: int = 2,
 ) -> list[Tried]:

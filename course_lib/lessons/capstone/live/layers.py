@@ -67,7 +67,7 @@ def made(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n_kept: int, bits: int, combine: Combine
 ) -> dict[str, Float[Tensor, "O I"]]:
     """The layer as the exercise makes it, and as it comes out in three other ways."""
-    score = weight.abs() * norm
+    score = norm * weight.abs()
     keep = torch.zeros_like(score, dtype=torch.bool).scatter(1, score.topk(n_kept, dim=1).indices, True)
     n, flat = weight.shape[1], torch.ones_like(norm)
     every = pruned_and_rounded(weight, flat, n, bits, GROUP)

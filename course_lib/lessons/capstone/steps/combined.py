@@ -20,11 +20,12 @@ def pruned_and_rounded(
     Args:
         norm: of what each input receives. group: columns that share a grid; it divides I.
     """
-    score = weight.abs() * norm
+    score = norm * weight.abs()
     keep = torch.zeros_like(score, dtype=torch.bool).scatter(1, score.topk(n_kept, dim=1).indices, True)
     low = weight.masked_fill(~keep, torch.inf).unflatten(1, (-1, group)).amin(dim=2, keepdim=True)
     high = weight.masked_fill(~keep, -torch.inf).unflatten(1, (-1, group)).amax(dim=2, keepdim=True)
-    step = (high - low) / (2**bits - 1)
+    n_steps = 2**bits - 1
+    step = (high - low) / n_steps
     by_group = weight.unflatten(1, (-1, group))
     # One weight alone in its group has a step of 0; a group of which nothing stays has no ends at all.
     codes = torch.where(step > 0, (by_group - low) / step, 0).round().clamp(0, 2**bits - 1)

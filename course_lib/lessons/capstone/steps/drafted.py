@@ -41,4 +41,5 @@ def tokens_and_gain(acceptance: Number, k: int, model: Number, further: Number, 
             drafted token.
     """
     tokens = expected_tokens(float(acceptance), k)
-    return tokens, model - (model + k * (further + draft)) / tokens
+    per_token = (model + k * (further + draft)) / tokens
+    return tokens, model - per_token

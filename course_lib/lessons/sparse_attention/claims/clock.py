@@ -35,7 +35,7 @@ def table(bench: Measured) -> str:
     heading = f"{'tokens':>6}{'γ':>6}{'density':>9}{'choose and read':>20}{'read alone':>18}"
     lines = [
         heading + f"{'choice':>11}{'whole model':>20}",
-        "        (times as fast as dense, with 10 and 90 % of repetitions; the choice in per cent of its time)",
+        "        (times as fast as dense, with 10 and 90 % of repetitions; the choice: % of its time)",
     ]
     alone, whole = (_by_place(timed(bench, side)) for side in (READ, WHOLE))
     choice = _by_place(timed(bench, CHOSEN))

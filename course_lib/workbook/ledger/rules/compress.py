@@ -46,7 +46,7 @@ WITHOUT_LOSS = _smaller(
     refuted="over 0.05 nats above the dense model with a prompt",
 )
 TASKS = _rule(
-    results=("compress/experiments/prompts_further",),
+    results=("compress/experiments/prompts_further", "compress/experiments/prompts_rest"),
     lines=lambda: practice.tasks(found.results()),
     line="a prompt raises the accuracy",
     effect="share of the questions answered more, by task and compressed model",
