@@ -446,15 +446,15 @@ print(plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": p
 #
 # ## What comes next
 #
-# The course is planned with thirteen lessons. Those in the last column are not written yet.
+# The course has thirteen lessons. Each makes something cheaper that you pay for.
 #
-# | you pay for | there | to come |
-# |:--|:--|:--|
-# | weights read and stored | 01 patterns · 02 OBD and OBS · 03 SparseGPT · 04 Wanda | 05 Minitron |
-# | weights used for a token | | 06 MoE routing · 09 Deja Vu |
-# | the cache | 07 KV eviction · 08 attention sinks | |
-# | the prompt | | 10 compress, then prompt · 11 sparse attention |
-# | everything | 00, this lesson | 12 capstone |
+# | you pay for | lessons |
+# |:--|:--|
+# | weights read and stored | 01 patterns · 02 OBD and OBS · 03 SparseGPT · 04 Wanda · 05 Minitron |
+# | weights used for a token | 06 MoE routing · 09 Deja Vu |
+# | the cache | 07 KV eviction · 08 attention sinks |
+# | the prompt | 10 compress, then prompt · 11 sparse attention |
+# | everything | 00, this lesson · 12 capstone |
 #
 # **Reading.** Williams, Waterman, Patterson: *Roofline: an insightful visual performance model for multicore
 # architectures*, CACM 52(4), 2009, <https://doi.org/10.1145/1498765.1498785>. Pope and others: *Efficiently scaling
