@@ -19,8 +19,8 @@ from course_lib.quantization.storage import Packed, dense_bytes
 class LowBit(NeuronSelector):
     """score_i = |ĥ_i| ‖w_i‖, ĥ computed from gate and up rounded to a grid: nothing is trained, nothing is calibrated.
 
-    Deviation: SparseInfer compares signs alone, of weights and of inputs, for ReLU. Weights that came from 4 bits
-    lose nothing on a grid of 4 bits and their own groups; the default model's groups are of 32.
+    Deviation: SparseInfer compares signs alone, of weights and of inputs, for ReLU. The default model's
+    weights came from 4 bits in groups of 32, each with a minimum of its own.
     """
 
     bits: int = 2

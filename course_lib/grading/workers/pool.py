@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from typing import Any
 
 import torch
 
@@ -27,21 +28,24 @@ def default_jobs() -> int:
 
 
 class Worker:
-    """One process that grades what it is sent, and the submission that it has."""
+    """One process that grades what it is sent, and the submission that it has.
 
-    def __init__(self, plan: engine.Plan, grade: Grade) -> None:
+    Recipes of the challenge are measured in such a process too, by settings and a function of their own.
+    """
+
+    def __init__(self, plan: Any, grade: Callable[[Any, Any], Any]) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(theirs, plan, grade), daemon=True)
         self.process.start()
         theirs.close()
-        self.submission: Submission | None = None
+        self.submission: Any = None
 
-    def start(self, submission: Submission) -> None:
+    def start(self, submission: Any) -> None:
         self.submission = submission
         with suppress(OSError):  # it died since the last one; `finish` will find that
             self.connection.send(submission)
 
-    def finish(self) -> Result | None:
+    def finish(self) -> Any:
         """The result; None when the process died over it."""
         try:
             return self.connection.recv()
@@ -94,7 +98,7 @@ def grade_all(
             worker.stop()
 
 
-def _serve(connection: Connection, plan: engine.Plan, grade: Grade) -> None:
+def _serve(connection: Connection, plan: Any, grade: Callable[[Any, Any], Any]) -> None:
     """What a process does: grade what comes, send the result, until nothing comes any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops everything in order
     _die_with_the_parent()

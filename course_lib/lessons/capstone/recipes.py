@@ -1,7 +1,7 @@
 """The recipes that are measured: all subsets of five parts, orders, and a grid.
 
-Weights that were 4-bit once lose nothing on a grid of 4 bits in groups of 32, and little on one of 64; so 3 and 2 bits,
-and 4 bits over whole rows, carry the conclusions.
+The default model's weights were 4-bit once, in groups of 32 with a minimum of their own; so 3 and 2 bits, and 4 bits
+over whole rows, carry the conclusions.
 """
 
 import json

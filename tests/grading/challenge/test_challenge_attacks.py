@@ -80,7 +80,10 @@ def prompts(model):
         "past-half": (vectors_file(torch.full((4, 48), 1e30), table=table), "no numbers"),
         "wide-prompt": (vectors_file(torch.zeros(4, 49), table=table), "49 wide"),
         "long-prompt": (vectors_file(torch.zeros(2000, 48), table=table), "more than 135,168 bytes"),
-        "bytes-as-vectors": (vectors_file(torch.zeros(2000, 48, dtype=torch.int8), table=table), "at most 65,536"),
+        "bytes-as-vectors": (
+            vectors_file(torch.zeros(2000, 48, dtype=torch.int8), table=table),
+            "2000 vectors for a model of 256 positions",
+        ),
         "empty-prompt": (vectors_file(torch.zeros(0, 48), table=table), "P of at least 1"),
         "another-models": (vectors_file(good, table="0" * 16), "embedding table"),
         "tableless": (vectors_file(good), "does not say its table"),

@@ -70,8 +70,10 @@ def test_a_process_that_dies_is_tried_once_more(tmp_path):
 
 
 def test_closing_ends_the_processes():
+    earlier = {child.pid for child in psutil.Process().children()}
     running = measure_all([Job("fine"), Job("endless")], SETTINGS, 2, work)
     next(running)
-    before = {child.pid for child in psutil.Process().children()}
+    begun = {child.pid for child in psutil.Process().children()} - earlier
     running.close()
-    assert not [child for child in psutil.Process().children() if child.pid in before and child.status() != "zombie"]
+    assert begun
+    assert not begun & {child.pid for child in psutil.Process().children()}

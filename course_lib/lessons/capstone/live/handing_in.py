@@ -6,7 +6,6 @@ from shutil import copyfile
 from typing import Any
 
 from course_lib.compose.recipe import from_json
-from course_lib.lessons.common.tables import say
 from course_lib.prompts.soft import SoftPrompt
 from course_lib.prompts.store import save_prompt
 from course_lib.pruning.stream.safetensors_io import whole
@@ -37,5 +36,7 @@ def hand_in(recipe: str | dict[str, Any], folder: Path | str, prompt: SoftPrompt
         copyfile(path, folder / f"{FILE}.{number}")
     with whole(path) as file:
         file.write(text.encode())
-    say(f"Written: {path}. Measure it in full with `course challenge {path}`; hand in the folder {folder} as it is.")
+    # A path stands on a line of its own, so that it can be copied.
+    print(f"Written. Measure it in full with\n    course challenge {path}")
+    print(f"and hand in this folder as it is:\n    {folder}")
     return path
