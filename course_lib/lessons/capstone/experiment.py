@@ -5,8 +5,8 @@ Tables:
     subsets   each of the 32: bytes held and read, multiply-adds, the loss of every window of two domains
     orders    pruned then rounded, rounded then pruned, both in one sweep: on the same windows
 
-Pruning by SparseGPT at 50 %, rounding to 3 bits in groups of 64 (4 bits say little of this model, whose
-weights were 4-bit once), H2O with a fifth of the slots in 4 bits, CATS with half of the neurons, a prompt of 20 vectors. Shapley
+Pruning by SparseGPT at 50 %, rounding to 3 bits in groups of 64 (4 bits say little of this model, whose weights were
+4-bit once), H2O with a fifth of the slots in 4 bits, CATS with half of the neurons, a prompt of 20 vectors. Shapley
 values and interactions of two follow from the table (course_lib/compose/shares.py). Sparse prefill is none of the five:
 it holds and reads no byte less for a decoded token, and cannot be had beside a cache that evicts.
 

@@ -1,6 +1,6 @@
 """Does choosing neurons go together with rounding? The weights on fewer bits, all neurons and half of them.
 
-The default model's weights were rounded to 4 bits in groups of 32 once, which a grid with its own minimum stores without
+The default model's weights were rounded to 4 bits in groups of 32 once, which a grid with a free minimum stores without
 loss: here 4 bits share a scale over a whole row, and 3 bits over 32 weights.
 """
 
