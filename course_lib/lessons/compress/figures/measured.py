@@ -116,7 +116,8 @@ def practised(measured: Measured) -> Figure:
         axes.set_yticks(range(0, -len(rows), -1), [_beside(row) for row in rows])
         axes.set_ylim(0.6 - len(rows), 0.6)
         better = [row["way"] for row in rows[1:] if found.wins(row, rows[0]).holds]
-        title = f"{called(name)}: clearly better than a prompt:\n{listed(better) if better else 'none'}"
+        which = f"all {len(better)}" if len(better) == len(rows) - 1 > 1 else listed(better) if better else "none"
+        title = f"{called(name)}: clearly better than a prompt:\n{which}"
         label(axes, title, f"nats a token won\n({ERROR_BARS}; dotted: the prompt)")
     return fig
 
