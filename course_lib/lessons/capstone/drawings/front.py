@@ -17,6 +17,7 @@ from course_lib.lessons.common.style import COLOURS, figure, label
 from course_lib.lessons.common.verdicts import ERRORS
 
 MOST = 3.0  # nats above dense: what lies higher is counted, not shown
+ROOM = (4.0, 0.25)  # per cent of the bytes or nats between two numbers
 BUDGET = {"color": COLOURS[4], "linestyle": ":", "linewidth": 1.4}
 Budget = tuple[float, float]  # of the dense model's bytes, held and read
 
@@ -24,7 +25,7 @@ Budget = tuple[float, float]  # of the dense model's bytes, held and read
 def front(
     recipes: Sequence[Row], mine: Sequence[Row] = (), domain: str = "wikipedia", budget: Budget | None = None
 ) -> Figure:
-    """All recipes over bytes held and over bytes read for a token; those that none beats joined and numbered.
+    """All recipes over bytes held and over bytes read for a token; those that none beats are numbered.
 
     Args:
         recipes: as `found.recipes` gives them. mine: of the same kind, with `name`, `stored`, `cache`, `read` and the
@@ -76,15 +77,19 @@ def _panel(
 
 
 def _standing(axes: Axes, standing: Sequence[Row], dense: Row, domain: str, read: bool) -> None:
-    """Joined from the cheapest to the dearest, numbered in that order."""
+    """Numbered from the cheapest to the dearest, where a number can be read beside the one before."""
+    last = (-ROOM[0], 0.0)
     for number, row in enumerate(standing, 1):
         effect = above(row, dense, domain)
-        x, y = 100 * cost(row, read) / cost(dense, read), min(effect.value, MOST)
+        if effect.value > MOST:
+            continue
+        x, y = 100 * cost(row, read) / cost(dense, read), effect.value
         axes.errorbar(
             x, y, yerr=ERRORS * effect.error, color=COLOURS[0], marker="o", markersize=5, capsize=2.5, zorder=3
         )
-        offset = (5, 4) if number % 2 else (-5, -12)
-        axes.annotate(str(number), (x, y), offset, textcoords="offset points", fontsize=8.5)
+        if abs(x - last[0]) >= ROOM[0] or abs(y - last[1]) >= ROOM[1]:
+            axes.annotate(str(number), (x, y), (6, 4), textcoords="offset points", fontsize=8.5)
+            last = (x, y)
 
 
 def _own(axes: Axes, mine: Sequence[Row], dense: Row, domain: str, read: bool) -> None:
