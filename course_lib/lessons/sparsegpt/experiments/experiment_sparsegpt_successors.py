@@ -9,10 +9,7 @@ from functools import partial
 from course_lib.lessons.sparsegpt import experiment
 from course_lib.measure.experiment import Experiment, Step, Tables
 
-SUCCESSORS = (
-    *(("swaps + refit", pattern) for pattern in ("50%", "4:8")),
-    *((m, "2:4") for m in ("wanda", *experiment.NEW, "swaps + refit")),
-)
+SUCCESSORS = (("swaps + refit", "50%"), *((m, "2:4") for m in ("wanda", *experiment.NEW, "swaps + refit")))
 
 
 def steps(sizes: experiment.Sizes) -> list[Step]:
