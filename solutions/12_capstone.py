@@ -501,7 +501,7 @@ say(draft_tables.passes(of_drafts))
 # all.
 
 # %%
-claims("does not hold")
+claims()
 
 # %% [markdown]
 # ## 10. The challenge

@@ -13,7 +13,7 @@ class Text(str):
     __repr__ = str.__str__
 
 
-def claims(verdict: str) -> widgets.VBox:
+def claims(verdict: str = WORDS[2]) -> widgets.VBox:
     """Show the claims of a verdict, and below the control those of another that is chosen.
 
     Raises:

@@ -76,4 +76,5 @@ def test_closing_ends_the_processes():
     begun = {child.pid for child in psutil.Process().children()} - earlier
     running.close()
     assert begun
-    assert not begun & {child.pid for child in psutil.Process().children()}
+    left = [child for child in psutil.Process().children() if child.pid in begun]
+    assert not psutil.wait_procs(left, timeout=10)[1]

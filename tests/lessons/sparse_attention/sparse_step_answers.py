@@ -480,7 +480,7 @@ WRONG = {
         "one more counted": (lambda *g: (tried()(*g)[0] + 1, tried()(*g)[1]), "the next token counted too"),
         "likeliest word": (if_likeliest, "only the likeliest word"),
         "what both share": (tried(fallen=shared), "what both share"),
-        "drawn": (lambda *g: (tried()(*g)[0], torch.multinomial(tried()(*g)[1], 1)), ""),
+        "drawn": (lambda *g: (tried()(*g)[0], torch.multinomial(tried()(*g)[1], 1)), None),  # by lot
         "any word": (tried(fallen=lambda p, q: torch.full_like(p, 1 / len(p))), ""),
         "always half": tried(lambda p, q, u: u < 0.5),
         "the mean of both": (tried(fallen=lambda p, q: (p + q) / 2), ""),

@@ -63,7 +63,7 @@ def pairs(measured: Measured) -> Figure:
     for axes, (domain, name) in zip(panels, DOMAINS.items(), strict=True):
         found = follows.hurt(measured, domain)
         _matrix(axes, found)
-        hurt, help_ = (sum(getattr(effect, side) for effect in found.values()) for side in ("holds", "fails"))
+        hurt, help_ = sum(effect.holds for effect in found.values()), sum(effect.fails for effect in found.values())
         title = f"{name}: of {len(found)} pairs {hurt} cost\nclearly more together, {help_} clearly less"
         axes.set_title(title, loc="left", fontsize=11)
     return fig

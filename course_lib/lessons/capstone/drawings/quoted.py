@@ -43,7 +43,7 @@ def equal_bytes(recipes: Sequence[Row]) -> Figure:
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks([-place for place in range(len(found))], list(found), fontsize=9)
     axes.set_ylim(0.6 - len(found), 0.6)
-    better, worse = (sum(getattr(effect, side) for effect in found.values()) for side in ("holds", "fails"))
+    better, worse = sum(effect.holds for effect in found.values()), sum(effect.fails for effect in found.values())
     title = f"Zeros and more bits: clearly better in {better} of {len(found)} cases of equal bytes, worse in {worse}"
     fig.suptitle(title, x=0.01, ha="left", fontsize=11)
     label(axes, "", f"nats a token lost less than with fewer bits for all\n({ERROR_BARS})")

@@ -165,7 +165,6 @@ SPECULATE = Exercise(
         Trivial(
             "keeping the draft and drawing one behind it", lambda x, q, p, u, s: (*x.tolist(), _pick(p[-1], u[-1]))
         ),
-        Trivial("drawing one from p", lambda x, q, p, u, stop: (_pick(p[0], u[-1]),)),
         Trivial("drawing one anew", lambda x, q, p, u, stop: (_pick(_residual(p[0], q[0]), u[-1]),)),
     ),
     mistakes=(

@@ -84,7 +84,7 @@ def passes(measured: Measured) -> str:
             row = rows(measured, "speculated", draft=draft, kind=kind)[0]
             mean, error = tokens_a_pass(measured, draft, kind)
             foretold, speed = expected(measured, draft, kind), _speeds(measured, row)
-            cells = f"{_cell(mean, error):>15}{foretold:>10.2f}{per_cent(row['stayed'] / row['tried']):>8}"
+            cells = f"{_cell(mean, error):>15}{foretold:>10.2f}{per_cent(row['stayed'] / max(1, row['tried'])):>8}"
             cells += f"{100 / mean:>15.0f}{fmean(speed):>14.2f} x"
             lines.append(f"{f'{draft}, {kind}':<36}{cells}")
             fewer.append(of_samples(by_text(row), 1.0))
