@@ -6,6 +6,7 @@ thousands of digits. Python's own reader takes all of these.
 
 import json
 import math
+from collections import Counter
 from typing import Any
 
 MOST_BYTES = 64 * 1024
@@ -67,8 +68,8 @@ def _depth(text: str) -> int:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if twice := sorted({key for key in keys if keys.count(key) > 1}):
+    counts = Counter(key for key, _ in pairs)
+    if twice := sorted(key for key, n in counts.items() if n > 1):
         raise ValueError(f"got {short(twice[0])} twice in one object; expected each key once. Remove one of them.")
     return dict(pairs)
 

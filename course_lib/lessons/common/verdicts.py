@@ -12,6 +12,7 @@ from torch import Tensor
 from course_lib.measure.paired import mean_and_error
 
 WORDS = ("holds", "holds partly", "does not hold", "not at this scale", "cannot tell")
+FAILS = WORDS[2]
 ERRORS = 2.0  # so many standard errors from the threshold decide
 NOT_MEASURED = "not measured"
 _OUT_OF_REACH = 100  # times the sample: beyond that, its size says nothing

@@ -3,7 +3,7 @@
 import ipywidgets as widgets
 from IPython.display import DisplayHandle, display
 
-from course_lib.lessons.common.verdicts import WORDS
+from course_lib.lessons.common.verdicts import FAILS, WORDS
 from course_lib.workbook.ledger.filtered import table
 
 
@@ -13,7 +13,7 @@ class Text(str):
     __repr__ = str.__str__
 
 
-def claims(verdict: str = WORDS[2]) -> widgets.VBox:
+def claims(verdict: str = FAILS) -> widgets.VBox:
     """Show the claims of a verdict, and below the control those of another that is chosen.
 
     Raises:

@@ -291,7 +291,6 @@ SPLIT = Exercise(
     ),
     also_right=(
         Variant("with a heap", lambda *given: _with_a_heap(*given)),
-        Variant("all parts at once", lambda *given: _in_tensors(*given)),
         Variant("a list", lambda *given: _greedy()(*given).tolist()),
     ),
     hints=(
@@ -339,16 +338,3 @@ def _with_a_heap(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
         if levels[part] + 1 < sizes.shape[1]:
             heapq.heappush(heap, (-_per_byte(sizes, losses, part, levels[part]), part))
     return torch.tensor(levels)
-
-
-def _in_tensors(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
-    more, saved = sizes.diff(dim=1), -losses.double().diff(dim=1)
-    parts, levels = torch.arange(len(sizes)), torch.zeros(len(sizes), dtype=torch.long)
-    while True:
-        at = levels.clamp(max=more.shape[1] - 1)
-        left = budget - sizes[parts, levels].sum()
-        possible = (levels < more.shape[1]) & (more[parts, at] <= left)
-        if not possible.any():
-            return levels
-        worth = torch.where(possible, saved[parts, at] / more[parts, at], -torch.inf)
-        levels[worth.argmax()] += 1

@@ -7,18 +7,19 @@ import ipywidgets as widgets
 from IPython.display import DisplayHandle, display
 from matplotlib.figure import Figure
 
+from course_lib.compose.challenge.budget import BUDGET
 from course_lib.lessons.capstone.ground import DOMAINS
 from course_lib.lessons.common.tables import per_cent
 
-SHARES = (0.2, 0.25, 1 / 3, 0.5, 0.75, 1.0)
+SHARES = (0.2, BUDGET.read, BUDGET.held, 0.5, 0.75, 1.0)
 
 
 def front(
     recipes: Sequence[dict[str, Any]],
     mine: Sequence[dict[str, Any]],
     draw: Callable[..., Figure],
-    held: float = 1 / 3,
-    read: float = 0.25,
+    held: float = BUDGET.held,
+    read: float = BUDGET.read,
 ) -> widgets.VBox:
     """Show the front with the student's recipes; choose the domain and both budgets.
 
