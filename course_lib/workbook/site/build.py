@@ -8,6 +8,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from rich.console import Console
 from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
 
 from course_lib.workbook import masters, run
 from course_lib.workbook.build import write
@@ -106,6 +107,6 @@ def _sphinx(folder: Path, target: Path) -> str:
     settings = OPTIONS | {"html_extra_path": [str(folder / "extra")]}
     write(folder / "source" / "conf.py", "".join(f"{name} = {value!r}\n" for name, value in settings.items()))
     paths = (folder / "source", folder / "source", target, folder / "trees")
-    app = Sphinx(*paths, "html", status=None, warning=warned, freshenv=True)
-    app.build()
+    with docutils_namespace():  # what is registered goes with it, so that a process can build twice
+        Sphinx(*paths, "html", status=None, warning=warned, freshenv=True).build()
     return warned.getvalue()

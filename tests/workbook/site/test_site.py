@@ -88,6 +88,14 @@ def pages(built) -> dict[str, str]:
     return {str(path.relative_to(built)): path.read_text(encoding="utf-8") for path in built.rglob("*.html")}
 
 
+def test_a_process_can_build_twice(tmp_path):
+    """What Sphinx registers in a process would be there already, and be warned of."""
+    for name in ("first", "second"):
+        (tmp_path / name / "source").mkdir(parents=True)
+        (tmp_path / name / "source" / "index.md").write_text("# A page\n\nIts text.\n", encoding="utf-8")
+        assert site._sphinx(tmp_path / name, tmp_path / name / "html") == ""
+
+
 def links(page: str, attribute: str) -> list[str]:
     return [html.unescape(link) for link in re.findall(rf'\s{attribute}="([^"]*)"', page)]
 
