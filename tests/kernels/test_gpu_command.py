@@ -117,7 +117,7 @@ def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch,
     """The tests of a kernel beside made-up tests and a made-up bench: whatever those do, the others are run."""
     (tmp_path / "test_made_up.py").write_text(MADE_UP_TESTS)
     (tmp_path / "made_up.py").write_text(MADE_UP_BENCH)
-    monkeypatch.setattr(command, "TEST_STEP_SECONDS", 25)
+    monkeypatch.setattr(command, "TEST_STEP_SECONDS", 15)
     asked = ["--rehearse", "--out", str(tmp_path / "out"), "--benches", "made_up", "kernels.bench.kv"]
     assert command.main([*asked, "--tests", "wanda_mask", str(tmp_path / "test_made_up.py")]) == 1
     got, said = json.loads((tmp_path / "out" / "gpu.json").read_text()), capsys.readouterr().out
