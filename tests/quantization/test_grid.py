@@ -121,6 +121,6 @@ def test_the_courses_model_was_rounded_to_4_bits_on_a_grid_that_rounding_again_d
         weight = weight_of(linears(blocks(real_model[0])[index])[name]).detach()
         assert most_values(weight, 32) == 16
         moved = before_rounding(weight, group=32, bits=4, generator=generator)
-        for quantization in (Quantization(4, 32), Quantization(3, 64), Quantization(4)):
+        for quantization in (Quantization(4, 32), Quantization(3, 64), Quantization(2, 64), Quantization(4)):
             lost = [(quantization.grid(w).round(w) - w).square().sum() / w.square().sum() for w in (weight, moved)]
             assert 0.97 < lost[0] / lost[1] < 1.03

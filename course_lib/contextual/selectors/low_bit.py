@@ -19,8 +19,7 @@ from course_lib.quantization.storage import Packed, dense_bytes
 class LowBit(NeuronSelector):
     """score_i = |ĥ_i| ‖w_i‖, ĥ computed from gate and up rounded to a grid: nothing is trained, nothing is calibrated.
 
-    Deviation: SparseInfer compares signs alone, of weights and of inputs, for ReLU. The default model's
-    weights came from 4 bits in groups of 32, each with a minimum of its own.
+    Deviation: SparseInfer compares signs alone, of weights and of inputs, for ReLU.
     """
 
     bits: int = 2

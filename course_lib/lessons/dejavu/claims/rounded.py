@@ -1,7 +1,7 @@
 """Does choosing neurons go together with rounding? The weights on fewer bits, all neurons and half of them.
 
-The default model's weights were rounded to 4 bits in groups of 32 once, which a grid with a free minimum stores without
-loss: here 4 bits share a scale over a whole row, and 3 bits over 32 weights.
+4 bits share a scale over a whole row, and 3 bits over 32 weights. The default model's weights were rounded to 4 bits
+once, on grids that these do not meet: rounding them again loses what rounding weights without a grid would (lesson 03).
 """
 
 from copy import deepcopy
