@@ -22,7 +22,7 @@ import torch
 
 from course_lib.data import corpora
 from course_lib.lessons.kv.running import live
-from course_lib.lessons.kv.claims import asked as questions, heavy_shown as heavy, own_text, words, written
+from course_lib.lessons.kv.claims import asked as questions, by_head, heavy_shown as heavy, own_text, words, written
 from course_lib.lessons.kv.claims.heavy import STORY
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
@@ -214,7 +214,12 @@ words.drawn(passages[1])
 # %% [markdown]
 # The sum, which is what H2O ranks by, follows how often a token occurs; a single occurrence follows it weakly. The word
 # "the" is a heavy hitter for both reasons: there are many of it, and each single one receives more than an even share.
-#
+# `course reproduce heavy` counted the same in twice as many texts:
+
+# %%
+say(words.committed())
+
+# %% [markdown]
 # Since few tokens receive most, most weights are next to nothing. The paper counts a weight as negligible when it is
 # below 1 % of the largest of its row, and reports that over 95 % of them are, in almost all layers of OPT. "Almost
 # all" is read as 95 % of the layers here. The share grows with the length of the text, because each row has more
@@ -226,6 +231,22 @@ above = int((sparsity > 95).sum())
 word = verdict(of_count(above, n_layers, more_than=0.95), larger_models=True)
 print(f"negligible: {sparsity.min():.0f} % to {sparsity.max():.0f} % by layer, mean {sparsity.mean():.0f} %")
 say(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above} of {n_layers}: {word}")
+
+# %% [markdown]
+# That is counted over all heads of a layer. EMS, which section 7 describes, starts from the observation that heads
+# differ in how sparse their attention is, and in how redundant their keys are, that is how much one key is like
+# another. If so, one budget for all heads is too large for some and too small for others. Each dot is a head:
+
+# %%
+plots.by_head(statistics.sparsity_by_head)
+
+# %% [markdown]
+# Some head of nine always comes first, even where all are alike. So `course reproduce heavy` chose the first and the
+# last head of each layer on one half of its texts, and compared them on the other half. Redundancy is measured as the
+# cosine of a key with the one before it that is most like it.
+
+# %%
+say(by_head.heads_verdict())
 
 # %% [markdown]
 # If 95 % of the weights are negligible, are the other 5 % enough, and could a cache be 20 times smaller, as the talk on

@@ -75,6 +75,11 @@ class AttentionStatistics:
         return self.sums["negligible"].sum(dim=(1, 2)) / self.sums["visible"].sum(dim=(1, 2))
 
     @property
+    def sparsity_by_head(self) -> Float[Tensor, "L A"]:
+        """The same for each query head."""
+        return self.sums["negligible"].sum(dim=2) / self.sums["visible"].sum(dim=2)
+
+    @property
     def mass(self) -> Float[Tensor, "L T"]:
         """Share of all attention that each token receives, heads together."""
         mass = self.sums["mass"].sum(dim=1)

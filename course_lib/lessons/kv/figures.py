@@ -86,6 +86,20 @@ def mass_by_rank(mass: Tensor, layers: Sequence[int]) -> Figure:
     return fig
 
 
+def by_head(sparsity: Tensor) -> Figure:
+    """Share of a text's weights that are negligible, (L, A): a dot a head, and the mean of its layer."""
+    fig, (axes,) = figure(width=7.2, height=3.4)
+    layers = range(len(sparsity))
+    for head in sparsity.T:
+        axes.plot(layers, 100 * head, color="black", linestyle="none", marker=".", markersize=5, alpha=0.45)
+    axes.plot(layers, 100 * sparsity.mean(dim=1), label="mean of the layer", **(line_style(0) | {"marker": ""}))
+    axes.legend(frameon=False, fontsize=9)
+    apart = 100 * (sparsity.amax(dim=1) - sparsity.amin(dim=1))
+    title = f"First and last head of a layer lie {apart.min():.0f} to {apart.max():.0f} points apart, in one text"
+    label(axes, title, "layer", "negligible weights of a head (%)")
+    return fig
+
+
 def who_receives(by_kind: Mapping[str, Tensor]) -> Figure:
     """Share of all attention by kind of token over depth, (L,) each, stacked."""
     fig, (axes,) = figure(width=7.4)

@@ -49,6 +49,8 @@ TRIED = {
     "kv/test_kv_results_figures.py::test_heavy_hitters_are_compared_prompt_by_prompt": "kv-than-window kv-than-sinks",
     "kv/test_kv_results_figures.py::test_recycled_attention_must_be_clearly_better": "kv-looks-again",
     "kv/test_heavy.py::test_what_is_said_follows_from_the_numbers": "kv-masked kv-masked-but-first",
+    "kv/test_by_head.py::test_the_verdict_follows_the_numbers": "kv-heads-differ",
+    "kv/test_words.py::test_committed_rows_are_judged_like_live_ones": "kv-often",
     "kv/test_policy_claims.py::test_a_twentieth_is_enough_within_one_per_cent": "kv-five-per-cent",
     "kv/test_policy_claims.py::test_repetition_is_compared_prompt_by_prompt": "kv-repeats-less",
     "kv/test_attended_claims.py::test_one_layer_of_six_is_not_most": (

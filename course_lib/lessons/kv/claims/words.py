@@ -8,6 +8,7 @@ Dimension key: L layers, T tokens of a text, V different tokens in it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -17,9 +18,15 @@ from transformers import PreTrainedModel
 
 from course_lib.kv.analysis.attention_statistics import attention_statistics
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
+from course_lib.lessons.kv.claims.model import loaded
+from course_lib.lessons.kv.claims.model import texts as model_texts
+from course_lib.measure.experiment import Tables
 
 Decode = Callable[[list[int]], str]  # of a tokenizer
+Row = dict[str, float]
+RECEIVED = ("whole", "each")  # by all occurrences of a token, and by one
 NAMED = 3  # of the tokens that receive the most, in the figure
 
 
@@ -62,20 +69,39 @@ def rank_correlation(one: Float[Tensor, "V"], other: Float[Tensor, "V"]) -> floa
     return torch.corrcoef(torch.stack(ranks).double())[0, 1].item()
 
 
-def effects(texts: Sequence[Words]) -> tuple[Effect, Effect]:
-    """Rank correlation of a token's count with what it receives, over texts: in all, and at one occurrence."""
-    whole, each = (
-        of_samples([rank_correlation(words.count, getattr(words, which)) for words in texts])
-        for which in ("whole", "each")
-    )
+def correlations(texts: Sequence[Words]) -> list[Row]:
+    """Rank correlation of a token's count with what it receives, text by text: in all, and at one occurrence."""
+    return [
+        {which: round(rank_correlation(words.count, getattr(words, which)), 4) for which in RECEIVED} for words in texts
+    ]
+
+
+def occurring(n: int, length: int, seed: int) -> Tables:
+    """A row a text of what the lesson counts live."""
+    model, tokenizer = loaded()
+    return {"words": correlations(counted(model, tokenizer.decode, model_texts(n, length, seed)))}
+
+
+def effects(rows: Sequence[Row]) -> tuple[Effect, Effect]:
+    """Over texts: in all, and at one occurrence."""
+    whole, each = (of_samples([row[which] for row in rows]) for which in RECEIVED)
     return whole, each
 
 
 def said(texts: Sequence[Words]) -> str:
     """Both correlations with their errors, and what becomes of the claim."""
-    whole, each = effects(texts)
+    return _said(correlations(texts))
+
+
+def committed(measured: dict[str, Any] | None = None) -> str:
+    """The same of more texts, as they were measured."""
+    return _said((measured or load_measured("kv", "heavy"))["tables"]["words"])
+
+
+def _said(rows: Sequence[Row]) -> str:
+    whole, each = effects(rows)
     return (
-        f"{len(texts)} texts; rank correlation of how often a token occurs with what it receives:\n"
+        f"{len(rows)} texts; rank correlation of how often a token occurs with what it receives:\n"
         f"in all {whole.value:+.2f} ± {whole.error:.2f}, at one occurrence {each.value:+.2f} ± {each.error:.2f}\n"
         f"Claim: tokens that occur often receive more in all: {verdict(whole)}\n"
         f"Claim: each of their occurrences receives more, too: {verdict(each)}"

@@ -3,7 +3,7 @@
 from functools import partial
 
 from course_lib.lessons.kv import tables
-from course_lib.lessons.kv.claims import asked, attended, heavy_shown, policies, written
+from course_lib.lessons.kv.claims import asked, attended, by_head, heavy_shown, policies, words, written
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="kv", results=("kv/measured",))
@@ -51,6 +51,18 @@ MASKED_BUT_FIRST = _heavy(
     line="masking the heaviest but the first token costs more",
     effect="nats a token above masking as many by lot, at 2 and 10 %",
     refuted="as much loss from masking by lot, once the first token is spared",
+)
+OFTEN = _heavy(
+    lines=words.committed,
+    line="tokens that occur often receive more in all",
+    effect="rank correlation of how often a token occurs with what all its occurrences receive",
+    refuted="no rank correlation, or a negative one",
+)
+HEADS_DIFFER = _heavy(
+    lines=by_head.heads_verdict,
+    line="the heads of a layer differ by over 0.1",
+    effect="beyond 0.1 between a layer's first and last head: share of negligible weights; cosine of like keys",
+    refuted="heads of a layer that are less than 0.1 apart on texts that did not choose them",
 )
 REPEATS_LESS = _heavy(
     lines=written.written_verdict,

@@ -72,7 +72,7 @@ SOURCE = Source(
             id="abstracts-10",
             at="EMS",
             says="Heads differ in how sparse and how redundant they are.",
-            why_not="measured per layer here, not per head",
+            rule=kv.HEADS_DIFFER,
         ),
         Claim(
             id="abstracts-11",
@@ -127,7 +127,7 @@ SOURCE = Source(
             id="abstracts-19",
             at="H2O",
             says="Heavy hitters are words that occur often beside others.",
-            why_not="lesson 07 asks it live, of texts that the student chooses; no result of it is committed",
+            rule=kv.OFTEN,
         ),
         Claim(
             id="abstracts-20",
