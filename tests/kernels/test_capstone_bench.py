@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 from course_lib.compose.counting.account import account
 from course_lib.models import layers_of, tiny_model, weight_of
@@ -43,6 +44,17 @@ def test_bytes_are_those_of_the_account(made):
     found = account(made["H2O 20 %, 4 bits"], IDS[0])
     assert side.work.bytes == capstone.STEPS * found.read
     assert side.work.flops == 2 * capstone.STEPS * found.multiply_adds
+
+
+def test_as_many_steps_are_run_as_are_counted(made):
+    """Tokens a second are STEPS over the time of one run."""
+    model, calls = made[capstone.DENSE].model, []
+    handle = model.register_forward_hook(lambda *_: calls.append(1))
+    cache = DynamicCache()
+    first = capstone.decoded(model, IDS[:, :1], cache)
+    handle.remove()
+    assert (len(calls), cache.get_seq_length()) == (capstone.STEPS, capstone.STEPS)
+    torch.testing.assert_close(first, model(IDS[:, :1]).logits[:, -1])
 
 
 def test_weights_come_from_their_bytes_and_stay_themselves(made):
