@@ -117,7 +117,8 @@ def side(stack: ExitStack, name: str, built: Built, ids: Int[Tensor, "1 T"]) -> 
 @torch.no_grad()
 def decoded(model: PreTrainedModel, token: Int[Tensor, "1 1"], cache: Cache) -> Float[Tensor, "1 V"]:
     """STEPS steps; the logits of the first. They lengthen a cache that forgets nothing, all such sides alike."""
-    return [model(token, past_key_values=cache, use_cache=True).logits[:, -1] for _ in range(STEPS)][0]
+    first, *_ = [model(token, past_key_values=cache, use_cache=True).logits[:, -1] for _ in range(STEPS)]
+    return first
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The recipes that are measured: all subsets of five parts, orders, and a grid.
 
-The default model's weights were 4-bit once, in groups of 32 with a minimum of their own; so 3 and 2 bits, and 4 bits
-over whole rows, carry the conclusions.
+The default model's weights were 4-bit once, on grids that these do not meet (lesson 03, section 8). Conclusions rest
+on 3 and 2 bits, and on 4 bits over whole rows, all the same.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Three parts of the model on grids of three sizes: what each loses alone, and what a split of the bytes loses.
 
-Rounded to nearest. The default model's weights were 4-bit once, so that
-4 bits in small groups lose little.
+Rounded to nearest.
 
 Dimension key: P parts, L levels, n windows of N tokens.
 """
