@@ -412,6 +412,7 @@ print(printed.read(coded, "not multiplied"))
 # %%
 deltas = delta_claims.results()
 print(delta_claims.provenance(deltas))
+say(delta_claims.moved(deltas))
 print(delta_claims.over_threshold(deltas))
 
 # %%

@@ -3,6 +3,7 @@
 import made_up
 import pytest
 
+from course_lib.lessons.common.verdicts import NOT_MEASURED
 from course_lib.lessons.sparse_attention.claims import clock, delta, drafts, prefill, published, steering
 from course_lib.lessons.sparse_attention.drawings import clock as clock_drawings
 from course_lib.lessons.sparse_attention.drawings import delta as delta_drawings
@@ -107,6 +108,17 @@ def test_deltas_over_the_threshold():
     assert list(verdicts(delta.decoded(made)).values()) == ["holds"]
     made["tables"]["decoded"][0]["largest_difference"] = 0.1
     assert list(verdicts(delta.decoded(made)).values()) == ["does not hold"]
+
+
+@pytest.mark.parametrize(
+    ("shares", "verdict"),
+    [((0.2, 0.3, 0.25), "holds"), ((0.7, 0.8, 0.75), "does not hold"), ((0.2, 0.9, 0.5), "cannot tell")],
+)
+def test_neighbouring_keys(shares, verdict):
+    measured = {"tables": {"moved": [{"share": [share - 0.1, share + 0.1]} for share in shares]}}
+    (said,) = verdicts(delta.moved(measured)).values()
+    assert said.startswith(verdict)
+    assert NOT_MEASURED in delta.moved({"tables": {}})
 
 
 def test_the_title_of_deltas():

@@ -195,3 +195,10 @@ def test_a_draft_that_is_the_model_is_always_believed(thin):
     shares = {name: experiment_drafts.read_share(name) for name in experiment_drafts.Sizes().drafts}
     assert shares.pop(experiment_drafts.LOOKUP) == 0
     assert all(0 < share < 1 for share in shares.values())
+
+
+@pytest.mark.parametrize(("keys", "share"), [((0.0, 1.0, 0.0, 1.0), 2.0), ((0.0, 0.0, 1.0, 1.0), 2 / 3)])
+def test_how_far_keys_move_by_hand(keys, share):
+    """Of both the variance is a quarter, so that two keys at random are a half apart, in squares."""
+    two_heads = torch.tensor(keys)[None, :, None].expand(2, 4, 1)
+    assert float(experiment_delta.moved_share(two_heads)) == pytest.approx(share)

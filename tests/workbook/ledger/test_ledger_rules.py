@@ -107,6 +107,7 @@ TRIED = {
         "sinks-one-is-not-enough sinks-rolling sinks-stream-steady sinks-twenty-two"
     ),
     "sparse_attention/test_sparse_attention_claims.py::test_deltas_over_the_threshold": "sparse_attention-nothing-lost",
+    "sparse_attention/test_sparse_attention_claims.py::test_neighbouring_keys": "sparse_attention-keys-change-little",
     "sparse_attention/test_sparse_attention_claims.py::test_drafts": "sparse_attention-fewer-loads",
     "sparse_attention/test_sparse_attention_claims.py::test_flexprefill_beside_others": "sparse_attention-by-share",
     "sparse_attention/test_sparse_attention_claims.py::test_the_clock": "sparse_attention-read-faster",

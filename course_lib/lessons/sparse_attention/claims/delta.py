@@ -1,6 +1,7 @@
 """Delta-coded keys: how many products are left out over the threshold, and what that costs."""
 
 import math
+from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.tables import Measured, load_measured, per_cent
@@ -9,6 +10,7 @@ from course_lib.lessons.sparse_attention.claims import rows as found
 
 CLOSE = 0.02  # nats a token above the model as it is: 2 % of perplexity, here the meaning of "no loss"
 PUBLISHED = 0.6  # of the operations: what the abstract of DeltaLLM reports of the prefill of two larger models
+LITTLE = 0.5  # of the squared distance of any two keys: below it a change from key to key is called little
 SAME = 1e-3  # nats a token: decoding and reading at once add in another order
 
 
@@ -72,6 +74,21 @@ def variants(measured: Measured) -> str:
         effects = [log_gap(by_theta[row["theta"]], row) for row in changed_rows]
         claims.append(claim(f"at the same threshold {text}", effects))
     return "\n".join(lines + claims)
+
+
+def moved(measured: Measured) -> str:
+    """How far neighbouring keys are from each other: the mean over layers, and by window the claim."""
+    shares = [row["share"] for row in measured["tables"].get("moved", [])]
+    text = "neighbouring keys are less than half as far apart as any two, in squares"
+    if not shares:
+        return claim(text, [])
+    means = [fmean(row) for row in shares]
+    lines = [
+        f"{len(shares)} windows, squared distance of neighbouring keys over that of any two: mean {fmean(means):.2f}, "
+        f"by layer {min(map(fmean, zip(*shares, strict=True))):.2f} to "
+        f"{max(map(fmean, zip(*shares, strict=True))):.2f}"
+    ]
+    return "\n".join([*lines, claim(text, of_samples([LITTLE - mean for mean in means]))])
 
 
 def decoded(measured: Measured) -> str:

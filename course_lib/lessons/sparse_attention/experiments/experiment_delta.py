@@ -9,6 +9,7 @@ Tables:
               (`zeros`), share of the multiply-adds of QKᵀ that were not done (`sparsity`)
     decoded   the last tokens of some windows read one by one behind the rest, beside the same tokens read at once:
               both mean losses, the largest difference of a window, and what the one-by-one passes alone left out
+    moved     of each window, by layer: how far a key is from the one before, beside how far it is from any other
 
 Minutes planned on one idle core: 2.
 """
@@ -77,7 +78,7 @@ def steps(sizes: Sizes) -> list[Step]:
         Step(f"θ {c.theta}, window {c.window}, {c.sinks} sinks, {c.side} RoPE", partial(read, sizes, c))
         for c in conditions(sizes)
     ]
-    return [*plan, Step("decoded", partial(decoded, sizes))]
+    return [*plan, Step("decoded", partial(decoded, sizes)), Step("moved", partial(moved, sizes))]
 
 
 def dense(sizes: Sizes, seed: int) -> Tables:
@@ -126,6 +127,24 @@ def decoded(sizes: Sizes, seed: int) -> Tables:
     row = {"read_at_once": at_once.mean().item(), "decoded": stepwise.mean().item()}
     row |= {"largest_difference": float((at_once - stepwise).abs().max()), "sparsity": round(1 - done / causal, 5)}
     return {"decoded": [vars(condition) | row | {"n_tokens": n * len(windows)}]}
+
+
+@torch.no_grad()
+def moved(sizes: Sizes, seed: int) -> Tables:
+    """Squared distances, as a share: of neighbouring keys, over those of two keys of the same head at random."""
+    rows = []
+    for ids in text(sizes.windows, sizes.length, seed):
+        cache = DynamicCache()
+        loaded()[0](ids[None], past_key_values=cache, logits_to_keep=1)
+        shares = [float(moved_share(layer.keys[0, :, sizes.sinks :])) for layer in cache.layers]
+        rows.append({"share": [round(share, 4) for share in shares]})
+    return {"moved": rows}
+
+
+def moved_share(keys: Float[Tensor, "H T D"]) -> Float[Tensor, ""]:
+    """E|k_j − k_{j−1}|² over E|k_i − k_j|², which is twice the sum of the channels' variances; mean over heads."""
+    neighbours = (keys[:, 1:] - keys[:, :-1]).square().sum(dim=2).mean(dim=1)
+    return (neighbours / (2 * keys.var(dim=1, correction=0).sum(dim=1))).mean()
 
 
 def _losses(logits: Float[Tensor, "B n V"], windows: Int[Tensor, "B N"]) -> Float[Tensor, "B"]:

@@ -41,6 +41,13 @@ STEERED = _steering(
     effect="share of the answers above prompting",
     refuted="as many right answers by telling the model which sentence counts",
 )
+KEYS_CHANGE_LITTLE = _rule(
+    results=("sparse_attention/experiments/delta",),
+    lines=lambda: delta.moved(delta.results()),
+    line="neighbouring keys are less than half as far apart as any two",
+    effect="of the squared distance of any two keys, below a half",
+    refuted="neighbouring keys that are half as far apart as any two, or farther",
+)
 NOTHING_LOST = _rule(
     results=("sparse_attention/experiments/delta",),
     lines=lambda: delta.over_threshold(delta.results()),

@@ -196,7 +196,7 @@ SOURCE = Source(
             id="abstracts-30",
             at="DeltaLLM",
             says="From token to token keys change little, so that small changes need not be computed.",
-            why_not="asked with its price, in abstracts-31",
+            rule=sparse_attention.KEYS_CHANGE_LITTLE,
         ),
         Claim(
             id="abstracts-31",
