@@ -61,7 +61,7 @@ build: $(STAMP) ## Write the student notebooks from the masters
 # Installs nothing and needs no network: the Python that is named, else that of .venv, else the machine's own.
 OUT ?= build/gpu
 gpu: ## Check and time all kernels on a GPU, within 9 minutes, into OUT (build/gpu)
-	@$(if $(filter-out file,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(BIN)/python),python3)) -m kernels.gpu --out "$(OUT)"
+	@$(if $(filter-out file,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(BIN)/python),python3)) -m course_kernels.gpu --out "$(OUT)"
 # END INSTRUCTORS
 
 slides: setup ## Build the decks into build/slides/

@@ -23,7 +23,7 @@ ORDER = (
     "quantization moe",
     "contextual prompts",
     "compose",
-    "kernels",
+    "course_kernels",
     "lessons",
     "workbook",
     "grading",
@@ -45,7 +45,9 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-FILES = {module_of(path): path for base in ("course_lib", "kernels") for path in sorted((ROOT / base).rglob("*.py"))}
+FILES = {
+    module_of(path): path for base in ("course_lib", "course_kernels") for path in sorted((ROOT / base).rglob("*.py"))
+}
 
 
 def imports_of(source: str) -> Iterator[str]:
@@ -66,7 +68,7 @@ def targets(names: Iterable[str], files: Iterable[str] = tuple(FILES)) -> set[st
 
 
 def house_of(module: str) -> str:
-    """The folder or file of course_lib that a module belongs to; kernels are one."""
+    """The folder or file of course_lib that a module belongs to; course_kernels is one."""
     return module.split(".")[1] if module.startswith("course_lib.") else module.split(".")[0]
 
 
@@ -146,7 +148,7 @@ def test_no_folder_is_too_full():
     files = [name for name in entries(root) if (root / name).is_file()]
     assert len(files) <= MOST_FILES, files
     assert len(entries(root)) - len(files) <= MOST_FOLDERS, entries(root)
-    bases = (*root.iterdir(), ROOT / "kernels")
+    bases = (*root.iterdir(), ROOT / "course_kernels")
     inside = [
         folder
         for base in bases
@@ -225,7 +227,7 @@ def test_the_rules_catch_what_breaks_them():
     assert upward("course_lib.measure.perplexity", ["course_lib.kv.slots", "course_lib.models"]) == [
         "course_lib.kv.slots"
     ]
-    assert upward("kernels.bench.kv", ["course_lib.kv.slots", "course_lib.lessons.kv.figures"]) == [
+    assert upward("course_kernels.bench.kv", ["course_lib.kv.slots", "course_lib.lessons.kv.figures"]) == [
         "course_lib.lessons.kv.figures"
     ]
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]

@@ -62,7 +62,7 @@ def check_gpu() -> Row:
 
 
 def check_kernels() -> Row:
-    from kernels import runtime
+    from course_kernels import runtime
 
     return Row("triton", "ok", runtime.reason())
 

@@ -19,8 +19,8 @@ CALLS = {
     os: ("fork", "forkpty", "getuid", "geteuid", "getpgid", "killpg", "setsid", "mkfifo", "sched_getaffinity", "uname"),
     signal: ("setitimer", "alarm", "SIGALRM", "SIGKILL", "SIGCHLD", "SIGHUP", "ITIMER_REAL"),
 }
-# The grader needs Linux and says so; kernels.gpu runs on a GPU machine; of the rest Windows must have all.
-INSTRUCTORS = ("course_lib.grading", "course_lib.workbook.site", "kernels.gpu")
+# The grader needs Linux and says so; course_kernels.gpu runs on a GPU machine; of the rest Windows must have all.
+INSTRUCTORS = ("course_lib.grading", "course_lib.workbook.site", "course_kernels.gpu")
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
             delattr(module, name)
     sys.platform = "win32"
     multiprocessing.get_all_start_methods = lambda: ["spawn"]
-    course = [importlib.import_module(name) for name in ("course_lib", "kernels")]
+    course = [importlib.import_module(name) for name in ("course_lib", "course_kernels")]
     for package in course:
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             each(found)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from kernel_device import on_device
 
+from course_kernels.cache import attention_mass
+from course_kernels.cache.attention_mass import bytes_moved, example, log_sum_exp
 from course_lib.kv.attend import attend_
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.slots import NewTokens, Slots
 from course_lib.kv.vectors import FREE
-from kernels.cache import attention_mass
-from kernels.cache.attention_mass import bytes_moved, example, log_sum_exp
 
 launch = on_device(attention_mass.launch)
 

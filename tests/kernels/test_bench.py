@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from course_kernels import runtime
+from course_kernels.timing import contest as contest_module
+from course_kernels.timing import rows as bench_rows
+from course_kernels.timing.contest import Clock, Contest, Place, Side, race
 from course_lib.cli import bench, bench_table
 from course_lib.measure import machine
 from course_lib.measure.roofline import Device, Work
-from kernels import runtime
-from kernels.timing import contest as contest_module
-from kernels.timing import rows as bench_rows
-from kernels.timing.contest import Clock, Contest, Place, Side, race
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 LIMIT = Device("a machine", 2e9, 1e9, "made up")

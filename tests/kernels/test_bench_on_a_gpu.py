@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-import kernels.bench
+import course_kernels.bench
+from course_kernels import runtime
+from course_kernels.timing.contest import Place, relative_error
 from course_lib import discover
-from kernels import runtime
-from kernels.timing.contest import Place, relative_error
 
-FOUND = discover.modules(kernels.bench) + discover.nested(kernels.bench)
+FOUND = discover.modules(course_kernels.bench) + discover.nested(course_kernels.bench)
 BENCHES = [module for module in FOUND if hasattr(module, "contests")]
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_kernels.bench import structured
+from course_kernels.timing.contest import Place
 from course_lib.models import tiny_model
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.shape import shape_of
 from course_lib.pruning.structured.surgery import cut
-from kernels.bench import structured
-from kernels.timing.contest import Place
 
 # The tiny model: 48 wide, 2 blocks, 100 neurons, 6 query heads and 2 groups of size 8, 97 words, tied.
 OUTSIDE, BLOCK = 97 * 48 + 48, 48 * (2 * 8 * (6 + 2) + 3 * 100 + 2)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from kernel_device import on_device
 
+from course_kernels.weights import bitmap_matvec
+from course_kernels.weights.bitmap_matvec import bytes_moved, example
 from course_lib.sparsity.formats import Bitmap
-from kernels.weights import bitmap_matvec
-from kernels.weights.bitmap_matvec import bytes_moved, example
 
 launch = on_device(bitmap_matvec.launch)
 

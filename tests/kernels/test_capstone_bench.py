@@ -4,12 +4,12 @@ import pytest
 import torch
 from transformers import DynamicCache
 
+from course_kernels import runtime
+from course_kernels.bench import capstone
+from course_kernels.timing.contest import Place
+from course_kernels.timing.rows import relative_errors
 from course_lib.compose.counting.account import account
 from course_lib.models import layers_of, tiny_model, weight_of
-from kernels import runtime
-from kernels.bench import capstone
-from kernels.timing.contest import Place
-from kernels.timing.rows import relative_errors
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 IDS = torch.arange(3, 67)[None] % 97

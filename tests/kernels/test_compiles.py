@@ -4,9 +4,9 @@ import pytest
 import torch
 from test_every_kernel import CASES
 
-from kernels import runtime
-from kernels.cache import attention_mass, block_sparse_prefill
-from kernels.weights import nm_matmul, sparsegpt_columns
+from course_kernels import runtime
+from course_kernels.cache import attention_mass, block_sparse_prefill
+from course_kernels.weights import nm_matmul, sparsegpt_columns
 
 pytestmark = pytest.mark.skipif(
     runtime.triton is None or runtime.INTERPRETED, reason="there is no compiler here, or the interpreter replaces it"

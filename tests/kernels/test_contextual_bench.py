@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from kernels import runtime
-from kernels.bench import contextual, contextual_relu
-from kernels.timing.chosen_neurons import in_int8
-from kernels.timing.contest import Place
-from kernels.timing.rows import relative_errors
+from course_kernels import runtime
+from course_kernels.bench import contextual, contextual_relu
+from course_kernels.timing.chosen_neurons import in_int8
+from course_kernels.timing.contest import Place
+from course_kernels.timing.rows import relative_errors
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from kernel_device import on_device
 
+from course_kernels.cache import decode_attention
+from course_kernels.cache.decode_attention import bytes_moved, example
 from course_lib.kv.attend import attend_
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.rotation import RollingSlots, Rotation
 from course_lib.kv.slots import NewTokens
 from course_lib.kv.vectors import FREE
-from kernels.cache import decode_attention
-from kernels.cache.decode_attention import bytes_moved, example
 
 launch = on_device(decode_attention.launch)
 

@@ -5,8 +5,8 @@ import torch
 from kernel_device import on_device
 from torch.nn.functional import relu, silu
 
-from kernels.per_token import gathered_mlp
-from kernels.per_token.gathered_mlp import bytes_moved, example
+from course_kernels.per_token import gathered_mlp
+from course_kernels.per_token.gathered_mlp import bytes_moved, example
 
 launch = on_device(gathered_mlp.launch)
 SIGMOID_2 = torch.sigmoid(torch.tensor(2.0)).item()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import runtime
-from kernels.gpu import __main__ as command
-from kernels.gpu import parts, process, report
+from course_kernels import runtime
+from course_kernels.gpu import __main__ as command
+from course_kernels.gpu import parts, process, report
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="the command itself decides which parts are interpreted")
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def test_behind_the_hang(): pass
 MADE_UP_BENCH = """
 import os, torch
 from course_lib.measure.roofline import Work
-from kernels.timing.contest import Contest, Side
+from course_kernels.timing.contest import Contest, Side
 
 def contest(name, kernel):
     dense = Side("dense", lambda: torch.ones(2), Work(10, 20))
@@ -103,7 +103,10 @@ def in_a_bare_machine(bare_machine, tmp_path, monkeypatch):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_one_line_says_so(in_a_bare_machine, tmp_path):
     run = subprocess.run(
-        [sys.executable, "-m", "kernels.gpu", "--out", str(tmp_path / "out")], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "course_kernels.gpu", "--out", str(tmp_path / "out")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert (run.returncode, run.stderr) == (command.NO_GPU, "")
     assert re.fullmatch(
@@ -118,7 +121,7 @@ def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch,
     (tmp_path / "test_made_up.py").write_text(MADE_UP_TESTS)
     (tmp_path / "made_up.py").write_text(MADE_UP_BENCH)
     monkeypatch.setattr(command, "TEST_STEP_SECONDS", 15)
-    asked = ["--rehearse", "--out", str(tmp_path / "out"), "--benches", "made_up", "kernels.bench.kv"]
+    asked = ["--rehearse", "--out", str(tmp_path / "out"), "--benches", "made_up", "course_kernels.bench.kv"]
     assert command.main([*asked, "--tests", "wanda_mask", str(tmp_path / "test_made_up.py")]) == 1
     got, said = json.loads((tmp_path / "out" / "gpu.json").read_text()), capsys.readouterr().out
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["gpu.json"]
@@ -159,9 +162,9 @@ def test_all_benches_but_those_of_the_model_load_on_a_bare_machine(in_a_bare_mac
     """With one contest of each, in small."""
     code = """
 import sys, torch
-from kernels.gpu import __main__ as command, parts
-sys.path.append(str(parts.ROOT / "kernels/gpu/stand_ins"))
-from kernels.timing.rows import relative_errors
+from course_kernels.gpu import __main__ as command, parts
+sys.path.append(str(parts.ROOT / "course_kernels/gpu/stand_ins"))
+from course_kernels.timing.rows import relative_errors
 for name in command._parts(command._arguments([]))[1]:
     try:
         module = parts.import_module(name)
@@ -174,7 +177,7 @@ for name in command._parts(command._arguments([]))[1]:
     assert run.returncode == 0, run.stderr
     said = dict(line.split(" ", 1) for line in run.stdout.splitlines())
     of_models = {name for name, what in said.items() if what == "needs transformers"}
-    assert {"kernels.bench.kv", "kernels.bench.moe", "kernels.bench.structured"} <= of_models
+    assert {"course_kernels.bench.kv", "course_kernels.bench.moe", "course_kernels.bench.structured"} <= of_models
     assert all(name.count(".") == 2 for name in of_models), "the bench of a kernel needs no model"
     said = {name: what for name, what in said.items() if name not in of_models}
     assert len(said) >= 7
@@ -187,8 +190,8 @@ def test_every_kernel_and_bench_is_found_and_the_benches_share_what_is_left():
     assert {"nm_matmul", "decode_attention"} <= set(names)
     assert not {"runtime", "checks"} & set(names)
     assert all((ROOT / "tests" / "kernels" / f"test_{name}.py").exists() for name in names)
-    assert {"kernels.bench.weights.nm_matmul", "kernels.bench.sparsegpt"} <= set(benches)
-    assert not {"kernels.timing.contest", "kernels.timing.rows"} & set(benches)
+    assert {"course_kernels.bench.weights.nm_matmul", "course_kernels.bench.sparsegpt"} <= set(benches)
+    assert not {"course_kernels.timing.contest", "course_kernels.timing.rows"} & set(benches)
 
 
 def test_nine_minutes_are_enough_whatever_hangs():

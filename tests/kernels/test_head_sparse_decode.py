@@ -5,8 +5,8 @@ import torch
 from kernel_device import on_device
 from torch.nn.functional import scaled_dot_product_attention
 
-from kernels.per_token import head_sparse_decode
-from kernels.per_token.head_sparse_decode import bytes_moved, example
+from course_kernels.per_token import head_sparse_decode
+from course_kernels.per_token.head_sparse_decode import bytes_moved, example
 
 launch = on_device(head_sparse_decode.launch)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import runtime
+from course_kernels import runtime
 
 interpreted = pytest.mark.skipif(
     not runtime.INTERPRETED, reason="`make test` runs this folder again with TRITON_INTERPRET=1"

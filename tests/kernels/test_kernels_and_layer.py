@@ -4,10 +4,10 @@ import pytest
 import torch
 from kernel_device import on_device
 
+from course_kernels.experts import grouped_matmul, router_topk
 from course_lib.moe.layer import random_layer
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE
-from kernels.experts import grouped_matmul, router_topk
 
 route, multiply = on_device(router_topk.launch), on_device(grouped_matmul.launch)
 # Tokens, experts, k: below a tile; k = 1; k = E; a prime number of experts, most without tokens.

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from kernels import runtime
-from kernels.bench import moe
-from kernels.timing.contest import Place
-from kernels.timing.rows import relative_errors
+from course_kernels import runtime
+from course_kernels.bench import moe
+from course_kernels.timing.contest import Place
+from course_kernels.timing.rows import relative_errors
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from kernel_device import on_device
 
+from course_kernels.weights import nm_matmul
+from course_kernels.weights.nm_matmul import PATTERNS, bytes_moved, example
 from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
-from kernels.weights import nm_matmul
-from kernels.weights.nm_matmul import PATTERNS, bytes_moved, example
 
 launch = on_device(nm_matmul.launch)
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_device import on_device
 
-from kernels import runtime
-from kernels.experts import router_topk
-from kernels.experts.router_topk import bytes_moved
+from course_kernels import runtime
+from course_kernels.experts import router_topk
+from course_kernels.experts.router_topk import bytes_moved
 
 launch = on_device(router_topk.launch)
 NAN, INF = float("nan"), float("inf")

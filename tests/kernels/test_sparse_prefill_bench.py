@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from course_kernels import runtime
+from course_kernels.bench import sparse_prefill
+from course_kernels.timing.contest import Place
+from course_kernels.timing.rows import relative_errors
 from course_lib.attention.prefill.index import dense_index
 from course_lib.models import heads, tiny_model
-from kernels import runtime
-from kernels.bench import sparse_prefill
-from kernels.timing.contest import Place
-from kernels.timing.rows import relative_errors
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from kernel_device import on_device
 
+from course_kernels.weights import sparsegpt_columns
+from course_kernels.weights.sparsegpt_columns import example
 from course_lib.sparsity.patterns import NofM
-from kernels.weights import sparsegpt_columns
-from kernels.weights.sparsegpt_columns import example
 
 launch = on_device(sparsegpt_columns.launch)
 

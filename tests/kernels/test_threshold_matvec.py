@@ -4,8 +4,8 @@ import pytest
 import torch
 from kernel_device import on_device
 
-from kernels.per_token import threshold_matvec
-from kernels.per_token.threshold_matvec import bytes_moved, example
+from course_kernels.per_token import threshold_matvec
+from course_kernels.per_token.threshold_matvec import bytes_moved, example
 
 launch = on_device(threshold_matvec.launch)
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from kernel_device import DEVICE
 
-from kernels import runtime
-from kernels.tiles import JOINED, join_kernel
+from course_kernels import runtime
+from course_kernels.tiles import JOINED, join_kernel
 
 pytestmark = pytest.mark.skipif(runtime.mode() == "reference", reason="only kernels have partial results")
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from kernel_device import on_device
 
+from course_kernels.weights import wanda_mask
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.sparsity.patterns import NofM
-from kernels.weights import wanda_mask
 
 launch = on_device(wanda_mask.launch)
 

@@ -23,7 +23,7 @@ from course_lib.grading.release.zip import write_zip
 from course_lib.grading.sandbox import session
 from course_lib.grading.store import write as write_whole
 
-SHIPPED = ("LICENSE", "README.md", "pyproject.toml", "requirements.lock")  # besides the packages
+SHIPPED = ("LICENSE", "README.md", "pyproject.toml", "requirements.lock", "setup.py")  # besides the packages
 PROGRAMS = ("setup.sh", "run_autograder")
 PLAN = "plan.json"
 UNGUARDED = "This was graded without a sandbox (SANDBOX=none in run_autograder)."
@@ -37,7 +37,7 @@ def write(out: Path, chosen: list[Path], console: Console, root: Path) -> None:
     """
     if len(chosen) != 1:
         raise ValueError(f"got {len(chosen)} lessons; a Gradescope autograder is for one: add --lesson 04, for one.")
-    names = [name for name in tracked(root) if name.startswith(("course_lib/", "kernels/")) or name in SHIPPED]
+    names = [name for name in tracked(root) if name.startswith(("course_lib/", "course_kernels/")) or name in SHIPPED]
     files = {name: (root / name).read_bytes() for name in names}
     files |= {name: (Path(__file__).parent / "autograder" / name).read_bytes() for name in PROGRAMS}
     plan = engine.plan(chosen[0].stem, root=root)

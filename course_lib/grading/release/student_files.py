@@ -12,11 +12,12 @@ from course_lib.grading.release import exercises, record, strip
 from course_lib.workbook.catalogue import file_of, lessons
 
 _GIVEN = re.compile(
-    r"LICENSE|Makefile|README\.md|docs/(claims|models|glossary|papers)\.md|pyproject\.toml|requirements\.lock|(course_lib|kernels)/.*"
+    r"LICENSE|Makefile|README\.md|docs/(claims|models|glossary|papers)\.md|pyproject\.toml|requirements\.lock|setup\.py"
+    r"|(course_lib|course_kernels)/.*"
 )
 # The grader but for its reader of notebooks, every exercise with its answers, and what publishes the course.
 _KEPT_BACK = re.compile(
-    r"(course_lib/(grading(?!/(__init__\.py|notebook/.*)$)|lessons/\w+/exercises|workbook/site)|kernels/gpu)/.*"
+    r"(course_lib/(grading(?!/(__init__\.py|notebook/.*)$)|lessons/\w+/exercises|workbook/site)|course_kernels/gpu)/.*"
 )
 _FUNCTIONS = "course_lib/grading/notebook/functions.json"  # which `course check-notebook` reads
 _TEXT = {"", ".py", ".md", ".toml", ".lock", ".css"}

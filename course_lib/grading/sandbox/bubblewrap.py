@@ -90,7 +90,7 @@ def program() -> str | None:
 
 def shown() -> list[str]:
     """The folders to show read-only, without those inside another one."""
-    own = [str(LIBRARY), str(LIBRARY.parent / "kernels")]  # not looked for by name: anything may lie on the path
+    own = [str(LIBRARY), str(LIBRARY.parent / "course_kernels")]  # not looked for by name: anything may lie on the path
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
     prefixes.append(str(Path(os.path.realpath(sys.executable)).parents[1]))
     own += [part for prefix in prefixes for part in _of_python(prefix)]

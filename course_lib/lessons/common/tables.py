@@ -27,8 +27,8 @@ def load_published(lesson: str) -> Measured:
 
 
 def load_bench(name: str) -> Measured:
-    """What `course bench` measured: kernels/bench/results/NAME.json."""
-    return load(_LESSONS.parents[1] / "kernels" / "bench" / "results" / f"{name}.json")
+    """What `course bench` measured: course_kernels/bench/results/NAME.json."""
+    return load(_LESSONS.parents[1] / "course_kernels" / "bench" / "results" / f"{name}.json")
 
 
 def rows(result: Measured, table: str, **wanted: Any) -> list[dict[str, Any]]:

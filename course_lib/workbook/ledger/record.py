@@ -31,9 +31,9 @@ class Rule:
 
 
 def result_path(name: str) -> Path:
-    """kv/measured → lessons/kv/measured.json; bench/cpu_kv → kernels/bench/results/cpu_kv.json."""
+    """kv/measured → lessons/kv/measured.json; bench/cpu_kv → course_kernels/bench/results/cpu_kv.json."""
     if name.startswith(BENCH):
-        return LIBRARY.parent / "kernels" / "bench" / "results" / f"{name.removeprefix(BENCH)}.json"
+        return LIBRARY.parent / "course_kernels" / "bench" / "results" / f"{name.removeprefix(BENCH)}.json"
     return LIBRARY / "lessons" / f"{name}.json"
 
 

@@ -69,13 +69,13 @@ def test_nothing_is_offered_that_only_masters_have(copy):
 def test_what_students_need_is_there_and_nothing_else(copy):
     names = contents(copy)
     top = {name.split("/")[0] for name in names}
-    files = {"LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock"}
-    assert top == files | {"course_lib", "docs", "kernels", "notebooks", "slides"}
+    files = {"LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock", "setup.py"}
+    assert top == files | {"course_lib", "docs", "course_kernels", "notebooks", "slides"}
     pages = sorted(name for name in names if name.startswith("docs/"))
     assert pages == ["docs/claims.md", "docs/glossary.md", "docs/models.md", "docs/papers.md"]
     assert {f"notebooks/{path.stem}.ipynb" for path in masters.masters()} <= names.keys()
     reader = {name for name in names if name.startswith(READER)} | {"course_lib/grading/__init__.py"}
-    kept_back = r"grading|hidden_cases|kernels/gpu|solution|test_|\.git|\.ci|\.png"
+    kept_back = r"grading|hidden_cases|course_kernels/gpu|solution|test_|\.git|\.ci|\.png"
     assert not [name for name in names if re.search(kept_back, name) and name not in reader]
     assert reader - set(tracked(masters.ROOT)) == {f"{READER}functions.json"}
 

@@ -90,7 +90,7 @@ def test_where_it_comes_from_and_what_is_missing(tmp_path, monkeypatch):
     there = ("kv/made", "kv/made: rows", "kv/made: 2048: dense")
     assert all(record.is_there(name) for name in there)
     assert not any(record.is_there(name) for name in ("kv/made: tasks", "kv/made: 4096: dense", "kv/other"))
-    assert record.result_path("bench/cpu") == tmp_path / "kernels" / "bench" / "results" / "cpu.json"
+    assert record.result_path("bench/cpu") == tmp_path / "course_kernels" / "bench" / "results" / "cpu.json"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Benches of the kernels in course_kernels/weights/."""

@@ -1,0 +1,120 @@
+"""`python3 -m course_kernels.gpu --out FOLDER`: the device, then all kernels' tests side by side, then each bench.
+
+Ends with 0 if everything is right, 1 if something is not, 2 if there is no GPU.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from course_kernels.gpu.process import ROOT, Outcome, Part, run
+from course_kernels.gpu.report import Report
+
+SECONDS = 510  # for all parts together: under nine minutes with what lies between them
+DEVICE_SECONDS, TEST_SECONDS, BENCH_SECONDS = 60, 240, 45  # for a part; what an end is waited for costs the rest
+TEST_STEP_SECONDS, BENCH_STEP_SECONDS = 90, 40  # for one test, which may compile many times; for one contest
+NO_GPU = 2
+REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _arguments(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no part outlives this
+    end, settings = time.monotonic() + SECONDS, {"rehearse": options.rehearse}
+    report = Report(
+        Path(options.out) / "gpu.json", " ".join(["python3 -m course_kernels.gpu", *(arguments or sys.argv[1:])])
+    )
+    outcome = run(Part("device", "device", DEVICE_SECONDS, DEVICE_SECONDS, {}), settings)
+    if (why := _absent(outcome)) is not None:
+        print(f"make gpu needs a GPU: {why}. Nothing was run.")
+        return NO_GPU
+    settings["limit"] = _take_device(report, outcome)
+    tests, benches = _parts(options)
+    for part, test_outcome in _side_by_side(tests, settings, time.monotonic() + TEST_SECONDS):
+        print(*report.add(part, test_outcome), sep="\n", flush=True)
+    for i, part in enumerate(benches):
+        share = (end - time.monotonic()) / (len(benches) - i)
+        part = Part("bench", part, min(BENCH_SECONDS, share), min(BENCH_STEP_SECONDS, share), {})
+        print(*report.add(part, run(part, settings)), sep="\n", flush=True)
+    report.write(complete=True)
+    wrong = report.content["wrong"]
+    print(f"\n{len(wrong)} wrong. {report.content['seconds']:.0f} s. Written to {report.path}.")
+    print(*(f"  {line.splitlines()[0]}" for line in wrong), sep="\n", end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python3 -m course_kernels.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default="build/gpu", help="the folder that gpu.json is written into")
+    parser.add_argument("--rehearse", action="store_true", help="the same on a CPU, in small, kernels interpreted")
+    parser.add_argument("--tests", nargs="*", help="the kernels to test, or files of tests; all when left out")
+    parser.add_argument("--benches", nargs="*", help="the modules to time; all when left out")
+    return parser.parse_args(arguments)
+
+
+def _absent(outcome: Outcome) -> str | None:
+    """Why nothing can run; None where it can."""
+    for record in outcome.records:
+        if record["record"] == "absent":
+            return record["message"]
+    if any(record["record"] == "device" for record in outcome.records):
+        return None
+    return next(iter(outcome.broken.values()), "nothing was found").splitlines()[-1]
+
+
+def _take_device(report: Report, outcome: Outcome) -> dict[str, Any]:
+    """The device and its ceilings, into the report, and as the limit of all bounds."""
+    device = next(record for record in outcome.records if record["record"] == "device")
+    copied = [record["bytes_per_second"] for record in outcome.records if record["record"] == "copy"]
+    rates = {r["dtype"]: r["flops_per_second"] for r in outcome.records if r["record"] == "matmul"}
+    ceilings = {"copy_bytes_per_second": copied[0] if copied else None, "matmul_flops_per_second": rates}
+    report.content["wrong"] += [f"device: {step}: {how}" for step, how in outcome.broken.items()]
+    report.write(device={name: value for name, value in device.items() if name != "record"}, ceilings=ceilings)
+    print(f"{device['name']}, driver {device['driver']}, torch {device['torch']}, triton {device['triton']}")
+    print(", ".join(f"{rate / 1e12:,.1f} TFLOP/s {kind}" for kind, rate in rates.items()), end=", ")
+    print(f"copy {copied[0] / 1e12 if copied else 0:,.2f} TB/s", flush=True)
+    # Without a ceiling, no bound: one that nothing reaches keeps the ratios to the anchors.
+    best = {"flops_per_second": max(rates.values(), default=1e18), "bytes_per_second": copied[0] if copied else 1e15}
+    return {"name": device["name"], "source": "measured in this run: largest product, copy"} | best
+
+
+def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
+    """A kernel is a file with a launcher, a bench one with contests: whoever adds one adds it here too."""
+    kernels = options.tests
+    if kernels is None:
+        kernels = [name.split(".")[-1] for name in _modules("course_kernels", "\ndef launch(")]
+    benches = options.benches
+    if benches is None:
+        benches = _modules("course_kernels/bench", "\ndef contests(")
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (REHEARSED if options.rehearse else {})
+    return [Part("tests", name, TEST_SECONDS, TEST_STEP_SECONDS, environment) for name in kernels], benches
+
+
+def _modules(folder: str, sign: str) -> list[str]:
+    """Those of a folder, and of the folders in it, that hold the sign."""
+    paths = sorted((*(ROOT / folder).glob("*.py"), *(ROOT / folder).glob("*/*.py")), key=lambda path: path.stem)
+    found = [path.relative_to(ROOT) for path in paths if sign in path.read_text(encoding="utf-8")]
+    return [".".join(path.with_suffix("").parts) for path in found]
+
+
+def _side_by_side(parts: list[Part], settings: dict[str, Any], end: float) -> Iterable[tuple[Part, Outcome]]:
+    """As they end. Compiling is the processor's work, so half of its cores are given to it; times come later, alone."""
+
+    def within(part: Part) -> Outcome:  # one that has to wait for its turn has less time
+        return run(replace(part, seconds=min(part.seconds, end - time.monotonic())), settings)
+
+    with ThreadPoolExecutor(max(4, (os.cpu_count() or 2) // 2)) as pool:
+        under_way = {pool.submit(within, part): part for part in parts}
+        for future in as_completed(under_way):
+            yield under_way[future], future.result()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

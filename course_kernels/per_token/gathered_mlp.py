@@ -1,0 +1,246 @@
+"""An MLP of which a token needs few neurons: gate, up, activation and down of those alone, in one pass.
+
+Liu, Wang, Dao and others, 2023, Deja Vu, https://arxiv.org/abs/2310.17157 (section 4.4: its kernels for sparse MLPs).
+
+Dimension key: T tokens that share one choice, D width, F neurons, K of them chosen, P parts that these are split into.
+All three matrices are neuron-major: row f of `gate`, `up` and `down` belongs to neuron f, so `down` is the transpose of
+the usual one. In a tile: rows are neurons.
+
+One token is bound by memory, so the time is that of the rows that are read, 3 K D numbers of 3 F D. A program reads the
+rows of its neurons in all three matrices and adds up what they give; a second kernel joins the programs' sums, of 4 T D
+bytes each, which a cache holds. Deviation: the paper's code runs two kernels with the hidden values in between.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import relu, silu
+
+from course_kernels.checks import FLOATS, check_device, check_tensor
+from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from course_kernels.tiles import JOINED, join_kernel, product
+
+MOST_TOKENS = 16  # one tile of a tensor core; more tokens with one choice are a product of matrices
+PROGRAMS = 8  # where no GPU says how many it can hold
+BLOCK_K = {"one": (1, 32), "few": (16, 64)}  # fewest and most neurons of a program; a product needs 16
+CURVES = {"silu": silu, "relu": relu}
+# For the tests: an odd number of neurons; one token, one neuron, no gate; ragged tiles; all neurons, whole tiles; none.
+CASES = (
+    {"shape": (1, 200, 61), "n_chosen": 37},
+    {"shape": (3, 72, 40), "n_chosen": 21, "gated": False, "activation": "relu"},
+    {"shape": (1, 40, 9), "n_chosen": 1, "gated": False, "biased": True, "activation": "relu"},
+    {"shape": (16, 64, 32), "n_chosen": 32, "biased": True},
+    {"shape": (2, 24, 5), "n_chosen": 0},
+)
+Activation = Literal["silu", "relu"]
+
+
+def reference(
+    inputs: Float[Tensor, "T D"],
+    gate: Float[Tensor, "F D"] | None,
+    up: Float[Tensor, "F D"],
+    down: Float[Tensor, "F D"],
+    chosen: Int[Tensor, "K"],
+    activation: Activation = "silu",
+    bias: Float[Tensor, "F"] | None = None,
+) -> Float[Tensor, "T D"]:
+    """y = Σ_{f in chosen} h_f down_f, in float32; h_f = a(gate_f x) (up_f x + b_f), without a gate a(up_f x + b_f)."""
+    x, rows = inputs.float(), chosen.long()
+    hidden = x @ up[rows].float().T + (0 if bias is None else bias[rows].float())
+    curve = CURVES[activation]
+    hidden = curve(hidden) if gate is None else curve(x @ gate[rows].float().T) * hidden
+    return (hidden @ down[rows].float()).to(inputs.dtype)
+
+
+def bytes_moved(
+    inputs: Float[Tensor, "T D"],
+    gate: Float[Tensor, "F D"] | None,
+    up: Float[Tensor, "F D"],
+    down: Float[Tensor, "F D"],
+    chosen: Int[Tensor, "K"],
+    activation: Activation = "silu",
+    bias: Float[Tensor, "F"] | None = None,
+) -> int:
+    """The chosen neurons' rows (3 K D numbers, 2 K D without a gate) and biases, their indices, inputs and outputs."""
+    a_neuron = sum(matrix[0].nbytes for matrix in (gate, up, down, bias) if matrix is not None)
+    return len(chosen) * a_neuron + chosen.nbytes + 2 * inputs.nbytes
+
+
+@jit
+def curved(x, RELU: tl.constexpr):
+    """The activation; NaN stays NaN."""
+    if RELU:
+        return tl.where(x < 0, 0.0, x)
+    return x / (1 + tl.exp(-x))
+
+
+@tuned(
+    ["D", "BLOCK_K"],
+    {"BLOCK_D": 128, "num_warps": 4, "num_stages": 2},
+    {"BLOCK_D": 256, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_D": 512, "num_warps": 8, "num_stages": 2},
+)
+@jit(lengths=("K",))
+def one_kernel(
+    inputs, gate, up, down, bias, chosen, parts, K,
+    D: tl.constexpr, RELU: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """What BLOCK_K neurons add to one token's output."""
+    k = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K)
+    neuron = tl.load(chosen + k, mask=k < K, other=0).to(tl.int64)
+    by_up, by_gate = tl.zeros([BLOCK_K, BLOCK_D], tl.float32), tl.zeros([BLOCK_K, BLOCK_D], tl.float32)
+    for first in range(0, D, BLOCK_D):
+        d = first + tl.arange(0, BLOCK_D)
+        at, inside = neuron[:, None] * D + d[None, :], (k < K)[:, None] & (d < D)[None, :]
+        x = tl.load(inputs + d, mask=d < D, other=0.0).to(tl.float32)[None, :]
+        by_up += tl.load(up + at, mask=inside, other=0.0).to(tl.float32) * x
+        if gate is not None:
+            by_gate += tl.load(gate + at, mask=inside, other=0.0).to(tl.float32) * x
+    hidden = tl.sum(by_up, 1)
+    if bias is not None:
+        hidden += tl.load(bias + neuron, mask=k < K, other=0.0).to(tl.float32)
+    hidden = curved(hidden, RELU) if gate is None else curved(tl.sum(by_gate, 1), RELU) * hidden
+    hidden = tl.where(k < K, hidden, 0.0)[:, None]  # infinite inputs made NaN of the rows that are not there
+    for first in range(0, D, BLOCK_D):
+        d = first + tl.arange(0, BLOCK_D)
+        at, inside = neuron[:, None] * D + d[None, :], (k < K)[:, None] & (d < D)[None, :]
+        part = tl.sum(hidden * tl.load(down + at, mask=inside, other=0.0).to(tl.float32), 0)
+        tl.store(parts + tl.program_id(0).to(tl.int64) * D + d, part, mask=d < D)
+
+
+@tuned(
+    ["D", "T", "BLOCK_K"],
+    {"BLOCK_D": 64, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_D": 128, "num_warps": 4, "num_stages": 2},
+    float32=({"BLOCK_D": 32, "num_warps": 4, "num_stages": 2},),
+)
+@jit(lengths=("K",))
+def few_kernel(
+    inputs, gate, up, down, bias, chosen, parts, K, T: tl.constexpr, D: tl.constexpr, RELU: tl.constexpr,
+    UPCAST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """What BLOCK_K neurons add to the outputs of a few tokens: the same, by tensor cores."""
+    k, t = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_T)
+    neuron = tl.load(chosen + k, mask=k < K, other=0).to(tl.int64)
+    by_up, by_gate = tl.zeros([BLOCK_T, BLOCK_K], tl.float32), tl.zeros([BLOCK_T, BLOCK_K], tl.float32)
+    for first in range(0, D, BLOCK_D):
+        d = first + tl.arange(0, BLOCK_D)
+        at, inside = neuron[None, :] * D + d[:, None], (k < K)[None, :] & (d < D)[:, None]
+        x = tl.load(inputs + t[:, None] * D + d[None, :], mask=(t < T)[:, None] & (d < D)[None, :], other=0.0)
+        by_up += product(x, tl.load(up + at, mask=inside, other=0.0), UPCAST)
+        if gate is not None:
+            by_gate += product(x, tl.load(gate + at, mask=inside, other=0.0), UPCAST)
+    hidden = by_up
+    if bias is not None:
+        hidden += tl.load(bias + neuron, mask=k < K, other=0.0).to(tl.float32)[None, :]
+    hidden = curved(hidden, RELU) if gate is None else curved(by_gate, RELU) * hidden
+    hidden = tl.where((k < K)[None, :], hidden, 0.0).to(down.dtype.element_ty)
+    for first in range(0, D, BLOCK_D):
+        d = first + tl.arange(0, BLOCK_D)
+        at, inside = neuron[:, None] * D + d[None, :], (k < K)[:, None] & (d < D)[None, :]
+        part = product(hidden, tl.load(down + at, mask=inside, other=0.0), UPCAST)
+        row = (tl.program_id(0).to(tl.int64) * T + t)[:, None]
+        tl.store(parts + row * D + d[None, :], part, mask=(t < T)[:, None] & (d < D)[None, :])
+
+
+def launch(
+    inputs: Float[Tensor, "T D"],
+    gate: Float[Tensor, "F D"] | None,
+    up: Float[Tensor, "F D"],
+    down: Float[Tensor, "F D"],
+    chosen: Int[Tensor, "K"],
+    activation: Activation = "silu",
+    bias: Float[Tensor, "F"] | None = None,
+) -> Float[Tensor, "T D"]:
+    """What the chosen neurons make of a few tokens; zeros where none is chosen.
+
+    Args:
+        gate: None where the activation is of `up` (OPT), as in any MLP of two matrices.
+        chosen: in any order. On a GPU their values are not checked: that would wait for it.
+        bias: of `up`. That of `down` belongs to no neuron, so the caller adds it.
+    """
+    _check(inputs, gate, up, down, chosen, activation, bias)
+    (n_tokens, size), n_chosen = inputs.shape, len(chosen)
+    if not runs_kernel(inputs) or not inputs.numel() or not n_chosen:
+        return reference(inputs, gate, up, down, chosen, activation, bias)
+    block = _neurons_of_a_program(n_chosen, n_tokens, inputs.device)
+    n_parts = triton.cdiv(n_chosen, block)
+    parts = torch.empty((n_parts, n_tokens, size), dtype=torch.float32, device=inputs.device)
+    outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
+    arguments = (inputs, gate, up, down, bias, chosen, parts)
+    sizes = {"K": n_chosen, "D": size, "RELU": activation == "relu", "BLOCK_K": block}
+    with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
+        if n_tokens == 1:
+            one_kernel[n_parts,](*arguments, **sizes)
+        else:
+            few_kernel[n_parts,](*arguments, T=n_tokens, UPCAST=INTERPRETED, BLOCK_T=MOST_TOKENS, **sizes)
+        n_numbers = n_tokens * size
+        join_kernel[triton.cdiv(n_numbers, JOINED["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_numbers, **JOINED)
+    return outputs
+
+
+def _neurons_of_a_program(n_chosen: int, n_tokens: int, device: torch.device) -> int:
+    """So few that the programs keep a GPU busy."""
+    n_programs = PROGRAMS
+    if device.type == "cuda":
+        n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
+    fewest, most = BLOCK_K["one" if n_tokens == 1 else "few"]
+    return max(fewest, min(most, triton.next_power_of_2(triton.cdiv(n_chosen, n_programs))))
+
+
+def example(
+    generator: torch.Generator,
+    dtype: torch.dtype,
+    device: str,
+    shape: tuple[int, int, int],
+    n_chosen: int,
+    gated: bool = True,
+    biased: bool = False,
+    activation: Activation = "silu",
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor, Activation, Tensor | None]:
+    """Random arguments for `launch`, of a shape (T, D, F), with so many neurons chosen, in any order."""
+    where = {"generator": generator, "device": generator.device}
+    n_tokens, size, n_neurons = shape
+    inputs = torch.randn(n_tokens, size, **where).to(device, dtype)
+    gate, up = ((torch.randn(n_neurons, size, **where) / size**0.5).to(device, dtype) for _ in range(2))
+    down = (torch.randn(n_neurons, size, **where) / n_neurons**0.5).to(device, dtype)
+    chosen = torch.randperm(n_neurons, **where)[:n_chosen].to(device, torch.int32)
+    bias = (0.3 * torch.randn(n_neurons, **where)).to(device, dtype) if biased else None
+    return inputs, gate if gated else None, up, down, chosen, activation, bias
+
+
+def _check(
+    inputs: Tensor,
+    gate: Tensor | None,
+    up: Tensor,
+    down: Tensor,
+    chosen: Tensor,
+    activation: str,
+    bias: Tensor | None,
+) -> None:
+    if activation not in CURVES:
+        raise ValueError(f"activation={activation!r}: expected one of {', '.join(CURVES)}; call the matrices yourself")
+    if inputs.ndim != 2 or up.ndim != 2 or chosen.ndim != 1:
+        raise ValueError(
+            f"inputs have shape {tuple(inputs.shape)}, up {tuple(up.shape)} and chosen {tuple(chosen.shape)}: expected "
+            "(tokens, width), (neurons, width) and (chosen,); one choice is for all tokens of a call"
+        )
+    (n_tokens, size), n_neurons = inputs.shape, len(up)
+    if n_tokens > MOST_TOKENS:
+        raise ValueError(f"got {n_tokens} tokens: expected at most {MOST_TOKENS}; call reference() for more")
+    check_tensor("inputs", inputs, (n_tokens, size), FLOATS)
+    tensors = {"gate": gate, "up": up, "down": down, "bias": bias}
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    for name, tensor in tensors.items():
+        check_tensor(name, tensor, (n_neurons,) if name == "bias" else (n_neurons, size), (inputs.dtype,))
+    check_tensor("chosen", chosen, (len(chosen),), (torch.int32,))
+    check_device(inputs=inputs, chosen=chosen, **tensors)
+    if chosen.device.type == "cpu" and len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < n_neurons:
+        raise ValueError(
+            f"chosen goes from {int(chosen.min())} to {int(chosen.max())}: expected 0 to {n_neurons - 1}, indices of "
+            "neurons; check which layer they were chosen for"
+        )

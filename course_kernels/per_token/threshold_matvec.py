@@ -1,0 +1,125 @@
+"""Multiply a matrix by a vector of which what is small counts as zero, and whose columns are then not read.
+
+Liu and others, 2024, TEAL, https://arxiv.org/abs/2408.14690 (s_t(x) = x where |x| > t, else 0).
+
+Dimension key: O outputs, I inputs, S parts that the inputs are split into.
+The weight lies column by column: row i of `columns` (I, O) is what input i is multiplied with, so a zero skips O
+neighbouring numbers. In rows (O, I), it would skip single numbers, of which memory always gives 32 bytes or more.
+
+One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program has a few outputs and a part of the
+inputs; a second kernel adds the parts, of 4 O bytes each, in float32 and in one order. Deviation: TEAL's code adds them
+atomically in half precision, so its results differ from run to run.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_kernels.checks import FLOATS, check_device, check_tensor
+from course_kernels.runtime import jit, runs_kernel, tl, triton, tuned
+from course_kernels.tiles import JOINED, join_kernel
+
+TILE = 32  # inputs that a program has at a time
+PROGRAMS = 8  # where no GPU says how many it can hold
+OUTPUTS = 128  # of a program of the first setting, from which the parts are counted
+# For the tests: ragged tiles; whole ones; every input below the threshold; none below; a single number.
+CASES = (
+    {"shape": (131, 77)},
+    {"shape": (128, 64), "threshold": 1.0},
+    {"shape": (9, 40), "threshold": 50.0},
+    {"shape": (40, 33), "threshold": 0.0},
+    {"shape": (1, 1), "threshold": 0.0},
+)
+
+
+def reference(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> Float[Tensor, "O"]:
+    """y = W (x ⊙ 1[|x| > t]), summed in float32."""
+    kept = kept_inputs(inputs, threshold)
+    return (inputs[kept].float() @ columns[kept].float()).to(inputs.dtype)
+
+
+def kept_inputs(inputs: Float[Tensor, "I"], threshold: float) -> Tensor:
+    """Which inputs count, (I,). NaN counts, so that it is seen in the outputs."""
+    return ~(inputs.float().abs() <= threshold)
+
+
+def bytes_moved(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> int:
+    """The columns of the inputs that count, all inputs, the outputs."""
+    a_column = columns.shape[1] * columns.element_size()
+    return int(kept_inputs(inputs, threshold).sum()) * a_column + inputs.nbytes + a_column
+
+
+@tuned(
+    ["O", "I"],
+    {"BLOCK_O": 128, "num_warps": 4, "num_stages": 2},
+    {"BLOCK_O": 128, "num_warps": 2, "num_stages": 3},
+    {"BLOCK_O": 256, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_O": 512, "num_warps": 8, "num_stages": 2},
+)
+@jit
+def part_kernel(
+    inputs, columns, parts, threshold, PART, O: tl.constexpr, I: tl.constexpr, TILE: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+):  # fmt: skip
+    """Outputs of one part of the inputs. What is masked is not loaded: whole columns stay where they are."""
+    o = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
+    start = tl.program_id(1) * PART
+    total = tl.zeros([TILE, BLOCK_O], tl.float32)
+    for first in range(start, tl.minimum(start + PART, I), TILE):
+        i = first + tl.arange(0, TILE)
+        x = tl.load(inputs + i, mask=i < I, other=0.0).to(tl.float32)
+        counts = (i < I) & ((tl.abs(x) <= threshold) == 0)
+        at = columns + i.to(tl.int64)[:, None] * O + o[None, :]
+        weight = tl.load(at, mask=counts[:, None] & (o < O)[None, :], other=0.0).to(tl.float32)
+        total += weight * tl.where(counts, x, 0.0)[:, None]
+    tl.store(parts + tl.program_id(1).to(tl.int64) * O + o, tl.sum(total, 0), mask=o < O)
+
+
+def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> Float[Tensor, "O"]:
+    """y = W (x ⊙ 1[|x| > t]), where `columns` is Wᵀ, contiguous."""
+    _check(inputs, columns, threshold)
+    if not runs_kernel(inputs) or not columns.numel():
+        return reference(inputs, columns, threshold)
+    n_inputs, n_outputs = columns.shape
+    per_part = TILE * _tiles_per_part(triton.cdiv(n_outputs, OUTPUTS), triton.cdiv(n_inputs, TILE), inputs.device)
+    n_parts = triton.cdiv(n_inputs, per_part)
+    parts = torch.empty((n_parts, n_outputs), dtype=torch.float32, device=inputs.device)
+    outputs = torch.empty(n_outputs, dtype=inputs.dtype, device=inputs.device)
+    with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
+        part_kernel[lambda meta: (triton.cdiv(n_outputs, meta["BLOCK_O"]), n_parts)](
+            inputs, columns, parts, float(threshold), PART=per_part, O=n_outputs, I=n_inputs, TILE=TILE
+        )
+        join_kernel[triton.cdiv(n_outputs, JOINED["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_outputs, **JOINED)
+    return outputs
+
+
+def _tiles_per_part(n_columns: int, n_tiles: int, device: torch.device) -> int:
+    """So few that the parts keep a GPU busy."""
+    n_programs = PROGRAMS
+    if device.type == "cuda":
+        n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
+    return max(1, triton.cdiv(n_tiles, max(1, n_programs // n_columns)))
+
+
+def example(
+    generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], threshold: float = 0.6
+) -> tuple[Tensor, Tensor, float]:
+    """Random arguments for `launch`, of a shape (O, I). Of normal inputs, 0.6 leaves out 45 %."""
+    where = {"generator": generator, "device": generator.device}
+    inputs = torch.randn(shape[1], **where).to(device, dtype)
+    return inputs, (torch.randn(shape[1], shape[0], **where) / shape[1] ** 0.5).to(device, dtype), threshold
+
+
+def _check(inputs: Tensor, columns: Tensor, threshold: float) -> None:
+    if not threshold >= 0:
+        raise ValueError(f"threshold={threshold}: expected a number from 0 up; 0 leaves out zeros alone")
+    if inputs.ndim != 1 or columns.ndim != 2:
+        raise ValueError(
+            f"inputs have shape {tuple(inputs.shape)} and columns {tuple(columns.shape)}: expected (inputs,) and "
+            "(inputs, outputs); each token leaves out columns of its own, so pass one"
+        )
+    check_tensor("inputs", inputs, (len(columns),), FLOATS)
+    check_tensor("columns", columns, tuple(columns.shape), (inputs.dtype,))
+    check_device(inputs=inputs, columns=columns)
