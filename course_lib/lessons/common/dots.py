@@ -11,7 +11,13 @@ from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.measure.paired import wilson
 
 ERROR_BARS = "bars: two standard errors"
+FEW = 20  # samples: the error of fewer is known roughly at best, so the figure says how many they were
 SHARE_BARS = "bars: Wilson's 95 % interval"
+
+
+def error_bars(n: int) -> str:
+    """What the bars of a figure are, where each comes from n samples."""
+    return ERROR_BARS if n >= FEW else f"{ERROR_BARS}, n = {n}"
 
 
 def reach(value: float, error: float) -> tuple[float, float]:
@@ -26,8 +32,8 @@ def share_reach(n_right: int | float, n: int) -> tuple[float, float]:
     return 100 * (n_right / n - low), 100 * (high - n_right / n)
 
 
-def perplexities(values: Mapping[str, tuple[float, float]], title: str) -> Figure:
-    """Perplexity with its standard error, a line a model."""
+def perplexities(values: Mapping[str, tuple[float, float]], title: str, n: int) -> Figure:
+    """Perplexity with its standard error, a line a model, each from n windows."""
     fig, (axes,) = figure(width=7.2, height=2.6)
     names = list(values)[::-1]
     for row, name in enumerate(names):
@@ -39,7 +45,7 @@ def perplexities(values: Mapping[str, tuple[float, float]], title: str) -> Figur
     axes.set_ylim(-0.6, len(names) - 0.4)
     log_scale(axes, "x")
     axes.margins(x=0.15)
-    label(axes, title, f"perplexity (log scale; {ERROR_BARS})")
+    label(axes, title, f"perplexity (log scale; {error_bars(n)})")
     return fig
 
 

@@ -67,7 +67,7 @@ def order() -> Figure:
         axes.set_yticks(range(len(steps)), list(steps))
         axes.set_ylim(len(steps) - 0.4, -0.6)
         title = f"{percent(sparsity)} removed, regular costs more:\n{verdict(steps.values())}"
-        label(axes, title, "nats a token (bars: two standard errors)")
+        label(axes, title, f"nats a token ({error_bars(len(found['dense'].losses))})")
     return fig
 
 
@@ -110,7 +110,7 @@ def ideas() -> Figure:
     better = sum((-effect.value) > ERRORS * effect.error for effect in effects.values())
     others = f"{better} of {len(rows) - 1} others are better than the first"
     title = f"{percent(budget.BUDGET)} of the bytes: {others}"
-    label(axes, title, "nats a token above the first (bars: two standard errors)", "choice: perplexity")
+    label(axes, title, f"nats a token above the first ({error_bars(len(first.losses))})", "choice: perplexity")
     return fig
 
 
