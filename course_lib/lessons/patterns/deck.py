@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data import corpora
+from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.effects import of_repetitions
 from course_lib.lessons.common.style import figure, label, line_style, log_scale, percent
 from course_lib.lessons.common.tables import load_measured, load_published

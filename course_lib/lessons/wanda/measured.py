@@ -149,7 +149,7 @@ def beside_published(measured: dict[str, Any]) -> Figure:
         cost = (
             f"Wanda {here:.1f} times the dense perplexity\nhere, {min(published):.1f} to {max(published):.1f} published"
         )
-        label(axes, f"{'2:4' if pattern == '2:4' else '50 %'}: {cost}", "", f"times dense (log scale; {bars})")
+        label(axes, f"{'2:4' if pattern == '2:4' else '50 %'}: {cost}", "", f"times dense (log scale;\n{bars})")
     both[0].legend(frameon=False, fontsize=9)
     return fig
 

@@ -139,18 +139,17 @@ def rates(measured: dict[str, Any]) -> Figure:
         steps, of_sink = [row["step"] for row in seen], [100 * max(row["first_slot"]) for row in seen]
         left.plot(steps, of_sink, label=f"rate {rate:g}", **line_style(index))
         right.plot(steps, [row["evaluation_loss"] for row in seen], label=f"rate {rate:g}", **line_style(index))
-        shares.append(f"{of_sink[-1]:.0f} %")
-        ends.append(seen[-1]["evaluation_loss"])
+        shares.append(f"{of_sink[-1]:.0f} % at {rate:g}")
+        ends.append(f"{seen[-1]['evaluation_loss']:.2f} at {rate:g}")
         costs.append(f"{round(cost_at(measured, rate)[0]):+d} %")
     left.legend(frameon=False)
     label(
         left,
-        "The learned token in the end,\nby rate: " + ", ".join(shares),
+        "In the end the learned token gets\n" + ", ".join(shares),
         "step",
         "share of attention,\nhighest layer (%)",
     )
-    lowest = ", ".join(f"{loss:.2f}" for loss in ends)
-    title = f"Loss in the end, by rate: {lowest};\nperplexity without its sink: {', '.join(costs)}"
+    title = f"Loss {', '.join(ends)};\nperplexity without its sink: {', '.join(costs)}"
     label(right, title, "step", "nats a byte, nothing evicted")
     right.legend(frameon=False)
     return fig
