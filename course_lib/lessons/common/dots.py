@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.verdicts import ERRORS
@@ -18,6 +20,13 @@ SHARE_BARS = "bars: Wilson's 95 % interval"
 def error_bars(n: int) -> str:
     """What the bars of a figure are, where each comes from n samples."""
     return ERROR_BARS if n >= FEW else f"{ERROR_BARS}, n = {n}"
+
+
+def edged(bars: BarContainer) -> None:
+    """A white edge around error bars, so that the half of each that lies on a dark bar is seen."""
+    _, caps, lines = bars.errorbar
+    for part in (*caps, *lines):
+        part.set_path_effects([withStroke(linewidth=3, foreground="white")])
 
 
 def reach(value: float, error: float) -> tuple[float, float]:
