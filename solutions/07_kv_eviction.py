@@ -798,9 +798,9 @@ print(speed.prompts())
 
 # %% [markdown]
 # For one sequence, evicting four fifths gains far less than a factor of five over the same cache with everything in
-# it, because a step still reads all weights. SnapKV gains more because it chose once, at the end of the prompt, and evicts nothing
-# during these steps. Four bits save bytes and cost time: codes are turned back into numbers at every step. With eight
-# sequences the cache outweighs the weights, and evicting gains more.
+# it, because a step still reads all weights. SnapKV gains more because it chose once, at the end of the prompt, and
+# evicts nothing during these steps. Four bits save bytes and cost time: codes are turned back into numbers at every
+# step. With eight sequences the cache outweighs the weights, and evicting gains more.
 #
 # To choose what is evicted takes thirty small decisions in every step, one for each layer. All policies therefore have
 # the option `dropped`, after Scissorhands: a head over its budget evicts several tokens at once, and needs no further
