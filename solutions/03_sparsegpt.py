@@ -181,7 +181,7 @@ print(f"Hessian of this layer, for all of its outputs: {gram.matrix.nbytes / 1e6
 # %% [markdown]
 # ## 4. Step three: one order for all
 #
-# Optimal brain surgeon deletes the cheapest weight $q$ of a row, at a cost of $w_q^2 / 2[H^{-1}]_{qq}$, updates the
+# Optimal brain surgeon deletes the cheapest weight $q$ of a row, at a cost of $w_q^2 / [H^{-1}]_{qq}$, updates the
 # others by $-\frac{w_q}{[H^{-1}]_{qq}} [H^{-1}]_{:,q}$, and goes on with those that are left (equation 3). For them it
 # needs the inverse of $H$ *without* row and column $q$. Inverting anew would cost $I^3$ operations for every weight.
 # One step of block elimination computes it from the present inverse in $I^2$. Let $q$ be the first input, and write the
@@ -488,7 +488,7 @@ gain = of_samples(lower)
 print(f"log-perplexity lower by {gain.value:.3f} ± {gain.error:.3f} over {gain.n} windows")
 say(f"Claim: SparseGPT is better than Wanda at 50 %: {verdict(gain)}")
 ratio = values["SparseGPT 50 %"][0] / values["Wanda 50 %"][0]
-perplexities(values, f"At 50 % SparseGPT has {ratio:.2f} times the perplexity of Wanda")
+perplexities(values, f"At 50 % SparseGPT has {ratio:.2f} times the perplexity of Wanda", n=len(held_out))
 
 # %% [markdown]
 # ## 8. Fewer weights and fewer bits

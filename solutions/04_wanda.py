@@ -369,7 +369,7 @@ steps = [
 ]
 print("log-perplexity, window by window: " + ", ".join(f"{step.value:+.2f} ± {step.error:.2f}" for step in steps))
 print(f"Claim: dense < Wanda < magnitude: {verdict(steps)}")
-perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perplexity of Wanda")
+perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perplexity of Wanda", n=len(held_out))
 
 # %% [markdown]
 # ## 7. The claims, measured

@@ -124,8 +124,11 @@ def order_figure(measured: dict[str, Any]) -> Figure:
     axes.axhline(1, color=COLOURS[4], linestyle=":", linewidth=1)
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper center")
     means = [mean_and_error([r["squared_order"] for r in rows(measured, "curvature", situation=s)]) for s in SITUATIONS]
-    listed = ", ".join(f"{mean:.2f} ± {error:.2f}" for mean, error in means)
-    label(axes, f"Squared gradients, rank correlation with the Hessian:\n{listed}", "", "rank correlation (line: mean)")
+    (*trained, (before, error)) = means
+    title = (
+        f"Squared gradients order the weights of trained networks as the Hessian does:\n{min(trained)[0]:.2f} or more"
+    )
+    label(axes, f"{title}; before training {before:.2f} ± {error:.2f}", "", "rank correlation (line: mean)")
     return fig
 
 

@@ -4,14 +4,29 @@ import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.measure.paired import wilson
 
 ERROR_BARS = "bars: two standard errors"
+FEW = 20  # samples: the error of fewer is known roughly at best, so the figure says how many they were
 SHARE_BARS = "bars: Wilson's 95 % interval"
+
+
+def error_bars(n: int) -> str:
+    """What the bars of a figure are, where each comes from n samples."""
+    return ERROR_BARS if n >= FEW else f"{ERROR_BARS}, n = {n}"
+
+
+def edged(bars: BarContainer) -> None:
+    """A white edge around error bars, so that the half of each that lies on a dark bar is seen."""
+    _, caps, lines = bars.errorbar
+    for part in (*caps, *lines):
+        part.set_path_effects([withStroke(linewidth=3, foreground="white")])
 
 
 def reach(value: float, error: float) -> tuple[float, float]:
@@ -26,8 +41,8 @@ def share_reach(n_right: int | float, n: int) -> tuple[float, float]:
     return 100 * (n_right / n - low), 100 * (high - n_right / n)
 
 
-def perplexities(values: Mapping[str, tuple[float, float]], title: str) -> Figure:
-    """Perplexity with its standard error, a line a model."""
+def perplexities(values: Mapping[str, tuple[float, float]], title: str, n: int) -> Figure:
+    """Perplexity with its standard error, a line a model, each from n windows."""
     fig, (axes,) = figure(width=7.2, height=2.6)
     names = list(values)[::-1]
     for row, name in enumerate(names):
@@ -39,7 +54,7 @@ def perplexities(values: Mapping[str, tuple[float, float]], title: str) -> Figur
     axes.set_ylim(-0.6, len(names) - 0.4)
     log_scale(axes, "x")
     axes.margins(x=0.15)
-    label(axes, title, f"perplexity (log scale; {ERROR_BARS})")
+    label(axes, title, f"perplexity (log scale; {error_bars(n)})")
     return fig
 
 

@@ -23,6 +23,11 @@ def log_gap(better: Row, worse: Row, threshold: float = 0.0) -> Effect:
     return of_independent(*logs, threshold)
 
 
+def n_windows(row: Row) -> int:
+    """Of how many windows a row's perplexity is the mean; where their losses are not stored, windows of 512 tokens."""
+    return len(row["losses"]) if row.get("losses") else row["n_tokens"] // 511
+
+
 def of_repetitions(row: Row, times: float = 1.0) -> Effect:
     """Whether a side of a bench is more than so many times as fast as its anchor, as a logarithm.
 

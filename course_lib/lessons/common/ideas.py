@@ -11,7 +11,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS
@@ -67,5 +67,5 @@ def beside_the_first(losses: Mapping[str, Float[Tensor, "N"]]) -> Figure:
     said = listed(better) if better else f"none of {len(found)} ideas"
     between = "\n" if len(first) + len(said) > 50 else " "
     title = f"Clearly better than {first}:{between}{said}"
-    label(axes, title, f"log-perplexity below that of {first} ({ERROR_BARS})")
+    label(axes, title, f"log-perplexity below that of {first} ({error_bars(len(losses[first]))})")
     return fig

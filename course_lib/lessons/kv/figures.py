@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.kv.analysis.power_law import PowerLaw
+from course_lib.lessons.common.dots import edged
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
@@ -129,7 +130,8 @@ def answers(protocols: Mapping[str, Mapping[str, tuple[float, tuple[float, float
         here = [i for i, name in enumerate(names) if name in rows]
         share, (low, high) = [100 * rows[names[i]][0] for i in here], _errors([rows[names[i]] for i in here])
         look = {"color": COLOURS[index], "hatch": HATCHES[index], "label": protocol, "capsize": 3}
-        axes.bar([i + 0.36 * (index - (len(protocols) - 1) / 2) for i in here], share, 0.34, yerr=[low, high], **look)
+        places = [i + 0.36 * (index - (len(protocols) - 1) / 2) for i in here]
+        edged(axes.bar(places, share, 0.34, yerr=[low, high], **look))
     axes.set_xticks(range(len(names)), names, fontsize=10 if len(names) < 6 else 8)
     axes.set_ylim(0, 128)
     axes.set_yticks(range(0, 101, 20))

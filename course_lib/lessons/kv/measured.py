@@ -6,6 +6,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.dots import edged
 from course_lib.lessons.common.effects import log_gap, share_gap
 from course_lib.lessons.common.style import COLOURS, DASHES, MARKERS, figure, label, log_scale
 from course_lib.lessons.common.tables import listed, load_measured, rows
@@ -130,7 +131,7 @@ def second_needle(measured: Measured | None = None) -> Figure:
             [max(0.0, 100 * (row["high"] - row["exact"])) for row in these],
         ]
         look = {"color": COLOURS[index], "hatch": ("", "//")[index], "capsize": 3}
-        axes.bar(places, share, 0.36, yerr=error, label=("first question", "second question")[index], **look)
+        edged(axes.bar(places, share, 0.36, yerr=error, label=("first question", "second question")[index], **look))
     axes.set_xticks(range(len(names)), [name.replace(", ", ",\n") for name in names], fontsize=8)
     axes.set_ylim(0, 128)
     axes.set_yticks(range(0, 101, 20))

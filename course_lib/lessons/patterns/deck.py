@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data import corpora
+from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.effects import of_repetitions
 from course_lib.lessons.common.style import figure, label, line_style, log_scale, percent
 from course_lib.lessons.common.tables import load_measured, load_published
@@ -67,7 +68,7 @@ def order() -> Figure:
         axes.set_yticks(range(len(steps)), list(steps))
         axes.set_ylim(len(steps) - 0.4, -0.6)
         title = f"{percent(sparsity)} removed, regular costs more:\n{verdict(steps.values())}"
-        label(axes, title, "nats a token (bars: two standard errors)")
+        label(axes, title, f"nats a token ({error_bars(len(found['dense'].losses))})")
     return fig
 
 
@@ -110,7 +111,7 @@ def ideas() -> Figure:
     better = sum((-effect.value) > ERRORS * effect.error for effect in effects.values())
     others = f"{better} of {len(rows) - 1} others are better than the first"
     title = f"{percent(budget.BUDGET)} of the bytes: {others}"
-    label(axes, title, "nats a token above the first (bars: two standard errors)", "choice: perplexity")
+    label(axes, title, f"nats a token above the first ({error_bars(len(first.losses))})", "choice: perplexity")
     return fig
 
 

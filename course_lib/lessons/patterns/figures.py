@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from course_lib.lessons.common.dots import ERROR_BARS, reach
+from course_lib.lessons.common.dots import error_bars, reach
 from course_lib.lessons.common.style import figure, label, line_style, percent
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.patterns.measure import bits_of_freedom, square_kept
@@ -125,7 +125,8 @@ def perplexities(by_sparsity: Mapping[float, Mapping[str, Perplexity]], vocabula
     token of the vocabulary alike, where a number means little; what is far in there stands at the edge.
     """
     fig, (axes,) = figure(width=7.6, height=3.2 + 0.9 * len(by_sparsity))
-    dense, edge = next(iter(by_sparsity.values()))["dense"].value, BEYOND * vocabulary
+    unpruned = next(iter(by_sparsity.values()))["dense"]
+    dense, edge, bars = unpruned.value, BEYOND * vocabulary, error_bars(len(unpruned.losses))
     kinds = [{name: p for name, p in by_pattern.items() if name != "dense"} for by_pattern in by_sparsity.values()]
     for index, (sparsity, by_pattern) in enumerate(zip(by_sparsity, kinds, strict=True)):
         look = line_style(index) | {"linestyle": "none", "capsize": 3}
@@ -154,7 +155,7 @@ def perplexities(by_sparsity: Mapping[float, Mapping[str, Perplexity]], vocabula
     label(
         axes,
         _damage(dense, dict(zip(by_sparsity, kinds, strict=True)), vocabulary),
-        f"perplexity (log scale; {ERROR_BARS} of its logarithm)",
+        f"perplexity (log scale; of its logarithm, {bars})",
     )
     return fig
 

@@ -7,8 +7,8 @@ from statistics import median
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.dots import ERROR_BARS, reach
-from course_lib.lessons.common.effects import log_gap
+from course_lib.lessons.common.dots import error_bars, reach
+from course_lib.lessons.common.effects import log_gap, n_windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, verdict
@@ -58,7 +58,8 @@ def by_size(tables: Tables | None = None) -> Figure:
     axes.legend(frameon=False, fontsize=9, ncols=2)
     title = f"50 % zero: {half['OPT-125M']:.2f} times the dense perplexity with OPT-125M, "
     title += f"{half['OPT-175B']:.2f} with OPT-175B;\n{half[HERE]:.2f} with the 135 million weights measured here"
-    label(axes, title, "parameters (log scale)", f"perplexity, over the dense model's\n(log scale; {ERROR_BARS})")
+    bars = error_bars(n_windows(ours))
+    label(axes, title, "parameters (log scale)", f"perplexity, over the dense model's\n(log scale; {bars})")
     return fig
 
 

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from course_lib.lessons.common.dots import ERROR_BARS, reach, side_by_side
-from course_lib.lessons.common.effects import log_gap
+from course_lib.lessons.common.dots import error_bars, reach, side_by_side
+from course_lib.lessons.common.effects import log_gap, n_windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import listed, load_measured, rows, spaced
 from course_lib.lessons.sparsegpt.experiment import tables as committed
@@ -68,7 +68,8 @@ def by_pattern(tables: Tables | None = None, corpus: str = "wikipedia") -> Figur
     axes.legend(frameon=False, ncols=5, fontsize=8, loc="upper left", bbox_to_anchor=(0, 1.03))
     gain = {p: _perplexity(tables, "sparsegpt", p, corpus) / _perplexity(tables, "wanda", p, corpus) for p in patterns}
     ratios = ", ".join(f"{value:.2f} at {spaced(p)}" for p, value in gain.items())
-    label(axes, f"SparseGPT's perplexity over Wanda's: {ratios}", "", f"perplexity (log scale;\n{ERROR_BARS})")
+    bars = error_bars(n_windows(dense))
+    label(axes, f"SparseGPT's perplexity over Wanda's: {ratios}", "", f"perplexity (log scale;\n{bars})")
     return fig
 
 
@@ -115,7 +116,8 @@ def block_sizes(tables: Tables | None = None) -> Figure:
     log_scale(log_scale(axes, "x"), "y")
     axes.set_xticks(list(by_size), [str(size) for size in by_size])
     title = f"Beside {PAPERS_BLOCK} columns chosen at once,\n{_against(by_size, PAPERS_BLOCK)}"
-    label(axes, title, "columns chosen at once (log scale)", f"perplexity at 50 % (log scale;\n{ERROR_BARS})")
+    bars = error_bars(n_windows(by_size[PAPERS_BLOCK]))
+    label(axes, title, "columns chosen at once (log scale)", f"perplexity at 50 % (log scale;\n{bars})")
     return fig
 
 
@@ -135,7 +137,7 @@ def thirds(tables: Tables | None = None) -> Figure:
     side_by_side(axes, groups, series)
     _more_ticks(axes)
     axes.legend(frameon=False, ncols=2)
-    label(axes, "\n".join(findings), "", f"perplexity (log scale;\n{ERROR_BARS})")
+    label(axes, "\n".join(findings), "", f"perplexity (log scale;\n{error_bars(n_windows(spans[0]))})")
     return fig
 
 

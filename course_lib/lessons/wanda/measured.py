@@ -7,8 +7,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.dots import ERROR_BARS, reach, side_by_side
-from course_lib.lessons.common.effects import Row, log_gap
+from course_lib.lessons.common.dots import error_bars, reach, side_by_side
+from course_lib.lessons.common.effects import Row, log_gap, n_windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import listed, load_measured, load_published, rows
 
@@ -46,7 +46,8 @@ def sweep(measured: dict[str, Any]) -> Figure:
     axes.legend(frameon=False)
     ratio = {s: curves["magnitude"][s] / curves["wanda"][s] for s in curves["wanda"] if s >= 0.5}
     title = f"Wanda's perplexity is {min(ratio.values()):.0f} to {max(ratio.values()):.0f} times lower from 50 % on"
-    label(axes, title, "sparsity of the blocks' weights (%)", f"perplexity (log scale;\n{ERROR_BARS})")
+    bars = error_bars(n_windows(dense))
+    label(axes, title, "sparsity of the blocks' weights (%)", f"perplexity (log scale;\n{bars})")
     return fig
 
 
@@ -68,7 +69,7 @@ def by_pattern(measured: dict[str, Any], corpus: str = "wikipedia") -> Figure:
     }
     clear = ", ".join(f"{sum(steps)} of {len(steps)} for {name}" for name, steps in tighter.items())
     title = f"Half of the weights gone: a tighter pattern clearly costs more in\n{clear}"
-    label(axes, title, "", f"perplexity (log scale;\n{ERROR_BARS})")
+    label(axes, title, "", f"perplexity (log scale;\n{error_bars(n_windows(dense))})")
     return fig
 
 
@@ -110,9 +111,8 @@ def group_ablation(measured: dict[str, Any]) -> Figure:
     said = ", ".join(f"{listed(groups)} for {name}" for name, groups in best.items())
     alone = all(len(groups) == 1 for groups in best.values())
     title = f"{'Clearly the best group' if alone else 'The best group, and what is not clearly worse'}:\n{said}"
-    label(
-        axes, title, "comparison group, and the paper's name for it", f"perplexity at 50 % (log scale;\n{ERROR_BARS})"
-    )
+    bars = error_bars(n_windows(next(iter(by_method["wanda"].values()))))
+    label(axes, title, "comparison group, and the paper's name for it", f"perplexity at 50 % (log scale;\n{bars})")
     return fig
 
 
@@ -131,6 +131,7 @@ def beside_published(measured: dict[str, Any]) -> Figure:
     panels = ("50%", "2:4")
     fig, both = figure(n_columns=len(panels), width=5.2, height=3.9)
     wanda = {pattern: _times_dense(measured, "wanda", pattern) for pattern in panels}
+    bars = error_bars(n_windows(rows(measured, "perplexity", method="dense", corpus="wikipedia")[0]))
     for axes, pattern in zip(both, panels, strict=True):
         by_method = {m: _times_dense(measured, m, pattern) for m in ("magnitude", "sparsegpt", "wanda")}
         models = list(dict.fromkeys(model for found in by_method.values() for model in found))
@@ -148,7 +149,7 @@ def beside_published(measured: dict[str, Any]) -> Figure:
         cost = (
             f"Wanda {here:.1f} times the dense perplexity\nhere, {min(published):.1f} to {max(published):.1f} published"
         )
-        label(axes, f"{'2:4' if pattern == '2:4' else '50 %'}: {cost}", "", f"times dense (log scale; {ERROR_BARS})")
+        label(axes, f"{'2:4' if pattern == '2:4' else '50 %'}: {cost}", "", f"times dense (log scale;\n{bars})")
     both[0].legend(frameon=False, fontsize=9)
     return fig
 

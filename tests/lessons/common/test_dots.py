@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from course_lib.lessons.common.dots import perplexities, reach, side_by_side
+from course_lib.lessons.common.dots import FEW, error_bars, perplexities, reach, side_by_side
 from course_lib.lessons.common.style import figure
 
 
@@ -15,11 +15,17 @@ def test_errors_reach_alike_on_the_log():
 
 
 def test_a_line_a_model_and_no_bars():
-    drawn = perplexities({"a": (40.0, 4.0), "b": (50.0, 5.0)}, "a title")
+    drawn = perplexities({"a": (40.0, 4.0), "b": (50.0, 5.0)}, "a title", n=8)
     (axes,) = drawn.axes
     assert axes.get_xscale() == "log"
     assert not axes.patches
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["b", "a"]
+    assert axes.get_xlabel().endswith("two standard errors, n = 8)")
+
+
+def test_a_figure_says_how_few_samples_its_errors_come_from():
+    assert error_bars(FEW - 1).endswith(f", n = {FEW - 1}")
+    assert error_bars(FEW) == "bars: two standard errors"
 
 
 def test_groups_stand_side_by_side():

@@ -70,8 +70,8 @@ def test_titles():
     assert title(layers).endswith("in fair shares:\nvanilla 21.4, zero sink 10.7, learnable sink 85.7")
     assert "a fair share, 0.7 %" in [text.get_text() for text in layers.axes[0].get_legend().get_texts()]
     rates = plots.rates(measured)
-    assert title(rates) == "The learned token in the end,\nby rate: 5 %, 50 %"
-    assert title(rates, 1) == "Loss in the end, by rate: 2.00, 2.00;\nperplexity without its sink: +4 %, +49 %"
+    assert title(rates) == "In the end the learned token gets\n5 % at 0.001, 50 % at 0.01"
+    assert title(rates, 1) == "Loss 2.00 at 0.001, 2.00 at 0.01;\nperplexity without its sink: +4 %, +49 %"
     norms = plots.register_norms(measured)
     assert title(norms) == "Largest patch norm over the median, mean of 2 trainings:\n6.0 with 0, 2.0 with 4 registers"
 

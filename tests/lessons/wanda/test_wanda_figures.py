@@ -39,6 +39,7 @@ def made_up():
                     "corpus": "wikipedia",
                     "perplexity": cost[m if m == "dense" else f"{m} {p}"],
                     "standard_error": 1.0,
+                    "n_tokens": 12 * 511,
                 }
                 for m, p in label
             ],
@@ -51,7 +52,7 @@ def made_up():
                 {"method": m, "pattern": p, "accuracy": 0.4, "standard_error": 0.02, "chance": 0.35} for m, p in label
             ],
             "sweep": [
-                {"method": m, "sparsity": s, "perplexity": value, "standard_error": 1.0}
+                {"method": m, "sparsity": s, "perplexity": value, "standard_error": 1.0, "n_tokens": 12 * 511}
                 for m, s, value in [("dense", 0.0, 10.0)]
                 + [("wanda", s, 20.0 * s) for s in (0.3, 0.5, 0.7)]
                 + [("magnitude", s, 300 * s * s) for s in (0.3, 0.5, 0.7)]
@@ -62,7 +63,7 @@ def made_up():
                 for k in (0, 1)
             ],
             "groups": [
-                {"method": m, "group": g, "perplexity": v, "standard_error": 1.0}
+                {"method": m, "group": g, "perplexity": v, "standard_error": 1.0, "n_tokens": 12 * 511}
                 for m, values in {"magnitude": (30.0, 40.0), "wanda": (25.0, 20.0)}.items()
                 for g, v in zip(("layer", "(output, 1)"), values, strict=True)
             ],
@@ -92,6 +93,8 @@ def made_up():
 
 def test_sweep_title():
     # ratios 300 s² / 20 s = 15 s: 7.5 at 50 %, 10.5 at 70 %; the point at 30 % is not among them
+    (axes,) = wanda_results.sweep(made_up()).axes
+    assert axes.get_ylabel().endswith(", n = 12)")
     assert title(wanda_results.sweep(made_up())) == "Wanda's perplexity is 8 to 10 times lower from 50 % on"
 
 

@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import of_count, verdict
@@ -49,7 +50,7 @@ def streams() -> Figure:
     full, least = table[0], table[-1]
     title = f"{least['budget']} slots hold {least['peak_bytes'] / 1e6:.0f} MB of keys and values, "
     title += f"all {full['n_tokens'] + least['budget']} tokens {full['peak_bytes'] / 1e6:.0f} MB"
-    label(axes, title, "perplexity of a stream (bars: two standard errors)")
+    label(axes, title, f"perplexity of a stream ({error_bars(len(full['losses']))})")
     return fig
 
 

@@ -114,7 +114,8 @@ def learning(curves: Mapping[str, Sequence[tuple[int, Float[Tensor, "N"]]]], tea
 
 def cuts(results: Mapping[str, Perplexity], title: str) -> Figure:
     """Perplexities of several models on a scale that may span many powers of ten."""
-    fig = perplexities({name: (result.value, result.standard_error) for name, result in results.items()}, title)
+    values = {name: (result.value, result.standard_error) for name, result in results.items()}
+    fig = perplexities(values, title, n=min(len(result.losses) for result in results.values()))
     (axes,) = fig.axes
     low, high = axes.get_xlim()
     if high > 1000 * low:

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.dots import side_by_side
+from course_lib.lessons.common.dots import error_bars, side_by_side
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import load_measured, load_published, rows
 
@@ -58,7 +58,7 @@ def beside_the_paper(measured: dict[str, Any]) -> Figure:
     side_by_side(left, VARIANTS, theirs)
     left.legend(frameon=False, fontsize=8, title="first slots", title_fontsize=8)
     label(left, "Published: 160 million parameters\n(tokens; errors not given)", "", "perplexity (log scale)")
-    label(right, f"Here (bytes; bars: two standard errors),\n{_ours(right, measured)}")
+    label(right, f"Here (bytes; {_bars(measured)}),\n{_ours(right, measured)}")
     for panel in (left, right):
         panel.tick_params(axis="x", labelsize=9)
     return fig
@@ -69,7 +69,7 @@ def by_first_slots(measured: dict[str, Any]) -> Figure:
     fig, (axes,) = figure(width=9.6, height=3.0)
     finding = _ours(axes, measured)
     axes.legend(frameon=False, fontsize=9, title="first slots", title_fontsize=9, loc="upper left")
-    label(axes, f"Here (bytes; bars: two standard errors), {finding}", "", "perplexity (log scale)")
+    label(axes, f"Here (bytes; {_bars(measured)}), {finding}", "", "perplexity (log scale)")
     return fig
 
 
@@ -86,6 +86,10 @@ def _ours(axes: Axes, measured: dict[str, Any]) -> str:
     side_by_side(axes, VARIANTS, ours)
     increases = ", ".join(f"{cost(measured, variant, 0)[0]:+.0f} %" for variant in VARIANTS)
     return f"none kept instead of {max(_caches(measured))}: {increases}"
+
+
+def _bars(measured: dict[str, Any]) -> str:
+    return error_bars(min(len(row["losses"]) for row in rows(measured, "streaming")))
 
 
 def _caches(measured: dict[str, Any]) -> list[int]:
@@ -135,18 +139,17 @@ def rates(measured: dict[str, Any]) -> Figure:
         steps, of_sink = [row["step"] for row in seen], [100 * max(row["first_slot"]) for row in seen]
         left.plot(steps, of_sink, label=f"rate {rate:g}", **line_style(index))
         right.plot(steps, [row["evaluation_loss"] for row in seen], label=f"rate {rate:g}", **line_style(index))
-        shares.append(f"{of_sink[-1]:.0f} %")
-        ends.append(seen[-1]["evaluation_loss"])
+        shares.append(f"{of_sink[-1]:.0f} % at {rate:g}")
+        ends.append(f"{seen[-1]['evaluation_loss']:.2f} at {rate:g}")
         costs.append(f"{round(cost_at(measured, rate)[0]):+d} %")
     left.legend(frameon=False)
     label(
         left,
-        "The learned token in the end,\nby rate: " + ", ".join(shares),
+        "In the end the learned token gets\n" + ", ".join(shares),
         "step",
         "share of attention,\nhighest layer (%)",
     )
-    lowest = ", ".join(f"{loss:.2f}" for loss in ends)
-    title = f"Loss in the end, by rate: {lowest};\nperplexity without its sink: {', '.join(costs)}"
+    title = f"Loss {', '.join(ends)};\nperplexity without its sink: {', '.join(costs)}"
     label(right, title, "step", "nats a byte, nothing evicted")
     right.legend(frameon=False)
     return fig

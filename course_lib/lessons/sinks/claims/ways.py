@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from torch import Tensor
 
-from course_lib.lessons.common.dots import reach
+from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
@@ -112,7 +112,7 @@ def along_the_text(measured: dict[str, Any]) -> Figure:
     right.margins(x=0.2)
     n = len(losses(measured, DENSE))
     title = f"The same {n} predictions beyond the\ntrained length, beside StreamingLLM"
-    label(right, title, "times the perplexity (log; bars: two standard errors)")
+    label(right, title, f"times the perplexity (log; {ERROR_BARS})")
     return fig
 
 
@@ -142,7 +142,7 @@ def beside_the_paper(measured: dict[str, Any]) -> Figure:
     label(
         axes[1],
         f"Here: SmolLM2-135M, n = {len(losses(measured, DENSE))}",
-        "perplexity (log; bars: two standard errors)",
+        f"perplexity (log; {ERROR_BARS})",
     )
     return fig
 
