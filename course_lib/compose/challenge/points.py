@@ -49,40 +49,33 @@ class Points:
     """What a recipe earns.
 
     Args:
-        by_domain: what each text alone would earn. swing: the most that leaving out any one window moves the points.
+        domain: the one that counts. swing: the most that leaving out any one window moves the points.
     """
 
-    by_domain: dict[str, float]
+    points: float
+    domain: str
     swing: float
-
-    @property
-    def domain(self) -> str:
-        """The one that counts."""
-        return min(self.by_domain, key=self.by_domain.__getitem__)
-
-    @property
-    def points(self) -> float:
-        return self.by_domain[self.domain]
 
 
 def points(losses: Losses, anchors: Anchors) -> Points:
     """Of a recipe that keeps to the budget."""
-    earned = _earned(losses, anchors)
+    earned, domain = _earned(losses, anchors)
     swing = max(
-        abs(min(_earned(_without(losses, index, one), anchors.without(index, one)).values()) - min(earned.values()))
+        abs(_earned(_without(losses, index, one), anchors.without(index, one))[0] - earned)
         for one, windows in losses.items()
         for index in range(len(windows))
     )
-    return Points(by_domain=earned, swing=swing)
+    return Points(points=earned, domain=domain, swing=swing)
 
 
-def _earned(losses: Losses, anchors: Anchors) -> dict[str, float]:
+def _earned(losses: Losses, anchors: Anchors) -> tuple[float, str]:
     shares = {
         domain: (_mean(anchors.uniform[domain]) - _mean(windows))
         / (_mean(anchors.uniform[domain]) - _mean(anchors.master[domain]))
         for domain, windows in losses.items()
     }
-    return {domain: FULL * min(1.0, max(0.0, share)) for domain, share in shares.items()}
+    domain = min(shares, key=shares.__getitem__)
+    return FULL * min(1.0, max(0.0, shares[domain])), domain
 
 
 def _mean(windows: tuple[float, ...]) -> float:

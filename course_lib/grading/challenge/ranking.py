@@ -5,7 +5,7 @@ Places go by points to a tenth; of as many points, fewer bytes held come first. 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from course_lib.compose.challenge.budget import Budget
 from course_lib.compose.challenge.judge import Judged, judged
@@ -26,7 +26,6 @@ class Row:
 
     Args:
         place: among those that keep to the budget; 0 for the others.
-        by_domain: what each text alone would earn.
         swing: by how much leaving out one window would move the points, at most.
         failed: whether that is the grader's fault.
     """
@@ -37,7 +36,6 @@ class Row:
     points: float = 0.0
     place: int = 0
     judged: Judged | None = None
-    by_domain: dict[str, float] = field(default_factory=dict)
     swing: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = ()
@@ -90,16 +88,16 @@ def _row(work: HandedIn, found: Found | None, dense: Found, anchors: Anchors, bu
     if found.problem:
         return replace(row, reason=found.problem, failed=found.failed)
     side = judged(found.measured, dense.measured, budget)
-    earned = points(found.measured.losses, anchors)
-    row = replace(row, judged=side, by_domain=earned.by_domain)
     if not side.within:
-        return replace(row, state="wrong", reason=f"The budget is not kept: {side.of_budget}.")
+        return replace(row, state="wrong", judged=side, reason=f"The budget is not kept: {side.of_budget}.")
+    earned = points(found.measured.losses, anchors)
     value = round(earned.points, DIGITS)
     mean, error = side.losses[earned.domain]
     return replace(
         row,
         state="right" if value == FULL else "partly" if value else "wrong",
         points=value,
+        judged=side,
         swing=earned.swing,
         reason=f"{mean:+.3f} ± {error:.3f} nats a token beside the dense model on {NAMES[earned.domain]}; "
         f"{side.of_budget}.",

@@ -18,13 +18,12 @@ from course_lib.compose.challenge.memory import Memory
 from course_lib.compose.challenge.points import FULL, UNIFORM, Anchors
 from course_lib.compose.recipe import Recipe, from_json
 from course_lib.grading import store
-from course_lib.grading.challenge import feedback, tables
+from course_lib.grading.challenge import tables
 from course_lib.grading.challenge.evaluation import Found, Job, Settings
-from course_lib.grading.challenge.handed_in import HandedIn, handed_in
+from course_lib.grading.challenge.handed_in import handed_in
 from course_lib.grading.challenge.ranking import Row, job_of, rows
 from course_lib.grading.challenge.watching import measure_all
 from course_lib.grading.export import lms
-from course_lib.grading.intake.student_ids import file_name
 from course_lib.grading.run import check_columns, check_out, roster_of, versions
 from course_lib.measure.result_files import machine, now
 
@@ -84,7 +83,7 @@ def run(request: Request, console: Console) -> int:
     scale = Anchors(**{name: each.measured.losses for name, each in of.items()})
     scale.check()
     ranked = rows(works, found, of["dense"], scale, settings.budget)
-    left_out = _write(ranked, works, request, settings, scale, started)
+    left_out = _write(ranked, request, settings, scale, started)
     return _say(ranked, left_out, request.out, console)
 
 
@@ -131,20 +130,9 @@ def _refuse(anchors: dict[str, Job], job: Job, found: Found) -> None:
             raise ValueError(f"the {name} recipe could not be measured: {found.problem}")
 
 
-def _write(
-    ranked: list[Row],
-    works: Sequence[HandedIn],
-    request: Request,
-    settings: Settings,
-    anchors: Anchors,
-    started: str,
-) -> list[str]:
+def _write(ranked: list[Row], request: Request, settings: Settings, anchors: Anchors, started: str) -> list[str]:
     """Each file whole; returns whom the tables for course systems leave out, and why."""
     out, results = request.out, [row.result for row in ranked]
-    of_student = {work.student: work for work in works}
-    for row in ranked:
-        path = out / "feedback" / f"{file_name(row.student)}.html"
-        store.write(path, feedback.html(row, of_student[row.student], anchors))
     store.write(out / "challenge.csv", tables.ranking_csv(ranked, FULL))
     store.write(out / "grades.csv", lms.grades_csv(results))
     data = {"lesson": "12 Capstone", "seed": settings.seed, "windows": settings.windows, "length": settings.length}
@@ -166,7 +154,6 @@ def _say(ranked: list[Row], left_out: list[str], out: Path, console: Console) ->
     placed, failed = [row for row in ranked if row.place], [row for row in ranked if row.failed]
     where = out / "challenge.csv"
     console.print(f"{len(placed)} of {len(ranked)} keep to the budget; the ranking is in {where}.", soft_wrap=True)
-    console.print(f"A page for each student is in {out / 'feedback'}.", soft_wrap=True)
     swing = max((row.swing for row in placed), default=0.0)
     more = "" if swing < HALF_A_POINT else " That is too much: take more --windows."
     console.print(f"Leaving out any one window moves a grade by {swing:.2f} points at most.{more}", soft_wrap=True)
