@@ -165,11 +165,8 @@ def _write(ranked: list[Row], request: Request, settings: Settings, anchors: Anc
 def _say(ranked: list[Row], left_out: list[str], out: Path, console: Console) -> int:
     """What was found, how much one window decides, and what to do next."""
     placed, failed = [row for row in ranked if row.place], [row for row in ranked if row.failed]
-    where = out / "challenge.csv"
-    console.print(
-        f"{len(placed)} of {len(ranked)} keep to the budget; the ranking is in {where}, feedback in {out / 'feedback'}.",
-        soft_wrap=True,
-    )
+    where = f"the ranking is in {out / 'challenge.csv'}, feedback in {out / 'feedback'}"
+    console.print(f"{len(placed)} of {len(ranked)} keep to the budget; {where}.", soft_wrap=True)
     swing = max((row.swing for row in placed), default=0.0)
     more = "" if swing < HALF_A_POINT else " That is too much: take more --windows."
     console.print(f"Leaving out any one window moves a grade by {swing:.2f} points at most.{more}", soft_wrap=True)

@@ -44,7 +44,7 @@ def test_everybody_has_a_page(told):
 
 
 def test_a_page_has_what_was_measured(told):
-    rows, data, pages = told
+    rows, _, pages = told
     page, row = Page(pages["anna"]), rows["anna"]
     assert f"{row['points']} of 20 points" in page.text
     assert "pruned by Magnitude (25 % go) and rounded to 8 bits, a scale a row to the nearest" in page.text
@@ -148,8 +148,8 @@ def test_pages_fit_a_phone(told, width, tmp_path):
         (
             {"weights": {"method": "SparseGPT", "pattern": "2:4", "bits": 4}},
             [
-                "The weights of the blocks are pruned by SparseGPT (2:4 of them stay) and rounded to 4 bits, a scale a row "
-                "in the same sweep."
+                "The weights of the blocks are pruned by SparseGPT (2:4 of them stay) and rounded to 4 bits, "
+                "a scale a row in the same sweep."
             ],
         ),
         (
