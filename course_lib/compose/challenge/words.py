@@ -9,6 +9,8 @@ from course_lib.compose.parts.prompt import PromptPart
 from course_lib.compose.parts.weights import Weights
 from course_lib.compose.recipe import Recipe
 
+ROUNDED = {"gptq": "by GPTQ to", "nearest": "to the nearest values of"}
+
 
 def in_words(recipe: Recipe) -> list[str]:
     """Of each part in the order in which they are applied; of the dense model that it has none."""
@@ -43,9 +45,10 @@ def _weights(part: Weights) -> str:
         pruned = f"pruned by {part.method} ({share}{over})"
     if part.bits is None:
         return f"The weights of the blocks are {pruned}."
-    rounded = f"rounded to {_grid(part.bits, part.group)}"
-    how = "in the same sweep" if part.is_joint else {"gptq": "by GPTQ", "nearest": "to the nearest"}[part.rounding]
-    return f"The weights of the blocks are {pruned}{' and ' * bool(pruned)}{rounded} {how}."
+    how = "in the same sweep to" if part.is_joint else ROUNDED[part.rounding]
+    return (
+        f"The weights of the blocks are {pruned}{' and ' * bool(pruned)}rounded {how} {_grid(part.bits, part.group)}."
+    )
 
 
 def _cache(part: CachePart) -> str:

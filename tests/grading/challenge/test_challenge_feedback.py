@@ -47,7 +47,7 @@ def test_a_page_has_what_was_measured(told):
     rows, _, pages = told
     page, row = Page(pages["anna"]), rows["anna"]
     assert f"{row['points']} of 20 points" in page.text
-    assert "pruned by Magnitude (25 % go) and rounded to 8 bits, a scale a row to the nearest" in page.text
+    assert "pruned by Magnitude (25 % go) and rounded to the nearest values of 8 bits, a scale a row" in page.text
     assert "The budget is kept" in page.text
     budget = page.tables["Bytes beside the budget"]
     assert [line[3] for line in budget[1:]] == [
@@ -142,14 +142,14 @@ def test_pages_fit_a_phone(told, width, tmp_path):
             {"embedding": {"bits": 4, "group": 32}, "weights": {"bits": 3, "rounding": "nearest"}},
             [
                 "The embedding table is rounded to 4 bits, a scale for every 32 columns.",
-                "The weights of the blocks are rounded to 3 bits, a scale a row to the nearest.",
+                "The weights of the blocks are rounded to the nearest values of 3 bits, a scale a row.",
             ],
         ),
         (
             {"weights": {"method": "SparseGPT", "pattern": "2:4", "bits": 4}},
             [
-                "The weights of the blocks are pruned by SparseGPT (2:4 of them stay) and rounded to 4 bits, "
-                "a scale a row in the same sweep."
+                "The weights of the blocks are pruned by SparseGPT (2:4 of them stay) and rounded in the same "
+                "sweep to 4 bits, a scale a row."
             ],
         ),
         (
