@@ -29,7 +29,7 @@ def bytes_and_time() -> Figure:
 
 def recipes_on_the_clock() -> Figure:
     """How many times as fast recipes and drafts are, beside how many times fewer bytes they read."""
-    fig, panels = figure(n_columns=2, width=5.2, height=3.6)
+    fig, panels = figure(n_columns=2, width=4.3, height=3.6)
     steps, drafts = whole_recipes()[1:], [each for each in whole_recipes(True) if each.side != "no draft"]
     dense = whole_recipes()[0].a_second
     lighter = [each for each in steps if each.fewer > 1 / FEWER]
@@ -54,7 +54,7 @@ def recipes_on_the_clock() -> Figure:
 
 def _named(each: OfRecipe) -> str:
     kind = each.contest.partition(", ")[2]
-    return (f"{each.side},\n{kind}" if kind else each.side).replace(" + ", "\n+ ")
+    return (f"{each.side},\n{kind}" if kind else each.side).replace(" + ", "\n+ ").replace(", from", ",\nfrom")
 
 
 def _of_drafts(found: list[OfRecipe]) -> str:

@@ -9,7 +9,7 @@ SIDES = ((7, -14, "left"), (7, 5, "left"), (-7, -14, "right"), (-7, 5, "right"))
 LINE, LETTER = 1.25, 0.62  # of the size of the type: height of a line and width of a letter
 FURTHEST = 12  # lines that a name may move away
 DOT = 3.0  # points: radius of what a name keeps off
-Spot = tuple[float, float]
+Spot = tuple[float | int, float | int]
 Box = tuple[float, float, float, float]  # left, bottom, right, top in pixels
 
 
@@ -28,7 +28,7 @@ def name_points(
     """
     axes.figure.draw_without_rendering()
     taken = [_dot(axes, spot) for spot in (*spots, *around)]
-    taken += [text.get_window_extent().extents for text in axes.texts]
+    taken += [tuple(map(float, text.get_window_extent().extents)) for text in axes.texts]
     for spot, name in zip(spots, names, strict=True):
         places = [(dx, dy, side, 0) for dx, dy, side in SIDES]
         places += [
@@ -50,7 +50,7 @@ def _dot(axes: Axes, spot: Spot) -> Box:
     return x - radius, y - radius, x + radius, y + radius
 
 
-def _box(axes: Axes, spot: Spot, name: str, size: float, place: tuple[float, float, str, int]) -> Box:
+def _box(axes: Axes, spot: Spot, name: str, size: float, place: tuple[float | int, float | int, str, int]) -> Box:
     """Where the name would lie, from the number of its letters."""
     dx, dy, side, _ = place
     point = axes.figure.dpi / 72
@@ -63,6 +63,6 @@ def _box(axes: Axes, spot: Spot, name: str, size: float, place: tuple[float, flo
 def _fits(axes: Axes, box: Box, taken: Sequence[Box]) -> bool:
     frame = axes.bbox
     inside = frame.x0 <= box[0] and box[2] <= frame.x1 and frame.y0 <= box[1] and box[3] <= frame.y1
-    return inside and not any(
+    return bool(inside) and not any(
         box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in taken
     )
