@@ -557,6 +557,21 @@ clock_plots.bytes_and_time()
 say(clock_tables.bytes_and_time())
 
 # %% [markdown]
+# Whole recipes, as the course runs them, behind 1024 tokens of text; then 32 tokens written with a draft.
+
+# %%
+clock_plots.recipes_on_the_clock()
+
+# %%
+say(clock_tables.recipes_on_the_clock())
+
+# %% [markdown]
+# Where do the bytes stay? **Pruned and rounded weights** were unpacked once, so that the clock sees dense floats: they
+# save memory, and a step takes as long. Unpacked from what is stored at each product, they cost the unpacking.
+# **H2O** adds up attention and sorts slots at every token, and unrounds what it reads, more than 1024 tokens of cache
+# can pay for; **StreamingLLM** only drops. **CATS** computes all gates to choose, and copies rows. A **lookup** pays,
+# since it costs no pass of its own; a **draft** whose passes take as long as the model's cannot, however few it saves.
+#
 # - **Fewer bits** are the first thing to take: every token reads fewer bytes, whatever the text. They become time only
 #   where a kernel computes with codes as they are stored.
 # - **Zeros beside few bits** save bytes only above a share of $1/b$.

@@ -1,4 +1,4 @@
-"""Recipes on the clock: steps of the dense model and of recipes that hold or read less, and texts with drafts.
+"""Recipes on the clock: a step of the dense model and of recipes that hold or read less, and texts with drafts.
 
 As `compose` runs a recipe its weights were unpacked once, and zeros are multiplied: weights of fewer bytes take as long
 as dense ones. From its bytes each matrix is unpacked whenever it is multiplied, which is what holding so few costs
@@ -21,8 +21,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from course_kernels.bench.kv import as_stock, shared_twin
-from course_kernels.timing.contest import Contest, Place, Side
 from course_lib.attention.speculative.accept import Sampling
 from course_lib.attention.speculative.decode import speculate
 from course_lib.attention.speculative.draft import Draft, Lookup, Proposal
@@ -36,11 +34,14 @@ from course_lib.kv.layers import EvictingCache
 from course_lib.measure.roofline import Work
 from course_lib.models import layers_of, load_model, tiny_model
 from course_lib.prompts.compressed.layouts import Layout, Tensors
+from course_kernels.bench.kv import as_stock, shared_twin
+from course_kernels.timing.contest import Contest, Place, Side
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all layers have rounded in another order
-STEPS, K = 4, 4  # tokens of a run, and tokens drafted a pass
+K = 4  # tokens drafted a pass
 LENGTHS = {"before": 1024, "begin": 64, "written": 32}
 QUICK = {"before": 80, "begin": 12, "written": 4}
+STEP = "step of 1"
 DENSE, OWN_CACHE, SMALLEST = "dense", "dense, the course's cache", "SparseGPT 50 %, 3 bits + H2O 20 %, 4 bits"
 PRUNED, UNPACKED = "SparseGPT 50 %, 3 bits", "SparseGPT 50 %, 3 bits, from its bytes"
 RECIPES = {
@@ -92,12 +93,12 @@ def twin(built: Built) -> Built:
 
 
 def steps(stack: ExitStack, made: dict[str, Built], ids: Int[Tensor, "1 T"]) -> Contest:
-    """Tokens one by one behind a text; the first is checked against the whole text read anew, or the slots kept."""
+    """One token behind a text, checked against the whole text read anew, or against the slots kept."""
     sides = [side(stack, name, built, ids) for name, built in made.items()]
     unpacked = replace(made[PRUNED], made=replace(made[PRUNED].made, model=copy.deepcopy(made[PRUNED].model)))
     stack.enter_context(unpacking(unpacked))
     sides.append(side(stack, UNPACKED, unpacked, ids))
-    return Contest(f"{STEPS} steps of 1 at {ids.shape[1]} tokens", (1, ids.shape[1]), sides, sides[0].expected)
+    return Contest(f"1 {STEP} at {ids.shape[1]} tokens", (1, ids.shape[1]), sides, sides[0].expected)
 
 
 def side(stack: ExitStack, name: str, built: Built, ids: Int[Tensor, "1 T"]) -> Side:
@@ -110,15 +111,14 @@ def side(stack: ExitStack, name: str, built: Built, ids: Int[Tensor, "1 T"]) -> 
     else:
         whole = torch.cat([ids, token], dim=1)
         expected = built.model(whole, use_cache=False, logits_to_keep=1).logits[:, -1]
-    work = Work(2 * STEPS * found.multiply_adds, STEPS * found.read)
+    work = Work(2 * found.multiply_adds, found.read)
     return Side(name, partial(decoded, built.model, token, cache), work, expected)
 
 
 @torch.no_grad()
 def decoded(model: PreTrainedModel, token: Int[Tensor, "1 1"], cache: Cache) -> Float[Tensor, "1 V"]:
-    """STEPS steps; the logits of the first. They lengthen a cache that forgets nothing, all such sides alike."""
-    first, *_ = [model(token, past_key_values=cache, use_cache=True).logits[:, -1] for _ in range(STEPS)]
-    return first
+    """The logits of a token. Each run lengthens a cache that forgets nothing by one, of all such sides alike."""
+    return model(token, past_key_values=cache, use_cache=True).logits[:, -1]
 
 
 @contextmanager
@@ -179,13 +179,13 @@ def _drafted(model: PreTrainedModel, built: Built, text: Int[Tensor, "N"], n_new
 def summary(rows: list[dict[str, Any]]) -> str:
     """Tokens a second: dense, the recipe that reads the fewest bytes, the fastest; and whether a draft pays."""
     timed = [row for row in rows if row["repetitions"]]
-    in_steps = [row for row in timed if "steps" in row["contest"]]
+    in_steps = [row for row in timed if STEP in row["contest"]]
     if not in_steps:
         return "No recipe was timed."
     fewest, fastest = (min(in_steps, key=lambda row: row[key]) for key in ("bytes", "median_seconds"))
     dense = in_steps[0]
     lines = [
-        f"{what}: {row['side']}, {STEPS / row['median_seconds']:.1f} tokens a second, {row['times_anchor']:.2f} times "
+        f"{what}: {row['side']}, {1 / row['median_seconds']:.1f} tokens a second, {row['times_anchor']:.2f} times "
         f"dense; {dense['bytes'] / row['bytes']:.2f} times fewer bytes"
         for what, row in (("Dense", dense), ("Fewest bytes", fewest), ("Fastest", fastest))
     ]

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from transformers import DynamicCache
 
 from course_kernels import runtime
 from course_kernels.bench import capstone
@@ -42,19 +41,17 @@ def test_bytes_are_those_of_the_account(made):
     with torch.no_grad(), capstone.ExitStack() as stack:
         side = capstone.side(stack, "H2O", made["H2O 20 %, 4 bits"], IDS)
     found = account(made["H2O 20 %, 4 bits"], IDS[0])
-    assert side.work.bytes == capstone.STEPS * found.read
-    assert side.work.flops == 2 * capstone.STEPS * found.multiply_adds
+    assert side.work.bytes == found.read
+    assert side.work.flops == 2 * found.multiply_adds
 
 
-def test_as_many_steps_are_run_as_are_counted(made):
-    """Tokens a second are STEPS over the time of one run."""
-    model, calls = made[capstone.DENSE].model, []
-    handle = model.register_forward_hook(lambda *_: calls.append(1))
-    cache = DynamicCache()
-    first = capstone.decoded(model, IDS[:, :1], cache)
-    handle.remove()
-    assert (len(calls), cache.get_seq_length()) == (capstone.STEPS, capstone.STEPS)
-    torch.testing.assert_close(first, model(IDS[:, :1]).logits[:, -1])
+def test_a_run_is_the_one_step_whose_bytes_are_counted(made):
+    """A cache that forgets nothing says how many tokens a run has read."""
+    with torch.no_grad(), made[capstone.OWN_CACHE].running() as cache:
+        token = IDS[:, :1]
+        made[capstone.OWN_CACHE].model(IDS, past_key_values=cache, use_cache=True)
+        capstone.decoded(made[capstone.OWN_CACHE].model, token, cache)
+        assert cache.get_seq_length() == IDS.shape[1] + 1
 
 
 def test_weights_come_from_their_bytes_and_stay_themselves(made):
@@ -79,11 +76,11 @@ def test_what_recipes_run_inside_does_not_reach_their_twins(made):
 
 
 def test_the_summary_names_the_fewest_bytes_and_the_fastest():
-    row = {"contest": "4 steps of 1", "anchor": "dense", "repetitions": 5}
+    row = {"contest": "1 step of 1", "anchor": "dense", "repetitions": 5}
     rows = [
-        row | {"side": "dense", "bytes": 100, "median_seconds": 0.4, "times_anchor": 1.0},
-        row | {"side": "small", "bytes": 25, "median_seconds": 0.8, "times_anchor": 0.5},
-        row | {"side": "quick", "bytes": 80, "median_seconds": 0.2, "times_anchor": 2.0},
+        row | {"side": "dense", "bytes": 100, "median_seconds": 0.1, "times_anchor": 1.0},
+        row | {"side": "small", "bytes": 25, "median_seconds": 0.2, "times_anchor": 0.5},
+        row | {"side": "quick", "bytes": 80, "median_seconds": 0.05, "times_anchor": 2.0},
         row | {"contest": "8 tokens", "side": "lookup", "anchor": "no draft", "times_anchor": 1.5},
     ]
     said = capstone.summary(rows)

@@ -68,14 +68,24 @@ def points(losses: Losses, anchors: Anchors) -> Points:
     return Points(points=earned, domain=domain, swing=swing)
 
 
-def _earned(losses: Losses, anchors: Anchors) -> tuple[float, str]:
-    shares = {
+def by_domain(losses: Losses, anchors: Anchors) -> dict[str, float]:
+    """The share of the way from the uniform's loss to the master's, below 0 and above 1 too."""
+    return {
         domain: (_mean(anchors.uniform[domain]) - _mean(windows))
         / (_mean(anchors.uniform[domain]) - _mean(anchors.master[domain]))
         for domain, windows in losses.items()
     }
+
+
+def worth(share: float) -> float:
+    """The points of a share."""
+    return FULL * min(1.0, max(0.0, share))
+
+
+def _earned(losses: Losses, anchors: Anchors) -> tuple[float, str]:
+    shares = by_domain(losses, anchors)
     domain = min(shares, key=shares.__getitem__)
-    return FULL * min(1.0, max(0.0, shares[domain])), domain
+    return worth(shares[domain]), domain
 
 
 def _mean(windows: tuple[float, ...]) -> float:

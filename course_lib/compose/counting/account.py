@@ -7,7 +7,9 @@ Dimension key: N tokens of a text.
 """
 
 import struct
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Int
@@ -21,6 +23,14 @@ from course_lib.compose.part import Stored
 from course_lib.models import heads
 
 NUMBER_BYTES = 2  # of what nothing compresses
+OF_PARTS = {"neurons": "selectors", "prompt": "prompt"}
+BESIDE_VALUES = {
+    "scale": "scales",
+    "zero": "scales",
+    "bitmap": "indices",
+    "row_start": "indices",
+    "positions": "indices",
+}
 LENGTH = 1024  # tokens of a text at which the cache is counted
 
 
@@ -30,6 +40,7 @@ class Account:
 
     Args:
         stored: bytes of weights, scales, indices, predictors and prompt. by_part: the same, each part by itself.
+        by_kind: the same by what a number is for; none where an account was kept before this was counted.
         cache: bytes of the cache behind a text of `length` tokens.
         read: bytes a decoded token reads there, cache and all.
         multiply_adds: of a decoded token there.
@@ -41,6 +52,7 @@ class Account:
     length: int
     read: int
     multiply_adds: int
+    by_kind: dict[str, int] = field(default_factory=dict)
 
     @property
     def held(self) -> int:
@@ -61,10 +73,7 @@ def account(built: Built, text: Int[Tensor, "N"]) -> Account:
         built.model(text[None].to(built.model.device), past_key_values=cache, use_cache=True, logits_to_keep=1)
         tensors, n_held = cache_tensors(cache), n_slots(cache)
     in_cache = sum(tensor.nbytes for tensor in tensors.values())
-    by_part: dict[str, int] = {}
-    for name, tensor in built.stored.items():
-        part = name.partition("/")[0]
-        by_part[part] = by_part.get(part, 0) + tensor.nbytes
+    by_part = _summed(built.stored, lambda name: name.partition("/")[0])
     weights_read, products = of_a_token(built)
     return Account(
         stored=sum(by_part.values()),
@@ -73,7 +82,24 @@ def account(built: Built, text: Int[Tensor, "N"]) -> Account:
         length=len(text),
         read=weights_read + in_cache,
         multiply_adds=products + 2 * n_held * heads(built.model).group * heads(built.model).size,
+        by_kind=_summed(built.stored, kind_of),
     )
+
+
+def kind_of(name: str) -> str:
+    """What a stored tensor is for, from its name PART/.../NAME."""
+    part, last = name.partition("/")[0], name.rpartition("/")[2]
+    if part in OF_PARTS:
+        return OF_PARTS[part]
+    return next((kind for beginning, kind in BESIDE_VALUES.items() if last.startswith(beginning)), "weights")
+
+
+def _summed(stored: Stored, key: Callable[[str], str]) -> dict[str, int]:
+    """Bytes by what a name stands for."""
+    sums: Counter[str] = Counter()
+    for name, tensor in stored.items():
+        sums[key(name)] += tensor.nbytes
+    return dict(sums)
 
 
 def written(tensors: Stored) -> int:

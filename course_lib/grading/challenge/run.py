@@ -6,7 +6,7 @@ no clock and no number that was sent has a say.
 
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
@@ -18,12 +18,13 @@ from course_lib.compose.challenge.memory import Memory
 from course_lib.compose.challenge.points import FULL, UNIFORM, Anchors
 from course_lib.compose.recipe import Recipe, from_json
 from course_lib.grading import store
-from course_lib.grading.challenge import tables
+from course_lib.grading.challenge import feedback, tables
 from course_lib.grading.challenge.evaluation import Found, Job, Settings
-from course_lib.grading.challenge.handed_in import handed_in
+from course_lib.grading.challenge.handed_in import HandedIn, handed_in
 from course_lib.grading.challenge.ranking import Row, job_of, rows
 from course_lib.grading.challenge.watching import measure_all
 from course_lib.grading.export import lms
+from course_lib.grading.intake.student_ids import file_name
 from course_lib.grading.run import check_columns, check_out, roster_of, versions
 from course_lib.measure.result_files import machine, now
 
@@ -83,6 +84,7 @@ def run(request: Request, console: Console) -> int:
     scale = Anchors(**{name: each.measured.losses for name, each in of.items()})
     scale.check()
     ranked = rows(works, found, of["dense"], scale, settings.budget)
+    _write_feedback(ranked, works, found, scale, request.out)
     left_out = _write(ranked, request, settings, scale, started)
     return _say(ranked, left_out, request.out, console)
 
@@ -130,6 +132,17 @@ def _refuse(anchors: dict[str, Job], job: Job, found: Found) -> None:
             raise ValueError(f"the {name} recipe could not be measured: {found.problem}")
 
 
+def _write_feedback(
+    ranked: list[Row], works: Sequence[HandedIn], found: Mapping[Job, Found], anchors: Anchors, out: Path
+) -> None:
+    """A page for each student, under the name that `course grade` gives it."""
+    of = {work.student: work for work in works}
+    for row in ranked:
+        work = of[row.student]
+        html = feedback.html(work, row, found.get(job_of(work)), anchors)
+        store.write(out / "feedback" / f"{file_name(row.student)}.html", html)
+
+
 def _write(ranked: list[Row], request: Request, settings: Settings, anchors: Anchors, started: str) -> list[str]:
     """Each file whole; returns whom the tables for course systems leave out, and why."""
     out, results = request.out, [row.result for row in ranked]
@@ -152,8 +165,8 @@ def _write(ranked: list[Row], request: Request, settings: Settings, anchors: Anc
 def _say(ranked: list[Row], left_out: list[str], out: Path, console: Console) -> int:
     """What was found, how much one window decides, and what to do next."""
     placed, failed = [row for row in ranked if row.place], [row for row in ranked if row.failed]
-    where = out / "challenge.csv"
-    console.print(f"{len(placed)} of {len(ranked)} keep to the budget; the ranking is in {where}.", soft_wrap=True)
+    where = f"the ranking is in {out / 'challenge.csv'}, feedback in {out / 'feedback'}"
+    console.print(f"{len(placed)} of {len(ranked)} keep to the budget; {where}.", soft_wrap=True)
     swing = max((row.swing for row in placed), default=0.0)
     more = "" if swing < HALF_A_POINT else " That is too much: take more --windows."
     console.print(f"Leaving out any one window moves a grade by {swing:.2f} points at most.{more}", soft_wrap=True)

@@ -52,6 +52,7 @@ environment = Environment(
 )
 environment.filters |= {
     "duration": text.duration,
+    "signed": lambda value: f"{value:+.3f}",
     "fixed": lambda value, digits: f"{value:.{digits}f}",
     "name": lambda value: escape(text.name(value)),
     "number": text.number,

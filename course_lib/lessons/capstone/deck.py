@@ -71,6 +71,11 @@ def bytes_and_time() -> Figure:
     return clock.bytes_and_time()
 
 
+def recipes_on_the_clock() -> Figure:
+    """Whole recipes and drafts in time."""
+    return clock.recipes_on_the_clock()
+
+
 def verdicts() -> Figure:
     """How the claims came out."""
     return claims_page.verdicts()

@@ -66,6 +66,13 @@ def test_the_picture_and_the_points_of_the_front(tries):
     assert points_of(tries, read=True)[0].cost == tries[0].judged.found.read
 
 
+def test_one_recipe_alone_is_drawn_on_the_scale_of_eight(tries):
+    for axes in board_figure(tries[:1]).axes:
+        assert axes.get_xlim()[0] == 0
+        assert axes.get_xlim()[1] > 100
+        assert axes.get_ylim()[1] - axes.get_ylim()[0] > 0.5
+
+
 def test_no_more_than_eight():
     with pytest.raises(ValueError, match="got 9 recipes; expected at most 8"):
         tried({str(n): {} for n in range(9)}, sharp_model(), Nothing())

@@ -1,5 +1,7 @@
 """Tables, verdicts and titles of lesson 12 on made-up results whose answers are known."""
 
+from itertools import combinations
+
 import made_up_recipes as made
 import pytest
 
@@ -11,7 +13,8 @@ from course_lib.lessons.capstone.tables import drafts as draft_tables
 from course_lib.lessons.capstone.tables import front as front_tables
 from course_lib.lessons.capstone.tables import parts as part_tables
 from course_lib.lessons.capstone.tables import quoted as quoted_tables
-from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common import style
+from course_lib.lessons.common.tables import COLUMNS, load_bench
 from course_lib.lessons.common.verdicts import NOT_MEASURED, WORDS
 
 NOTHING = {"tables": {}}
@@ -105,6 +108,20 @@ def test_a_students_recipe_beside_the_front():
     assert front.strip(recipes(), [student("a"), student("b", 2.0)]).described().count("is beaten by") == 2
 
 
+@pytest.mark.parametrize("n", [1, 2, 8, 26])
+def test_names_of_recipes_that_lie_together_do_not_cover_each_other(n):
+    """All of them lie within a nat and a tenth of the bytes, the way a class's do."""
+    mine = [student(f"name{i}" if n < 3 else "a long name", 0.1 + 0.02 * i, 250_000_000 + 10**6 * i) for i in range(n)]
+    figure = front.front(recipes(), mine)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        own = [text for text in axes.texts if text.get_color() == style.COLOURS[1]]
+        assert len(own) == n
+        boxes = [text.get_window_extent() for text in own]
+        assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+    assert ("a long name" in figure.get_supxlabel()) is (n > 2)
+
+
 @pytest.mark.parametrize(("pruned", "said"), [(0.3, "holds"), (0.9, "does not hold")])
 def test_equal_bytes(monkeypatch, pruned, said):
     monkeypatch.setattr(quoted_tables, "of_lesson_3", dict)
@@ -161,6 +178,33 @@ def test_bytes_beside_time():
     assert "clearly faster than dense" in clock.bytes_and_time().described()
 
 
+def test_whole_recipes_on_the_clock():
+    """Of the committed bench: the fewest bytes, the least time of fewer bytes, and tokens a second."""
+    steps = clock_tables.whole_recipes()
+    assert steps[0].side == "dense"
+    assert (steps[0].times, steps[0].fewer) == (1.0, 1.0)
+    rows = {
+        row["side"]: row for row in load_bench("cpu_capstone")["tables"]["sides"] if row["contest"].startswith("1 ")
+    }
+    assert len(steps) == len(rows)
+    assert all(each.a_second == pytest.approx(1 / rows[each.side]["median_seconds"]) for each in steps)
+    lean, quick = clock_tables.best_by_bytes(steps), clock_tables.best_by_time(steps)
+    assert rows[lean.side]["bytes"] == min(row["bytes"] for row in rows.values())
+    assert quick.fewer > 1
+    assert quick.times >= lean.times
+    assert f"best by bytes: {lean.side}, {lean.a_second:.1f} tokens" in clock_tables.recipes_on_the_clock()
+    drafted = clock_tables.whole_recipes(drafts=True)
+    assert {each.side for each in drafted} == {"no draft", "lookup", "SparseGPT 50 %, 3 bits"}
+    assert "tokens a second" in clock.recipes_on_the_clock().described()
+
+
+def test_no_reading_is_faster_than_the_memory():
+    """What a step reads in float32, over its time, is within what the machine reads: a run is one step, not four."""
+    bench = load_bench("cpu_capstone")
+    dense = bench["tables"]["sides"][0]
+    assert 2 * dense["bytes"] / dense["median_seconds"] < bench["roofline"]["bytes_per_second"]
+
+
 def test_the_claims_page_is_read_whole():
     assert sum(page.counts().values()) == len(page.claims()) > 200
     assert set(page.counts()) == {*WORDS, NOT_MEASURED}
@@ -198,5 +242,6 @@ def test_everything_printed_fits():
     texts = [getattr(part_tables, name)(measured) for name in ("provenance", "shares", "pairs", "orders")]
     texts += [front_tables.front(both), front_tables.cheapest(both), quoted_tables.sizes(both)]
     texts += [quoted_tables.equal_bytes(both), quoted_tables.chosen(both), clock_tables.bytes_and_time()]
+    texts.append(clock_tables.recipes_on_the_clock())
     texts.append(draft_tables.passes(made.of_drafts({"lookup": [80, 90], "SparseGPT 50 %, 3 bits": [30, 35]})))
     assert [line for text in texts for line in text.splitlines() if len(line) > COLUMNS] == []

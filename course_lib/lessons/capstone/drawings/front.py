@@ -9,14 +9,17 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.lessons.capstone.drawings.labels import name_points
 from course_lib.lessons.capstone.found import DENSE, DOMAINS, above, cost, one
 from course_lib.lessons.capstone.measured import beaten_by, best
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.style import COLOURS, figure, label
+from course_lib.lessons.common.tables import wrapped
 from course_lib.lessons.common.verdicts import ERRORS
 
 MOST = 3.0  # nats above dense: what lies higher is counted, not shown
+MOST_NAMED, LINE = 2, 0.17  # of the student's: more get numbers, and a list below; inches of a line of it
 ROOM = (4.0, 0.25)  # per cent of the bytes or nats between two numbers
 BUDGET = {"color": COLOURS[4], "linestyle": ":", "linewidth": 1.4}
 Budget = tuple[float, float]  # of the dense model's bytes, held and read
@@ -32,7 +35,9 @@ def front(
             losses of the first windows of the domain; drawn as stars.
         budget: shares of the dense model's bytes, held and read, drawn as dotted lines.
     """
-    fig, panels = figure(n_columns=2, width=5.0, height=3.9)
+    names = wrapped(";  ".join(f"{n} {row['name']}" for n, row in enumerate(mine, 1))) if len(mine) > MOST_NAMED else ""
+    fig, panels = figure(n_columns=2, width=5.0, height=3.9 + LINE * len(names.splitlines()))
+    fig.supxlabel(names, fontsize=9)
     for read, axes in enumerate(panels):
         _panel(axes, recipes, mine, domain, bool(read), budget)
     panels[0].set_ylabel(f"nats a token above dense, {DOMAINS[domain]}\n({ERROR_BARS})")
@@ -60,12 +65,14 @@ def _panel(
     others = [row for row in shown if row not in standing]
     places = [(100 * cost(row, read) / cost(dense, read), above(row, dense, domain)) for row in others]
     axes.scatter([x for x, _ in places], [y.value for _, y in places], 18, "white", edgecolors=COLOURS[4], zorder=2)
-    _standing(axes, standing, dense, domain, read)
-    _own(axes, mine, dense, domain, read)
+    _standing(axes, standing, dense, domain, read, numbered=len(mine) <= MOST_NAMED)
     if budget:
         axes.axvline(100 * budget[read], **BUDGET)
     axes.set_ylim(-0.25, MOST)
     axes.set_xlim(right=104)
+    if mine:
+        standing_at = [(100 * cost(row, read) / cost(dense, read), above(row, dense, domain).value) for row in standing]
+        _own(axes, mine, dense, domain, read, [*((x, y.value) for x, y in places), *standing_at])
     beaten = f"\n{mine[0]['name']} {_beaten(mine[0], recipes, domain, read)}" if len(mine) == 1 else ""
     hidden = len(recipes) - len(shown)
     above_all = f"\n{hidden} of the recipes lie above the picture" if hidden else ""
@@ -76,8 +83,9 @@ def _panel(
     )
 
 
-def _standing(axes: Axes, standing: Sequence[Row], dense: Row, domain: str, read: bool) -> None:
-    """Numbered from the cheapest to the dearest, where a number can be read beside the one before."""
+def _standing(axes: Axes, standing: Sequence[Row], dense: Row, domain: str, read: bool, numbered: bool) -> None:
+    """Numbered from the cheapest to the dearest, where a number can be read beside the one before; not where stars
+    have numbers."""
     last = (-ROOM[0], 0.0)
     for number, row in enumerate(standing, 1):
         effect = above(row, dense, domain)
@@ -87,18 +95,30 @@ def _standing(axes: Axes, standing: Sequence[Row], dense: Row, domain: str, read
         axes.errorbar(
             x, y, yerr=ERRORS * effect.error, color=COLOURS[0], marker="o", markersize=5, capsize=2.5, zorder=3
         )
-        if abs(x - last[0]) >= ROOM[0] or abs(y - last[1]) >= ROOM[1]:
+        if numbered and (abs(x - last[0]) >= ROOM[0] or abs(y - last[1]) >= ROOM[1]):
             axes.annotate(str(number), (x, y), (6, 4), textcoords="offset points", fontsize=8.5)
             last = (x, y)
 
 
-def _own(axes: Axes, mine: Sequence[Row], dense: Row, domain: str, read: bool) -> None:
+def _own(
+    axes: Axes, mine: Sequence[Row], dense: Row, domain: str, read: bool, around: Sequence[tuple[float, float]]
+) -> None:
+    """Stars with their names; with numbers where they are many."""
+    spots = []
     for row in mine:
         effect = above(row, dense, domain)
         x, y = 100 * cost(row, read) / cost(dense, read), min(effect.value, MOST)
-        look = {"color": COLOURS[1], "marker": "*", "markersize": 13, "markeredgecolor": "black", "capsize": 3}
+        look = {
+            "color": COLOURS[1],
+            "marker": "*",
+            "markersize": 13 if len(mine) <= MOST_NAMED else 8,
+            "markeredgecolor": "black",
+            "capsize": 3,
+        }
         axes.errorbar(x, y, yerr=ERRORS * effect.error, zorder=4, **look)
-        axes.annotate(row["name"], (x, y), (7, -12), textcoords="offset points", fontsize=9, color=COLOURS[1])
+        spots.append((x, y))
+    names = [row["name"] if len(mine) <= MOST_NAMED else str(n) for n, row in enumerate(mine, 1)]
+    name_points(axes, spots, names, around=around, color=COLOURS[1], zorder=5)
 
 
 def _beaten(own: Row, recipes: Sequence[Row], domain: str, read: bool) -> str:

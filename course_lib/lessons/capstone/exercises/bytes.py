@@ -264,6 +264,7 @@ BYTES = Exercise(
                 }
             ),
             also=(
+                _but(lambda s, w, bits, g: {"codes": sum(_up(int(n) * bits, 8) for n in (w != 0).sum(dim=1))}),
                 _but(lambda s, w, *given: {"bitmap": w.numel() / 8}),
                 _but(lambda s, w, *given: {"bitmap": _up(w.numel(), 8)}),
                 _but(lambda s, w, *given: {"bitmap": len(w) * (w.shape[1] // 8)}),
@@ -308,6 +309,15 @@ BYTES = Exercise(
             "The bitmap has one bit for every weight, zero or not. That is how it says which are zero.",
             _but(lambda s, w, *given: {"bitmap": _up(_kept(w), 8)}),
             also=(_but(lambda s, w, *given: {"bitmap": _kept(w) / 8}),),
+        ),
+        Mistake(
+            "names exchanged",
+            "The numbers are right, and two of them have each other's names.",
+            lambda *given: dict(zip(("all codes", "index", "bitmap"), _bytes(*given).values(), strict=True)),
+            also=(
+                lambda *given: dict(zip(("bitmap", "all codes", "index"), _bytes(*given).values(), strict=True)),
+                lambda *given: dict(zip(("index", "bitmap", "all codes"), _bytes(*given).values(), strict=True)),
+            ),
         ),
         Mistake(
             "the smallest alone",

@@ -259,6 +259,12 @@ COMBINE = Exercise(
             ),
         ),
         Mistake(
+            "another power of the norm",
+            "The norm stands in the score as it is given: |w| · norm, without a square or a root.",
+            _with(mask=lambda w, norm, n: _mask(w, norm.square(), n)),
+            also=(_with(mask=lambda w, norm, n: _mask(w, norm.sqrt(), n)),),
+        ),
+        Mistake(
             "signs in the score",
             "Large negative weights were pruned. A score is |w| times the norm.",
             _with(mask=lambda w, norm, n: _largest(w * norm, n)),

@@ -152,7 +152,7 @@ GAIN = Exercise(
             ),
         ),
         Mistake(
-            "further tokens for nothing",
+            "not k further tokens",
             "A pass over k + 1 tokens costs more than one over a single token: `further` for each of the k others.",
             _with(cost=lambda k, model, further, draft: model + k * draft),
             also=(

@@ -222,6 +222,13 @@ RATIO = Exercise(
             also=(_all_windows, lambda m, d: _with()(m.reshape(1, -1), d.reshape(1, -1))),
         ),
         Mistake(
+            "a sum or a median",
+            "What stands in the exponent is the mean difference over windows. A sum grows with their number, and of a "
+            "median the standard error says nothing.",
+            _with(mean=lambda m, d: (m.double() - d.double()).sum(dim=1)),
+            also=(_with(mean=lambda m, d: (m.double() - d.double()).median(dim=1).values),),
+        ),
+        Mistake(
             "quotient of losses",
             "Losses are logarithms already: they are subtracted, not divided.",
             lambda m, d: (m.double().mean(1) / d.double().mean(1), *_with()(m, d)[1:]),

@@ -266,6 +266,12 @@ SPLIT = Exercise(
             _greedy(_fewest_bytes),
         ),
         Mistake(
+            "from the top down",
+            "All parts started at their largest level and gave bytes back. Start at the smallest: what is left over on "
+            "the way down may still pay for a step up.",
+            lambda *given: _from_the_top(*given),
+        ),
+        Mistake(
             "an equal share for each",
             "Each part got the same share of the bytes, or the same level. Parts differ in what a byte saves.",
             _equally,
@@ -299,6 +305,15 @@ SPLIT = Exercise(
         "Take the best of those that fit, and look again at all parts. Stop when none fits.",
     ),
 )
+
+
+def _from_the_top(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
+    """Levels given back, those first that lose least for their bytes, until the rest fits."""
+    levels = [sizes.shape[1] - 1] * len(sizes)
+    while _used(sizes, levels) > budget:
+        parts = [part for part, level in enumerate(levels) if level > 0]
+        levels[min(parts, key=lambda part: _per_byte(sizes, losses, part, levels[part] - 1))] -= 1
+    return torch.tensor(levels)
 
 
 def _at_once(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:

@@ -11,6 +11,7 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -19,10 +20,11 @@ from course_lib.compose.challenge.judge import Judge, Judged, Measured, judged
 from course_lib.compose.challenge.texts import FIRST, Texts, texts
 from course_lib.compose.front import Point
 from course_lib.compose.recipe import Calibration, Recipe, from_json
+from course_lib.lessons.capstone.drawings.labels import name_points
 from course_lib.lessons.common.style import COLOURS, figure, label, percent
 from course_lib.lessons.common.tables import say
 
-MOST = 8
+MOST, LEAST_NATS = 8, 0.5
 SMALL = Calibration(windows=4, length=128)
 LIMITS = (("held", BUDGET.held), ("read", BUDGET.read))
 
@@ -124,18 +126,28 @@ def board_figure(tries: list[Tried]) -> Figure:
     built = [(index, each) for index, each in enumerate(tries, 1) if each.judged]
     fig, panels = figure(n_columns=2, width=5.2, height=3.4)
     for axes, (which, most) in zip(panels, LIMITS, strict=True):
-        for index, each in built:
-            spot = (100 * getattr(each, which), each.loss)
+        spots = [(100 * getattr(each, which), each.loss) for _, each in built]
+        for spot, (_, each) in zip(spots, built, strict=True):
             fill = COLOURS[0] if each.within else "white"
             axes.plot(*spot, "o", markersize=8, color=COLOURS[0], markerfacecolor=fill)
-            axes.annotate(f"{index}", spot, xytext=(6, 5), textcoords="offset points", fontsize=9.5)
         axes.axvline(100 * most, color="black", linestyle=":", linewidth=1)
+        _limits(axes, spots)
+        name_points(axes, spots, [str(index) for index, _ in built], 9.5)
         n_kept = sum(getattr(each, which) <= most for _, each in built)
         title = f"{n_kept} of {len(tries)} stay within {percent(most, 1)} of the bytes {which}"
         label(axes, title, f"bytes {which}{' a token' * (which == 'read')} (% of dense)", "nats a token above dense")
     names = "   ".join(f"{index} {each.name}" for index, each in built)
     fig.supxlabel(f"filled: keeps to both. {names}", fontsize=9, wrap=True)
     return fig
+
+
+def _limits(axes: Axes, spots: list[tuple[float, float]]) -> None:
+    """All bytes from none to the dense model's, and half a nat at least: one recipe alone says as much as eight."""
+    shares, losses = [x for x, _ in spots], [y for _, y in spots]
+    least, most = min([0.0, *losses]), max([LEAST_NATS, *losses])
+    room = 0.08 * (most - least)
+    axes.set_xlim(0, 1.05 * max([100.0, *shares]))
+    axes.set_ylim(least - room, most + room)
 
 
 def _shares(each: Tried) -> list[tuple[float, float]]:

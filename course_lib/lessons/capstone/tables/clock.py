@@ -24,6 +24,7 @@ class Way:
 
 
 _ONE_TOKEN, _STEPS = r"\d+% kept", r"8 steps of 1 at \d+ tokens"
+RECIPES, _STEP, _PRUNED = "cpu_capstone", r"1 step of 1 at \d+ tokens", "SparseGPT 50 %, 3 bits"
 WAYS = (
     Way("cut out: neurons, blocks", "cpu_structured", _STEPS, r"\d+ \w+", why="smaller dense matrices"),
     Way("tokens out of the cache", "cpu_kv", _STEPS, r"\w+, 20 %", "nothing evicted", "smaller dense tensors"),
@@ -33,6 +34,10 @@ WAYS = (
     Way("8 bits", "cpu_contextual", "100% kept", "dense, 8 bits", why="no fast product of such numbers"),
     Way("2:4, unpacked", "cpu_nm_matmul", "2:4, tokens: 1", "unpack, then dense", why="unpacked before it is read"),
     Way("zeros, bitmap unpacked", "cpu_bitmap_matvec", r"density .*", "bitmap.*", why="unpacked before it is read"),
+    Way("zeros, 3 bits, unpacked once", RECIPES, _STEP, _PRUNED, why="held as dense floats"),
+    Way("zeros, 3 bits, as stored", RECIPES, _STEP, f"{_PRUNED}, from its bytes", why="unpacked before it is read"),
+    Way("a recipe's H2O on 4 bits", RECIPES, _STEP, r"(.* \+ )?H2O 20 %, 4 bits", why="what H2O does a token"),
+    Way("drafts looked up", RECIPES, r"\d+ tokens, .*", "lookup", why="fewer passes"),
 )
 
 
@@ -74,3 +79,56 @@ def bytes_and_time() -> str:
             lines.append(f"{way.name:<34}{cells}   {way.why}")
         effects += [each.faster for each in found]
     return "\n".join([*lines, claim("fewer bytes take less time", effects)])
+
+
+@dataclass(frozen=True)
+class OfRecipe:
+    """A whole recipe, or a text with a draft, beside its anchor.
+
+    Args:
+        fewer: how many times fewer bytes. a_second: tokens, of steps alone.
+    """
+
+    contest: str
+    side: str
+    fewer: float
+    times: float
+    between: tuple[float, float]  # the 10 and 90 % points of `times`
+    a_second: float
+    faster: Effect
+
+
+def whole_recipes(drafts: bool = False) -> list[OfRecipe]:
+    """What `course bench capstone` measured: steps of recipes, the dense model first, or texts with drafts."""
+    found, anchors = [], {}
+    for row in load_bench(RECIPES)["tables"]["sides"]:
+        dense = anchors.setdefault(row["contest"], row)
+        if (re.fullmatch(_STEP, row["contest"]) is None) is drafts:
+            fewer, between = dense["bytes"] / row["bytes"], (row["times_anchor_low"], row["times_anchor_high"])
+            cells = (row["contest"], row["side"], fewer, row["times_anchor"], between, 1 / row["median_seconds"])
+            found.append(OfRecipe(*cells, of_repetitions(row)))
+    return found
+
+
+def recipes_on_the_clock() -> str:
+    """Tokens a second of dense, of each recipe, and of the best by bytes and by time; then texts with drafts."""
+    found = whole_recipes()
+    lines = [f"{'one token behind 1024':<50}{'tokens a second':>17}{'times dense':>13}{'fewer bytes':>14}"]
+    lines += [f"{each.side:<50}{each.a_second:>17.1f}{each.times:>11.2f} x{each.fewer:>12.2f} x" for each in found]
+    for what, best in (("bytes", best_by_bytes(found)), ("time, of fewer bytes", best_by_time(found))):
+        lines.append(f"best by {what}: {best.side}, {best.a_second:.1f} tokens a second, {best.times:.2f} x dense")
+    for each in whole_recipes(drafts=True):
+        if each.side != "no draft":
+            name = f"{each.contest}: {each.side}"
+            lines.append(f"{name:<67}{each.times:>11.2f} x{each.fewer:>12.2f} x")
+    return "\n".join(lines)
+
+
+def best_by_bytes(found: list[OfRecipe]) -> OfRecipe:
+    """The recipe that reads the fewest, as the course runs it."""
+    return max(found, key=lambda each: (each.fewer, each.times))
+
+
+def best_by_time(found: list[OfRecipe]) -> OfRecipe:
+    """The fastest of those that read fewer bytes than the dense model."""
+    return max((each for each in found if each.fewer > 1 / FEWER), key=lambda each: each.times)
