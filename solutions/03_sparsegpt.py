@@ -647,7 +647,8 @@ print(printed.successors_table(measured))
 # %% [markdown]
 # **Is it better to prune and round, or to round more?** Several pairs of about equal size. Rounding is the least stable
 # of these measurements: for a weight half way between two levels a tiny difference decides to which of them it goes,
-# and all weights behind it are updated accordingly. With 3 bits in groups of 64, the other processor had a perplexity of 58.
+# and all weights behind it are updated accordingly. With 3 bits in groups of 64, the other processor had a
+# perplexity of 58.
 
 # %%
 print(printed.rounded_table(measured))
