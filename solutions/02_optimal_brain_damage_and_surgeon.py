@@ -316,14 +316,14 @@ plots.correlations(outer_product_hessian(state.network, state.theta, patterns), 
 # $$ \min_{\delta w}\ \tfrac12\, \delta w^\top H\, \delta w \quad\text{such that}\quad
 # e_q^\top \delta w + w_q = 0 $$
 #
-# With a Lagrange multiplier $\lambda$ for the condition, the derivative with respect to $\delta w$ must vanish:
-# $H \delta w + \lambda e_q = 0$.
+# With a Lagrange multiplier $\mu$ for the condition, the derivative with respect to $\delta w$ must vanish:
+# $H \delta w + \mu e_q = 0$.
 
 # %% [markdown]
 # ### The others make up for it
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Solve for $\delta w$. Which $\lambda$ makes weight $q$ zero? Return the weights after the deletion of number $q$, when
+# Solve for $\delta w$. Which $\mu$ makes weight $q$ zero? Return the weights after the deletion of number $q$, when
 # all others have moved to their best places.
 
 

@@ -141,8 +141,8 @@ short = input_grams(model, calibration[:1], 15)[name]  # one window instead of 1
 plots.spectrum({short.n_tokens: short.matrix, gram.n_tokens: gram.matrix}, damping=0.01)
 
 # %% [markdown]
-# The usual repair is *damping*: a share $\lambda$ of the mean diagonal is added to the diagonal, which lifts every
-# eigenvalue by as much (the dotted line).
+# The usual repair is *damping*: a share $\lambda$ of the mean diagonal is added to every entry of the diagonal, which
+# lifts all eigenvalues by the same amount (the dotted line).
 
 # %% [markdown]
 # ### A Hessian that can be inverted
@@ -583,8 +583,8 @@ for bits in (4, 3):
 # an error of its own, but all methods read the same windows, so a difference between two of them is known better than
 # their errors suggest. Where the result holds the losses of each window for both, the verdicts take the difference
 # window by window, as in section 7; where it does not, both errors count in full, and "cannot tell" is said more
-# often than necessary. No error contains the machine: on another processor, whose sums round otherwise, the same steps
-# gave perplexities that were mostly within three per cent of these.
+# often than necessary. The errors do not cover the machine: on another processor, which rounds sums in another order,
+# the same steps gave perplexities that were mostly within three per cent of these.
 
 # %%
 measured = results.committed()
@@ -646,8 +646,9 @@ print(printed.successors_table(measured))
 
 # %% [markdown]
 # **Is it better to prune and round, or to round more?** Several pairs of about equal size. Rounding is the least stable
-# of these measurements: a weight half way between two levels falls to either side by a trifle, and all weights behind
-# it make up for where it fell. With 3 bits in groups of 64, the other processor had a perplexity of 58.
+# of these measurements: for a weight half way between two levels a tiny difference decides to which of them it goes,
+# and all weights behind it are updated accordingly. With 3 bits in groups of 64, the other processor had a
+# perplexity of 58.
 
 # %%
 print(printed.rounded_table(measured))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from course_lib.lessons.common.dots import FEW, error_bars, perplexities, reach, side_by_side
+from course_lib.lessons.common.dots import FEW, edged, error_bars, perplexities, reach, side_by_side
 from course_lib.lessons.common.style import figure
 
 
@@ -36,3 +36,11 @@ def test_groups_stand_side_by_side():
     assert axes.get_yscale() == "log"
     assert not axes.patches
     assert [text.get_text() for text in axes.texts] == ["5.4", "20", "30", "40"]  # 5.4 and 5.1 are told apart
+
+
+def test_error_bars_on_dark_bars_have_an_edge():
+    _, (axes,) = figure()
+    bars = axes.bar([0, 1], [50, 80], yerr=[10, 5], capsize=3)
+    edged(bars)
+    _, caps, lines = bars.errorbar
+    assert all(part.get_path_effects() for part in (*caps, *lines))

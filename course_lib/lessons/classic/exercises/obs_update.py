@@ -141,7 +141,7 @@ OBS_UPDATE = Exercise(
         Variant("a direct solution", lambda w, i, q: _solved(w, i, q)),
     ),
     hints=(
-        "H δw + λ e_q = 0 says that δw = −λ H⁻¹ e_q: a multiple of column q of the inverse, inverse[:, q].",
+        "H δw + μ e_q = 0 says that δw = −μ H⁻¹ e_q: a multiple of column q of the inverse, inverse[:, q].",
         "Which multiple? The one whose q-th entry is −w_q, so that weight q becomes zero.",
         "Divide the column by its own q-th entry, multiply by −w_q, and add the result to the weights.",
     ),
