@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
+from course_kernels.bench.kv import as_stock, shared_twin
+from course_kernels.timing.contest import Contest, Place, Side
 from course_lib.attention.speculative.accept import Sampling
 from course_lib.attention.speculative.decode import speculate
 from course_lib.attention.speculative.draft import Draft, Lookup, Proposal
@@ -34,8 +36,6 @@ from course_lib.kv.layers import EvictingCache
 from course_lib.measure.roofline import Work
 from course_lib.models import layers_of, load_model, tiny_model
 from course_lib.prompts.compressed.layouts import Layout, Tensors
-from course_kernels.bench.kv import as_stock, shared_twin
-from course_kernels.timing.contest import Contest, Place, Side
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all layers have rounded in another order
 K = 4  # tokens drafted a pass
