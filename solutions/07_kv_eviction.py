@@ -22,7 +22,7 @@ import torch
 
 from course_lib.data import corpora
 from course_lib.lessons.kv.running import live
-from course_lib.lessons.kv.claims import asked as questions, by_head, heavy_shown as heavy, own_text, words, written
+from course_lib.lessons.kv.claims import asked as questions, attended, heavy_shown as heavy, own_text, words, written
 from course_lib.lessons.kv.claims.heavy import STORY
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
@@ -246,7 +246,7 @@ plots.by_head(statistics.sparsity_by_head)
 # cosine of a key with the one before it that is most like it.
 
 # %%
-say(by_head.heads_verdict())
+say(attended.heads_verdict())
 
 # %% [markdown]
 # If 95 % of the weights are negligible, are the other 5 % enough, and could a cache be 20 times smaller, as the talk on

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from course_lib.lessons.kv.claims import by_head, heavy, reading, words
+from course_lib.lessons.kv.claims import attended, heavy, reading, words
 from course_lib.measure.experiment import Experiment, Step
 
 
@@ -40,7 +40,7 @@ def steps(sizes: Sizes) -> list[Step]:
             plan.append(Step(f"masked: {which}, {share:.0%}", measure))
     plan.append(Step("bias", partial(heavy.bias, sizes.budgets, sizes.prompts, sizes.length, sizes.after)))
     plan.append(Step("words", partial(words.occurring, sizes.texts, sizes.length)))
-    plan.append(Step("heads", partial(by_head.heads, sizes.texts, sizes.length)))
+    plan.append(Step("heads", partial(attended.heads, sizes.texts, sizes.length)))
     return plan
 
 

@@ -3,7 +3,7 @@
 from functools import partial
 
 from course_lib.lessons.kv import tables
-from course_lib.lessons.kv.claims import asked, attended, by_head, heavy_shown, policies, words, written
+from course_lib.lessons.kv.claims import asked, attended, heavy_shown, policies, words, written
 from course_lib.workbook.ledger.record import Rule
 
 _rule = partial(Rule, lesson="kv", results=("kv/measured",))
@@ -59,7 +59,7 @@ OFTEN = _heavy(
     refuted="no rank correlation, or a negative one",
 )
 HEADS_DIFFER = _heavy(
-    lines=by_head.heads_verdict,
+    lines=attended.heads_verdict,
     line="the heads of a layer differ by over 0.1",
     effect="beyond 0.1 between a layer's first and last head: share of negligible weights; cosine of like keys",
     refuted="heads of a layer that are less than 0.1 apart on texts that did not choose them",

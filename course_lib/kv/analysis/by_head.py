@@ -1,0 +1,38 @@
+"""How sparse and how redundant each head of a model is on a text.
+
+Sparse: the share of a head's weights that are below 1 % of their row's largest. Redundant: how like the likest of the
+keys before it a key is, by cosine, as the cache holds them.
+
+Dimension key: H key-value heads, T tokens, D elements of a head.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from course_lib.kv.analysis.attention_statistics import attention_statistics
+
+
+def likeness(keys: Float[Tensor, "H T D"]) -> Float[Tensor, "H"]:
+    """The cosine of each key with the likest before it, a mean over all keys but the first two.
+
+    The first key is left out on both sides: it is a sink, far from all others.
+    """
+    unit = torch.nn.functional.normalize(keys[:, 1:].float(), dim=-1)
+    cosine = (unit @ unit.transpose(1, 2)).masked_fill(torch.ones(unit.shape[1], unit.shape[1]).triu().bool(), -1.0)
+    return cosine.amax(dim=-1)[:, 1:].mean(dim=1)
+
+
+@torch.no_grad()
+def of_text(model: PreTrainedModel, ids: Int[Tensor, "T"]) -> dict[str, list[list[float]]]:
+    """Of one text: layers by query heads, and layers by key-value heads."""
+    cache = DynamicCache()
+    model.base_model(ids[None], past_key_values=cache, use_cache=True)
+    redundant = torch.stack([likeness(layer.keys[0]) for layer in cache.layers])
+    sparse = attention_statistics(model, ids).sparsity_by_head
+    return {name: _rounded(each) for name, each in (("sparsity", sparse), ("likeness", redundant))}
+
+
+def _rounded(values: Tensor) -> list[list[float]]:
+    return [[round(value, 4) for value in row] for row in values.tolist()]
