@@ -50,11 +50,7 @@ def block_mask(index: BlockIndex) -> BlockMask:
 
 @cache
 def compiled() -> Callable[..., Tensor]:
-    """flex_attention compiled for each shape by itself, and an error rather than the slow way where that fails.
-
-    Left to itself, torch compiles the second length that it meets for all lengths, which flex_attention refuses on a
-    CPU.
-    """
+    """flex_attention compiled for each shape by itself, and an error rather than the slow way where that fails."""
     return torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
 
