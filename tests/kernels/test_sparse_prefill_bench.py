@@ -10,7 +10,10 @@ from course_kernels.timing.rows import relative_errors
 from course_lib.attention.prefill.index import dense_index
 from course_lib.models import heads, tiny_model
 
-pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
+pytestmark = [
+    pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter"),
+    pytest.mark.filterwarnings("ignore:.*without torch.compile"),  # a quick look does not compile
+]
 
 
 def contests():
@@ -22,6 +25,7 @@ def contests():
 def test_every_side_is_there_and_right():
     attention, whole = contests()
     expected = [sparse_prefill.DENSE, sparse_prefill.ALL, sparse_prefill.READ, sparse_prefill.CHOSEN]
+    expected.append(sparse_prefill.FLEX)
     assert [side.name for side in attention.sides] == expected
     assert [side.name for side in whole.sides] == ["dense prefill", "sparse prefill"]
     assert attention.shape == (96, 2)
@@ -36,6 +40,16 @@ def test_an_index_that_reads_everything_is_a_wrong_side(monkeypatch):
     errors = relative_errors(attention)
     assert min(errors[sparse_prefill.ALL], errors[sparse_prefill.CHOSEN]) > 0.01
     assert errors[sparse_prefill.READ] < 1e-5
+
+
+def test_flex_attention_that_does_not_compile_is_absent_with_its_reason(monkeypatch):
+    def refuses(*args, **kwargs):
+        raise RuntimeError("No working C++ compiler found\nand more")
+
+    monkeypatch.setattr(sparse_prefill, "flex_attention", refuses)
+    attention = contests()[0]
+    assert attention.absent == {sparse_prefill.FLEX: "No working C++ compiler found"}
+    assert sparse_prefill.FLEX not in {side.name for side in attention.sides}
 
 
 def test_what_is_recorded_is_what_attention_gets():
@@ -55,4 +69,9 @@ def test_the_closing_sentence():
     assert said == (
         "choose and read blocks, faster at: 2048 tokens, γ 0.9, density 0.50 (1.30 x). "
         "sparse prefill, faster at: none of these."
+    )
+    loop = row | {"side": sparse_prefill.READ, "median_seconds": 0.3}
+    flex = row | {"side": sparse_prefill.FLEX, "median_seconds": 0.4}
+    assert sparse_prefill.summary([won, lost, loop, flex]) == (
+        f"{said} flex_attention, 0.75 to 0.75 x as fast as the loop over the same blocks."
     )

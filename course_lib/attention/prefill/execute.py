@@ -21,9 +21,10 @@ def block_sparse_attention(
 ) -> Float[Tensor, "heads T D"]:
     """Softmax over the keys that each query's block reads, up to its own; what those keys hold.
 
-    One product a block of queries and head, with the keys that it reads laid beside each other. On a CPU that costs
-    less than `torch.nn.attention.flex_attention` with the same blocks, and needs no compiler. Heads whose index is
-    dense go to torch's fused attention.
+    One product a block of queries and head, with the keys that it reads laid beside each other. The library uses this
+    rather than `torch.nn.attention.flex_attention` (`flex.py`), which is slow unless compiled, and compiled takes a C++
+    compiler and seconds for each length; `course bench sparse_prefill` times both. Heads whose index is dense go to
+    torch's fused attention.
 
     Raises:
         ValueError: for an index of other heads or another length.

@@ -3,12 +3,12 @@
 import pytest
 import torch
 from prefill_naive import attention, draw, weights
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib.attention.prefill.baselines import RandomBlocks
 from course_lib.attention.prefill.coverage import coverage
 from course_lib.attention.prefill.execute import block_sparse_attention
+from course_lib.attention.prefill.flex import block_mask, flex_block_sparse_attention
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, dense_index
 from course_lib.attention.prefill.pattern import check_heads
 
@@ -42,18 +42,29 @@ def test_all_blocks_are_torchs_attention(n_heads, n_groups, n_tokens, size, gene
 
 
 @pytest.mark.filterwarnings("ignore:.*without torch.compile")
-def test_agrees_with_flex_attention(generator):
-    """torch's own block-sparse attention, given the same blocks as a mask. It warns once a process."""
-    query, keys, values = draw(generator, 2, 3, 90)
-    index = RandomBlocks(block_size=16, density=0.6).index(query, keys, 0.3)
+@pytest.mark.parametrize(("n_heads", "n_groups", "n_tokens", "size"), [*SHAPES, (2, 3, 90, 16)])
+def test_flex_attention_reads_the_same_blocks(n_heads, n_groups, n_tokens, size, generator):
+    """torch's own block-sparse attention, not compiled, beside the loop and attention under the whole mask."""
+    query, keys, values = draw(generator, n_heads, n_groups, n_tokens)
+    index = index_of(query, keys, size, generator)
+    got = flex_block_sparse_attention(query, keys, values, block_mask(index), 0.3)
+    loop = block_sparse_attention(query, keys, values, index, 0.3)
+    may_read = index.reads.repeat_interleave(size, 1).repeat_interleave(size, 2)[:, :n_tokens, :n_tokens].tril()
+    inputs = query[None], keys[None], values[None]
+    dense = scaled_dot_product_attention(*inputs, attn_mask=may_read[None], scale=0.3, enable_gqa=True)[0]
+    torch.testing.assert_close(got, loop, atol=1e-5, rtol=0)  # float32 sums of at most 90 terms
+    torch.testing.assert_close(got, dense, atol=1e-5, rtol=0)
 
-    def may_read(b, h, i, j):
-        return (j <= i) & index.reads[h, i // 16, j // 16]
 
-    mask = create_block_mask(may_read, 1, 6, 90, 90, device="cpu", BLOCK_SIZE=16)
-    expected = flex_attention(query[None], keys[None], values[None], block_mask=mask, scale=0.3, enable_gqa=True)
-    got = block_sparse_attention(query, keys, values, index, 0.3)
-    torch.testing.assert_close(got, expected[0], atol=1e-5, rtol=0)
+def test_a_mask_of_blocks_holds_the_index():
+    """Two heads of three blocks by hand: how many whole blocks each reads before its own, and which."""
+    reads = torch.tensor([[[1, 0, 0], [0, 1, 0], [1, 0, 1]], [[1, 0, 0], [1, 1, 0], [1, 1, 1]]], dtype=torch.bool)
+    mask = block_mask(BlockIndex(reads, 20, 8))
+    assert mask.kv_num_blocks.tolist() == [[[1, 1, 1], [1, 1, 1]]]  # its own, up to each query
+    assert mask.kv_indices[0, :, :, 0].tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert mask.full_kv_num_blocks.tolist() == [[[0, 0, 1], [0, 1, 2]]]
+    assert mask.full_kv_indices[0, 0, 2, 0] == 0
+    assert mask.full_kv_indices[0, 1, 2, :2].tolist() == [0, 1]
 
 
 def test_what_is_not_read_does_not_matter(generator):

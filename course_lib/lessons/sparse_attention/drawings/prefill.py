@@ -73,7 +73,7 @@ def by_head(measured: Measured) -> Figure:
     axes.set_yticks(range(len(density)))
     first, *_, last = (fmean(share for row in part for share in row["density"]) for part in prefill.thirds(layers))
     title = (
-        f"The first third of the layers reads {100 * first:.0f} % of its blocks, the last {100 * last:.0f} %; "
+        f"The first third of the layers reads {100 * first:.0f} % of its blocks, the last {100 * last:.0f} %;\n"
         f"{len(aware)} of {len(layers) * len(density)} heads are query-aware (rings)"
     )
     return label(axes, title, "layer", "head").figure
