@@ -41,6 +41,8 @@ def front(
     for read, axes in enumerate(panels):
         _panel(axes, recipes, mine, domain, bool(read), budget)
     panels[0].set_ylabel(f"nats a token above dense, {DOMAINS[domain]}\n({ERROR_BARS})")
+    for read, axes in enumerate(panels):
+        _name_own(axes, recipes, mine, domain, bool(read))
     return fig
 
 
@@ -53,6 +55,8 @@ def strip(
         _panel(axes, recipes, [own], domain, False, budget)
         axes.set_title(f"{own['name']}: {_beaten(own, recipes, domain, False)}", loc="left", fontsize=10)
     panels[0].set_ylabel(f"nats above dense, {DOMAINS[domain]}")
+    for axes, own in zip(panels, mine, strict=True):
+        _name_own(axes, recipes, [own], domain, False)
     return fig
 
 
@@ -70,9 +74,7 @@ def _panel(
         axes.axvline(100 * budget[read], **BUDGET)
     axes.set_ylim(-0.25, MOST)
     axes.set_xlim(right=104)
-    if mine:
-        standing_at = [(100 * cost(row, read) / cost(dense, read), above(row, dense, domain).value) for row in standing]
-        _own(axes, mine, dense, domain, read, [*((x, y.value) for x, y in places), *standing_at])
+    _own(axes, mine, dense, domain, read)
     beaten = f"\n{mine[0]['name']} {_beaten(mine[0], recipes, domain, read)}" if len(mine) == 1 else ""
     hidden = len(recipes) - len(shown)
     above_all = f"\n{hidden} of the recipes lie above the picture" if hidden else ""
@@ -100,25 +102,26 @@ def _standing(axes: Axes, standing: Sequence[Row], dense: Row, domain: str, read
             last = (x, y)
 
 
-def _own(
-    axes: Axes, mine: Sequence[Row], dense: Row, domain: str, read: bool, around: Sequence[tuple[float, float]]
-) -> None:
-    """Stars with their names; with numbers where they are many."""
-    spots = []
+def _own(axes: Axes, mine: Sequence[Row], dense: Row, domain: str, read: bool) -> None:
+    """Stars; larger where they are few."""
     for row in mine:
-        effect = above(row, dense, domain)
-        x, y = 100 * cost(row, read) / cost(dense, read), min(effect.value, MOST)
-        look = {
-            "color": COLOURS[1],
-            "marker": "*",
-            "markersize": 13 if len(mine) <= MOST_NAMED else 8,
-            "markeredgecolor": "black",
-            "capsize": 3,
-        }
-        axes.errorbar(x, y, yerr=ERRORS * effect.error, zorder=4, **look)
-        spots.append((x, y))
+        (x, y), error = _spot(row, dense, domain, read), above(row, dense, domain).error
+        look = {"color": COLOURS[1], "marker": "*", "markersize": 13 if len(mine) <= MOST_NAMED else 8}
+        axes.errorbar(x, min(y, MOST), yerr=ERRORS * error, zorder=4, markeredgecolor="black", capsize=3, **look)
+
+
+def _name_own(axes: Axes, recipes: Sequence[Row], mine: Sequence[Row], domain: str, read: bool) -> None:
+    """Their names, or numbers where they are many; once all panels have their words and stay as large as they are."""
+    dense = one(recipes, DENSE)
+    spots = [(x, min(y, MOST)) for x, y in (_spot(row, dense, domain, read) for row in mine)]
     names = [row["name"] if len(mine) <= MOST_NAMED else str(n) for n, row in enumerate(mine, 1)]
+    around = [spot for spot in (_spot(row, dense, domain, read) for row in recipes) if spot[1] <= MOST]
     name_points(axes, spots, names, around=around, color=COLOURS[1], zorder=5)
+
+
+def _spot(row: Row, dense: Row, domain: str, read: bool) -> tuple[float, float]:
+    """Per cent of the dense model's bytes, and nats above it."""
+    return 100 * cost(row, read) / cost(dense, read), above(row, dense, domain).value
 
 
 def _beaten(own: Row, recipes: Sequence[Row], domain: str, read: bool) -> str:

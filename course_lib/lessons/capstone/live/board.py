@@ -132,12 +132,14 @@ def board_figure(tries: list[Tried]) -> Figure:
             axes.plot(*spot, "o", markersize=8, color=COLOURS[0], markerfacecolor=fill)
         axes.axvline(100 * most, color="black", linestyle=":", linewidth=1)
         _limits(axes, spots)
-        name_points(axes, spots, [str(index) for index, _ in built], 9.5)
         n_kept = sum(getattr(each, which) <= most for _, each in built)
         title = f"{n_kept} of {len(tries)} stay within {percent(most, 1)} of the bytes {which}"
         label(axes, title, f"bytes {which}{' a token' * (which == 'read')} (% of dense)", "nats a token above dense")
     names = "   ".join(f"{index} {each.name}" for index, each in built)
     fig.supxlabel(f"filled: keeps to both. {names}", fontsize=9, wrap=True)
+    for axes, (which, _) in zip(panels, LIMITS, strict=True):
+        spots = [(100 * getattr(each, which), each.loss) for _, each in built]
+        name_points(axes, spots, [str(index) for index, _ in built], 9.5)
     return fig
 
 
