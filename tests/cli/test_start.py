@@ -143,3 +143,8 @@ def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkou
     cell["source"] = "def sparsity(tensor):\n    return (tensor == 0).double().mean().item()"
     first.write_text(json.dumps(notebook), encoding="utf-8")
     assert "right         start.sparsity" in course("check-notebook", str(first)).stdout
+    for command in ("slides", "site"):
+        refused = course(command, where=empty / "mine")
+        assert (refused.returncode, refused.stdout) == (1, ""), refused.stdout
+        assert "give this command in a checkout of the course." in refused.stderr.splitlines()[-1]
+    assert [path.name for path in (empty / "mine").iterdir()] == ["notebooks"]
