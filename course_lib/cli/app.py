@@ -151,6 +151,9 @@ def site(
     out: Annotated[Path | None, typer.Option(help="Where the pages go; build/site/html when left out.")] = None,
 ) -> None:
     """Build the site: executed lessons, decks, claims, papers, glossary and a search, as pages that need no network."""
+    from course_lib.workbook import masters
+
+    masters.masters(names)  # a package has none and says so, before anything asks for Sphinx
     from course_lib.workbook.site import build
 
     raise typer.Exit(

@@ -107,10 +107,22 @@ def built(folder):
 
 def test_a_student_needs_nothing_that_windows_lacks():
     """As far as a machine with POSIX calls can show: every module is imported without them, and the doctor goes on."""
-    script = masters.CODE / "tests" / "helpers" / "without_posix.py"
-    environment = os.environ | {"PYTHONPATH": str(masters.CODE)}
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    done = without_posix()
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_grading_says_which_system_it_needs(tmp_path, packaged):
+    done = without_posix("grade", str(packaged), "--lesson", "04", "--out", str(tmp_path / "grades"))
+    assert (done.returncode, done.stdout) == (1, ""), done.stdout
+    assert done.stderr == "error bubblewrap needs Linux. The students' code is not run without it.\n"
+    assert not (tmp_path / "grades").exists()
+
+
+def without_posix(*arguments):
+    """What the helper of this name prints, given these arguments of `course` if any."""
+    line = [sys.executable, masters.CODE / "tests" / "helpers" / "without_posix.py", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(masters.CODE)}
+    return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkout(tmp_path):
@@ -143,3 +155,8 @@ def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkou
     cell["source"] = "def sparsity(tensor):\n    return (tensor == 0).double().mean().item()"
     first.write_text(json.dumps(notebook), encoding="utf-8")
     assert "right         start.sparsity" in course("check-notebook", str(first)).stdout
+    for command in ("slides", "site"):
+        refused = course(command, where=empty / "mine")
+        assert (refused.returncode, refused.stdout) == (1, ""), refused.stdout
+        assert "give this command in a checkout of the course." in refused.stderr.splitlines()[-1]
+    assert [path.name for path in (empty / "mine").iterdir()] == ["notebooks"]

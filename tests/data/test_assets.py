@@ -393,3 +393,10 @@ def test_the_catalogue_pins_every_wheel():
         assert len(asset.sha256) == 64
         assert asset.licence
         assert asset.recipe()
+
+
+def test_an_environment_without_pip_says_so(tmp_path, monkeypatch):
+    bare = [sys.executable, "-I", "-S", "-m", "pip", "--version"]  # without site-packages, as where uv made it
+    monkeypatch.setattr(wheels, "_command", lambda *arguments: bare)
+    with pytest.raises(wheels.FetchError, match="has no pip to fetch thing==1 by; install it"):
+        wheels.fetch_wheel("thing==1", "", tmp_path, lambda n_bytes: None)

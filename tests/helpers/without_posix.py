@@ -1,6 +1,6 @@
 """Import all that students use as if this system had no POSIX calls, as Windows has none; print what fails.
 
-Other people's packages come first: they know their systems themselves.
+Other people's packages come first: they know their systems themselves. With arguments it is the `course` command there.
 """
 
 import asyncio  # noqa: F401
@@ -23,8 +23,8 @@ CALLS = {
 INSTRUCTORS = ("course_lib.grading", "course_lib.workbook.site", "course_kernels.gpu")
 
 
-def main() -> None:
-    """One line for each module that cannot be imported, and for the check that a student's doctor must pass."""
+def take_away() -> None:
+    """What Windows lacks is gone for what is imported from now on."""
     for name in OTHERS:
         importlib.import_module(name)
     for name in MODULES:
@@ -34,6 +34,13 @@ def main() -> None:
             delattr(module, name)
     sys.platform = "win32"
     multiprocessing.get_all_start_methods = lambda: ["spawn"]
+
+
+def main() -> None:
+    """One line for each module that cannot be imported, and for the check that a student's doctor must pass."""
+    take_away()
+    if sys.argv[1:]:
+        return importlib.import_module("course_lib.cli.app").main()
     course = [importlib.import_module(name) for name in ("course_lib", "course_kernels")]
     for package in course:
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):

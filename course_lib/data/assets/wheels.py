@@ -79,6 +79,8 @@ def _arrived(folder: Path) -> int:
 
 
 def _explain(requirement: str, log: str) -> FetchError:
+    if "No module named pip" in log:
+        return FetchError(f"{sys.executable} has no pip to fetch {requirement} by; install it (`uv pip install pip`)")
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR")]
     if any(mark.lower() in log.lower() for mark in UNREACHABLE):
         return FetchError(f"the package index does not answer, so {requirement} could not be fetched", unreachable=True)

@@ -45,6 +45,8 @@ Reveal.initialize({{ width: 1280, height: 720, margin: 0.04, center: false, disp
 def decks(names: Sequence[str] | None = None, root: Path = ROOT) -> list[Path]:
     """The decks of those lesson numbers or names; all of them when None."""
     files = sorted((root / "slides").glob("[0-9][0-9]_*.md"))
+    if not files:
+        raise ValueError(f"got no decks in {root / 'slides'}; give this command in a checkout of the course.")
     if names is None or not list(names):
         return files
     chosen = {name: [path for path in files if name in (path.stem, path.stem[:2], path.stem[3:])] for name in names}
@@ -90,11 +92,11 @@ def build(
     1 when a slide does not fit its page, which can only be seen where Chromium is present.
     """
     console = console or Console()
-    folder = root / "build" / "slides"
+    chosen, folder = decks(names, root), root / "build" / "slides"
     folder.mkdir(parents=True, exist_ok=True)
     program = chromium.find()
     too_full = False
-    for deck in decks(names, root):
+    for deck in chosen:
         with console.status(f"Drawing {deck.stem}"):
             page = _written(folder / f"{deck.stem}.html", as_html(deck))
         console.print(f"{page} ({page.stat().st_size / 1e6:.1f} MB)", soft_wrap=True)
