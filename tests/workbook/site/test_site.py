@@ -29,6 +29,7 @@ MASTER = """
 import math
 
 import torch
+from IPython.display import HTML
 
 from course_lib.lessons.common import style
 from course_lib.lessons.common.tables import say
@@ -62,6 +63,7 @@ for title in ("Half of all entries are zero", "Two sinks are as good as four"):
     axes.plot([0, 1])
     display(drawn)
 print(torch.ones(2, 3), "x" * 200)
+display(HTML(f"<pre style='overflow-x:auto'>{'x' * 200}</pre>"))
 """
 DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
 KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "by_lesson.html", "search.html?q=sinks")
