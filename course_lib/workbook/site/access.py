@@ -12,7 +12,7 @@ from course_lib.workbook.build import write
 # panels is small on a phone, so that it leads to itself in full size.
 CHANGES = (
     (r'class="caption" role="heading"', r'\g<0> aria-level="2"'),
-    (r"<pre>", r'<pre tabindex="0">'),
+    (r"<pre(?=[\s>])", r'\g<0> tabindex="0"'),
     (r'<img alt="[^"]*" src="([^"]*_images/[^"]+)" */?>', r'<a class="full-size" href="\1">\g<0></a>'),
 )
 

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -11,17 +10,16 @@ from nbformat import NotebookNode
 
 from course_lib.workbook import masters
 from course_lib.workbook.build import write
+from course_lib.workbook.site.depends import ROOT, depends
 
-LESSONS = Path(__file__).parents[2] / "lessons"
 DECKS = Path(__file__).parents[1] / "decks"
-_USED = re.compile(r"(?:course_lib\.lessons\.|figure:)(\w+)")
 
 
 def executed(notebook: NotebookNode, stem: str, folder: Path, run: Callable[[NotebookNode], str | None]) -> bool:
     """Give the notebook the outputs of its code, from `folder` where they were kept. Whether it had to be run.
 
-    Outputs are kept under the fingerprint of all code cells and of the lesson's own files, so that a changed cell runs
-    its own notebook and no other, and a changed sentence runs none.
+    Outputs are kept under the fingerprint of all code cells and of what they import and read, so that a changed cell
+    runs its own notebook and no other, a changed file whatever uses it, and a changed sentence none.
 
     Args:
         run: executes a notebook in place and returns the error of the cell that failed.
@@ -44,8 +42,10 @@ def executed(notebook: NotebookNode, stem: str, folder: Path, run: Callable[[Not
 
 
 def drawn(deck: Path, folder: Path, draw: Callable[[Path], str]) -> str:
-    """The page of a deck, from `folder` where it was kept for this text and the lesson's files as they are."""
-    kept = folder / f"{deck.stem}.{_digest([deck.read_text(encoding='utf-8')], LESSONS, (DECKS,))}.html"
+    """The page of a deck, from `folder` where it was kept for this text and for the code that draws it as it is."""
+    text = deck.read_text(encoding="utf-8")
+    makers = [path for path in sorted(DECKS.iterdir()) if path.is_file()]
+    kept = folder / f"{deck.stem}.{_digest([text], depends(text=text) + makers)}.html"
     if not kept.is_file():
         page = draw(deck)
         for old in folder.glob(f"{deck.stem}.*.html"):
@@ -55,18 +55,16 @@ def drawn(deck: Path, folder: Path, draw: Callable[[Path], str]) -> str:
     return kept.read_text(encoding="utf-8")
 
 
-def fingerprint(notebook: NotebookNode, lessons: Path = LESSONS) -> str:
-    """Of the code cells, and of all files of the lessons that they import."""
-    return _digest([cell.source for cell in _code(notebook)], lessons)
+def fingerprint(notebook: NotebookNode, root: Path = ROOT) -> str:
+    """Of the code cells, of all files of the project that they use, and of the pinned packages."""
+    cells = [cell.source for cell in _code(notebook)]
+    return _digest(cells, depends(cells, root=root) + sorted(root.glob("requirements.lock")))
 
 
-def _digest(sources: list[str], lessons: Path, further: Iterable[Path] = ()) -> str:
+def _digest(sources: list[str], files: list[Path]) -> str:
     digest = hashlib.sha256(json.dumps(sources).encode())
-    used = sorted(set(_USED.findall("\n".join(sources))) - {"common"})
-    for folder in (*(lessons / name for name in used), *further):
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in (".py", ".json", ".css"):
-                digest.update(path.read_bytes())
+    for path in files:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -12,6 +12,7 @@ from course_lib.workbook.decks.markdown import mathematics
 FOLDED = "hide-input"
 _IMAGE = re.compile(r'^<img alt="([^"]*)"')
 _WIDGET = "application/vnd.jupyter.widget-view+json"
+_BAR = "Output()"  # what rich draws its bars of progress in; all other widgets are controls of a picture
 _KEPT = re.compile(r"Kept in [^<]*?progress\.json")  # where, on the machine that made the page
 _QUESTION = re.compile(r"<summary>.*?</summary>", re.DOTALL)
 _FORMULA = re.compile(r"\$([^$]+)\$")
@@ -61,8 +62,10 @@ def _split(cell: NotebookNode) -> list[NotebookNode]:
     folded = cell.metadata.get("jupyter", {}).get("source_hidden")
     first = _cell(cell.source, *([FOLDED] if folded else []))
     first.id, first.execution_count = cell.id, cell.execution_count
-    parts = [first]
+    parts, live = [first], []
     for output in cell.get("outputs", []):
+        if _WIDGET in (data := output.get("data", {})) and data.get("text/plain") != _BAR:
+            live.append(data.get("text/plain", "")[:80])
         shown, text = _output(output)
         if shown is None:
             continue
@@ -75,6 +78,11 @@ def _split(cell: NotebookNode) -> list[NotebookNode]:
         if text is not None:
             parts[-1].metadata["mystnb"] = {"image": {"alt": text}}
         parts[-1].outputs.append(shown)
+    if live and not any(output.get("data") for part in parts for output in part.outputs):
+        raise ValueError(
+            f"got a widget without a static picture: {live[0]}; expected one below its controls, "
+            "as a DisplayHandle shows it."
+        )
     return parts
 
 

@@ -1,34 +1,17 @@
 """Recipes are measured in processes that are watched: what takes too much is ended, and the next is measured."""
 
-import os
 import time
 from dataclasses import replace
 
 import psutil
 import pytest
+from stand_in import GIB, as_plain_data, work
 
-from course_lib.grading.challenge.evaluation import Found, Job, Settings
+from course_lib.grading.challenge import evaluation
 from course_lib.grading.challenge.watching import Evaluator, measure_all
 
-SETTINGS = Settings(seed=0)
-GIB = 2**30
-
-
-def work(job, settings):
-    """Stands in for measuring: does what the recipe says."""
-    if job.recipe == "endless":
-        while True:
-            pass
-    if job.recipe == "large":
-        held = bytearray(GIB)
-        held[:: 2**12] = b"1" * len(held[:: 2**12])
-        time.sleep(60)
-    if job.recipe == "dies":
-        os._exit(3)
-    if job.recipe == "dies once" and not os.path.exists(job.prompt):
-        open(job.prompt, "w").close()
-        os._exit(3)
-    return Found(losses={job.recipe: [1.0]})
+# A process that measures starts nine times here, and a real one imports for longer than it is watched.
+Job, SETTINGS = as_plain_data(evaluation.Job), as_plain_data(evaluation.Settings)(seed=0)
 
 
 def wait_for(evaluator, job):

@@ -1,9 +1,14 @@
 """Notebooks run once for each state of their code."""
 
+import re
+from functools import partial
+
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from course_lib.workbook import masters
 from course_lib.workbook.site import executed as module
+from course_lib.workbook.site.depends import ROOT, depends
 from course_lib.workbook.site.executed import drawn, executed, fingerprint
 
 
@@ -44,16 +49,63 @@ def test_a_changed_cell_runs_its_notebook_and_a_changed_sentence_runs_none(tmp_p
     assert len(list(tmp_path.iterdir())) == 2  # what was kept of the cell before the change is gone
 
 
-def test_a_changed_file_of_the_lesson_runs_what_uses_it(tmp_path):
-    (tmp_path / "wanda").mkdir()
-    (tmp_path / "kv").mkdir()
-    notebook, other = lesson("from course_lib.lessons.wanda import tables"), lesson("1")
-    before = fingerprint(notebook, tmp_path), fingerprint(other, tmp_path)
-    (tmp_path / "kv" / "measured.json").write_text("{}")
-    assert (fingerprint(notebook, tmp_path), fingerprint(other, tmp_path)) == before
-    (tmp_path / "wanda" / "measured.json").write_text("{}")
-    assert fingerprint(notebook, tmp_path) != before[0]
-    assert fingerprint(other, tmp_path) == before[1]
+FILES = {
+    "lessons/wanda/tables.py": "from course_lib.pruning.wanda import score\nfrom course_lib.kv import policies",
+    "lessons/wanda/exercises/score.py": "from course_lib.checking.cases import Case",
+    "lessons/wanda/measured.json": "{}",
+    "lessons/kv/measured.json": "{}",
+    "pruning/__init__.py": "",
+    "pruning/wanda.py": "def score():\n    import course_lib.models as m",
+    "pruning/magnitude.py": "",
+    "models.py": "",
+    "checking/cases.py": "",
+    "kv/policies/__init__.py": "",
+    "kv/policies/window.py": "",
+    "grading/engine.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [
+        ("lessons/wanda/tables.py", True),
+        ("lessons/wanda/exercises/score.py", True),  # by its place
+        ("lessons/wanda/measured.json", True),
+        ("lessons/wanda/weights/new.safetensors", True),
+        ("pruning/wanda.py", True),
+        ("models.py", True),  # imported in a function of what is imported
+        ("checking/cases.py", True),
+        ("kv/policies/window.py", True),  # of a folder that is looked through
+        ("kv/policies/a_new_one.py", True),
+        ("pruning/magnitude.py", False),
+        ("lessons/kv/measured.json", False),
+        ("grading/engine.py", False),
+    ],
+)
+def test_a_changed_file_runs_what_uses_it_and_nothing_else(tmp_path, name, used):
+    for file, source in FILES.items():
+        (tmp_path / "course_lib" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "course_lib" / file).write_text(source, encoding="utf-8")
+    notebook = lesson("%matplotlib inline\nfrom course_lib.lessons.wanda import tables", "tables.show()")
+    before = fingerprint(notebook, tmp_path)
+    assert fingerprint(notebook, tmp_path) == before
+    (tmp_path / "course_lib" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "course_lib" / name).write_text("changed = 1", encoding="utf-8")
+    assert (fingerprint(notebook, tmp_path) != before) == used
+
+
+def test_what_every_lesson_uses_is_seen():
+    """Its library, its results, and the exercises that `check` finds, which no cell imports."""
+    if not (ROOT / "solutions").is_dir():
+        pytest.skip("a student's copy has no masters")
+    for master in masters.masters([]):
+        cells = [cell.source for cell in masters.for_students(master).cells if cell.cell_type == "code"]
+        files = [path.relative_to(ROOT / "course_lib").as_posix() for path in depends(cells)]
+        asked = {found for cell in cells for found in re.findall(r'check\("(\w+)\.(\w+)"', cell)}
+        assert asked
+        assert {"workbook/checks.py", *(f"lessons/{name}/exercises/{file}.py" for name, file in asked)} <= set(files)
+        assert [file for file in files if file.startswith("lessons/") and file.endswith(".json")], master
+        assert not [file for file in files if file.startswith(("grading/", "cli/", "workbook/site/"))]
 
 
 def test_a_cell_that_fails_stops_the_build_and_keeps_nothing(tmp_path):
@@ -63,8 +115,9 @@ def test_a_cell_that_fails_stops_the_build_and_keeps_nothing(tmp_path):
 
 
 def test_a_deck_is_drawn_again_when_its_text_or_its_lesson_changes(tmp_path, monkeypatch):
-    (lesson := tmp_path / "lessons" / "wanda").mkdir(parents=True)
-    monkeypatch.setattr(module, "LESSONS", tmp_path / "lessons")
+    (lesson := tmp_path / "course_lib" / "lessons" / "wanda").mkdir(parents=True)
+    (lesson / "deck.py").write_text("def scores(): pass")
+    monkeypatch.setattr(module, "depends", partial(depends, root=tmp_path))
     deck, pages = tmp_path / "04_wanda.md", []
 
     def draw(path):

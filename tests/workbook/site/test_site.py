@@ -1,6 +1,7 @@
 """The site as it is built, with a short lesson that has a bit of everything: pages, and what a browser says of them."""
 
 import html
+import os
 import re
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import browser, needs_browser
+from filelock import FileLock
 from rich.console import Console
 
 from course_lib.workbook.masters import ROOT
@@ -27,6 +29,7 @@ MASTER = """
 import math
 
 import torch
+from IPython.display import HTML
 
 from course_lib.lessons.common import style
 from course_lib.lessons.common.tables import say
@@ -60,18 +63,30 @@ for title in ("Half of all entries are zero", "Two sinks are as good as four"):
     axes.plot([0, 1])
     display(drawn)
 print(torch.ones(2, 3), "x" * 200)
+display(HTML(f"<pre style='overflow-x:auto'>{'x' * 200}</pre>"))
 """
 DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
-KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "by_lesson.html", "search.html")
+KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "by_lesson.html", "search.html?q=sinks")
 KINDS += ("claims.html?words=sinks&verdict=holds", "decks/00_start_here.html")  # of 223 claims a few are looked at
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
-    """The folder with the pages."""
+    """The folder with the pages; of all workers the first one builds them, and the others wait for it."""
     if not (ROOT / "solutions").is_dir():
         pytest.skip("a student's copy has no masters")
-    root = tmp_path_factory.mktemp("course")
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "course"
+    with FileLock(root.with_suffix(".lock")):
+        if not (done := root / "built").exists():
+            shutil.rmtree(root, ignore_errors=True)  # of a worker that failed
+            _build(root)
+            done.touch()
+    return root / "build" / "site" / "html"
+
+
+def _build(root: Path) -> None:
+    root.mkdir()
     for name in PARTS:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, root / name)
     (root / "solutions").mkdir()
@@ -80,7 +95,6 @@ def built(tmp_path_factory) -> Path:
     (root / "slides" / "00_start_here.md").write_text(DECK, encoding="utf-8")
     console = Console(record=True, width=200)
     assert site.build(["00"], with_solutions=True, root=root, console=console) == 0, console.export_text()
-    return root / "build" / "site" / "html"
 
 
 @pytest.fixture(scope="module")

@@ -49,6 +49,15 @@ def test_widgets_leave_and_their_static_picture_stays():
     assert [list(output.data) for output in only.outputs] == [["image/png"]]
 
 
+def test_a_widget_without_a_static_picture_stops_the_build():
+    def widget(text):
+        return new_output("display_data", data={"application/vnd.jupyter.widget-view+json": {}, "text/plain": text})
+
+    with pytest.raises(ValueError, match="without a static picture: VBox"):
+        page(cell(new_output("stream", text="a line"), widget("VBox(children=())")))
+    assert page(cell(widget("Output()")))[0].outputs == []  # a bar of progress leaves nothing behind
+
+
 def test_what_a_bar_of_progress_leaves_behind_is_left_out():
     gone = new_output("display_data", data={"text/html": '<pre style="x">\n</pre>', "text/plain": ""})
     kept = new_output("display_data", data={"text/html": "<pre>kept</pre>", "text/plain": "kept"})

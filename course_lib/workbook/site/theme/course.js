@@ -1,3 +1,6 @@
+// A page that lies on a disk may not read others, of which the search would show a line each.
+if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS !== "undefined") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
 // Tables of sentences become cards on a phone: each cell is told its column. See course.css.
 const LONG = 60;
 document.addEventListener("DOMContentLoaded", () => {
