@@ -47,7 +47,7 @@ class Sizes:
 
 
 QUICK = Sizes(
-    tokens=Text(12, 50, 2), bytes=Text(12, 2, 2), densities=(0.5,), few=(0.5,), heads=(7,), static_heads=(7,),
+    tokens=Text(120, 5, 2), bytes=Text(12, 2, 2), densities=(0.5,), few=(0.5,), heads=(7,), static_heads=(7,),
     heads_bytes=(1,), activations=(0.5,), together=((7, 0.5),), together_bytes=((1, 0.5),), batches=(1, 2), rounds=2,
     rank=4, rank_bytes=4, epochs=1, lookaheads=(0, 1), predicted=(0.5,), predicted_bytes=(0.2,), recalled=1,
     predicted_heads=(7,), predicted_heads_bytes=(1,),
