@@ -190,7 +190,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
         for what, row in (("Dense", dense), ("Fewest bytes", fewest), ("Fastest", fastest))
     ]
     lines.append("Weights that were unpacked once are as large as dense ones: their bytes save memory, not time.")
-    drafted = [row for row in timed if "steps" not in row["contest"] and row["side"] != row["anchor"]]
+    drafted = [row for row in timed if STEP not in row["contest"] and row["side"] != row["anchor"]]
     lines += [
         f"{row['contest']}: {row['side']} {row['times_anchor']:.2f} times as fast as no draft." for row in drafted
     ]
