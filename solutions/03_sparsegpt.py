@@ -581,10 +581,9 @@ for bits in (4, 3):
 # Their windows are those that lesson 04 has for Wanda, so that Wanda's rows can stand beside them. SparseGPT ranks
 # within blocks of 128 columns, as in its paper and in section 5; Wanda ranks within each output. Every perplexity has
 # an error of its own, but all methods read the same windows, so a difference between two of them is known better than
-# their errors suggest. Where the result holds the losses of each window for both, the verdicts take the difference
-# window by window, as in section 7; where it does not, both errors count in full, and "cannot tell" is said more
-# often than necessary. The errors do not cover the machine: on another processor, which rounds sums in another order,
-# the same steps gave perplexities that were mostly within three per cent of these.
+# their errors suggest: the verdicts take the difference window by window, as in section 7. The errors do not cover the
+# machine. On another processor, which rounds sums in another order, the same steps gave perplexities within four per
+# cent of these, most of them within one.
 
 # %%
 measured = results.committed()

@@ -336,8 +336,9 @@ clock_plots.over_density(clock)
 
 # %% [markdown]
 # The longer the text, the fewer of its blocks are read, and the less the choice weighs. Of what a density promises
-# about half is left, or less: a loop over blocks does not run at the speed of one call over all. A kernel for a GPU is
-# in `course_kernels/cache/block_sparse_prefill.py`.
+# about half is left, or less: a loop over blocks does not run at the speed of one call over all, and neither does
+# `flex_attention` of torch on a processor, which compiles a kernel for the same blocks. A kernel for a GPU is in
+# `course_kernels/cache/block_sparse_prefill.py`.
 #
 # ## 6. DeltaLLM: send what has moved
 #

@@ -22,8 +22,8 @@ def block_sparse_attention(
     """Softmax over the keys that each query's block reads, up to its own; what those keys hold.
 
     One product a block of queries and head, with the keys that it reads laid beside each other. The library uses this
-    rather than `torch.nn.attention.flex_attention` (`flex.py`), which is slow unless compiled, and compiled takes a C++
-    compiler and seconds for each length; `course bench sparse_prefill` times both. Heads whose index is dense go to
+    rather than `torch.nn.attention.flex_attention` (`flex.py`), which is slow unless compiled, takes a C++ compiler and
+    seconds for each length, and is slower than this loop even then (`course bench sparse_prefill`). Heads whose index is dense go to
     torch's fused attention.
 
     Raises:

@@ -38,6 +38,12 @@ def of_repetitions(row: Row, times: float = 1.0) -> Effect:
     return Effect(value=middle - math.log(times), error=(high - low) / 2.56)
 
 
+def side_by_side(row: Row, other: Row) -> Effect:
+    """Whether one side of a bench is faster than another of the same contest, as a logarithm; both have one anchor."""
+    mine, its = of_repetitions(row), of_repetitions(other)
+    return Effect(value=mine.value - its.value, error=math.hypot(mine.error, its.error))
+
+
 def accuracy_gap(better: Row, worse: Row, key: str = "accuracy") -> Effect:
     """By how much `better` answers more, two rows of one task: question by question where both hold `right`."""
     if better.get("right") and worse.get("right"):

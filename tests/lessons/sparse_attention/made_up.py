@@ -47,6 +47,7 @@ def clock(times: dict[tuple[int, float], tuple[float, float, float | None]]) -> 
     for (tokens, density), (both, alone, whole) in times.items():
         contest = f"{tokens} tokens, γ 0.9, density {density:.2f}"
         named = {"choose and read blocks": both, "read blocks": alone, "choose blocks": 4.0}
+        named["read blocks, flex_attention"] = 1.0
         sides += [_timed(contest, side, each) for side, each in named.items()]
         sides += [_timed(f"whole model, {contest}", "sparse prefill", whole)] if whole else []
     return result("sparse_prefill", {}, sides=sides)

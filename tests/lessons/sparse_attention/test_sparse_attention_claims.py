@@ -70,9 +70,10 @@ def test_the_clock():
     assert "  2048   0.9     0.50    0.80 (0.79-0.81)  1.60 (1.58-1.62)       25 %           not timed" in text
     found = list(verdicts(clock.verdicts(made)).values())
     # 1.6 at half of the blocks is less than the twice that it promises, 4.5 at a quarter more than four times
-    assert found == ["holds partly (1 of 2)", "holds", "holds", "holds partly (1 of 2)"]
+    assert found == ["holds partly (1 of 2)", "holds", "holds", "holds", "holds partly (1 of 2)"]
     slow = clock.verdicts(made_up.clock({(2048, 0.5): (0.8, 0.9, 0.8)}))
-    assert list(verdicts(slow).values()) == ["does not hold", "does not hold", "not at this scale", "does not hold"]
+    fails = "does not hold"
+    assert list(verdicts(slow).values()) == [fails, fails, fails, "not at this scale", fails]
     assert title(clock_drawings.over_density(made)) == (
         "Choosing and reading: faster in 1 of 2; Reading alone: faster in 2 of 2"
     )

@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from course_lib.lessons.common.effects import of_repetitions
+from course_lib.lessons.common.effects import of_repetitions, side_by_side
 from course_lib.lessons.common.tables import load_bench
 from course_lib.lessons.common.verdicts import Effect, claim
 
@@ -62,8 +62,7 @@ def timed(way: Way) -> list[Timed]:
             for each in sides
             if each["contest"] == row["contest"] and each["side"] == (way.anchor or each["anchor"])
         )
-        mine, its = of_repetitions(row), of_repetitions(anchor)
-        faster = Effect(value=mine.value - its.value, error=math.hypot(mine.error, its.error))
+        faster = side_by_side(row, anchor)
         if row["bytes"] < FEWER * anchor["bytes"]:
             found.append(Timed(row["bytes"] / anchor["bytes"], math.exp(faster.value), faster))
     return sorted(found, key=lambda each: -each.of_bytes)

@@ -7,11 +7,12 @@ no gain yet. Ratios are those of the bench's own repetitions, side beside anchor
 import re
 from typing import Any
 
-from course_lib.lessons.common.effects import Row, of_repetitions
+from course_lib.lessons.common.effects import Row, of_repetitions, side_by_side
 from course_lib.lessons.common.tables import Measured, load_bench, origin, rows
 from course_lib.lessons.common.verdicts import claim
 
 CHOSEN_AND_READ, READ, CHOSEN, WHOLE = "choose and read blocks", "read blocks", "choose blocks", "sparse prefill"
+FLEX = "read blocks, flex_attention"
 _CONTEST = re.compile(r"(?P<tokens>\d+) tokens, γ (?P<gamma>[\d.]+), density (?P<density>[\d.]+)$")
 
 
@@ -52,11 +53,14 @@ def verdicts(bench: Measured) -> str:
     both, alone = timed(bench, CHOSEN_AND_READ), timed(bench, READ)
     longest = max(row["tokens"] for row in both)
     at_longest = [of_repetitions(row) for row in both if row["tokens"] == longest]
+    loop = _by_place(alone)
+    beside_flex = [side_by_side(loop[row["tokens"], row["gamma"]], row) for row in timed(bench, FLEX)]
     promised = [of_repetitions(row, 1 / row["density"]) for row in alone]
     return "\n".join(
         [
             claim("with blocks chosen, attention takes less time, at every length and γ", map(of_repetitions, both)),
             claim(f"it does at {longest} tokens, at every γ", at_longest),
+            claim("a loop over the blocks takes less time than flex_attention, compiled", beside_flex),
             claim("the whole prefill takes less time", map(of_repetitions, timed(bench, WHOLE)), larger_models=True),
             claim("reading alone is as many times faster as 1 / density says", promised),
         ]
