@@ -23,8 +23,8 @@ def block_sparse_attention(
 
     One product a block of queries and head, with the keys that it reads laid beside each other. The library uses this
     rather than `torch.nn.attention.flex_attention` (`flex.py`), which is slow unless compiled, takes a C++ compiler and
-    seconds for each length, and is slower than this loop even then (`course bench sparse_prefill`). Heads whose index is dense go to
-    torch's fused attention.
+    seconds for each length, and is slower than this loop even then (`course bench sparse_prefill`). Heads whose index
+    is dense go to torch's fused attention.
 
     Raises:
         ValueError: for an index of other heads or another length.

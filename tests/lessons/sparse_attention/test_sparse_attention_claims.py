@@ -89,7 +89,7 @@ def test_heads():
     assert list(verdicts(prefill.heads(made)).values()) == ["does not hold"] * 3
     made["tables"]["heads"] = made_up.heads([[0.9, 0.7], [0.5, 0.5], [0.1, 0.3]], [[1.0, 0.0]] * 3)
     assert list(verdicts(prefill.heads(made)).values()) == ["holds"] * 3
-    said = "first third of the layers reads 80 % of its blocks, the last 20 %; 3 of 6 heads are query-aware"
+    said = "first third of the layers reads 80 % of its blocks, the last 20 %;\n3 of 6 heads are query-aware"
     assert said in title(prefill_drawings.by_head(made))
 
 
