@@ -38,7 +38,8 @@ def depends(cells: Iterable[str] = (), text: str = "", root: Path = ROOT) -> lis
 def _imported(source: str, root: Path) -> Iterator[Path]:
     """Files of the project that a piece of Python imports; `from a import b` may mean a.b, else it means a."""
     for name in _names(source):
-        yield from _files(name, root) or _files(name.rpartition(".")[0], root)
+        package = name.rpartition(".")[0]
+        yield from _files(name, root) or (_files(package, root) if package else [])
 
 
 @cache  # lessons share most of what they import

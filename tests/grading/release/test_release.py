@@ -88,7 +88,7 @@ def test_no_file_speaks_of_the_grader(copy):
 
 
 def test_every_module_can_be_imported(copy):
-    walk = "import pkgutil, importlib, course_lib, kernels\nfor p in (course_lib, kernels):\n"
+    walk = "import pkgutil, importlib, course_lib, course_kernels\nfor p in (course_lib, course_kernels):\n"
     walk += " for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.'):\n  importlib.import_module(m.name)\n"
     done = python(copy, "-c", walk + "print(course_lib.__file__)")
     assert done.returncode == 0, done.stderr

@@ -114,10 +114,11 @@ def test_the_same_loss_as_in_all_tables_and_that_of_the_second_half(sizes):
     of = subject(sizes, GATED, 0)
     assert row["losses"] == pytest.approx(dense_losses(sizes, GATED), abs=CLOSE)
     assert row["n_tokens"] == of.evaluation[:, 1:].numel()
-    # Twelve tokens: of eleven predictions, those that the tokens 6 to 10 make.
+    # Of N − 1 predictions those count that are made by tokens of the second half.
     by_token = teal.token_losses(of, of.evaluation[0])
-    assert len(by_token) == 11
-    assert row["losses_second_half"][0] == pytest.approx(by_token[6:].mean().item(), abs=1e-5)
+    assert len(by_token) == sizes.tokens.length - 1
+    half = sizes.tokens.length // 2
+    assert row["losses_second_half"][0] == pytest.approx(by_token[half:].mean().item(), abs=1e-5)
     assert (row["method"], row["density"], row["reached"], row["tokens"]) == ("dense", None, None, None)
 
 

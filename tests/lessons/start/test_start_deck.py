@@ -5,7 +5,7 @@ import re
 import pytest
 from figure_titles import title
 
-from course_lib.lessons.common.tables import load_bench
+from course_lib.lessons.common.tables import load_bench, load_measured, rows
 from course_lib.lessons.start import deck, drawings
 from course_lib.measure.roofline import A100, LLAMA2_70B, linear_work
 from course_lib.workbook.masters import ROOT, masters
@@ -59,7 +59,8 @@ def test_claims_stand_beside_the_papers_and_get_their_verdicts():
     figure = deck.claims()
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert {"OPT-125M: 193 → 36.85", "LLaMA-2-7B: 14.89 → 6.42", "Llama-2-13B: 5158 → 5.4"} <= set(texts)
-    assert "375 ± 34 → 46 ± 3" in texts
+    (row,) = rows(load_measured("sparsegpt"), "perplexity", method="sparsegpt", pattern="50%", corpus="wikipedia")
+    assert f"375 ± 34 → {row['perplexity']:.0f} ± {row['standard_error']:.0f}" in texts
     assert title(figure).split(": ")[1].startswith("holds")
     assert sum(text.startswith(("holds", "does not", "cannot", "not at")) for text in texts) == 4
 
