@@ -327,8 +327,9 @@ say(front_tables.cheapest(recipes))
 #
 # How should bytes be split over the parts of a model, when each could be stored in several ways? Begin with the
 # smallest of everything. Then ask again and again: which step to the next level saves most loss *for each byte it
-# takes*? Where each step is worth less than the one before, as it mostly is, no other choice of as many bytes is better
-# (Fox, 1966).
+# takes*? Where each step of a part is worth less than the one before, as it mostly is, no other choice of as many bytes
+# is better, up to the first step that no longer fits (Fox, 1966). Behind it smaller steps fill the rest, and that is
+# only a good guess.
 
 # %% [markdown]
 # ### Where the next byte goes

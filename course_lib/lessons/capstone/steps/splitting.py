@@ -11,8 +11,8 @@ from torch import Tensor
 def levels_within(sizes: Int[Tensor, "P L"], losses: Float[Tensor, "P L"], budget: int) -> Int[Tensor, "P"]:
     """The level of each part: from the smallest on, always the step that saves most loss a byte among those that fit.
 
-    Where each step is worth less a byte than the one before it, no choice of as many bytes loses less (Fox, Discrete
-    optimization via marginal analysis, 1966).
+    Where each step of a part is worth less a byte than the one before it, no choice of as many bytes loses less, as
+    long as no step was passed over because it did not fit (Fox, Discrete optimization via marginal analysis, 1966).
     """
     more, saved = sizes.diff(dim=1), -losses.double().diff(dim=1)
     parts, levels = torch.arange(len(sizes)), torch.zeros(len(sizes), dtype=torch.long)
