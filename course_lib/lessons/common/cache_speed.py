@@ -52,8 +52,9 @@ def _bars(axes: Axes, rows: list[Row]) -> None:
     above = [row["times_anchor_high"] - time for time, row in zip(times, rows, strict=True)]
     look = {"color": COLOURS[4], "edgecolor": COLOURS[0], "hatch": ["//" if _stock(row) else "" for row in rows]}
     axes.barh(range(len(rows)), times, 0.7, xerr=[below, above], capsize=3, **look)
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # hatching is no ground to read on
     for place, time in enumerate(times):  # at the foot of the bar, where no range ends
-        axes.annotate(f"{time:.2f}", (0, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(f"{time:.2f}", (0, place), (4, 0), textcoords="offset points", va="center", fontsize=8, bbox=box)
     axes.axvline(1, color="black", linewidth=0.8)
 
 
