@@ -52,6 +52,8 @@ setup: $(STAMP) ## Make the virtual environment, fetch and verify the model and 
 # BEGIN INSTRUCTORS
 lint: $(STAMP) ## Check style
 	$(BIN)/ruff check .
+	@# Text without a named encoding is another text on Windows. A rule in preview: it alone.
+	$(BIN)/ruff check --preview --select PLW1514 course_lib course_kernels
 
 build: $(STAMP) ## Write the student notebooks from the masters
 	$(BIN)/course build

@@ -70,10 +70,12 @@ def house_settings(folder: Path) -> dict[str, str]:
     """
     (lab := folder / "labconfig").mkdir()
     off = dict.fromkeys(("@jupyterlab/apputils-extension:announcements", "@jupyter/nbgrader"), True)
-    (lab / "page_config.json").write_text(json.dumps({"disabledExtensions": off}))
-    (lab / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
+    (lab / "page_config.json").write_text(json.dumps({"disabledExtensions": off}), encoding="utf-8")
+    (lab / "default_setting_overrides.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
     off = dict.fromkeys((f"nbgrader.server_extensions.{name}" for name in NBGRADER), False)
-    (folder / "jupyter_server_config.json").write_text(json.dumps({"ServerApp": {"jpserver_extensions": off}}))
+    (folder / "jupyter_server_config.json").write_text(
+        json.dumps({"ServerApp": {"jpserver_extensions": off}}), encoding="utf-8"
+    )
     known = os.environ.get("JUPYTER_CONFIG_PATH")
     return {"JUPYTER_CONFIG_PATH": os.pathsep.join([str(folder)] + ([known] if known else []))}
 

@@ -56,7 +56,7 @@ def processor_name() -> str:
     import torch
 
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         name = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         name = platform.processor() or platform.machine() or "CPU"

@@ -84,7 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(problem or "A sandbox starts here.")
         return 0 if options.look else 1
     start = time.perf_counter()
-    plan = replace(read_plan((base / "source" / PLAN).read_text()), seed=options.seed, kind=options.sandbox)
+    plan = replace(
+        read_plan((base / "source" / PLAN).read_text(encoding="utf-8")), seed=options.seed, kind=options.sandbox
+    )
     handed_in = submission(base / "submission", student_of(base / "submission_metadata.json"), plan.stem)
     try:
         result = engine.grade(handed_in, plan)

@@ -43,7 +43,7 @@ def silent() -> Iterator[None]:
     sys.stderr.flush()
     kept = os.dup(2)
     try:
-        with open(os.devnull, "w") as nowhere, warnings.catch_warnings(action="ignore"):
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, warnings.catch_warnings(action="ignore"):
             os.dup2(nowhere.fileno(), 2)
             with contextlib.redirect_stderr(io.StringIO()):
                 yield

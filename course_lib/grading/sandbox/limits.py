@@ -95,7 +95,7 @@ def broken(session: int, limits: Limits) -> str:
 def _proportional(process: str, otherwise: int) -> int:
     """Bytes of memory, those shared with the warden in part; all of them for a process that hides."""
     try:
-        lines = Path("/proc", process, "smaps_rollup").read_text().splitlines()
+        lines = Path("/proc", process, "smaps_rollup").read_text("ascii", "replace").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
     except (OSError, StopIteration):
         return otherwise
@@ -141,5 +141,5 @@ def own_memory() -> tuple[int, int, int]:
     """Bytes of this process's address space, of the data in it, and of what is in memory; a fork inherits them."""
     if sys.platform != "linux":
         return 0, 0, 0
-    fields = [int(field) * os.sysconf("SC_PAGESIZE") for field in Path("/proc/self/statm").read_text().split()]
+    fields = [int(field) * os.sysconf("SC_PAGESIZE") for field in Path("/proc/self/statm").read_text("ascii").split()]
     return fields[0], fields[5], fields[1]

@@ -56,7 +56,7 @@ def enter(file_bytes: int) -> None:
     seccomp.hide(False)  # or the files below belong to root
     _call("unshare", ctypes.c_int(_SPACES))
     for name, content in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        Path("/proc/self", name).write_text(content)
+        Path("/proc/self", name).write_text(content, encoding="ascii")
     seccomp.hide(True)
     if os.fork():
         os._exit(0)  # a process namespace begins with the first child

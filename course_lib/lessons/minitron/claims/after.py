@@ -55,7 +55,7 @@ def step_cost(sizes: Sizes, loss: str, seed: int) -> Tables:
     gc.collect()
     peaks = Path("/proc/self/clear_refs")  # Linux counts the peak from here on
     if peaks.exists():
-        peaks.write_text("5")
+        peaks.write_text("5", encoding="ascii")
     one, several = (run_of(sizes, loss, n, seed) for n in (1, 1 + sizes.timed))
     row = {name: round((several[name] - one[name]) / sizes.timed, 3) for name in one}
     tokens = sizes.batch * sizes.text_length
