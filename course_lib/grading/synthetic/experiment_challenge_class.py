@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from course_lib.compose.challenge.budget import BUDGET
+from course_lib.compose.challenge.budget import BUDGET, Budget
 from course_lib.compose.challenge.points import UNIFORM, Anchors
 from course_lib.compose.counting.account import LENGTH
 from course_lib.compose.recipe import Calibration, from_json
@@ -92,7 +92,7 @@ def known_of(tables: Tables) -> dict[str, Known]:
     return {row["student"]: Known(**row["known"]) for row in tables["recipes"] if row["known"]}
 
 
-def graded(tables: Tables) -> dict[str, ranking.Row]:
+def graded(tables: Tables, budget: Budget = BUDGET) -> dict[str, ranking.Row]:
     """The rows of `course grade-challenge` for what was measured."""
     found = {row["student"]: _found(row) for row in tables["recipes"]}
     anchors = Anchors(**{name: found[name].measured.losses for name in ANCHORS})
@@ -100,7 +100,7 @@ def graded(tables: Tables) -> dict[str, ranking.Row]:
     known = known_of(tables)
     works = [HandedIn(name, name, from_json(json.dumps(each.recipe))) for name, each in known.items()]
     of = {ranking.job_of(work): found[work.student] for work in works}
-    return {row.student: row for row in ranking.rows(works, of, found["dense"], anchors, BUDGET)}
+    return {row.student: row for row in ranking.rows(works, of, found["dense"], anchors, budget)}
 
 
 def _found(row: Mapping[str, Any]) -> Found:

@@ -1,8 +1,8 @@
 """A made-up class of the challenge of which the right order is known, to see whether the grader finds it.
 
-All round the table and the weights alike. They differ in two things, each of which can only cost: the fewer neurons a
-token computes with, and the fewer slots the cache keeps, the more is lost. So of two recipes, one of which has no less
-of either, the order is known; of the others nothing is.
+All round the table and the weights alike, and differ in two things: the fewer neurons a token computes with, and the
+fewer slots the cache keeps, the more should be lost. So of two recipes, one of which has no less of either, the order
+is known; of the others nothing is.
 """
 
 import json
@@ -70,6 +70,13 @@ def make(folder: Path, known: Mapping[str, Known]) -> None:
     for student, each in known.items():
         store.write(folder / SUBMISSIONS / student / "recipe.json", json.dumps(each.recipe))
     store.write(folder / TRUTH, store.as_json({student: asdict(each) for student, each in known.items()}))
+
+
+def order_found(folder: Path, out: Path) -> Order:
+    """Of the class that `make` wrote into a folder, as `course grade-challenge --out` graded it."""
+    known = json.loads((folder / TRUTH).read_text(encoding="utf-8"))
+    rows = json.loads((out / "challenge.json").read_text(encoding="utf-8"))["rows"]
+    return order({name: Known(**each) for name, each in known.items()}, {row["student"]: row["points"] for row in rows})
 
 
 def order(known: Mapping[str, Known], points: Mapping[str, float]) -> Order:
