@@ -11,7 +11,6 @@ from course_lib.compose.challenge.judge import Judge, Judged, judged
 from course_lib.compose.challenge.memory import Memory
 from course_lib.compose.challenge.texts import NAMES, texts
 from course_lib.compose.counting.account import LENGTH
-from course_lib.compose.parts.prompt import PromptPart
 from course_lib.compose.reading import MOST_BYTES
 from course_lib.compose.recipe import Recipe, from_json
 from course_lib.data.assets.cache import cache_folder
@@ -35,8 +34,7 @@ def recipe_of(path: Path) -> Recipe:
 def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, console: Console) -> int:
     """Build, count, evaluate and judge; 0 where the budget is kept, 1 where it is not, 130 when interrupted."""
     recipe = recipe_of(path)
-    if prompt := recipe.part(PromptPart.name):
-        prompt.path_in(path.parent)  # what is missing is said before anything is measured
+    recipe.files(path.parent)  # what is missing is said before anything is measured
     console.print(f"{path.name}: {', '.join(part.name for part in recipe.parts) or 'nothing, the dense model'}")
     model, tokenizer = load_model(DEFAULT_MODEL)
     read = texts(tokenizer, n_windows, length, seed)

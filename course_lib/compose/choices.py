@@ -42,6 +42,11 @@ def pattern_of(asked: float | str, usual: Pattern) -> Pattern:
     return replace(usual, sparsity=asked) if "sparsity" in names else Unstructured(asked)
 
 
+def grid_in_words(bits: int, group: int | None) -> str:
+    """Of a grid of codes."""
+    return f"{bits} bits, {f'a scale for every {group} columns' if group else 'a scale a row'}"
+
+
 def check_grid(bits: int | None, group: int | None) -> None:
     """Raises ValueError for bits that codes are not packed in, and groups so small that scales outweigh codes."""
     if bits not in (None, *BITS):

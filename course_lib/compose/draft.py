@@ -14,10 +14,12 @@ def drafting(built: Built) -> Iterator[ModelDraft]:
     Raises:
         ValueError: a recipe with a cache that evicts: a draft goes back when tokens fall, and what left cannot return.
     """
-    if built.recipe.part("cache") is not None:
-        raise ValueError(
-            "got a recipe with a cache as a draft; expected one without: rejected tokens are taken back, and tokens "
-            "that have left a cache cannot come back. Leave the cache out, its other parts draft alike."
-        )
+    for part in built.recipe.parts:
+        if part.forgets:
+            raise ValueError(
+                f"got a recipe with a part {part.name} as a draft; expected one without: rejected tokens are taken "
+                f"back, and tokens that have left cannot come back. Leave the {part.name} out, its other parts draft "
+                "alike."
+            )
     with built.running():
         yield model_draft(built.model)

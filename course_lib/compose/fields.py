@@ -81,6 +81,11 @@ def chosen(name: str, kinds: Mapping[str, Made], where: str) -> Made:
     return kinds[name]
 
 
+def percent(share: float) -> str:
+    """Of a share, with as many digits as it takes."""
+    return f"{100 * share:.4g} %"
+
+
 def within(name: str, value: int | float, low: int | float, high: int | float) -> None:
     """Raises ValueError for a number outside of its bounds, both of which belong to them."""
     if not low <= value <= high:

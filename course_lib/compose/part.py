@@ -60,6 +60,10 @@ class Part(ABC):
     name: ClassVar[str]  # its key in a recipe
     place: ClassVar[int]  # parts are applied in this order
     excludes: ClassVar[dict[str, str]] = {}  # the name of another part: why they cannot both be there
+    replaces: ClassVar[str] = ""  # what of the dense model it stores in its own form: "dense", the linears, or "table"
+    kind: ClassVar[str] = ""  # what the rest that it stores is for, in a word; its name when empty
+    is_read: ClassVar[bool] = True  # whether a decoded token reads what it stores
+    forgets: ClassVar[bool] = False  # whether tokens leave, which a draft cannot take back
 
     @abstractmethod
     def apply(self, making: Making, ground: Ground) -> Making:
@@ -72,6 +76,18 @@ class Part(ABC):
     def n_bytes(self, making: Making) -> int:
         """What it stores, worked out from its settings and the sizes of the finished model, not from what is stored."""
         return 0
+
+    def n_products(self, making: Making) -> int:
+        """What a token multiplies for it, beside what the model itself does."""
+        return 0
+
+    def path_in(self, folder: Path) -> Path | None:
+        """Where the file lies that it names, None for a part without one; ValueError for one that is not there."""
+        return None
+
+    def in_words(self) -> str:
+        """What it does, in a sentence."""
+        return f"The part {self.name}."
 
 
 def tables_of(model: PreTrainedModel) -> dict[str, nn.Parameter]:

@@ -7,6 +7,7 @@ It holds no code, no path and no address. What a field may be called and hold is
 
 import json
 from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from jaxtyping import Int
@@ -72,6 +73,18 @@ class Recipe:
     def part(self, name: str) -> Part | None:
         """The part of that name; None where the recipe has none."""
         return next((part for part in self.parts if part.name == name), None)
+
+    def files(self, folder: Path) -> list[Path]:
+        """Those that its parts name, which lie in that folder.
+
+        Raises:
+            ValueError: a file that is not there, or is not what a part may name.
+        """
+        return [path for part in self.parts if (path := part.path_in(folder)) is not None]
+
+    def in_words(self) -> list[str]:
+        """One sentence a part, in the order in which they are applied; of the dense model that it has none."""
+        return [part.in_words() for part in self.parts] or ["No part at all: the dense model."]
 
     def as_json(self) -> str:
         """What `from_json` reads: fields that are as they would be anyway are left out."""

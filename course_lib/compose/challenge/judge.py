@@ -114,8 +114,7 @@ class Judge:
         Raises:
             ValueError: a recipe that this model cannot have, or that leaves a model whose loss is no number.
         """
-        part, made = recipe.part("prompt"), []
-        files = part.path_in(folder).read_bytes() if part else b""
+        made, files = [], b"".join(path.read_bytes() for path in recipe.files(folder))
         known = digest(recipe.as_json(), files, self.texts.digest, fingerprint(self.model))
 
         def built() -> Built:

@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from jaxtyping import Int
@@ -20,10 +21,10 @@ from course_lib.compose.build import Built
 from course_lib.compose.counting.per_token import of_a_token
 from course_lib.compose.counting.slots import cache_tensors, n_slots
 from course_lib.compose.part import Stored
+from course_lib.compose.recipe import Recipe
 from course_lib.models import heads
 
 NUMBER_BYTES = 2  # of what nothing compresses
-OF_PARTS = {"neurons": "selectors", "prompt": "prompt"}
 BESIDE_VALUES = {
     "scale": "scales",
     "zero": "scales",
@@ -82,15 +83,15 @@ def account(built: Built, text: Int[Tensor, "N"]) -> Account:
         length=len(text),
         read=weights_read + in_cache,
         multiply_adds=products + 2 * n_held * heads(built.model).group * heads(built.model).size,
-        by_kind=_summed(built.stored, kind_of),
+        by_kind=_summed(built.stored, partial(kind_of, built.recipe)),
     )
 
 
-def kind_of(name: str) -> str:
-    """What a stored tensor is for, from its name PART/.../NAME."""
-    part, last = name.partition("/")[0], name.rpartition("/")[2]
-    if part in OF_PARTS:
-        return OF_PARTS[part]
+def kind_of(recipe: Recipe, name: str) -> str:
+    """What a stored tensor is for, by its name PART/.../NAME: of the model's own weights the last says it."""
+    part, last = recipe.part(name.partition("/")[0]), name.rpartition("/")[2]
+    if part is not None and not part.replaces:
+        return part.kind or part.name
     return next((kind for beginning, kind in BESIDE_VALUES.items() if last.startswith(beginning)), "weights")
 
 

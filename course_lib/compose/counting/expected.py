@@ -24,11 +24,12 @@ POSITION_BYTES, GRID_BYTES = 4, 4  # of a slot's int32; minimum and step of a gr
 def stored_bytes(built: Built) -> int:
     """Weights and what lies beside them."""
     model, recipe = built.model, built.recipe
-    linears = sum(weight_of(layer.module).numel() for layer in layers_of(model))
-    tables = sum(weight.numel() for weight in tables_of(model).values())
+    sizes = {
+        "dense": sum(weight_of(layer.module).numel() for layer in layers_of(model)),
+        "table": sum(weight.numel() for weight in tables_of(model).values()),
+    }
     untouched = sum(parameter.numel() for parameter in model.parameters())
-    untouched -= linears if recipe.part("weights") else 0
-    untouched -= tables if recipe.part("embedding") else 0
+    untouched -= sum(sizes[what] for what in {part.replaces for part in recipe.parts} - {""})
     return NUMBER_BYTES * untouched + sum(part.n_bytes(built.made) for part in recipe.parts)
 
 

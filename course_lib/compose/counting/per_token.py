@@ -1,41 +1,42 @@
 """What one decoded token reads of weights and selectors, and how often it multiplies, from what is stored."""
 
 from course_lib.compose.build import Built
-from course_lib.compose.kept import products_of
-from course_lib.compose.part import Stored
 from course_lib.contextual.selector import NeuronSelector, n_kept
 from course_lib.models import Layer, architecture, blocks, head, layers_of, weight_of
 
 
 def of_a_token(built: Built) -> tuple[int, int]:
     """Bytes read of weights and selectors, and their products, for one token."""
-    model, selector, kept = built.model, built.made.found.get("neurons"), _by_owner(built.stored)
+    model, kept = built.model, _by_owner(built)
     # Norms, biases and the head whole, of the embedding a row; where the two are one matrix it is the head's.
     tables, of_layer = kept["tables"], kept["layers"]
     n_bytes = sum(kept["others"].values()) + tables.get("head", tables["words"])
     n_bytes += -(-tables["words"] // len(model.get_input_embeddings().weight))
-    products = head(model).weight.numel() + (products_of(selector, model) if selector is not None else 0)
+    products = head(model).weight.numel() + sum(part.n_products(built.made) for part in built.recipe.parts)
     for layer in layers_of(model):
         used, of = _neurons_used(built, layer.block, layer.part)
         n_bytes += -(-of_layer[layer.name] * used // of)
-        products += _n_multiplied(built.stored, layer) * used // of
+        products += _n_multiplied(built, layer) * used // of
     return n_bytes, products
 
 
-def _n_multiplied(stored: Stored, layer: Layer) -> int:
+def _n_multiplied(built: Built, layer: Layer) -> int:
     """Numbers of a matrix that are stored, and so multiplied: with a bitmap none that is zero, else all of them."""
-    starts, values = (stored.get(f"weights/{layer.name}/{part}") for part in ("row_start", "values"))
-    if starts is not None:
-        return int(starts[-1])
-    return weight_of(layer.module).numel() if values is None else values.numel()
+    for part in built.recipe.parts:
+        starts, values = (built.stored.get(f"{part.name}/{layer.name}/{last}") for last in ("row_start", "values"))
+        if starts is not None:
+            return int(starts[-1])
+        if values is not None:
+            return values.numel()
+    return weight_of(layer.module).numel()
 
 
-def _by_owner(stored: Stored) -> dict[str, dict[str, int]]:
-    """Bytes of each layer, of each table, and of what else a token reads."""
-    homes = {"dense": "layers", "weights": "layers", "table": "tables", "embedding": "tables"}
-    homes |= {"other": "others", "neurons": "others"}
+def _by_owner(built: Built) -> dict[str, dict[str, int]]:
+    """Bytes of each layer, of each table, and of what else a token reads, which is all that is stored besides."""
+    homes = {"dense": "layers", "table": "tables", "other": "others"}
+    homes |= {part.name: homes[part.replaces or "other"] for part in built.recipe.parts if part.is_read}
     found: dict[str, dict[str, int]] = {"layers": {}, "tables": {}, "others": {}}
-    for name, tensor in stored.items():
+    for name, tensor in built.stored.items():
         part, _, rest = name.partition("/")
         if part in homes:
             home, owner = found[homes[part]], rest.partition("/")[0]
@@ -45,8 +46,9 @@ def _by_owner(stored: Stored) -> dict[str, dict[str, int]]:
 
 def _neurons_used(built: Built, block: object, part: str) -> tuple[int, int]:
     """How many of a matrix's neurons a token computes, of how many; all of them outside of the MLP."""
-    selector, names = built.made.found.get("neurons"), architecture(block).mlp
-    if not isinstance(selector, NeuronSelector) or part not in names or names.index(part) < selector.n_read_whole:
+    selector = next((each for each in built.made.found.values() if isinstance(each, NeuronSelector)), None)
+    names = architecture(block).mlp
+    if selector is None or part not in names or names.index(part) < selector.n_read_whole:
         return 1, 1
     n_neurons = weight_of(block.get_submodule(names[-1])).shape[1]
     index = next(i for i, each in enumerate(blocks(built.model)) if each is block)

@@ -41,3 +41,6 @@ class AttentionPart(Part):
         return making.with_(
             self.name, self.prefill, {}, partial(prefilling, making.model, self.prefill, measured="none")
         )
+
+    def in_words(self) -> str:
+        return f"A prompt is read sparsely, by {self.rule}."

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from course_lib import discover
-from course_lib.compose.fields import chosen, settings_of, within
+from course_lib.compose.fields import chosen, percent, settings_of, within
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.kv import policies
 from course_lib.kv.cache import evicting
@@ -47,6 +47,7 @@ class CachePart(Part):
 
     name: ClassVar[str] = "cache"
     place: ClassVar[int] = 4
+    forgets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for factor in self.by_layer:
@@ -76,3 +77,10 @@ class CachePart(Part):
             raise ValueError(f"got {len(self.by_layer)} factors in cache.by_layer; expected {n_layers}, one a layer.")
         opened = partial(evicting, making.model, self.eviction, self.positions, self.vectors)
         return making.with_(self.name, self.eviction, {}, opened)
+
+    def in_words(self) -> str:
+        kept, budget = "keeps all tokens", self.eviction.budget
+        if not self.eviction.keeps_all:
+            slots = f"{budget} slots a head" if isinstance(budget, int) else f"{percent(budget)} of the tokens"
+            kept = f"keeps {slots}, chosen by {self.policy}"
+        return f"The cache {kept}{'' if self.bits is None else f', on {self.bits} bits'}."

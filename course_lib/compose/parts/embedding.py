@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import torch
 
-from course_lib.compose.choices import check_grid
+from course_lib.compose.choices import check_grid, grid_in_words
 from course_lib.compose.part import Ground, Making, Part, tables_of
 from course_lib.prompts.compressed.layouts import Codes
 from course_lib.quantization.grid import Quantization
@@ -34,6 +34,7 @@ class EmbeddingPart(Part):
 
     name: ClassVar[str] = "embedding"
     place: ClassVar[int] = 0
+    replaces: ClassVar[str] = "table"
 
     def __post_init__(self) -> None:
         check_grid(self.bits, self.group)
@@ -51,3 +52,6 @@ class EmbeddingPart(Part):
 
     def n_bytes(self, making: Making) -> int:
         return sum(dense_bytes(*weight.shape, self.bits, self.group) for weight in tables_of(making.model).values())
+
+    def in_words(self) -> str:
+        return f"The embedding table is rounded to {grid_in_words(self.bits, self.group)}."

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from course_lib import discover
-from course_lib.compose.fields import chosen, settings_of, within
-from course_lib.compose.kept import bytes_by_sizes, stored_of
+from course_lib.compose.fields import chosen, percent, settings_of, within
+from course_lib.compose.kept import bytes_by_sizes, products_of, stored_of
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.contextual import selectors
 from course_lib.contextual.apply import contextual
@@ -40,6 +40,7 @@ class NeuronsPart(Part):
 
     name: ClassVar[str] = "neurons"
     place: ClassVar[int] = 2
+    kind: ClassVar[str] = "selectors"
 
     def __post_init__(self) -> None:
         for share in (self.density, *self.by_block):
@@ -61,3 +62,10 @@ class NeuronsPart(Part):
 
     def n_bytes(self, making: Making) -> int:
         return bytes_by_sizes(making.found[self.name], making.model)
+
+    def n_products(self, making: Making) -> int:
+        return products_of(making.found[self.name], making.model)
+
+    def in_words(self) -> str:
+        shares = "a share of its own in each block" if self.by_block else percent(self.density)
+        return f"A token computes with {shares} of the neurons, chosen by {self.selector}."

@@ -26,6 +26,7 @@ class PromptPart(Part):
 
     name: ClassVar[str] = "prompt"
     place: ClassVar[int] = 5
+    is_read: ClassVar[bool] = False  # its keys and values are, which lie in the cache
 
     def __post_init__(self) -> None:
         plain = self.file.isprintable() and len(self.file) <= LONGEST_NAME and "\\" not in self.file
@@ -62,3 +63,6 @@ class PromptPart(Part):
     def n_bytes(self, making: Making) -> int:
         prompt = making.found[self.name]
         return 2 * prompt.n * prompt.vectors.shape[1]
+
+    def in_words(self) -> str:
+        return "A learned prompt stands before the text."

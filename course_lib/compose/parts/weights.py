@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.compose.choices import ALLOCATIONS, METHODS, ROUNDINGS, SPARSEST, check_grid, pattern_of
-from course_lib.compose.fields import chosen, within
+from course_lib.compose.choices import ALLOCATIONS, METHODS, ROUNDINGS, SPARSEST, check_grid, grid_in_words, pattern_of
+from course_lib.compose.fields import chosen, percent, within
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.models import layers_of, weight_of
 from course_lib.prompts.compressed.kinds import Layerwise
@@ -32,6 +32,8 @@ from course_lib.quantization.grid import Quantization
 from course_lib.quantization.storage import dense_bytes, sparse_bytes
 from course_lib.sparsity.patterns import NofM
 from course_lib.sparsity.sizes import bitmap_bytes, nofm_bytes
+
+ROUNDED = {"gptq": "by GPTQ to", "nearest": "to the nearest values of"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ class Weights(Part):
 
     name: ClassVar[str] = "weights"
     place: ClassVar[int] = 1
+    replaces: ClassVar[str] = "dense"
 
     def __post_init__(self) -> None:
         if self.method is None and self.bits is None:
@@ -145,6 +148,18 @@ class Weights(Part):
         if isinstance(self.layout, Grouped):
             return nofm_bytes(*shape, 2, self.layout.n, self.layout.m)
         return bitmap_bytes(*shape, n_stored, 2)
+
+    def in_words(self) -> str:
+        done = [self._pruned_in_words()] if self.method is not None else []
+        if self.bits is not None:
+            how = "in the same sweep to" if self.is_joint else ROUNDED[self.rounding]
+            done.append(f"rounded {how} {grid_in_words(self.bits, self.group)}")
+        return f"The weights of the blocks are {' and '.join(done)}."
+
+    def _pruned_in_words(self) -> str:
+        share = f"{self.pattern} of them stay" if isinstance(self.pattern, str) else percent(self.pattern) + " go"
+        shares = "its own share for each block" if self.by_block else self.allocation
+        return f"pruned by {self.method} ({share}{'' if shares == 'Uniform' else f', {shares}'})"
 
 
 def _linears(model: PreTrainedModel) -> dict[str, Float[Tensor, "O I"]]:

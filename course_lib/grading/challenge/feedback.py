@@ -9,7 +9,6 @@ from typing import NamedTuple
 from course_lib.compose.challenge.judge import Judged
 from course_lib.compose.challenge.points import Anchors, by_domain, worth
 from course_lib.compose.challenge.texts import NAMES
-from course_lib.compose.challenge.words import in_words
 from course_lib.grading.challenge.evaluation import Found
 from course_lib.grading.challenge.handed_in import HandedIn
 from course_lib.grading.challenge.ranking import FULL, LESSON, Row
@@ -24,7 +23,6 @@ KINDS = {
     "scales": "scales and zero points",
     "indices": "indices: which weights are stored",
     "selectors": "what chooses neurons",
-    "prompt": "prompt",
 }
 
 
@@ -49,7 +47,7 @@ def html(work: HandedIn, row: Row, found: Found | None, anchors: Anchors) -> str
         row=row,
         lesson=LESSON,
         full=FULL,
-        recipe=in_words(work.recipe) if work.recipe else [],
+        recipe=work.recipe.in_words() if work.recipe else [],
         notes=work.notes,
         side=side,
         lines=lines,

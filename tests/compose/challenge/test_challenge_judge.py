@@ -1,6 +1,7 @@
 """A recipe judged: paired with the dense model, each step once, on texts that are bounded."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from course_lib.compose.challenge.memory import Memory
 from course_lib.compose.challenge.texts import texts
 from course_lib.compose.counting.account import Account
 from course_lib.compose.evaluate import continued_losses
+from course_lib.compose.part import Part
 from course_lib.compose.recipe import Calibration, Recipe, from_json
 from course_lib.measure.paired import mean_and_error
 
@@ -114,6 +116,29 @@ def test_what_is_kept_is_not_taken_for_anything_else(sharp, tmp_path):
     for path in tmp_path.iterdir():
         path.write_text("{half")
     assert at.measure(SPARSE) == found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named(Part):
+    """A part that no file of the library knows, with a file of its own."""
+
+    file: str
+    name, place = "named", 9
+
+    def path_in(self, folder):
+        return folder / self.file
+
+    def apply(self, making, ground):
+        return making
+
+
+def test_another_file_of_any_part_is_another_recipe(sharp, tmp_path):
+    at, kept = tiny_judge(sharp, memory=Memory(tmp_path / "kept")), []
+    for content in ("one", "two", "one"):
+        (tmp_path / "its").write_text(content)
+        at.measure(Recipe(parts=(Named(file="its"),)), tmp_path)
+        kept.append(len(list((tmp_path / "kept").iterdir())))
+    assert kept == [3, 6, 6]
 
 
 def test_a_model_without_a_loss_is_refused(sharp, monkeypatch):

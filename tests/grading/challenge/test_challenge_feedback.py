@@ -1,15 +1,17 @@
 """A page for each student: what was measured of their recipe, and nothing of anybody else's."""
 
 import json
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import pytest
+import torch
 from hostile import PAYLOADS
 from page_reader import Page, measure
 
 from course_lib.compose.challenge.budget import Budget
-from course_lib.compose.challenge.words import in_words
-from course_lib.compose.recipe import from_json
+from course_lib.compose.part import Part
+from course_lib.compose.recipe import PARTS, from_json
 from course_lib.grading.challenge import evaluation
 from course_lib.workbook.decks import chromium
 
@@ -134,6 +136,52 @@ def test_pages_fit_a_phone(told, width, tmp_path):
     assert [seen["over"] for seen in measure(list(told[2].values()), width, tmp_path)] == [0] * 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sketch(Part):
+    """A part that no file of the library knows: numbers that are kept and read, and do nothing."""
+
+    rank: int
+    name, place = "sketch", 9
+
+    def apply(self, making, ground):
+        return making.with_(self.name, self, {"vectors": torch.zeros(self.rank, 500)}, nullcontext)
+
+    def n_bytes(self, making):
+        return 4 * self.rank * 500
+
+    def n_products(self, making):
+        return self.rank * 500
+
+
+class Spoken(Sketch):
+    """The same with a sentence, a word for its bytes, and tokens that leave."""
+
+    name, kind, forgets = "spoken", "sketches", True
+
+    def in_words(self):
+        return f"A sketch of rank {self.rank} lies beside the model."
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence", "kind"),
+    [(Sketch, "The part sketch.", "sketch"), (Spoken, "A sketch of rank 7 lies beside the model.", "sketches")],
+)
+def test_a_part_of_one_class_is_on_the_page_and_counted(part, sentence, kind, graded, tmp_path, monkeypatch):
+    monkeypatch.setitem(PARTS, part.name, part)
+    hand_in(tmp_path / "in", anna={part.name: {"rank": 7}}, dense={})
+    graded(tmp_path / "in", tmp_path / "out")
+    page = Page(pages_of(tmp_path / "out")["anna"])
+    assert sentence in page.text
+    [line] = [line for line in page.tables["Bytes held by kind"][1:] if line[0] == kind]
+    assert line[1] == "0.01"  # 14,000 bytes
+    found = {
+        row["student"]: row["judged"]["found"]
+        for row in json.loads((tmp_path / "out" / "challenge.json").read_text())["rows"]
+    }
+    more = {key: found["anna"][key] - found["dense"][key] for key in ("stored", "read", "multiply_adds")}
+    assert more == {"stored": 14_000, "read": 14_000, "multiply_adds": 3500}
+
+
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
@@ -177,4 +225,4 @@ def test_pages_fit_a_phone(told, width, tmp_path):
     ],
 )
 def test_a_recipe_in_words(recipe, said):
-    assert in_words(from_json(json.dumps(recipe))) == said
+    assert from_json(json.dumps(recipe)).in_words() == said

@@ -1,4 +1,7 @@
-"""Names beside points that lie close together: each where it covers no other text and stays inside the axes."""
+"""Names beside points that lie close together: each where it covers no other text and stays inside the axes.
+
+Code of our own: adjustText 1.4 lets names lie on the markers and on each other in these figures, and takes longer.
+"""
 
 from collections.abc import Sequence
 from typing import Any
