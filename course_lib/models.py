@@ -5,6 +5,7 @@ Dimension key: O outputs of a linear layer, I its inputs.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -301,6 +302,26 @@ def _without_bars(quiet: bool) -> Iterator[None]:
             transformers.utils.logging.enable_progress_bar()
 
 
+_SHORTENED: ContextVar[int | None] = ContextVar("blocks of the default model", default=None)
+
+
+@contextmanager
+def shortened(n: int | None) -> Iterator[None]:
+    """The default model is loaded with its first n blocks alone: what takes minutes is tried in seconds.
+
+    It reads like noise. None: with all of them.
+    """
+    token = _SHORTENED.set(n)
+    verbosity = transformers.utils.logging.get_verbosity()
+    if n is not None:  # or each of the weights that are left where they are would be listed
+        transformers.utils.logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers.utils.logging.set_verbosity(verbosity)
+        _SHORTENED.reset(token)
+
+
 def load_model(
     name: str = DEFAULT_MODEL, device: str | torch.device | None = None, dtype: torch.dtype | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -319,11 +340,12 @@ def load_model(
     _refuse_unknown_type(dtype)
     source = str(asset_path(name)) if name == DEFAULT_MODEL else name
     keeps_own = device.type != "cpu" and name != DEFAULT_MODEL
+    depth = {"num_hidden_layers": n} if name == DEFAULT_MODEL and (n := _SHORTENED.get()) else {}
     try:
         source = source if Path(source).is_dir() else hub.name_or_folder(source)
         with _without_bars(quiet=name == DEFAULT_MODEL):
             model = AutoModelForCausalLM.from_pretrained(
-                source, dtype=dtype or ("auto" if keeps_own else torch.float32)
+                source, dtype=dtype or ("auto" if keeps_own else torch.float32), **depth
             )
         tokenizer = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:

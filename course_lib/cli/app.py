@@ -170,7 +170,9 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(help="Where the JSON goes, a folder for all; beside the experiment when left out.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny samples, to see that every step works.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny samples, few blocks: only to see that every step works.")
+    ] = False,
     resume: Annotated[bool, typer.Option(help="Keep the steps that are finished.")] = True,
     only: Annotated[list[str] | None, typer.Option(help="With all: these alone. May be given several times.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With all: say what would be done, and how long.")] = False,

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step
 from course_lib.measure.result_files import continued, heading, now, write
+from course_lib.models import shortened
 
 LIBRARY = Path(__file__).parents[1]
 PLACES = ("lessons/*", "lessons/*/experiments", "grading/synthetic")  # where experiments lie
@@ -55,7 +56,7 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
 
     Args:
         out: where the JSON goes; beside the experiment when None, build/reproduce/NAME.json for a quick run.
-        quick: tiny samples, to see that every step works.
+        quick: tiny samples and the default model's first blocks alone, to see that every step works.
         resume: keep the steps that are finished. Without it everything is measured anew.
     """
     experiment, console = find(name), Console()
@@ -64,13 +65,17 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
     partial = path.with_suffix(".partial.json")
     command = f"course reproduce {name}{' --quick' if quick else ''}"
     result = heading(name, command, experiment.seed, asdict(sizes))
+    blocks = experiment.quick_blocks if quick else None
+    if quick:
+        result["blocks"] = blocks
     if resume and (earlier := next((p for p in (partial, path) if p.exists()), None)):
         result = continued(json.loads(earlier.read_text(encoding="utf-8")), result, earlier)
     steps = experiment.steps(sizes)
     left = [step for step in steps if step.name not in result["steps"]]
     console.print(f"{experiment.title}: {len(steps)} steps, {len(steps) - len(left)} done already")
     try:
-        measure(left, experiment.seed, result, partial, console)
+        with shortened(blocks):
+            measure(left, experiment.seed, result, partial, console)
     except KeyboardInterrupt:
         console.print(f"stopped; the finished steps are in {partial}. The same command goes on from there.")
         return 130

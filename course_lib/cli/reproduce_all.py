@@ -46,7 +46,7 @@ def run(
     Args:
         only: names of experiments; all when empty.
         out: a folder for the results; beside their experiments when None, in build/reproduce for a quick run.
-        quick: tiny samples, to see that every step works.
+        quick: tiny samples and few blocks, to see that every step works.
         resume: leave alone what is whole, and go on with what was begun. Without it everything is measured anew.
         dry_run: say what would be done, and do nothing.
 

@@ -20,10 +20,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`sizes` and `quick`, two of one dataclass, say how much is measured; `steps` turns either into the work to do."""
+    """`sizes` and `quick`, two of one dataclass, say how much is measured; `steps` turns either into the work to do.
+
+    A quick run has the default model's first `quick_blocks` blocks alone; None is for those that look at blocks behind
+    them, and for compressed models, of which the cache keeps one of a name.
+    """
 
     title: str
     sizes: Any
     quick: Any
     steps: Callable[[Any], list[Step]]
     seed: int = 0
+    quick_blocks: int | None = 4

@@ -7,10 +7,12 @@ import pytest
 
 from course_lib.lessons.common.tables import load_measured, load_published
 from course_lib.lessons.kv import experiment
-from course_lib.lessons.kv.claims import settings
+from course_lib.lessons.kv.claims import model, settings
 from course_lib.measure.result_files import as_text, plain
+from course_lib.models import shortened
 
 SIZES = replace(experiment.QUICK, attention_length=24, stream=40, compared=32, gap_tokens=24, needles=1, prompt=24)
+N_BLOCKS = 4
 # One step of each kind, and what its rows must say.
 STEPS = {
     "stream: 4 newlines": ("streaming", "streaming_curves"),
@@ -39,9 +41,12 @@ def test_every_policy_takes_part_and_no_step_has_two_meanings():
 
 @pytest.fixture(scope="module")
 def tables():
-    """The steps of above, run once at the smallest sizes."""
+    """The steps of above, run once at the smallest sizes, on the first blocks of the model."""
     steps = {step.name: step.run for step in experiment.steps(SIZES)}
-    return {name: steps[name](0) for name in STEPS}
+    model.loaded.cache_clear()
+    with shortened(N_BLOCKS):
+        yield {name: steps[name](0) for name in STEPS}
+    model.loaded.cache_clear()  # for those who want all blocks
 
 
 @pytest.mark.real
@@ -57,19 +62,19 @@ def test_steps_give_their_tables(tables):
 def test_rows_say_what_was_measured(tables):
     (row,) = tables["stream: 4 newlines"]["streaming"]
     assert (row["name"], row["budget"], row["n_tokens"], row["n_compared"]) == ("4 newlines", 16, 24, 16)
-    assert row["peak_bytes"] == 16 * 30 * 3 * 2 * 64 * 4
+    assert row["peak_bytes"] == 16 * N_BLOCKS * 3 * 2 * 64 * 4
     (whole,) = tables["stream: everything kept"]["streaming"]
     assert (whole["n_tokens"], whole["n_compared"]) == (16, 16)
     assert whole["compared"] == pytest.approx(whole["perplexity"])
     assert whole["compared_losses"] == whole["losses"] == [pytest.approx(math.log(whole["compared"]), abs=1e-4)]
     assert tables["gap: 8192, rolling positions"]["gaps"][0]["gap"] == 8192
     layers = tables["attention: first token special"]["attention"]
-    assert [each["layer"] for each in layers] == list(range(30))
+    assert [each["layer"] for each in layers] == list(range(N_BLOCKS))
     assert all(0 < each["first_token"] < 1 and 0 < each["sparsity"] < 1 for each in layers)
     heavy = tables["attention: first token special"]["heavy_tokens"]
     assert (heavy[0]["position"], heavy[0]["kind"]) == (0, "special")
     (row,) = tables["continuation: H2O"]["compressed"]
-    assert (row["slots"], len(row["losses"]), row["bytes"]) == (6, 2, 6 * 30 * 3 * 2 * 64 * 4)
+    assert (row["slots"], len(row["losses"]), row["bytes"]) == (6, 2, 6 * N_BLOCKS * 3 * 2 * 64 * 4)
     (row,) = tables["continuation: StreamingLLM, 4 bits"]["quantized"]
     assert row["bits"] == 4
     (row,) = tables["needle: word, Full"]["retrieval"]

@@ -1,7 +1,9 @@
 """Simple ideas for the open task of lesson 03: SparseGPT on four layers with other blocks, damping, orders, masks."""
 
+from dataclasses import replace
+
 from course_lib.lessons.common.ideas import by_idea
-from course_lib.lessons.sparsegpt.recipes import IDEAS, USUAL, attempt, layers
+from course_lib.lessons.sparsegpt.recipes import BLOCK, IDEAS, USUAL, attempt, layers
 from course_lib.measure.experiment import Tables
 
 
@@ -11,4 +13,7 @@ def row(idea: str, seed: int) -> Tables:
     return {"ideas": [{"idea": idea, "calibration": made.calibration.tolist(), "held_out": made.held_out.tolist()}]}
 
 
-EXPERIMENT = by_idea("Recipes for four layers", IDEAS, (USUAL, "damping of 0.1"), row)
+EXPERIMENT = replace(
+    by_idea("Recipes for four layers", IDEAS, (USUAL, "damping of 0.1"), row),
+    quick_blocks=BLOCK + 1,
+)
