@@ -58,7 +58,7 @@ class Sizes:
     n_blocks: int | None = None  # the first blocks of the model alone, to see that every step works
 
 
-QUICK = Sizes(benchmarks.QUICK, 3)
+QUICK = Sizes(benchmarks.QUICK, 1)
 
 
 def steps(sizes: Sizes) -> list[Step]:

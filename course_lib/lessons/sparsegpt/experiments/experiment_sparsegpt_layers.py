@@ -28,7 +28,7 @@ class Sizes(experiment.Sizes):
     windows: int = 8
 
 
-QUICK = Sizes(benchmarks.QUICK, 3, 16)
+QUICK = Sizes(benchmarks.QUICK, 1, 16)
 
 
 def steps(sizes: Sizes) -> list[Step]:
