@@ -8,6 +8,8 @@ import pytest
 from typer.main import get_command
 
 from course_lib.cli.app import app
+from course_lib.grading.synthetic import experiment_challenge_class as challenge_class
+from course_lib.grading.synthetic.recipes import order
 from course_lib.workbook.masters import ROOT
 
 GUIDE = (ROOT / "docs" / "instructors.md").read_text(encoding="utf-8")
@@ -29,6 +31,22 @@ def test_the_speed_is_the_measured_one():
     [right] = re.findall(r"grades of all\s+(\d+) were the truth \(`course reproduce grading`\)", GUIDE)
     assert int(right) == everyone["equal"] == everyone["submissions"]
     assert stored["command"] == "course reproduce grading"
+
+
+def test_how_well_the_challenge_ranks_is_the_measured_one():
+    stored = json.loads(RESULT.with_name("challenge_class.json").read_text(encoding="utf-8"))
+    rows, known = challenge_class.graded(stored["tables"]), challenge_class.known_of(stored["tables"])
+    found = order(known, {name: row.points for name, row in rows.items()})
+    [said] = re.findall(
+        r"Of (\d+) such recipes, graded on four windows of each domain, (\d+) pairs have a known order: (\w+) were "
+        r"graded against it and (\w+) alike \(`course reproduce challenge_class`\)",
+        " ".join(GUIDE.split()),
+    )
+    assert all(row.place for row in rows.values()), "all keep to the budget"
+    assert stored["sizes"]["windows"] == 4
+    assert said == tuple("none" if n == 0 else str(n) for n in (len(known), found.pairs, found.inverted, found.alike))
+    [swing] = re.findall(r"leaving one out moves a grade by up to ([\d.]+) points", GUIDE)
+    assert float(swing) == round(max(row.swing for row in rows.values()), 1)
 
 
 @pytest.mark.parametrize("text", [GUIDE, SECURITY, CONTRIBUTING], ids=["guide", "security", "contributing"])

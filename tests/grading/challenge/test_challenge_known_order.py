@@ -37,7 +37,7 @@ def test_everybody_of_the_class_needs_points():
 def test_a_class_is_every_pair_under_names_that_say_nothing():
     sizes = experiment.Sizes()
     known = recipes.a_class(sizes.densities, sizes.budgets, experiment.SEED)
-    assert len(set(known.values())) == len(known) == sizes.n_students == 50
+    assert len(set(known.values())) == len(known) == 50 >= sizes.n_students
     assert list(known) == sorted(known)
     by_density = [known[name].density for name in known]
     assert by_density not in (sorted(by_density), sorted(by_density, reverse=True))
