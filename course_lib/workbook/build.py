@@ -67,8 +67,11 @@ def keep(path: Path) -> Path:
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, path)
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)  # of a full disk
 
 
 def write_masters(folder: Path, root: Path = masters.ROOT) -> list[Path]:

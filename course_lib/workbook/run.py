@@ -1,8 +1,11 @@
 """`course run`: execute a lesson from top to bottom, showing what it prints as it goes."""
 
+import asyncio
+import contextlib
 import copy
 import os
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -53,9 +56,14 @@ def _lesson(lesson: str, student: bool, root: Path) -> tuple[str, NotebookNode]:
 
 
 def execute(notebook: NotebookNode, console: Console, environment: dict[str, str]) -> str | None:
-    """Run all cells in a fresh kernel. None, or the error of the cell that failed; earlier outputs are kept."""
+    """Run all cells in a fresh kernel. None, or the error of the cell that failed; earlier outputs are kept.
+
+    Raises:
+        KeyboardInterrupt: when it is asked for; the kernel has ended by then.
+    """
     n_code = sum(cell.cell_type == "code" for cell in notebook.cells)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    stopped = asyncio.Event()
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("cells", total=n_code)
 
@@ -65,21 +73,39 @@ def execute(notebook: NotebookNode, console: Console, environment: dict[str, str
                 if text := _text(output):
                     progress.console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
-        quiet = ["--IPKernelApp.log_level=40"]  # a warning about encryption on the loopback says nothing to a student
+        quiet = [
+            "--IPKernelApp.log_level=50"
+        ]  # what fails is said by the cell; warnings of the kernel say nothing to a student
         client = NotebookClient(
             notebook,
             timeout=CELL_SECONDS,
             iopub_timeout=CELL_SECONDS,  # a busy machine may send a cell's output late; without it nothing would say so
             raise_on_iopub_timeout=True,
             kernel_name="python3",
+            on_notebook_start=lambda notebook: _stop_when_asked(stopped),
             on_cell_executed=done,
             extra_arguments=quiet,
         )
         try:
             client.execute(env=environment)
-        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        except (CellExecutionError, CellTimeoutError, DeadKernelError, asyncio.CancelledError) as error:
+            if stopped.is_set():
+                raise KeyboardInterrupt from None
             return str(error)
     return None
+
+
+def _stop_when_asked(stopped: asyncio.Event) -> None:
+    """Ctrl-C ends the run as an exception would. Left to itself nbclient ends the kernel twice, with a traceback."""
+    running = asyncio.current_task()
+
+    def stop() -> None:
+        stopped.set()
+        running.cancel()
+
+    with contextlib.suppress(RuntimeError):  # Windows has no such signals, and no other thread than the first one
+        for asked in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(asked, stop)
 
 
 def _text(output: NotebookNode) -> str:

@@ -13,7 +13,7 @@ from sphinx.util.docutils import docutils_namespace
 from course_lib.workbook import masters, run
 from course_lib.workbook.build import write
 from course_lib.workbook.decks import page as decks
-from course_lib.workbook.site import access, mathml, source
+from course_lib.workbook.site import access, mathml, place, source
 from course_lib.workbook.site.executed import drawn, executed
 from course_lib.workbook.site.files import in_files
 from course_lib.workbook.site.treated import treated
@@ -32,6 +32,7 @@ OPTIONS = {
     "html_show_sphinx": False,
     "html_show_copyright": False,
     "html_copy_source": False,
+    "html_use_index": False,  # nothing is marked for it
     "html_math_renderer": mathml.NAME,
     "nb_execution_mode": "off",
     "myst_enable_extensions": ["dollarmath", "colon_fence"],
@@ -53,27 +54,39 @@ def build(
 ) -> int:
     """Write the site to build/site/html, or to `out`. Only lessons whose code has changed are executed.
 
-    Returns the exit code: 1 when Sphinx warns.
+    Returns the exit code: 1 when Sphinx warns, 130 when it was stopped.
 
     Args:
         with_solutions: each exercise is followed by its solution, folded.
         fresh: execute all lessons and draw all decks anew.
         slides: put the decks beside the lessons.
+
+    Raises:
+        ValueError: for a lesson that fails, a full disk, and an `out` with files of somebody else.
     """
     console = console or Console()
     folder = root / "build" / "site"
-    for kept in ("executed", "drawn") if fresh else ():
-        shutil.rmtree(folder / kept, ignore_errors=True)
-    runs, pages = _runner(console, root), []
-    for master in masters.masters(list(names or []), root):
-        notebook = masters.for_students(master)
-        new = executed(notebook, master.stem, folder / "executed", runs)
-        console.print(f"{master.stem}: {'executed' if new else 'as before'}", highlight=False)
-        pages.append((master.stem, treated(notebook, masters.with_solutions(master) if with_solutions else None)))
-    shown = _decks([stem for stem, _ in pages], folder, root) if slides else []
-    source.tree(pages, shown, folder / "source", root)
+    if out:
+        place.ours(out)
     target = out or folder / "html"
-    warnings = _sphinx(folder, target)
+    try:
+        pages = _lessons(names, folder, root, console, with_solutions, fresh)
+        if fresh:
+            shutil.rmtree(folder / "drawn", ignore_errors=True)
+        shown = _decks([stem for stem, _ in pages], folder, root) if slides else []
+        source.tree(pages, shown, folder / "source", root)
+        with place.replacing(target) as empty:
+            warnings = _sphinx(folder, empty)
+            place.has_room(warnings)
+    except KeyboardInterrupt:
+        console.print(
+            "Stopped. What was executed is kept; the pages are as before. `course site` goes on.", soft_wrap=True
+        )
+        return 130
+    except OSError as error:
+        if error.errno not in place.FULL:
+            raise
+        raise ValueError(place.NO_ROOM.format(error=error)) from error
     console.print(warnings, markup=False, highlight=False, end="")
     n_bytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     console.print(
@@ -81,6 +94,19 @@ def build(
         soft_wrap=True,
     )
     return int(bool(warnings))
+
+
+def _lessons(
+    names: Sequence[str] | None, folder: Path, root: Path, console: Console, with_solutions: bool, fresh: bool
+) -> list[tuple[str, NotebookNode]]:
+    """The pages of those lessons, each executed if it has to be."""
+    runs, pages = _runner(console, root), []
+    for master in masters.masters(list(names or []), root):
+        notebook = masters.for_students(master)
+        new = executed(notebook, master.stem, folder / "executed", runs, fresh)
+        console.print(f"{master.stem}: {'executed' if new else 'as before'}", highlight=False)
+        pages.append((master.stem, treated(notebook, masters.with_solutions(master) if with_solutions else None)))
+    return pages
 
 
 def _runner(console: Console, root: Path) -> Callable[[NotebookNode], str | None]:
@@ -103,7 +129,6 @@ def _sphinx(folder: Path, target: Path) -> str:
     """Run Sphinx and return its warnings."""
     warned = io.StringIO()
     (folder / "extra").mkdir(exist_ok=True)
-    shutil.rmtree(target, ignore_errors=True)
     settings = OPTIONS | {"html_extra_path": [str(folder / "extra")]}
     write(folder / "source" / "conf.py", "".join(f"{name} = {value!r}\n" for name, value in settings.items()))
     paths = (folder / "source", folder / "source", target, folder / "trees")

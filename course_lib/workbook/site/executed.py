@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import nbformat
@@ -13,9 +14,12 @@ from course_lib.workbook.build import write
 from course_lib.workbook.site.depends import ROOT, depends
 
 DECKS = Path(__file__).parents[1] / "decks"
+_TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def executed(notebook: NotebookNode, stem: str, folder: Path, run: Callable[[NotebookNode], str | None]) -> bool:
+def executed(
+    notebook: NotebookNode, stem: str, folder: Path, run: Callable[[NotebookNode], str | None], fresh: bool = False
+) -> bool:
     """Give the notebook the outputs of its code, from `folder` where they were kept. Whether it had to be run.
 
     Outputs are kept under the fingerprint of all code cells and of what they import and read, so that a changed cell
@@ -23,18 +27,19 @@ def executed(notebook: NotebookNode, stem: str, folder: Path, run: Callable[[Not
 
     Args:
         run: executes a notebook in place and returns the error of the cell that failed.
+        fresh: run it in any case; what was kept stays until that has gone well.
 
     Raises:
         ValueError: for a notebook with a cell that fails.
     """
     kept = folder / f"{stem}.{fingerprint(notebook)}.ipynb"
-    if fresh := not kept.is_file():
+    if fresh := fresh or not kept.is_file():
         if error := run(notebook):
-            raise ValueError(f"{stem} does not run from top to bottom, so there is no page of it:\n{error}")
-        for old in folder.glob(f"{stem}.*.ipynb"):
-            old.unlink()
-        folder.mkdir(parents=True, exist_ok=True)
-        write(kept, masters.as_text(notebook))
+            raise ValueError(
+                f"{stem} does not run from top to bottom, so there is no page of it: {_said(error)}\nThe pages are as "
+                f"before. `course run {stem} --student` shows the cell; mend its master, then give this command again."
+            )
+        _keep(kept, masters.as_text(notebook), folder.glob(f"{stem}.*.ipynb"))
     before = _code(nbformat.read(kept, as_version=4))
     for cell, earlier in zip(_code(notebook), before, strict=True):
         cell.outputs, cell.execution_count = earlier.outputs, earlier.execution_count
@@ -48,10 +53,7 @@ def drawn(deck: Path, folder: Path, draw: Callable[[Path], str]) -> str:
     kept = folder / f"{deck.stem}.{_digest([text], depends(text=text) + makers)}.html"
     if not kept.is_file():
         page = draw(deck)
-        for old in folder.glob(f"{deck.stem}.*.html"):
-            old.unlink()
-        folder.mkdir(parents=True, exist_ok=True)
-        write(kept, page)
+        _keep(kept, page, folder.glob(f"{deck.stem}.*.html"))
     return kept.read_text(encoding="utf-8")
 
 
@@ -59,6 +61,20 @@ def fingerprint(notebook: NotebookNode, root: Path = ROOT) -> str:
     """Of the code cells, of all files of the project that they use, and of the pinned packages."""
     cells = [cell.source for cell in _code(notebook)]
     return _digest(cells, depends(cells, root=root) + sorted(root.glob("requirements.lock")))
+
+
+def _keep(path: Path, text: str, earlier: Iterable[Path]) -> None:
+    """Write what is to be kept, and then only remove what was kept of an earlier state."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, text)
+    for old in set(earlier) - {path}:
+        old.unlink()
+
+
+def _said(error: str) -> str:
+    """The error's own line: the last one of a cell's, the first one where a kernel died or a cell took too long."""
+    lines = [line for line in _TERMINAL.sub("", error).splitlines() if line.strip()]
+    return lines[-1 if "Traceback" in error else 0]
 
 
 def _digest(sources: list[str], files: list[Path]) -> str:

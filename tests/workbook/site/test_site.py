@@ -66,7 +66,7 @@ print(torch.ones(2, 3), "x" * 200)
 display(HTML(f"<pre style='overflow-x:auto'>{'x' * 200}</pre>"))
 """
 DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
-KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "by_lesson.html", "search.html?q=sinks")
+KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "instructors.html", "search.html?q=sinks")
 KINDS += ("claims.html?words=sinks&verdict=holds", "decks/00_start_here.html")  # of 223 claims a few are looked at
 
 

@@ -1,0 +1,63 @@
+"""Where the pages go: a folder that holds a site of this course, whole, or nothing of anybody else."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from course_lib.workbook.build import write
+
+LIST = ".course-site"  # in the folder of the pages: the files that were written
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
+
+NO_ROOM = (
+    "got a full disk: {error}. What was executed is kept, and the pages are as before. Make room, "
+    "then give this command again."
+)
+
+
+def ours(target: Path) -> None:
+    """Check that nothing but an earlier site would be replaced.
+
+    Raises:
+        ValueError: for a file, and for a folder with files that no build has written.
+    """
+    if target.exists() and not target.is_dir():
+        raise ValueError(f"got --out {target}, which is a file; expected a folder for the pages.")
+    made = target / LIST
+    known = set(made.read_text(encoding="utf-8").splitlines()) if made.is_file() else set()
+    if strange := sorted(_files(target) - known):
+        more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+        raise ValueError(
+            f"got --out {target}, which holds files that are not of the site: {', '.join(strange[:3])}{more}; expected "
+            "a new or empty folder, or a site made before. Nothing was written. Move them, or name another folder."
+        )
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A new folder beside the target, which takes its place when all has gone well; else the target stays as it is."""
+    fresh = target.with_name(f".{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)  # of a build that was stopped
+    fresh.mkdir(parents=True)
+    try:
+        yield fresh
+        write(fresh / LIST, "\n".join(sorted(_files(fresh) | {LIST})) + "\n")
+        if target.exists():
+            shutil.rmtree(target)
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def has_room(warnings: str) -> None:
+    """Sphinx warns of a page that it could not write, and goes on."""
+    for code in FULL:
+        if os.strerror(code) in warnings:
+            raise OSError(code, os.strerror(code))
+
+
+def _files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
