@@ -302,24 +302,36 @@ def _without_bars(quiet: bool) -> Iterator[None]:
             transformers.utils.logging.enable_progress_bar()
 
 
-_SHORTENED: ContextVar[int | None] = ContextVar("blocks of the default model", default=None)
+_PART: ContextVar[tuple[int, int] | None] = ContextVar("blocks and neurons of the default model", default=None)
 
 
 @contextmanager
-def shortened(n: int | None) -> Iterator[None]:
-    """The default model is loaded with its first n blocks alone: what takes minutes is tried in seconds.
+def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
+    """Of the default model its first blocks are loaded, and of each MLP the first neurons.
 
-    It reads like noise. None: with all of them.
+    What takes minutes is tried in seconds; such a model reads like noise.
     """
-    token = _SHORTENED.set(n)
+    token = _PART.set((n_blocks, n_neurons))
     verbosity = transformers.utils.logging.get_verbosity()
-    if n is not None:  # or each of the weights that are left where they are would be listed
-        transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.set_verbosity_error()  # or each of the weights that are left where they are is listed
     try:
         yield
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
-        _SHORTENED.reset(token)
+        _PART.reset(token)
+
+
+def _narrowed(model: PreTrainedModel, neurons: int) -> PreTrainedModel:
+    """The same model with the first neurons of each MLP."""
+    names = architecture(model).mlp
+    for block in blocks(model):
+        for name in names:
+            linear = block.get_submodule(name)
+            kept = linear.weight[:, :neurons] if name == names[-1] else linear.weight[:neurons]
+            linear.weight = nn.Parameter(kept.detach().clone())
+            linear.out_features, linear.in_features = linear.weight.shape
+    model.config.intermediate_size = neurons
+    return model
 
 
 def load_model(
@@ -340,7 +352,8 @@ def load_model(
     _refuse_unknown_type(dtype)
     source = str(asset_path(name)) if name == DEFAULT_MODEL else name
     keeps_own = device.type != "cpu" and name != DEFAULT_MODEL
-    depth = {"num_hidden_layers": n} if name == DEFAULT_MODEL and (n := _SHORTENED.get()) else {}
+    part = _PART.get() if name == DEFAULT_MODEL else None
+    depth = {} if part is None else {"num_hidden_layers": part[0]}
     try:
         source = source if Path(source).is_dir() else hub.name_or_folder(source)
         with _without_bars(quiet=name == DEFAULT_MODEL):
@@ -353,6 +366,7 @@ def load_model(
             f"got the model name {name!r}, which could not be loaded: {str(error).splitlines()[0]} "
             f"Use {DEFAULT_MODEL!r} (no network needed), a folder of save_pretrained, or a hub name with a network."
         ) from error
+    model = model if part is None else _narrowed(model, part[1])
     return model.to(device).eval(), tokenizer
 
 

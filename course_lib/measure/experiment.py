@@ -22,8 +22,8 @@ class Step:
 class Experiment:
     """`sizes` and `quick`, two of one dataclass, say how much is measured; `steps` turns either into the work to do.
 
-    A quick run has the default model's first `quick_blocks` blocks alone; None is for those that look at blocks behind
-    them, and for compressed models, of which the cache keeps one of a name.
+    A quick run has `quick_part` alone of the default model: its first blocks, and of each MLP the first neurons. It is
+    None for those that look at what lies beyond, and for compressed models, of which the cache keeps one of a name.
     """
 
     title: str
@@ -31,4 +31,4 @@ class Experiment:
     quick: Any
     steps: Callable[[Any], list[Step]]
     seed: int = 0
-    quick_blocks: int | None = 4
+    quick_part: tuple[int, int] | None = (4, 192)

@@ -242,4 +242,4 @@ def rows_of_a_layer(sizes: Sizes, layer: str, seed: int) -> Tables:
     return {"rows": table_rows}
 
 
-EXPERIMENT = Experiment("Brain damage and brain surgeon on small networks", Sizes(), QUICK, steps, quick_blocks=16)
+EXPERIMENT = Experiment("Brain damage and brain surgeon on small networks", Sizes(), QUICK, steps, quick_part=(16, 192))

@@ -54,4 +54,4 @@ def begun(sizes: Sizes, seed: int) -> Tables:
     return cuts.dense(sizes, seed)
 
 
-EXPERIMENT = Experiment("Smaller dense models out of a larger one", Sizes(), QUICK, steps, quick_blocks=2)
+EXPERIMENT = Experiment("Smaller dense models out of a larger one", Sizes(), QUICK, steps, quick_part=(2, 192))

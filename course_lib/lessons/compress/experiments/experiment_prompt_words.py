@@ -46,5 +46,5 @@ def read(sizes: Sizes, name: str, seed: int) -> Tables:
 
 
 EXPERIMENT = Experiment(
-    "Sentences before a pruned model", Sizes(), Sizes(2, 16, tuple(IDEAS)[:1]), steps, quick_blocks=None
+    "Sentences before a pruned model", Sizes(), Sizes(2, 16, tuple(IDEAS)[:1]), steps, quick_part=None
 )

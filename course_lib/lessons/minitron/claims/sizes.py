@@ -55,9 +55,9 @@ class Sizes:
 
 
 QUICK = Sizes(
-    length=12, cuts=(("neurons", 1126), ("width", 540)), calibration=2, fewer=1, drops=1, evaluation=2,
+    length=12, cuts=(("neurons", 140), ("width", 540)), calibration=2, fewer=1, drops=1, evaluation=2,
     draws=1, draw_evaluation=1, block_evaluation=1, text=4, batch=1, text_length=8, warm_up=1, short=1, kl=(1, 2),
     next_token=(1, 3), scratch=(1,), dampings=(1.0,), questions=tuple((task, 1) for task in TASKS[::2]), timed=1,
-    blocks=1, searched=((("neurons", 1126),), (("blocks", 1),)), search_steps=1, search_evaluation=1, byte_candidates=2,
-    byte_evaluation=2,
+    neurons=140, blocks=1, searched=((("neurons", 140),), (("blocks", 1),)), search_steps=1, search_evaluation=1,
+    byte_candidates=2, byte_evaluation=2,
 )  # fmt: skip

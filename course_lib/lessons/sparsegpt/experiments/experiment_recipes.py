@@ -15,5 +15,5 @@ def row(idea: str, seed: int) -> Tables:
 
 EXPERIMENT = replace(
     by_idea("Recipes for four layers", IDEAS, (USUAL, "damping of 0.1"), row),
-    quick_blocks=BLOCK + 1,
+    quick_part=(BLOCK + 1, 192),
 )
