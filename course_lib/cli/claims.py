@@ -7,7 +7,13 @@ from course_lib.workbook.ledger.page import PATH, counts, page
 
 
 def run(check: bool = False) -> int:
-    """Write the page, or with `check` only compare; 0 where it is as the results say, 1 where it is not."""
+    """Write the page, or with `check` only compare; 0 where it is as the results say, 1 where it is not.
+
+    Raises:
+        ValueError: where there is no checkout.
+    """
+    if not PATH.parent.is_dir():  # a package has the results without their page
+        raise ValueError(f"got no folder {PATH.parent}; give this command in a checkout of the course.")
     console, text = Console(), page()
     now = PATH.read_text(encoding="utf-8") if PATH.exists() else None
     for line in counts(all_claims())[0].splitlines()[2:]:

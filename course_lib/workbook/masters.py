@@ -36,6 +36,8 @@ def chosen(names: list[str] | None, files: list[Path]) -> list[Path]:
     """Those of the lessons' files that are asked for, as above."""
     if not names:
         return files
+    if not files:
+        raise ValueError(f"got {', '.join(names)} where no lessons are; go to the folder of `course start FOLDER`.")
     matching = {}
     for name in names:
         match = [p for p in files if name and (name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2])]

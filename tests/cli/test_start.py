@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from course_lib.cli import start
+from course_lib.cli import claims, reproduce, start
 from course_lib.workbook import build, masters
 
 WANDA = "04_wanda.ipynb"
@@ -88,6 +89,19 @@ def test_what_needs_masters_says_so(tmp_path):
     with pytest.raises(ValueError, match="has no masters; give this command in a checkout"):
         build.run(root=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_package_cannot_do_is_said(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="got 00 where no lessons are; go to the folder of `course start FOLDER`"):
+        masters.chosen(["00"], [])
+    monkeypatch.setattr(claims, "PATH", tmp_path / "docs" / "claims.md")
+    with pytest.raises(ValueError, match="got no folder .*docs; give this command in a checkout"):
+        claims.run()
+    monkeypatch.setattr(reproduce, "LIBRARY", tmp_path / "course_lib")
+    monkeypatch.setattr(reproduce, "committed", lambda name: tmp_path / f"{name}.json")
+    monkeypatch.setattr(reproduce, "find", lambda name: SimpleNamespace(sizes=None))
+    with pytest.raises(ValueError, match="got no --out; outside a checkout name a file .* --out wanda.json"):
+        reproduce.run("wanda")
 
 
 def built(folder):
