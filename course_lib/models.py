@@ -323,7 +323,7 @@ def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
 
 def _narrowed(model: PreTrainedModel, neurons: int) -> PreTrainedModel:
     """The same model with the first neurons of each MLP."""
-    names = architecture(model).mlp
+    names = architecture(blocks(model)[0]).mlp
     for block in blocks(model):
         for name in names:
             linear = block.get_submodule(name)

@@ -43,7 +43,7 @@ QUICK = Sizes(
     evaluation={"wikipedia": 2, "boolq": 2},
     curve_calibration=2,
     curve_evaluation=2,
-    questions=dict.fromkeys(BENCHMARK_FILES, 2),
+    questions=dict.fromkeys(BENCHMARK_FILES, 1),
     sparsities=(0.5,),
     calibration_curve=((1, 2), (2, 1)),
 )
