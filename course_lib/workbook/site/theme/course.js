@@ -1,6 +1,18 @@
 // A page that lies on a disk may not read others, of which the search would show a line each.
 if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS !== "undefined") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 
+// The search finds pages. A claim is a row of a long one, so the same words lead there, where the other rows are hidden.
+document.addEventListener("DOMContentLoaded", () => {
+  const results = document.getElementById("search-results");
+  const words = new URLSearchParams(location.search).get("q");
+  if (!results || !words) return;
+  const line = document.createElement("p"), link = document.createElement("a");
+  link.href = `claims.html?${new URLSearchParams({ words })}`;
+  link.textContent = "Claims with these words";
+  line.append(link);
+  results.before(line);
+});
+
 // Tables of sentences become cards on a phone: each cell is told its column. See course.css.
 const LONG = 60;
 document.addEventListener("DOMContentLoaded", () => {
