@@ -104,7 +104,8 @@ def _stop_when_asked(stopped: asyncio.Event) -> None:
         running.cancel()
 
     with contextlib.suppress(RuntimeError):  # Windows has no such signals, and no other thread than the first one
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop)
+        for asked in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(asked, stop)
 
 
 def _text(output: NotebookNode) -> str:

@@ -99,3 +99,11 @@ def test_in_a_students_copy_the_notebook_runs_as_it_stands(root, capsys):
     assert "Right · The Wanda score" in out
     with pytest.raises(ValueError, match="got lesson '07'; expected one of 04_wanda, 04_wanda.mine-1, or"):
         run.run("07", root=root)
+
+
+def test_a_run_that_is_stopped_ends_its_kernel_and_says_so(root):
+    """The signal comes from the kernel, as Ctrl-C would from the terminal, to the process that waits for it."""
+    cell = "import os, signal, time\nos.kill(os.getppid(), signal.SIGINT)\ntime.sleep(60)\n"
+    (root / "solutions" / "04_wanda.py").write_text(f"# %%\n{cell}")
+    with pytest.raises(KeyboardInterrupt):
+        run.run("04", root=root)

@@ -80,7 +80,7 @@ def build(
             place.has_room(warnings)
     except KeyboardInterrupt:
         console.print(
-            "Stopped. What was executed is kept, and the pages are as before. `course site` goes on from there."
+            "Stopped. What was executed is kept; the pages are as before. `course site` goes on.", soft_wrap=True
         )
         return 130
     except OSError as error:

@@ -16,6 +16,7 @@ DOCS = ("claims", "glossary", "papers", "models", "instructors", "contributing")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"\[((?:[^\[\]]|`[^`]*`)*)\]\((?!https?:|#|mailto:)([^)\s]+)\)")
 _HERE = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")  # to an anchor that stands in the page as HTML
+_BESIDE = re.compile(rf"\]\(\.\./docs/(?=(?:{'|'.join(DOCS)})\.md)")  # a link of a lesson
 _LESSON = re.compile(r"lessons? ((?:\d\d(?:, | and )?)+)")
 
 
@@ -36,6 +37,9 @@ def tree(
         around = [f'<a href="../decks/{stem}.html">Slides</a>'] if stem in decks else []
         if around := around + ([launch(stem, address)] if address else []):
             notebook.cells.insert(1, new_markdown_cell(" · ".join(around)))
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = from_lesson(cell.source)
         write(folder / "lessons" / f"{stem}.ipynb", masters.as_text(notebook))
         stems.append(stem)
     there = [name for name in DOCS if (root / "docs" / f"{name}.md").is_file()]
@@ -87,6 +91,11 @@ def page(text: str, address: str = "", stems: Sequence[str] = ()) -> str:
         return f"[{words}]({address}/blob/main/{target.removeprefix('../')})" if address else words
 
     return _HERE.sub(r'<a href="#\2">\1</a>', _LINK.sub(place, _COMMENT.sub("", text)))
+
+
+def from_lesson(text: str) -> str:
+    """The text of a lesson with links to pages that lie elsewhere on the site than in the repository."""
+    return _BESIDE.sub("](../", text)
 
 
 def by_lesson(papers: str) -> str:

@@ -108,10 +108,28 @@ def test_what_every_lesson_uses_is_seen():
         assert not [file for file in files if file.startswith(("grading/", "cli/", "workbook/site/"))]
 
 
-def test_a_cell_that_fails_stops_the_build_and_keeps_nothing(tmp_path):
-    with pytest.raises(ValueError, match="00_a does not run from top to bottom.*\nthe second cell fails"):
-        executed(lesson("1"), "00_a", tmp_path / "kept", lambda notebook: "the second cell fails")
+CELL = (
+    "An error occurred\n---\n1/0\n---\n\x1b[31mZeroDivisionError\x1b[39m  Traceback (most recent call last)\n"
+    "\n\x1b[31mE\x1b[39m: by 0\n"
+)
+
+
+@pytest.mark.parametrize(("error", "said"), [(CELL, "E: by 0"), ("Kernel died\nsomewhere", "Kernel died")])
+def test_a_cell_that_fails_stops_the_build_and_keeps_nothing(tmp_path, error, said):
+    with pytest.raises(ValueError, match=f"so there is no page of it: {said}\n.*`course run 00_a --student` shows"):
+        executed(lesson("1"), "00_a", tmp_path / "kept", lambda notebook: error)
     assert not (tmp_path / "kept").exists()
+
+
+def test_a_fresh_run_replaces_what_was_kept_only_when_it_has_gone_well(tmp_path):
+    run = Runner()
+    executed(lesson("1"), "00_a", tmp_path, run)
+    with pytest.raises(ValueError, match="00_a does not run"):
+        executed(lesson("1"), "00_a", tmp_path, lambda notebook: "Kernel died", fresh=True)
+    assert not executed(again := lesson("1"), "00_a", tmp_path, run)
+    assert printed(again) == ["1: 1"]
+    assert executed(lesson("1"), "00_a", tmp_path, run, fresh=True)
+    assert run.n == 2
 
 
 def test_a_deck_is_drawn_again_when_its_text_or_its_lesson_changes(tmp_path, monkeypatch):

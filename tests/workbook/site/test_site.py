@@ -66,7 +66,7 @@ print(torch.ones(2, 3), "x" * 200)
 display(HTML(f"<pre style='overflow-x:auto'>{'x' * 200}</pre>"))
 """
 DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
-KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "by_lesson.html", "search.html?q=sinks")
+KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "instructors.html", "search.html?q=sinks")
 KINDS += ("claims.html?words=sinks&verdict=holds", "decks/00_start_here.html")  # of 223 claims a few are looked at
 
 
@@ -216,3 +216,8 @@ def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
         assert all(verdict.startswith("does not hold") for verdict in verdicts)
         page.get_by_label("Words").fill("xyzzy")
         assert shown.count() == 0
+        page.goto(f"{built.as_uri()}/search.html?q=persistence+tokens+mattered")
+        page.get_by_role("link", name="Claims with these words").click()
+        shown.first.wait_for()
+        assert shown.count() == 1
+        assert "course reproduce kv" in shown.inner_text()

@@ -5,7 +5,7 @@ import re
 import tomllib
 
 from course_lib.workbook.masters import ROOT
-from course_lib.workbook.site.source import by_lesson, launch, page, repository
+from course_lib.workbook.site.source import by_lesson, from_lesson, launch, page, repository
 
 TEXT = """[04](notebooks/04_wanda.ipynb) [g](docs/glossary.md#gram) [s](SECURITY.md) [l](LICENSE) ![p](docs/lesson.png)
 <!-- FOR STUDENTS
@@ -63,3 +63,8 @@ def test_binder_and_the_workflow_name_what_exists():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
     assert "run: .venv/bin/course site\n" in workflow
     assert "path: build/site/html\n" in workflow
+
+
+def test_a_lesson_leads_to_pages_of_the_site():
+    text = "[page](../docs/claims.md#top) [other](../docs/unknown.md) [out](https://arxiv.org/docs/claims.md)"
+    assert from_lesson(text) == text.replace("../docs/claims", "../claims")

@@ -1,0 +1,80 @@
+"""Where the pages go: whole or as before, and over nobody's files."""
+
+import errno
+import os
+
+import pytest
+from rich.console import Console
+
+from course_lib.workbook.site import build as site
+from course_lib.workbook.site import place
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def made(target, text="a page"):
+    with place.replacing(target) as empty:
+        (empty / "lessons").mkdir()
+        (empty / "lessons" / "00.html").write_text(text)
+    return target
+
+
+def test_a_site_replaces_an_earlier_one_whole(tmp_path):
+    target = made(tmp_path / "html", "before")
+    place.ours(target)
+    with place.replacing(target) as empty:
+        (empty / "index.html").write_text("after")
+        assert (target / "lessons" / "00.html").read_text() == "before"
+    assert sorted(path.name for path in target.iterdir()) == [place.LIST, "index.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["html"]
+
+
+def test_a_folder_with_files_of_somebody_else_is_refused(tmp_path):
+    (tmp_path / "new").mkdir()
+    for target in (tmp_path / "new", tmp_path / "not there"):
+        place.ours(target)
+    target = made(tmp_path / "html")
+    for name in ("thesis.tex", "CNAME", "a", "b"):
+        (target / name).write_text("mine")
+    with pytest.raises(ValueError, match="files that are not of the site: CNAME, a, b and 1 more; expected a new"):
+        place.ours(target)
+    with pytest.raises(ValueError, match="which is a file"):
+        place.ours(target / "thesis.tex")
+
+
+@pytest.mark.parametrize(
+    ("stopped", "said"),
+    [
+        (KeyboardInterrupt(), "Stopped. What was executed is kept; the pages are as before."),
+        (FULL, "got a full disk: .*the pages are as before. Make room"),
+        ("WARNING: error writing file a.html: " + str(FULL), "got a full disk: "),
+    ],
+)
+def test_pages_are_as_before_when_a_build_is_stopped(tmp_path, monkeypatch, stopped, said):
+    target = made(tmp_path / "build" / "site" / "html")
+
+    def sphinx(folder, empty):
+        (empty / "index.html").write_text("half of a page")
+        if isinstance(stopped, str):
+            return stopped
+        raise stopped
+
+    monkeypatch.setattr(site, "_lessons", lambda *_: [])
+    monkeypatch.setattr(site.source, "tree", lambda *_: None)
+    monkeypatch.setattr(site, "_sphinx", sphinx)
+    console = Console(record=True, width=200)
+    if isinstance(stopped, KeyboardInterrupt):
+        assert site.build(slides=False, root=tmp_path, console=console) == 130
+        assert said in console.export_text()
+    else:
+        with pytest.raises(ValueError, match=said):
+            site.build(slides=False, root=tmp_path, console=console)
+    assert (target / "lessons" / "00.html").read_text() == "a page"
+    assert [path.name for path in target.parent.iterdir()] == ["html"]
+
+
+def test_an_out_with_files_is_refused_before_anything_is_executed(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "_lessons", lambda *_: pytest.fail("a lesson was executed"))
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ValueError, match="Nothing was written"):
+        site.build(root=tmp_path, out=tmp_path)
