@@ -2,15 +2,22 @@
 if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS !== "undefined") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 
 // The search finds pages. A claim is a row of a long one, so the same words lead there, where the other rows are hidden.
-document.addEventListener("DOMContentLoaded", () => {
-  const results = document.getElementById("search-results");
+window.addEventListener("load", () => {
+  const summary = document.querySelector("#search-results .search-summary");
   const words = new URLSearchParams(location.search).get("q");
-  if (!results || !words) return;
+  if (!summary || !words) return;
   const line = document.createElement("p"), link = document.createElement("a");
   link.href = `claims.html?${new URLSearchParams({ words })}`;
   link.textContent = "Claims with these words";
   line.append(link);
-  results.before(line);
+  summary.after(line);
+});
+
+// The path of a file in a table breaks behind its slashes first.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const path of document.querySelectorAll("article table td code .pre")) {
+    path.innerHTML = path.innerHTML.replace(/(?<!<)\//g, "/<wbr>");
+  }
 });
 
 // Tables of sentences become cards on a phone: each cell is told its column. See course.css.
