@@ -13,8 +13,8 @@ LIST = ".course-site"  # in the folder of the pages: the files that were written
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
 
 NO_ROOM = (
-    "got a full disk: {error}. What was executed is kept, and the pages are as before. Make room (the site takes about "
-    "100 MB while it is made), then give this command again."
+    "got a full disk: {error}. What was executed is kept, and the pages are as before. Make room, "
+    "then give this command again."
 )
 
 
