@@ -13,10 +13,13 @@ window.addEventListener("load", () => {
   summary.after(line);
 });
 
-// The path of a file in a table breaks behind its slashes first.
+// The path of a file in a table breaks behind its slashes, and a long name behind what joins its parts.
+const LONG_NAME = 20;
 document.addEventListener("DOMContentLoaded", () => {
-  for (const path of document.querySelectorAll("article table td code .pre")) {
-    path.innerHTML = path.innerHTML.replace(/(?<!<)\//g, "/<wbr>");
+  for (const name of document.querySelectorAll("article table td code .pre")) {
+    const parts = name.textContent.split(name.textContent.length > LONG_NAME ? /(?<=[/_])/ : /(?<=[/])/);
+    if (name.children.length || parts.length < 2) continue;
+    name.replaceChildren(...parts.flatMap(part => [part, document.createElement("wbr")]).slice(0, -1));
   }
 });
 
