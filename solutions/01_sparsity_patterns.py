@@ -684,9 +684,14 @@ print(budget.table(ideas, budget.attempt(keep, model, tokenizer)))
 # ## Reading
 #
 # - Hoefler, Alistarh, Ben-Nun, Dryden, Peste (2021), *Sparsity in Deep Learning*, JMLR 22.
-#   https://arxiv.org/abs/2102.00554
-# - Frantar, Alistarh (2023), *SparseGPT*, appendix E: speed on a CPU and a GPU. https://arxiv.org/abs/2301.00774
-# - Zhang and others (2024), *Plug-and-Play*: relative importance. ICLR. https://iclr.cc/virtual/2024/poster/18549
-# - Mishra and others (2021), *Accelerating Sparse Deep Neural Networks*: 2:4. https://arxiv.org/abs/2104.08378
-# - Gale, Zaharia, Young, Elsen (2020), *Sparse GPU Kernels for Deep Learning*. https://arxiv.org/abs/2006.10901
-# - Williams, Waterman, Patterson (2009), *Roofline*, CACM 52 (4). https://doi.org/10.1145/1498765.1498785
+#   [arXiv:2102.00554](https://arxiv.org/abs/2102.00554).
+# - Frantar, Alistarh (2023), *SparseGPT*, appendix E: speed on a CPU and a GPU.
+#   [arXiv:2301.00774](https://arxiv.org/abs/2301.00774).
+# - Zhang and others (2024), *Plug-and-Play*: relative importance. ICLR.
+#   [Its poster](https://iclr.cc/virtual/2024/poster/18549).
+# - Mishra and others (2021), *Accelerating Sparse Deep Neural Networks*: 2:4.
+#   [arXiv:2104.08378](https://arxiv.org/abs/2104.08378).
+# - Gale, Zaharia, Young, Elsen (2020), *Sparse GPU Kernels for Deep Learning*.
+#   [arXiv:2006.10901](https://arxiv.org/abs/2006.10901).
+# - Williams, Waterman, Patterson (2009), *Roofline*, CACM 52 (4).
+#   [doi:10.1145/1498765.1498785](https://doi.org/10.1145/1498765.1498785).

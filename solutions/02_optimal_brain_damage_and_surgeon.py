@@ -109,9 +109,9 @@ patterns = xor()
 state = solved(XOR_NETWORK, patterns, torch.Generator().manual_seed(0), decay=1e-5)
 exact = full_hessian(state.network, state.theta, patterns)
 slope = error_gradient(state.network, state.theta, patterns)
+rise_of = mine("classic.taylor", predicted_change)
 print(f"largest gradient {slope.abs().max():.1e}, error before any deletion {state.error(patterns):.5f}\n")
 print("weight      value   predicted rise   real rise")
-rise_of = mine("classic.taylor", predicted_change)
 for q, name in enumerate(deck.XOR_NAMES):
     gone = torch.arange(len(state.theta)) == q
     without = whole(XOR_NETWORK, torch.where(gone, 0.0, state.theta))

@@ -216,3 +216,8 @@ def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
         assert all(verdict.startswith("does not hold") for verdict in verdicts)
         page.get_by_label("Words").fill("xyzzy")
         assert shown.count() == 0
+        page.goto(f"{built.as_uri()}/search.html?q=persistence+tokens+mattered")
+        page.get_by_role("link", name="Claims with these words").click()
+        shown.first.wait_for()
+        assert shown.count() == 1
+        assert "course reproduce kv" in shown.inner_text()

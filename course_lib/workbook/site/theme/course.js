@@ -1,6 +1,28 @@
 // A page that lies on a disk may not read others, of which the search would show a line each.
 if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS !== "undefined") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 
+// The search finds pages. A claim is a row of a long one, so the same words lead there, where the other rows are hidden.
+window.addEventListener("load", () => {
+  const summary = document.querySelector("#search-results .search-summary");
+  const words = new URLSearchParams(location.search).get("q");
+  if (!summary || !words) return;
+  const line = document.createElement("p"), link = document.createElement("a");
+  link.href = `claims.html?${new URLSearchParams({ words })}`;
+  link.textContent = "Claims with these words";
+  line.append(link);
+  summary.after(line);
+});
+
+// The path of a file in a table breaks behind its slashes, and a long name behind what joins its parts.
+const LONG_NAME = 20;
+document.addEventListener("DOMContentLoaded", () => {
+  for (const name of document.querySelectorAll("article table td code .pre")) {
+    const parts = name.textContent.split(name.textContent.length > LONG_NAME ? /(?<=[/_])/ : /(?<=[/])/);
+    if (name.children.length || parts.length < 2) continue;
+    name.replaceChildren(...parts.flatMap(part => [part, document.createElement("wbr")]).slice(0, -1));
+  }
+});
+
 // Tables of sentences become cards on a phone: each cell is told its column. See course.css.
 const LONG = 60;
 document.addEventListener("DOMContentLoaded", () => {
