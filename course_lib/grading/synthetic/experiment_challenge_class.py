@@ -42,7 +42,7 @@ class Sizes:
 
     densities: tuple[float, ...] = (0.75, 0.735, 0.72, 0.705, 0.69, 0.675, 0.66, 0.645, 0.63, 0.615)
     budgets: tuple[float, ...] = (0.3, 0.25, 0.2, 0.15, 0.1)
-    n_students: int = 35
+    n_students: int = 50
     windows: int = 4
     length: int = LENGTH
     calibration: tuple[int, int] = (16, 256)
