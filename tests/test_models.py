@@ -172,3 +172,18 @@ def test_load_model_reads_a_folder(tmp_path, tiny_tokenizer):
 def test_load_model_says_in_one_message_what_to_do_without_a_hub(tmp_path):
     with pytest.raises(ValueError, match=r"got the model name '.*nowhere', which could not be loaded.*smollm2-135m"):
         models.load_model(str(tmp_path / "nowhere"), device="cpu")
+
+
+@pytest.mark.real
+def test_a_part_of_the_default_model_is_its_first_blocks_and_neurons(real_model):
+    whole, tokenizer = real_model
+    with models.part_only(2, 96):
+        part, _ = models.load_model()
+    assert (len(models.blocks(part)), part.config.num_hidden_layers, part.config.intermediate_size) == (2, 2, 96)
+    for mine, theirs in zip(models.blocks(part), models.blocks(whole), strict=False):
+        assert torch.equal(mine.self_attn.q_proj.weight, theirs.self_attn.q_proj.weight)
+        assert torch.equal(mine.mlp.gate_proj.weight, theirs.mlp.gate_proj.weight[:96])
+        assert torch.equal(mine.mlp.up_proj.weight, theirs.mlp.up_proj.weight[:96])
+        assert torch.equal(mine.mlp.down_proj.weight, theirs.mlp.down_proj.weight[:, :96])
+    assert part(torch.tensor([tokenizer("a part of it").input_ids])).logits.isfinite().all()
+    assert len(models.blocks(models.load_model()[0])) == 30

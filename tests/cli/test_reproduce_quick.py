@@ -7,6 +7,7 @@ import pytest
 from course_lib.cli import reproduce
 from course_lib.measure.result_files import load
 
+NOT_MEASURED = {"challenge_noise"}  # to its end, as the instructor's guide says
 # Tables that tiny samples leave out or empty, and columns that a committed result has not been measured with yet.
 NO_ROWS = {"grading": {"differences"}, "prompts_rest": {"own", "models"}}
 NEWER_COLUMNS = {"sparsegpt_successors": {"losses"}}
@@ -25,8 +26,12 @@ def without_a_number(rows):
 
 def check(name, result):
     """Every step is there, and every table has rows with the committed columns and as finite values."""
-    experiment, committed = reproduce.find(name), load(reproduce.committed(name))["tables"]
+    experiment = reproduce.find(name)
     assert list(result["steps"]) == [step.name for step in experiment.steps(experiment.quick)]
+    if name in NOT_MEASURED:
+        assert not reproduce.committed(name).exists()
+        return
+    committed = load(reproduce.committed(name))["tables"]
     found = {table: rows for table, rows in result["tables"].items() if rows}
     assert set(committed) - set(found) <= NO_ROWS.get(name, set())
     assert set(found) <= set(committed)
