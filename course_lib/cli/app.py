@@ -411,6 +411,8 @@ def release(
 
 def main() -> None:
     """Run the command; a mistake in what was asked for is one clear line, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):  # into a file, Windows writes a code page that lacks ∑ and ≥
+        stream.reconfigure(errors="replace")
     try:
         app()
     except (ValueError, OSError) as error:

@@ -65,10 +65,10 @@ def keep(path: Path) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, with line feeds on every system."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        fresh.write_text(text, encoding="utf-8")
+        fresh.write_text(text, encoding="utf-8", newline="\n")
         os.replace(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)  # of a full disk

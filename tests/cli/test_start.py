@@ -1,5 +1,6 @@
 """`course start`: lessons in a student's folder, from a package too, and nothing that was written is lost."""
 
+import io
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from course_lib.cli import claims, reproduce, start
+from course_lib.cli import app, claims, reproduce, start
 from course_lib.workbook import build, masters
 
 WANDA = "04_wanda.ipynb"
@@ -83,6 +84,17 @@ def test_a_file_in_the_way_and_a_course_without_lessons_are_said(tmp_path, packa
             start.lay_out(place, packaged)
     with pytest.raises(ValueError, match="got no notebooks in .*nothing"):
         start.lay_out(tmp_path, tmp_path / "nothing")
+
+
+def test_a_code_page_that_lacks_a_character_stops_nothing(tmp_path, monkeypatch):
+    """Windows gives one to whatever is written into a file or a pipe."""
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", printed)
+    monkeypatch.setattr(sys, "argv", ["course", "start", str(tmp_path / "Ελλάδα ∑"), "--no-serve"])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    printed.flush()
+    assert (ended.value.code, "The lessons are in" in printed.buffer.getvalue().decode("cp1252")) == (0, True)
 
 
 def test_what_needs_masters_says_so(tmp_path):
