@@ -1,5 +1,6 @@
 """The `course` command. Every command imports what it needs when it runs, so that `course --help` is quick."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -412,7 +413,8 @@ def release(
 def main() -> None:
     """Run the command; a mistake in what was asked for is one clear line, not a traceback."""
     for stream in (sys.stdout, sys.stderr):  # into a file, Windows writes a code page that lacks ∑ and ≥
-        stream.reconfigure(errors="replace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except (ValueError, OSError) as error:

@@ -63,7 +63,7 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
     experiment, console = find(name), Console()
     sizes = experiment.quick if quick else experiment.sizes
     path = Path(out) if out else QUICK_RESULTS / f"{name}.json" if quick else committed(name)
-    if path == committed(name) and not (LIBRARY.parent / "pyproject.toml").is_file():
+    if path.resolve().is_relative_to(LIBRARY) and not (LIBRARY.parent / "pyproject.toml").is_file():
         raise ValueError(f"got no --out; outside a checkout name a file for the result: --out {name}.json.")
     partial = path.with_suffix(".partial.json")
     command = f"course reproduce {name}{' --quick' if quick else ''}"

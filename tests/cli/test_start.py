@@ -110,7 +110,7 @@ def test_what_a_package_cannot_do_is_said(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="got no folder .*docs; give this command in a checkout"):
         claims.run()
     monkeypatch.setattr(reproduce, "LIBRARY", tmp_path / "course_lib")
-    monkeypatch.setattr(reproduce, "committed", lambda name: tmp_path / f"{name}.json")
+    monkeypatch.setattr(reproduce, "committed", lambda name: tmp_path / "course_lib" / f"{name}.json")
     monkeypatch.setattr(reproduce, "find", lambda name: SimpleNamespace(sizes=None))
     with pytest.raises(ValueError, match="got no --out; outside a checkout name a file .* --out wanda.json"):
         reproduce.run("wanda")
