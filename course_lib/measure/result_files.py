@@ -69,10 +69,10 @@ def now() -> str:
 
 def continued(earlier: dict[str, Any], fresh: dict[str, Any], path: Path) -> dict[str, Any]:
     """The earlier result, if it was made the same way; numbers made in two ways do not belong into one file."""
-    for key in ("experiment", "seed", "sizes", "machine"):
-        if (got := earlier.get(key)) != fresh[key]:
+    for key in ("experiment", "seed", "sizes", "machine", "part"):  # of the model, which a quick run alone has
+        if (got := earlier.get(key)) != (wanted := fresh.get(key)):
             raise ValueError(
-                f"{path} was made with {key} {json.dumps(got)}, this run has {json.dumps(fresh[key])}. "
+                f"{path} was made with {key} {json.dumps(got)}, this run has {json.dumps(wanted)}. "
                 "Write elsewhere with --out, or measure everything anew with --no-resume."
             )
     return earlier

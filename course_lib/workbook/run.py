@@ -73,9 +73,8 @@ def execute(notebook: NotebookNode, console: Console, environment: dict[str, str
                 if text := _text(output):
                     progress.console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
-        quiet = [
-            "--IPKernelApp.log_level=50"
-        ]  # what fails is said by the cell; warnings of the kernel say nothing to a student
+        # What fails is said by the cell; warnings of the kernel say nothing to a student.
+        quiet = ["--IPKernelApp.log_level=50"]
         client = NotebookClient(
             notebook,
             timeout=CELL_SECONDS,

@@ -112,7 +112,7 @@ def test_a_finished_run_is_left_alone_unless_asked(experiment, tmp_path):
     assert path.read_text() == before  # the old result stays until the new one is whole
 
 
-@pytest.mark.parametrize("key", ["seed", "sizes", "machine"])
+@pytest.mark.parametrize("key", ["seed", "sizes", "machine", "part"])
 def test_numbers_made_in_two_ways_do_not_mix(key, experiment, tmp_path):
     path = tmp_path / "squares.json"
     run("squares", path)
