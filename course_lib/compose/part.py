@@ -81,13 +81,49 @@ class Part(ABC):
         """What a token multiplies for it, beside what the model itself does."""
         return 0
 
-    def path_in(self, folder: Path) -> Path | None:
-        """Where the file lies that it names, None for a part without one; ValueError for one that is not there."""
-        return None
-
     def in_words(self) -> str:
         """What it does, in a sentence."""
         return f"The part {self.name}."
+
+
+LONGEST_NAME = 100
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FiledPart(Part):
+    """A part that was learned before, with a file that lies beside the recipe and is handed in with it.
+
+    Args:
+        file: of safetensors, by its name alone.
+    """
+
+    file: str
+
+    most_on_disk: ClassVar[int]  # bytes
+
+    def __post_init__(self) -> None:
+        plain = self.file.isprintable() and len(self.file) <= LONGEST_NAME and "\\" not in self.file
+        if not plain or Path(self.file).name != self.file or not self.file.endswith(SUFFIX):
+            raise ValueError(
+                f"got file = {self.file[:60]!r}; expected the name of a safetensors file that lies beside the recipe, "
+                "without a folder."
+            )
+
+    def path_in(self, folder: Path) -> Path:
+        """Where its file lies.
+
+        Raises:
+            ValueError: no ordinary file, or one larger than it may be.
+        """
+        path = folder / self.file
+        if path.is_symlink() or not path.is_file():
+            raise ValueError(f"got the {self.name} {self.file!r}, which is not there, or a link; expected a file.")
+        if (size := path.stat().st_size) > self.most_on_disk:
+            raise ValueError(
+                f"got a {self.name} of {size:,} bytes; expected at most {self.most_on_disk:,}. Learn fewer numbers."
+            )
+        return path
 
 
 def tables_of(model: PreTrainedModel) -> dict[str, nn.Parameter]:

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from course_lib import discover
 from course_lib.compose import parts
 from course_lib.compose.fields import read_fields, refuse_unknown, within
-from course_lib.compose.part import Part
+from course_lib.compose.part import FiledPart, Part
 from course_lib.compose.reading import read_json
 from course_lib.data.corpora import windows
 
@@ -74,13 +74,18 @@ class Recipe:
         """The part of that name; None where the recipe has none."""
         return next((part for part in self.parts if part.name == name), None)
 
+    @property
+    def filed(self) -> tuple[FiledPart, ...]:
+        """The parts that name a file."""
+        return tuple(part for part in self.parts if isinstance(part, FiledPart))
+
     def files(self, folder: Path) -> list[Path]:
         """Those that its parts name, which lie in that folder.
 
         Raises:
             ValueError: a file that is not there, or is not what a part may name.
         """
-        return [path for part in self.parts if (path := part.path_in(folder)) is not None]
+        return [part.path_in(folder) for part in self.filed]
 
     def in_words(self) -> list[str]:
         """One sentence a part, in the order in which they are applied; of the dense model that it has none."""

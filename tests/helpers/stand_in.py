@@ -46,7 +46,7 @@ def work(job, settings):
         time.sleep(60)
     if job.recipe == "dies":
         os._exit(3)
-    if job.recipe == "dies once" and not os.path.exists(job.prompt):
-        open(job.prompt, "w").close()
+    if job.recipe == "dies once" and not os.path.exists(job.files[0][0]):
+        open(job.files[0][0], "w").close()
         os._exit(3)
     return Answer(job.recipe)

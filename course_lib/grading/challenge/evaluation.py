@@ -16,7 +16,6 @@ from course_lib.compose.challenge.memory import digest
 from course_lib.compose.challenge.texts import texts
 from course_lib.compose.counting.account import LENGTH, Account
 from course_lib.compose.recipe import Recipe, from_json
-from course_lib.grading.challenge.handed_in import PROMPT
 from course_lib.models import DEFAULT_MODEL, load_model
 
 
@@ -46,14 +45,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Job:
-    """A recipe to measure, and the file of its prompt."""
+    """A recipe to measure, and the name and the bytes of each file that its parts name."""
 
     recipe: str
-    prompt: bytes = b""
+    files: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def key(self) -> str:
-        return digest(self.recipe, self.prompt)
+        return digest(self.recipe, *(each for file in self.files for each in file))
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ def evaluate(job: Job, settings: Settings) -> Found:
     try:
         at = judge(settings)
         with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / PROMPT).write_bytes(job.prompt)
+            for name, content in job.files:
+                (Path(folder) / name).write_bytes(content)
             found = at.measure(from_json(job.recipe), Path(folder))
         if job.recipe == Recipe().as_json():
             settings.budget.check(at.model, found.account)

@@ -1,4 +1,4 @@
-"""What a class handed in: for every student a recipe, as bytes, and the prompt that it names; nothing is run.
+"""What a class handed in: for every student a recipe, as bytes, and the files that it names; nothing is run.
 
 Folders, zips, exports of course systems and names of students are those of notebooks (intake/). Of several recipes of a
 student the newest counts; those called recipe before all others.
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from course_lib.compose.parts.prompt import MOST_ON_DISK, PromptPart
+from course_lib.compose.part import SUFFIX, FiledPart
 from course_lib.compose.reading import MOST_BYTES
 from course_lib.compose.recipe import Recipe, from_json
 from course_lib.grading.intake import layouts, zips
@@ -20,7 +20,6 @@ from course_lib.grading.intake.submissions import among, newest
 FILES = re.compile(r".*\.json(\.txt)?", re.IGNORECASE | re.DOTALL)
 CALLED = "recipe (.json)"
 STEM = "12_capstone"
-PROMPT = "prompt.safetensors"  # what every prompt is called from here on
 
 
 @dataclass(frozen=True)
@@ -28,13 +27,13 @@ class HandedIn:
     """One student's recipe, or why there is none.
 
     Args:
-        recipe: as it is built, its prompt under one name. prompt: the bytes of that file.
+        recipe: as it is built, the files of its parts called after the parts. files: the name and the bytes of each.
     """
 
     student: str
     origin: str
     recipe: Recipe | None = None
-    prompt: bytes = b""
+    files: tuple[tuple[str, bytes], ...] = ()
     problem: str = ""
     missing: bool = False  # nothing was handed in
     notes: tuple[str, ...] = ()
@@ -74,12 +73,9 @@ def _read(work: Submission) -> HandedIn:
         return replace(who, problem=work.problem, missing=True)
     try:
         recipe = from_json(_content(work.path, work.outer, work.member, MOST_BYTES, "recipe"))
-        part = recipe.part(PromptPart.name)
-        if part is None:
-            return replace(who, recipe=recipe)
-        prompt = _beside(work, part.file)
-        parts = tuple(PromptPart(file=PROMPT) if each is part else each for each in recipe.parts)
-        return replace(who, recipe=replace(recipe, parts=parts), prompt=prompt)
+        files = tuple((part.name + SUFFIX, _beside(work, part)) for part in recipe.filed)
+        parts = (replace(each, file=each.name + SUFFIX) if each in recipe.filed else each for each in recipe.parts)
+        return replace(who, recipe=replace(recipe, parts=tuple(parts)), files=files)
     except (ValueError, OSError) as error:
         return replace(who, problem=str(error))
 
@@ -91,11 +87,12 @@ def _content(path: Path, outer: str, member: str, limit: int, what: str) -> byte
         raise ValueError(f"got a {what} of more than {limit:,} bytes; expected at most so many.") from None
 
 
-def _beside(work: Submission, name: str) -> bytes:
-    """The file of that name that lies beside a recipe, in its folder or zip, or as a course system renamed it."""
+def _beside(work: Submission, part: FiledPart) -> bytes:
+    """The file that a part names: beside the recipe, in its folder or zip, or as a course system renamed it."""
+    name = part.file
     if work.member:
         folder = work.member.replace("\\", "/").rpartition("/")[0]
-        return _content(work.path, work.outer, f"{folder}/{name}" if folder else name, MOST_ON_DISK, "prompt")
+        return _content(work.path, work.outer, f"{folder}/{name}" if folder else name, part.most_on_disk, part.name)
     path = work.path.with_name(name)
     if not path.exists() and not path.is_symlink():
         mine = layouts.owner(work.path.name, folder=False)
@@ -105,6 +102,8 @@ def _beside(work: Submission, name: str) -> bytes:
             if (owner := layouts.owner(each.name, folder=False)).rest == name and owner.student == mine.student
         ]
         if not others:
-            raise ValueError(f"got a recipe with the prompt {name[:60]!r}, which is not there; hand it in beside it.")
+            raise ValueError(
+                f"got a recipe with the {part.name} {name[:60]!r}, which is not there; hand it in beside it."
+            )
         path = others[-1]
-    return _content(path, "", "", MOST_ON_DISK, "prompt")
+    return _content(path, "", "", part.most_on_disk, part.name)

@@ -50,8 +50,8 @@ class Row:
 
 
 def job_of(work: HandedIn) -> Job | None:
-    """What to measure; equal recipes with equal prompts are one."""
-    return None if work.recipe is None else Job(work.recipe.as_json(), work.prompt)
+    """What to measure; equal recipes with equal files are one."""
+    return None if work.recipe is None else Job(work.recipe.as_json(), work.files)
 
 
 def rows(

@@ -15,7 +15,7 @@ from course_lib.compose.challenge.memory import Memory
 from course_lib.compose.challenge.texts import texts
 from course_lib.compose.counting.account import Account
 from course_lib.compose.evaluate import continued_losses
-from course_lib.compose.part import Part
+from course_lib.compose.part import FiledPart
 from course_lib.compose.recipe import Calibration, Recipe, from_json
 from course_lib.measure.paired import mean_and_error
 
@@ -119,14 +119,10 @@ def test_what_is_kept_is_not_taken_for_anything_else(sharp, tmp_path):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named(Part):
+class Named(FiledPart):
     """A part that no file of the library knows, with a file of its own."""
 
-    file: str
-    name, place = "named", 9
-
-    def path_in(self, folder):
-        return folder / self.file
+    name, place, most_on_disk = "named", 9, 10
 
     def apply(self, making, ground):
         return making
@@ -135,8 +131,8 @@ class Named(Part):
 def test_another_file_of_any_part_is_another_recipe(sharp, tmp_path):
     at, kept = tiny_judge(sharp, memory=Memory(tmp_path / "kept")), []
     for content in ("one", "two", "one"):
-        (tmp_path / "its").write_text(content)
-        at.measure(Recipe(parts=(Named(file="its"),)), tmp_path)
+        (tmp_path / "its.safetensors").write_text(content)
+        at.measure(Recipe(parts=(Named(file="its.safetensors"),)), tmp_path)
         kept.append(len(list((tmp_path / "kept").iterdir())))
     assert kept == [3, 6, 6]
 

@@ -4,7 +4,8 @@ import json
 import pickle
 import re
 import zipfile
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from course_lib.compose.challenge.budget import Budget
 from course_lib.compose.challenge.judge import judged
 from course_lib.compose.challenge.points import Anchors, points
 from course_lib.compose.challenge.texts import FIRST, SECOND
-from course_lib.compose.recipe import from_json
+from course_lib.compose.part import FiledPart
+from course_lib.compose.recipe import PARTS, from_json
 from course_lib.grading.challenge import evaluation
 from course_lib.grading.challenge.handed_in import handed_in
 from course_lib.prompts.initial import from_vocabulary
@@ -231,8 +233,8 @@ def test_as_course_systems_export_it(sharp, tmp_path):
         (flat / f"{student}_{number}_501_recipe.json").write_text(NAMES_IT)
         (flat / f"{student}_{number}_502_{FILE}").write_bytes(prompt if student == "alice" else b"bob's")
     found = {work.student: work for work in handed_in(flat)}
-    assert found["alice_11"].prompt == prompt
-    assert found["bob_12"].prompt == b"bob's"
+    assert found["alice_11"].files == (("prompt.safetensors", prompt),)
+    assert found["bob_12"].files == (("prompt.safetensors", b"bob's"),)
     moodle = tmp_path / "moodle" / "Jo Li_7_assignsubmission_file_"
     moodle.mkdir(parents=True)
     (moodle / "recipe.json").write_text(HONEST)
@@ -243,4 +245,38 @@ def test_as_course_systems_export_it(sharp, tmp_path):
         archive.writestr(f"mine/{FILE}", prompt)
     found = {work.student: work for work in handed_in(tmp_path / "moodle")}
     assert found["Jo Li_7"].recipe == from_json(HONEST)
-    assert found["Kim_8"].prompt == prompt
+    assert found["Kim_8"].files == (("prompt.safetensors", prompt),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned(FiledPart):
+    """A part that no file of the library knows, which keeps as many numbers as its file has bytes."""
+
+    name, place, most_on_disk = "learned", 9, 10
+
+    def apply(self, making, ground):
+        numbers = torch.zeros(self.path_in(ground.folder).stat().st_size)
+        return making.with_(self.name, numbers, {"numbers": numbers}, nullcontext)
+
+    def n_bytes(self, making):
+        return making.found[self.name].nbytes
+
+
+def test_the_files_of_all_parts_come_along(sharp, graded, tmp_path, monkeypatch):
+    monkeypatch.setitem(PARTS, Learned.name, Learned)
+    prompt = vectors_file(torch.zeros(4, 48), table=fingerprint(sharp))
+    for student, content in {"both": b"seven b", "large": b"eleven byte", "none": None}.items():
+        folder = tmp_path / "in" / student
+        folder.mkdir(parents=True)
+        (folder / "recipe.json").write_text(named(prompt={"file": FILE}, learned={"file": "l.safetensors"}))
+        (folder / FILE).write_bytes(prompt)
+        if content is not None:
+            (folder / "l.safetensors").write_bytes(content)
+    (tmp_path / "in" / "dense").mkdir()
+    (tmp_path / "in" / "dense" / "recipe.json").write_text("{}")
+    _, rows, _ = graded(tmp_path / "in", tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "challenge.json").read_text())["rows"]
+    stored = {row["student"]: row["judged"]["found"]["stored"] for row in found if row["judged"]}
+    assert stored["both"] - stored["dense"] == 7 * 4 + 4 * 48 * 2
+    assert "learned of more than 10 bytes" in rows["large"]["reason"]
+    assert "learned 'l.safetensors', which is not there" in rows["none"]["reason"]

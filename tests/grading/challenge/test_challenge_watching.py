@@ -59,7 +59,7 @@ def test_a_process_that_dies_is_tried_once_more_and_closing_ends_them_all(tmp_pa
     """Two at a time; when three are measured, the fourth is still at work."""
     dies, once, fine, endless = (
         Job("dies"),
-        Job("dies once", str(tmp_path / "seen").encode()),
+        Job("dies once", ((str(tmp_path / "seen"), b""),)),
         Job("fine"),
         Job("endless"),
     )
