@@ -3,6 +3,7 @@
 Dimension key: O outputs of a linear layer, I its inputs.
 """
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -302,6 +303,7 @@ def _without_bars(quiet: bool) -> Iterator[None]:
             transformers.utils.logging.enable_progress_bar()
 
 
+_KEEP_MODELS = ("course_lib.lessons.", "course_lib.prompts.", "course_lib.grading.")
 _PART: ContextVar[tuple[int, int] | None] = ContextVar("blocks and neurons of the default model", default=None)
 
 
@@ -309,8 +311,10 @@ _PART: ContextVar[tuple[int, int] | None] = ContextVar("blocks and neurons of th
 def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
     """Of the default model its first blocks are loaded, and of each MLP the first neurons.
 
-    What takes minutes is tried in seconds; such a model reads like noise.
+    What takes minutes is tried in seconds; such a model reads like noise. What functions of the library keep of it is
+    forgotten before and after, so that nobody takes the part for the whole.
     """
+    _forget()
     token = _PART.set((n_blocks, n_neurons))
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()  # or each of the weights that are left where they are is listed
@@ -319,6 +323,20 @@ def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
         _PART.reset(token)
+        _forget()
+
+
+def part_loaded() -> tuple[int, int] | None:
+    """Blocks and neurons of the default model as it is loaded now; None for the whole."""
+    return _PART.get()
+
+
+def _forget() -> None:
+    """Empty the caches of functions that may hold the default model."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(_KEEP_MODELS)]
+    for kept in {id(each): each for module in modules for each in vars(module).values()}.values():
+        if callable(getattr(kept, "cache_clear", None)):
+            kept.cache_clear()
 
 
 def _narrowed(model: PreTrainedModel, neurons: int) -> PreTrainedModel:

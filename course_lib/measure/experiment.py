@@ -23,7 +23,7 @@ class Experiment:
     """`sizes` and `quick`, two of one dataclass, say how much is measured; `steps` turns either into the work to do.
 
     A quick run has `quick_part` alone of the default model: its first blocks, and of each MLP the first neurons. It is
-    None for those that look at what lies beyond, and for compressed models, of which the cache keeps one of a name.
+    None for those that look at what lies beyond.
     """
 
     title: str

@@ -1,7 +1,5 @@
 """Every experiment runs quick, and gives the tables of its committed result."""
 
-import sys
-
 import pytest
 
 from course_lib.cli import reproduce
@@ -38,21 +36,6 @@ def check(name, result):
     for table, rows in found.items():
         assert columns(rows) - NEWER_COLUMNS.get(name, set()) == columns(committed[table]), table
         assert without_a_number(rows) <= without_a_number(committed[table]) | MAY_BE_NONE, table
-
-
-def forget():
-    """What lessons keep of the default model: here it is a part of it."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("course_lib.lessons.")]
-    for kept in {id(each): each for module in modules for each in vars(module).values()}.values():
-        if callable(getattr(kept, "cache_clear", None)):
-            kept.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def only_here():
-    forget()
-    yield
-    forget()
 
 
 @pytest.mark.real

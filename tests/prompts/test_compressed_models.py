@@ -180,12 +180,12 @@ def test_a_cut_keeps_as_many_neurons_as_the_share_pays_for():
     now = shape_of(model)
     linears = sum(weight_of(layer.module).numel() for layer in layers_of(model))
     most = n_parameters(model, now) - linears + 0.45 * linears
-    shape = Cut(n_blocks=1, share=0.45).shape(model)
+    shape = Cut(depth=0.5, share=0.45).shape(model)
     assert (shape.blocks, shape.width) == (1, now.width)
     assert n_parameters(model, shape) <= most
     assert shape.neurons == now.neurons or n_parameters(model, replace(shape, neurons=shape.neurons + 1)) > most
     with pytest.raises(ValueError, match="not one neuron would fit in"):
-        Cut(n_blocks=2, share=0.01).shape(model)
+        Cut(depth=1.0, share=0.01).shape(model)
 
 
 def test_an_unknown_model_is_refused_with_the_names_there_are():

@@ -76,4 +76,4 @@ def _competes(sizes: Sizes, name: str) -> list[Step]:
     return [Step(f"{name}: {way}", partial(rivals.rival, sizes, name, way)) for way in rivals.WAYS[name]]
 
 
-EXPERIMENT = Experiment("Compress, then prompt", Sizes(), QUICK, first, quick_part=None)
+EXPERIMENT = Experiment("Compress, then prompt", Sizes(), QUICK, first)

@@ -28,8 +28,8 @@ CATALOGUE: dict[str, Compression] = {
     "sparsegpt-2of4": Layerwise(SparseGPT(NofM(2, 4))),
     **{f"gptq-{bits}": Layerwise(gptq(Quantization(bits, GROUP))) for bits in (4, 3, 2)},
     "sparsegpt-50-4bit": Layerwise(SparseGPT(Unstructured(0.5, per="layer"), quantization=Quantization(4, GROUP))),
-    "minitron-50": Cut(n_blocks=24, share=HALF),
-    "minitron-75": Cut(n_blocks=18, share=QUARTER),
+    "minitron-50": Cut(depth=0.8, share=HALF),
+    "minitron-75": Cut(depth=0.6, share=QUARTER),
 }
 
 

@@ -73,11 +73,11 @@ class Cut(Compression):
     of the blocks pays for.
 
     Args:
-        n_blocks: how many stay.
+        depth: share of the blocks that stay.
         share: of the parameters of the blocks.
     """
 
-    n_blocks: int
+    depth: float
     share: float
     layout: Layout = field(default_factory=Halves)
     scorer: Scorer = field(default_factory=lambda: Minitron("l2", "l2"))
@@ -89,15 +89,16 @@ class Cut(Compression):
             ValueError: when the blocks that stay are too large with a single neuron.
         """
         now, count = shape_of(model), counter(model)
+        n_blocks = round(self.depth * now.blocks)
         linears = sum(weight_of(layer.module).numel() for layer in layers_of(model))
         most = count(now) - linears + self.share * linears
-        fitting = [n for n in range(1, now.neurons + 1) if count(replace(now, blocks=self.n_blocks, neurons=n)) <= most]
-        if not fitting or not 1 <= self.n_blocks <= now.blocks:
+        fitting = [n for n in range(1, now.neurons + 1) if count(replace(now, blocks=n_blocks, neurons=n)) <= most]
+        if not fitting or not 1 <= n_blocks <= now.blocks:
             raise ValueError(
-                f"got {self.n_blocks} blocks in {self.share:.0%} of the parameters of {now.blocks}; not one neuron "
+                f"got {n_blocks} blocks in {self.share:.0%} of the parameters of {now.blocks}; not one neuron "
                 "would fit in. Keep fewer blocks, or a larger share."
             )
-        return replace(now, blocks=self.n_blocks, neurons=fitting[-1])
+        return replace(now, blocks=n_blocks, neurons=fitting[-1])
 
     def compress(
         self, model: PreTrainedModel, calibration: Int[Tensor, "n N"], progress: bool = True

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from course_lib.data.assets.cache import cache_folder
 from course_lib.data.corpora import windows
 from course_lib.measure.result_files import now
-from course_lib.models import DEFAULT_MODEL, layers_of, load_model, weight_of
+from course_lib.models import DEFAULT_MODEL, layers_of, load_model, part_loaded, weight_of
 from course_lib.prompts.compressed.catalogue import named
 from course_lib.prompts.compressed.files import read, write
 from course_lib.prompts.compressed.kinds import Compression
@@ -61,12 +61,15 @@ def dense(model: PreTrainedModel) -> Compressed:
 
 
 def compressed(name: str, progress: bool = True) -> Compressed:
-    """The default model, compressed; made in seconds to minutes at the first call, and read from the cache after."""
+    """The default model, compressed; made in seconds to minutes at the first call, and read from the cache after.
+
+    Of a part of it (`part_only`) in a folder beside.
+    """
     model, tokenizer = _default()
     if name == DENSE:
         return dense(model)
     text = windows("wikipedia", *CALIBRATION, tokenizer, "calibration")
-    return load_compressed(name, named(name), model, text, cache_folder() / "compressed", progress)
+    return load_compressed(name, named(name), model, text, _folder(), progress)
 
 
 def load_compressed(
@@ -137,6 +140,10 @@ def decoded(
 
 def _n_numbers(model: PreTrainedModel) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _folder() -> Path:
+    return cache_folder() / "-".join(("compressed", *map(str, part_loaded() or ())))
 
 
 @lru_cache(maxsize=1)

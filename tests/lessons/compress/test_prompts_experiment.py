@@ -34,7 +34,7 @@ def thin(tmp_path_factory):
         patch.setattr(store, "cache_folder", lambda: folder)
         patch.setattr(ground, "load_model", lambda _: loaded)
         patch.setattr(ground, "FOLDER", folder / "prompts")
-        patch.setitem(CATALOGUE, CUT, Cut(n_blocks=3, share=0.6))
+        patch.setitem(CATALOGUE, CUT, Cut(depth=0.75, share=0.6))
         ground.forget()
         yield loaded[0]
     ground.forget()

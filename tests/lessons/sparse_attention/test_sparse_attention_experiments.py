@@ -66,7 +66,7 @@ def thin(tmp_path_factory):
         patch.setattr(store, "_default", lambda: loaded)
         patch.setattr(store, "CALIBRATION", (2, 32))
         patch.setattr(store, "cache_folder", lambda: folder)
-        patch.setitem(CATALOGUE, "minitron-50", Cut(n_blocks=3, share=0.6))
+        patch.setitem(CATALOGUE, "minitron-50", Cut(depth=0.75, share=0.6))
         forget()
         yield loaded[0]
     forget()

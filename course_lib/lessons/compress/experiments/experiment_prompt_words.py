@@ -45,6 +45,4 @@ def read(sizes: Sizes, name: str, seed: int) -> Tables:
     return {"sentences": rows}
 
 
-EXPERIMENT = Experiment(
-    "Sentences before a pruned model", Sizes(), Sizes(2, 16, tuple(IDEAS)[:1]), steps, quick_part=None
-)
+EXPERIMENT = Experiment("Sentences before a pruned model", Sizes(), Sizes(2, 16, tuple(IDEAS)[:1]), steps)

@@ -4,4 +4,4 @@ from course_lib.lessons.compress.claims.sizes import QUICK, Sizes
 from course_lib.lessons.compress.experiment_prompts import further
 from course_lib.measure.experiment import Experiment
 
-EXPERIMENT = Experiment("Compress, then prompt: further", Sizes(), QUICK, further, quick_part=None)
+EXPERIMENT = Experiment("Compress, then prompt: further", Sizes(), QUICK, further)

@@ -163,4 +163,4 @@ def read_share(name: str) -> float:
     return 1 - (1 - NEURONS[name]) * mlps / whole
 
 
-EXPERIMENT = Experiment("Drafts for speculative decoding", Sizes(), QUICK, steps, quick_part=None)
+EXPERIMENT = Experiment("Drafts for speculative decoding", Sizes(), QUICK, steps)
