@@ -16,7 +16,7 @@ def as_plain_data(kind: type) -> type:
 
 
 def _fields(found: dict) -> SimpleNamespace:
-    return SimpleNamespace(**{name: value for name, value in found.items() if isinstance(value, (str, bytes))})
+    return SimpleNamespace(**{name: value for name, value in found.items() if isinstance(value, (str, tuple))})
 
 
 class Answer:

@@ -203,7 +203,7 @@ def test_a_huge_prompt_is_judged_by_what_it_does(sharp, on_tiny):
     found = evaluation.evaluate(
         evaluation.Job(
             NAMES_IT.replace(FILE, "prompt.safetensors"),
-            vectors_file(torch.full((4, 48), 6e4), table=fingerprint(sharp)),
+            (("prompt.safetensors", vectors_file(torch.full((4, 48), 6e4), table=fingerprint(sharp))),),
         ),
         evaluation.Settings(seed=0),
     )
