@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -326,6 +327,12 @@ def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
         _forget()
 
 
+@lru_cache(maxsize=1)
+def _same_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    """One for all loads of a part: reading it takes longer than reading the weights."""
+    return AutoTokenizer.from_pretrained(source)
+
+
 def part_loaded() -> tuple[int, int] | None:
     """Blocks and neurons of the default model as it is loaded now; None for the whole."""
     return _PART.get()
@@ -378,7 +385,7 @@ def load_model(
             model = AutoModelForCausalLM.from_pretrained(
                 source, dtype=dtype or ("auto" if keeps_own else torch.float32), **depth
             )
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source) if part is None else _same_tokenizer(source)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"got the model name {name!r}, which could not be loaded: {str(error).splitlines()[0]} "

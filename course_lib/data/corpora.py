@@ -11,6 +11,7 @@ import json
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 from jaxtyping import Int
@@ -108,8 +109,13 @@ def _share(documents: list[str], split: str) -> list[str]:
 
 
 def _wikipedia(split: str) -> list[str]:
-    with open(asset_path("wikipedia"), encoding="utf-8") as lines:
-        return _share([json.loads(line)["text"] for line in lines], split)
+    return _share(list(_articles(asset_path("wikipedia"))), split)
+
+
+@lru_cache(maxsize=1)  # every step of an experiment asks for windows, and reading them takes longer than cutting
+def _articles(path: Path) -> tuple[str, ...]:
+    with open(path, encoding="utf-8") as lines:
+        return tuple(json.loads(line)["text"] for line in lines)
 
 
 def _boolq(split: str) -> list[str]:

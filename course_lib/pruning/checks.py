@@ -9,6 +9,7 @@ from course_lib.pruning import offload
 from course_lib.pruning.allocation.base import Allocation
 from course_lib.pruning.base import LayerPruner, check_pattern
 from course_lib.sparsity.patterns import Pattern
+from course_lib.sparsity.ranking import all_finite
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 HALF_PRUNED = "The model is half pruned: load it again before going on."
@@ -72,7 +73,7 @@ def check_method(pruner: object, allocation: object) -> None:
 
 def check_finite(name: str, weight: Tensor) -> None:
     """No NaN and no infinity among the weights."""
-    if not weight.isfinite().all():
+    if not all_finite(weight):
         raise ValueError(
             f"got {int((~weight.isfinite()).sum())} NaN or infinite weights in {name}; load a sound checkpoint."
         )

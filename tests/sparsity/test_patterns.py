@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
 from course_lib.sparsity.patterns import Block, Columns, NofM, Rows, Unstructured, keep_across, sparsity_of
-from course_lib.sparsity.ranking import check_score, keep_highest, n_pruned
+from course_lib.sparsity.ranking import all_finite, check_score, keep_highest, n_pruned
 
 SCORE = torch.tensor([[4.0, 1.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0], [0.0, 9.0, 8.0, 7.0]])
 
@@ -242,3 +242,14 @@ def test_bad_input_is_refused_with_what_was_got(name):
 def test_a_vector_does_not_get_through_keep():
     with pytest.raises((ValueError, TypeCheckError)):
         Unstructured().keep(torch.ones(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_what_is_not_finite_is_found_and_a_sum_may_overflow(dtype):
+    values = torch.full((3, 70), torch.finfo(dtype).max, dtype=dtype)
+    assert all_finite(values)
+    assert all_finite(-values)
+    for wrong in (torch.nan, torch.inf, -torch.inf):
+        values[1, 2] = wrong
+        assert not all_finite(values)
+    assert not all_finite(torch.tensor([[torch.inf, -torch.inf]], dtype=dtype))

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.pruning.layerwise.cholesky import Factor, factorise
-from course_lib.sparsity.ranking import check_matrix, check_positive
+from course_lib.sparsity.ranking import all_finite, check_matrix, check_positive
 
 Needs = Literal["nothing", "diagonal", "matrix"]
 STRIP = 192  # columns of a strip of the Gram matrix: wide enough for a fast product, narrow enough to skip the rest
@@ -126,9 +126,7 @@ def check_layer(weight: object, inputs: object, needs: Needs) -> None:
         )
     if weight.is_meta:
         raise ValueError("got a weight on the meta device, without data; load the model's weights first.")
-    # The sum of what is not all finite is not finite, and takes a thirtieth of the time; a sum may also overflow.
-    finite = bool(weight.sum(dtype=torch.promote_types(weight.dtype, torch.float32)).isfinite())
-    if not (finite or bool(weight.isfinite().all())):
+    if not all_finite(weight):
         raise ValueError(
             f"got a weight with {int((~weight.isfinite()).sum())} NaN or infinite entries; expected finite numbers. "
             "Load a sound checkpoint."
