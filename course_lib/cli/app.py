@@ -353,7 +353,7 @@ def grade_challenge(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of the windows; drawn and kept in OUT when left out.")
     ] = None,
-    windows: Annotated[int, typer.Option(min=4, max=64, help="Windows of 1024 tokens of each domain.")] = 16,
+    windows: Annotated[int, typer.Option(min=4, max=64, help="Windows of 1024 tokens of each domain.")] = 32,
     held: Annotated[float, typer.Option(help="Share of the dense bytes to hold at most.", show_default="1/3")] = 1 / 3,
     read: Annotated[
         float, typer.Option(help="Share of the dense bytes to read a token at most.", show_default="1/4")

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 # Seconds of experiments without a committed result: what their sizes were planned for, an estimate.
 PLANNED = {"block_scores": 300.0, "delta": 300.0, "drafts": 300.0, "sparse_attention": 600.0, "steering": 600.0}
 PLANNED |= {"visual_model": 600.0, "visual_tokens": 300.0}
-PLANNED |= {"capstone_front": 6000.0, "capstone_drafts": 540.0, "challenge_noise": 1500.0}
+PLANNED |= {"capstone_front": 6000.0, "capstone_drafts": 540.0}
 
 
 @dataclass(frozen=True)

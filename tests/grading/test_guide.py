@@ -8,6 +8,7 @@ import pytest
 from typer.main import get_command
 
 from course_lib.cli.app import app
+from course_lib.grading.challenge.run import HALF_A_POINT, Request
 from course_lib.grading.synthetic import experiment_challenge_class as challenge_class
 from course_lib.grading.synthetic.recipes import order
 from course_lib.workbook.masters import ROOT
@@ -47,6 +48,19 @@ def test_how_well_the_challenge_ranks_is_the_measured_one():
     assert said == tuple("none" if n == 0 else str(n) for n in (len(known), found.pairs, found.inverted, found.alike))
     [swing] = re.findall(r"leaving one out moves a grade by up to ([\d.]+) points", GUIDE)
     assert float(swing) == round(max(row.swing for row in rows.values()), 1)
+
+
+def test_how_much_one_window_decides_is_the_measured_number():
+    stored = json.loads(RESULT.with_name("challenge_noise.json").read_text(encoding="utf-8"))
+    swings = [row.swing for row in challenge_class.graded(stored["tables"]).values()]
+    said = re.findall(
+        r"on sixteen, for (\w+) of these recipes, by ([\d.]+) to ([\d.]+) \(`course reproduce challenge_noise`\)\. "
+        r"Twice as many halve that, so the command takes (\d+) by itself",
+        " ".join(GUIDE.split()),
+    )
+    assert said == [("five", f"{min(swings):.1f}", f"{max(swings):.1f}", str(Request.windows))]
+    assert (len(swings), stored["sizes"]["windows"], Request.windows) == (5, 16, 32)
+    assert max(swings) / 2 < HALF_A_POINT
 
 
 @pytest.mark.parametrize("text", [GUIDE, SECURITY, CONTRIBUTING], ids=["guide", "security", "contributing"])

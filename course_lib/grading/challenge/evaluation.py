@@ -29,7 +29,7 @@ class Settings:
     """
 
     seed: int
-    windows: int = 16
+    windows: int = 32
     length: int = LENGTH
     text: str | None = field(default=None, repr=False)
     budget: Budget = BUDGET

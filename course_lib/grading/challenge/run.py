@@ -43,7 +43,7 @@ class Request:
     _: KW_ONLY
     text: Path | None = None
     seed: int | None = None
-    windows: int = 16
+    windows: int = 32
     budget: Budget = BUDGET
     jobs: int = 1
     seconds: float = 1800.0

@@ -1,4 +1,4 @@
-"""How much one window decides of a grade of the challenge, at as many windows as the grader takes.
+"""How much one window decides of a grade of the challenge, at half as many windows as the grader takes.
 
 Tables as those of `course reproduce challenge_class`; the points that leaving out a window moves are worked out from
 the losses when they are read. Minutes planned on one idle core: 25.

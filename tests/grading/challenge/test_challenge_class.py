@@ -78,7 +78,7 @@ def test_the_other_tables_are_those_of_the_other_lessons(fifty):
     }
     data = json.loads((out / "challenge.json").read_text())
     assert [row["student"] for row in data["rows"]] == names
-    assert (data["seed"], data["windows"], set(data["anchors"])) == (1, 16, {"dense", "uniform", "master"})
+    assert (data["seed"], data["windows"], set(data["anchors"])) == (1, 32, {"dense", "uniform", "master"})
 
 
 def test_equal_recipes_are_built_once(graded, on_tiny, tmp_path):
