@@ -15,8 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # BEGIN INSTRUCTORS
 JOBS ?= 2
-# One more than there are cores, because tests of sandboxes and processes wait.
-WORKERS ?= $(shell expr $(JOBS) + 1)
+# Two more than there are cores, because tests of sandboxes, processes and browsers wait.
+WORKERS ?= $(shell expr $(JOBS) + 2)
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # One notebook a worker, one thread each; nobody's progress is touched. Notebooks carry no outputs, so running is the test.
 NBVAL = OMP_NUM_THREADS=1 COURSE_HOME=$(CURDIR)/build/home $(BIN)/python -m pytest -n $(JOBS) --dist loadfile \
