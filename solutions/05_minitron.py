@@ -22,7 +22,7 @@ import torch
 from course_lib.attention.small_models.byte_model import load_byte_model, untrained
 from course_lib.attention.small_models.training import Schedule
 from course_lib.data import corpora
-from course_lib.lessons.common.tables import load_bench, load_measured
+from course_lib.lessons.common.tables import load_bench, load_measured, say
 from course_lib.lessons.minitron import tables
 from course_lib.lessons.minitron.figures import computed as plots
 from course_lib.lessons.minitron.figures import drawings, equal_compute, joined, measured, verdicts
@@ -117,7 +117,7 @@ x = torch.randn(5, dense_shape.width, generator=torch.Generator().manual_seed(0)
 zeroed = live.mlp(x, whole["gate"], whole["up"], silenced)
 without = live.mlp(x, smaller["gate"], smaller["up"], smaller["down"])
 print(f"cut and zeroed differ by {(without - zeroed).abs().max():.1e} at most, of {zeroed.abs().max():.2f}")
-print({name: tuple(weight.shape) for name, weight in smaller.items()})
+say(str({name: tuple(weight.shape) for name, weight in smaller.items()}))
 
 # %% [markdown]
 # The library does this for whole models: `take(model, kept)` gives a new model of the same class, with a configuration
@@ -404,7 +404,7 @@ plots.turned(turns, 6)
 # %%
 smaller = cut(model, replace(dense_shape, blocks=24), Scores(blocks=turns))
 print(f"24 of 30 blocks: {smaller.num_parameters():,} parameters")
-print(tables.depth_line(by_width, window_losses(smaller, held_out, progress=False)))
+say(tables.depth_line(by_width, window_losses(smaller, held_out, progress=False)))
 
 # %% [markdown]
 # This model has nearly as many parameters as the one with 1126 neurons (section 3). Remember the verdict for section
@@ -614,7 +614,7 @@ measured.scores(result)
 # **Mean or L2 over the tokens?** The paper takes the mean over the tokens of a sequence and L2 over sequences.
 
 # %%
-print(verdicts.aggregations(result))
+say(verdicts.aggregations(result))
 
 # %% [markdown]
 # The square makes the loud tokens count more. For neurons and groups that helps, on the other axes it hardly matters;
@@ -662,7 +662,7 @@ alone = equal_compute.results()
 equal_compute.curves(result, alone)
 
 # %%
-print(equal_compute.claims_table(result, alone))
+say(equal_compute.claims_table(result, alone))
 
 # %% [markdown]
 # In the first steps the text alone is ahead, later the teacher is. A likely reason: what this kind of text is like was
@@ -681,7 +681,7 @@ measured.repaired(result)
 
 # %%
 print(verdicts.zero_shot(result))
-print(verdicts.accuracies(result))
+say(verdicts.accuracies(result))
 
 # %% [markdown]
 # **Does the order of shapes right after the cut tell the order after ten steps?** That is what a search needs to know.
@@ -704,7 +704,7 @@ joined.together(result)
 # What became of the claims:
 
 # %%
-print(verdicts.claims_table(result))
+say(verdicts.claims_table(result))
 
 # %% [markdown]
 # ## 12. What the papers report

@@ -91,6 +91,9 @@ def groups_drawn() -> Figure:
         axes.set_title(name, loc="left", fontsize=13)
         axes.set_xlabel("inputs →", loc="left", fontsize=11)
     panels[0].set_ylabel("← outputs", loc="top", fontsize=11)
+    fig.suptitle(
+        "A weight is ranked among those of its group; one group of each kind is dark", x=0.01, ha="left", fontsize=13
+    )
     return fig
 
 

@@ -10,13 +10,14 @@ from course_lib.workbook.build import write
 
 # Captions of the side bar are headings without a level; what scrolls by itself is reached by no key; side bars have no
 # names; a column without one is no header; a figure of two panels is small on a phone, so that it leads to itself in
-# full size.
+# full size; a comma behind a formula would begin the next line.
 CHANGES = (
     (r'class="caption" role="heading"', r'\g<0> aria-level="2"'),
     (r'<pre(?=[\s>])|<div(?= class="table-wrapper)', r'\g<0> tabindex="0"'),
     (r'<aside(?= class="sidebar-drawer")', r'\g<0> aria-label="The course"'),
     (r'<aside(?= class="toc-drawer")', r'\g<0> aria-label="This page"'),
     (r'<th class="head[^"]*"><p></p></th>', "<td></td>"),
+    (r'<math [^>]*display="inline">(?:(?!</math>).)*</math>[.,;:?!)]+', r'<span class="together">\g<0></span>'),
     (r'<img alt="[^"]*" src="([^"]*_images/[^"]+)" */?>', r'<a class="full-size" href="\1">\g<0></a>'),
 )
 

@@ -100,7 +100,7 @@ def _lessons(
     names: Sequence[str] | None, folder: Path, root: Path, console: Console, with_solutions: bool, fresh: bool
 ) -> list[tuple[str, NotebookNode]]:
     """The pages of those lessons, each executed if it has to be."""
-    runs, pages = _runner(console, root), []
+    runs, pages = _runner(console, folder, root), []
     for master in masters.masters(list(names or []), root):
         notebook = masters.for_students(master)
         new = executed(notebook, master.stem, folder / "executed", runs, fresh)
@@ -109,9 +109,15 @@ def _lessons(
     return pages
 
 
-def _runner(console: Console, root: Path) -> Callable[[NotebookNode], str | None]:
-    """Executes as a student would: nothing solved, checks do not raise, nobody's progress is touched."""
-    return lambda notebook: run.execute(notebook, console, run.environment(root, strict=False))
+def _runner(console: Console, folder: Path, root: Path) -> Callable[[NotebookNode], str | None]:
+    """Executes as for a beginner: nothing solved, checks do not raise, nobody's progress is touched or shown."""
+    home = folder / "home"
+
+    def execute(notebook: NotebookNode) -> str | None:
+        shutil.rmtree(home, ignore_errors=True)
+        return run.execute(notebook, console, run.environment(root, strict=False) | {"COURSE_HOME": str(home)})
+
+    return execute
 
 
 def _decks(stems: list[str], folder: Path, root: Path) -> list[str]:

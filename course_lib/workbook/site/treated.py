@@ -38,6 +38,7 @@ def treated(notebook: NotebookNode, solutions: NotebookNode | None = None) -> No
         if answer := answers.get(cell.metadata.get("exercise")):
             cells.append(_cell(answer.source, FOLDED))
     page.cells = cells
+    page.metadata.pop("widgets", None)  # of a notebook that was run just now: for them a page would fetch scripts
     return page
 
 

@@ -21,7 +21,7 @@ MASTER = """
 # %% [markdown]
 # # 00 · Start here
 #
-# The *roofline* says $t \\ge \\max(F/\\pi, Q/\\beta)$:
+# The *roofline* says $t \\ge \\max(F/\\pi, Q/\\beta)$, and a bit is worth $\\log_2 2$ or $\\log(2)$:
 #
 # $$\\lVert x \\rVert_2 = \\sqrt{\\textstyle\\sum_i x_i^2}$$
 
@@ -33,7 +33,7 @@ from IPython.display import HTML
 
 from course_lib.lessons.common import style
 from course_lib.lessons.common.tables import say
-from course_lib.workbook import check
+from course_lib.workbook import check, show_progress
 
 # %% [markdown]
 # ## The sparsity of a tensor
@@ -64,6 +64,7 @@ for title in ("Half of all entries are zero", "Two sinks are as good as four"):
     display(drawn)
 print(torch.ones(2, 3), "x" * 200)
 display(HTML(f"<pre style='overflow-x:auto'>{'x' * 200}</pre>"))
+show_progress()
 """
 DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
 KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "instructors.html", "search.html?q=sinks")
@@ -93,6 +94,9 @@ def _build(root: Path) -> None:
     (root / "solutions" / "00_start_here.py").write_text(MASTER, encoding="utf-8")
     (root / "slides").mkdir()
     (root / "slides" / "00_start_here.md").write_text(DECK, encoding="utf-8")
+    solved = root / "build" / "home" / "progress.json"  # by somebody who ran the masters here
+    solved.parent.mkdir(parents=True)
+    solved.write_text('{"start.sparsity": {"attempts": 1, "solved": "2026-01-01"}}', encoding="utf-8")
     console = Console(record=True, width=200)
     assert site.build(["00"], with_solutions=True, root=root, console=console) == 0, console.export_text()
 
@@ -164,6 +168,20 @@ def test_solutions_are_folded_under_their_exercises_when_asked_for(pages):
     solution = page.index("BEGIN SOLUTION", exercise)
     assert "<details" in page[exercise:solution]
     assert page.index("check", solution) > solution
+
+
+def test_nothing_is_solved_in_a_page_whoever_solved_something_where_it_is_made(pages):
+    shown = pages["lessons/00_start_here.html"].partition("Kept in progress.json")[0]
+    points = re.findall(r"(\d+) of \d+ ", shown[shown.rindex("hints used") :])
+    assert len(points) > 1
+    assert set(points) == {"0"}
+
+
+def test_a_formula_keeps_its_comma_and_a_logarithm_its_distance(pages):
+    said = pages["lessons/00_start_here.html"].partition("The <em>roofline</em>")[2].partition("</p>")[0]
+    assert re.search(r'<span class="together"><math (?:(?!</math>).)*</math>,</span>', said)
+    assert '<mn>2</mn></msub><mspace width="0.167em"></mspace><mn>2</mn>' in said
+    assert "<mi>log</mi><mo" in said
 
 
 def test_terms_and_papers_are_found_by_the_search(built):

@@ -97,3 +97,11 @@ def test_a_formula_in_the_question_of_a_folded_answer_is_drawn():
     (only,) = page(new_markdown_cell("<details><summary>Adds $e^0$ what?</summary>\n\nIt costs $5.\n\n</details>"))
     assert re.search(r"<summary>Adds <math.*<msup>.*</math> what\?</summary>", only.source)
     assert "$5" in only.source
+
+
+def test_no_page_fetches_scripts_for_the_widgets_of_a_notebook_that_was_run_just_now():
+    """Sphinx finds what drives them by this entry, which a notebook that was kept does not have."""
+    notebook = new_notebook(cells=[cell(picture("One title"))])
+    notebook.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+    assert "widgets" not in treated(notebook).metadata
+    assert "widgets" in notebook.metadata

@@ -119,7 +119,7 @@ def cuts(results: Mapping[str, Perplexity], title: str) -> Figure:
     (axes,) = fig.axes
     low, high = axes.get_xlim()
     if high > 1000 * low:
-        axes.xaxis.set_major_locator(LogLocator())
+        axes.xaxis.set_major_locator(LogLocator(numticks=6))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return fig
 

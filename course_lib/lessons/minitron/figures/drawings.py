@@ -143,4 +143,5 @@ def teacher_and_student() -> Figure:
     )
     axes.set(xlim=(-0.2, 10.2), ylim=(-0.1, 3.0))
     axes.axis("off")
+    axes.set_title("Both read the same text; the gradient reaches the student alone", loc="left", fontsize=11)
     return fig

@@ -72,7 +72,7 @@ def together(measured: Measured) -> Figure:
             axes.plot(places, [point.perplexity for point in inside], label=family, **look)
             for place, point in zip(places, inside, strict=True):
                 beside = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
-                left = (key == "speed" and family == families[-1]) or (key == "bytes" and family == families[-2])
+                left = family == families[-2] or (key == "speed" and family == families[-1])
                 far = (-8 if left else 8, {"Wanda": 4, "SparseGPT": -4}.get(point.name, 0))
                 axes.annotate(point.name, (place, point.perplexity), far, ha="right" if left else "left", **beside)
         axes.plot(100 if key == "bytes" else 1, 1, "*", color=COLOURS[4], markersize=12, label="dense")

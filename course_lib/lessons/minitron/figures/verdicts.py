@@ -26,11 +26,11 @@ def provenance(measured: Measured) -> str:
 def aggregations(measured: Measured) -> str:
     """Perplexity by cut and by how windows and tokens are folded up, and the paper's way against the other three."""
     settings = list(dict.fromkeys(row["setting"] for row in rows(measured, "cuts", method="activations")))
-    lines = [f"{'over windows, over tokens':<34}" + "".join(f"{name:>12}" for name in settings)]
+    lines = [f"{'over windows, over tokens':<38}" + "".join(f"{name:>12}" for name in settings)]
     for cut in found.cuts(measured):
         cells = [found.scored(measured, cut, setting=setting) for setting in settings]
         said = "".join(f"{row['perplexity']:>12.1f}" if row else f"{'':>12}" for row in cells)
-        lines.append(f"{found.name_of(cut):<34}{said}")
+        lines.append(f"{found.name_of(cut):<38}{said}")
     effects = found.than_papers_aggregation(measured)
     by_tokens = [effect for (_, setting), effect in effects.items() if setting == found.BEST]
     gains = ", ".join(f"{-effect.value:.3f} ± {effect.error:.3f}" for effect in by_tokens)
@@ -56,14 +56,14 @@ def zero_shot(measured: Measured) -> str:
     models = list(dict.fromkeys((row["model"], row["steps"]) for row in rows(measured, "zero_shot")))
     tasks = list(dict.fromkeys(row["task"] for row in rows(measured, "zero_shot")))
     by_cell = {(row["model"], row["steps"], row["task"]): row for row in rows(measured, "zero_shot")}
-    lines = [f"{'accuracy, %':<34}" + "".join(f"{task:>18}" for task in tasks)]
+    lines = [f"{'accuracy, %':<32}" + "".join(f"{task:>17}" for task in tasks)]
     for model, steps in models:
         cells = [by_cell[model, steps, task] for task in tasks]
-        said = "".join(f"{100 * row['accuracy']:>11.0f} ± {100 * row['standard_error']:<4.0f}" for row in cells)
+        said = "".join(f"{100 * row['accuracy']:>10.0f} ± {100 * row['standard_error']:<4.0f}" for row in cells)
         name = model if model == "dense" else f"{model}, {steps} steps" if steps else f"{model}, cut"
-        lines.append(f"{name:<34}{said}")
-    chance = "".join(f"{100 * by_cell[*models[0], task]['chance']:>11.0f}{'':7}" for task in tasks)
-    lines.append(f"{'chance':<34}{chance}")
+        lines.append(f"{name:<32}{said}")
+    chance = "".join(f"{100 * by_cell[*models[0], task]['chance']:>10.0f}{'':7}" for task in tasks)
+    lines.append(f"{'chance':<32}{chance}")
     return "\n".join(lines)
 
 

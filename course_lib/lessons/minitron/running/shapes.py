@@ -107,9 +107,9 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
     """Every idea beside the first of them; yours last."""
     rows = {**ideas, **({"yours": mine} if mine else {})}
     first, same = next(iter(ideas.items()))
-    lines = [f"{'shape':<36}{'parameters':>12}{'perplexity':>12}   log-perplexity lower than with {first}"]
+    lines = [f"{'shape':<28}{'parameters':>12}{'perplexity':>12}   log-perplexity lower than with {first}"]
     for name, made in rows.items():
-        lines.append(f"{name:<36}{made.parameters:>12,}{perplexity_beside(made.losses, same.losses)}")
+        lines.append(f"{name:<28}{made.parameters:>12,}{perplexity_beside(made.losses, same.losses)}")
     return "\n".join(lines)
 
 

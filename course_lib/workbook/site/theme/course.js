@@ -23,16 +23,16 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// Tables of sentences become cards on a phone: each cell is told its column. See course.css.
+// Tables of sentences or of pictures become cards on a phone: each cell is told its column. See course.css.
 const LONG = 60;
 document.addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll("article table")) {
     const columns = [...(table.tHead?.rows[0]?.cells ?? [])].map(cell => cell.textContent.trim());
     const cells = [...table.querySelectorAll("tbody td")];
-    if (columns.length < 3 || !cells.some(cell => cell.textContent.length > LONG)) continue;
+    if (columns.length < 3 || !cells.some(cell => cell.textContent.length > LONG || cell.querySelector("img"))) continue;
     table.classList.add("sentences");
     for (const cell of cells) {
-      if (cell.textContent.trim()) cell.dataset.column = columns[cell.cellIndex];
+      if (cell.textContent.trim() || cell.querySelector("img")) cell.dataset.column = columns[cell.cellIndex];
       else cell.classList.add("nothing");
     }
   }
