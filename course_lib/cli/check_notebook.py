@@ -26,7 +26,7 @@ from course_lib.checking.exercise import Exercise
 from course_lib.checking.judge import Verdict, judge
 from course_lib.grading.notebook import execution
 from course_lib.grading.notebook.program import Notebook, load
-from course_lib.workbook import catalogue, masters
+from course_lib.workbook import catalogue, folders, masters
 from course_lib.workbook.checks import SEED
 
 SECONDS = 60.0  # of one exercise, as in grading
@@ -92,7 +92,7 @@ def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
     if (root / "solutions").is_dir():
         texts = [path.read_text(encoding="utf-8") for path in masters.masters(None, root)]
     else:
-        came = [nbformat.read(path, as_version=4) for path in sorted(masters.PACKAGED.glob("[0-9][0-9]_*.ipynb"))]
+        came = [nbformat.read(path, as_version=4) for path in sorted(folders.PACKAGED.glob("[0-9][0-9]_*.ipynb"))]
         texts = [cell.source for notebook in came for cell in notebook.cells]
     return dict(pair for text in texts for pair in _CHECK.findall(text))
 

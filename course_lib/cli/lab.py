@@ -20,9 +20,8 @@ from rich.console import Console
 
 from course_lib.cli import doctor
 from course_lib.data.assets import cache
-from course_lib.workbook.masters import ROOT
+from course_lib.workbook.folders import FIRST, ROOT
 
-FIRST = "notebooks/00_start_here.ipynb"
 NBGRADER = ("formgrader", "validate_assignment", "assignment_list", "course_list")  # what it adds to a server
 SECONDS_TO_START = 180  # a few are normal; a machine busy with other work takes far longer
 

@@ -66,7 +66,6 @@ def setup(names: Sequence[str] | None = None, console: Console | None = None) ->
     missing = [asset.name for asset in wanted if fault(asset, cache / asset.name, full=False)]
     if not failures:
         console.print(f"All assets are in [bold]{escape(str(cache))}[/].", soft_wrap=True)
-        console.print("Next: [bold]course doctor[/], or [bold]course lab[/].")
         return 0
     console.print(_what_to_do(missing or list(failures), next(iter(failures.values()))), soft_wrap=True)
     return 1
