@@ -101,6 +101,7 @@ ASSETS = (
         verify=_verify_model,
         room=1_000_000_000,
         kept=541_626_198,
+        seconds=25,
     ),
     Asset(
         name="wikipedia",
@@ -114,6 +115,7 @@ ASSETS = (
         entry="articles.jsonl",
         room=100_000_000,
         kept=2_819_786,
+        seconds=2,
     ),
     Asset(
         name="benchmarks",
