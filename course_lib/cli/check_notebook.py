@@ -23,6 +23,7 @@ from rich.console import Console
 
 from course_lib.checking.call import LIMIT, DidNotFinish, limited
 from course_lib.checking.exercise import Exercise
+from course_lib.checking.given import given
 from course_lib.checking.judge import Verdict, judge
 from course_lib.grading.notebook import execution
 from course_lib.grading.notebook.program import Notebook, load
@@ -162,9 +163,15 @@ def _verdict(content: bytes, exercise: Exercise, function: str) -> tuple[str, st
 def _why(verdict: Verdict) -> str:
     if verdict.state != "wrong":
         return ""
-    where = f"{verdict.case.name}: {verdict.difference}" if verdict.case else "not every case was run"
+    where = _first_wrong(verdict) if verdict.case else "not every case was run"
     mistake = f" This looks like: {verdict.mistake.name}." if verdict.mistake else ""
     return f"{verdict.n_right} of {verdict.n_cases} cases are right. {where}.{mistake}"
+
+
+def _first_wrong(verdict: Verdict) -> str:
+    """The first wrong case, with its input where that is small, as `check` shows it."""
+    arguments = given(verdict.exercise, verdict.case)
+    return f"{verdict.case.name}{f', given {arguments}' if arguments else ''}: {verdict.difference}"
 
 
 class _NotThere(importlib.abc.MetaPathFinder):
