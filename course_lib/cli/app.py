@@ -57,7 +57,7 @@ def lab(
     try:
         code = lab.run(port, browser, prepare)
     except KeyboardInterrupt:
-        Console().print(STOPPED)
+        Console().print(STOPPED, soft_wrap=True)
         code = 0
     raise typer.Exit(code)
 
@@ -77,7 +77,7 @@ def start(
     try:
         code = start.run(folder.expanduser().resolve(), port, browser, serve)
     except KeyboardInterrupt:
-        Console().print(STOPPED)
+        Console().print(STOPPED, soft_wrap=True)
         code = 0
     raise typer.Exit(code)
 
