@@ -35,3 +35,17 @@ def test_the_oldest_python_of_the_project_can_install_them():
     asked = {name: python_asked_for(name) for name in PINS}
     assert sum(map(bool, asked.values())) > len(PINS) / 2, "most packages say which Pythons they run on"
     assert {name: said for name, said in asked.items() if not SpecifierSet(said).contains(oldest)} == {}
+
+
+# GNU make from 3.82 on, and tools of GNU that are other tools on macOS, which has make 3.81.
+NOT_ON_MACOS = re.compile(
+    r"\.ONESHELL|\.SHELLFLAGS|\.EXTRA_PREREQS|!=|::=|&:|\$\((file|guile|let|intcmp) |^\s*(undefine|private|load) "
+    r"|(?<![-\w])(nproc|realpath|timeout|sha256sum|flock|gsed)\b|readlink -f|sed -i|cp -[a-z]*[adu]|grep -[a-zA-Z]*P"
+    r"|sort -V|stat -c|date -d|xargs -[a-z]*r|mktemp -p|ln -[a-z]*[rT]|echo -[en]",
+    re.MULTILINE,
+)
+
+
+def test_make_asks_for_nothing_that_macos_lacks():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert not (found := NOT_ON_MACOS.search(makefile)), found

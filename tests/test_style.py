@@ -63,6 +63,19 @@ def test_the_project_names_no_machine_and_no_registry():
             assert not found, f"{path.relative_to(ROOT)}: {found[0]}"
 
 
+def test_every_name_can_be_written_on_every_system():
+    """Windows takes no device's name, none of these characters and no dot at the end; like macOS, it looks past case.
+
+    It takes 260 characters in all, of which an environment's folder of packages may need 100.
+    """
+    names = [path.relative_to(ROOT).as_posix() for path in tracked()]
+    assert len(names) > 500
+    devices = r"(con|prn|aux|nul|com\d|lpt\d)(\.[^/]*)?"
+    wrong = re.compile(rf"(^|/){devices}(/|$)|[<>:\"|?*\\]|[. ](/|$)", re.IGNORECASE)
+    assert [name for name in names if wrong.search(name) or len(name) > 120] == []
+    assert len({name.casefold() for name in names}) == len(names)
+
+
 def test_no_notebook_carries_outputs():
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         if ".mine-" not in path.name:

@@ -15,6 +15,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+STOPPED = "Stopped. Next time give the same command; `course progress` shows how far you are."
 Names = Annotated[list[str] | None, typer.Argument(help="Lesson numbers or names; all of them when left out.")]
 
 
@@ -22,16 +23,24 @@ Names = Annotated[list[str] | None, typer.Argument(help="Lesson numbers or names
 def setup() -> None:
     """Fetch and verify the model, the texts and the benchmarks."""
     from course_lib.data.assets import cache
+    from course_lib.workbook.folders import to_open
 
-    raise typer.Exit(cache.setup())
+    code = cache.setup()
+    if code == 0:
+        Console().print(f"Next: [bold]course doctor[/], or [bold]{to_open()}[/].")
+    raise typer.Exit(code)
 
 
 @app.command()
 def doctor() -> None:
     """Check this machine: Python, torch, GPU, kernels, JupyterLab, cache, model, speed."""
     from course_lib.cli import doctor
+    from course_lib.workbook.folders import to_open
 
-    raise typer.Exit(doctor.run())
+    code = doctor.run()
+    if code == 0:
+        Console().print(f"Next: [bold]{to_open()}[/].")
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -48,7 +57,7 @@ def lab(
     try:
         code = lab.run(port, browser, prepare)
     except KeyboardInterrupt:
-        Console().print("Stopped. Next time: `make lab`, or `course lab`; `course progress` shows how far you are.")
+        Console().print(STOPPED, soft_wrap=True)
         code = 0
     raise typer.Exit(code)
 
@@ -68,7 +77,7 @@ def start(
     try:
         code = start.run(folder.expanduser().resolve(), port, browser, serve)
     except KeyboardInterrupt:
-        Console().print(f"Stopped. Next time: `course start {folder}`; `course progress` shows how far you are.")
+        Console().print(STOPPED, soft_wrap=True)
         code = 0
     raise typer.Exit(code)
 

@@ -23,10 +23,11 @@ from rich.console import Console
 
 from course_lib.checking.call import LIMIT, DidNotFinish, limited
 from course_lib.checking.exercise import Exercise
+from course_lib.checking.given import given
 from course_lib.checking.judge import Verdict, judge
 from course_lib.grading.notebook import execution
 from course_lib.grading.notebook.program import Notebook, load
-from course_lib.workbook import catalogue, masters
+from course_lib.workbook import catalogue, folders, masters
 from course_lib.workbook.checks import SEED
 
 SECONDS = 60.0  # of one exercise, as in grading
@@ -92,7 +93,7 @@ def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
     if (root / "solutions").is_dir():
         texts = [path.read_text(encoding="utf-8") for path in masters.masters(None, root)]
     else:
-        came = [nbformat.read(path, as_version=4) for path in sorted(masters.PACKAGED.glob("[0-9][0-9]_*.ipynb"))]
+        came = [nbformat.read(path, as_version=4) for path in sorted(folders.PACKAGED.glob("[0-9][0-9]_*.ipynb"))]
         texts = [cell.source for notebook in came for cell in notebook.cells]
     return dict(pair for text in texts for pair in _CHECK.findall(text))
 
@@ -162,9 +163,15 @@ def _verdict(content: bytes, exercise: Exercise, function: str) -> tuple[str, st
 def _why(verdict: Verdict) -> str:
     if verdict.state != "wrong":
         return ""
-    where = f"{verdict.case.name}: {verdict.difference}" if verdict.case else "not every case was run"
+    where = _first_wrong(verdict) if verdict.case else "not every case was run"
     mistake = f" This looks like: {verdict.mistake.name}." if verdict.mistake else ""
     return f"{verdict.n_right} of {verdict.n_cases} cases are right. {where}.{mistake}"
+
+
+def _first_wrong(verdict: Verdict) -> str:
+    """The first wrong case, with its input where that is small, as `check` shows it."""
+    arguments = given(verdict.exercise, verdict.case)
+    return f"{verdict.case.name}{f', given {arguments}' if arguments else ''}: {verdict.difference}"
 
 
 class _NotThere(importlib.abc.MetaPathFinder):

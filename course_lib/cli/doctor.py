@@ -44,5 +44,5 @@ def run(console: Console | None = None) -> int:
     if any(row.state == "error" for row in seen):
         console.print("Something is broken: follow the right-hand column, then run [bold]course doctor[/] again.")
         return 1
-    console.print("This machine is ready. Next: [bold]course lab[/].")
+    console.print("This machine is ready.")
     return 0

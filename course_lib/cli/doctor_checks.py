@@ -33,7 +33,8 @@ class Row:
 def check_python() -> Row:
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.prefix == sys.base_prefix:
-        return Row("Python", "warning", f"{python}, outside a virtual environment", "Use `make lab`, which makes one.")
+        remedy = "Install the course into one; `make lab` makes one."
+        return Row("Python", "warning", f"{python}, outside a virtual environment", remedy)
     return Row("Python", "ok", python)
 
 
@@ -141,11 +142,11 @@ def check_speed() -> Row:
 
 CHECKS: tuple[tuple[str, Callable[[], Row], str], ...] = (
     ("Python", check_python, "Install Python 3.11 or newer."),
-    ("torch", check_torch, "Run `make lab` again, which installs what is missing."),
+    ("torch", check_torch, "Install the course anew, as `make lab` does in a checkout."),
     ("threads", check_threads, ""),
     ("GPU", check_gpu, "The driver and torch disagree; without a GPU the lessons run too: set CUDA_VISIBLE_DEVICES="),
-    ("triton", check_kernels, "Run `make lab` again, which installs what is missing."),
-    ("JupyterLab", check_jupyter, "Run `make lab` again, which installs what is missing."),
+    ("triton", check_kernels, "Install the course anew, as `make lab` does in a checkout."),
+    ("JupyterLab", check_jupyter, "Install the course anew, as `make lab` does in a checkout."),
     ("kernelspec", check_kernelspec, "Run `python -m ipykernel install --sys-prefix` in the environment."),
     # BEGIN INSTRUCTORS
     ("sandbox", check_sandbox, "Only instructors need it, for `course grade`."),

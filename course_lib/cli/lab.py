@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import zmq
 from rich.console import Console
 
 from course_lib.cli import doctor
 from course_lib.data.assets import cache
-from course_lib.workbook.masters import ROOT
+from course_lib.workbook.folders import FIRST, ROOT
 
-FIRST = "notebooks/00_start_here.ipynb"
 NBGRADER = ("formgrader", "validate_assignment", "assignment_list", "course_list")  # what it adds to a server
 SECONDS_TO_START = 180  # a few are normal; a machine busy with other work takes far longer
 
@@ -66,16 +66,18 @@ SETTINGS = {
 def house_settings(folder: Path) -> dict[str, str]:
     """The environment in which JupyterLab asks nothing, neither for news nor for a kernel, by settings in `folder`.
 
-    Nor does it load nbgrader, which instructors have installed and which warns that it is not set up here.
+    Nor does it load nbgrader, which instructors have installed and which warns that it is not set up here. What goes
+    to a kernel and comes back is encrypted where it can be; else each kernel warns of others who listen.
     """
     (lab := folder / "labconfig").mkdir()
     off = dict.fromkeys(("@jupyterlab/apputils-extension:announcements", "@jupyter/nbgrader"), True)
     (lab / "page_config.json").write_text(json.dumps({"disabledExtensions": off}), encoding="utf-8")
     (lab / "default_setting_overrides.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
     off = dict.fromkeys((f"nbgrader.server_extensions.{name}" for name in NBGRADER), False)
-    (folder / "jupyter_server_config.json").write_text(
-        json.dumps({"ServerApp": {"jpserver_extensions": off}}), encoding="utf-8"
-    )
+    server: dict[str, dict] = {"ServerApp": {"jpserver_extensions": off}}
+    if zmq.has("curve"):
+        server["KernelManager"] = {"transport_encryption": "auto"}
+    (folder / "jupyter_server_config.json").write_text(json.dumps(server), encoding="utf-8")
     known = os.environ.get("JUPYTER_CONFIG_PATH")
     return {"JUPYTER_CONFIG_PATH": os.pathsep.join([str(folder)] + ([known] if known else []))}
 

@@ -6,7 +6,7 @@ import nbformat
 from rich.console import Console
 
 from course_lib.cli import lab
-from course_lib.workbook import masters
+from course_lib.workbook import folders
 from course_lib.workbook.build import is_changed, write
 
 NEW, RENEWED, THERE, YOURS = "new", "a newer version", "there", "yours, left alone; rename it to get the newer version"
@@ -26,7 +26,7 @@ def run(folder: Path, port: int | None = None, browser: bool = True, serve: bool
     return lab.run(port, browser, prepare=True, root=folder) if serve else 0
 
 
-def lay_out(folder: Path, packaged: Path = masters.PACKAGED) -> dict[str, str]:
+def lay_out(folder: Path, packaged: Path = folders.PACKAGED) -> dict[str, str]:
     """Copy each lesson that is not there yet, and say what became of it. One that somebody wrote in stays as it is.
 
     Raises:

@@ -10,12 +10,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.workbook.catalogue import find
+from course_lib.workbook.folders import ROOT
 
-CODE = Path(__file__).parents[2]  # a checkout of the course, or where an environment keeps its packages
-# Where notebooks are and what is built goes: the checkout, else the folder in which a command is given.
-ROOT = CODE if (CODE / "pyproject.toml").is_file() else Path.cwd()
-# As they came: in a package inside the library, so that it puts no name `notebooks` beside other packages.
-PACKAGED = CODE / "notebooks" if ROOT == CODE else CODE / "course_lib" / "notebooks"
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
 _CHECK = re.compile(r'^check\(\s*"([^"]+)"', re.MULTILINE)

@@ -11,6 +11,7 @@ from filelock import FileLock
 from rich.console import Console
 from rich.table import Table
 
+from course_lib.workbook.folders import to_open
 from course_lib.workbook.outline import outlines
 
 
@@ -96,5 +97,5 @@ def run() -> int:
     for kept in sorted(home().glob("progress.unreadable-*.json")):
         print(f"A progress file could not be read; it is kept as {kept}")
     if not any(record.attempts for record in records.values()):
-        print("Nothing attempted yet. Start with: course lab")
+        print(f"Nothing attempted yet. Start with: {to_open()}")
     return 0

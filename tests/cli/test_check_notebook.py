@@ -2,6 +2,8 @@
 
 import io
 import json
+import multiprocessing
+import sys
 
 import jupytext
 import pytest
@@ -9,6 +11,7 @@ from rich.console import Console
 
 from course_lib.cli import check_notebook
 from course_lib.workbook import masters
+from course_lib.workbook.catalogue import find
 
 LESSON = masters.ROOT / "solutions" / "04_wanda.py"
 
@@ -33,6 +36,16 @@ def test_a_right_notebook(tmp_path):
     assert code == 0
     assert text.count("right         wanda.") == 8
     assert "8 of 8 are right as they would be graded" in text
+
+
+def test_where_a_process_cannot_be_forked(tmp_path, monkeypatch):
+    """As on Windows, and as on macOS, where it could be and must not."""
+    how, get_context = [], multiprocessing.get_context
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda name: how.append(name) or get_context(name))
+    content = written(tmp_path / "04_wanda.ipynb").read_bytes()
+    row = check_notebook._row(content, find("wanda.score"), check_notebook.usual_names())
+    assert (row.state, row.reason, how) == ("right", "", ["spawn"])
 
 
 def test_a_half_and_partly_wrong_one(tmp_path):
@@ -64,7 +77,11 @@ def test_a_half_and_partly_wrong_one(tmp_path):
         "wanda.obs_score": "failed",
         "wanda.interval": "failed",
     }
-    assert "cases are right. " in rows["wanda.accumulate"].reason
+    assert rows["wanda.accumulate"].reason.startswith("0 of 4 cases are right. ")
+    small = (
+        "given total = [10, 20], batch = [[[1, 2], [3, 0]], [[0, -2], [1, 1]]]: the shape is (2, 2, 2), expected (2,)."
+    )
+    assert small in rows["wanda.accumulate"].reason
     assert "does not parse: line 1" in rows["wanda.keep_rows"].reason
     assert "NameError: name 'WIDTH' is not defined" in rows["wanda.n_of_m"].reason
     (said,) = rows["wanda.n_of_m"].notes

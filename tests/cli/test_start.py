@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from course_lib.cli import app, claims, reproduce, start
-from course_lib.workbook import build, masters
+from course_lib.workbook import build, folders, masters
 
 WANDA = "04_wanda.ipynb"
 
@@ -38,8 +38,8 @@ def packaged(tmp_path):
     """One lesson as it came, and a copy that a student made beside it, which is no lesson."""
     folder = tmp_path / "packaged"
     folder.mkdir()
-    shutil.copy(masters.PACKAGED / WANDA, folder)
-    shutil.copy(masters.PACKAGED / WANDA, folder / "04_wanda.mine-1.ipynb")
+    shutil.copy(folders.PACKAGED / WANDA, folder)
+    shutil.copy(folders.PACKAGED / WANDA, folder / "04_wanda.mine-1.ipynb")
     return folder
 
 
@@ -97,6 +97,14 @@ def test_a_code_page_that_lacks_a_character_stops_nothing(tmp_path, monkeypatch)
     assert (ended.value.code, "The lessons are in" in printed.buffer.getvalue().decode("cp1252")) == (0, True)
 
 
+def test_what_opens_the_lessons_depends_on_where_one_is(tmp_path):
+    assert folders.to_open(folders.CODE) == "course lab"
+    assert folders.to_open(tmp_path) == "course start FOLDER"
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / folders.FIRST).touch()
+    assert folders.to_open(tmp_path) == "course lab"
+
+
 def test_what_needs_masters_says_so(tmp_path):
     with pytest.raises(ValueError, match="has no masters; give this command in a checkout"):
         build.run(root=tmp_path)
@@ -118,12 +126,15 @@ def test_what_a_package_cannot_do_is_said(tmp_path, monkeypatch):
 
 def built(folder):
     """The wheel of this tree, as anybody would build it; what is built from a copy leaves nothing behind here."""
-    listed = ["git", "-C", str(masters.CODE), "ls-files", "-z", "-co", "--exclude-standard"]
+    listed = ["git", "-C", str(folders.CODE), "ls-files", "-z", "-co", "--exclude-standard"]
     names = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\0")
     for name in filter(None, names):
-        if (masters.CODE / name).is_file() and not name.startswith(("tests/", "solutions/", "slides/")):
+        if (folders.CODE / name).is_file() and not name.startswith(("tests/", "solutions/", "slides/")):
             (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(masters.CODE / name, folder / "tree" / name)
+            shutil.copy(folders.CODE / name, folder / "tree" / name)
+    left = folder / "tree" / "build" / "lib" / "course_lib" / "was_removed.py"  # by a build of an earlier version
+    left.parent.mkdir(parents=True)
+    left.touch()
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--no-build-isolation", "-w", str(folder), str(folder / "tree")], check=True)
     (wheel,) = folder.glob("*.whl")
@@ -146,8 +157,8 @@ def test_grading_says_which_system_it_needs(tmp_path, packaged):
 
 def without_posix(*arguments):
     """What the helper of this name prints, given these arguments of `course` if any."""
-    line = [sys.executable, masters.CODE / "tests" / "helpers" / "without_posix.py", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(masters.CODE)}
+    line = [sys.executable, folders.CODE / "tests" / "helpers" / "without_posix.py", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(folders.CODE)}
     return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -170,10 +181,11 @@ def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkou
         line = [sys.executable, "-c", code, *arguments]
         return subprocess.run(line, cwd=where, env=environment, capture_output=True, text=True, check=False)
 
+    assert "Nothing attempted yet. Start with: course start FOLDER" in course("progress").stdout
     told = course("start", "mine", "--no-serve")
     assert told.returncode == 0, told.stderr
     notebooks = sorted(path.name for path in (empty / "mine" / "notebooks").iterdir())
-    assert notebooks == sorted(path.name for path in masters.PACKAGED.glob("[0-9]*.ipynb") if ".mine-" not in path.name)
+    assert notebooks == sorted(path.name for path in folders.PACKAGED.glob("[0-9]*.ipynb") if ".mine-" not in path.name)
     assert [path.name for path in empty.iterdir()] == ["mine"]
     first = empty / "mine" / "notebooks" / "00_start_here.ipynb"
     notebook = json.loads(first.read_text(encoding="utf-8"))

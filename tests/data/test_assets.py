@@ -16,7 +16,8 @@ from rich.console import Console
 
 from course_lib.data.assets import cache, install, wheels
 from course_lib.data.assets.catalogue import ASSETS
-from course_lib.data.assets.manifest import Asset
+from course_lib.data.assets.manifest import Asset, read_manifest
+from course_lib.workbook.folders import ROOT
 
 TEXT = b"all that a tiny wheel has to say\n" * 100
 
@@ -98,6 +99,7 @@ def test_setup_fetches_unpacks_and_records(use, pip):
     tiny = use()
     code, said = run_setup()
     assert code == 0
+    assert said.startswith("To fetch: tiny. ")  # before it begins
     assert "fetched" in said
     assert cache.asset_path("tiny").read_bytes() == TEXT
     manifest = json.loads((cache.cache_folder() / "tiny" / "manifest.json").read_text())
@@ -117,6 +119,7 @@ def test_a_second_run_fetches_nothing(use, monkeypatch):
     code, said = run_setup()
     assert code == 0
     assert "checked" in said
+    assert "To fetch" not in said
     assert (cache.cache_folder() / "tiny" / "manifest.json").read_bytes() == before
 
 
@@ -393,6 +396,31 @@ def test_the_catalogue_pins_every_wheel():
         assert len(asset.sha256) == 64
         assert asset.licence
         assert asset.recipe()
+
+
+def test_how_much_and_how_long_is_told_from_the_list(tmp_path):
+    big = Asset("big", "big==1", "", 300_000_000, "MIT", "here", unpack, kept=2_000_000_000, seconds=60)
+    small = Asset("small", "small==1", "", 1_000_000, "MIT", "here", unpack, kept=2_000_000)
+    assert install.announcement([big, small], tmp_path) == (
+        f"To fetch: big, small. 301 MB from the package index, 2002 MB on disk in {tmp_path}. "
+        "That takes about 3 min on a line of 20 Mbit/s; when interrupted, the same command goes on."
+    )
+    assert "That takes less than a minute" in install.announcement([small], tmp_path)
+
+
+@pytest.mark.parametrize("place", ["README.md", "Makefile"])
+def test_what_is_written_of_its_size_is_what_the_list_says(place):
+    fetched, kept = (f"{sum(sizes) / 1e9:.1f} GB" for sizes in zip(*((a.n_bytes, a.kept) for a in ASSETS), strict=True))
+    text = " ".join((ROOT / place).read_text(encoding="utf-8").split())
+    assert f"{fetched} to fetch" in text
+    assert f"{kept} o" in text  # on disk, or of model and texts
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("asset", ASSETS, ids=lambda asset: asset.name)
+def test_what_stays_of_an_asset_is_as_large_as_the_list_says(asset):
+    files = read_manifest(cache.cache_folder() / asset.name)["files"].values()
+    assert sum(file["bytes"] for file in files) == pytest.approx(asset.kept, rel=0.02)
 
 
 def test_an_environment_without_pip_says_so(tmp_path, monkeypatch):

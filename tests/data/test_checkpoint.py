@@ -1,6 +1,8 @@
 """The proof that the default model works must fail when tokenizer or weights do not."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +25,22 @@ def test_weights_survive_being_taken_out_of_their_quantised_config():
     assert "quantization_config" not in plain.config.to_dict()
     ids = torch.arange(10)[None]
     assert torch.equal(plain.eval()(ids).logits, model.eval()(ids).logits)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of this process")
+def test_a_checkpoint_that_was_verified_is_held_by_nothing(tmp_path, tiny_tokenizer, monkeypatch):
+    """It is moved into place after that, and Windows moves no folder of which a file is open or mapped into memory."""
+    tiny_model().save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+
+    def held():
+        opened = (str(path.resolve()) for path in Path("/proc/self/fd").iterdir())
+        return any(str(tmp_path) in line for line in [*Path("/proc/self/maps").read_text().splitlines(), *opened])
+
+    during = []
+    monkeypatch.setattr(checkpoint, "verify_model", lambda model, tokenizer: during.append(held()))
+    checkpoint.verify_checkpoint(tmp_path)
+    assert (during, held()) == ([True], False)
 
 
 @pytest.mark.real

@@ -5,7 +5,7 @@ Other people's packages come first: they know their systems themselves. With arg
 
 import asyncio  # noqa: F401
 import importlib
-import multiprocessing
+import multiprocessing.process
 import os
 import pkgutil
 import signal
@@ -34,6 +34,7 @@ def take_away() -> None:
             delattr(module, name)
     sys.platform = "win32"
     multiprocessing.get_all_start_methods = lambda: ["spawn"]
+    multiprocessing.process.BaseProcess.kill = multiprocessing.process.BaseProcess.terminate  # as it is there
 
 
 def main() -> None:

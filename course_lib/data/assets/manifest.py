@@ -29,6 +29,8 @@ class Asset:
     verify: Callable[[Path], None] | None = None  # raises ValueError when the unpacked folder does not work
     entry: str = "."  # what asset_path returns, relative to the folder
     room: int = 500_000_000  # free bytes that making it needs
+    kept: int = 0  # bytes of the files that stay
+    seconds: int = 1  # to unpack and verify, on two cores
 
 
 def libraries(asset: Asset) -> dict[str, str]:

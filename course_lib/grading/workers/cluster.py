@@ -102,7 +102,7 @@ def unfit(kind: str, course: str) -> str:
 def fingerprint() -> str:
     """A digest of the code that decides about points."""
     files = sorted(path for folder in DECIDES for path in (COURSE / folder).rglob("*.py"))
-    digests = [(str(path.relative_to(COURSE)), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+    digests = [(path.relative_to(COURSE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
     return hashlib.sha256(repr(digests).encode()).hexdigest()[:16]
 
 
