@@ -285,7 +285,7 @@ view.explore(learned["pruned"], near)
 # that it began at, the words say where the prompt began and not what it does.
 
 # %% [markdown]
-# ## 6. Has it helped?
+# ## 6. What a prompt wins
 #
 # Has the prompt helped? Both models read the same windows, so compare them window by window. Two slips are easy. With a
 # prompt even the first token of a window has a prediction, and a dear one; without a prompt it has none. And functions

@@ -73,7 +73,6 @@ DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
 KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "instructors.html", "search.html?q=sinks")
 KINDS += (
     "404.html",
-    "decks.html",
     "claims.html?words=sinks&verdict=holds",
     "decks/00_start_here.html",
 )  # of 223 claims a few are looked at
