@@ -15,7 +15,7 @@ from course_lib.workbook.site.slides import listed
 
 DOCS = ("claims", "glossary", "papers", "models", "instructors", "contributing")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
-_LINK = re.compile(r"\[((?:[^\[\]]|`[^`]*`)*)\]\((?!https?:|#|mailto:)([^)\s]+)\)")
+_LINK = re.compile(r"\[((?:[^\[\]]|`[^`]*`)*)\]\((?!\w+:|#)([^)\s]+)\)")
 _HERE = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")  # to an anchor that stands in the page as HTML
 _BESIDE = re.compile(rf"\]\(\.\./docs/(?=(?:{'|'.join(DOCS)})\.md)")  # a link of a lesson
 _LESSON = re.compile(r"lessons? ((?:\d\d(?:, | and )?)+)")

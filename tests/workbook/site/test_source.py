@@ -12,7 +12,7 @@ TEXT = """[04](notebooks/04_wanda.ipynb) [g](docs/glossary.md#gram) [s](SECURITY
 <!-- FOR STUDENTS
 [hidden](x.md)
 -->
-[out](https://arxiv.org/abs/1) [here](#top)
+[out](https://arxiv.org/abs/1) [here](#top) `![finding](figure:wanda.file.function)`
 """
 
 
@@ -21,7 +21,7 @@ def test_links_lead_to_pages_of_the_site_or_to_the_repository():
     assert shown.splitlines() == [
         "[04](lessons/04_wanda.ipynb) [g](glossary.md#gram) [s](security.md) "
         "[l](https://github.com/someone/course/blob/main/LICENSE) ![p](lesson.png)",
-        '[out](https://arxiv.org/abs/1) <a href="#top">here</a>',
+        '[out](https://arxiv.org/abs/1) <a href="#top">here</a> `![finding](figure:wanda.file.function)`',
     ]
 
 
