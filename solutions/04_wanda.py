@@ -118,7 +118,7 @@ for what, matrix in {"all |W|": weight.abs(), "the score": score}.items():
 plots.columns_kept(weight, norms[layer])
 
 # %% [markdown]
-# ## 3. Norms over many batches
+# ## 3. From activations to a norm
 #
 # Calibration text does not fit into one batch, so the norms have to be built up from batches. But norms do not add up.
 # What does?
@@ -265,7 +265,7 @@ per_row = 100 * (1 - keep.float().mean(dim=1))
 print(f"layer {100 * sparsity_of(keep):.1f} % sparse; rows from {per_row.min():.0f} % to {per_row.max():.0f} %")
 
 # %% [markdown]
-# ## 5. N of M
+# ## 5. A pattern for the GPU
 #
 # Hardware can skip zeros if it knows where to expect them. The GPU's pattern is 2:4, two kept of every four neighbours
 # along the inputs. For Wanda only the comparison group changes: it shrinks to four weights.
@@ -304,7 +304,7 @@ for name, keep in masks.items():
 # All three remove half of the weights. The smaller the group, the more often a good weight is removed because its few
 # neighbours happen to be better still.
 #
-# ## 6. One layer after the other
+# ## 6. What the blocks before have done
 #
 # Once a layer is pruned, the next one reads other inputs than before, and its norms should be those of the inputs that
 # it will really get. The driver therefore goes through the model in order. It runs a block to collect the norms, prunes
@@ -509,7 +509,7 @@ plots.obs_against_wanda(helped, score, layer)
 # of the other weights, which is not made there. What SparseGPT gains over Wanda must come from the update. Lesson 03
 # measures the two apart.
 #
-# ## 9. How sure is an accuracy?
+# ## 9. Accuracy, and its error
 #
 # Perplexity uses the probability of every token of a text, whereas of each question of a benchmark one only learns
 # whether the answer was right. Accuracies are therefore noisy, and one has to know their errors before comparing two of

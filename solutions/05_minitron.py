@@ -124,7 +124,7 @@ say(str({name: tuple(weight.shape) for name, weight in smaller.items()}))
 # that says its shape, and leaves the old one as it is. Its tests hold it to the same rule, cut equals zeroed, for six
 # architectures.
 #
-# ## 3. How many parameters
+# ## 3. Shapes and their sizes
 #
 # One cuts to a budget, so one has to count before one cuts.
 
@@ -410,7 +410,7 @@ say(tables.depth_line(by_width, window_losses(smaller, held_out, progress=False)
 # This model has nearly as many parameters as the one with 1126 neurons (section 3). Remember the verdict for section
 # 11.
 #
-# ## 8. What the loss would lose
+# ## 8. Scores from the gradient
 #
 # Sizes of activations do not know what the activations are for. The loss does. LLM-Pruner asks Taylor's formula what
 # the loss would do if the weights of a neuron became zero.

@@ -88,7 +88,7 @@ plots.streams(kept, histories["H2O"].n_read, f"layer {layer}, head {head}")
 controls = live.explore(dict(reversed(histories.items())), layer, head)
 
 # %% [markdown]
-# ## 2. How many tokens fit
+# ## 2. What a memory holds
 #
 # In lesson 00 you computed how many bytes a cache takes. Now the question is the reverse: how many tokens fit into a
 # given memory? A token takes a slot in every key-value head of every block. Query heads take none, because the query of
@@ -554,7 +554,7 @@ spread = slots_by_layer(model, text[:256], D2O(budget, sinks=0, recent=16, spare
 plots.sizes_by_layer({"even": even, "rising": rise, "D2O (none spared)": spread})
 
 # %% [markdown]
-# ## 8. Merge instead of drop
+# ## 8. D2O and EMS: add it to a neighbour
 #
 # A token that is evicted could be added to a similar one that stays. Is there a similar one? The next cell evicts four
 # fifths of a text as H2O does, and looks for the nearest key and the nearest value among those that stay.
@@ -623,7 +623,7 @@ for name in ("H2O", *policies):
     print(f"{name:<5} beside the full cache: {beside(found[name].losses, found['full'].losses, budget)}")
 
 # %% [markdown]
-# ## 9. Four bits on top
+# ## 9. Fewer bits for what stays
 #
 # A cache of fewer tokens can also spend fewer bits on each. A key is cut into groups of neighbouring numbers, and each
 # group gets a grid of its own: as many evenly spaced levels as $b$ bits can number, the lowest at the smallest number

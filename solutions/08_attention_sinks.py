@@ -509,7 +509,7 @@ ways.beside_the_paper(compared)
 # ours, and its model is a hundred times larger. You can test with any model that fits on your machine whether the one
 # comes from the other.
 #
-# ## 7. A softmax that may decline
+# ## 7. A sink that is no token
 #
 # The sink exists because softmax has no way to say "nothing". Give it one: a term in the denominator that belongs to no
 # token (equation 2 of the paper has $e^0 = 1$ there, after Miller, 2023):

@@ -90,7 +90,7 @@ fired.how_often(often, 0.3)
 # *contextual sparsity*: a small part of the heads and neurons, which depends on the input, gives nearly the same output
 # as all of them.
 #
-# ## 2. Which neurons matter
+# ## 2. A few neurons for each token
 #
 # With $h(x) = \mathrm{silu}(W_\text{gate}\, x) \odot W_\text{up}\, x$ and $w_i$ the columns of $W_\text{down}$, an MLP
 # gives
@@ -181,7 +181,7 @@ levels.two_passes()
 
 # %% [markdown]
 #
-# ## 3. Which heads matter
+# ## 3. A few heads for each token
 #
 # Attention is a sum too. Each head hands $d$ numbers to the output projection, and what the projection makes of them is
 # added up over the heads.
@@ -670,7 +670,7 @@ print(printed.stored_line(model))
 # `HeadCache` in the library does it token by token, and its test compares with attention that was computed from all
 # inputs.
 #
-# ## 9. When it pays
+# ## 9. Cost, and when it does not pay
 #
 # All in all: the weights of the MLPs shrink to the density. The predictor comes on top. Attention, its cache and the
 # head are read as before. And a prompt gains nothing, since its tokens go through the weights together, and together

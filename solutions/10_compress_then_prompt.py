@@ -66,7 +66,7 @@ inputs.idea()
 # That is prompt tuning (Lester and others, 2021) with another aim: not a new task for a whole model, but the old task
 # for a damaged one.
 #
-# ## 2. The prompt before the text
+# ## 2. Vectors in the place of words
 #
 # A language model reads vectors. Normally these are rows of its table of embeddings, but nothing in it asks where they
 # come from. Behind the prompt everything moves: the mask of what may be seen becomes longer, and the text begins at
@@ -127,7 +127,7 @@ for name, sentence in SENTENCES.items():
 say(f"by lot: {tokenizer.decode(lots)!r}")
 
 # %% [markdown]
-# ## 3. What is scored
+# ## 3. A label for each place
 #
 # At each of the $P + T$ places the model says what comes next. Only some of these answers can be right or wrong.
 
@@ -166,7 +166,7 @@ def labels(ids, real, n_prompt):
 check("compress.labels", labels)
 
 # %% [markdown]
-# ## 4. What learns
+# ## 4. Frozen weights
 #
 # The slope of the loss goes through the whole model and arrives at the prompt. On its way it passes every weight, and
 # none of them may move: the compressed model is stored once and serves many prompts. One weight is easily overlooked.
@@ -219,7 +219,7 @@ def learn_step(prompt, table, mix, ids, rate):
 check("compress.frozen", learn_step)
 
 # %% [markdown]
-# ## 5. Where a prompt begins
+# ## 5. The first vectors
 #
 # Gradient descent begins somewhere. Vectors of $N(0, 1)$ are far from everything that the model has learned to read:
 # the rows of a trained table are much shorter, and lie together in a part of the space. The published code begins with
@@ -285,7 +285,7 @@ view.explore(learned["pruned"], near)
 # that it began at, the words say where the prompt began and not what it does.
 
 # %% [markdown]
-# ## 6. With and without a prompt
+# ## 6. What a prompt wins
 #
 # Has the prompt helped? Both models read the same windows, so compare them window by window. Two slips are easy. With a
 # prompt even the first token of a window has a prediction, and a dear one; without a prompt it has none. And functions
@@ -347,7 +347,7 @@ plots.ratios([(*which, float(ratio), float(error)) for *which, ratio, error in r
 own = {name: behind[name, "its own, 5 vectors"] for name in alone}
 gains = {name: printed.gain(own[name], alone[name]) for name in alone}
 print(printed.claims(gains["pruned"], gains["dense"]))
-print(printed.averaged_zeros(own["pruned"], alone["pruned"]))
+say(printed.averaged_zeros(own["pruned"], alone["pruned"]))
 
 # %% [markdown]
 # The first verdict alone would be a success story. The second asks what "recovers" should mean: a prompt that helps the
@@ -418,7 +418,7 @@ for name, (bits, n_others, n_prompt) in {
     print(f"{name:<24} {n_bytes / 1e6:7.2f} MB, {times:.2f} times smaller than in 16 bits")
 
 # %% [markdown]
-# ## 8. How much goes over
+# ## 8. In front of another model
 #
 # A prompt learned in front of one compressed model can be put in front of another: pruned further, rounded instead of
 # pruned, or used on other text. The paper says that prompts go over. To say how far, three things have to be kept

@@ -129,7 +129,7 @@ plots.divergences(distance, tau=0.1)
 # Few heads of this model are query-aware, and those read mostly what is near. (The public code computes the quotient
 # as it stands. With a 0 the divergence is NaN, NaN < τ is false, and the head becomes the other kind without a word.)
 #
-# ## 3. As few as hold a share
+# ## 3. FlexPrefill: as many blocks as a head needs
 #
 # All heads of one layer get the same number of keys in a window or in a top-k cache. FlexPrefill gives each head as
 # many blocks as it needs: the fewest that hold a share $\gamma$ of its attention,
@@ -181,7 +181,7 @@ plots.needed({share: fewest(columns, share).sum(dim=1).float() for share in (0.8
 ideas.tokens_or_blocks()
 
 # %% [markdown]
-# ## 4. Columns and diagonals
+# ## 4. Heads that look along lines
 #
 # Most heads are no query-aware ones. What the last queries see of them are lines: a *vertical* one is a key at which
 # many queries look, as the first token; a *slash* is a distance at which they look, as the token before.

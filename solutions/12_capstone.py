@@ -126,7 +126,7 @@ quoted.times_smaller(recipes)
 say(quoted_tables.sizes(recipes))
 
 # %% [markdown]
-# ## 3. A mask and a grid
+# ## 3. Pruned and rounded
 #
 # The weights of our model came from a file in the format Q4_1: in each group of 32 there is a smallest value, a step,
 # and a code of 4 bits. Such a grid runs from the smallest to the largest weight of its group, and 0 is no value of it.
@@ -323,7 +323,7 @@ say(front_tables.front(recipes))
 say(front_tables.cheapest(recipes))
 
 # %% [markdown]
-# ## 7. Where the next byte goes
+# ## 7. A budget for all parts
 #
 # How should bytes be split over the parts of a model, when each could be stored in several ways? Begin with the
 # smallest of everything. Then ask again and again: which step to the next level saves most loss *for each byte it
@@ -583,7 +583,7 @@ say(clock_tables.recipes_on_the_clock())
 # ## 12. An open task
 #
 # Section 5 measured five parts. Which sixth would you add, and what does it cost beside the others? There is no formula
-# and nothing is graded. A part is one file (`docs/contributing.md`, "A part of a recipe").
+# and nothing is graded. A part is one file; [this page](../docs/contributing.md#a-part-of-a-recipe) says what is in it.
 #
 # ## To take home
 #

@@ -29,6 +29,12 @@ def test_student_notebook_is_what_the_master_gives(master):
     assert build.run([master.stem], check=True) == 0
 
 
+def test_no_heading_stands_twice(master):
+    """A section is not called as its exercise is: in the list of contents they follow each other."""
+    headings = re.findall(r"^# ##+ (?:\d+\. )?(.+)$", master.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [heading for heading, n in Counter(headings).items() if n > 1] == []
+
+
 def test_deck_exists(master):
     assert (masters.ROOT / "slides" / f"{master.stem}.md").exists()
 

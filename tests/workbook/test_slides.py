@@ -136,6 +136,21 @@ def test_the_mathematics_font_has_what_the_formulas_need():
     assert math_face(asset_path("math-font"), "no formula") == ""
 
 
+@pytest.mark.parametrize(
+    ("formula", "set_as"),
+    [
+        (r"p \log q", '<mi>p</mi><mo lspace="0.167em" rspace="0.167em">log</mo><mi>q</mi>'),
+        (r"= \operatorname{mean}(s)", '</mo><mo lspace="0" rspace="0">mean</mo><mo stretchy="false">'),
+        (r"\max_i x", '<msub><mo lspace="0" rspace="0.167em">max</mo><mi>i</mi></msub><mi>x</mi>'),
+        (r"s = -\infty", '<mo form="prefix">&#x02212;</mo><mi>&#x0221E;</mi>'),
+        (r"a - b", "<mi>a</mi><mo>&#x02212;</mo><mi>b</mi>"),
+        (r"\bar d", '<mover><mi>d</mi><mo stretchy="true">&#x0203E;</mo></mover>'),
+    ],
+)
+def test_functions_signs_and_bars_are_set_as_by_tex(formula, set_as):
+    assert set_as in markdown.mathematics(formula, "inline")
+
+
 def test_bars_do_not_stretch():
     text = markdown.render("$|x|$ and $\\lVert x \\rVert$", HERE)
     assert text.count('<mo stretchy="false" lspace="0" rspace="0">') == 4

@@ -28,8 +28,19 @@ MATHEMATICS = {
     "math_block": "block",
     "math_block_label": "block",
 }
-# The bars of |x| and ‖x‖: the converter leaves them as operators, which stretch and keep their distance.
-BARS = re.compile(r"<mo[^>]*>(&#x0007C;|&#x02016;)</mo>")
+# Where the converter is behind TeX: the bars of |x| and ‖x‖ are operators, which stretch and keep a distance. The name
+# of a function keeps a thin one, from what is neither operator nor bracket. A minus behind a relation is no difference,
+# and ∞ no operator. The bar over a letter is a macron, which has one width.
+THIN = "0.167em"
+SET = (
+    (r"<mo[^>]*>(&#x0007C;|&#x02016;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
+    (r"<m([io])>([a-z]{2,})</m\1>", r'<mo lspace="0" rspace="0">\2</mo>'),
+    (r'(<mo lspace="0" rspace=")0(">[a-z]+</mo>)(?=<m(?!o>|o |space))', rf"\g<1>{THIN}\2"),
+    (r'(</m(?:i|n|sub|sup|subsup|frac)><mo lspace=")0(?=" rspace="[^"]+">[a-z])', rf"\g<1>{THIN}"),
+    (r"<mo>&#x0221E;</mo>", "<mi>&#x0221E;</mi>"),
+    (r"((?:<mo[^>]*>&#x0(?:003D|002C|2190|2264|2265);</mo>|</mtext>)<mo)(?=>&#x02212;)", r'\1 form="prefix"'),
+    (r">&#x000AF;<", ">&#x0203E;<"),
+)
 
 
 def split_slides(text: str) -> list[str]:
@@ -84,7 +95,9 @@ def mathematics(formula: str, display: str) -> str:
         raise ValueError(f"got the formula {formula!r}, which cannot be read: {reason}") from error
     if unknown := re.search(r">(\\[a-zA-Z]+)<", markup):  # passed through as it stands, where LaTeX would stop
         raise ValueError(f"got the formula {formula!r}, which cannot be read: {unknown[1]} is unknown")
-    return BARS.sub(r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>', markup)
+    for before, after in SET:
+        markup = re.sub(before, after, markup)
+    return markup
 
 
 def _picture(source: str, alternative: str, folder: Path) -> str:

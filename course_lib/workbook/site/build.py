@@ -10,15 +10,17 @@ from rich.console import Console
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
+from course_lib.data.assets.cache import asset_path
 from course_lib.workbook import masters, run
 from course_lib.workbook.build import write
 from course_lib.workbook.decks import page as decks
-from course_lib.workbook.site import access, mathml, place, source
+from course_lib.workbook.site import access, made, mathml, place, source
 from course_lib.workbook.site.executed import drawn, executed
 from course_lib.workbook.site.files import in_files
 from course_lib.workbook.site.treated import treated
 
 THEME = Path(__file__).parent / "theme"
+MAKERS = (Path(__file__).parent, Path(decks.__file__).parent)  # the code that makes pages of their sources
 TITLE = "Sparsity in large language models"
 # A notebook has outputs already, and its headings and links are its own business.
 OPTIONS = {
@@ -26,7 +28,7 @@ OPTIONS = {
     "extensions": ["myst_nb", mathml.__name__, access.__name__],
     "html_theme": "furo",
     "html_title": TITLE,
-    "html_static_path": [str(THEME)],
+    "html_static_path": [str(THEME / name) for name in ("course.css", "course.js")],
     "html_css_files": ["course.css"],
     "html_js_files": ["course.js"],
     "html_show_sphinx": False,
@@ -73,11 +75,9 @@ def build(
         pages = _lessons(names, folder, root, console, with_solutions, fresh)
         if fresh:
             shutil.rmtree(folder / "drawn", ignore_errors=True)
-        shown = _decks([stem for stem, _ in pages], folder, root) if slides else []
+        shown = _decks([stem for stem, _ in pages] if slides else [], folder, root)
         source.tree(pages, shown, folder / "source", root)
-        with place.replacing(target) as empty:
-            warnings = _sphinx(folder, empty)
-            place.has_room(warnings)
+        warnings = _pages(folder, target)
     except KeyboardInterrupt:
         console.print(
             "Stopped. What was executed is kept; the pages are as before. `course site` goes on.", soft_wrap=True
@@ -120,22 +120,35 @@ def _runner(console: Console, folder: Path, root: Path) -> Callable[[NotebookNod
     return execute
 
 
-def _decks(stems: list[str], folder: Path, root: Path) -> list[str]:
-    """Put the decks of those lessons where Sphinx copies them; the lessons that have one."""
-    found = [path for path in decks.decks(None, root) if path.stem in stems]
+def _decks(stems: list[str], folder: Path, root: Path) -> list[Path]:
+    """Put the decks of those lessons where Sphinx copies them, and nothing else there; the decks."""
+    found = [path for path in decks.decks(None, root) if path.stem in stems] if stems else []
     target = folder / "extra" / "decks"
     shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     for path in found:
         page = in_files(drawn(path, folder / "drawn", decks.as_html), target / "files", "files")
         write(target / f"{path.stem}.html", page)
-    return [path.stem for path in found]
+    return found
+
+
+def _pages(folder: Path, target: Path) -> str:
+    """Let Sphinx write the pages, unless they are there as it would; its warnings."""
+    made_of = made.inputs([folder / "source", folder / "extra", *MAKERS, asset_path("math-font")])
+    if made.as_made(target, made_of):
+        return ""
+    with place.replacing(target) as empty:
+        warnings = _sphinx(folder, empty)
+        place.has_room(warnings)
+        if not warnings:
+            made.stamp(empty, made_of)
+    return warnings
 
 
 def _sphinx(folder: Path, target: Path) -> str:
     """Run Sphinx and return its warnings."""
     warned = io.StringIO()
-    (folder / "extra").mkdir(exist_ok=True)
-    settings = OPTIONS | {"html_extra_path": [str(folder / "extra")]}
+    settings = OPTIONS | {"html_extra_path": [str(folder / "extra"), str(THEME / "404.html")]}
     write(folder / "source" / "conf.py", "".join(f"{name} = {value!r}\n" for name, value in settings.items()))
     paths = (folder / "source", folder / "source", target, folder / "trees")
     with docutils_namespace():  # what is registered goes with it, so that a process can build twice

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
+DECKS = Path(__file__).parents[1] / "decks"  # what makes decks makes no output of a notebook
 _LESSON = re.compile(r"(?:course_lib\.lessons\.|figure:)(\w+)")
 _NO_PYTHON = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 _EVERY_EXERCISE = "show_progress("  # lists the exercises of all lessons
@@ -29,7 +30,7 @@ def depends(cells: Iterable[str] = (), text: str = "", root: Path = ROOT) -> lis
         waiting += (root / "course_lib" / "lessons").glob("*/exercises/*.py")
     found: set[Path] = set()
     while waiting:
-        if (path := waiting.pop()) not in found:
+        if (path := waiting.pop()) not in found and path.parent != DECKS:
             found.add(path)
             waiting += _imported(path.read_text(encoding="utf-8"), root)
     return sorted(found | {data for folder in {path.parent for path in found} for data in _data(folder)})

@@ -11,9 +11,8 @@ from nbformat import NotebookNode
 
 from course_lib.workbook import masters
 from course_lib.workbook.build import write
-from course_lib.workbook.site.depends import ROOT, depends
+from course_lib.workbook.site.depends import DECKS, ROOT, depends
 
-DECKS = Path(__file__).parents[1] / "decks"
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -28,7 +28,7 @@ def ours(target: Path) -> None:
         raise ValueError(f"got --out {target}, which is a file; expected a folder for the pages.")
     made = target / LIST
     known = set(made.read_text(encoding="utf-8").splitlines()) if made.is_file() else set()
-    if strange := sorted(_files(target) - known):
+    if strange := sorted(files(target) - known):
         more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
         raise ValueError(
             f"got --out {target}, which holds files that are not of the site: {', '.join(strange[:3])}{more}; expected "
@@ -44,7 +44,7 @@ def replacing(target: Path) -> Iterator[Path]:
     fresh.mkdir(parents=True)
     try:
         yield fresh
-        write(fresh / LIST, "\n".join(sorted(_files(fresh) | {LIST})) + "\n")
+        write(fresh / LIST, "\n".join(sorted(files(fresh) | {LIST})) + "\n")
         if target.exists():
             shutil.rmtree(target)
         fresh.rename(target)
@@ -59,5 +59,6 @@ def has_room(warnings: str) -> None:
             raise OSError(code, os.strerror(code))
 
 
-def _files(folder: Path) -> set[str]:
+def files(folder: Path) -> set[str]:
+    """Their names below the folder."""
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}

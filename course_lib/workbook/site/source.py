@@ -11,30 +11,31 @@ from nbformat.v4 import new_markdown_cell
 
 from course_lib.workbook import masters
 from course_lib.workbook.build import write
+from course_lib.workbook.site.slides import listed
 
 DOCS = ("claims", "glossary", "papers", "models", "instructors", "contributing")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
-_LINK = re.compile(r"\[((?:[^\[\]]|`[^`]*`)*)\]\((?!https?:|#|mailto:)([^)\s]+)\)")
+_LINK = re.compile(r"\[((?:[^\[\]]|`[^`]*`)*)\]\((?!\w+:|#)([^)\s]+)\)")
 _HERE = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")  # to an anchor that stands in the page as HTML
 _BESIDE = re.compile(rf"\]\(\.\./docs/(?=(?:{'|'.join(DOCS)})\.md)")  # a link of a lesson
 _LESSON = re.compile(r"lessons? ((?:\d\d(?:, | and )?)+)")
 
 
 def tree(
-    lessons: Iterable[tuple[str, NotebookNode]], decks: Sequence[str], folder: Path, root: Path = masters.ROOT
+    lessons: Iterable[tuple[str, NotebookNode]], decks: Sequence[Path], folder: Path, root: Path = masters.ROOT
 ) -> None:
     """Write the whole source of the site into `folder`, anew.
 
     Args:
         lessons: (stem, executed notebook).
-        decks: the stems of the lessons that have slides.
+        decks: the texts of the slides that lie beside the lessons.
     """
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lessons").mkdir(parents=True)
     address = repository(root)
-    stems = []
+    stems, with_deck = [], [path.stem for path in decks]
     for stem, notebook in lessons:
-        around = [f'<a href="../decks/{stem}.html">Slides</a>'] if stem in decks else []
+        around = [f'<a href="../decks/{stem}.html">Slides</a>'] if stem in with_deck else []
         if around := around + ([launch(stem, address)] if address else []):
             notebook.cells.insert(1, new_markdown_cell(" · ".join(around)))
         for cell in notebook.cells:
@@ -49,9 +50,11 @@ def tree(
     write(folder / "security.md", page((root / "SECURITY.md").read_text(encoding="utf-8"), address))
     for picture in (root / "docs").glob("*.png"):
         shutil.copy(picture, folder / picture.name)
+    if decks:
+        write(folder / "decks.md", listed(decks))
     front = page((root / "README.md").read_text(encoding="utf-8"), address, stems)
     write(folder / "index.md", front + contents("Lessons", [f"lessons/{stem}" for stem in stems]) + contents(
-        "Reference", [*there[:3], "by_lesson", *there[3:], "security"]
+        "Reference", [*(["decks"] if decks else []), *there[:3], "by_lesson", *there[3:], "security"]
     ))  # fmt: skip
 
 

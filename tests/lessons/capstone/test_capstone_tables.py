@@ -105,7 +105,7 @@ def test_a_students_recipe_beside_the_front():
     assert "mine is beaten by none" in figure.described()
     lost = front.front(recipes(), [student(cost=2.5, held=250_000_000)])
     assert "mine is beaten by " in lost.described()
-    assert "none\nmine is beaten by none" not in lost.described()
+    assert "none;\nmine is beaten by none" not in lost.described()
     assert front.strip(recipes(), [student("a"), student("b", 2.0)]).described().count("is beaten by") == 2
 
 

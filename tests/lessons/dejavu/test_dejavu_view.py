@@ -41,7 +41,8 @@ def test_cells_are_dark_where_the_token_before_chose_them_and_light_where_it_did
     assert "one &amp; two: 20 %" in page
     assert "&lt;b" in page
     assert "<b<" not in page
-    assert page.count("<svg") == view.SHOWN
+    assert page.count("<svg") == page.count('aria-label="') == view.SHOWN
+    assert 'aria-label="1 neurons chosen again, 1 new"' in page
     again, new = (re.search(rf'fill="{colour}" d="([^"]*)"', page)[1] for colour in (view.AGAIN, view.NEW))
     assert (again, new) == ("M1 0h1v1h-1z", "M2 0h1v1h-1z")  # token 1 has neurons 1, 2; usual order is that of numbers
 

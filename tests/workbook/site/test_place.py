@@ -60,7 +60,7 @@ def test_pages_are_as_before_when_a_build_is_stopped(tmp_path, monkeypatch, stop
         raise stopped
 
     monkeypatch.setattr(site, "_lessons", lambda *_: [])
-    monkeypatch.setattr(site.source, "tree", lambda *_: None)
+    monkeypatch.setattr(site.source, "tree", lambda lessons, decks, folder, root: folder.mkdir())
     monkeypatch.setattr(site, "_sphinx", sphinx)
     console = Console(record=True, width=200)
     if isinstance(stopped, KeyboardInterrupt):
@@ -70,7 +70,7 @@ def test_pages_are_as_before_when_a_build_is_stopped(tmp_path, monkeypatch, stop
         with pytest.raises(ValueError, match=said):
             site.build(slides=False, root=tmp_path, console=console)
     assert (target / "lessons" / "00.html").read_text() == "a page"
-    assert [path.name for path in target.parent.iterdir()] == ["html"]
+    assert sorted(path.name for path in target.parent.iterdir()) == ["extra", "html", "source"]
 
 
 def test_an_out_with_files_is_refused_before_anything_is_executed(tmp_path, monkeypatch):

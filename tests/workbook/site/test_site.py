@@ -4,7 +4,10 @@ import html
 import os
 import re
 import shutil
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -14,6 +17,7 @@ from rich.console import Console
 
 from course_lib.workbook.masters import ROOT
 from course_lib.workbook.site import build as site
+from course_lib.workbook.site import made
 
 LARGEST_PAGE, LARGEST_SITE = 2e6, 40e6
 PARTS = ("docs", "README.md", "SECURITY.md", "pyproject.toml")
@@ -68,7 +72,11 @@ show_progress()
 """
 DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
 KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "instructors.html", "search.html?q=sinks")
-KINDS += ("claims.html?words=sinks&verdict=holds", "decks/00_start_here.html")  # of 223 claims a few are looked at
+KINDS += (
+    "404.html",
+    "claims.html?words=sinks&verdict=holds",
+    "decks/00_start_here.html",
+)  # of 223 claims a few are looked at
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +119,35 @@ def test_a_process_can_build_twice(tmp_path):
     for name in ("first", "second"):
         (tmp_path / name / "source").mkdir(parents=True)
         (tmp_path / name / "source" / "index.md").write_text("# A page\n\nIts text.\n", encoding="utf-8")
+        (tmp_path / name / "extra").mkdir()
         assert site._sphinx(tmp_path / name, tmp_path / name / "html") == ""
+
+
+def test_what_lies_there_as_it_was_made_is_not_made_again(tmp_path, monkeypatch):
+    folder, target, runs, warnings = tmp_path, tmp_path / "html", [], ["", "", "", "", "a warning", ""]
+
+    def sphinx(_, empty):
+        (empty / "index.html").write_text("a page")
+        runs.append(empty)
+        return warnings[len(runs) - 1]
+
+    def again() -> int:
+        before = len(runs)
+        site._pages(folder, target)
+        return len(runs) - before
+
+    monkeypatch.setattr(site, "_sphinx", sphinx)
+    for name in ("source", "extra"):
+        (folder / name).mkdir()
+    assert [again(), again()] == [1, 0]
+    (target / "index.html").write_text("altered")
+    assert [again(), again()] == [1, 0]
+    (target / "index.html").unlink()
+    assert [again(), again()] == [1, 0]
+    (folder / "source" / "index.md").write_text("changed")
+    assert [again(), again()] == [1, 0]
+    monkeypatch.setattr(made, "distributions", lambda: [])  # as with other versions
+    assert [again(), again(), again()] == [1, 1, 0]  # what warned is made until it does not
 
 
 def links(page: str, attribute: str) -> list[str]:
@@ -239,3 +275,37 @@ def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
         shown.first.wait_for()
         assert shown.count() == 1
         assert "course reproduce kv" in shown.inner_text()
+
+
+@needs_browser
+def test_whoever_comes_to_no_page_finds_the_search_from_any_depth(built):
+    """As GitHub Pages does it: in a folder of its host, the page in place of whatever is not there."""
+
+    class Pages(SimpleHTTPRequestHandler):
+        def translate_path(self, path):
+            return super().translate_path(path.removeprefix("/course") if path.startswith("/course/") else "/none")
+
+        def send_error(self, code, message=None, explain=None):
+            self.send_response(code)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write((built / "404.html").read_bytes())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(built))) as server, browser() as chromium:
+        Thread(target=server.serve_forever, daemon=True).start()
+        page = chromium.new_page()
+        for address in ("lessons/deep/er/none.html", "none"):
+            page.goto(f"http://127.0.0.1:{server.server_port}/course/{address}")
+            page.locator("base").wait_for(state="attached")
+            assert page.locator("code").inner_text() == f"/course/{address}"
+            page.get_by_label("Search the course").fill("roofline")
+            page.get_by_role("button").click()
+            assert page.url.endswith("/course/search.html?q=roofline")
+            page.go_back()
+            page.locator("base").wait_for(state="attached")
+            page.get_by_role("link", name="Front page").click()
+            assert page.title().startswith("Sparsity in large language models")
+        server.shutdown()

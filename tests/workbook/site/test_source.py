@@ -5,13 +5,14 @@ import re
 import tomllib
 
 from course_lib.workbook.masters import ROOT
+from course_lib.workbook.site.slides import listed
 from course_lib.workbook.site.source import by_lesson, from_lesson, launch, page, repository
 
 TEXT = """[04](notebooks/04_wanda.ipynb) [g](docs/glossary.md#gram) [s](SECURITY.md) [l](LICENSE) ![p](docs/lesson.png)
 <!-- FOR STUDENTS
 [hidden](x.md)
 -->
-[out](https://arxiv.org/abs/1) [here](#top)
+[out](https://arxiv.org/abs/1) [here](#top) `![finding](figure:wanda.file.function)`
 """
 
 
@@ -20,7 +21,7 @@ def test_links_lead_to_pages_of_the_site_or_to_the_repository():
     assert shown.splitlines() == [
         "[04](lessons/04_wanda.ipynb) [g](glossary.md#gram) [s](security.md) "
         "[l](https://github.com/someone/course/blob/main/LICENSE) ![p](lesson.png)",
-        '[out](https://arxiv.org/abs/1) <a href="#top">here</a>',
+        '[out](https://arxiv.org/abs/1) <a href="#top">here</a> `![finding](figure:wanda.file.function)`',
     ]
 
 
@@ -50,6 +51,17 @@ def test_papers_stand_under_each_of_their_lessons():
         "# Papers by lesson\n\n## Lesson 00\n\n- A, 2021: [One](https://x)\n\n"
         "## Lesson 01\n\n- A, 2021: [One](https://x)\n- B: [Two](https://y)\n\n## Lesson 07\n\n- A, 2021: [One](https://x)\n"
     )
+
+
+def test_the_list_of_decks_says_what_stands_in_them(tmp_path):
+    (deck := tmp_path / "04_wanda.md").write_text(
+        "# Wanda\n\nPruning\n---\n## A *score*\n---\nNo heading\n---\n### Two\n"
+    )
+    assert listed([deck]).split("\n\n")[2:] == [
+        "## 04 · Wanda",
+        '<a href="decks/04_wanda.html">4 slides</a> beside [the lesson](lessons/04_wanda.ipynb):',
+        "A *score* · Two\n",
+    ]
 
 
 def test_binder_and_the_workflow_name_what_exists():

@@ -49,6 +49,12 @@ def test_widgets_leave_and_their_static_picture_stays():
     assert [list(output.data) for output in only.outputs] == [["image/png"]]
 
 
+def test_the_state_of_widgets_does_not_bring_their_scripts_from_elsewhere():
+    notebook = new_notebook(cells=[], metadata={"widgets": {"application/vnd.jupyter.widget-state+json": {}}})
+    assert treated(notebook).metadata == {}
+    assert notebook.metadata
+
+
 def test_a_widget_without_a_static_picture_stops_the_build():
     def widget(text):
         return new_output("display_data", data={"application/vnd.jupyter.widget-view+json": {}, "text/plain": text})

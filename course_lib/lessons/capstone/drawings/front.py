@@ -75,7 +75,7 @@ def _panel(
     axes.set_ylim(-0.25, MOST)
     axes.set_xlim(right=104)
     _own(axes, mine, dense, domain, read)
-    beaten = f"\n{mine[0]['name']} {_beaten(mine[0], recipes, domain, read)}" if len(mine) == 1 else ""
+    beaten = f";\n{mine[0]['name']} {_beaten(mine[0], recipes, domain, read)}" if len(mine) == 1 else ""
     hidden = len(recipes) - len(shown)
     above_all = f"\n{hidden} of the recipes lie above the picture" if hidden else ""
     label(

@@ -36,8 +36,9 @@ def as_html(learned: Learned, words: Words, step: int) -> str:
     for vector in range(len(words[0])):
         cells = (_cell("td", _said(*words[moment][vector]), moment == step) for moment in shown)
         rows += f'<tr><th style="{CELL}">e<sub>{vector + 1}</sub></th>{"".join(cells)}</tr>'
-    table = f'<table style="font-family:monospace"><tr><th style="{CELL}">steps</th>{head}</tr>{rows}</table>'
-    return f'<div style="{TEXT}"><b>{html.escape(caption(learned, step))}</b>{table}</div>'
+    look = "font-family:monospace;font-size:0.9em"
+    table = f'<table style="{look}"><tr><th style="{CELL}">steps</th>{head}</tr>{rows}</table>'
+    return f'<div style="{TEXT}" tabindex="0"><b>{html.escape(caption(learned, step))}</b>{table}</div>'
 
 
 def columns(last: int, step: int) -> list[int]:

@@ -41,7 +41,7 @@ def union(shares: Mapping[str, Sequence[float]], batches: Sequence[int]) -> Figu
     axes.set_xticks(list(batches), [str(n) for n in batches])
     axes.set_ylim(0, 103)
     axes.legend(frameon=False, fontsize=9)
-    said = "\n".join(
+    said = ",\n".join(
         f"{name} {100 * values[-1]:.0f} % ({100 * values[0]:.0f} % a token)" for name, values in shares.items()
     )
     title = f"A batch of {batches[-1]} needs of the neurons:\n{said}"

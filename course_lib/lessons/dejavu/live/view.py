@@ -48,9 +48,11 @@ def _grid(again: Bool[Tensor, "F"], new: Bool[Tensor, "F"], n_kept: int) -> str:
         for colour, chosen in ((AGAIN, again.nonzero().flatten().tolist()), (NEW, new.nonzero().flatten().tolist()))
     ]
     edge = n_kept / wide
+    said = f"{int(again.sum())} neurons chosen again, {int(new.sum())} new"
     line = f'<path stroke="{LINE}" stroke-width="0.5" stroke-dasharray="2 1" d="M0 {edge:.2f}h{wide}"/>'
     return (
-        f'<svg width="200" viewBox="-0.5 -0.5 {wide + 1} {high + 1}" xmlns="http://www.w3.org/2000/svg" role="img">'
+        f'<svg width="190" viewBox="-0.5 -0.5 {wide + 1} {high + 1}" xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'aria-label="{said}">'
         f'<rect width="{wide}" height="{high}" fill="#f2f2f2"/>{"".join(cells)}{line}</svg>'
     )
 

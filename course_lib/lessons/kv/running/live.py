@@ -20,7 +20,7 @@ from course_lib.kv.cache import evicting
 from course_lib.kv.policy import EvictionPolicy
 
 KEPT = "background:#16324f;color:#ffffff;border-radius:2px;"
-GONE = "color:#8d99ae;"
+GONE = "color:#5f6b7d;"
 TEXT = "white-space:pre-wrap;font-family:monospace;line-height:1.7;max-width:62em;background:#ffffff;color:#16324f;"
 
 

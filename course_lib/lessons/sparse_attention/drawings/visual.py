@@ -42,7 +42,7 @@ def kept_tokens(measured: Measured, share: float = 0.25, seed: int = 3, question
     fig, panels = figure(n_columns=4, width=2.8, height=3.5)
     truth = WORDS[int(canvas.answers[0, question])]
     verdict = "right" if said == truth else f"wrong: {truth}"
-    label(_shown(panels[0], canvas.images[0]), f"“{QUESTIONS[question]}”\n“{said}” ({verdict})")
+    label(_shown(panels[0], canvas.images[0]), f"asked “{QUESTIONS[question]}”,\nsaid “{said}” ({verdict})")
     digits = set((canvas.belongs[0] < NOTHING).nonzero()[:, 0].tolist())
     for third, (axes, position) in enumerate(zip(panels[1:], positions, strict=True)):
         left = set(position[0].tolist())

@@ -1,0 +1,27 @@
+"""The page that lists the decks: what each says of itself, and the headings of its slides."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from course_lib.workbook.decks.markdown import split_slides
+
+_HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+
+
+def listed(decks: Iterable[Path]) -> str:
+    """The source of the page, from the texts of those decks."""
+    parts = [
+        "# Slides\n",
+        "A deck for each lesson. Arrow keys turn the pages, and `s` opens the notes for the speaker.\n",
+    ]
+    for path in decks:
+        slides = split_slides(path.read_text(encoding="utf-8"))
+        title, *headings = (found[1].strip() for slide in slides if (found := _HEADING.search(slide)))
+        link = f'<a href="decks/{path.stem}.html">{len(slides)} slides</a>'
+        parts += [
+            f"## {path.stem[:2]} · {title}\n",
+            f"{link} beside [the lesson](lessons/{path.stem}.ipynb):\n",
+            " · ".join(headings) + ("\n" if headings else ""),
+        ]
+    return "\n".join(parts)
