@@ -1,7 +1,6 @@
 """A Sphinx extension: formulas as MathML, which browsers draw by themselves, in one font cut down to their letters."""
 
 import logging
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from course_lib.workbook.decks.fonts import math_face
 from course_lib.workbook.decks.markdown import mathematics
 
 NAME = "mathml"
-# The converter takes a logarithm for a variable, so that its argument would follow without a space: logp.
-LOG = re.compile(r"(?:(?<!<msub>)<mi>log</mi>|<msub><mi>log</mi><mn>\d+</mn></msub>)(?!<mo|</)")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -27,18 +24,13 @@ def setup(app: Sphinx) -> dict[str, Any]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def drawn(formula: str, display: str) -> str:
-    """A formula as MathML, a logarithm apart from its argument."""
-    return LOG.sub(r'\g<0><mspace width="0.167em"></mspace>', mathematics(formula, display))
-
-
 def _inline(translator: HTML5Translator, node: nodes.Element) -> None:
-    translator.body.append(drawn(node.astext(), "inline"))
+    translator.body.append(mathematics(node.astext(), "inline"))
     raise nodes.SkipNode
 
 
 def _block(translator: HTML5Translator, node: nodes.Element) -> None:
-    translator.body.append(f'<div class="formula" tabindex="0">{drawn(node.astext(), "block")}</div>')
+    translator.body.append(f'<div class="formula" tabindex="0">{mathematics(node.astext(), "block")}</div>')
     raise nodes.SkipNode
 
 

@@ -32,7 +32,6 @@ def treated(notebook: NotebookNode, solutions: NotebookNode | None = None) -> No
         else {}
     )
     page = copy.deepcopy(notebook)
-    page.metadata.pop("widgets", None)  # of live widgets, for which the page would load scripts from elsewhere
     cells: list[NotebookNode] = []
     for cell in page.cells:
         cells += _split(cell) if cell.cell_type == "code" else [_formulas(cell)]
