@@ -294,16 +294,18 @@ def test_whoever_comes_to_no_page_finds_the_search_from_any_depth(built):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(built))) as server, browser() as chromium:
         Thread(target=server.serve_forever, daemon=True).start()
-        page = chromium.new_page()
         for address in ("lessons/deep/er/none.html", "none"):
-            page.goto(f"http://127.0.0.1:{server.server_port}/course/{address}")
+            at = f"http://127.0.0.1:{server.server_port}/course"
+            page = chromium.new_page()
+            page.goto(f"{at}/{address}")
             page.locator("base").wait_for(state="attached")
             assert page.locator("code").inner_text() == f"/course/{address}"
             page.get_by_label("Search the course").fill("roofline")
             page.get_by_role("button").click()
-            assert page.url.endswith("/course/search.html?q=roofline")
-            page.go_back()
+            page.wait_for_url(f"{at}/search.html?q=roofline")
+            page.goto(f"{at}/{address}")  # to go back now and then finds no page that a browser is attached to
             page.locator("base").wait_for(state="attached")
             page.get_by_role("link", name="Front page").click()
+            page.wait_for_url(f"{at}/index.html")
             assert page.title().startswith("Sparsity in large language models")
         server.shutdown()
