@@ -516,7 +516,7 @@ claims()
 # that nobody has seen.
 #
 # What you hand in is data: a recipe, and at most 64 kB of numbers if it has a prompt of its own. The grader builds the
-# model with its own library, counts the bytes itself, and reads text of two domains that no copy of the course holds;
+# model with its own library, counts the bytes itself, and reads windows of two domains that nobody knows before;
 # the worse of the two counts. It believes no number that was sent. 20 points, by how much of the way is made from a
 # uniform half of the weights to what the course's own recipe reaches.
 #

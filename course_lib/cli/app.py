@@ -15,6 +15,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+MOST_SEED = 2**31 - 1
 STOPPED = "Stopped. Next time give the same command; `course progress` shows how far you are."
 Names = Annotated[list[str] | None, typer.Argument(help="Lesson numbers or names; all of them when left out.")]
 
@@ -218,7 +219,7 @@ def challenge(
     length: Annotated[
         int, typer.Option(min=64, max=2048, help="Tokens per window; the cache is counted at 1024.")
     ] = 1024,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the windows.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the windows.")] = 0,
     held: Annotated[float, typer.Option(help="Share of the dense bytes to hold at most.", show_default="1/3")] = 1 / 3,
     read: Annotated[
         float, typer.Option(help="Share of the dense bytes to read a token at most.", show_default="1/4")
@@ -360,7 +361,7 @@ def grade_challenge(
         Path | None, typer.Option(help="A text of yours that no student has, in place of held-out articles.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the windows; drawn and kept in OUT when left out.")
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Of the windows; drawn and kept in OUT when left out.")
     ] = None,
     windows: Annotated[int, typer.Option(min=4, max=64, help="Windows of 1024 tokens of each domain.")] = 32,
     held: Annotated[float, typer.Option(help="Share of the dense bytes to hold at most.", show_default="1/3")] = 1 / 3,
@@ -368,7 +369,9 @@ def grade_challenge(
         float, typer.Option(help="Share of the dense bytes to read a token at most.", show_default="1/4")
     ] = 1 / 4,
     jobs: Annotated[int, typer.Option(min=1, help="Recipes at a time; each takes up to 4 GB.")] = 1,
-    seconds: Annotated[float, typer.Option(min=1, help="Of the processor, for one recipe.")] = 1800,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="Of the processor, for one recipe.", show_default="60 a window")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what is measured.")] = False,
     pattern: Annotated[
         str | None, typer.Option(help="Where the student's id is in a path, such as '{student}/recipe.json'.")

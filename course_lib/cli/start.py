@@ -39,6 +39,10 @@ def lay_out(folder: Path, packaged: Path = folders.PACKAGED) -> dict[str, str]:
         (folder / "notebooks").mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise ValueError(f"got {folder}, where a file is in the way; expected a folder, or a name for one.") from None
+    except OSError as error:
+        raise ValueError(
+            f"got {folder}, which cannot be made ({error.strerror}); expected one that you may write in."
+        ) from None
     return {path.name: _copy(path, folder / "notebooks" / path.name) for path in lessons}
 
 

@@ -100,7 +100,7 @@ class FiledPart(Part):
 
     file: str
 
-    most_on_disk: ClassVar[int]  # bytes
+    most_on_disk: ClassVar[int] = 0  # bytes
 
     def __post_init__(self) -> None:
         plain = self.file.isprintable() and len(self.file) <= LONGEST_NAME and "\\" not in self.file

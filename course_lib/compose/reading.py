@@ -26,7 +26,7 @@ def read_json(text: str | bytes) -> dict[str, Any]:
             f"got a recipe of {len(data):,} bytes; expected at most {MOST_BYTES:,}. Leave out what is not set."
         )
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"got a recipe that is no UTF-8 text ({error.reason} at byte {error.start}); save it as JSON."

@@ -1,4 +1,4 @@
-"""A recipe: which parts make a model smaller, as data. The same recipe gives the same model on every machine.
+"""A recipe: which parts make a model smaller, as data. The same recipe gives the same model, up to the order of sums.
 
     {"weights": {"method": "SparseGPT", "pattern": 0.5, "bits": 3}, "cache": {"policy": "H2O", "budget": 256}}
 

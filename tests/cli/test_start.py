@@ -77,6 +77,12 @@ def test_what_a_student_wrote_is_never_replaced(tmp_path, packaged, later):
     assert mine.read_text(encoding="utf-8") == "half of a file"
 
 
+def test_a_folder_that_cannot_be_made_is_said(tmp_path, packaged, monkeypatch):
+    monkeypatch.setattr(start.Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "denied")))
+    with pytest.raises(ValueError, match=r"which cannot be made \(denied\); expected one that you may write in"):
+        start.lay_out(tmp_path / "mine", packaged)
+
+
 def test_a_file_in_the_way_and_a_course_without_lessons_are_said(tmp_path, packaged):
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -234,7 +234,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(use):
     use(room=10**18)
     code, said = run_setup()
     assert code == 1
-    assert "GB of disk" in said
+    assert "MB of disk" in said
 
 
 @pytest.mark.parametrize("stage", ["unpack", "verify", "write_manifest", "_put"])

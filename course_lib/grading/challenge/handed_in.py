@@ -5,7 +5,7 @@ student the newest counts; those called recipe before all others.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -88,22 +88,28 @@ def _content(path: Path, outer: str, member: str, limit: int, what: str) -> byte
 
 
 def _beside(work: Submission, part: FiledPart) -> bytes:
-    """The file that a part names: beside the recipe, in its folder or zip, or as a course system renamed it."""
-    name = part.file
+    """The file that a part names: beside the recipe, in its folder or zip."""
     if work.member:
-        folder = work.member.replace("\\", "/").rpartition("/")[0]
-        return _content(work.path, work.outer, f"{folder}/{name}" if folder else name, part.most_on_disk, part.name)
-    path = work.path.with_name(name)
-    if not path.exists() and not path.is_symlink():
-        mine = layouts.owner(work.path.name, folder=False)
-        others = [
-            each
-            for each in sorted(work.path.parent.iterdir())
-            if (owner := layouts.owner(each.name, folder=False)).rest == name and owner.student == mine.student
-        ]
-        if not others:
-            raise ValueError(
-                f"got a recipe with the {part.name} {name[:60]!r}, which is not there; hand it in beside it."
-            )
-        path = others[-1]
-    return _content(path, "", "", part.most_on_disk, part.name)
+        shown = {each.name: each.shown for each in zips.members(work.path, work.outer)}
+        folder, _, own = shown[work.member].rpartition("/")
+        there = {name.rpartition("/")[2]: raw for raw, name in shown.items() if name.rpartition("/")[0] == folder}
+        return _content(work.path, work.outer, there[_named(part, own, there)], part.most_on_disk, part.name)
+    there = {each.name: each for each in work.path.parent.iterdir()}
+    return _content(there[_named(part, work.path.name, there)], "", "", part.most_on_disk, part.name)
+
+
+def _named(part: FiledPart, own: str, there: Collection[str]) -> str:
+    """What the file is called there, where the recipe is called `own`: a course system renames both alike.
+
+    Raises:
+        ValueError: when it is not there.
+    """
+    if part.file in there:
+        return part.file
+    student, of = layouts.owner(own, folder=False).student, {name: layouts.owner(name, folder=False) for name in there}
+    renamed = [name for name in sorted(there) if (of[name].student, of[name].rest) == (student, part.file)]
+    if not renamed:
+        raise ValueError(
+            f"got a recipe with the {part.name} {part.file[:60]!r}, which is not there; hand it in beside it."
+        )
+    return max(renamed, key=lambda name: of[name].attempt)

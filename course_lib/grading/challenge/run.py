@@ -31,6 +31,7 @@ from course_lib.measure.result_files import machine, now
 MASTER = Path(__file__).with_name("master.json")
 DENSE = Job(Recipe().as_json())
 HALF_A_POINT = 0.5
+SECONDS_A_WINDOW = 60.0  # of the processor, for one recipe; the slowest policies take half of that on one thread
 MOST_TEXT = 32 * 2**20
 
 
@@ -46,7 +47,7 @@ class Request:
     windows: int = 32
     budget: Budget = BUDGET
     jobs: int = 1
-    seconds: float = 1800.0
+    seconds: float | None = None
     resume: bool = False
     pattern: str | None = None
     roster: Path | None = None
@@ -71,22 +72,29 @@ def run(request: Request, console: Console) -> int:
     jobs = list(dict.fromkeys([*anchors.values(), *filter(None, map(job_of, works))]))
     console.print(f"{len(works)} students, {len(jobs)} recipes with the three that points are measured by")
     found: dict[Job, Found] = {}
+    scale: Anchors | None = None
     try:
         with closing(_measured(jobs, settings, request)) as measured:
             for job, each in measured:
                 found[job] = each
                 _refuse(anchors, job, each)
+                if len(found) >= len(anchors) and scale is None and all(one in found for one in anchors.values()):
+                    scale = _scale(anchors, found)  # before hours are spent on a text that does not tell recipes apart
                 console.print(f"{len(found)} of {len(jobs)} recipes", style="dim")
     except KeyboardInterrupt:
         console.print(f"stopped; {len(found)} of {len(jobs)} recipes are kept; --resume goes on from there.")
         return 130
-    of = {name: found[job] for name, job in anchors.items()}
-    scale = Anchors(**{name: each.measured.losses for name, each in of.items()})
-    scale.check()
-    ranked = rows(works, found, of["dense"], scale, settings.budget)
+    ranked = rows(works, found, found[DENSE], scale, settings.budget)
     _write_feedback(ranked, works, found, scale, request.out)
     left_out = _write(ranked, request, settings, scale, started)
     return _say(ranked, left_out, request.out, console)
+
+
+def _scale(anchors: dict[str, Job], found: Mapping[Job, Found]) -> Anchors:
+    """What points are measured by; ValueError where the text does not tell its recipes apart."""
+    scale = Anchors(**{name: found[job].measured.losses for name, job in anchors.items()})
+    scale.check()
+    return scale
 
 
 def master() -> str:
@@ -105,7 +113,8 @@ def _settings(request: Request) -> Settings:
         if not request.text.is_file() or request.text.stat().st_size > MOST_TEXT:
             raise ValueError(f"got --text {request.text}; expected a text file of at most {MOST_TEXT >> 20} MiB.")
         text = request.text.read_text(encoding="utf-8", errors="replace")
-    return Settings(seed, request.windows, text=text, budget=request.budget, seconds=request.seconds)
+    seconds = request.seconds or SECONDS_A_WINDOW * request.windows
+    return Settings(seed, request.windows, text=text, budget=request.budget, seconds=seconds)
 
 
 def _measured(jobs: Sequence[Job], settings: Settings, request: Request) -> Iterator[tuple[Job, Found]]:

@@ -64,7 +64,8 @@ def build(
         slides: put the decks beside the lessons.
 
     Raises:
-        ValueError: for a lesson that fails, a full disk, and an `out` with files of somebody else.
+        ValueError: for a lesson that fails, a full disk, an `out` with files of somebody else, and while another one is
+            at it.
     """
     console = console or Console()
     folder = root / "build" / "site"
@@ -72,16 +73,15 @@ def build(
         place.ours(out)
     target = out or folder / "html"
     try:
-        pages = _lessons(names, folder, root, console, with_solutions, fresh)
-        if fresh:
-            shutil.rmtree(folder / "drawn", ignore_errors=True)
-        shown = _decks([stem for stem, _ in pages] if slides else [], folder, root)
-        source.tree(pages, shown, folder / "source", root)
-        warnings = _pages(folder, target)
+        with place.alone(folder):
+            pages = _lessons(names, folder, root, console, with_solutions, fresh)
+            if fresh:
+                shutil.rmtree(folder / "drawn", ignore_errors=True)
+            shown = _decks([stem for stem, _ in pages] if slides else [], folder, root)
+            source.tree(pages, shown, folder / "source", root)
+            warnings = _pages(folder, target)
     except KeyboardInterrupt:
-        console.print(
-            "Stopped. What was executed is kept; the pages are as before. `course site` goes on.", soft_wrap=True
-        )
+        console.print("Stopped. What was executed is kept; no page was changed. `course site` goes on.", soft_wrap=True)
         return 130
     except OSError as error:
         if error.errno not in place.FULL:

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from course_lib.workbook.build import write
 
 LIST = ".course-site"  # in the folder of the pages: the files that were written
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
 
 NO_ROOM = (
-    "got a full disk: {error}. What was executed is kept, and the pages are as before. Make room, "
+    "got a full disk: {error}. What was executed is kept, and no page was changed. Make room, "
     "then give this command again."
 )
 
@@ -34,6 +36,20 @@ def ours(target: Path) -> None:
             f"got --out {target}, which holds files that are not of the site: {', '.join(strange[:3])}{more}; expected "
             "a new or empty folder, or a site made before. Nothing was written. Move them, or name another folder."
         )
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else builds in this folder meanwhile. Raises ValueError when somebody does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / ".lock", timeout=0):  # released by the system when a run is killed
+            yield
+    except Timeout:
+        raise ValueError(
+            f"got another `course site` at work in {folder}; expected one at a time. Wait for it, then give the same "
+            "command again."
+        ) from None
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from course_lib.workbook.decks.markdown import split_slides
+from course_lib.workbook.decks.markdown import split_slides, title_of
 
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
@@ -16,8 +16,9 @@ def listed(decks: Iterable[Path]) -> str:
         "A deck for each lesson. Arrow keys turn the pages, and `s` opens the notes for the speaker.\n",
     ]
     for path in decks:
-        slides = split_slides(path.read_text(encoding="utf-8"))
-        title, *headings = (found[1].strip() for slide in slides if (found := _HEADING.search(slide)))
+        text = path.read_text(encoding="utf-8")
+        title, slides = title_of(text), split_slides(text)
+        headings = [found[1].strip() for slide in slides if (found := _HEADING.search(slide))][1:]
         link = f'<a href="decks/{path.stem}.html">{len(slides)} slides</a>'
         parts += [
             f"## {path.stem[:2]} · {title}\n",

@@ -38,7 +38,8 @@ def tree(
         around = [f'<a href="../decks/{stem}.html">Slides</a>'] if stem in with_deck else []
         if around := around + ([launch(stem, address)] if address else []):
             notebook.cells.insert(1, new_markdown_cell(" · ".join(around)))
-        for cell in notebook.cells:
+        for number, cell in enumerate(notebook.cells):
+            cell.id = f"cell-{number}"  # one by lot would make of the same lesson another page each time
             if cell.cell_type == "markdown":
                 cell.source = from_lesson(cell.source)
         write(folder / "lessons" / f"{stem}.ipynb", masters.as_text(notebook))

@@ -18,7 +18,7 @@ from course_lib.compose.challenge.points import Anchors, points
 from course_lib.compose.challenge.texts import FIRST, SECOND
 from course_lib.compose.part import FiledPart
 from course_lib.compose.recipe import PARTS, from_json
-from course_lib.grading.challenge import evaluation
+from course_lib.grading.challenge import evaluation, run
 from course_lib.grading.challenge.handed_in import handed_in
 from course_lib.prompts.initial import from_vocabulary
 from course_lib.prompts.recipe import PromptRecipe
@@ -38,6 +38,7 @@ def named(**fields):
 # name: (recipe.json, what its reason says)
 RECIPES = {
     "no-json": ("import os", "no JSON"),
+    "byte-order-mark": ("\ufeff" + named(weights={"method": "none of it"}), "expected one of"),
     "ten-megabytes": (" " * 10_000_000 + "{}", "more than 65,536 bytes"),
     "deep": ('{"weights":' * 5000 + "1" + "}" * 5000, "nested 5000 deep"),
     "twice": ('{"weights": {"bits": 4}, "weights": {"bits": 8}}', "'weights' twice"),
@@ -235,6 +236,18 @@ def test_as_course_systems_export_it(sharp, tmp_path):
     found = {work.student: work for work in handed_in(flat)}
     assert found["alice_11"].files == (("prompt.safetensors", prompt),)
     assert found["bob_12"].files == (("prompt.safetensors", b"bob's"),)
+    again = {"bob_12_601_recipe-1.json": NAMES_IT, "bob_12_602_p-1.safetensors": "again"}
+    for name, text in again.items():  # a later attempt
+        (flat / name).write_text(text)
+    with zipfile.ZipFile(tmp_path / "unopened.zip", "w") as archive:
+        for path in flat.iterdir():
+            archive.write(path, path.name)
+        archive.writestr("eve_13_501_recipe.json", NAMES_IT)
+    for where in (flat, tmp_path / "unopened.zip"):
+        found = {work.student: work for work in handed_in(where)}
+        assert found["alice_11"].files == (("prompt.safetensors", prompt),)
+        assert found["bob_12"].files == (("prompt.safetensors", b"again"),)
+    assert "which is not there; hand it in beside it" in found["eve_13"].problem
     moodle = tmp_path / "moodle" / "Jo Li_7_assignsubmission_file_"
     moodle.mkdir(parents=True)
     (moodle / "recipe.json").write_text(HONEST)
@@ -280,3 +293,27 @@ def test_the_files_of_all_parts_come_along(sharp, graded, tmp_path, monkeypatch)
     assert stored["both"] - stored["dense"] == 7 * 4 + 4 * 48 * 2
     assert "learned of more than 10 bytes" in rows["large"]["reason"]
     assert "learned 'l.safetensors', which is not there" in rows["none"]["reason"]
+
+
+def test_a_text_that_tells_no_recipes_apart_is_refused_before_the_class_is_measured(
+    graded, on_tiny, tmp_path, monkeypatch
+):
+    (tmp_path / "in" / "honest").mkdir(parents=True)
+    (tmp_path / "in" / "honest" / "recipe.json").write_text(HONEST)
+    before = len(on_tiny)
+
+    def check(anchors):
+        raise ValueError("all alike")
+
+    monkeypatch.setattr(Anchors, "check", check)
+    with pytest.raises(ValueError, match="all alike"):
+        graded(tmp_path / "in", tmp_path / "out")
+    assert len(on_tiny) - before == 3
+
+
+def test_more_windows_may_take_longer_and_another_machine_measures_anew(tmp_path, monkeypatch):
+    few, many = (run._settings(run.Request(tmp_path, tmp_path, seed=1, windows=n)) for n in (4, 64))
+    assert many.seconds == 16 * few.seconds
+    key = many.key
+    monkeypatch.setattr(evaluation, "processor_name", lambda: "another")
+    assert many.key != key

@@ -45,8 +45,8 @@ def test_a_folder_with_files_of_somebody_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("stopped", "said"),
     [
-        (KeyboardInterrupt(), "Stopped. What was executed is kept; the pages are as before."),
-        (FULL, "got a full disk: .*the pages are as before. Make room"),
+        (KeyboardInterrupt(), "Stopped. What was executed is kept; no page was changed."),
+        (FULL, "got a full disk: .*no page was changed. Make room"),
         ("WARNING: error writing file a.html: " + str(FULL), "got a full disk: "),
     ],
 )
@@ -70,7 +70,7 @@ def test_pages_are_as_before_when_a_build_is_stopped(tmp_path, monkeypatch, stop
         with pytest.raises(ValueError, match=said):
             site.build(slides=False, root=tmp_path, console=console)
     assert (target / "lessons" / "00.html").read_text() == "a page"
-    assert sorted(path.name for path in target.parent.iterdir()) == ["extra", "html", "source"]
+    assert sorted(path.name for path in target.parent.iterdir()) == [".lock", "extra", "html", "source"]
 
 
 def test_an_out_with_files_is_refused_before_anything_is_executed(tmp_path, monkeypatch):
@@ -78,3 +78,12 @@ def test_an_out_with_files_is_refused_before_anything_is_executed(tmp_path, monk
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ValueError, match="Nothing was written"):
         site.build(root=tmp_path, out=tmp_path)
+
+
+def test_two_builds_do_not_meet(tmp_path):
+    (tmp_path / "build").mkdir()
+    said = "another `course site` at work in .*; expected one"
+    with place.alone(tmp_path / "build" / "site"), pytest.raises(ValueError, match=said):
+        site.build(root=tmp_path, console=Console(record=True))
+    with place.alone(tmp_path / "build" / "site"):
+        pass

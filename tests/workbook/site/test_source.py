@@ -4,9 +4,12 @@ import os
 import re
 import tomllib
 
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
 from course_lib.workbook.masters import ROOT
+from course_lib.workbook.site.made import inputs
 from course_lib.workbook.site.slides import listed
-from course_lib.workbook.site.source import by_lesson, from_lesson, launch, page, repository
+from course_lib.workbook.site.source import by_lesson, from_lesson, launch, page, repository, tree
 
 TEXT = """[04](notebooks/04_wanda.ipynb) [g](docs/glossary.md#gram) [s](SECURITY.md) [l](LICENSE) ![p](docs/lesson.png)
 <!-- FOR STUDENTS
@@ -80,3 +83,13 @@ def test_binder_and_the_workflow_name_what_exists():
 def test_a_lesson_leads_to_pages_of_the_site():
     text = "[page](../docs/claims.md#top) [other](../docs/unknown.md) [out](https://arxiv.org/docs/claims.md)"
     assert from_lesson(text) == text.replace("../docs/claims", "../claims")
+
+
+def test_the_same_lessons_give_the_same_sources(tmp_path):
+    """Cells have names by lot; with others the pages would be made anew."""
+    found = []
+    for _ in range(2):
+        lesson = new_notebook(cells=[new_markdown_cell("# One"), new_code_cell("1 + 1")])
+        tree([("00_start_here", lesson)], [], tmp_path / "source", ROOT)
+        found.append(inputs([tmp_path / "source"]))
+    assert found[0] == found[1]
