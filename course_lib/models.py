@@ -304,7 +304,6 @@ def _without_bars(quiet: bool) -> Iterator[None]:
             transformers.utils.logging.enable_progress_bar()
 
 
-_KEEP_MODELS = ("course_lib.lessons.", "course_lib.prompts.", "course_lib.grading.")
 _PART: ContextVar[tuple[int, int] | None] = ContextVar("blocks and neurons of the default model", default=None)
 
 
@@ -340,7 +339,8 @@ def part_loaded() -> tuple[int, int] | None:
 
 def _forget() -> None:
     """Empty the caches of functions that may hold the default model."""
-    modules = [module for name, module in sys.modules.items() if name.startswith(_KEEP_MODELS)]
+    library = [(name, module) for name, module in sys.modules.items() if name.startswith("course_lib.")]
+    modules = [module for name, module in library if not name.startswith("course_lib.data.")]  # which keeps texts
     for kept in {id(each): each for module in modules for each in vars(module).values()}.values():
         if callable(getattr(kept, "cache_clear", None)):
             kept.cache_clear()
