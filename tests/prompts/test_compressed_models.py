@@ -37,7 +37,7 @@ def bytes_of(stored):
 def on_tiny(name):
     """The compression of that name, for a model of two blocks."""
     compression = named(name)
-    return replace(compression, n_blocks=1, share=0.4) if isinstance(compression, Cut) else compression
+    return replace(compression, depth=0.5, share=0.4) if isinstance(compression, Cut) else compression
 
 
 @pytest.mark.parametrize("shape", [(8, 64), (5, 100)])
