@@ -11,6 +11,7 @@ The work is one of the two products of attention, so it is bound by arithmetic i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -19,8 +20,10 @@ from torch import Tensor
 
 from course_kernels.checks import FLOATS, INTEGERS, check_device, check_slots, check_tensor, slot_room
 from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from course_kernels.tiles import product
 from course_lib.kv.slots import FREE
 
+LOG2_E = math.log2(math.e)
 CHUNK = 2**21  # attention weights that the reference has in memory at once
 # For the tests: ragged tiles of keys, queries and head size, with FREE slots and padding; whole tiles; a single weight;
 # a prompt without gaps.
@@ -78,8 +81,11 @@ def bytes_moved(
 @tuned(
     ["Q_CLASS", "N_CLASS", "G", "D"],
     {"BLOCK_N": 64, "BLOCK_Q": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_N": 128, "BLOCK_Q": 64, "num_warps": 8, "num_stages": 2},
-    {"BLOCK_N": 128, "BLOCK_Q": 128, "num_warps": 8, "num_stages": 2},
+    {"BLOCK_N": 64, "BLOCK_Q": 64, "num_warps": 4, "num_stages": 2},
+    {"BLOCK_N": 128, "BLOCK_Q": 64, "num_warps": 8, "num_stages": 3},
+    {"BLOCK_N": 64, "BLOCK_Q": 128, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_N": 128, "BLOCK_Q": 64, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_N": 128, "BLOCK_Q": 128, "num_warps": 8, "num_stages": 3},
     float32=({"BLOCK_N": 32, "BLOCK_Q": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("Q", "Q_CLASS", "N", "N_CLASS", "KEY_ROOM", "POSITION_ROOM"))
@@ -89,9 +95,17 @@ def mass_kernel(
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_Q: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK_N keys of one head stay on chip while the queries of its group pass by, from the first that sees one."""
-    head = tl.program_id(1).to(tl.int64)  # of all sequences: sequence * H + key-value head
+    """BLOCK_N keys stay on chip while the queries of one query head pass by, from the first that sees one.
+
+    Nothing that is loaded in the loop waits for something else that is, so loads run ahead: queries of padding are
+    read too, and see no key. Exponentials are powers of 2, whose factor `scaling` holds.
+    """
+    LOG2_E: tl.constexpr = 1.4426950408889634
+    query_head = tl.program_id(1).to(tl.int64)  # of all sequences: sequence * heads + query head
+    head = query_head // G  # sequence * H + key-value head
     position += head // H * Q
+    query += query_head * Q * D
+    lse += query_head * Q
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     d = tl.arange(0, BLOCK_D)
     key_at = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < N, other=FREE)
@@ -104,21 +118,17 @@ def mass_kernel(
         at = tl.load(position + i, mask=i < Q, other=FREE)
         first = tl.minimum(first, tl.min(tl.where((at >= earliest) & (at != FREE), i, Q), 0))
     total = tl.zeros([BLOCK_N, BLOCK_Q], tl.float32)
-    for g in range(G):
-        group = (head * G + g) * Q
-        for start in range(first // BLOCK_Q * BLOCK_Q, Q, BLOCK_Q):
-            i = start + tl.arange(0, BLOCK_Q)
-            at = tl.load(position + i, mask=i < Q, other=FREE)
-            asks = (i < Q) & (at != FREE)
-            q = tl.load(query + (group + i)[None, :] * D + d[:, None], mask=asks[None, :] & (d < D)[:, None], other=0.0)
-            if UPCAST:  # the interpreter has no bfloat16 arithmetic
-                logits = tl.dot(k.to(tl.float32), q.to(tl.float32), input_precision="ieee")
-            else:
-                logits = tl.dot(k, q, input_precision="ieee")
-            size = tl.load(lse + group + i, mask=asks, other=0.0)
-            seen = asks[None, :] & (key_at[:, None] <= at[None, :])
-            total += tl.where(seen, tl.exp(logits * scaling - size[None, :]), 0.0)
-    tl.store(mass + head * N + n, tl.sum(total, 1), mask=n < N)
+    for start in range(first // BLOCK_Q * BLOCK_Q, Q, BLOCK_Q):
+        i = start + tl.arange(0, BLOCK_Q)
+        inside = i < Q
+        at = tl.load(position + i, mask=inside, other=FREE)
+        size = tl.load(lse + i, mask=inside, other=0.0) * LOG2_E
+        column = i.to(tl.int64)[None, :] * D + d[:, None]
+        q = tl.load(query + column, mask=inside[None, :] & (d < D)[:, None], other=0.0)
+        logit = product(k, q, UPCAST)
+        at = tl.where(at == FREE, -1, at)
+        total += tl.where(key_at[:, None] <= at[None, :], tl.exp2(logit * scaling - size[None, :]), 0.0)
+    tl.store(mass + query_head * N + n, tl.sum(total, 1), mask=n < N)
 
 
 def launch(
@@ -140,17 +150,19 @@ def launch(
     if not runs_kernel(query):
         return reference(query, keys, lse, position, slot_position, scaling)
     (n_sequences, n_heads, n_slots, size), n_queries = keys.shape, query.shape[2]
-    mass = torch.empty(n_sequences, n_heads, n_slots, dtype=torch.float32, device=query.device)
+    # By query head, so that enough programs are started, and added up in one order.
+    mass = torch.empty(*query.shape[:2], n_slots, dtype=torch.float32, device=query.device)
     # The classes: tuned again when a length doubles, not for each length.
     lengths = {"Q": n_queries, "Q_CLASS": triton.next_power_of_2(n_queries)}
     lengths |= {"N": n_slots, "N_CLASS": triton.next_power_of_2(n_slots)}
     lengths |= {"KEY_ROOM": slot_room(keys), "POSITION_ROOM": slot_room(slot_position)}
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
-        mass_kernel[lambda meta: (triton.cdiv(n_slots, meta["BLOCK_N"]), n_sequences * n_heads)](
-            query, keys, lse, position, slot_position, mass, scaling, **lengths, FREE=FREE, UPCAST=INTERPRETED,
+        mass_kernel[lambda meta: (triton.cdiv(n_slots, meta["BLOCK_N"]), query.shape[:2].numel())](
+            query, keys, lse, position, slot_position, mass, scaling * LOG2_E, **lengths, FREE=FREE, UPCAST=INTERPRETED,
             H=n_heads, G=query.shape[1] // n_heads, D=size, BLOCK_D=max(16, triton.next_power_of_2(size)),
         )  # fmt: skip
-    return mass
+    by_head = mass.unflatten(1, (n_heads, -1))
+    return by_head[:, :, 0] if by_head.shape[2] == 1 else by_head.sum(dim=2)
 
 
 def example(

@@ -11,6 +11,8 @@ lists are long for late queries, so these begin first, and the short ones fill t
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -19,6 +21,7 @@ from course_kernels.checks import FLOATS, check_device, check_tensor
 from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
 from course_kernels.tiles import product
 
+LOG2_E = math.log2(math.e)
 # For the tests: blocks smaller than a tile, ragged, with grouped heads; blocks of more than a tile, ragged; whole
 # tiles; a single token.
 CASES = (
@@ -72,10 +75,11 @@ def bytes_moved(
 @tuned(
     ["T_CLASS", "S", "G", "D"],
     {"BLOCK_Q": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
-    {"BLOCK_Q": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
-    {"BLOCK_Q": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2},
     {"BLOCK_Q": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_Q": 128, "BLOCK_N": 32, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_Q": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3},
+    {"BLOCK_Q": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 4},
+    {"BLOCK_Q": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
+    {"BLOCK_Q": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
     float32=({"BLOCK_Q": 32, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("T", "T_CLASS", "N", "M"))
@@ -84,7 +88,8 @@ def prefill_kernel(
     G: tl.constexpr, S: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK_Q queries of one block and head."""
+    """BLOCK_Q queries of one block and head. Exponentials are powers of 2: `scaling` holds the logarithm's factor."""
+    TILES: tl.constexpr = (S + BLOCK_N - 1) // BLOCK_N  # of a block of keys
     head = tl.program_id(1).to(tl.int64)
     parts = (S + BLOCK_Q - 1) // BLOCK_Q
     i = N - 1 - tl.program_id(0) // parts
@@ -99,23 +104,29 @@ def prefill_kernel(
     best = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     sum_of_weights = tl.zeros([BLOCK_Q], tl.float32)
     read = tl.zeros([BLOCK_Q, BLOCK_D], tl.float32)
-    for c in range(tl.load(counts + head * N + i)):
-        first = tl.load(columns + c) * S
-        for start in range(0, S, BLOCK_N):
-            n = start + tl.arange(0, BLOCK_N)
-            real = (n < S) & (first + n < T)
-            n = first + n
-            k = tl.load(keys + n[None, :] * D + d[:, None], mask=real[None, :] & (d < D)[:, None], other=0.0)
-            logit = product(q, k, UPCAST) * scaling
+    # One loop over the tiles of all blocks: loads run ahead in the innermost loop alone.
+    for step in range(tl.load(counts + head * N + i) * TILES):
+        block = tl.load(columns + step // TILES)
+        within = step % TILES * BLOCK_N + tl.arange(0, BLOCK_N)
+        n = block * S + within
+        real = n < T
+        if S % BLOCK_N != 0:
+            real &= within < S
+        k = tl.load(keys + n[None, :] * D + d[:, None], mask=real[None, :] & (d < D)[:, None], other=0.0)
+        v = tl.load(values + n[:, None] * D + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0)
+        logit = product(q, k, UPCAST)
+        # Of other blocks each query sees all keys: only the last block is ragged, which only its own queries read.
+        if S % BLOCK_N != 0:
             logit = tl.where(real[None, :] & (n[None, :] <= at[:, None]), logit, float("-inf"))
-            # No block is later than the queries, so each of them sees the first key of the first tile: never −inf.
-            higher = tl.maximum(best, tl.max(logit, 1))
-            weight = tl.exp(logit - higher[:, None])
-            fade = tl.exp(best - higher)
-            v = tl.load(values + n[:, None] * D + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0)
-            sum_of_weights = sum_of_weights * fade + tl.sum(weight, 1)
-            read = read * fade[:, None] + product(weight.to(v.dtype), v, UPCAST)
-            best = higher
+        elif block == i:
+            logit = tl.where(n[None, :] <= at[:, None], logit, float("-inf"))
+        # No block is later than the queries, so each of them sees the first key of the first tile: never −inf.
+        higher = tl.maximum(best, tl.max(logit, 1) * scaling)
+        weight = tl.exp2(logit * scaling - higher[:, None])
+        fade = tl.exp2(best - higher)
+        sum_of_weights = sum_of_weights * fade + tl.sum(weight, 1)
+        read = read * fade[:, None] + product(weight.to(v.dtype), v, UPCAST)
+        best = higher
     tl.store(output + where, (read / sum_of_weights[:, None]).to(output.dtype.element_ty), mask=mine)
 
 
@@ -135,7 +146,7 @@ def launch(
             among them. `BlockIndex.lists()` makes these and the next. What is on a list is not checked.
         counts: how many numbers of each list are meant; what stands behind them is not read.
     """
-    _check(query, keys, values, columns, counts, block_size)
+    _check(query, keys, values, columns, counts, scaling, block_size)
     if not runs_kernel(query):
         return reference(query, keys, values, columns, counts, scaling, block_size)
     n_heads, n_tokens, size = query.shape
@@ -143,7 +154,7 @@ def launch(
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
         prefill_kernel[lambda meta: (n_blocks * triton.cdiv(block_size, meta["BLOCK_Q"]), n_heads)](
-            query, keys, values, columns, counts, output, scaling, T=n_tokens,
+            query, keys, values, columns, counts, output, scaling * LOG2_E, T=n_tokens,
             T_CLASS=triton.next_power_of_2(n_tokens), N=n_blocks, M=columns.shape[2], UPCAST=INTERPRETED,
             G=n_heads // keys.shape[0], S=block_size, D=size, BLOCK_D=max(16, triton.next_power_of_2(size)),
         )  # fmt: skip
@@ -168,12 +179,16 @@ def example(
     return *tensors, 2 * size**-0.5, block_size
 
 
-def _check(query: Tensor, keys: Tensor, values: Tensor, columns: Tensor, counts: Tensor, block_size: int) -> None:
+def _check(
+    query: Tensor, keys: Tensor, values: Tensor, columns: Tensor, counts: Tensor, scaling: float, block_size: int
+) -> None:
     if query.ndim != 3 or keys.ndim != 3 or not keys.shape[0] or query.shape[0] % keys.shape[0]:
         raise ValueError(
             f"query has shape {tuple(query.shape)} and keys {tuple(keys.shape)}: expected (heads, tokens, size) and "
             "(key-value heads, tokens, size), a multiple of heads; join sequences and heads by .flatten(0, 1)"
         )
+    if not scaling > 0:
+        raise ValueError(f"scaling is {scaling}: expected a positive number, such as 1 / sqrt(size of a head)")
     if block_size < 1 or columns.ndim != 3:
         raise ValueError(
             f"block_size is {block_size} and columns has shape {tuple(columns.shape)}: expected at least 1 and (heads, "

@@ -86,10 +86,14 @@ def rows_of_tile(offsets, tile, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_T:
 
 @tuned(
     ["E", "D", "F", "P_CLASS"],
-    {"BLOCK_T": 16, "BLOCK_F": 32, "BLOCK_I": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 16, "BLOCK_F": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_T": 16, "BLOCK_F": 32, "BLOCK_I": 128, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_T": 16, "BLOCK_F": 16, "BLOCK_I": 256, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 64, "BLOCK_F": 64, "BLOCK_I": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_T": 128, "BLOCK_F": 64, "BLOCK_I": 64, "num_warps": 8, "num_stages": 3},
+    {"BLOCK_T": 64, "BLOCK_F": 128, "BLOCK_I": 64, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_T": 128, "BLOCK_F": 64, "BLOCK_I": 64, "num_warps": 8, "num_stages": 4},
+    {"BLOCK_T": 128, "BLOCK_F": 128, "BLOCK_I": 64, "num_warps": 8, "num_stages": 3},
+    {"BLOCK_T": 128, "BLOCK_F": 128, "BLOCK_I": 64, "num_warps": 8, "num_stages": 4},
     float32=({"BLOCK_T": 16, "BLOCK_F": 32, "BLOCK_I": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("P_CLASS",))
@@ -123,10 +127,14 @@ def swiglu_kernel(
 
 @tuned(
     ["E", "D", "F", "P_CLASS"],
-    {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 16, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_T": 64, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_T": 64, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 128, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 8, "num_stages": 3},
+    {"BLOCK_T": 128, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_T": 128, "BLOCK_O": 256, "BLOCK_F": 64, "num_warps": 8, "num_stages": 3},
+    {"BLOCK_T": 128, "BLOCK_O": 256, "BLOCK_F": 64, "num_warps": 8, "num_stages": 4},
     float32=({"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("P_CLASS",))
@@ -153,7 +161,7 @@ def down_kernel(
         share = tl.load(weight + pair, mask=row < end, other=0.0)
         tl.store(
             parts + pair[:, None] * D + o[None, :],
-            total * share[:, None],
+            (total * share[:, None]).to(parts.dtype.element_ty),
             mask=(row < end)[:, None] & (o < D)[None, :],
         )
 
@@ -164,7 +172,7 @@ def join_kernel(parts, outputs, D: tl.constexpr, K: tl.constexpr, BLOCK: tl.cons
     token, d = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], tl.float32)
     for k in range(K):
-        total += tl.load(parts + (token * K + k) * D + d, mask=d < D, other=0.0)
+        total += tl.load(parts + (token * K + k) * D + d, mask=d < D, other=0.0).to(tl.float32)
     tl.store(outputs + token * D + d, total.to(outputs.dtype.element_ty), mask=d < D)
 
 
@@ -187,7 +195,7 @@ def launch(
         return reference(inputs, gate_up, down, weight, order, offsets)
     (n_tokens, size), (n_experts, _, n_hidden), n_pairs = inputs.shape, down.shape, len(order)
     hidden = torch.empty((n_pairs, n_hidden), dtype=inputs.dtype, device=inputs.device)
-    parts = torch.empty((n_pairs, size), dtype=torch.float32, device=inputs.device)
+    parts = torch.empty((n_pairs, size), dtype=inputs.dtype, device=inputs.device)  # twice as many bytes in float32
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
     sizes = {"E": n_experts, "D": size, "F": n_hidden, "BLOCK_E": triton.next_power_of_2(n_experts)}
     sizes |= {"P_CLASS": triton.next_power_of_2(n_pairs), "UPCAST": INTERPRETED}

@@ -174,7 +174,9 @@ def grouped_matmul(inputs, gate_up, down, weight, order, offsets) -> list[Expect
             hidden_off += (eps + 2.0**-20) * hidden.abs() + torch.finfo(inputs.dtype).smallest_normal * eps
             terms = abs(w) * (back.abs() @ hidden.abs())
             exact[pair // k] += w * (back @ hidden)
-            allowed[pair // k] += abs(w) * (back.abs() @ hidden_off) + 2 * (n_hidden + k + 1) * unit * terms
+            # What an expert gives is rounded before it is added up.
+            part_off = abs(w) * (back.abs() @ hidden_off) + 2 * (n_hidden + k + 1) * unit * terms
+            allowed[pair // k] += part_off + eps * (abs(w) * (back @ hidden).abs() + part_off)
             size[pair // k] += terms
     return [(exact, allowed + _rounding(exact, size, k, inputs.dtype))]
 

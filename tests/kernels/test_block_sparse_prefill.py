@@ -78,8 +78,16 @@ def test_what_is_no_index_is_refused(generator):
     query, keys, values, columns, counts, _, size = example(generator, torch.float32, "cpu", (2, 3, 37, 16), 16)
     for block_size, message in ((0, "block_size is 0"), (8, r"columns has shape .*: expected \(6, 5, ")):
         with pytest.raises(ValueError, match=message):
-            block_sparse_prefill._check(query, keys, values, columns, counts, block_size)
+            block_sparse_prefill._check(query, keys, values, columns, counts, 0.25, block_size)
     with pytest.raises(ValueError, match="a multiple of heads; join sequences"):
-        block_sparse_prefill._check(query[:5], keys, values, columns, counts, size)
+        block_sparse_prefill._check(query[:5], keys, values, columns, counts, 0.25, size)
     with pytest.raises(ValueError, match="columns is torch.int64: expected int32; convert"):
         block_sparse_prefill._check(query, keys, values, columns.long(), counts, size)
+
+
+@pytest.mark.parametrize("scaling", [0.0, -1.0, math.nan])
+def test_a_scaling_that_is_not_positive_is_refused(scaling, generator):
+    """The largest logit is found before it is scaled."""
+    query, keys, values, columns, counts, _, size = example(generator, torch.float32, "cpu", (1, 1, 20, 16), 16)
+    with pytest.raises(ValueError, match="scaling is .*: expected a positive number"):
+        block_sparse_prefill.launch(query, keys, values, columns, counts, scaling, size)
