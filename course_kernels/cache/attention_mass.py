@@ -109,26 +109,26 @@ def mass_kernel(
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     d = tl.arange(0, BLOCK_D)
     key_at = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < N, other=FREE)
-    row = (head * KEY_ROOM + n)[:, None] * D + d[None, :]
-    k = tl.load(keys + row, mask=(key_at != FREE)[:, None] & (d < D)[None, :], other=0.0)
+    key = (head * KEY_ROOM + n)[None, :] * D + d[:, None]
+    k = tl.load(keys + key, mask=(key_at != FREE)[None, :] & (d < D)[:, None], other=0.0)
     earliest = tl.min(key_at, 0)
     first = Q
     for start in range(0, Q, BLOCK_Q):
         i = start + tl.arange(0, BLOCK_Q)
         at = tl.load(position + i, mask=i < Q, other=FREE)
         first = tl.minimum(first, tl.min(tl.where((at >= earliest) & (at != FREE), i, Q), 0))
-    total = tl.zeros([BLOCK_N, BLOCK_Q], tl.float32)
+    total = tl.zeros([BLOCK_Q, BLOCK_N], tl.float32)  # rows are queries: a thread has few of them, with their sums
     for start in range(first // BLOCK_Q * BLOCK_Q, Q, BLOCK_Q):
         i = start + tl.arange(0, BLOCK_Q)
         inside = i < Q
         at = tl.load(position + i, mask=inside, other=FREE)
+        at = tl.where(at == FREE, -1, at).to(tl.int32)
         size = tl.load(lse + i, mask=inside, other=0.0) * LOG2_E
-        column = i.to(tl.int64)[None, :] * D + d[:, None]
-        q = tl.load(query + column, mask=inside[None, :] & (d < D)[:, None], other=0.0)
-        logit = product(k, q, UPCAST)
-        at = tl.where(at == FREE, -1, at)
-        total += tl.where(key_at[:, None] <= at[None, :], tl.exp2(logit * scaling - size[None, :]), 0.0)
-    tl.store(mass + query_head * N + n, tl.sum(total, 1), mask=n < N)
+        row = i.to(tl.int64)[:, None] * D + d[None, :]
+        q = tl.load(query + row, mask=inside[:, None] & (d < D)[None, :], other=0.0)
+        logit = product(q, k, UPCAST)
+        total += tl.where(key_at[None, :] <= at[:, None], tl.exp2(logit * scaling - size[:, None]), 0.0)
+    tl.store(mass + query_head * N + n, tl.sum(total, 0), mask=n < N)
 
 
 def launch(
@@ -149,7 +149,7 @@ def launch(
     _check(query, keys, lse, position, slot_position)
     if not runs_kernel(query):
         return reference(query, keys, lse, position, slot_position, scaling)
-    (n_sequences, n_heads, n_slots, size), n_queries = keys.shape, query.shape[2]
+    (_, n_heads, n_slots, size), n_queries = keys.shape, query.shape[2]
     # By query head, so that enough programs are started, and added up in one order.
     mass = torch.empty(*query.shape[:2], n_slots, dtype=torch.float32, device=query.device)
     # The classes: tuned again when a length doubles, not for each length.

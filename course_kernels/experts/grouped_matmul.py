@@ -88,11 +88,7 @@ def rows_of_tile(offsets, tile, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_T:
     ["E", "D", "F", "P_CLASS"],
     {"BLOCK_T": 16, "BLOCK_F": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 16, "BLOCK_F": 32, "BLOCK_I": 128, "num_warps": 4, "num_stages": 4},
-    {"BLOCK_T": 16, "BLOCK_F": 16, "BLOCK_I": 256, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 64, "BLOCK_F": 64, "BLOCK_I": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_T": 64, "BLOCK_F": 128, "BLOCK_I": 64, "num_warps": 4, "num_stages": 4},
-    {"BLOCK_T": 128, "BLOCK_F": 64, "BLOCK_I": 64, "num_warps": 8, "num_stages": 4},
-    {"BLOCK_T": 128, "BLOCK_F": 128, "BLOCK_I": 64, "num_warps": 8, "num_stages": 3},
     {"BLOCK_T": 128, "BLOCK_F": 128, "BLOCK_I": 64, "num_warps": 8, "num_stages": 4},
     float32=({"BLOCK_T": 16, "BLOCK_F": 32, "BLOCK_I": 32, "num_warps": 4, "num_stages": 2},),
 )
@@ -131,9 +127,6 @@ def swiglu_kernel(
     {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 64, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 4},
-    {"BLOCK_T": 128, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 8, "num_stages": 3},
-    {"BLOCK_T": 128, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 4},
-    {"BLOCK_T": 128, "BLOCK_O": 256, "BLOCK_F": 64, "num_warps": 8, "num_stages": 3},
     {"BLOCK_T": 128, "BLOCK_O": 256, "BLOCK_F": 64, "num_warps": 8, "num_stages": 4},
     float32=({"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 32, "num_warps": 4, "num_stages": 2},),
 )

@@ -82,7 +82,7 @@ def test_what_is_no_index_is_refused(generator):
     with pytest.raises(ValueError, match="a multiple of heads; join sequences"):
         block_sparse_prefill._check(query[:5], keys, values, columns, counts, 0.25, size)
     with pytest.raises(ValueError, match="columns is torch.int64: expected int32; convert"):
-        block_sparse_prefill._check(query, keys, values, columns.long(), counts, size)
+        block_sparse_prefill._check(query, keys, values, columns.long(), counts, 0.25, size)
 
 
 @pytest.mark.parametrize("scaling", [0.0, -1.0, math.nan])
