@@ -126,44 +126,32 @@ def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
     tolerance = getattr(module, "TOLERANCE", TOLERANCE)[place.dtype]
     records.write("settings", dtype=_word(place.dtype), tolerance=tolerance, seeds=SEEDS)
     clock, end = Clock(place, limit.bytes_per_second), time.monotonic() + BENCH_SECONDS
-    for contest in module.contests(place):
-        if time.monotonic() > end:
-            records.write("stopped", message=f"{BENCH_SECONDS:.0f} s were up before {contest.name!r}")
-            break
-        if records.begin(contest.name):
-            contest, refused = _that_run(contest)
-            rows = measure(contest, clock, limit, tolerance, CONTEST_SECONDS)
-            rows = [row | {"verdict": verdict(row)} for row in rows]
-            records.timed.add(contest.name)
-            records.write("contest", name=contest.name, rows=rows, absent=contest.absent, refused=refused)
+    try:
+        for contest in module.contests(place):
+            if time.monotonic() > end:
+                records.write("stopped", message=f"{BENCH_SECONDS:.0f} s were up before {contest.name!r}")
+                break
+            if records.begin(contest.name):
+                refused: dict[str, str] = {}
+                rows = measure(contest, clock, limit, tolerance, CONTEST_SECONDS, refused)
+                rows = [row | {"verdict": verdict(row)} for row in rows]
+                records.timed.add(contest.name)
+                records.write("contest", name=contest.name, rows=rows, absent=contest.absent, refused=refused)
+                _end_if_broken(records)
+            del contest
+        for contest in module.contests(_place(settings, SEEDS[1])):
+            if time.monotonic() > end:
+                break
+            if contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
+                continue
+            errors = {side: (error, error <= tolerance) for side, error in relative_errors(contest, {}).items()}
+            records.write("checked", name=contest.name, errors=errors)
             _end_if_broken(records)
-        del contest
-    for contest in module.contests(_place(settings, SEEDS[1])):
-        if time.monotonic() > end:
-            break
-        if contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
-            continue
-        contest, _ = _that_run(contest)
-        errors = {side: (error, error <= tolerance) for side, error in relative_errors(contest).items()}
-        records.write("checked", name=contest.name, errors=errors)
-        _end_if_broken(records)
+    except FileNotFoundError as error:  # the default model, on a machine that was never set up
+        records.write("absent", message=str(error))
     if place.device.type == "cuda":
         records.write("memory", peak_bytes=torch.cuda.max_memory_allocated())
     records.write("end")
-
-
-def _that_run(contest: Any) -> tuple[Any, dict[str, str]]:
-    """The contest without the sides that raise an error, and their messages. Without its first, nobody is compared."""
-    refused, sides = {}, []
-    for side in contest.sides:
-        try:
-            side.run()
-            _synchronise()
-        except Exception as error:  # whatever it is, the other sides are still to run
-            refused[side.name] = f"{type(error).__name__}: {error}"[:1000]
-        else:
-            sides.append(side)
-    return replace(contest, sides=sides), refused
 
 
 def _concerns(item: Any, name: str) -> bool:

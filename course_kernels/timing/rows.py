@@ -13,14 +13,24 @@ from course_lib.measure.roofline import Device
 RESULTS = Path(__file__).parents[1] / "bench" / "results"  # measurements that are kept, one JSON a device and bench
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong index or mask is off by about 1
 REPETITIONS = (5, 30)  # at least, at most
+LAST_WORDS = 1000  # characters that are kept of an error
 SECONDS = 8.0  # for one contest, unless the fewest repetitions take longer
 
 
 def measure(
-    contest: Contest, clock: Clock, limit: Device, tolerance: float, seconds: float = SECONDS
+    contest: Contest,
+    clock: Clock,
+    limit: Device,
+    tolerance: float,
+    seconds: float = SECONDS,
+    refused: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """One row a side: first whether it is right, then how long it takes. A side that is wrong is not timed."""
-    errors = relative_errors(contest)
+    """One row a side: first whether it is right, then how long it takes. A side that is wrong is not timed.
+
+    A side that raises an error raises it, or has no row where `refused` takes in what it said.
+    """
+    errors = relative_errors(contest, refused)
+    contest = replace(contest, sides=[side for side in contest.sides if side.name in errors])
     right = [side for side in contest.sides if errors[side.name] <= tolerance]
     times = race(replace(contest, sides=right), clock, seconds, REPETITIONS)
     rows = []
@@ -32,13 +42,21 @@ def measure(
     return rows
 
 
-def relative_errors(contest: Contest) -> dict[str, float]:
-    """By side. What a side leaves unwritten is NaN, not the result that another side left in the same memory."""
+def relative_errors(contest: Contest, refused: dict[str, str] | None = None) -> dict[str, float]:
+    """By side. What a side leaves unwritten is NaN, not the result that another side left in the same memory.
+
+    Each side runs once, since some of them go on from where they were.
+    """
     errors = {}
     for side in contest.sides:
-        with poisoned_outputs():
-            got = side.run()
-        errors[side.name] = relative_error(got, contest.expected if side.expected is None else side.expected)
+        try:
+            with poisoned_outputs():
+                got = side.run()
+            errors[side.name] = relative_error(got, contest.expected if side.expected is None else side.expected)
+        except Exception as error:  # whatever it is, the other sides are still to run
+            if refused is None:
+                raise
+            refused[side.name] = f"{type(error).__name__}: {error}"[:LAST_WORDS]
     return errors
 
 

@@ -43,10 +43,16 @@ def refused():
 def contests(place):
     yield contest("right", lambda: torch.ones(2))
     yield contest("refused", refused)
+    ran = []
+    yield contest("goes on from where it was", lambda: ran.append(1) or torch.full((2,), 1.0 + (len(ran) > 1)))
     yield contest("crash", os.abort)
     yield contest("wrong", lambda: torch.full((2,), 1.5))
     yield contest("unwritten", lambda: torch.empty(2))
     yield contest("last", lambda: torch.ones(2))
+"""
+NEVER_SET_UP = """
+def contests(place):
+    raise FileNotFoundError("The model is not there. Run `course setup`.")
 """
 
 
@@ -120,8 +126,10 @@ def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch,
     """The tests of a kernel beside made-up tests and a made-up bench: whatever those do, the others are run."""
     (tmp_path / "test_made_up.py").write_text(MADE_UP_TESTS)
     (tmp_path / "made_up.py").write_text(MADE_UP_BENCH)
+    (tmp_path / "never_set_up.py").write_text(NEVER_SET_UP)
     monkeypatch.setattr(command, "TEST_STEP_SECONDS", 15)
-    asked = ["--rehearse", "--out", str(tmp_path / "out"), "--benches", "made_up", "course_kernels.bench.kv"]
+    asked = ["--rehearse", "--out", str(tmp_path / "out"), "--benches", "made_up", "never_set_up"]
+    asked += ["course_kernels.bench.kv"]
     assert command.main([*asked, "--tests", "wanda_mask", str(tmp_path / "test_made_up.py")]) == 1
     got, said = json.loads((tmp_path / "out" / "gpu.json").read_text()), capsys.readouterr().out
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["gpu.json"]
@@ -148,12 +156,15 @@ def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch,
     assert rows["right", "kernel"]["bound_seconds"] == pytest.approx(20 / got["ceilings"]["copy_bytes_per_second"])
     assert rows["refused", "dense"]["right"]
     assert bench["refused"] == {"refused: kernel": "RuntimeError: out of resource: shared memory"}
+    assert rows["goes on from where it was", "kernel"]["right"]
     assert (rows["wrong", "kernel"]["verdict"], rows["wrong", "kernel"]["relative_error"]) == ("wrong", 0.5)
     assert rows["unwritten", "kernel"]["verdict"] == "wrong"
     assert rows["last", "kernel"]["right"]
     assert [*bench["broken"]] == ["crash"]
     assert bench["other_numbers"]["right"] == {"dense": 0.0, "kernel": 0.0}
     assert got["benches"]["kv"]["message"] == "it needs transformers, which is not installed"
+    never = got["benches"]["never_set_up"]
+    assert (never["status"], never["message"]) == ("absent", "The model is not there. Run `course setup`.")
     assert f"{len(got['wrong'])} wrong." in said
     assert not any(line.startswith(("tests wanda_mask", "bench kv")) for line in got["wrong"])
 
