@@ -29,7 +29,7 @@ from course_kernels.tiles import join_blocks, join_kernel, product
 MOST_TOKENS = 16  # one tile of a tensor core; more tokens with one choice are a product of matrices
 PROGRAMS = 8  # where no GPU says how many it can hold
 COLUMNS = 128  # of `down` that a program of the first setting has, from which the parts are counted
-FEWEST = 64  # neurons of a part where there are a few tokens: a product of fewer would not be worth its sum
+FEWEST, MOST = 64, 2048  # neurons of a part: of fewer, a product is not worth its sum; more indices do not fit a chip
 ROOM = 128  # indices that a program holds at least, as many as the largest BLOCK_K
 CURVES = {"silu": silu, "relu": relu}
 # For the tests: an odd number of neurons; few tokens, two parts, ragged tiles; one neuron, no gate; all neurons; none.
@@ -85,10 +85,10 @@ def curved(x, RELU: tl.constexpr):
 @tuned(
     ["D", "K_CLASS"],
     {"BLOCK_K": 2, "STAGES": 1, "num_warps": 8},
-    {"BLOCK_K": 1, "STAGES": 1, "num_warps": 8},
     {"BLOCK_K": 1, "STAGES": 3, "num_warps": 8},
     {"BLOCK_K": 1, "STAGES": 4, "num_warps": 8},
-    {"BLOCK_K": 2, "STAGES": 2, "num_warps": 8},
+    {"BLOCK_K": 1, "STAGES": 4, "num_warps": 4},
+    {"BLOCK_K": 2, "STAGES": 3, "num_warps": 8},
     {"BLOCK_K": 4, "STAGES": 1, "num_warps": 8},
     {"BLOCK_K": 2, "STAGES": 1, "num_warps": 16},
 )
@@ -113,10 +113,11 @@ def one_kernel(
         by_up = tl.load(up + at, mask=inside, other=0.0)
         by_gate = by_up if gate is None else tl.load(gate + at, mask=inside, other=0.0)
         back = tl.load(down + at, mask=inside, other=0.0)
-        hidden = tl.sum(by_up.to(tl.float32) * x, 1)
+        both = tl.join(by_up.to(tl.float32) * x, by_gate.to(tl.float32) * x)
+        hidden, before = tl.split(tl.sum(both, 1))  # one sum across threads, which wait for each other, instead of two
         if bias is not None:
             hidden += tl.load(bias + neuron, mask=k < end, other=0.0).to(tl.float32)
-        hidden = curved(hidden, RELU) if gate is None else curved(tl.sum(by_gate.to(tl.float32) * x, 1), RELU) * hidden
+        hidden = curved(hidden, RELU) if gate is None else curved(before, RELU) * hidden
         hidden = tl.where(k < end, hidden, 0.0)[:, None]  # infinite inputs made NaN of the rows that are not there
         total += tl.sum(hidden * back.to(tl.float32), 0)
     tl.store(parts + tl.program_id(0).to(tl.int64) * D + d, total, mask=d < D)
@@ -236,8 +237,9 @@ def _neurons_of_a_part(n_chosen: int, n_tokens: int, size: int, device: torch.de
     if device.type == "cuda":
         n_programs = 2 * torch.cuda.get_device_properties(device).multi_processor_count
     if n_tokens == 1:
-        return triton.cdiv(n_chosen, n_programs)
-    return max(FEWEST, triton.cdiv(n_chosen, max(1, n_programs // triton.cdiv(size, COLUMNS))))
+        return min(MOST, triton.cdiv(n_chosen, n_programs))
+    most_parts = max(1, n_programs // triton.cdiv(size, COLUMNS))
+    return max(FEWEST, min(MOST, triton.cdiv(n_chosen, most_parts)))
 
 
 def example(

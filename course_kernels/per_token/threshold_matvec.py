@@ -54,11 +54,12 @@ def bytes_moved(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], thres
 @tuned(
     ["O", "I"],
     {"BLOCK_O": 1024, "TILE": 8, "STAGES": 3, "num_warps": 8},
-    {"BLOCK_O": 1024, "TILE": 16, "STAGES": 2, "num_warps": 8},
+    {"BLOCK_O": 1024, "TILE": 8, "STAGES": 4, "num_warps": 8},
     {"BLOCK_O": 1024, "TILE": 16, "STAGES": 1, "num_warps": 8},
     {"BLOCK_O": 512, "TILE": 16, "STAGES": 1, "num_warps": 4},
-    {"BLOCK_O": 512, "TILE": 16, "STAGES": 3, "num_warps": 8},
+    {"BLOCK_O": 512, "TILE": 16, "STAGES": 4, "num_warps": 8},
     {"BLOCK_O": 512, "TILE": 8, "STAGES": 4, "num_warps": 4},
+    {"BLOCK_O": 2048, "TILE": 8, "STAGES": 3, "num_warps": 16},
 )
 @jit
 def part_kernel(
