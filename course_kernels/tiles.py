@@ -5,9 +5,10 @@ Dimension key: P partial results, N numbers of each.
 
 from __future__ import annotations
 
-from course_kernels.runtime import jit, tl
+from course_kernels.runtime import jit, tl, triton
 
-JOINED = {"BLOCK_P": 32, "BLOCK_N": 64}  # partial results that are added at a time, numbers of one program
+MOST_JOINED = 512  # partial results that a program has at a time
+JOINED = 4096  # numbers that a program has at a time: 8 of each thread from few parts, at most 32 from many
 
 
 @jit
@@ -22,9 +23,15 @@ def product(left, right, UPCAST: tl.constexpr):
 def join_kernel(parts, outputs, P, N: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr):
     """outputs = Σ_p parts[p], always in the same order, where atomic additions would round in the order of arrival."""
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = tl.zeros([BLOCK_N], tl.float32)
+    total = tl.zeros([BLOCK_P, BLOCK_N], tl.float32)
     for first in range(0, P, BLOCK_P):
         p = first + tl.arange(0, BLOCK_P)
         at = parts + p.to(tl.int64)[:, None] * N + n[None, :]
-        total += tl.sum(tl.load(at, mask=(p < P)[:, None] & (n < N)[None, :], other=0.0), 0)
-    tl.store(outputs + n, total.to(outputs.dtype.element_ty), mask=n < N)
+        total += tl.load(at, mask=(p < P)[:, None] & (n < N)[None, :], other=0.0)
+    tl.store(outputs + n, tl.sum(total, 0).to(outputs.dtype.element_ty), mask=n < N)
+
+
+def join_blocks(n_parts: int) -> dict[str, int]:
+    """All parts at once, since each load waits for a cache, and few numbers, so that many programs wait together."""
+    block_p = min(MOST_JOINED, triton.next_power_of_2(n_parts))
+    return {"BLOCK_P": block_p, "BLOCK_N": max(16, min(128, JOINED // block_p)), "num_warps": 8}

@@ -1,4 +1,4 @@
-"""An MLP of which a token needs few neurons: gate, up, activation and down of those alone, in one pass.
+"""An MLP of which a token needs few neurons: gate, up, activation and down of those alone.
 
 Liu, Wang, Dao and others, 2023, Deja Vu, https://arxiv.org/abs/2310.17157 (section 4.4: its kernels for sparse MLPs).
 
@@ -6,9 +6,11 @@ Dimension key: T tokens that share one choice, D width, F neurons, K of them cho
 All three matrices are neuron-major: row f of `gate`, `up` and `down` belongs to neuron f, so `down` is the transpose of
 the usual one. In a tile: rows are neurons.
 
-One token is bound by memory, so the time is that of the rows that are read, 3 K D numbers of 3 F D. A program reads the
-rows of its neurons in all three matrices and adds up what they give; a second kernel joins the programs' sums, of 4 T D
-bytes each, which a cache holds. Deviation: the paper's code runs two kernels with the hidden values in between.
+One token is bound by memory, so the time is that of the rows that are read, 3 K D numbers of 3 F D. A program takes its
+part of the neurons one after another, asks for the three rows of each at once, and holds what they give in registers; a
+last kernel joins the parts, of 4 T D bytes each, which a cache holds. Deviation: the paper's code runs two kernels with
+the hidden values in between. Here only a few tokens do: tensor cores make their products, of tiles of neurons, and
+the hidden values are rounded to the type of the inputs.
 """
 
 from __future__ import annotations
@@ -22,16 +24,18 @@ from torch.nn.functional import relu, silu
 
 from course_kernels.checks import FLOATS, check_device, check_tensor
 from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
-from course_kernels.tiles import JOINED, join_kernel, product
+from course_kernels.tiles import join_blocks, join_kernel, product
 
 MOST_TOKENS = 16  # one tile of a tensor core; more tokens with one choice are a product of matrices
 PROGRAMS = 8  # where no GPU says how many it can hold
-BLOCK_K = {"one": (1, 32), "few": (16, 64)}  # fewest and most neurons of a program; a product needs 16
+COLUMNS = 128  # of `down` that a program of the first setting has, from which the parts are counted
+FEWEST, MOST = 64, 2048  # neurons of a part: of fewer, a product is not worth its sum; more indices do not fit a chip
+ROOM = 128  # indices that a program holds at least, as many as the largest BLOCK_K
 CURVES = {"silu": silu, "relu": relu}
-# For the tests: an odd number of neurons; one token, one neuron, no gate; ragged tiles; all neurons, whole tiles; none.
+# For the tests: an odd number of neurons; few tokens, two parts, ragged tiles; one neuron, no gate; all neurons; none.
 CASES = (
     {"shape": (1, 200, 61), "n_chosen": 37},
-    {"shape": (3, 72, 40), "n_chosen": 21, "gated": False, "activation": "relu"},
+    {"shape": (3, 300, 170), "n_chosen": 150, "gated": False, "activation": "relu"},
     {"shape": (1, 40, 9), "n_chosen": 1, "gated": False, "biased": True, "activation": "relu"},
     {"shape": (16, 64, 32), "n_chosen": 32, "biased": True},
     {"shape": (2, 24, 5), "n_chosen": 0},
@@ -79,72 +83,107 @@ def curved(x, RELU: tl.constexpr):
 
 
 @tuned(
-    ["D", "BLOCK_K"],
-    {"BLOCK_D": 128, "num_warps": 4, "num_stages": 2},
-    {"BLOCK_D": 256, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_D": 512, "num_warps": 8, "num_stages": 2},
+    ["D", "K_CLASS"],
+    {"BLOCK_K": 2, "STAGES": 1, "num_warps": 8},
+    {"BLOCK_K": 1, "STAGES": 3, "num_warps": 8},
+    {"BLOCK_K": 1, "STAGES": 4, "num_warps": 8},
+    {"BLOCK_K": 1, "STAGES": 4, "num_warps": 4},
+    {"BLOCK_K": 2, "STAGES": 3, "num_warps": 8},
+    {"BLOCK_K": 4, "STAGES": 1, "num_warps": 8},
+    {"BLOCK_K": 2, "STAGES": 1, "num_warps": 16},
 )
-@jit(lengths=("K",))
+@jit(lengths=("K", "PART"))
 def one_kernel(
-    inputs, gate, up, down, bias, chosen, parts, K,
-    D: tl.constexpr, RELU: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
+    inputs, gate, up, down, bias, chosen, parts, K, PART, K_CLASS: tl.constexpr, D: tl.constexpr,
+    RELU: tl.constexpr, ROOM: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """What BLOCK_K neurons add to one token's output."""
-    k = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K)
-    neuron = tl.load(chosen + k, mask=k < K, other=0).to(tl.int64)
-    by_up, by_gate = tl.zeros([BLOCK_K, BLOCK_D], tl.float32), tl.zeros([BLOCK_K, BLOCK_D], tl.float32)
-    for first in range(0, D, BLOCK_D):
-        d = first + tl.arange(0, BLOCK_D)
-        at, inside = neuron[:, None] * D + d[None, :], (k < K)[:, None] & (d < D)[None, :]
-        x = tl.load(inputs + d, mask=d < D, other=0.0).to(tl.float32)[None, :]
-        by_up += tl.load(up + at, mask=inside, other=0.0).to(tl.float32) * x
-        if gate is not None:
-            by_gate += tl.load(gate + at, mask=inside, other=0.0).to(tl.float32) * x
-    hidden = tl.sum(by_up, 1)
-    if bias is not None:
-        hidden += tl.load(bias + neuron, mask=k < K, other=0.0).to(tl.float32)
-    hidden = curved(hidden, RELU) if gate is None else curved(tl.sum(by_gate, 1), RELU) * hidden
-    hidden = tl.where(k < K, hidden, 0.0)[:, None]  # infinite inputs made NaN of the rows that are not there
-    for first in range(0, D, BLOCK_D):
-        d = first + tl.arange(0, BLOCK_D)
-        at, inside = neuron[:, None] * D + d[None, :], (k < K)[:, None] & (d < D)[None, :]
-        part = tl.sum(hidden * tl.load(down + at, mask=inside, other=0.0).to(tl.float32), 0)
-        tl.store(parts + tl.program_id(0).to(tl.int64) * D + d, part, mask=d < D)
+    """What PART neurons add to one token's output, which stays in registers."""
+    start = tl.program_id(0) * PART
+    end = tl.minimum(start + PART, K)
+    every, d = tl.arange(0, ROOM), tl.arange(0, BLOCK_D)
+    # Once, for a row that waits in the loop for its index to come from memory would be asked for too late.
+    mine = tl.load(chosen + start + every, mask=start + every < end, other=0)
+    x = tl.load(inputs + d, mask=d < D, other=0.0).to(tl.float32)[None, :]
+    total = tl.zeros([BLOCK_D], tl.float32)
+    for first in tl.range(start, end, BLOCK_K, num_stages=STAGES):
+        k = first + tl.arange(0, BLOCK_K)
+        neuron = tl.gather(mine, k - start, 0).to(tl.int64)
+        at, inside = neuron[:, None] * D + d[None, :], (k < end)[:, None] & (d < D)[None, :]
+        # All rows are asked for before the first is waited for: that of `down` does not depend on its factor.
+        by_up = tl.load(up + at, mask=inside, other=0.0)
+        by_gate = by_up if gate is None else tl.load(gate + at, mask=inside, other=0.0)
+        back = tl.load(down + at, mask=inside, other=0.0)
+        both = tl.join(by_up.to(tl.float32) * x, by_gate.to(tl.float32) * x)
+        hidden, before = tl.split(tl.sum(both, 1))  # one sum across threads, which wait for each other, instead of two
+        if bias is not None:
+            hidden += tl.load(bias + neuron, mask=k < end, other=0.0).to(tl.float32)
+        hidden = curved(hidden, RELU) if gate is None else curved(before, RELU) * hidden
+        hidden = tl.where(k < end, hidden, 0.0)[:, None]  # infinite inputs made NaN of the rows that are not there
+        total += tl.sum(hidden * back.to(tl.float32), 0)
+    tl.store(parts + tl.program_id(0).to(tl.int64) * D + d, total, mask=d < D)
 
 
 @tuned(
-    ["D", "T", "BLOCK_K"],
-    {"BLOCK_D": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_D": 128, "num_warps": 4, "num_stages": 2},
-    float32=({"BLOCK_D": 32, "num_warps": 4, "num_stages": 2},),
+    ["D", "K_CLASS"],
+    {"BLOCK_K": 16, "BLOCK_D": 256, "num_warps": 2, "num_stages": 4},
+    {"BLOCK_K": 16, "BLOCK_D": 512, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_K": 32, "BLOCK_D": 128, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_K": 32, "BLOCK_D": 256, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_K": 64, "BLOCK_D": 64, "num_warps": 4, "num_stages": 5},
+    float32=({"BLOCK_K": 16, "BLOCK_D": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("K",))
-def few_kernel(
-    inputs, gate, up, down, bias, chosen, parts, K, T: tl.constexpr, D: tl.constexpr, RELU: tl.constexpr,
-    UPCAST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
+def hidden_kernel(
+    inputs, gate, up, bias, chosen, hidden, K, K_CLASS: tl.constexpr, T: tl.constexpr, D: tl.constexpr,
+    RELU: tl.constexpr, UPCAST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """What BLOCK_K neurons add to the outputs of a few tokens: the same, by tensor cores."""
+    """Values of BLOCK_K neurons for a few tokens, by tensor cores. Zeros for tokens up to BLOCK_T."""
     k, t = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_T)
     neuron = tl.load(chosen + k, mask=k < K, other=0).to(tl.int64)
-    by_up, by_gate = tl.zeros([BLOCK_T, BLOCK_K], tl.float32), tl.zeros([BLOCK_T, BLOCK_K], tl.float32)
-    for first in range(0, D, BLOCK_D):
-        d = first + tl.arange(0, BLOCK_D)
-        at, inside = neuron[None, :] * D + d[:, None], (k < K)[None, :] & (d < D)[:, None]
-        x = tl.load(inputs + t[:, None] * D + d[None, :], mask=(t < T)[:, None] & (d < D)[None, :], other=0.0)
-        by_up += product(x, tl.load(up + at, mask=inside, other=0.0), UPCAST)
-        if gate is not None:
-            by_gate += product(x, tl.load(gate + at, mask=inside, other=0.0), UPCAST)
-    hidden = by_up
-    if bias is not None:
-        hidden += tl.load(bias + neuron, mask=k < K, other=0.0).to(tl.float32)[None, :]
-    hidden = curved(hidden, RELU) if gate is None else curved(by_gate, RELU) * hidden
-    hidden = tl.where((k < K)[None, :], hidden, 0.0).to(down.dtype.element_ty)
+    by_up, by_gate = tl.zeros([BLOCK_K, BLOCK_T], tl.float32), tl.zeros([BLOCK_K, BLOCK_T], tl.float32)
     for first in range(0, D, BLOCK_D):
         d = first + tl.arange(0, BLOCK_D)
         at, inside = neuron[:, None] * D + d[None, :], (k < K)[:, None] & (d < D)[None, :]
-        part = product(hidden, tl.load(down + at, mask=inside, other=0.0), UPCAST)
-        row = (tl.program_id(0).to(tl.int64) * T + t)[:, None]
-        tl.store(parts + row * D + d[None, :], part, mask=(t < T)[:, None] & (d < D)[None, :])
+        x = tl.load(inputs + t[None, :] * D + d[:, None], mask=(t < T)[None, :] & (d < D)[:, None], other=0.0)
+        by_up += product(tl.load(up + at, mask=inside, other=0.0), x, UPCAST)
+        if gate is not None:
+            by_gate += product(tl.load(gate + at, mask=inside, other=0.0), x, UPCAST)
+    if bias is not None:
+        by_up += tl.load(bias + neuron, mask=k < K, other=0.0).to(tl.float32)[:, None]
+    value = curved(by_up, RELU) if gate is None else curved(by_gate, RELU) * by_up
+    at = hidden + k.to(tl.int64)[:, None] * BLOCK_T + t[None, :]
+    tl.store(at, value.to(hidden.dtype.element_ty), mask=(k < K)[:, None])
+
+
+@tuned(
+    ["D", "K_CLASS"],
+    {"BLOCK_K": 64, "BLOCK_D": 128, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_K": 32, "BLOCK_D": 128, "num_warps": 4, "num_stages": 5},
+    {"BLOCK_K": 128, "BLOCK_D": 64, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_K": 32, "BLOCK_D": 256, "num_warps": 8, "num_stages": 4},
+    {"BLOCK_K": 64, "BLOCK_D": 64, "num_warps": 4, "num_stages": 5},
+    float32=({"BLOCK_K": 16, "BLOCK_D": 32, "num_warps": 4, "num_stages": 2},),
+)
+@jit(lengths=("K", "PART"))
+def down_kernel(
+    hidden, down, chosen, parts, K, PART, K_CLASS: tl.constexpr, T: tl.constexpr, D: tl.constexpr,
+    UPCAST: tl.constexpr, ROOM: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """What PART neurons add to a few columns of the tokens' outputs."""
+    d, t = tl.program_id(0) * BLOCK_D + tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_T)
+    start = tl.program_id(1) * PART
+    end = tl.minimum(start + PART, K)
+    every = tl.arange(0, ROOM)
+    mine = tl.load(chosen + start + every, mask=start + every < end, other=0)
+    total = tl.zeros([BLOCK_T, BLOCK_D], tl.float32)
+    for first in range(start, end, BLOCK_K):
+        k = first + tl.arange(0, BLOCK_K)
+        neuron = tl.gather(mine, k - start, 0).to(tl.int64)
+        value = tl.load(hidden + k.to(tl.int64)[:, None] * BLOCK_T + t[None, :], mask=(k < end)[:, None], other=0.0)
+        at, inside = neuron[:, None] * D + d[None, :], (k < end)[:, None] & (d < D)[None, :]
+        total += product(tl.trans(value), tl.load(down + at, mask=inside, other=0.0), UPCAST)
+    row = (tl.program_id(1).to(tl.int64) * T + t)[:, None]
+    tl.store(parts + row * D + d[None, :], total, mask=(t < T)[:, None] & (d < D)[None, :])
 
 
 def launch(
@@ -167,29 +206,40 @@ def launch(
     (n_tokens, size), n_chosen = inputs.shape, len(chosen)
     if not runs_kernel(inputs) or not inputs.numel() or not n_chosen:
         return reference(inputs, gate, up, down, chosen, activation, bias)
-    block = _neurons_of_a_program(n_chosen, n_tokens, inputs.device)
-    n_parts = triton.cdiv(n_chosen, block)
+    per_part = _neurons_of_a_part(n_chosen, n_tokens, size, inputs.device)
+    n_parts = triton.cdiv(n_chosen, per_part)
     parts = torch.empty((n_parts, n_tokens, size), dtype=torch.float32, device=inputs.device)
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
-    arguments = (inputs, gate, up, down, bias, chosen, parts)
-    sizes = {"K": n_chosen, "D": size, "RELU": activation == "relu", "BLOCK_K": block}
+    sizes = {"K": n_chosen, "K_CLASS": triton.next_power_of_2(n_chosen), "D": size}
+    share = {"PART": per_part, "ROOM": max(ROOM, triton.next_power_of_2(per_part))}
+    curve = {"RELU": activation == "relu"}
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         if n_tokens == 1:
-            one_kernel[n_parts,](*arguments, **sizes)
+            block = triton.next_power_of_2(size)
+            one_kernel[n_parts,](inputs, gate, up, down, bias, chosen, parts, **sizes, **share, **curve, BLOCK_D=block)
         else:
-            few_kernel[n_parts,](*arguments, T=n_tokens, UPCAST=INTERPRETED, BLOCK_T=MOST_TOKENS, **sizes)
-        n_numbers = n_tokens * size
-        join_kernel[triton.cdiv(n_numbers, JOINED["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_numbers, **JOINED)
+            hidden = torch.empty((n_chosen, MOST_TOKENS), dtype=inputs.dtype, device=inputs.device)
+            sizes |= {"T": n_tokens, "BLOCK_T": MOST_TOKENS, "UPCAST": INTERPRETED}
+            hidden_kernel[lambda meta: (triton.cdiv(n_chosen, meta["BLOCK_K"]),)](
+                inputs, gate, up, bias, chosen, hidden, **sizes, **curve
+            )
+            down_kernel[lambda meta: (triton.cdiv(size, meta["BLOCK_D"]), n_parts)](
+                hidden, down, chosen, parts, **sizes, **share
+            )
+        blocks, n_numbers = join_blocks(n_parts), n_tokens * size
+        join_kernel[triton.cdiv(n_numbers, blocks["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_numbers, **blocks)
     return outputs
 
 
-def _neurons_of_a_program(n_chosen: int, n_tokens: int, device: torch.device) -> int:
-    """So few that the programs keep a GPU busy."""
+def _neurons_of_a_part(n_chosen: int, n_tokens: int, size: int, device: torch.device) -> int:
+    """So few that the programs keep a GPU busy: two for each of its multiprocessors."""
     n_programs = PROGRAMS
     if device.type == "cuda":
-        n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
-    fewest, most = BLOCK_K["one" if n_tokens == 1 else "few"]
-    return max(fewest, min(most, triton.next_power_of_2(triton.cdiv(n_chosen, n_programs))))
+        n_programs = 2 * torch.cuda.get_device_properties(device).multi_processor_count
+    if n_tokens == 1:
+        return min(MOST, triton.cdiv(n_chosen, n_programs))
+    most_parts = max(1, n_programs // triton.cdiv(size, COLUMNS))
+    return max(FEWEST, min(MOST, triton.cdiv(n_chosen, most_parts)))
 
 
 def example(

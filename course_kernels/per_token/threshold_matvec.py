@@ -6,8 +6,9 @@ Dimension key: O outputs, I inputs, S parts that the inputs are split into.
 The weight lies column by column: row i of `columns` (I, O) is what input i is multiplied with, so a zero skips O
 neighbouring numbers. In rows (O, I), it would skip single numbers, of which memory always gives 32 bytes or more.
 
-One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program has a few outputs and a part of the
-inputs; a second kernel adds the parts, of 4 O bytes each, in float32 and in one order. Deviation: TEAL's code adds them
+One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program has some outputs and a part of the inputs,
+of which it first lists those that count: were the others masked instead, their threads would wait for the rest.
+A second kernel adds the parts, of 4 O bytes each, in float32 and in one order. Deviation: TEAL's code adds them
 atomically in half precision, so its results differ from run to run.
 """
 
@@ -19,15 +20,14 @@ from torch import Tensor
 
 from course_kernels.checks import FLOATS, check_device, check_tensor
 from course_kernels.runtime import jit, runs_kernel, tl, triton, tuned
-from course_kernels.tiles import JOINED, join_kernel
+from course_kernels.tiles import join_blocks, join_kernel
 
-TILE = 32  # inputs that a program has at a time
-PROGRAMS = 8  # where no GPU says how many it can hold
-OUTPUTS = 128  # of a program of the first setting, from which the parts are counted
-# For the tests: ragged tiles; whole ones; every input below the threshold; none below; a single number.
+# Inputs of a program: to list twice as many takes four times as long, and of half as many there are twice the parts.
+PART = 128
+# For the tests: two parts, ragged tiles; whole ones; every input below the threshold; none below; a single number.
 CASES = (
-    {"shape": (131, 77)},
-    {"shape": (128, 64), "threshold": 1.0},
+    {"shape": (131, 177)},
+    {"shape": (1024, 128), "threshold": 1.0},
     {"shape": (9, 40), "threshold": 50.0},
     {"shape": (40, 33), "threshold": 0.0},
     {"shape": (1, 1), "threshold": 0.0},
@@ -53,27 +53,36 @@ def bytes_moved(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], thres
 
 @tuned(
     ["O", "I"],
-    {"BLOCK_O": 128, "num_warps": 4, "num_stages": 2},
-    {"BLOCK_O": 128, "num_warps": 2, "num_stages": 3},
-    {"BLOCK_O": 256, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_O": 512, "num_warps": 8, "num_stages": 2},
+    {"BLOCK_O": 1024, "TILE": 8, "STAGES": 3, "num_warps": 8},
+    {"BLOCK_O": 1024, "TILE": 8, "STAGES": 4, "num_warps": 8},
+    {"BLOCK_O": 1024, "TILE": 16, "STAGES": 1, "num_warps": 8},
+    {"BLOCK_O": 512, "TILE": 16, "STAGES": 1, "num_warps": 4},
+    {"BLOCK_O": 512, "TILE": 16, "STAGES": 4, "num_warps": 8},
+    {"BLOCK_O": 512, "TILE": 8, "STAGES": 4, "num_warps": 4},
+    {"BLOCK_O": 2048, "TILE": 8, "STAGES": 3, "num_warps": 16},
 )
 @jit
 def part_kernel(
-    inputs, columns, parts, threshold, PART, O: tl.constexpr, I: tl.constexpr, TILE: tl.constexpr,
-    BLOCK_O: tl.constexpr,
+    inputs, columns, parts, threshold, O: tl.constexpr, I: tl.constexpr, PART: tl.constexpr, TILE: tl.constexpr,
+    BLOCK_O: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Outputs of one part of the inputs. What is masked is not loaded: whole columns stay where they are."""
+    """Outputs of one part of the inputs. Every row of a tile is a column that counts, so no thread idles for a zero."""
     o = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
     start = tl.program_id(1) * PART
+    every = start + tl.arange(0, PART)
+    x = tl.load(inputs + every, mask=every < I, other=0.0).to(tl.float32)
+    counts = ((every < I) & ((tl.abs(x) <= threshold) == 0)).to(tl.int32)
+    n_up_to, n_kept = tl.cumsum(counts, 0), tl.sum(counts, 0)
+    # The r-th that counts lies behind those inputs up to which at most r count.
+    kept = start + tl.sum((n_up_to[None, :] <= tl.arange(0, PART)[:, None]).to(tl.int32), 1)
     total = tl.zeros([TILE, BLOCK_O], tl.float32)
-    for first in range(start, tl.minimum(start + PART, I), TILE):
-        i = first + tl.arange(0, TILE)
-        x = tl.load(inputs + i, mask=i < I, other=0.0).to(tl.float32)
-        counts = (i < I) & ((tl.abs(x) <= threshold) == 0)
+    for first in tl.range(0, n_kept, TILE, num_stages=STAGES):
+        r = first + tl.arange(0, TILE)
+        i = tl.gather(kept, r, 0)
+        factor = tl.load(inputs + i, mask=r < n_kept, other=0.0).to(tl.float32)
         at = columns + i.to(tl.int64)[:, None] * O + o[None, :]
-        weight = tl.load(at, mask=counts[:, None] & (o < O)[None, :], other=0.0).to(tl.float32)
-        total += weight * tl.where(counts, x, 0.0)[:, None]
+        weight = tl.load(at, mask=(r < n_kept)[:, None] & (o < O)[None, :], other=0.0).to(tl.float32)
+        total += weight * factor[:, None]
     tl.store(parts + tl.program_id(1).to(tl.int64) * O + o, tl.sum(total, 0), mask=o < O)
 
 
@@ -83,24 +92,16 @@ def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold:
     if not runs_kernel(inputs) or not columns.numel():
         return reference(inputs, columns, threshold)
     n_inputs, n_outputs = columns.shape
-    per_part = TILE * _tiles_per_part(triton.cdiv(n_outputs, OUTPUTS), triton.cdiv(n_inputs, TILE), inputs.device)
-    n_parts = triton.cdiv(n_inputs, per_part)
+    n_parts = triton.cdiv(n_inputs, PART)
     parts = torch.empty((n_parts, n_outputs), dtype=torch.float32, device=inputs.device)
     outputs = torch.empty(n_outputs, dtype=inputs.dtype, device=inputs.device)
+    blocks = join_blocks(n_parts)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         part_kernel[lambda meta: (triton.cdiv(n_outputs, meta["BLOCK_O"]), n_parts)](
-            inputs, columns, parts, float(threshold), PART=per_part, O=n_outputs, I=n_inputs, TILE=TILE
+            inputs, columns, parts, float(threshold), O=n_outputs, I=n_inputs, PART=PART
         )
-        join_kernel[triton.cdiv(n_outputs, JOINED["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_outputs, **JOINED)
+        join_kernel[triton.cdiv(n_outputs, blocks["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_outputs, **blocks)
     return outputs
-
-
-def _tiles_per_part(n_columns: int, n_tiles: int, device: torch.device) -> int:
-    """So few that the parts keep a GPU busy."""
-    n_programs = PROGRAMS
-    if device.type == "cuda":
-        n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
-    return max(1, triton.cdiv(n_tiles, max(1, n_programs // n_columns)))
 
 
 def example(

@@ -1,4 +1,4 @@
-"""Chosen neurons in one pass: by hand, against the masked dense MLP, no neuron to all of them, poison, refusals."""
+"""Chosen neurons alone: by hand, against the masked dense MLP, no neuron to all of them, poison, refusals."""
 
 import pytest
 import torch

@@ -42,7 +42,7 @@ def _contest(name: str, layer: tuple[Tensor, Tensor, Tensor, Tensor], chosen: Te
         Side("torch, gathered rows", lambda: _gathered(*layer, chosen), sparse),
     ]
     if inputs.is_cuda:
-        sides.append(Side("kernel, one pass", lambda: gathered_mlp.launch(*layer, chosen), sparse))
+        sides.append(Side("kernel", lambda: gathered_mlp.launch(*layer, chosen), sparse))
     return Contest(name, tuple(up.shape), sides, gathered_mlp.reference(*layer, chosen))
 
 
