@@ -107,7 +107,8 @@ def one_kernel(
     total = tl.zeros([BLOCK_D], tl.float32)
     for first in tl.range(start, end, BLOCK_K, num_stages=STAGES):
         k = first + tl.arange(0, BLOCK_K)
-        neuron = tl.gather(mine, k - start, 0).to(tl.int64)
+        # Loads run ahead of the end, and their indices with them: those must not leave the tile.
+        neuron = tl.gather(mine, tl.minimum(k - start, ROOM - 1), 0).to(tl.int64)
         at, inside = neuron[:, None] * D + d[None, :], (k < end)[:, None] & (d < D)[None, :]
         # All rows are asked for before the first is waited for: that of `down` does not depend on its factor.
         by_up = tl.load(up + at, mask=inside, other=0.0)
@@ -178,7 +179,7 @@ def down_kernel(
     total = tl.zeros([BLOCK_T, BLOCK_D], tl.float32)
     for first in range(start, end, BLOCK_K):
         k = first + tl.arange(0, BLOCK_K)
-        neuron = tl.gather(mine, k - start, 0).to(tl.int64)
+        neuron = tl.gather(mine, tl.minimum(k - start, ROOM - 1), 0).to(tl.int64)
         value = tl.load(hidden + k.to(tl.int64)[:, None] * BLOCK_T + t[None, :], mask=(k < end)[:, None], other=0.0)
         at, inside = neuron[:, None] * D + d[None, :], (k < end)[:, None] & (d < D)[None, :]
         total += product(tl.trans(value), tl.load(down + at, mask=inside, other=0.0), UPCAST)

@@ -78,7 +78,7 @@ def part_kernel(
     total = tl.zeros([TILE, BLOCK_O], tl.float32)
     for first in tl.range(0, n_kept, TILE, num_stages=STAGES):
         r = first + tl.arange(0, TILE)
-        i = tl.gather(kept, r, 0)
+        i = tl.gather(kept, tl.minimum(r, PART - 1), 0)  # loads run ahead of the end, and their indices with them
         factor = tl.load(inputs + i, mask=r < n_kept, other=0.0).to(tl.float32)
         at = columns + i.to(tl.int64)[:, None] * O + o[None, :]
         weight = tl.load(at, mask=(r < n_kept)[:, None] & (o < O)[None, :], other=0.0).to(tl.float32)
