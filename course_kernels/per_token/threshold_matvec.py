@@ -6,10 +6,10 @@ Dimension key: O outputs, I inputs, S parts that the inputs are split into.
 The weight lies column by column: row i of `columns` (I, O) is what input i is multiplied with, so a zero skips O
 neighbouring numbers. In rows (O, I), it would skip single numbers, of which memory always gives 32 bytes or more.
 
-One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program has some outputs and a part of the inputs,
-of which it first lists those that count: were the others masked instead, their threads would wait for the rest.
-A second kernel adds the parts, of 4 O bytes each, in float32 and in one order. Deviation: TEAL's code adds them
-atomically in half precision, so its results differ from run to run.
+One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A first kernel lists the inputs that count, part by
+part: were the others masked instead, their threads would wait for the rest. In a second each program has some outputs
+and a part of the inputs; a third adds the parts, of 4 O bytes each, in float32 and in one order. Deviation: TEAL's code
+masks, and adds atomically in half precision, so its results differ from run to run.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from course_kernels.checks import FLOATS, check_device, check_tensor
 from course_kernels.runtime import jit, runs_kernel, tl, triton, tuned
 from course_kernels.tiles import join_blocks, join_kernel
 
-# Inputs of a program: to list twice as many takes four times as long, and of half as many there are twice the parts.
-PART = 128
+PART = 256  # inputs of a program: of half as many there are twice the sums to add up
 # For the tests: two parts, ragged tiles; whole ones; every input below the threshold; none below; a single number.
 CASES = (
-    {"shape": (131, 177)},
-    {"shape": (1024, 128), "threshold": 1.0},
+    {"shape": (131, 277)},
+    {"shape": (1024, 256), "threshold": 1.0},
     {"shape": (9, 40), "threshold": 50.0},
     {"shape": (40, 33), "threshold": 0.0},
     {"shape": (1, 1), "threshold": 0.0},
@@ -51,39 +50,48 @@ def bytes_moved(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], thres
     return int(kept_inputs(inputs, threshold).sum()) * a_column + inputs.nbytes + a_column
 
 
+@jit
+def list_kernel(inputs, kept, n_kept, threshold, I: tl.constexpr, PART: tl.constexpr):
+    """Which inputs of a part count, in their order, and how many they are."""
+    part = tl.program_id(0)
+    i = part * PART + tl.arange(0, PART)
+    x = tl.load(inputs + i, mask=i < I, other=0.0).to(tl.float32)
+    counts = (i < I) & ((tl.abs(x) <= threshold) == 0)
+    n_up_to = tl.cumsum(counts.to(tl.int32), 0)
+    tl.store(kept + part.to(tl.int64) * PART + n_up_to - 1, i, mask=counts)
+    tl.store(n_kept + part, tl.sum(counts.to(tl.int32), 0))
+
+
 @tuned(
-    ["O", "I"],
-    {"BLOCK_O": 1024, "TILE": 8, "STAGES": 3, "num_warps": 8},
+    ["O"],
+    {"BLOCK_O": 512, "TILE": 8, "STAGES": 4, "num_warps": 4},
+    {"BLOCK_O": 512, "TILE": 16, "STAGES": 3, "num_warps": 4},
+    {"BLOCK_O": 512, "TILE": 16, "STAGES": 1, "num_warps": 4},
+    {"BLOCK_O": 256, "TILE": 16, "STAGES": 4, "num_warps": 4},
     {"BLOCK_O": 1024, "TILE": 8, "STAGES": 4, "num_warps": 8},
     {"BLOCK_O": 1024, "TILE": 16, "STAGES": 1, "num_warps": 8},
-    {"BLOCK_O": 512, "TILE": 16, "STAGES": 1, "num_warps": 4},
-    {"BLOCK_O": 512, "TILE": 16, "STAGES": 4, "num_warps": 8},
-    {"BLOCK_O": 512, "TILE": 8, "STAGES": 4, "num_warps": 4},
-    {"BLOCK_O": 2048, "TILE": 8, "STAGES": 3, "num_warps": 16},
+    {"BLOCK_O": 256, "TILE": 32, "STAGES": 1, "num_warps": 4},
 )
 @jit
 def part_kernel(
-    inputs, columns, parts, threshold, O: tl.constexpr, I: tl.constexpr, PART: tl.constexpr, TILE: tl.constexpr,
+    inputs, columns, kept, n_kept, parts, O: tl.constexpr, PART: tl.constexpr, TILE: tl.constexpr,
     BLOCK_O: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Outputs of one part of the inputs. Every row of a tile is a column that counts, so no thread idles for a zero."""
-    o = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
-    start = tl.program_id(1) * PART
-    every = start + tl.arange(0, PART)
-    x = tl.load(inputs + every, mask=every < I, other=0.0).to(tl.float32)
-    counts = ((every < I) & ((tl.abs(x) <= threshold) == 0)).to(tl.int32)
-    n_up_to, n_kept = tl.cumsum(counts, 0), tl.sum(counts, 0)
-    # The r-th that counts lies behind those inputs up to which at most r count.
-    kept = start + tl.sum((n_up_to[None, :] <= tl.arange(0, PART)[:, None]).to(tl.int32), 1)
+    part = tl.program_id(1).to(tl.int64)
+    o, every, n = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O), tl.arange(0, PART), tl.load(n_kept + part)
+    # Once, for a row that waits in the loop for its index to come from memory would be asked for too late.
+    listed = tl.load(kept + part * PART + every, mask=every < n, other=0)
     total = tl.zeros([TILE, BLOCK_O], tl.float32)
-    for first in tl.range(0, n_kept, TILE, num_stages=STAGES):
+    for first in tl.range(0, n, TILE, num_stages=STAGES):
         r = first + tl.arange(0, TILE)
-        i = tl.gather(kept, tl.minimum(r, PART - 1), 0)  # loads run ahead of the end, and their indices with them
-        factor = tl.load(inputs + i, mask=r < n_kept, other=0.0).to(tl.float32)
+        # Loads run ahead of the end, and their indices with them: those must not leave the list.
+        i = tl.gather(listed, tl.minimum(r, PART - 1), 0)
+        factor = tl.load(inputs + i, mask=r < n, other=0.0).to(tl.float32)
         at = columns + i.to(tl.int64)[:, None] * O + o[None, :]
-        weight = tl.load(at, mask=(r < n_kept)[:, None] & (o < O)[None, :], other=0.0).to(tl.float32)
+        weight = tl.load(at, mask=(r < n)[:, None] & (o < O)[None, :], other=0.0).to(tl.float32)
         total += weight * factor[:, None]
-    tl.store(parts + tl.program_id(1).to(tl.int64) * O + o, tl.sum(total, 0), mask=o < O)
+    tl.store(parts + part * O + o, tl.sum(total, 0), mask=o < O)
 
 
 def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> Float[Tensor, "O"]:
@@ -93,12 +101,14 @@ def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold:
         return reference(inputs, columns, threshold)
     n_inputs, n_outputs = columns.shape
     n_parts = triton.cdiv(n_inputs, PART)
+    kept, n_kept = (torch.empty(n, dtype=torch.int32, device=inputs.device) for n in (n_parts * PART, n_parts))
     parts = torch.empty((n_parts, n_outputs), dtype=torch.float32, device=inputs.device)
     outputs = torch.empty(n_outputs, dtype=inputs.dtype, device=inputs.device)
     blocks = join_blocks(n_parts)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
+        list_kernel[n_parts,](inputs, kept, n_kept, float(threshold), I=n_inputs, PART=PART)
         part_kernel[lambda meta: (triton.cdiv(n_outputs, meta["BLOCK_O"]), n_parts)](
-            inputs, columns, parts, float(threshold), O=n_outputs, I=n_inputs, PART=PART
+            inputs, columns, kept, n_kept, parts, O=n_outputs, PART=PART
         )
         join_kernel[triton.cdiv(n_outputs, blocks["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_outputs, **blocks)
     return outputs
