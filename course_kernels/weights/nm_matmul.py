@@ -55,12 +55,33 @@ def load_packed(values, positions, row, row_inside, start, K: tl.constexpr, P: t
     return value, tl.reshape(place, value.shape)
 
 
+@jit
+def load_chunks(
+    inputs, values, positions, row, row_inside, first,
+    I: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """C chunks of 8 inputs from number `first` on, the V values in each row that multiply some of them, their places.
+
+    Shapes (1, C, 8), (rows, C, V), (rows, C, V). A thread has whole chunks, so it needs nothing from other threads.
+    """
+    V: tl.constexpr = 8 * N // M
+    c = (first + tl.arange(0, C))[None, :, None]
+    column, k = 8 * c + tl.arange(0, 8)[None, None, :], V * c + tl.arange(0, V)[None, None, :]
+    x = tl.load(inputs + column, mask=column < I, other=0.0)
+    value = tl.load(values + row * (I // M * N) + k, mask=row_inside & (k < I // M * N), other=0.0)
+    p = V * c // 4
+    byte = tl.load(positions + row * P + p, mask=row_inside & (p < P), other=0).to(tl.int32)
+    return x, value, byte >> (2 * (k % 4))
+
+
 @tuned(
     ["O", "I", "N"],
-    {"BLOCK_O": 4, "BLOCK_I": 1024, "num_warps": 4},
-    {"BLOCK_O": 4, "BLOCK_I": 512, "num_warps": 2},
-    {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 4},
-    {"BLOCK_O": 4, "BLOCK_I": 1024, "num_warps": 8},
+    {"BLOCK_O": 2, "BLOCK_I": 512, "num_warps": 1},
+    {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 1},
+    {"BLOCK_O": 4, "BLOCK_I": 512, "num_warps": 1},
+    {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 1},
+    {"BLOCK_O": 1, "BLOCK_I": 2048, "num_warps": 2},
+    {"BLOCK_O": 2, "BLOCK_I": 2048, "num_warps": 2},
 )
 @jit
 def gemv_kernel(
@@ -68,23 +89,25 @@ def gemv_kernel(
     I: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_I: tl.constexpr,
 ):  # fmt: skip
     """y[o] = sum_k value[o, k] * x[group of k * M + place[o, k]], for BLOCK_O rows."""
-    G: tl.constexpr = BLOCK_I // M
+    C: tl.constexpr = BLOCK_I // 8
     row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
-    offset, inside = row.to(tl.int64)[:, None], (row < O)[:, None]
-    total = tl.zeros([BLOCK_O, G * N], tl.float32)
+    offset, inside = row.to(tl.int64)[:, None, None], (row < O)[:, None, None]
+    total = tl.zeros([BLOCK_O, C, 8 * N // M], tl.float32)
+    x, value, place = load_chunks(inputs, values, positions, offset, inside, 0, I, N, M, P, C)
     for start in range(0, I, BLOCK_I):
-        column = start + tl.arange(0, BLOCK_I)
-        x = tl.load(inputs + column, mask=column < I, other=0.0).to(tl.float32)
-        value, place = load_packed(values, positions, offset, inside, start // M * N, I // M * N, P, G * N)
-        # The inputs of a group sit in registers. Each bit of the place halves the candidates: a gather from memory
-        # would serve one input where this serves a group to all rows of the tile.
-        place = tl.reshape(place, (BLOCK_O, G, N, 1))
-        x = tl.reshape(x, (1, G, 1, M))
+        # Comes while this tile is multiplied.
+        following = load_chunks(
+            inputs, values, positions, offset, inside, (start + BLOCK_I) // 8, I, N, M, P, C
+        )
+        # Each bit of the place halves the candidates: a gather from memory would serve one row, this serves all.
+        place = tl.reshape(place, (BLOCK_O, C, 8 // M, N, 1))
+        x = tl.reshape(x.to(tl.float32), (1, C, 8 // M, 1, M))
         for bit in tl.static_range(M // 2):
-            even, odd = tl.split(tl.reshape(x, (x.shape[0], G, x.shape[2], x.shape[3] // 2, 2)))
+            even, odd = tl.split(tl.reshape(x, (x.shape[0], C, 8 // M, x.shape[3], x.shape[4] // 2, 2)))
             x = tl.where((place >> bit) & 1 != 0, odd, even)
-        total += value * tl.reshape(x, (BLOCK_O, G * N))
-    tl.store(outputs + row, tl.sum(total, 1).to(outputs.dtype.element_ty), mask=row < O)
+        total += value.to(tl.float32) * tl.reshape(x, value.shape)
+        x, value, place = following
+    tl.store(outputs + row, tl.sum(tl.sum(total, 2), 1).to(outputs.dtype.element_ty), mask=row < O)
 
 
 @tuned(
