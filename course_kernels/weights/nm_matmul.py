@@ -128,10 +128,9 @@ def halves(x):
 @tuned(
     ["O", "PART", "N", "T_CLASS"],
     {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_I": 256, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_I": 256, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_I": 256, "num_warps": 2, "num_stages": 4},
-    {"BLOCK_T": 32, "BLOCK_O": 64, "BLOCK_I": 256, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_T": 32, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 64, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
     float32=(
         {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_I": 64, "num_warps": 4, "num_stages": 2},
@@ -144,7 +143,11 @@ def gemm_kernel(
     I: tl.constexpr, PART: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr, UPCAST: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_I: tl.constexpr,
 ):  # fmt: skip
-    """parts[s]^T = W x^T over the inputs from s * PART on."""
+    """parts[s]^T = W x^T over the inputs from s * PART on.
+
+    The sum over inputs is taken in any order, so nothing is put side by side: plane j of the weight holds, of each
+    group, what stands at place j, and meets the inputs j, M + j, 2 M + j ... alone.
+    """
     G: tl.constexpr = BLOCK_I // M
     row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
     token = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
@@ -240,10 +243,10 @@ def _multiply_few(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens:
 
 
 def _spans_per_part(n_row_tiles: int, n_spans: int, device: torch.device) -> int:
-    """So few that the parts of a row fill a GPU with two programs on each multiprocessor, which run at a time."""
+    """So few that the parts of a row keep a GPU busy."""
     n_programs = PROGRAMS
     if device.type == "cuda":
-        n_programs = 2 * torch.cuda.get_device_properties(device).multi_processor_count
+        n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
     return triton.cdiv(n_spans, max(1, n_programs // n_row_tiles))
 
 
