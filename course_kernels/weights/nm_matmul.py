@@ -83,10 +83,10 @@ def load_inputs(inputs, chunk, I: tl.constexpr):
 
 @tuned(
     ["O", "I", "N"],
+    {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 1},
     {"BLOCK_O": 2, "BLOCK_I": 512, "num_warps": 1},
     {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 1},
     {"BLOCK_O": 4, "BLOCK_I": 512, "num_warps": 1},
-    {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 1},
     {"BLOCK_O": 1, "BLOCK_I": 2048, "num_warps": 2},
     {"BLOCK_O": 2, "BLOCK_I": 2048, "num_warps": 2},
 )
