@@ -4,8 +4,10 @@ Dimension key: O outputs (rows), I inputs (columns), Z values stored, P = I / 8 
 S = O + 1 row starts.
 
 At density d in bfloat16 this moves d + 1/16 of the dense bytes. That bound is hard to reach: where a value lies is
-known only after counting the bits before it, so each position of the matrix, stored or not, costs several
-instructions, and at half density these take longer than the bytes.
+known only after counting the bits before it, which costs several instructions a position or a value, and neighbouring
+threads read values that are not neighbours. Two ways, and the tuner chooses by the density. Trying every position
+costs the same at all densities and has all its loads under way at once; going from set bit to set bit falls with the
+density, but a tile takes as long as its fullest word, and the inputs are read from anywhere.
 """
 
 from __future__ import annotations
@@ -39,12 +41,19 @@ def bytes_moved(inputs: Float[Tensor, "I"], weight: Bitmap) -> int:
 
 
 @jit
+def load_words(bits_at, start, P: tl.constexpr, W: tl.constexpr):
+    """W words of 32 bits of a row, from its byte `start` on: four bytes side by side, as a row may begin anywhere."""
+    p = start + tl.arange(0, 4 * W)
+    byte = tl.reshape(tl.load(bits_at + p, mask=p < P, other=0), (W, 4)).to(tl.int32)
+    return tl.sum(byte << (8 * tl.arange(0, 4))[None, :], 1)
+
+
+@jit
 def count_bits(word):
-    """Set bits of each int32: sums of neighbours, in pairs, fours and bytes; the product adds the four bytes up."""
+    """The set bits of each byte, in its place: sums of neighbours, in pairs, in fours, in eights."""
     word = word - ((word >> 1) & 0x55555555)
     word = (word & 0x33333333) + ((word >> 2) & 0x33333333)
-    word = (word + (word >> 4)) & 0x0F0F0F0F
-    return (word * 0x01010101 >> 24) & 0xFF
+    return (word + (word >> 4)) & 0x0F0F0F0F
 
 
 @jit
@@ -54,43 +63,77 @@ def lowest_bit(word):
     return low, ((low.to(tl.float32).to(tl.int32, bitcast=True) >> 23) & 0xFF) - 127
 
 
-@tuned(
-    ["O", "I"],
-    {"BLOCK_O": 4, "BLOCK_I": 1024, "num_warps": 4},
-    {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 1},
-    {"BLOCK_O": 1, "BLOCK_I": 2048, "num_warps": 1},
-    {"BLOCK_O": 2, "BLOCK_I": 512, "num_warps": 1},
-    {"BLOCK_O": 4, "BLOCK_I": 256, "num_warps": 1},
-)
 @jit
-def matvec_kernel(
-    inputs, values, bitmap, row_start, outputs, O,
-    I: tl.constexpr, P: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_I: tl.constexpr,
-):  # fmt: skip
-    """Each thread owns words of 32 bits and walks their set bits, so the work falls with the density."""
-    W: tl.constexpr = BLOCK_I // 32
-    row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
-    inside = (row < O)[:, None]
-    begin = tl.load(row_start + row, mask=row < O, other=0).to(tl.int64)
-    total = tl.zeros([BLOCK_O, W], tl.float32)
-    for start in range(0, I, BLOCK_I):
-        p = (start // 8 + tl.arange(0, 4 * W))[None, :]
-        byte = tl.load(bitmap + row.to(tl.int64)[:, None] * P + p, mask=inside & (p < P), other=0)
-        byte = tl.reshape(byte, (BLOCK_O, W, 4)).to(tl.int32)
-        word = tl.sum(byte << (8 * tl.arange(0, 4))[None, None, :], 2)  # four bytes side by side
-        n_stored = count_bits(word)
-        value_at = values + (begin[:, None] + tl.cumsum(n_stored, 1) - n_stored)
-        x_at = inputs + start + 32 * tl.arange(0, W)[None, :]
-        left = tl.max(tl.max(n_stored, 1), 0)  # the fullest word decides how long the tile takes
-        while left > 0:
+def try_all(inputs, values, word, n_stored, first, start, total, I: tl.constexpr):
+    """A thread owns bytes: it loads their 8 inputs at once, and of their 8 values those that are stored."""
+    W: tl.constexpr = word.shape[0]
+    shift = (8 * tl.arange(0, 4))[None, :]
+    before = (n_stored * 0x01010101 - n_stored)[:, None] >> shift  # in its lowest byte: stored in the bytes before
+    byte = (before & 0xFF) + first[:, None] << 8 | ((word[:, None] >> shift) & 0xFF)
+    byte = tl.reshape(byte, (4 * W,))[:, None]  # joined with where its values begin: they change threads together
+    bit = tl.arange(0, 8)[None, :]
+    stored = (byte >> bit) & 1
+    value_at = values + ((byte >> 8) + (tl.cumsum(stored, 1) - stored))
+    value = tl.load(value_at, mask=stored != 0, other=0.0)
+    column = start + 8 * tl.arange(0, 4 * W)[:, None] + bit
+    x = tl.load(inputs + column, mask=column < I, other=0.0)
+    return total + value.to(tl.float32) * x.to(tl.float32)
+
+
+@jit
+def walk(inputs, values, word, n_word, first, start, total, STEPS: tl.constexpr):
+    """A thread owns words and goes from set bit to set bit, so the work falls with the density."""
+    value_at = values + first
+    x_at = inputs + start + 32 * tl.arange(0, word.shape[0])
+    left = tl.max(n_word, 0)  # the fullest word decides how long the tile takes
+    while left > 0:
+        for _ in tl.static_range(STEPS):  # so many loads are under way at a time
             low, bit = lowest_bit(word)
             value = tl.load(value_at, mask=word != 0, other=0.0).to(tl.float32)
             total += value * tl.load(x_at + bit, mask=word != 0, other=0.0).to(tl.float32)
             value_at += 1
             word = word ^ low
-            left -= 1
-        begin += tl.sum(n_stored, 1)
-    tl.store(outputs + row, tl.sum(total, 1).to(outputs.dtype.element_ty), mask=row < O)
+        left -= STEPS
+    return total
+
+
+@tuned(
+    ["O", "I", "D_CLASS"],
+    {"BLOCK_I": 512, "STEPS": 0, "num_warps": 1},
+    {"BLOCK_I": 1024, "STEPS": 0, "num_warps": 1},
+    {"BLOCK_I": 1024, "STEPS": 0, "num_warps": 2},
+    {"BLOCK_I": 2048, "STEPS": 0, "num_warps": 2},
+    {"BLOCK_I": 1024, "STEPS": 2, "num_warps": 1},
+    {"BLOCK_I": 1024, "STEPS": 4, "num_warps": 1},
+    {"BLOCK_I": 1024, "STEPS": 8, "num_warps": 1},
+    {"BLOCK_I": 2048, "STEPS": 4, "num_warps": 2},
+)
+@jit(lengths=("D_CLASS",))
+def matvec_kernel(
+    inputs, values, bitmap, row_start, outputs, O, D_CLASS,
+    I: tl.constexpr, P: tl.constexpr, BLOCK_I: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    """One row. STEPS: how many set bits a thread goes on at a time; 0: it tries every position."""
+    W: tl.constexpr = BLOCK_I // 32
+    row = tl.program_id(0)
+    bits_at = bitmap + row.to(tl.int64) * P
+    values += tl.load(row_start + row).to(tl.int64)
+    total = tl.zeros([W], tl.float32) if STEPS else tl.zeros([4 * W, 8], tl.float32)
+    word = load_words(bits_at, 0, P, W)
+    for start in range(0, I, BLOCK_I):
+        following = load_words(bits_at, (start + BLOCK_I) // 8, P, W)  # comes while this tile is multiplied
+        n_stored = count_bits(word)
+        n_word = (n_stored * 0x01010101 >> 24) & 0xFF  # the product adds the four bytes up
+        first = tl.cumsum(n_word, 0) - n_word
+        if STEPS:
+            total = walk(inputs, values, word, n_word, first, start, total, STEPS)
+        else:
+            total = try_all(inputs, values, word, n_stored, first, start, total, I)
+        values += tl.sum(n_word, 0)
+        word = following
+    if not STEPS:
+        total = tl.sum(total, 1)
+    tl.store(outputs + row, tl.sum(total, 0).to(outputs.dtype.element_ty))
 
 
 def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
@@ -102,8 +145,8 @@ def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
     outputs = torch.empty(n_rows, dtype=inputs.dtype, device=inputs.device)
     pointers = (inputs, weight.values, weight.bitmap, weight.row_start, outputs)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
-        matvec_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]),)](
-            *pointers, O=n_rows, I=n_columns, P=weight.bitmap.shape[1]
+        matvec_kernel[(n_rows,)](
+            *pointers, O=n_rows, D_CLASS=_density_class(weight), I=n_columns, P=weight.bitmap.shape[1]
         )
     return outputs
 
@@ -116,6 +159,12 @@ def example(
     weight = torch.randn(shape, **where) / shape[1] ** 0.5
     weight = weight * (torch.rand(shape, **where) < density)
     return torch.randn(shape[1], **where).to(device, dtype), Bitmap.encode(weight.to(device, dtype))
+
+
+def _density_class(weight: Bitmap) -> int:
+    """Tuned again when the density halves: one position stored of 1, 2, 4 ... 64."""
+    n_positions = weight.shape[0] * weight.shape[1]
+    return min(64, triton.next_power_of_2(triton.cdiv(n_positions, max(1, weight.values.numel()))))
 
 
 def _check(inputs: Tensor, weight: Bitmap) -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from kernel_device import on_device
 
+from course_kernels import runtime
 from course_kernels.weights import bitmap_matvec
 from course_kernels.weights.bitmap_matvec import bytes_moved, example
 from course_lib.sparsity.formats import Bitmap
@@ -33,6 +34,15 @@ def test_a_full_word_beside_an_empty_one(generator):
     weight[:, 32:64] = 0
     inputs = torch.randn(128, generator=generator)
     torch.testing.assert_close(launch(inputs, Bitmap.encode(weight)), weight @ inputs)
+
+
+@pytest.mark.skipif(not runtime.INTERPRETED, reason="a GPU runs every setting; without one there is no kernel to run")
+@pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+def test_trying_all_positions_and_walking_the_set_bits_agree(steps, density, generator, monkeypatch):
+    monkeypatch.setitem(bitmap_matvec.matvec_kernel.configs[0].kwargs, "STEPS", steps)
+    inputs, weight = example(generator, torch.float32, "cpu", (2, 1061), density)
+    torch.testing.assert_close(bitmap_matvec.launch(inputs, weight), weight.decode() @ inputs)
 
 
 def test_missing_values_are_noticed(generator):
