@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from course_kernels.checks import FLOATS, check_device, check_tensor
 from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
-from course_kernels.tiles import JOINED, join_kernel, product
+from course_kernels.tiles import join_blocks, join_kernel, product
 from course_lib.sparsity.bitpacking import packed_width
 from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
@@ -237,8 +237,9 @@ def _multiply_few(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens:
     gemm_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_tokens, meta["BLOCK_T"]), n_parts)](
         inputs, weight.values, weight.positions, parts, **tokens, PART=span, **_sizes(weight)
     )
-    join_kernel[(triton.cdiv(outputs.numel(), JOINED["BLOCK_N"]),)](
-        parts, outputs, P=n_parts, N=outputs.numel(), **JOINED
+    blocks = join_blocks(n_parts)
+    join_kernel[(triton.cdiv(outputs.numel(), blocks["BLOCK_N"]),)](
+        parts, outputs, P=n_parts, N=outputs.numel(), **blocks
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from kernel_device import on_device
+from kernel_device import COMPILED, on_device
 from torch.nn.functional import relu, silu
 
 from course_kernels.per_token import gathered_mlp
@@ -128,3 +128,12 @@ def test_bytes_fall_with_the_neurons(generator):
     inputs, gate, up, down, chosen, *_ = example(generator, torch.float32, "cpu", (1, 576, 1536), 1536)
     dense, sparse = (bytes_moved(inputs, gate, up, down, some) for some in (chosen, chosen[:154]))
     assert 0.1 < sparse / dense < 0.102
+
+
+@pytest.mark.skipif(not COMPILED, reason="in the interpreter, no load runs ahead")
+@pytest.mark.parametrize(("n_tokens", "n_neurons"), [(1, 128 * 264), (8, 2048 * 8)])
+def test_loads_that_run_ahead_of_the_last_neuron_stay_inside(n_tokens, n_neurons, generator):
+    """Parts that fill the tile of their indices: what runs ahead asks for indices behind it."""
+    arguments = example(generator, torch.float32, "cpu", (n_tokens, 128, n_neurons), n_neurons)
+    expected = gathered_mlp.reference(*arguments)
+    torch.testing.assert_close(launch(*arguments), expected, atol=1e-3, rtol=1e-4)  # sums of thousands of terms

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from kernel_device import on_device
+from kernel_device import COMPILED, on_device
 
 from course_kernels.per_token import threshold_matvec
 from course_kernels.per_token.threshold_matvec import bytes_moved, example
@@ -86,3 +86,11 @@ def test_of_normal_inputs_quantiles_leave_their_share_of_the_bytes(threshold, sh
     inputs, columns, _ = example(generator, torch.float32, "cpu", (500, 4000))
     ratio = bytes_moved(inputs, columns, threshold) / bytes_moved(inputs, columns, 0.0)
     assert ratio == pytest.approx(share, abs=0.03)  # four standard deviations of 4000 draws, and the token itself
+
+
+@pytest.mark.skipif(not COMPILED, reason="in the interpreter, no load runs ahead")
+def test_loads_that_run_ahead_of_the_last_input_stay_inside(generator):
+    """Every input counts, so a part fills its list: what runs ahead asks for inputs behind it."""
+    arguments = example(generator, torch.float32, "cpu", (2048, 8 * threshold_matvec.PART), threshold=0.0)
+    expected = threshold_matvec.reference(*arguments)
+    torch.testing.assert_close(launch(*arguments), expected, atol=1e-3, rtol=1e-4)  # sums of thousands of terms
