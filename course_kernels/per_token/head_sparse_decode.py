@@ -90,7 +90,8 @@ def part_kernel(
     wanted = tl.load(keep + head * G + g, mask=g < G, other=0).to(tl.int32) > 0
     if tl.max(wanted.to(tl.int32), 0) > 0:
         row = (head * G + g)[:, None] * D + d[None, :]
-        q = tl.load(query + row, mask=wanted[:, None] & (d < D)[None, :], other=0.0)
+        # Of all heads: with a mask that was loaded as bytes, the compiler takes q for bytes and lays keys out for them.
+        q = tl.load(query + row, mask=(g < G)[:, None] & (d < D)[None, :], other=0.0)
         best = tl.full([BLOCK_G], float("-inf"), tl.float32)
         sum_of_weights = tl.zeros([BLOCK_G], tl.float32)
         read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
