@@ -50,7 +50,9 @@ def level_of_parts(peak, total, row, inside, S, BLOCK_S: tl.constexpr = 64):
 
 
 @jit
-def read_of_parts(part, peak, total, output, row, S, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr = 64):
+def read_of_parts(
+    part, peak, total, output, row, S, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr = 64
+):
     """Writes what one query head read of all S parts; zeros where it saw nothing."""
     rows, d = row + tl.arange(0, 1), tl.arange(0, BLOCK_D)
     level, sum_of_weights = level_of_parts(peak, total, rows, rows >= 0, S, BLOCK_S)

@@ -9,7 +9,8 @@ logits in between, on top of the 2 * D * 2 bytes of a key and value in bfloat16.
 RoPE turned at one position is used at another, cost no pass of their own: keys are turned on while they are loaded.
 
 One token is bound by memory, and one program a head would leave most of a GPU idle, so the slots are split: a first
-kernel reads the parts, a second joins them by their maxima and sums.
+kernel reads the parts, a second joins them by their maxima and sums. Programs of one or two warps have less to wait for
+than larger ones, and as many bytes on the way.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ What an expert needs is the list of its pairs, so that its products are over nei
 expert. One kernel chooses and counts within its tokens; a second turns all counts into places and writes the pairs
 there. Nothing is added atomically, so a pair's place is always the same, and nobody waits for the host. In torch this
 is a softmax, a topk, a division, a sort, a count and a running sum, each a pass and a launch of its own.
+
+What bounds it is latency: k choices one after the other, then the counts of all programs in each. So few tokens are
+spread over many programs, down to one each, while many tokens are 64 to a program.
 """
 
 from __future__ import annotations

@@ -122,6 +122,16 @@ def test_any_number_of_parts_gives_the_same(n_programs, generator, monkeypatch):
     torch.testing.assert_close(read.mass, expected.mass)
 
 
+def test_more_parts_than_are_joined_at_a_time(generator, monkeypatch):
+    """69 parts of 16 slots."""
+    arguments = example(generator, torch.float32, "cpu", (1, 1, 2, 1100, 8))
+    expected = decode_attention.reference(*arguments)
+    monkeypatch.setattr(decode_attention, "PROGRAMS", 1000)
+    read = launch(*arguments)
+    torch.testing.assert_close(read.output, expected.output)
+    torch.testing.assert_close(read.mass, expected.mass)
+
+
 def test_logits_that_exp_cannot_hold(generator):
     """One slot has a logit of 900 and lies in the last part; the maximum of all parts has to reach the first."""
     query, keys, values, position, slot_position, _ = example(generator, torch.float32, "cpu", (1, 1, 2, 130, 8))[:6]
