@@ -9,7 +9,8 @@ logits in between, on top of the 2 * D * 2 bytes of a key and value in bfloat16.
 RoPE turned at one position is used at another, cost no pass of their own: keys are turned on while they are loaded.
 
 One token is bound by memory, and one program a head would leave most of a GPU idle, so the slots are split: a first
-kernel reads the parts, a second joins them by their maxima and sums.
+kernel reads the parts, a second joins them by their maxima and sums. Programs of one or two warps have less to wait for
+than larger ones, and as many bytes on the way.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from torch import Tensor
 
 from course_kernels.checks import FLOATS, INTEGERS, check_device, check_slots, check_tensor, slot_room
 from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
-from course_kernels.tiles import product
+from course_kernels.tiles import level_of_parts, product, read_of_parts
 from course_lib.kv.slots import FREE
 
-TILE, TILE_BYTES = 64, 2**14  # slots that a program has in registers at a time: so many, or keys of so many bytes
+MOST_SLOTS, TILE_BYTES = 64, 2**14  # of a program at a time: so many, or keys of so many bytes
+PIECE = 16  # slots: a part is a multiple of it
+PROGRAMS_A_PROCESSOR = 4  # of the first kernel; all of them are on the GPU at once, so that none waits for the others
 PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
+WHOLE_TURN = 6.2831854820251465, -1.7484555314695172e-07  # 2 pi: the nearest float32, and what that is off by
 # For the tests: ragged tiles, FREE slots, padding and keys to be turned; whole tiles; a single slot; keys in place.
 CASES = (
     {"shape": (2, 1, 3, 197, 24), "gaps": True, "turned": True},
@@ -84,33 +88,60 @@ def bytes_moved(
 
 
 @jit
-def turned(low, high, by, frequency):
-    """Keys in columns, their first and second halves, turned on by so many positions each."""
+def turned(
+    low, high, by, frequency, EXACT: tl.constexpr, HIGH: tl.constexpr = WHOLE_TURN[0], LOW: tl.constexpr = WHOLE_TURN[1]
+):  # fmt: skip
+    """Keys in columns, their first and second halves, turned on by so many positions each.
+
+    A GPU's own sine is 2^-20 off near zero, worse far from it, and an instruction, where an exact one is dozens. So the
+    whole turns are taken off first (Cody, Waite), with 2 pi in two parts: what is left is within 2^-22 of the angle.
+    """
     angle = frequency[:, None] * by[None, :]
-    cos, sin = tl.cos(angle), tl.sin(angle)
+    if EXACT:  # the interpreter has numpy's sine alone
+        cos, sin = tl.cos(angle), tl.sin(angle)
+    else:
+        n_turns = (angle * 0.15915494309189535 + 12582912.0) - 12582912.0  # 1.5 * 2^23 has no room for fractions
+        angle = tl.fma(n_turns, -LOW, tl.fma(n_turns, -HIGH, angle))
+        cos, sin = tl.extra.cuda.libdevice.fast_cosf(angle), tl.extra.cuda.libdevice.fast_sinf(angle)
     a, b = low.to(tl.float32), high.to(tl.float32)
     return (a * cos - b * sin).to(low.dtype), (b * cos + a * sin).to(low.dtype)
 
 
 @tuned(
-    ["N_CLASS", "G", "D"],
-    {"num_warps": 4, "num_stages": 2},
-    {"num_warps": 4, "num_stages": 3},
+    ["N_CLASS", "HEADS_CLASS", "G", "D"],
+    {"TILE": 32, "num_warps": 1, "num_stages": 3},
+    {"TILE": 16, "num_warps": 1, "num_stages": 4},
+    {"TILE": 32, "num_warps": 2, "num_stages": 3},
+    {"TILE": 32, "num_warps": 2, "num_stages": 4},
+    {"TILE": 64, "num_warps": 2, "num_stages": 3},
+    {"TILE": 64, "num_warps": 4, "num_stages": 2},
+    {"TILE": 64, "num_warps": 4, "num_stages": 3},
+    {"TILE": 64, "num_warps": 8, "num_stages": 3},
 )
-@jit(lengths=("N", "N_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM", "POSITION_ROOM", "TURN_ROOM"))
+@jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM", "POSITION_ROOM", "TURN_ROOM"))
 def part_kernel(
     query, keys, values, position, slot_position, turns, frequencies, logits, part, peak, total, scaling,
-    N, N_CLASS, PART, S, KEY_ROOM, VALUE_ROOM, POSITION_ROOM, TURN_ROOM, FREE: tl.constexpr, UPCAST: tl.constexpr,
-    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_H: tl.constexpr,
-    BLOCK_D: tl.constexpr, TILE: tl.constexpr,
+    N, N_CLASS, HEADS_CLASS, PART, S, KEY_ROOM, VALUE_ROOM, POSITION_ROOM, TURN_ROOM, FREE: tl.constexpr,
+    UPCAST: tl.constexpr, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, MOST: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """One part of one head's slots: their logits, and what the group reads of them before it is normalised."""
+    """One part of one head's slots: their logits, and what the group reads of them before it is normalised.
+
+    Which keys are loaded depends on positions that are loaded themselves; those are read one tile ahead, so that the
+    compiler can start the copies of a tile while it works on the one before.
+    """
+    BLOCK_N: tl.constexpr = TILE if TILE < MOST else MOST
     head = tl.program_id(1).to(tl.int64)  # of all sequences: sequence * H + key-value head
     start = tl.program_id(0) * PART
+    stop = tl.minimum(start + PART, N)
     g, d, half = tl.arange(0, BLOCK_G), tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_H)
     pair = half < D // 2
     at = tl.load(position + head // H)
     at = tl.where(at == FREE, -1, at)  # padding sees nothing
+    n = start + tl.arange(0, BLOCK_N)
+    ahead = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < stop, other=FREE)
+    if turns is not None:
+        frequency = tl.load(frequencies + half, mask=pair, other=0.0)
     row = (head * G + g)[:, None]
     inside = (g < G)[:, None] & pair[None, :]
     q_low = tl.load(query + row * D + half[None, :], mask=inside, other=0.0)
@@ -118,9 +149,11 @@ def part_kernel(
     best = tl.full([BLOCK_G], float("-inf"), tl.float32)
     sum_of_weights = tl.zeros([BLOCK_G], tl.float32)
     read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
-    for first in range(start, tl.minimum(start + PART, N), TILE):
-        n = first + tl.arange(0, TILE)
-        seen = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < N, other=FREE) <= at
+    for first in range(start, stop, BLOCK_N):
+        n = first + tl.arange(0, BLOCK_N)
+        seen = ahead <= at
+        later = n + BLOCK_N
+        ahead = tl.load(slot_position + head * POSITION_ROOM + later, mask=later < stop, other=FREE)
         key_at = keys + (head * KEY_ROOM + n)[None, :] * D + half[:, None]
         wanted = seen[None, :] & pair[:, None]
         low = tl.load(key_at, mask=wanted, other=0.0)
@@ -128,10 +161,10 @@ def part_kernel(
         if turns is not None:
             by = tl.load(turns + head * TURN_ROOM + n, mask=seen, other=0).to(tl.float32)
             if tl.max(tl.abs(by), 0) > 0:  # in a window, most tiles have nothing to turn
-                low, high = turned(low, high, by, tl.load(frequencies + half, mask=pair, other=0.0))
+                low, high = turned(low, high, by, frequency, UPCAST)
         logit = (product(q_low, low, UPCAST) + product(q_high, high, UPCAST)) * scaling
         logit = tl.where(seen[None, :], logit, float("-inf"))
-        tl.store(logits + row * N + n[None, :], logit, mask=(g < G)[:, None] & (n < N)[None, :])
+        tl.store(logits + row * N + n[None, :], logit, mask=(g < G)[:, None] & (n < stop)[None, :])
         higher = tl.maximum(best, tl.max(logit, 1))
         level = tl.where(higher == float("-inf"), 0.0, higher)  # nothing seen yet: not -inf less -inf
         weight = tl.exp(logit - level[:, None])
@@ -141,42 +174,37 @@ def part_kernel(
         sum_of_weights = sum_of_weights * fade + tl.sum(weight, 1)
         read = read * fade[:, None] + product(weight.to(v.dtype), v, UPCAST)
         best = higher
-    row = (head * S + tl.program_id(0)) * G + g
+    row = (head * G + g) * S + tl.program_id(0)
     tl.store(peak + row, best, mask=g < G)
     tl.store(total + row, sum_of_weights, mask=g < G)
     tl.store(part + row[:, None] * D + d[None, :], read, mask=(g < G)[:, None] & (d < D)[None, :])
 
 
-@jit(lengths=("N", "S"))
+@tuned(
+    ["N_CLASS", "HEADS_CLASS", "G", "D"],
+    {"TILE": 512, "num_warps": 4},
+    {"TILE": 256, "num_warps": 4},
+    {"TILE": 1024, "num_warps": 4},
+    {"TILE": 1024, "num_warps": 8},
+)
+@jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "S"))
 def join_kernel(
-    logits, part, peak, total, output, mass, N, S, G: tl.constexpr, D: tl.constexpr,
+    logits, part, peak, total, output, mass, N, N_CLASS, HEADS_CLASS, S, G: tl.constexpr, D: tl.constexpr,
     BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Weights from logits for one tile of slots; the first program of a head also adds up its parts."""
+    """The first G programs of a head join the parts of a query head each, the others turn logits into weights."""
     head = tl.program_id(1).to(tl.int64)
-    g, d = tl.arange(0, BLOCK_G), tl.arange(0, BLOCK_D)
-    best = tl.full([BLOCK_G], float("-inf"), tl.float32)
-    for s in range(S):
-        best = tl.maximum(best, tl.load(peak + (head * S + s) * G + g, mask=g < G, other=float("-inf")))
-    level = tl.where(best == float("-inf"), 0.0, best)
-    sum_of_weights = tl.zeros([BLOCK_G], tl.float32)
-    read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
-    for s in range(S):
-        row = (head * S + s) * G + g
-        fade = tl.exp(tl.load(peak + row, mask=g < G, other=float("-inf")) - level)
-        sum_of_weights += fade * tl.load(total + row, mask=g < G, other=0.0)
-        if tl.program_id(0) == 0:
-            inside = (g < G)[:, None] & (d < D)[None, :]
-            read += fade[:, None] * tl.load(part + row[:, None] * D + d[None, :], mask=inside, other=0.0)
-    share = 1 / tl.where(sum_of_weights > 0, sum_of_weights, 1.0)  # a token that sees nothing has weights of 0
-    row = (head * G + g)[:, None]
-    if tl.program_id(0) == 0:
-        inside = (g < G)[:, None] & (d < D)[None, :]
-        tl.store(output + row * D + d[None, :], (read * share[:, None]).to(output.dtype.element_ty), mask=inside)
-    n = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    logit = tl.load(logits + row * N + n[None, :], mask=(g < G)[:, None] & (n < N)[None, :], other=float("-inf"))
-    weight = tl.exp(logit - level[:, None]) * share[:, None]
-    tl.store(mass + head * N + n, tl.sum(weight, 0), mask=n < N)
+    if tl.program_id(0) < G:
+        read_of_parts(part, peak, total, output, head * G + tl.program_id(0), S, D, BLOCK_D)
+    else:
+        g = tl.arange(0, BLOCK_G)
+        level, sum_of_weights = level_of_parts(peak, total, head * G + g, g < G, S)
+        share = 1 / tl.where(sum_of_weights > 0, sum_of_weights, 1.0)  # a token that sees nothing has weights of 0
+        n = (tl.program_id(0) - G) * TILE + tl.arange(0, TILE)
+        at = logits + (head * G + g)[:, None] * N + n[None, :]
+        logit = tl.load(at, mask=(g < G)[:, None] & (n < N)[None, :], other=float("-inf"))
+        weight = tl.exp(logit - level[:, None]) * share[:, None]
+        tl.store(mass + head * N + n, tl.sum(weight, 0), mask=n < N)
 
 
 def launch(
@@ -201,25 +229,24 @@ def launch(
     if not runs_kernel(query):
         return reference(query, keys, values, position, slot_position, scaling, turns, frequencies)
     (n_sequences, n_heads, n_slots, size), n_groups = keys.shape, query.shape[1] // keys.shape[1]
-    tile = _tile(keys)
-    per_part = tile * _tiles_per_part(n_sequences * n_heads, triton.cdiv(n_slots, tile), query.device)
+    per_part = PIECE * _pieces_per_part(n_sequences * n_heads, triton.cdiv(n_slots, PIECE), query.device)
     n_parts = max(1, triton.cdiv(n_slots, per_part))
     read = Read(torch.empty(query.shape, dtype=query.dtype, device=query.device), _scratch(query, keys.shape[:3]))
     logits = _scratch(query, (*query.shape[:2], n_slots))
-    part = _scratch(query, (n_sequences, n_heads, n_parts, n_groups, size))
-    peak, total = (_scratch(query, part.shape[:4]) for _ in range(2))
-    block = {"G": n_groups, "D": size, "BLOCK_D": max(16, triton.next_power_of_2(size)), "TILE": tile}
+    part = _scratch(query, (*query.shape[:2], n_parts, size))
+    peak, total = (_scratch(query, part.shape[:3]) for _ in range(2))
+    sizes = {"N": n_slots, "S": n_parts, "G": n_groups, "D": size, "BLOCK_D": max(16, triton.next_power_of_2(size))}
+    sizes["N_CLASS"], sizes["HEADS_CLASS"] = map(triton.next_power_of_2, (n_slots, n_sequences * n_heads))
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
         part_kernel[n_parts, n_sequences * n_heads](
             query, keys, values, position, slot_position, turns, frequencies, logits, part, peak, total, scaling,
-            N=n_slots, N_CLASS=triton.next_power_of_2(n_slots), PART=per_part, S=n_parts, KEY_ROOM=slot_room(keys),
-            VALUE_ROOM=slot_room(values), POSITION_ROOM=slot_room(slot_position),
-            TURN_ROOM=0 if turns is None else slot_room(turns), FREE=FREE, UPCAST=INTERPRETED, H=n_heads,
-            BLOCK_G=max(16, triton.next_power_of_2(n_groups)), BLOCK_H=max(16, triton.next_power_of_2(size // 2)),
-            **block,
+            PART=per_part, KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
+            POSITION_ROOM=slot_room(slot_position), TURN_ROOM=0 if turns is None else slot_room(turns), FREE=FREE,
+            UPCAST=INTERPRETED, H=n_heads, MOST=_most_slots(keys), BLOCK_G=max(16, triton.next_power_of_2(n_groups)),
+            BLOCK_H=max(16, triton.next_power_of_2(size // 2)), **sizes,
         )  # fmt: skip
-        join_kernel[max(1, triton.cdiv(n_slots, tile)), n_sequences * n_heads](
-            logits, part, peak, total, *read, N=n_slots, S=n_parts, BLOCK_G=triton.next_power_of_2(n_groups), **block
+        join_kernel[lambda meta: (n_groups + triton.cdiv(n_slots, meta["TILE"]), n_sequences * n_heads)](
+            logits, part, peak, total, *read, BLOCK_G=triton.next_power_of_2(n_groups), **sizes
         )
     return read
 
@@ -228,17 +255,17 @@ def _scratch(query: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.empty(shape, dtype=torch.float32, device=query.device)
 
 
-def _tile(keys: Tensor) -> int:
+def _most_slots(keys: Tensor) -> int:
     """Fewer slots where keys are large: a tile has to fit into the shared memory of small GPUs."""
-    return max(16, min(TILE, TILE_BYTES // (triton.next_power_of_2(keys.shape[3]) * keys.element_size())))
+    return max(16, min(MOST_SLOTS, TILE_BYTES // (triton.next_power_of_2(keys.shape[3]) * keys.element_size())))
 
 
-def _tiles_per_part(n_heads: int, n_tiles: int, device: torch.device) -> int:
+def _pieces_per_part(n_heads: int, n_pieces: int, device: torch.device) -> int:
     """So few that the parts of all heads keep a GPU busy."""
     n_programs = PROGRAMS
     if device.type == "cuda":
-        n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
-    return max(1, triton.cdiv(n_tiles, max(1, n_programs // n_heads)))
+        n_programs = PROGRAMS_A_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
+    return max(1, triton.cdiv(n_pieces, max(1, n_programs // n_heads)))
 
 
 def example(

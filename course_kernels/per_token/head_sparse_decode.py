@@ -19,9 +19,12 @@ from torch import Tensor
 
 from course_kernels.checks import FLOATS, check_device, check_slots, check_tensor, slot_room
 from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
-from course_kernels.tiles import product
+from course_kernels.tiles import product, read_of_parts
 
-TILE, TILE_BYTES = 64, 2**14  # slots that a program has in registers at a time: so many, or keys of so many bytes
+TILE_BYTES = 2**15  # of keys that a program has at a time, at most
+PIECE = 16  # slots: a part is a multiple of it
+# Of the first kernel. All are on the GPU at once where half of the groups are kept; the others' programs end at once.
+PROGRAMS_A_PROCESSOR = 8
 PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
 # For the tests: an odd number of heads and ragged tiles; one head alone; all, whole tiles; none; a head to each.
 CASES = (
@@ -64,71 +67,60 @@ def bytes_moved(
 
 
 @tuned(
-    ["N_CLASS", "G", "D"],
-    {"num_warps": 4, "num_stages": 2},
-    {"num_warps": 4, "num_stages": 3},
-    {"num_warps": 8, "num_stages": 2},
+    ["N_CLASS", "HEADS_CLASS", "G", "D"],
+    {"TILE": 32, "num_warps": 2, "num_stages": 3},
+    {"TILE": 32, "num_warps": 1, "num_stages": 3},
+    {"TILE": 32, "num_warps": 1, "num_stages": 4},
+    {"TILE": 64, "num_warps": 2, "num_stages": 3},
+    {"TILE": 64, "num_warps": 4, "num_stages": 2},
+    {"TILE": 64, "num_warps": 4, "num_stages": 3},
+    {"TILE": 64, "num_warps": 4, "num_stages": 4},
+    {"TILE": 128, "num_warps": 4, "num_stages": 3},
 )
-@jit(lengths=("N", "N_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM"))
+@jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM"))
 def part_kernel(
-    query, keys, values, keep, part, peak, total, scaling, N, N_CLASS, PART, S, KEY_ROOM, VALUE_ROOM,
+    query, keys, values, keep, part, peak, total, scaling, N, N_CLASS, HEADS_CLASS, PART, S, KEY_ROOM, VALUE_ROOM,
     UPCAST: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr,
-    TILE: tl.constexpr,
+    MOST: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """One part of one group's slots, before it is normalised. A group of which no head is kept reads nothing."""
+    BLOCK_N: tl.constexpr = TILE if TILE < MOST else MOST
     head = tl.program_id(1).to(tl.int64)  # of all sequences: sequence * H + key-value head
     g, d = tl.arange(0, BLOCK_G), tl.arange(0, BLOCK_D)
     wanted = tl.load(keep + head * G + g, mask=g < G, other=0).to(tl.int32) > 0
     if tl.max(wanted.to(tl.int32), 0) > 0:
         row = (head * G + g)[:, None] * D + d[None, :]
-        q = tl.load(query + row, mask=wanted[:, None] & (d < D)[None, :], other=0.0)
+        # Of all heads: with a mask that was loaded as bytes, the compiler takes q for bytes and lays keys out for them.
+        q = tl.load(query + row, mask=(g < G)[:, None] & (d < D)[None, :], other=0.0)
         best = tl.full([BLOCK_G], float("-inf"), tl.float32)
         sum_of_weights = tl.zeros([BLOCK_G], tl.float32)
         read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
         start = tl.program_id(0) * PART
-        for first in range(start, tl.minimum(start + PART, N), TILE):
-            n = first + tl.arange(0, TILE)
+        stop = tl.minimum(start + PART, N)
+        for first in range(start, stop, BLOCK_N):
+            n = first + tl.arange(0, BLOCK_N)
             key_at = keys + (head * KEY_ROOM + n)[None, :] * D + d[:, None]
-            key = tl.load(key_at, mask=(n < N)[None, :] & (d < D)[:, None], other=0.0)
-            logit = tl.where((n < N)[None, :], product(q, key, UPCAST) * scaling, float("-inf"))
+            key = tl.load(key_at, mask=(n < stop)[None, :] & (d < D)[:, None], other=0.0)
+            logit = tl.where((n < stop)[None, :], product(q, key, UPCAST) * scaling, float("-inf"))
             higher = tl.maximum(best, tl.max(logit, 1))  # every tile has a slot, so this is a number
             weight, fade = tl.exp(logit - higher[:, None]), tl.exp(best - higher)
             value_at = values + (head * VALUE_ROOM + n)[:, None] * D + d[None, :]
-            value = tl.load(value_at, mask=(n < N)[:, None] & (d < D)[None, :], other=0.0)
+            value = tl.load(value_at, mask=(n < stop)[:, None] & (d < D)[None, :], other=0.0)
             sum_of_weights = sum_of_weights * fade + tl.sum(weight, 1)
             read = read * fade[:, None] + product(weight.to(value.dtype), value, UPCAST)
             best = higher
-        row = (head * S + tl.program_id(0)) * G + g
+        row = (head * G + g) * S + tl.program_id(0)
         tl.store(peak + row, best, mask=wanted)
         tl.store(total + row, sum_of_weights, mask=wanted)
         tl.store(part + row[:, None] * D + d[None, :], read, mask=wanted[:, None] & (d < D)[None, :])
 
 
 @jit(lengths=("S",))
-def heads_kernel(
-    keep, part, peak, total, output, S,
-    G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr,
-):  # fmt: skip
-    """The parts of one group, joined by their maxima and sums; zeros for the heads that are not kept."""
+def heads_kernel(keep, part, peak, total, output, S, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """The parts of one query head, joined by their maxima and sums; zeros for a head that is not kept."""
     head = tl.program_id(0).to(tl.int64)
-    g, d = tl.arange(0, BLOCK_G), tl.arange(0, BLOCK_D)
-    wanted = tl.load(keep + head * G + g, mask=g < G, other=0).to(tl.int32) > 0
-    best = tl.full([BLOCK_G], float("-inf"), tl.float32)
-    sum_of_weights = tl.zeros([BLOCK_G], tl.float32)
-    read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
-    for s in range(S):
-        row = (head * S + s) * G + g
-        level = tl.load(peak + row, mask=wanted, other=0.0)
-        higher = tl.maximum(best, level)
-        fade, share = tl.exp(best - higher), tl.exp(level - higher)
-        at = part + row[:, None] * D + d[None, :]
-        more = tl.load(at, mask=wanted[:, None] & (d < D)[None, :], other=0.0)
-        read = read * fade[:, None] + more * share[:, None]
-        sum_of_weights = sum_of_weights * fade + share * tl.load(total + row, mask=wanted, other=1.0)
-        best = higher
-    read = tl.where(wanted[:, None], read / sum_of_weights[:, None], 0.0)
-    at = output + (head * G + g)[:, None] * D + d[None, :]
-    tl.store(at, read.to(output.dtype.element_ty), mask=(g < G)[:, None] & (d < D)[None, :])
+    wanted = tl.load(keep + head).to(tl.int32) > 0
+    read_of_parts(part, peak, total, output, head, tl.where(wanted, S, 0), D, BLOCK_D)
 
 
 def launch(
@@ -148,32 +140,30 @@ def launch(
     if not runs_kernel(query) or not keys.numel():
         return reference(query, keys, values, keep, scaling)
     (n_sequences, n_heads, n_slots, size), n_groups = keys.shape, query.shape[1] // keys.shape[1]
-    tile = max(16, min(TILE, TILE_BYTES // (triton.next_power_of_2(size) * keys.element_size())))
-    per_part = tile * _tiles_per_part(n_sequences * n_heads, triton.cdiv(n_slots, tile), query.device)
+    most = max(16, TILE_BYTES // (triton.next_power_of_2(size) * keys.element_size()))
+    per_part = PIECE * _pieces_per_part(n_sequences * n_heads, triton.cdiv(n_slots, PIECE), query.device)
     n_parts = triton.cdiv(n_slots, per_part)
-    part = torch.empty((n_sequences, n_heads, n_parts, n_groups, size), dtype=torch.float32, device=query.device)
-    peak, total = (torch.empty(part.shape[:4], dtype=torch.float32, device=query.device) for _ in range(2))
+    part = torch.empty((*query.shape[:2], n_parts, size), dtype=torch.float32, device=query.device)
+    peak, total = (torch.empty(part.shape[:3], dtype=torch.float32, device=query.device) for _ in range(2))
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    sizes = {"S": n_parts, "G": n_groups, "D": size, "BLOCK_D": max(16, triton.next_power_of_2(size))}
+    sizes = {"S": n_parts, "D": size, "BLOCK_D": max(16, triton.next_power_of_2(size))}
+    classes = triton.next_power_of_2(n_slots), triton.next_power_of_2(n_sequences * n_heads)
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
         part_kernel[n_parts, n_sequences * n_heads](
-            query, keys, values, keep, part, peak, total, float(scaling),
-            N=n_slots, N_CLASS=triton.next_power_of_2(n_slots), PART=per_part, KEY_ROOM=slot_room(keys),
-            VALUE_ROOM=slot_room(values), UPCAST=INTERPRETED, TILE=tile,
-            BLOCK_G=max(16, triton.next_power_of_2(n_groups)), **sizes,
+            query, keys, values, keep, part, peak, total, float(scaling), N=n_slots, N_CLASS=classes[0],
+            HEADS_CLASS=classes[1], PART=per_part, KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
+            UPCAST=INTERPRETED, G=n_groups, BLOCK_G=max(16, triton.next_power_of_2(n_groups)), MOST=most, **sizes,
         )  # fmt: skip
-        heads_kernel[n_sequences * n_heads,](
-            keep, part, peak, total, output, BLOCK_G=triton.next_power_of_2(n_groups), **sizes
-        )
+        heads_kernel[keep.numel(),](keep, part, peak, total, output, **sizes)
     return output
 
 
-def _tiles_per_part(n_heads: int, n_tiles: int, device: torch.device) -> int:
+def _pieces_per_part(n_heads: int, n_pieces: int, device: torch.device) -> int:
     """So few that the parts of all heads keep a GPU busy."""
     n_programs = PROGRAMS
     if device.type == "cuda":
-        n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
-    return max(1, triton.cdiv(n_tiles, max(1, n_programs // n_heads)))
+        n_programs = PROGRAMS_A_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
+    return max(1, triton.cdiv(n_pieces, max(1, n_programs // n_heads)))
 
 
 def example(

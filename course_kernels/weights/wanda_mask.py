@@ -57,9 +57,13 @@ def bytes_moved(
 @tuned(
     ["O", "I", "M"],
     {"BLOCK_O": 8, "BLOCK_I": 256, "num_warps": 4},
-    {"BLOCK_O": 4, "BLOCK_I": 256, "num_warps": 4},
     {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 4},
+    {"BLOCK_O": 1, "BLOCK_I": 2048, "num_warps": 4},
+    {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 4},
+    {"BLOCK_O": 4, "BLOCK_I": 1024, "num_warps": 8},
     {"BLOCK_O": 2, "BLOCK_I": 2048, "num_warps": 8},
+    {"BLOCK_O": 1, "BLOCK_I": 4096, "num_warps": 8},
+    {"BLOCK_O": 4, "BLOCK_I": 512, "num_warps": 2},
 )
 @jit
 def mask_kernel(
@@ -68,23 +72,27 @@ def mask_kernel(
 ):  # fmt: skip
     """Keeps the N of each group that fewer than N others beat; equal scores leave by lower index."""
     G: tl.constexpr = BLOCK_I // M
+    OWN: tl.constexpr = 8  # neighbours that a thread has: 16 bytes of bfloat16
     row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
     column = tl.program_id(1) * BLOCK_I + tl.arange(0, BLOCK_I)
     inside = (row < O)[:, None] & (column < I)[None, :]
     offset = row.to(tl.int64)[:, None] * I + column[None, :]
     w = tl.load(weight + offset, mask=inside, other=0.0).to(tl.float32)
-    score = tl.abs(w) * tl.load(norm + column, mask=column < I, other=0.0)[None, :]
+    # Loaded once a row, so that each thread gets the norms of its own weights: of one row, they would change hands.
+    score = tl.abs(w) * tl.load(norm + column[None, :] + tl.zeros([BLOCK_O, 1], tl.int32), mask=inside, other=0.0)
     mine = tl.reshape(score, (BLOCK_O, G, M, 1))
     other = tl.reshape(score, (BLOCK_O, G, 1, M))
     later = tl.arange(0, M)[None, None, None, :] > tl.arange(0, M)[None, None, :, None]
-    n_better = tl.sum(((other > mine) | ((other == mine) & later)).to(tl.int32), 3)
+    # Counted in float32: a GPU compares into 1.0 and 0.0 in one instruction, and into integers in several.
+    n_better = tl.sum(tl.where((other > mine) | ((other == mine) & later), 1.0, 0.0), 3)
     kept = tl.reshape(n_better, (BLOCK_O, BLOCK_I)) < N
     if pruned is not None:
         tl.store(pruned + offset, tl.where(kept, w, 0.0).to(pruned.dtype.element_ty), mask=inside)
     if keep is not None:
         tl.store(keep + offset, kept.to(tl.uint8), mask=inside)
-    if tl.max(tl.max((score != score).to(tl.int32), 1), 0) > 0:
-        tl.store(has_nan, 1)
+    # Each thread says so for its weights: one answer of the whole program would hold its warps up.
+    nan = tl.max(tl.reshape((score != score).to(tl.int32), (BLOCK_O, BLOCK_I // OWN, OWN)), 2)
+    tl.store(has_nan + tl.zeros([BLOCK_O, BLOCK_I // OWN], tl.int32), 1, mask=nan > 0)
 
 
 def launch(

@@ -22,7 +22,7 @@ from triton.runtime import JITFunction
 from triton.runtime.autotuner import Autotuner
 
 TYPES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.uint8: "*u8"}
-TYPES |= {torch.int32: "*i32", torch.int64: "*i64", torch.bool: "*i1"}
+TYPES |= {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.bool: "*i1"}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from course_kernels.weights import nm_matmul, sparsegpt_columns
 pytestmark = pytest.mark.skipif(
     runtime.triton is None or runtime.INTERPRETED, reason="there is no compiler here, or the interpreter replaces it"
 )
-SHARED_MEMORY = 99 * 1024  # bytes that one block may use on consumer cards; an A100 has 163 KiB, an H100 227
+SHARED_MEMORY = 99 * 1024  # bytes that one block may use on consumer cards, where the first setting has to run
+MOST_SHARED_MEMORY = 227 * 1024  # on an H100; the tuner passes over a setting that a smaller card has no room for
 
 
 @pytest.mark.parametrize(("module", "case"), CASES[::2])
@@ -24,7 +25,7 @@ def test_compiles_for_hopper_with_every_setting(module, case, generator, monkeyp
         for setting in range(len(launch.settings)):
             compiled = launch.compile(setting, capability=90)
             assert len(compiled.asm["cubin"]) > 1000
-            assert compiled.metadata.shared <= SHARED_MEMORY
+            assert compiled.metadata.shared <= (MOST_SHARED_MEMORY if setting else SHARED_MEMORY)
 
 
 @pytest.mark.parametrize(

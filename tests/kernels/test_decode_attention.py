@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import pytest
 import torch
 from kernel_device import on_device
@@ -84,6 +85,22 @@ def test_turning_far_is_as_exact_as_float32_angles(generator):
     torch.testing.assert_close(read.output, expected.output, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("furthest", [10.0, 8192.0, 200_000.0])
+def test_whole_turns_taken_off_an_angle_leave_it_as_it_was(furthest, generator):
+    """What a compiled kernel does before the GPU's own sine, in numpy: a fused product and sum is rounded once."""
+    angle = ((2 * torch.rand(20_000, generator=generator) - 1) * furthest).numpy()
+    assert angle.dtype == numpy.float32
+    n_turns = (angle * numpy.float32(1 / (2 * math.pi)) + numpy.float32(1.5 * 2**23)) - numpy.float32(1.5 * 2**23)
+    left = angle
+    for part in decode_attention.WHOLE_TURN:
+        assert numpy.float32(part) == part
+        left = (left.astype(numpy.float64) - n_turns.astype(numpy.float64) * part).astype(numpy.float32)
+    assert numpy.abs(left).max() < 3.2  # where sin.approx and cos.approx are 2^-20.5 off
+    left, angle = left.astype(numpy.float64), angle.astype(numpy.float64)
+    assert numpy.abs(numpy.sin(left) - numpy.sin(angle)).max() < 2**-22
+    assert numpy.abs(numpy.cos(left) - numpy.cos(angle)).max() < 2**-22
+
+
 def test_only_the_distance_of_query_and_keys_matters(generator):
     query, keys, values, position, slot_position, scaling, turns, frequencies = example(
         generator, torch.float32, "cpu", (2, 1, 3, 70, 16), turned=True
@@ -100,6 +117,16 @@ def test_any_number_of_parts_gives_the_same(n_programs, generator, monkeypatch):
     arguments = example(generator, torch.float32, "cpu", (1, 2, 3, 321, 8), gaps=False)
     expected = decode_attention.reference(*arguments)
     monkeypatch.setattr(decode_attention, "PROGRAMS", n_programs)
+    read = launch(*arguments)
+    torch.testing.assert_close(read.output, expected.output)
+    torch.testing.assert_close(read.mass, expected.mass)
+
+
+def test_more_parts_than_are_joined_at_a_time(generator, monkeypatch):
+    """69 parts of 16 slots."""
+    arguments = example(generator, torch.float32, "cpu", (1, 1, 2, 1100, 8))
+    expected = decode_attention.reference(*arguments)
+    monkeypatch.setattr(decode_attention, "PROGRAMS", 1000)
     read = launch(*arguments)
     torch.testing.assert_close(read.output, expected.output)
     torch.testing.assert_close(read.mass, expected.mass)
@@ -193,7 +220,7 @@ def test_what_does_not_fit_is_refused(spoil, message, generator):
 def test_tiles_of_large_keys_hold_fewer_slots():
     """64 slots of 128 numbers in bfloat16 are 16 KiB; in float32 half as many fit, and 80 numbers take up 128."""
     tiles = [
-        (size, kind, decode_attention._tile(torch.empty(1, 1, 1, size, dtype=kind)))
+        (size, kind, decode_attention._most_slots(torch.empty(1, 1, 1, size, dtype=kind)))
         for size, kind in [(8, torch.float32), (128, torch.bfloat16), (80, torch.float32), (512, torch.float32)]
     ]
     assert [tile for _, _, tile in tiles] == [64, 64, 32, 16]

@@ -58,6 +58,10 @@ def test_all_tokens_to_one_expert_of_many(generator):
     assert routed.order.tolist() == list(range(130))
 
 
+def test_both_zeros_are_equal():
+    assert launch(torch.tensor([[-0.0, 0.0, -1.0], [-1.0, 0.0, -0.0]]), 2).expert.tolist() == [[0, 1], [1, 2]]
+
+
 def test_equal_logits_take_the_first_experts():
     routed = launch(torch.zeros(3, 6), 4)
     assert routed.expert.tolist() == [[0, 1, 2, 3]] * 3
