@@ -8,6 +8,7 @@ from __future__ import annotations
 from course_kernels.runtime import jit, tl, triton
 
 MOST_JOINED = 512  # partial results that a program has at a time
+MANY_NUMBERS = 2**16  # of which larger shares make programs enough
 JOINED = 4096  # numbers that a program has at a time: 8 of each thread from few parts, at most 32 from many
 
 
@@ -31,10 +32,11 @@ def join_kernel(parts, outputs, P, N: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK
     tl.store(outputs + n, tl.sum(total, 0).to(outputs.dtype.element_ty), mask=n < N)
 
 
-def join_blocks(n_parts: int) -> dict[str, int]:
+def join_blocks(n_parts: int, n_numbers: int) -> dict[str, int]:
     """All parts at once, since each load waits for a cache, and few numbers, so that many programs wait together."""
     block_p = min(MOST_JOINED, triton.next_power_of_2(n_parts))
-    return {"BLOCK_P": block_p, "BLOCK_N": max(16, min(128, JOINED // block_p)), "num_warps": 8}
+    most = 128 if n_numbers < MANY_NUMBERS else 512
+    return {"BLOCK_P": block_p, "BLOCK_N": max(16, min(most, JOINED // block_p)), "num_warps": 8}
 
 
 @jit

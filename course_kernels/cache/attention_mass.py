@@ -80,12 +80,8 @@ def bytes_moved(
 
 @tuned(
     ["Q_CLASS", "N_CLASS", "G", "D"],
-    {"BLOCK_N": 64, "BLOCK_Q": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_N": 64, "BLOCK_Q": 64, "num_warps": 4, "num_stages": 2},
-    {"BLOCK_N": 128, "BLOCK_Q": 64, "num_warps": 8, "num_stages": 3},
-    {"BLOCK_N": 64, "BLOCK_Q": 128, "num_warps": 4, "num_stages": 3},
     {"BLOCK_N": 128, "BLOCK_Q": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_N": 128, "BLOCK_Q": 128, "num_warps": 8, "num_stages": 3},
     float32=({"BLOCK_N": 32, "BLOCK_Q": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("Q", "Q_CLASS", "N", "N_CLASS", "KEY_ROOM", "POSITION_ROOM"))

@@ -77,7 +77,6 @@ def bytes_moved(
     {"BLOCK_Q": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
     {"BLOCK_Q": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_Q": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3},
-    {"BLOCK_Q": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2},
     float32=({"BLOCK_Q": 32, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("T", "T_CLASS", "N", "M"))

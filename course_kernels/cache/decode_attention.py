@@ -109,14 +109,9 @@ def turned(
 
 @tuned(
     ["N_CLASS", "HEADS_CLASS", "G", "D"],
-    {"TILE": 32, "num_warps": 1, "num_stages": 3},
-    {"TILE": 16, "num_warps": 1, "num_stages": 4},
-    {"TILE": 32, "num_warps": 2, "num_stages": 3},
-    {"TILE": 32, "num_warps": 2, "num_stages": 4},
-    {"TILE": 64, "num_warps": 2, "num_stages": 3},
     {"TILE": 64, "num_warps": 4, "num_stages": 2},
     {"TILE": 64, "num_warps": 4, "num_stages": 3},
-    {"TILE": 64, "num_warps": 8, "num_stages": 3},
+    {"TILE": 32, "num_warps": 2, "num_stages": 4},
 )
 @jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM", "POSITION_ROOM", "TURN_ROOM"))
 def part_kernel(
@@ -182,10 +177,8 @@ def part_kernel(
 
 @tuned(
     ["N_CLASS", "HEADS_CLASS", "G", "D"],
-    {"TILE": 512, "num_warps": 4},
     {"TILE": 256, "num_warps": 4},
     {"TILE": 1024, "num_warps": 4},
-    {"TILE": 1024, "num_warps": 8},
 )
 @jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "S"))
 def join_kernel(

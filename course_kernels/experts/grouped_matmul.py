@@ -123,9 +123,8 @@ def swiglu_kernel(
 
 @tuned(
     ["E", "D", "F", "P_CLASS"],
-    {"BLOCK_T": 16, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 64, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 128, "BLOCK_O": 256, "BLOCK_F": 64, "num_warps": 8, "num_stages": 4},
     float32=({"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 32, "num_warps": 4, "num_stages": 2},),

@@ -1,4 +1,4 @@
-"""`python3 -m course_kernels.gpu --out FOLDER`: the device, then all kernels' tests side by side, then each bench.
+"""`python3 -m course_kernels.gpu --out FOLDER`: the device, all kernels' tests side by side, then each bench alone.
 
 Ends with 0 if everything is right, 1 if something is not, 2 if there is no GPU.
 """
@@ -17,8 +17,8 @@ from typing import Any
 from course_kernels.gpu.process import ROOT, Outcome, Part, run
 from course_kernels.gpu.report import Report
 
-SECONDS = 510  # for all parts together: under nine minutes with what lies between them
-DEVICE_SECONDS, TEST_SECONDS, BENCH_SECONDS = 60, 240, 45  # for a part; what an end is waited for costs the rest
+SECONDS = 510  # for all parts together, unless asked: under nine minutes with what lies between them
+DEVICE_SECONDS, TEST_SECONDS, BENCH_SECONDS = 60, 240, 60  # for a part; what an end is waited for costs the rest
 TEST_STEP_SECONDS, BENCH_STEP_SECONDS = 90, 40  # for one test, which may compile many times; for one contest
 NO_GPU = 2
 REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
@@ -27,7 +27,7 @@ REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 def main(arguments: list[str] | None = None) -> int:
     options = _arguments(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no part outlives this
-    end, settings = time.monotonic() + SECONDS, {"rehearse": options.rehearse}
+    end, settings = time.monotonic() + options.seconds, {"rehearse": options.rehearse}
     report = Report(
         Path(options.out) / "gpu.json", " ".join(["python3 -m course_kernels.gpu", *(arguments or sys.argv[1:])])
     )
@@ -37,8 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
         return NO_GPU
     settings["limit"] = _take_device(report, outcome)
     tests, benches = _parts(options)
-    for part, test_outcome in _side_by_side(tests, settings, time.monotonic() + TEST_SECONDS):
-        print(*report.add(part, test_outcome), sep="\n", flush=True)
+    # What the benches run is compiled beside the tests, so that they find it in triton's cache; they say what fails.
+    ready = [Part("prepare", name, TEST_SECONDS, TEST_STEP_SECONDS, {}) for name in benches]
+    until = time.monotonic() + TEST_SECONDS * options.seconds / SECONDS
+    for part, test_outcome in _side_by_side([*tests, *([] if options.rehearse else ready)], settings, until):
+        if part.kind == "tests":
+            print(*report.add(part, test_outcome), sep="\n", flush=True)
     for i, part in enumerate(benches):
         share = (end - time.monotonic()) / (len(benches) - i)
         part = Part("bench", part, min(BENCH_SECONDS, share), min(BENCH_STEP_SECONDS, share), {})
@@ -54,6 +58,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m course_kernels.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="build/gpu", help="the folder that gpu.json is written into")
     parser.add_argument("--rehearse", action="store_true", help="the same on a CPU, in small, kernels interpreted")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for all of it (%(default)s)")
     parser.add_argument("--tests", nargs="*", help="the kernels to test, or files of tests; all when left out")
     parser.add_argument("--benches", nargs="*", help="the modules to time; all when left out")
     return parser.parse_args(arguments)
@@ -105,12 +110,12 @@ def _modules(folder: str, sign: str) -> list[str]:
 
 
 def _side_by_side(parts: list[Part], settings: dict[str, Any], end: float) -> Iterable[tuple[Part, Outcome]]:
-    """As they end. Compiling is the processor's work, so half of its cores are given to it; times come later, alone."""
+    """As they end. Compiling is the processor's work, so most of its cores are given to it; times come later, alone."""
 
     def within(part: Part) -> Outcome:  # one that has to wait for its turn has less time
         return run(replace(part, seconds=min(part.seconds, end - time.monotonic())), settings)
 
-    with ThreadPoolExecutor(max(4, (os.cpu_count() or 2) // 2)) as pool:
+    with ThreadPoolExecutor(max(4, (os.cpu_count() or 2) - 2)) as pool:
         under_way = {pool.submit(within, part): part for part in parts}
         for future in as_completed(under_way):
             yield under_way[future], future.result()

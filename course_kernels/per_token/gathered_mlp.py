@@ -84,13 +84,9 @@ def curved(x, RELU: tl.constexpr):
 
 @tuned(
     ["D", "K_CLASS"],
-    {"BLOCK_K": 2, "STAGES": 1, "num_warps": 8},
     {"BLOCK_K": 1, "STAGES": 3, "num_warps": 8},
-    {"BLOCK_K": 1, "STAGES": 4, "num_warps": 8},
     {"BLOCK_K": 1, "STAGES": 4, "num_warps": 4},
-    {"BLOCK_K": 2, "STAGES": 3, "num_warps": 8},
     {"BLOCK_K": 4, "STAGES": 1, "num_warps": 8},
-    {"BLOCK_K": 2, "STAGES": 1, "num_warps": 16},
 )
 @jit(lengths=("K", "PART"))
 def one_kernel(
@@ -126,11 +122,9 @@ def one_kernel(
 
 @tuned(
     ["D", "K_CLASS"],
-    {"BLOCK_K": 16, "BLOCK_D": 256, "num_warps": 2, "num_stages": 4},
-    {"BLOCK_K": 16, "BLOCK_D": 512, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_K": 32, "BLOCK_D": 128, "num_warps": 4, "num_stages": 4},
-    {"BLOCK_K": 32, "BLOCK_D": 256, "num_warps": 4, "num_stages": 3},
     {"BLOCK_K": 64, "BLOCK_D": 64, "num_warps": 4, "num_stages": 5},
+    {"BLOCK_K": 32, "BLOCK_D": 256, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_K": 16, "BLOCK_D": 512, "num_warps": 4, "num_stages": 3},
     float32=({"BLOCK_K": 16, "BLOCK_D": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("K",))
@@ -159,10 +153,7 @@ def hidden_kernel(
 @tuned(
     ["D", "K_CLASS"],
     {"BLOCK_K": 64, "BLOCK_D": 128, "num_warps": 4, "num_stages": 4},
-    {"BLOCK_K": 32, "BLOCK_D": 128, "num_warps": 4, "num_stages": 5},
     {"BLOCK_K": 128, "BLOCK_D": 64, "num_warps": 4, "num_stages": 4},
-    {"BLOCK_K": 32, "BLOCK_D": 256, "num_warps": 8, "num_stages": 4},
-    {"BLOCK_K": 64, "BLOCK_D": 64, "num_warps": 4, "num_stages": 5},
     float32=({"BLOCK_K": 16, "BLOCK_D": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("K", "PART"))
@@ -227,7 +218,8 @@ def launch(
             down_kernel[lambda meta: (triton.cdiv(size, meta["BLOCK_D"]), n_parts)](
                 hidden, down, chosen, parts, **sizes, **share
             )
-        blocks, n_numbers = join_blocks(n_parts), n_tokens * size
+        n_numbers = n_tokens * size
+        blocks = join_blocks(n_parts, n_numbers)
         join_kernel[triton.cdiv(n_numbers, blocks["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_numbers, **blocks)
     return outputs
 

@@ -59,23 +59,18 @@ def bytes_moved(
     keep: Bool[Tensor, "B heads"],
     scaling: float,
 ) -> int:
-    """Keys and values of the groups of which any head is kept; queries that are kept, the choice, all outputs."""
+    """Keys, values and queries of the groups of which any head is kept; the choice; all outputs."""
     _, n_heads, n_slots, size = keys.shape
     n_awake = int(keep.unflatten(1, (n_heads, -1)).any(dim=2).sum())
-    n_numbers = 2 * n_awake * n_slots * size + int(keep.sum()) * size + query.numel()
+    n_numbers = n_awake * (2 * n_slots + query.shape[1] // n_heads) * size + query.numel()
     return n_numbers * query.element_size() + keep.nbytes
 
 
 @tuned(
     ["N_CLASS", "HEADS_CLASS", "G", "D"],
-    {"TILE": 32, "num_warps": 2, "num_stages": 3},
-    {"TILE": 32, "num_warps": 1, "num_stages": 3},
-    {"TILE": 32, "num_warps": 1, "num_stages": 4},
-    {"TILE": 64, "num_warps": 2, "num_stages": 3},
     {"TILE": 64, "num_warps": 4, "num_stages": 2},
     {"TILE": 64, "num_warps": 4, "num_stages": 3},
-    {"TILE": 64, "num_warps": 4, "num_stages": 4},
-    {"TILE": 128, "num_warps": 4, "num_stages": 3},
+    {"TILE": 32, "num_warps": 1, "num_stages": 4},
 )
 @jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM"))
 def part_kernel(

@@ -65,12 +65,8 @@ def list_kernel(inputs, kept, n_kept, threshold, I: tl.constexpr, PART: tl.const
 @tuned(
     ["O"],
     {"BLOCK_O": 512, "TILE": 8, "STAGES": 4, "num_warps": 4},
-    {"BLOCK_O": 512, "TILE": 16, "STAGES": 3, "num_warps": 4},
     {"BLOCK_O": 512, "TILE": 16, "STAGES": 1, "num_warps": 4},
-    {"BLOCK_O": 256, "TILE": 16, "STAGES": 4, "num_warps": 4},
     {"BLOCK_O": 1024, "TILE": 8, "STAGES": 4, "num_warps": 8},
-    {"BLOCK_O": 1024, "TILE": 16, "STAGES": 1, "num_warps": 8},
-    {"BLOCK_O": 256, "TILE": 32, "STAGES": 1, "num_warps": 4},
 )
 @jit
 def part_kernel(
@@ -104,7 +100,7 @@ def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold:
     kept, n_kept = (torch.empty(n, dtype=torch.int32, device=inputs.device) for n in (n_parts * PART, n_parts))
     parts = torch.empty((n_parts, n_outputs), dtype=torch.float32, device=inputs.device)
     outputs = torch.empty(n_outputs, dtype=inputs.dtype, device=inputs.device)
-    blocks = join_blocks(n_parts)
+    blocks = join_blocks(n_parts, n_outputs)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         list_kernel[n_parts,](inputs, kept, n_kept, float(threshold), I=n_inputs, PART=PART)
         part_kernel[lambda meta: (triton.cdiv(n_outputs, meta["BLOCK_O"]), n_parts)](

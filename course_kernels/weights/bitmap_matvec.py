@@ -4,10 +4,10 @@ Dimension key: O outputs (rows), I inputs (columns), Z values stored, P = I / 8 
 S = O + 1 row starts.
 
 At density d in bfloat16 this moves d + 1/16 of the dense bytes. That bound is hard to reach: where a value lies is
-known only after counting the bits before it, which costs several instructions a position or a value, and neighbouring
-threads read values that are not neighbours. Two ways, and the tuner chooses by the density. Trying every position
-costs the same at all densities and has all its loads under way at once; going from set bit to set bit falls with the
-density, but a tile takes as long as its fullest word, and the inputs are read from anywhere.
+known only after counting the bits before it, neighbouring threads read values that are not neighbours, inputs come
+from anywhere, and a tile takes as long as its fullest word. So the work falls with the density, and at half density it
+takes longer than the bytes. To try every position instead costs the same at all densities: on an H200 as much as this
+does at half of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_kernels.checks import FLOATS, check_device, check_tensor
-from course_kernels.runtime import jit, runs_kernel, tl, triton, tuned
+from course_kernels.runtime import jit, runs_kernel, tl, tuned
 from course_lib.sparsity.bitpacking import packed_width
 from course_lib.sparsity.formats import Bitmap
 
@@ -50,10 +50,11 @@ def load_words(bits_at, start, P: tl.constexpr, W: tl.constexpr):
 
 @jit
 def count_bits(word):
-    """The set bits of each byte, in its place: sums of neighbours, in pairs, in fours, in eights."""
+    """Set bits of each int32: sums of neighbours, in pairs, fours and bytes; the product adds the four bytes up."""
     word = word - ((word >> 1) & 0x55555555)
     word = (word & 0x33333333) + ((word >> 2) & 0x33333333)
-    return (word + (word >> 4)) & 0x0F0F0F0F
+    word = (word + (word >> 4)) & 0x0F0F0F0F
+    return (word * 0x01010101 >> 24) & 0xFF
 
 
 @jit
@@ -61,23 +62,6 @@ def lowest_bit(word):
     """The lowest set bit of each int32, alone, and its index: the exponent that it has as a float."""
     low = word & -word
     return low, ((low.to(tl.float32).to(tl.int32, bitcast=True) >> 23) & 0xFF) - 127
-
-
-@jit
-def try_all(inputs, values, word, n_stored, first, start, total, I: tl.constexpr):
-    """A thread owns bytes: it loads their 8 inputs at once, and of their 8 values those that are stored."""
-    W: tl.constexpr = word.shape[0]
-    shift = (8 * tl.arange(0, 4))[None, :]
-    before = (n_stored * 0x01010101 - n_stored)[:, None] >> shift  # in its lowest byte: stored in the bytes before
-    byte = (before & 0xFF) + first[:, None] << 8 | ((word[:, None] >> shift) & 0xFF)
-    byte = tl.reshape(byte, (4 * W,))[:, None]  # joined with where its values begin: they change threads together
-    bit = tl.arange(0, 8)[None, :]
-    stored = (byte >> bit) & 1
-    value_at = values + ((byte >> 8) + (tl.cumsum(stored, 1) - stored))
-    value = tl.load(value_at, mask=stored != 0, other=0.0)
-    column = start + 8 * tl.arange(0, 4 * W)[:, None] + bit
-    x = tl.load(inputs + column, mask=column < I, other=0.0)
-    return total + value.to(tl.float32) * x.to(tl.float32)
 
 
 @jit
@@ -98,41 +82,28 @@ def walk(inputs, values, word, n_word, first, start, total, STEPS: tl.constexpr)
 
 
 @tuned(
-    ["O", "I", "D_CLASS"],
-    {"BLOCK_I": 512, "STEPS": 0, "num_warps": 1},
-    {"BLOCK_I": 1024, "STEPS": 0, "num_warps": 1},
-    {"BLOCK_I": 1024, "STEPS": 0, "num_warps": 2},
-    {"BLOCK_I": 2048, "STEPS": 0, "num_warps": 2},
+    ["O", "I"],
     {"BLOCK_I": 1024, "STEPS": 2, "num_warps": 1},
     {"BLOCK_I": 1024, "STEPS": 4, "num_warps": 1},
-    {"BLOCK_I": 1024, "STEPS": 8, "num_warps": 1},
-    {"BLOCK_I": 2048, "STEPS": 4, "num_warps": 2},
 )
-@jit(lengths=("D_CLASS",))
+@jit
 def matvec_kernel(
-    inputs, values, bitmap, row_start, outputs, O, D_CLASS,
+    inputs, values, bitmap, row_start, outputs, O,
     I: tl.constexpr, P: tl.constexpr, BLOCK_I: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """One row. STEPS: how many set bits a thread goes on at a time; 0: it tries every position."""
+    """One row. STEPS: how many set bits a thread goes on at a time."""
     W: tl.constexpr = BLOCK_I // 32
     row = tl.program_id(0)
     bits_at = bitmap + row.to(tl.int64) * P
     values += tl.load(row_start + row).to(tl.int64)
-    total = tl.zeros([W], tl.float32) if STEPS else tl.zeros([4 * W, 8], tl.float32)
+    total = tl.zeros([W], tl.float32)
     word = load_words(bits_at, 0, P, W)
     for start in range(0, I, BLOCK_I):
         following = load_words(bits_at, (start + BLOCK_I) // 8, P, W)  # comes while this tile is multiplied
-        n_stored = count_bits(word)
-        n_word = (n_stored * 0x01010101 >> 24) & 0xFF  # the product adds the four bytes up
-        first = tl.cumsum(n_word, 0) - n_word
-        if STEPS:
-            total = walk(inputs, values, word, n_word, first, start, total, STEPS)
-        else:
-            total = try_all(inputs, values, word, n_stored, first, start, total, I)
+        n_word = count_bits(word)
+        total = walk(inputs, values, word, n_word, tl.cumsum(n_word, 0) - n_word, start, total, STEPS)
         values += tl.sum(n_word, 0)
         word = following
-    if not STEPS:
-        total = tl.sum(total, 1)
     tl.store(outputs + row, tl.sum(total, 0).to(outputs.dtype.element_ty))
 
 
@@ -145,9 +116,7 @@ def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
     outputs = torch.empty(n_rows, dtype=inputs.dtype, device=inputs.device)
     pointers = (inputs, weight.values, weight.bitmap, weight.row_start, outputs)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
-        matvec_kernel[(n_rows,)](
-            *pointers, O=n_rows, D_CLASS=_density_class(weight), I=n_columns, P=weight.bitmap.shape[1]
-        )
+        matvec_kernel[(n_rows,)](*pointers, O=n_rows, I=n_columns, P=weight.bitmap.shape[1])
     return outputs
 
 
@@ -159,12 +128,6 @@ def example(
     weight = torch.randn(shape, **where) / shape[1] ** 0.5
     weight = weight * (torch.rand(shape, **where) < density)
     return torch.randn(shape[1], **where).to(device, dtype), Bitmap.encode(weight.to(device, dtype))
-
-
-def _density_class(weight: Bitmap) -> int:
-    """Tuned again when the density halves: one position stored of 1, 2, 4 ... 64."""
-    n_positions = weight.shape[0] * weight.shape[1]
-    return min(64, triton.next_power_of_2(triton.cdiv(n_positions, max(1, weight.values.numel()))))
 
 
 def _check(inputs: Tensor, weight: Bitmap) -> None:

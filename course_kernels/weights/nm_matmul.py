@@ -84,11 +84,8 @@ def load_inputs(inputs, chunk, I: tl.constexpr):
 @tuned(
     ["O", "I", "N"],
     {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 1},
-    {"BLOCK_O": 2, "BLOCK_I": 512, "num_warps": 1},
-    {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 1},
-    {"BLOCK_O": 4, "BLOCK_I": 512, "num_warps": 1},
     {"BLOCK_O": 1, "BLOCK_I": 2048, "num_warps": 2},
-    {"BLOCK_O": 2, "BLOCK_I": 2048, "num_warps": 2},
+    {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 1},
 )
 @jit
 def gemv_kernel(
@@ -128,8 +125,6 @@ def halves(x):
 @tuned(
     ["O", "PART", "N", "T_CLASS"],
     {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_I": 256, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 4},
-    {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_I": 256, "num_warps": 2, "num_stages": 4},
     {"BLOCK_T": 32, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 64, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
     float32=(
@@ -187,7 +182,6 @@ def gemm_kernel(
     ["O", "I", "N"],
     {"BLOCK_O": 1, "BLOCK_I": 2048, "num_warps": 4},
     {"BLOCK_O": 4, "BLOCK_I": 1024, "num_warps": 4},
-    {"BLOCK_O": 1, "BLOCK_I": 4096, "num_warps": 4},
 )
 @jit
 def unpack_kernel(
@@ -237,7 +231,7 @@ def _multiply_few(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens:
     gemm_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_tokens, meta["BLOCK_T"]), n_parts)](
         inputs, weight.values, weight.positions, parts, **tokens, PART=span, **_sizes(weight)
     )
-    blocks = join_blocks(n_parts)
+    blocks = join_blocks(n_parts, outputs.numel())
     join_kernel[(triton.cdiv(outputs.numel(), blocks["BLOCK_N"]),)](
         parts, outputs, P=n_parts, N=outputs.numel(), **blocks
     )

@@ -83,8 +83,6 @@ def bytes_moved(
     ["O", "W", "M"],
     {"BLOCK_O": 32, "BLOCK_W": 16, "num_warps": 1},
     {"BLOCK_O": 64, "BLOCK_W": 16, "num_warps": 2},
-    {"BLOCK_O": 128, "BLOCK_W": 16, "num_warps": 4},
-    {"BLOCK_O": 64, "BLOCK_W": 16, "num_warps": 1},
 )
 @jit(lengths=("O", "STEP"))
 def columns_kernel(

@@ -58,12 +58,7 @@ def bytes_moved(
     ["O", "I", "M"],
     {"BLOCK_O": 8, "BLOCK_I": 256, "num_warps": 4},
     {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 4},
-    {"BLOCK_O": 1, "BLOCK_I": 2048, "num_warps": 4},
     {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 4},
-    {"BLOCK_O": 4, "BLOCK_I": 1024, "num_warps": 8},
-    {"BLOCK_O": 2, "BLOCK_I": 2048, "num_warps": 8},
-    {"BLOCK_O": 1, "BLOCK_I": 4096, "num_warps": 8},
-    {"BLOCK_O": 4, "BLOCK_I": 512, "num_warps": 2},
 )
 @jit
 def mask_kernel(

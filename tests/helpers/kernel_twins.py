@@ -274,11 +274,12 @@ def behind_the_lists(query, keys, values, columns, counts, scaling, block_size) 
 
 
 def idle_groups(query, keys, values, keep, scaling) -> int:
-    """Keys and values that no head reads, and the queries of heads that are not kept."""
+    """Keys, values and queries of groups of which no head is kept."""
     n_groups, unread = query.shape[1] // keys.shape[1], 0
     for b, h in product(*map(range, keys.shape[:2])):
         mine = keep[b, h * n_groups : (h + 1) * n_groups].tolist()
-        unread += mine.count(False) * query[b, 0].nbytes + (0 if any(mine) else keys[b, h].nbytes + values[b, h].nbytes)
+        if not any(mine):
+            unread += n_groups * query[b, 0].nbytes + keys[b, h].nbytes + values[b, h].nbytes
     return unread
 
 

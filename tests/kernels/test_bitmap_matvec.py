@@ -37,9 +37,9 @@ def test_a_full_word_beside_an_empty_one(generator):
 
 
 @pytest.mark.skipif(not runtime.INTERPRETED, reason="a GPU runs every setting; without one there is no kernel to run")
-@pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
-def test_trying_all_positions_and_walking_the_set_bits_agree(steps, density, generator, monkeypatch):
+def test_set_bits_are_walked_in_steps_of_any_length(steps, density, generator, monkeypatch):
     monkeypatch.setitem(bitmap_matvec.matvec_kernel.configs[0].kwargs, "STEPS", steps)
     inputs, weight = example(generator, torch.float32, "cpu", (2, 1061), density)
     torch.testing.assert_close(bitmap_matvec.launch(inputs, weight), weight.decode() @ inputs)

@@ -2,11 +2,13 @@
 
 import importlib.metadata
 import json
+import math
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ import torch
 from course_kernels import runtime
 from course_kernels.gpu import __main__ as command
 from course_kernels.gpu import parts, process, report
+from course_kernels.runtime import triton
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="the command itself decides which parts are interpreted")
 ROOT = Path(__file__).parents[2]
@@ -209,7 +212,31 @@ def test_nine_minutes_are_enough_whatever_hangs():
     """Tests that all hang leave time for the benches, and benches that all hang share it."""
     assert command.DEVICE_SECONDS + command.TEST_SECONDS < command.SECONDS - 180
     assert command.SECONDS < 9 * 60 - 20
-    assert parts.BENCH_SECONDS == 20
+    assert parts.BENCH_SECONDS < command.BENCH_SECONDS
+
+
+@pytest.mark.skipif(runtime.triton is None, reason="there is no triton")
+def test_before_the_benches_every_setting_is_run_once_and_none_is_timed():
+    from triton.runtime.autotuner import Autotuner, OutOfResources
+
+    ran, timed = [], Autotuner._bench
+
+    class Kernel:
+        def run(self, *arguments, **named):
+            ran.append((arguments, named))
+            if named["BLOCK"] > 64:
+                raise OutOfResources(3, 2, "shared memory")
+
+    tuner = SimpleNamespace(fn=Kernel())
+    with parts._untimed():
+        for block, seconds in ((64, 0.0), (128, math.inf)):
+            config = triton.Config({"BLOCK": block}, num_warps=2)
+            assert Autotuner._bench(tuner, 7, config=config, N=3) == [seconds] * 3
+    assert Autotuner._bench is timed
+    assert [(arguments, named["N"], named["BLOCK"], named["num_warps"]) for arguments, named in ran] == [
+        ((7,), 3, 64, 2),
+        ((7,), 3, 128, 2),
+    ]
 
 
 def test_all_tests_end_together_however_many_wait_for_a_turn(monkeypatch):

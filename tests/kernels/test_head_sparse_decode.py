@@ -82,17 +82,19 @@ def kept(*heads, of=6):
 
 
 def test_bytes_fall_only_where_a_whole_group_is_left_out(generator):
-    """Two groups of three heads, 40 slots of 16 numbers of 2 bytes: 2560 bytes of keys and values to a group."""
+    """Two groups of three heads, 40 slots of 16 numbers of 2 bytes: 2560 bytes of keys and values to a group, and its
+    three queries.
+    """
     query, keys, values, _, scaling = example(generator, torch.float16, "cpu", (1, 2, 3, 40, 16), 6)
-    group, head, others = 2 * 40 * 16 * 2, 16 * 2, 6 + 6 * 16 * 2  # the choice, and the outputs of all heads
+    group, others = (2 * 40 + 3) * 16 * 2, 6 + 6 * 16 * 2  # the choice, and the outputs of all heads
 
     def moved(keep):
         return bytes_moved(query, keys, values, keep, scaling)
 
-    assert moved(kept(0, 1, 2, 3, 4, 5)) == 2 * group + 6 * head + others
-    assert moved(kept(0, 5)) == 2 * group + 2 * head + others  # a third of the heads, all keys and values
-    assert moved(kept(0, 1)) == group + 2 * head + others  # as many heads, half of the keys and values
-    assert moved(kept(3)) == group + head + others
+    assert moved(kept(0, 1, 2, 3, 4, 5)) == 2 * group + others
+    assert moved(kept(0, 5)) == 2 * group + others  # a third of the heads, all keys and values
+    assert moved(kept(0, 1)) == group + others  # as many heads, half of the keys and values
+    assert moved(kept(3)) == group + others
     assert moved(kept()) == others
 
 

@@ -5,18 +5,20 @@ import torch
 from kernel_device import DEVICE
 
 from course_kernels import runtime
-from course_kernels.tiles import MOST_JOINED, join_blocks, join_kernel
+from course_kernels.tiles import MANY_NUMBERS, MOST_JOINED, join_blocks, join_kernel
 
 pytestmark = pytest.mark.skipif(runtime.mode() == "reference", reason="only kernels have partial results")
 
 
-@pytest.mark.parametrize(("n_parts", "n_numbers"), [(1, 1), (32, 128), (71, 130), (MOST_JOINED + 9, 21)])
+@pytest.mark.parametrize(
+    ("n_parts", "n_numbers"), [(1, 1), (32, 128), (71, 130), (MOST_JOINED + 9, 21), (3, MANY_NUMBERS + 5)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_all_parts_are_added_and_nothing_else(n_parts, n_numbers, dtype, generator):
     around = torch.full((n_parts + 2, n_numbers), torch.nan, device=DEVICE)
     around[1:-1] = torch.randn(n_parts, n_numbers, generator=generator).to(DEVICE)
     outputs = torch.full((n_numbers + 100,), torch.nan, dtype=dtype, device=DEVICE)
-    blocks = join_blocks(n_parts)
+    blocks = join_blocks(n_parts, n_numbers)
     join_kernel[-(-n_numbers // blocks["BLOCK_N"]),](around[1:-1], outputs, P=n_parts, N=n_numbers, **blocks)
     expected = around[1:-1].double().sum(0)
     # A float32 sum in another order, of numbers of size one; then one rounding to the type of the output.

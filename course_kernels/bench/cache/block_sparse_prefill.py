@@ -8,20 +8,21 @@ Dimension key: H key-value heads, G query heads to each, T tokens in N blocks of
 
 from collections.abc import Callable, Iterator
 
-import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from course_kernels.cache import block_sparse_prefill
 from course_kernels.timing.contest import Contest, Place, Side
 from course_lib.attention.prefill.baselines import RandomBlocks
 from course_lib.attention.prefill.execute import block_sparse_attention
+from course_lib.attention.prefill.flex import block_mask, compiled, flex_block_sparse_attention
 from course_lib.attention.prefill.index import BlockIndex
 from course_lib.measure.roofline import Work
 
 SHAPE = {"cpu": (3, 3, 64), "cuda": (8, 4, 128)}  # H, G, D: a layer of the default model; one of a model of 8B
-TOKENS = {"cpu": (2048, 4096, 8192), "cuda": (2048, 8192, 32768)}
+TOKENS = {"cpu": (2048, 4096, 8192), "cuda": (8192, 2048, 32768)}
+FLEX_TOKENS = {"cpu": (2048, 4096, 8192), "cuda": (8192,)}  # with flex_attention, which is compiled for each length
 DENSITIES = {"cpu": (1.0, 0.6, 0.4, 0.2), "cuda": (1.0, 0.5, 0.25, 0.1)}
 BLOCK_SIZE = 128
 QUICK = {"shape": (2, 3, 8), "tokens": (70,), "densities": (1.0, 0.7), "block_size": 16}
@@ -36,10 +37,11 @@ def contests(place: Place) -> Iterator[Contest]:
         text = (query, place.randn(n_heads, n_tokens, size), place.randn(n_heads, n_tokens, size))
         for density in QUICK["densities"] if place.quick else DENSITIES[kind]:
             index = RandomBlocks(block_size=block_size, density=density).index(*text[:2], size**-0.5)
-            yield _contest(text, index, place.quick)
+            flex = place.quick or n_tokens in FLEX_TOKENS[kind]
+            yield _contest(text, index, place.quick, flex)
 
 
-def _contest(text: tuple[Tensor, Tensor, Tensor], index: BlockIndex, quick: bool) -> Contest:
+def _contest(text: tuple[Tensor, Tensor, Tensor], index: BlockIndex, quick: bool, flex: bool) -> Contest:
     query, scaling = text[0], text[0].shape[2] ** -0.5
     arguments = (*text, *index.lists(), scaling, index.block_size)
     n_heads, n_tokens, size = query.shape
@@ -55,7 +57,8 @@ def _contest(text: tuple[Tensor, Tensor, Tensor], index: BlockIndex, quick: bool
     expected = block_sparse_prefill.reference(*arguments)
     density = float(index.density.mean())
     contest = Contest(f"tokens: {n_tokens}, density {density:.2f}", tuple(query.shape), sides, expected)
-    contest.try_side("flex_attention", lambda: Side("flex_attention", _flex(text, index, scaling, quick), work))
+    if flex:
+        contest.try_side("flex_attention", lambda: Side("flex_attention", _flex(text, index, scaling, quick), work))
     return contest
 
 
@@ -76,20 +79,5 @@ def _sdpa(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor
 
 def _flex(text: tuple[Tensor, Tensor, Tensor], index: BlockIndex, scaling: float, quick: bool) -> Callable[[], Tensor]:
     """torch's own block-sparse attention, over the same blocks; compiled, which needs a compiler and half a minute."""
-    attend = flex_attention if quick else torch.compile(flex_attention)
-    mask, inputs = _block_mask(index), tuple(each[None] for each in text)
-    return lambda: attend(*inputs, block_mask=mask, scale=scaling, enable_gqa=True)[0]
-
-
-def _block_mask(index: BlockIndex) -> BlockMask:
-    """Blocks on the diagonal are masked query by query, the others are whole. Uncompiled, torch asks the mask alone."""
-    own = torch.eye(index.reads.shape[1], dtype=torch.bool, device=index.reads.device)
-    lists = []
-    for some in (index.reads & own, index.reads & ~own):
-        lists += [some.sum(dim=2).int()[None], some.int().argsort(dim=2, descending=True, stable=True).int()[None]]
-    return BlockMask.from_kv_blocks(
-        *lists,
-        BLOCK_SIZE=index.block_size,
-        mask_mod=lambda b, h, i, j: (j <= i) & index.reads[h, i // index.block_size, j // index.block_size],
-        seq_lengths=(index.n_tokens, index.n_tokens),
-    )
+    attend, mask = flex_attention if quick else compiled(), block_mask(index)
+    return lambda: flex_block_sparse_attention(*text, mask, scaling, attend)
