@@ -20,6 +20,10 @@ from course_kernels.gpu.report import Report
 SECONDS = 510  # for all parts together, unless asked: under nine minutes with what lies between them
 DEVICE_SECONDS, TEST_SECONDS, BENCH_SECONDS = 60, 240, 60  # for a part; what an end is waited for costs the rest
 TEST_STEP_SECONDS, BENCH_STEP_SECONDS = 90, 40  # for one test, which may compile many times; for one contest
+PREPARE_SECONDS, START_SECONDS = (
+    45,
+    8,
+)  # to compile for a bench; of a bench, before its first contest and after its last
 NO_GPU = 2
 REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 
@@ -38,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     settings["limit"] = _take_device(report, outcome)
     tests, benches = _parts(options)
     # What the benches run is compiled beside the tests, so that they find it in triton's cache; they say what fails.
-    ready = [Part("prepare", name, TEST_SECONDS, TEST_STEP_SECONDS, {}) for name in benches]
+    ready = [Part("prepare", name, PREPARE_SECONDS, PREPARE_SECONDS, {}) for name in benches]
     until = time.monotonic() + TEST_SECONDS * options.seconds / SECONDS
     for part, test_outcome in _side_by_side([*tests, *([] if options.rehearse else ready)], settings, until):
         if part.kind == "tests":
@@ -46,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     for i, part in enumerate(benches):
         share = (end - time.monotonic()) / (len(benches) - i)
         part = Part("bench", part, min(BENCH_SECONDS, share), min(BENCH_STEP_SECONDS, share), {})
-        print(*report.add(part, run(part, settings)), sep="\n", flush=True)
+        outcome = run(part, settings | {"seconds": max(1, part.seconds - START_SECONDS)})
+        print(*report.add(part, outcome), sep="\n", flush=True)
     report.write(complete=True)
     wrong = report.content["wrong"]
     print(f"\n{len(wrong)} wrong. {report.content['seconds']:.0f} s. Written to {report.path}.")

@@ -158,11 +158,12 @@ def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
     place, limit = _place(settings, SEEDS[0]), Device(**settings["limit"])
     tolerance = getattr(module, "TOLERANCE", TOLERANCE)[place.dtype]
     records.write("settings", dtype=_word(place.dtype), tolerance=tolerance, seeds=SEEDS)
-    clock, end = Clock(place, limit.bytes_per_second), time.monotonic() + BENCH_SECONDS
+    seconds = min(BENCH_SECONDS, settings.get("seconds", BENCH_SECONDS))
+    clock, end = Clock(place, limit.bytes_per_second), time.monotonic() + seconds
     try:
         for contest in module.contests(place):
             if time.monotonic() > end:
-                records.write("stopped", message=f"{BENCH_SECONDS:.0f} s were up before {contest.name!r}")
+                records.write("stopped", message=f"{seconds:.0f} s were up before {contest.name!r}")
                 break
             if records.begin(contest.name):
                 refused: dict[str, str] = {}
