@@ -5,14 +5,8 @@ Dimension key: O outputs (rows), W columns of a block, M columns a group, N of t
 
 Column i is settled: what its row does not keep becomes zero, and the columns right of it make up for it,
 w_j -= e_i U_ij with e_i = (w_i - q_i) / U_ii, where U is the block of the Cholesky factor of the inverse Hessian.
-Rows do not see each other, so a thread takes one through all W columns, 16 of them in its registers at a time: first
-they make up for all columns left of them, whose errors are read again, then they are settled one by one. A row and
-column is a multiply-add, and nothing is summed across threads. In torch every column reads and writes all columns right
-of it: W / 2 times the weight instead of once.
-
-It is bound by latency: 14336 rows are 448 warps, fewer than a large GPU issues from in a cycle, and columns wait for
-each other's divisions. Errors and pruned weights are written column by column, so that threads write neighbours; they
-are handed out as transposed views.
+Rows do not see each other, so a program takes a few of them through all W columns without leaving its registers. In
+torch every column reads and writes all columns right of it: W / 2 times the weight instead of once.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ from course_kernels.checks import FLOATS, check_device, check_tensor
 from course_kernels.runtime import jit, runs_kernel, tl, triton, tuned
 from course_lib.sparsity.patterns import NofM
 
-WIDEST = 128  # columns: the block of the paper; work grows with its square, and what is right of it is a product
+WIDEST = 128  # columns: the block of the paper, and what a tile's registers hold
 GROUPS = (2, 4, 8, 16)  # M: groups must fill powers of two
 # For the tests: ragged tiles and blocks, whole ones, a single weight; the mask given, or chosen group by group.
 CASES = (
@@ -81,63 +75,54 @@ def bytes_moved(
 
 @tuned(
     ["O", "W", "M"],
-    {"BLOCK_O": 32, "BLOCK_W": 16, "num_warps": 1},
-    {"BLOCK_O": 64, "BLOCK_W": 16, "num_warps": 2},
+    {"BLOCK_O": 8, "num_warps": 4},
+    {"BLOCK_O": 4, "num_warps": 4},
 )
-@jit(lengths=("O", "STEP"))
+@jit
 def columns_kernel(
-    weight, upper, keep, pruned, errors, has_nan, O, STEP,
-    W: tl.constexpr, N: tl.constexpr, M: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_W: tl.constexpr,
+    weight, upper, keep, pruned, errors, has_nan, O,
+    W: tl.constexpr, N: tl.constexpr, M: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
-    """All columns of BLOCK_O rows, BLOCK_W at a time; results are transposed. M = 1 where the mask is given.
-
-    A thread has a row of the tile, so that a column is a register of each thread and no thread waits for another. What
-    makes the compiler lay it out so: STEP is 1, but nothing says so, and in `pruned` and `errors` rows are neighbours.
+    """All columns of BLOCK_O rows. M = 1 where the mask is given.
 
     Divisions are rounded as IEEE 754 asks (`/` may be off by two units of the last place), so that a group is chosen as
     the reference chooses it.
     """
     row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
-    j, whole = tl.arange(0, BLOCK_W), W % BLOCK_W == 0
-    here = (row < O)[None, :]
-    for start in range(0, W, BLOCK_W):
-        column = start + j
-        inside = ((column < W) | whole)[:, None] & here
-        given = row.to(tl.int64)[None, :] * W + (column * STEP)[:, None]
-        at = column.to(tl.int64)[:, None] * O + row[None, :]
-        w = tl.load(weight + given, mask=inside, other=0.0).to(tl.float32)
-        leaves = tl.zeros([BLOCK_W, BLOCK_O], tl.int32)
-        if keep is not None:
-            leaves = 1 - tl.load(keep + given, mask=inside, other=1).to(tl.int32)
-        for before in range(0, start, BLOCK_W):  # what all columns left of these owe to them
-            made = tl.load(errors + (before + j).to(tl.int64)[:, None] * O + row[None, :], mask=here, other=0.0)
-            for i in tl.static_range(BLOCK_W):
-                owed = tl.load(upper + (before + i) * W + column, mask=(column < W) | whole, other=0.0)
-                w -= owed[:, None] * tl.sum(tl.where((j == i)[:, None], made, 0.0), 0)[None, :]
-        made = tl.zeros([BLOCK_W, BLOCK_O], tl.float32)
-        price = tl.load(upper + column * (W + 1), mask=(column < W) | whole, other=1.0)[:, None]
-        for first in tl.static_range(0, BLOCK_W, M):
-            if keep is None:
-                cost = tl.abs(tl.div_rn(w, price))
-                n_better = tl.zeros([BLOCK_W, BLOCK_O], tl.int32)
-                for i in tl.static_range(first, first + M):
-                    other = tl.sum(tl.where((j == i)[:, None], cost, 0.0), 0)[None, :]
-                    n_better += ((other > cost) | ((other == cost) & (i > j)[:, None])).to(tl.int32)
-                group = ((j >= first) & (j < first + M))[:, None]
-                leaves = tl.where(group, (n_better >= N).to(tl.int32), leaves)
-                nan = tl.max((group & (cost != cost)).to(tl.int32), 0)
-                tl.store(has_nan + tl.zeros([BLOCK_O], tl.int32), 1, mask=nan > 0)
-            for i in tl.static_range(first, first + M):
-                present, later = (j == i)[:, None], (j > i)[:, None]
-                owed = tl.load(upper + (start + i) * W + column, mask=(j > i) & ((column < W) | whole), other=0.0)
-                leaving = tl.sum(tl.where(present & (leaves > 0), w, 0.0), 0)
-                error = tl.div_rn(leaving, tl.sum(tl.where(present, price, 0.0), 0))[None, :]
-                made = tl.where(present, error, made)
-                w = tl.where(later, w - owed[:, None] * error, w)
-        w = tl.where(leaves > 0, 0.0, w)
-        tl.store(pruned + at, w.to(pruned.dtype.element_ty), mask=inside)
-        tl.store(errors + at, made, mask=inside)
-        tl.debug_barrier()  # the errors are read again for the next columns
+    column = tl.arange(0, BLOCK_W)
+    inside = (row < O)[:, None] & (column < W)[None, :]
+    offset = row.to(tl.int64)[:, None] * W + column[None, :]
+    w = tl.load(weight + offset, mask=inside, other=0.0).to(tl.float32)
+    stays = tl.zeros([BLOCK_O, BLOCK_W], tl.int32)
+    if keep is not None:
+        stays = tl.load(keep + offset, mask=inside, other=0).to(tl.int32)
+    block_errors = tl.zeros([BLOCK_O, BLOCK_W], tl.float32)
+    seen_nan = tl.zeros([BLOCK_O, BLOCK_W], tl.int32)
+    price = tl.load(upper + column * (W + 1), mask=column < W, other=1.0)[None, :]
+    for start in range(0, W, M):
+        if keep is None:
+            # One member of the group after the other is held against all columns: a reshape into groups would give
+            # every thread whole rows.
+            cost = tl.abs(tl.div_rn(w, price))
+            n_better = tl.zeros([BLOCK_O, BLOCK_W], tl.int32)
+            for i in range(start, start + M):
+                other = tl.sum(tl.where((column == i)[None, :], cost, 0.0), 1)[:, None]
+                n_better += ((other > cost) | ((other == cost) & (i > column)[None, :])).to(tl.int32)
+            here = ((column >= start) & (column < start + M))[None, :]
+            stays = tl.where(here, (n_better < N).to(tl.int32), stays)
+            seen_nan = tl.where(here & (cost != cost), 1, seen_nan)
+        for i in range(start, start + M):
+            present = (column == i)[None, :]
+            owed = tl.load(upper + i * W + column, mask=(column > i) & (column < W), other=0.0)
+            leaving = tl.sum(tl.where(present & (stays == 0), w, 0.0), 1)
+            error = tl.div_rn(leaving, tl.load(upper + i * (W + 1)))
+            block_errors = tl.where(present, error[:, None], block_errors)
+            w -= error[:, None] * owed[None, :]
+    w = tl.where(stays > 0, w, 0.0)
+    tl.store(pruned + offset, w.to(pruned.dtype.element_ty), mask=inside)
+    tl.store(errors + offset, block_errors.to(errors.dtype.element_ty), mask=inside)
+    if tl.max(tl.max(seen_nan, 1), 0) > 0:
+        tl.store(has_nan, 1)
 
 
 def launch(
@@ -147,9 +132,7 @@ def launch(
     n: int = 2,
     m: int = 4,
 ) -> Settled:
-    """The block pruned by a mask or to n of m, the columns right of each having made up for it, and the errors. On a
-    GPU both are transposed views of what the kernel wrote.
-    """
+    """The block pruned by a mask or to n of m, the columns right of each having made up for it, and the errors."""
     _check(weight, upper, keep, n, m)
     if not runs_kernel(weight):
         return reference(weight, upper, keep, n, m)
@@ -161,16 +144,18 @@ def launch(
 
 def enqueue(weight: Tensor, upper: Tensor, keep: Tensor | None, n: int, m: int) -> tuple[Settled, Tensor]:
     """Starts the kernel and returns without waiting: the results, and a flag that says whether a score was NaN."""
-    n_rows, width = weight.shape
-    pruned = torch.empty((width, n_rows), dtype=weight.dtype, device=weight.device)
-    errors = torch.empty((width, n_rows), dtype=torch.float32, device=weight.device)
+    pruned = torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
+    errors = torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
     has_nan = torch.zeros(1, dtype=torch.int32, device=weight.device)
     mask = None if keep is None else keep.view(torch.uint8)
+    n_rows, width = weight.shape
+    group = m if keep is None else 1
     with torch.cuda.device_of(weight):  # triton launches on the current GPU, which may be another one
         columns_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]),)](
-            weight, upper, mask, pruned, errors, has_nan, O=n_rows, STEP=1, W=width, N=n, M=m if keep is None else 1
-        )
-    return Settled(pruned.T, errors.T.to(weight.dtype)), has_nan
+            weight, upper, mask, pruned, errors, has_nan, O=n_rows,
+            W=width, N=n, M=group, BLOCK_W=max(group, triton.next_power_of_2(width)),
+        )  # fmt: skip
+    return Settled(pruned, errors), has_nan
 
 
 def example(
