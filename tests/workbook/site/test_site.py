@@ -76,7 +76,7 @@ KINDS += (
     "404.html",
     "claims.html?words=sinks&verdict=holds",
     "decks/00_start_here.html",
-)  # of 223 claims a few are looked at
+)  # of all claims a few are looked at
 
 
 @pytest.fixture(scope="session")
