@@ -140,9 +140,10 @@ class Weights(Part):
 
     def _layer_bytes(self, weight: Float[Tensor, "O I"]) -> int:
         """By the formulas of the formats, from the shape and how many weights are not zero."""
-        shape, n_stored = tuple(weight.shape), int(torch.count_nonzero(weight))
+        shape = tuple(weight.shape)
         if self.pruner is None:
             return dense_bytes(*shape, self.bits, self.group)
+        n_stored = int(torch.count_nonzero(weight))
         if self.bits is not None:
             return sparse_bytes(*shape, n_stored, self.bits, self.group)
         if isinstance(self.layout, Grouped):
