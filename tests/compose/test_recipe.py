@@ -49,7 +49,12 @@ def test_a_part_dropped_into_the_folder_is_found(tmp_path, monkeypatch):
     ("text", "said"),
     [
         ("", "no JSON"),
-        ("[]", "a list"),
+        ("[]", "got a recipe that is a list;"),
+        ("null", "got a recipe that is null;"),
+        ("true", "got a recipe that is true or false;"),
+        ("3", "got a recipe that is a number;"),
+        ("0.5", "got a recipe that is a number;"),
+        ('"Wanda"', "got a recipe that is a text;"),
         ("[" * 10_000, "10000 deep"),
         ('{"a":' * 50_000, "expected at most 65,536"),
         (" " * 70_000, "expected at most 65,536"),
