@@ -12,6 +12,7 @@ from typing import Any
 MOST_BYTES = 64 * 1024
 MOST_DEPTH = 8
 MOST_DIGITS = 12
+MOST_SEED = 2**31 - 1  # of windows, as the commands take it too
 OTHERS = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}  # numbers are the rest
 
 
