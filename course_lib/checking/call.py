@@ -4,6 +4,7 @@ It needs nothing of the exercises, so that a process which runs a stranger's fun
 """
 
 import copy
+import os
 import signal
 import threading
 import time
@@ -53,8 +54,12 @@ class Recorded:
 
 def starved(process: str = "thread-self", proc: Path = Path("/proc")) -> float:
     """Seconds in which a process could have run but others had the processors; 0 where the kernel does not tell."""
-    try:
-        return int((proc / process / "schedstat").read_text().split()[1]) / 1e9
+    try:  # twice a call, so by the system's own calls, a fifth of the time
+        handle = os.open(f"{proc}/{process}/schedstat", os.O_RDONLY)
+        try:
+            return int(os.read(handle, 100).split()[1]) / 1e9
+        finally:
+            os.close(handle)
     except (OSError, ValueError, IndexError):
         return 0.0
 

@@ -9,13 +9,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from course_lib.compose.reading import MOST_SEED
+
 app = typer.Typer(
     help="The workbook on sparsity in large language models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-MOST_SEED = 2**31 - 1
 STOPPED = "Stopped. Next time give the same command; `course progress` shows how far you are."
 Names = Annotated[list[str] | None, typer.Argument(help="Lesson numbers or names; all of them when left out.")]
 

@@ -1,7 +1,7 @@
 """`course reproduce all`: every experiment, the cheapest first. What is whole already is left alone.
 
 What an experiment will take is read from its committed result: the seconds of its steps on the machine that it names;
-without one it is an estimate.
+without one it is not known.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from course_lib.cli import claims, reproduce
 from course_lib.measure.experiment import QUICK_RESULTS
 from course_lib.measure.result_files import load, plain
 
 ROOT = Path(__file__).parents[2]
-# Seconds of experiments without a committed result: what their sizes were planned for, an estimate.
-PLANNED = {"block_scores": 300.0, "delta": 300.0, "drafts": 300.0, "sparse_attention": 600.0, "steering": 600.0}
-PLANNED |= {"visual_model": 600.0, "visual_tokens": 300.0}
-PLANNED |= {"capstone_front": 6000.0, "capstone_drafts": 540.0}
+WIDE = 160  # columns where no terminal sets another width
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ def _seconds(name: str, left: Sequence[str]) -> float | None:
     """Of these steps, from the committed result; of a step that is not in it as much as of the mean of the others."""
     path = reproduce.committed(name)
     if not path.exists():
-        return PLANNED.get(name)
+        return None
     steps = load(path)["steps"]
     mean = sum(step["seconds"] for step in steps.values()) / len(steps)
     return sum((steps[step]["seconds"] if step in steps else mean for step in left), 0.0)
@@ -116,11 +113,13 @@ def _seconds(name: str, left: Sequence[str]) -> float | None:
 
 def show(planned: Sequence[Planned], console: Console) -> None:
     """What would be measured, and how long that took where it was measured before."""
-    table = Table("experiment", "steps done", "minutes left", "result")
+    table = Table(Column("experiment", no_wrap=True), "steps done", "minutes left", Column("result", overflow="fold"))
     for each in planned:
         minutes = "not known" if each.seconds is None else f"{each.seconds / 60:.1f}"
         place = each.path.relative_to(ROOT) if each.path.is_relative_to(ROOT) else each.path
         table.add_row(each.name, f"{each.n_done} of {each.n_steps}", minutes, str(place))
+    if not console.is_terminal:
+        console.width = max(console.width, WIDE)
     console.print(table)
     known = [each.seconds for each in planned if each.seconds is not None]
     console.print(f"{len(planned)} experiments, about {sum(known) / 60:.0f} minutes left of those that are known.")

@@ -9,7 +9,7 @@ from course_lib.compose.reading import short
 
 T = TypeVar("T")
 PLAIN = {int: "a whole number", float: "a number", str: "a name", bool: "true or false", type(None): "null"}
-MOST = 4096  # of a whole number among the settings of a method: tokens, ranks, lists
+MOST = 4096  # of a number among the settings of a method, where its part says no other limits
 Made = TypeVar("Made")
 
 
@@ -58,19 +58,22 @@ def converted(value: Any, hint: Any, where: str) -> Any:
     raise ValueError(f"got {where} = {short(value)}; expected {' or '.join(map(_word, options))}.")
 
 
-def settings_of(kind: type, given: Mapping[str, Any], taken: tuple[str, ...], where: str) -> dict[str, Any]:
+def settings_of(
+    kind: type, given: Mapping[str, Any], taken: tuple[str, ...], where: str, low: int = -MOST, high: int = MOST
+) -> dict[str, Any]:
     """What is set of a method beyond what every method of its kind has: fields that are plain, by their names.
 
     Args:
         taken: names of fields that the part sets itself.
+        low, high: limits on every number, which belong to them.
     """
     hints = get_type_hints(kind)
     plain = {f.name: hints[f.name] for f in fields(kind) if f.init and f.name not in taken and _is_plain(hints[f.name])}
     refuse_unknown(given, plain, f"{where}.settings of {kind.__name__}")
     values = {name: converted(value, plain[name], f"{where}.settings.{name}") for name, value in given.items()}
     for name, value in values.items():
-        if type(value) is int and abs(value) > MOST:
-            raise ValueError(f"got {where}.settings.{name} = {value}; expected at most {MOST}.")
+        if type(value) in (int, float):
+            within(f"{where}.settings.{name}", value, low, high)
     return values
 
 

@@ -12,6 +12,8 @@ from typing import Any
 MOST_BYTES = 64 * 1024
 MOST_DEPTH = 8
 MOST_DIGITS = 12
+MOST_SEED = 2**31 - 1  # of windows, as the commands take it too
+OTHERS = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}  # numbers are the rest
 
 
 def read_json(text: str | bytes) -> dict[str, Any]:
@@ -45,7 +47,8 @@ def read_json(text: str | bytes) -> dict[str, Any]:
             '{"weights": {"method": "Wanda", "pattern": 0.5}}.'
         ) from None
     if not isinstance(found, dict):
-        raise ValueError(f"got a recipe that is a {type(found).__name__}; expected an object of parts, {{}} for none.")
+        what = OTHERS.get(type(found), "a number")
+        raise ValueError(f"got a recipe that is {what}; expected an object of parts, {{}} for none.")
     return found
 
 

@@ -18,14 +18,13 @@ from course_lib import discover
 from course_lib.compose import parts
 from course_lib.compose.fields import read_fields, refuse_unknown, within
 from course_lib.compose.part import FiledPart, Part
-from course_lib.compose.reading import read_json
+from course_lib.compose.reading import MOST_SEED, read_json
 from course_lib.data.corpora import windows
 
 PARTS: dict[str, type[Part]] = {
     kind.name: kind for kind in sorted(discover.subclasses(parts, Part), key=lambda kind: kind.place)
 }
 MOST_TOKENS = 16384  # of calibration text: a minute of pruning, not a night
-MOST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)

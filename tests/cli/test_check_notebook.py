@@ -94,7 +94,7 @@ def test_a_half_and_partly_wrong_one(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"nonsense", "04_wanda.ipynb: No notebook can be read from the file: got a file that is not JSON"),
+        (b"nonsense", "04_wanda.ipynb: No notebook can be read from the file: it is not JSON .Expecting value"),
         (b'{"cells": []}', "no exercise of the course"),
         (None, "cannot be read"),
     ],

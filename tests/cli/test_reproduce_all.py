@@ -1,14 +1,17 @@
 """`course reproduce all` on made-up experiments: order, what is whole, interruption, machines, the closing page."""
 
+import io
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from course_lib.cli import claims, reproduce, reproduce_all
 from course_lib.cli.app import app
-from course_lib.cli.reproduce_all import plan, run
+from course_lib.cli.reproduce_all import Planned, plan, run, show
 from course_lib.measure.experiment import Experiment, Step
 from course_lib.measure.result_files import write
 
@@ -143,6 +146,18 @@ def test_a_dry_run_measures_nothing(house, capsys):
     assert "not known" in said
     assert "3 experiments, about 2 minutes left" in said
     assert (house.ran, house.pages) == ([], [])
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_names_and_places_are_said_whole(terminal):
+    """In a terminal of 80 columns a place goes on in the next line; in a file it stands in one."""
+    name, place = "sparse_attention_further", "a/folder/of/a/lesson/with/a/long/name/experiments/sparse_attention.json"
+    console = Console(file=io.StringIO(), width=80, force_terminal=terminal, color_system=None)
+    show([Planned(name, Path(place), 28, 0, 60.0, False)], console)
+    lines = [line.strip("│┃ ").split("│") for line in console.file.getvalue().splitlines() if "│" in line]
+    assert lines[0][0].strip() == name
+    assert "".join(line[-1].strip() for line in lines) == place
+    assert (len(lines) == 1) == (not terminal)
 
 
 def test_a_name_that_is_none_is_said():

@@ -224,7 +224,7 @@ def test_a_file_that_is_no_notebook_is_named_with_its_reason(tmp_path):
     code, said = grade(tmp_path / "class", tmp_path / "out", jobs=1)
     assert code == 0
     assert "0 could not be graded, in 1 nothing ran." in said
-    assert "  zoe, zoe_04_wanda.ipynb: nothing ran. No notebook can be read from the file: got a file that is" in said
+    assert "  zoe, zoe_04_wanda.ipynb: nothing ran. No notebook can be read from the file: it is not JSON (" in said
     (page,) = (tmp_path / "out" / "feedback").glob("*.html")
     assert "Open the file in JupyterLab." in page.read_text(encoding="utf-8")
     assert "Restart the kernel" not in page.read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from course_lib.cli.app import app
-from course_lib.grading.challenge.run import HALF_A_POINT, Request
+from course_lib.grading.challenge.run import HALF_A_POINT, SECONDS_A_WINDOW, Request
 from course_lib.grading.synthetic import experiment_challenge_class as challenge_class
 from course_lib.grading.synthetic.recipes import order
 from course_lib.workbook.masters import ROOT
@@ -61,6 +61,19 @@ def test_how_much_one_window_decides_is_the_measured_number():
     assert said == [("five", f"{min(swings):.1f}", f"{max(swings):.1f}", str(Request.windows))]
     assert (len(swings), stored["sizes"]["windows"], Request.windows) == (5, 16, 32)
     assert max(swings) / 2 < HALF_A_POINT
+
+
+def test_the_time_a_recipe_may_take_is_more_than_was_measured():
+    """The guide says what was measured, and what was not."""
+    stored = [json.loads(RESULT.with_name(f"challenge_{name}.json").read_text("utf-8")) for name in ("class", "noise")]
+    seconds = [step["seconds"] / each["sizes"]["windows"] for each in stored for step in each["steps"].values()]
+    said = re.findall(
+        r"a minute of the processor for each window .*? The recipes of `challenge_class` and `challenge_noise` took "
+        r"(\d+) to (\d+) s a window on one thread",
+        " ".join(GUIDE.split()),
+    )
+    assert said == [(f"{min(seconds):.0f}", f"{max(seconds):.0f}")]
+    assert max(seconds) < SECONDS_A_WINDOW == 60
 
 
 @pytest.mark.parametrize("text", [GUIDE, SECURITY, CONTRIBUTING], ids=["guide", "security", "contributing"])

@@ -1,12 +1,16 @@
-"""Pictures of the built site for the README: `course site`, then `python tests/helpers/screenshots.py`."""
+"""Pictures for the README, of a lesson in JupyterLab and of the built site: `course site`, then this file."""
 
 import io
+import os
+import tempfile
 from pathlib import Path
 
 from browser import browser
+from notebook_in_browser import Notebook, course_folder
 from PIL import Image
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
+from course_lib.cli import lab
 from course_lib.workbook.masters import ROOT
 
 PAGES = ROOT / "build" / "site" / "html"
@@ -31,6 +35,32 @@ def slide(page: Page) -> None:
     page.goto((PAGES / "decks" / "00_start_here.html").as_uri() + "#/4")
 
 
+def answered(chromium: Browser) -> bytes:
+    """An exercise of lesson 00 in JupyterLab, answered wrong and right."""
+    answer = 'def sparsity(tensor):\n    """Share of the entries (any shape) that are zero, between 0 and 1."""'
+    start = lab.command
+    lab.command = lambda *where: [*start(*where), "--LabApp.expose_app_in_browser=True"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = course_folder(Path(name), ROOT, ("00",))
+        os.environ["COURSE_HOME"] = str(folder / "home")
+        with lab.server_on(port := lab.free_port(8950), "student", folder) as server:
+            lab.wait_until_up(server, port)
+            page = chromium.new_page(viewport={"width": 1036, "height": 1010})
+            notebook = Notebook(page, f"http://127.0.0.1:{port}", "notebooks/00_start_here.ipynb", "student")
+            page.evaluate("window.jupyterapp.commands.execute('application:toggle-left-area')")
+            notebook.run(1)
+            notebook.run(notebook.index("def sparsity("), f"{answer}\n    return (tensor != 0).double().mean().item()")
+            notebook.run(asked := notebook.index('check("start.sparsity"'))
+            page.evaluate(INSERTED, asked + 1)
+            right = f'{answer}\n    return (tensor == 0).double().mean().item()\n\n\ncheck("start.sparsity", sparsity)'
+            notebook.run(asked + 1, right)
+            page.get_by_role("heading", name="The sparsity of a tensor").first.evaluate("each => each.scrollIntoView()")
+            page.wait_for_timeout(1000)
+            return page.locator(".jp-WindowedPanel-outer").first.screenshot()
+
+
+INSERTED = """index => window.jupyterapp.shell.currentWidget.content.model.sharedModel.insertCell(
+  index, {cell_type: "code", source: "", metadata: {}})"""
 SHOTS = (
     ("lesson", lesson, (1120, 720), "light"),
     ("claims", claims, (390, 720), "dark"),
@@ -39,17 +69,21 @@ SHOTS = (
 
 
 def main() -> None:
-    """Write docs/site-NAME.png, each with a palette of its own."""
+    """Write docs/lesson.png and docs/site-NAME.png, each with a palette of its own."""
     with browser() as chromium:
+        _save(answered(chromium), ROOT / "docs" / "lesson.png")
         for name, show, (width, height), theme in SHOTS:
             page = chromium.new_page(viewport={"width": width, "height": height}, color_scheme=theme)
             show(page)
             page.wait_for_timeout(500)
-            shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-            path: Path = ROOT / "docs" / f"site-{name}.png"
-            shot.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
-            print(path, path.stat().st_size)
+            _save(page.screenshot(), ROOT / "docs" / f"site-{name}.png")
             page.close()
+
+
+def _save(shot: bytes, path: Path) -> None:
+    drawn = Image.open(io.BytesIO(shot)).convert("RGB")
+    drawn.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    print(path, path.stat().st_size)
 
 
 if __name__ == "__main__":

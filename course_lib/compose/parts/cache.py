@@ -9,6 +9,7 @@ from course_lib.compose.fields import chosen, percent, settings_of, within
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.kv import policies
 from course_lib.kv.cache import evicting
+from course_lib.kv.policies.full import Full
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
@@ -25,7 +26,7 @@ class CachePart(Part):
     """An eviction policy and a format of vectors.
 
     Args:
-        policy: a class of course_lib/kv/policies; "Full" keeps all.
+        policy: a class of course_lib/kv/policies; "Full" keeps all: no budget, sinks, recent, by_layer or settings.
         budget: slots of each head, or as a decimal number a share of the tokens seen; the policy's own when left out.
         sinks, recent: tokens that never leave; the policy's own when left out.
         by_layer: factors on the budget, one a layer.
@@ -34,7 +35,7 @@ class CachePart(Part):
         settings: of the policy, such as {"kernel": 7}.
     """
 
-    policy: str = "Full"
+    policy: str = Full.__name__
     budget: int | float | None = None
     sinks: int | None = None
     recent: int | None = None
@@ -59,12 +60,20 @@ class CachePart(Part):
             raise ValueError("got group or residual without bits; expected bits, or leave them out.")
         if self.positions not in ("original", "rolling"):
             raise ValueError(f'got positions = {self.positions!r}; expected "original" or "rolling".')
+        if self.policy == Full.__name__ and (given := [name for name in (*OWN, "settings") if self._is_given(name)]):
+            raise ValueError(
+                f"got {' and '.join(given)} for the policy Full, which keeps all tokens; expected another policy, such "
+                "as H2O, or none of them."
+            )
         self.eviction, self.vectors  # noqa: B018, refuse what is no policy and no format
+
+    def _is_given(self, name: str) -> bool:
+        return getattr(self, name) not in (None, (), {})
 
     @property
     def eviction(self) -> EvictionPolicy:
         kind = chosen(self.policy, POLICIES, "policy")
-        own = {name: getattr(self, name) for name in OWN if getattr(self, name) not in (None, ())}
+        own = {name: getattr(self, name) for name in OWN if self._is_given(name)}
         return kind(**own, **settings_of(kind, self.settings, TAKEN, self.name))
 
     @property

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from course_lib import discover
-from course_lib.compose.fields import chosen, percent, settings_of, within
+from course_lib.compose.fields import chosen, percent, settings_of
 from course_lib.compose.kept import bytes_by_sizes, products_of, stored_of
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.contextual import selectors
@@ -49,9 +49,7 @@ class NeuronsPart(Part):
 
     def _selector(self) -> NeuronSelector:
         kind = chosen(self.selector, SELECTORS, "selector")
-        values = settings_of(kind, self.settings, TAKEN, self.name)
-        for name, value in values.items():
-            within(f"settings.{name}", value, 0, MOST_SETTING)
+        values = settings_of(kind, self.settings, TAKEN, self.name, 0, MOST_SETTING)
         return kind(density=float(self.density), by_block=tuple(map(float, self.by_block)), **values)
 
     def apply(self, making: Making, ground: Ground) -> Making:

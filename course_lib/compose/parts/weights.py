@@ -33,6 +33,7 @@ from course_lib.quantization.storage import dense_bytes, sparse_bytes
 from course_lib.sparsity.patterns import NofM
 from course_lib.sparsity.sizes import bitmap_bytes, nofm_bytes
 
+USUAL_PATTERN = 0.5
 ROUNDED = {"gptq": "by GPTQ to", "nearest": "to the nearest values of"}
 
 
@@ -49,7 +50,7 @@ class Weights(Part):
     """
 
     method: str | None = None
-    pattern: float | str = 0.5
+    pattern: float | str = USUAL_PATTERN
     allocation: str = "Uniform"
     by_block: tuple[float, ...] = ()
     bits: int | None = None
@@ -76,8 +77,12 @@ class Weights(Part):
 
     def _refuse_what_does_nothing(self) -> None:
         """A setting that is not looked at was meant to do something."""
-        if self.method is None and (self.pattern != 0.5 or self.by_block or self.allocation != "Uniform"):
+        if self.method is None and (self.pattern != USUAL_PATTERN or self.by_block or self.allocation != "Uniform"):
             raise ValueError("got what to prune without a method; expected a method, or bits and group alone.")
+        if self.by_block and self.pattern != USUAL_PATTERN:
+            raise ValueError(
+                f"got pattern = {self.pattern!r} and by_block; expected one of them, since by_block gives every share."
+            )
         if self.bits is None and (self.group is not None or self.rounding != "gptq"):
             raise ValueError("got how to round without bits; expected bits, or pruning alone.")
         if self.is_joint and self.rounding != "gptq":
@@ -140,9 +145,10 @@ class Weights(Part):
 
     def _layer_bytes(self, weight: Float[Tensor, "O I"]) -> int:
         """By the formulas of the formats, from the shape and how many weights are not zero."""
-        shape, n_stored = tuple(weight.shape), int(torch.count_nonzero(weight))
+        shape = tuple(weight.shape)
         if self.pruner is None:
             return dense_bytes(*shape, self.bits, self.group)
+        n_stored = int(torch.count_nonzero(weight))
         if self.bits is not None:
             return sparse_bytes(*shape, n_stored, self.bits, self.group)
         if isinstance(self.layout, Grouped):
@@ -158,8 +164,12 @@ class Weights(Part):
 
     def _pruned_in_words(self) -> str:
         share = f"{self.pattern} of them stay" if isinstance(self.pattern, str) else percent(self.pattern) + " go"
-        shares = "its own share for each block" if self.by_block else self.allocation
-        return f"pruned by {self.method} ({share}{'' if shares == 'Uniform' else f', {shares}'})"
+        shares = "" if self.allocation == Uniform.__name__ else f", {self.allocation}"
+        if self.by_block:
+            low, high = min(self.by_block), max(self.by_block)
+            share = f"{percent(low)} to {percent(high)} go" if low < high else f"{percent(low)} go"
+            shares = ", a share of its own in each block" if low < high else ""
+        return f"pruned by {self.method} ({share}{shares})"
 
 
 def _linears(model: PreTrainedModel) -> dict[str, Float[Tensor, "O I"]]:

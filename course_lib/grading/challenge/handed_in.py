@@ -73,7 +73,7 @@ def _read(work: Submission) -> HandedIn:
         return replace(who, problem=work.problem, missing=True)
     try:
         recipe = from_json(_content(work.path, work.outer, work.member, MOST_BYTES, "recipe"))
-        files = tuple((part.name + SUFFIX, _beside(work, part)) for part in recipe.filed)
+        files = tuple((part.name + SUFFIX, _file_of(work, part)) for part in recipe.filed)
         parts = (replace(each, file=each.name + SUFFIX) if each in recipe.filed else each for each in recipe.parts)
         return replace(who, recipe=replace(recipe, parts=tuple(parts)), files=files)
     except (ValueError, OSError) as error:
@@ -87,8 +87,16 @@ def _content(path: Path, outer: str, member: str, limit: int, what: str) -> byte
         raise ValueError(f"got a {what} of more than {limit:,} bytes; expected at most so many.") from None
 
 
+def _file_of(work: Submission, part: FiledPart) -> bytes:
+    """The file that a part names; ValueError that names it where it cannot be read."""
+    try:
+        return _beside(work, part)
+    except zips.Refused as error:
+        raise ValueError(f"the {part.name} {part.file!r}: {error}") from None
+
+
 def _beside(work: Submission, part: FiledPart) -> bytes:
-    """The file that a part names: beside the recipe, in its folder or zip."""
+    """Beside the recipe, in its folder or zip."""
     if work.member:
         shown = {each.name: each.shown for each in zips.members(work.path, work.outer)}
         folder, _, own = shown[work.member].rpartition("/")

@@ -108,7 +108,7 @@ def _file(path: Path, parts: tuple[str, ...], status: os.stat_result) -> Entry:
     problem = ""
     if stat.S_ISLNK(status.st_mode):
         kind = "folder" if path.is_dir() else kind
-        problem = "it is a link, which is not followed; the file itself is needed."
+        problem = zips.LINK
     elif not stat.S_ISREG(status.st_mode):
         problem = "it is no ordinary file."
     elif kind == "notebook":

@@ -4,6 +4,7 @@ Links are not followed, pipes not waited for. A zip may lie in every number it h
 anything is read, and again while reading.
 """
 
+import errno
 import io
 import os
 import stat
@@ -21,6 +22,7 @@ LARGEST_READ = 2**22  # bytes that are read at once where a file says itself how
 LARGEST_INNER = 2**26  # bytes of a zip inside of a zip, which is read into memory
 BOMB = 2**30, 200  # unpacks to more than so many bytes, and to more than so many times its size
 LONGEST_NAME = 1024
+LINK = "it is a link, which is not followed; the file itself is needed."
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the others may ask for a lot of memory
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, OSError, ValueError)
 
@@ -156,7 +158,8 @@ def regular(path: Path) -> Iterator[io.IOBase]:
     try:
         handle = os.open(path, flags)
     except OSError as error:
-        raise Refused(f"the file cannot be opened ({error.strerror}).") from None
+        is_link = error.errno == errno.ELOOP  # what the system calls too many levels of links
+        raise Refused(LINK if is_link else f"the file cannot be opened ({error.strerror}).") from None
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise Refused("it is no ordinary file.")

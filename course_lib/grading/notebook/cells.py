@@ -57,7 +57,7 @@ def _cells(content: bytes) -> list[Cell]:
         sheets = [sheet for sheet in whole["worksheets"] if isinstance(sheet, dict)]
         listed = [cell for sheet in sheets if isinstance(sheet.get("cells"), list) for cell in sheet["cells"]]
     if not isinstance(listed, list):
-        raise ValueError("got JSON that is no notebook: it has no list of cells; hand in the .ipynb file itself.")
+        raise ValueError("it is JSON with no list of cells; hand in the .ipynb file itself.")
     if len(listed) > MOST_CELLS:
         raise ValueError(f"got a notebook of {len(listed)} cells; expected at most {MOST_CELLS}.")
     cells = [_cell(number, raw) for number, raw in enumerate(listed, 1) if isinstance(raw, dict)]
@@ -71,29 +71,27 @@ def _parsed(content: bytes) -> object:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("got JSON that is nested too deeply to be a notebook.") from None
+        raise ValueError("it is JSON that is nested too deeply.") from None
     except ValueError as error:
         hint = ""
         if text.lstrip().startswith("<"):
             hint = " It looks like a web page: download the notebook itself, not the page that shows it."
         elif len(text) > 1 and text.lstrip().startswith("{"):
             hint = " It looks like a notebook that is cut off or was damaged: save it again."
-        raise ValueError(f"got a file that is not JSON, so no notebook: {str(error)[:200]}.{hint}") from None
+        raise ValueError(f"it is not JSON ({str(error)[:200]}).{hint}") from None
 
 
 def _text(content: bytes) -> str:
     """JSON comes as UTF-8, UTF-16 or UTF-32, with or without a byte order mark."""
     if not content.strip():
-        raise ValueError("got an empty file; expected a notebook.")
+        raise ValueError("it is an empty file.")
     if content[:2] == b"PK":
-        raise ValueError("got a zip that is named as a notebook; hand in the .ipynb file itself.")
+        raise ValueError("it is a zip that is named as a notebook; hand in the .ipynb file itself.")
     encoding = json.detect_encoding(content)
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"got bytes that are no {encoding} text (at byte {error.start}), so no notebook; save it as UTF-8."
-        ) from None
+        raise ValueError(f"its bytes are no {encoding} text (at byte {error.start}); save it as UTF-8.") from None
 
 
 def _cell(number: int, cell: dict) -> Cell:

@@ -84,6 +84,6 @@ def deletions(
         for _ in range(min(per_round, state.n_left - 1)):
             q = cheapest(state, surface)
             state = delete(state, surface, q)
-            surface = surface.without(q)
+            surface.lose(q)
         state = refit(state) if refit else state
         yield state

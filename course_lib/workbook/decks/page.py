@@ -35,7 +35,8 @@ The fonts are Source Sans Pro and a part of STIX Two Math, both under the SIL Op
 if (/print/.test(location.search)) window.requestAnimationFrame = (go) => setTimeout(go, 0);
 Reveal.initialize({{ width: 1280, height: 720, margin: 0.04, center: false, display: "flex", hash: true,
   slideNumber: "c/t",
-  transition: "none", backgroundTransition: "none", controls: false, plugins: [RevealNotes] }});
+  transition: "none", backgroundTransition: "none", controls: false, scrollLayout: "compact", scrollSnap: false,
+  plugins: [RevealNotes] }});
 </script>
 </body>
 </html>

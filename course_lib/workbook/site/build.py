@@ -22,6 +22,7 @@ from course_lib.workbook.site.treated import treated
 THEME = Path(__file__).parent / "theme"
 MAKERS = (Path(__file__).parent, Path(decks.__file__).parent)  # the code that makes pages of their sources
 TITLE = "Sparsity in large language models"
+STOPPED = "Stopped. What was executed is kept, and the pages that are there are whole. `course site` goes on."
 # A notebook has outputs already, and its headings and links are its own business.
 OPTIONS = {
     "project": TITLE,
@@ -81,7 +82,7 @@ def build(
             source.tree(pages, shown, folder / "source", root)
             warnings = _pages(folder, target)
     except KeyboardInterrupt:
-        console.print("Stopped. What was executed is kept; no page was changed. `course site` goes on.", soft_wrap=True)
+        console.print(STOPPED, soft_wrap=True)
         return 130
     except OSError as error:
         if error.errno not in place.FULL:

@@ -54,18 +54,30 @@ def alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A new folder beside the target, which takes its place when all has gone well; else the target stays as it is."""
-    fresh = target.with_name(f".{target.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)  # of a build that was stopped
+    """A new folder beside the target, which takes its place when all has gone well; else the target stays as it is.
+
+    Wherever it is stopped, the target is whole: as it was, or new.
+    """
+    fresh, old = (target.with_name(f".{target.name}.{which}") for which in ("new", "old"))
+    _back(old, target)  # of a build that was killed
+    shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     try:
         yield fresh
         write(fresh / LIST, "\n".join(sorted(files(fresh) | {LIST})) + "\n")
         if target.exists():
-            shutil.rmtree(target)
+            target.rename(old)
         fresh.rename(target)
     finally:
+        _back(old, target)
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _back(old: Path, target: Path) -> None:
+    """What was put aside takes its place again where nothing else has, or goes."""
+    if old.exists() and not target.exists():
+        old.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def has_room(warnings: str) -> None:

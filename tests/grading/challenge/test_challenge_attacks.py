@@ -150,7 +150,11 @@ def test_a_prompt_is_refused(attacked, sharp, name):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("linked-prompt", "cannot be opened|link"), ("linked-recipe", "link"), ("notebook-alone", "no recipe")],
+    [
+        ("linked-prompt", "^the prompt 'p.safetensors': it is a link, which is not followed"),
+        ("linked-recipe", "link"),
+        ("notebook-alone", "no recipe"),
+    ],
 )
 def test_a_link_is_not_followed_and_a_notebook_is_no_recipe(attacked, name, said):
     refused(attacked, name, said)

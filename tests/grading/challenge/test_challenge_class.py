@@ -127,6 +127,29 @@ def test_an_interrupted_run_goes_on(graded, on_tiny, tmp_path, monkeypatch):
     assert rows == whole
 
 
+NO_SEEDS = ("", '{"seed": 1', "[1]", "{}", '{"seed": null}', '{"seed": "1"}', '{"seed": true}', '{"seed": -1}', "\xff")
+
+
+def test_a_damaged_seed_is_said_and_nothing_is_lost(graded, on_tiny, tmp_path):
+    hand_in(tmp_path / "in", "a", {"weights": {"bits": 4}})
+    _, rows, _ = graded(tmp_path / "in", tmp_path / "out", seed=7)
+    for damaged in NO_SEEDS:
+        (tmp_path / "out" / "seed.json").write_bytes(damaged.encode("latin-1"))
+        before = contents(tmp_path / "out")
+        with pytest.raises(ValueError, match=r"seed\.json, which holds no seed; .* --seed") as caught:
+            graded(tmp_path / "in", tmp_path / "out", seed=None, resume=True)
+        assert "\n" not in str(caught.value)
+        assert contents(tmp_path / "out") == before
+    on_tiny.clear()
+    assert graded(tmp_path / "in", tmp_path / "out", seed=7, resume=True)[1] == rows
+    assert on_tiny == [], "all that was measured counts again"
+    assert json.loads((tmp_path / "out" / "seed.json").read_text()) == {"seed": 7}
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_who_is_missing_has_a_row_and_course_systems_their_tables(graded, tmp_path):
     hand_in(tmp_path / "in", "jo_7", {"weights": {"bits": 4}})
     (tmp_path / "roster.txt").write_text("jo_7\nkim_8\n")

@@ -211,6 +211,14 @@ def test_a_part_of_one_class_is_on_the_page_and_counted(part, sentence, kind, gr
             ],
         ),
         (
+            {"weights": {"method": "Wanda", "by_block": [0.4, 0.725, 0.5]}},
+            ["The weights of the blocks are pruned by Wanda (40 % to 72.5 % go, a share of its own in each block)."],
+        ),
+        (
+            {"weights": {"method": "Magnitude", "by_block": [0.4, 0.4]}},
+            ["The weights of the blocks are pruned by Magnitude (40 % go)."],
+        ),
+        (
             {"neurons": {"selector": "CATS", "density": 0.77}, "cache": {"policy": "H2O", "budget": 0.2, "recent": 16}},
             [
                 "A token computes with 77 % of the neurons, chosen by CATS.",

@@ -105,7 +105,11 @@ def test_the_update_is_the_best_one_and_costs_its_saliency(d, seed):
     others = torch.linalg.solve(hessian[rest][:, rest], hessian[rest, q] * theta[q])
     torch.testing.assert_close(change[rest], others, rtol=1e-6, atol=1e-9)
     # The downdate is the inverse of what is left.
-    left = surface.without(q).inverse[rest][:, rest]
+    before, smaller = surface.inverse.clone(), surface.without(q)
+    assert torch.equal(surface.inverse, before)
+    surface.lose(q)
+    assert torch.equal(surface.inverse, smaller.inverse)
+    left = smaller.inverse[rest][:, rest]
     torch.testing.assert_close(left, torch.linalg.inv(hessian[rest][:, rest]), rtol=1e-6, atol=1e-8)
 
 

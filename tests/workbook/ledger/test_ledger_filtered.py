@@ -25,7 +25,7 @@ def test_of_one_lesson():
     assert "07  abstracts-3: A cache 5 times smaller loses no quality." in text
     assert "not at this scale: -0.0" in text
     assert 0 < n_of(text) < n_of(table("not at this scale")) < n_of(table())
-    assert "abstracts-31" not in text
+    assert "abstracts-32" not in text
     assert "–  abstracts-8" in table("not measured")
 
 

@@ -109,6 +109,7 @@ TRIED = {
     "sparse_attention/test_sparse_attention_claims.py::test_deltas_over_the_threshold": "sparse_attention-nothing-lost",
     "sparse_attention/test_sparse_attention_claims.py::test_neighbouring_keys": "sparse_attention-keys-change-little",
     "sparse_attention/test_sparse_attention_claims.py::test_drafts": "sparse_attention-fewer-loads",
+    "sparse_attention/test_sparse_attention_claims.py::test_flexprefill_over_gamma": "sparse_attention-read-at-no-loss",
     "sparse_attention/test_sparse_attention_claims.py::test_flexprefill_beside_others": "sparse_attention-by-share",
     "sparse_attention/test_sparse_attention_claims.py::test_the_clock": "sparse_attention-read-faster",
     "sparse_attention/test_sparse_attention_claims.py::test_heads": "sparse_attention-both-kinds",

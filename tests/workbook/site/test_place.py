@@ -12,10 +12,14 @@ from course_lib.workbook.site import place
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def written(folder, text):
+    (folder / "lessons").mkdir()
+    (folder / "lessons" / "00.html").write_text(text)
+
+
 def made(target, text="a page"):
     with place.replacing(target) as empty:
-        (empty / "lessons").mkdir()
-        (empty / "lessons" / "00.html").write_text(text)
+        written(empty, text)
     return target
 
 
@@ -45,7 +49,7 @@ def test_a_folder_with_files_of_somebody_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("stopped", "said"),
     [
-        (KeyboardInterrupt(), "Stopped. What was executed is kept; no page was changed."),
+        (KeyboardInterrupt(), "Stopped. What was executed is kept, and the pages that are there are whole."),
         (FULL, "got a full disk: .*no page was changed. Make room"),
         ("WARNING: error writing file a.html: " + str(FULL), "got a full disk: "),
     ],
@@ -71,6 +75,40 @@ def test_pages_are_as_before_when_a_build_is_stopped(tmp_path, monkeypatch, stop
             site.build(slides=False, root=tmp_path, console=console)
     assert (target / "lessons" / "00.html").read_text() == "a page"
     assert sorted(path.name for path in target.parent.iterdir()) == [".lock", "extra", "html", "source"]
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_pages_are_whole_wherever_the_exchange_is_stopped(tmp_path, monkeypatch, at):
+    """Whatever moves or removes a folder is stopped by Ctrl-C, the first, the second or the third of them."""
+    target, calls = made(tmp_path / "html"), []
+
+    def stopping(do):
+        def done(path, *arguments, **options):
+            calls.append(path)
+            if len(calls) == at:
+                raise KeyboardInterrupt
+            return do(path, *arguments, **options)
+
+        return done
+
+    with pytest.raises(KeyboardInterrupt), place.replacing(target) as empty:  # noqa: PT012
+        written(empty, "a new page")
+        monkeypatch.setattr(place.Path, "rename", stopping(place.Path.rename))
+        monkeypatch.setattr(place.shutil, "rmtree", stopping(place.shutil.rmtree))
+    monkeypatch.undo()
+    assert (target / "lessons" / "00.html").read_text() in ("a page", "a new page")
+    place.ours(target)
+    made(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["html"]
+
+
+def test_pages_of_a_run_that_was_killed_between_two_names_are_there_again(tmp_path):
+    target = made(tmp_path / "html")
+    target.rename(tmp_path / ".html.old")
+    with pytest.raises(OSError, match="full"), place.replacing(target):
+        raise OSError("full")
+    assert (target / "lessons" / "00.html").read_text() == "a page"
+    assert [path.name for path in tmp_path.iterdir()] == ["html"]
 
 
 def test_an_out_with_files_is_refused_before_anything_is_executed(tmp_path, monkeypatch):

@@ -76,7 +76,7 @@ KINDS += (
     "404.html",
     "claims.html?words=sinks&verdict=holds",
     "decks/00_start_here.html",
-)  # of 223 claims a few are looked at
+)  # of all claims a few are looked at
 
 
 @pytest.fixture(scope="session")
@@ -188,6 +188,10 @@ def test_every_figure_has_a_text_that_says_what_is_found(pages):
     assert [where for where, tag in pictures if not re.search(r'\balt="[^"]{12,}"', tag)] == []
 
 
+def test_every_page_has_one_heading_above_all(pages):
+    assert {name: n for name, page in pages.items() if (n := len(re.findall(r"<h1[\s>]", page))) != 1} == {}
+
+
 def test_pages_and_the_site_stay_small(built, pages):
     assert {name: len(page) for name, page in pages.items() if len(page.encode()) > LARGEST_PAGE} == {}
     assert sum(path.stat().st_size for path in built.rglob("*") if path.is_file()) < LARGEST_SITE
@@ -245,6 +249,17 @@ def test_a_browser_finds_no_serious_fault_of_access_and_no_error(built, theme):
 
 
 @needs_browser
+def test_slides_follow_each_other_on_a_phone(built):
+    """Each as high as it is, not as the screen, of which a slide would leave three quarters white."""
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": 390, "height": 844})
+        page.goto(f"{built.as_uri()}/decks/00_start_here.html")
+        page.locator(".scroll-page").nth(1).wait_for()
+        page.get_by_role("heading", name="Start here").wait_for()
+        assert page.get_by_role("heading", name="A formula").bounding_box()["y"] < 844 / 2
+
+
+@needs_browser
 def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
     """One click, then words as they come; of a verdict too; and the address can be sent to somebody."""
     with browser() as chromium:
@@ -294,8 +309,13 @@ def test_whoever_comes_to_no_page_finds_the_search_from_any_depth(built):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(built))) as server, browser() as chromium:
         Thread(target=server.serve_forever, daemon=True).start()
+        at = f"http://127.0.0.1:{server.server_port}/course"
+        without = chromium.new_page(java_script_enabled=False)
+        without.goto(f"{at}/lessons/none.html")
+        assert "From here the way to the course needs JavaScript" in without.locator("main").inner_text()
+        assert not without.get_by_role("button").is_visible()
+        assert not without.get_by_role("link").is_visible(), "which would lead from a folder nowhere"
         for address in ("lessons/deep/er/none.html", "none"):
-            at = f"http://127.0.0.1:{server.server_port}/course"
             page = chromium.new_page()
             page.goto(f"{at}/{address}")
             page.locator("base").wait_for(state="attached")

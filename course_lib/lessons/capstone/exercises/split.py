@@ -87,10 +87,10 @@ def _greedy(
         levels = [0] * n_parts
         first = [worth(sizes, losses, part, 0) for part in range(n_parts)]
         while True:
-            steps = []
+            steps, before = [], _used(sizes, levels) - start(sizes)
             for part, level in enumerate(levels):
                 if level + 1 < n_levels:
-                    used = _used(sizes, levels) - start(sizes) + int(sizes[part, level + 1] - sizes[part, level])
+                    used = before + int(sizes[part, level + 1] - sizes[part, level])
                     value = first[part] if once else worth(sizes, losses, part, level)
                     steps.append((value if largest else -value, fits(used, budget), part))
             chosen = [step for step in steps if ends or step[1]]

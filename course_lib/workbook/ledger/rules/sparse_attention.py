@@ -29,6 +29,13 @@ READ_FASTER = _rule(
     effect="logarithm of how many times as fast as dense attention, by length and γ",
     refuted="dense attention that takes no more time",
 )
+READ_AT_NO_LOSS = _rule(
+    results=("sparse_attention/experiments/sparse_attention", "sparse_attention/experiments/sparse_attention_further"),
+    lines=lambda: prefill.over_gamma(prefill.results()),
+    line="FlexPrefill costs less than",
+    effect="nats a token that its loss stays below 0.02 above dense attention, by length and γ",
+    refuted="0.02 nats a token or more above dense attention",
+)
 NAMES_THE_KEY = _steering(
     lines=lambda: steering.named(steering.results()),
     line="the model names the key sentence more often than at random",
