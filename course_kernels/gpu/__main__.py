@@ -28,9 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _arguments(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no part outlives this
     end, settings = time.monotonic() + SECONDS, {"rehearse": options.rehearse}
-    report = Report(
-        Path(options.out) / "gpu.json", " ".join(["python3 -m course_kernels.gpu", *(arguments or sys.argv[1:])])
-    )
+    report = Report(Path(options.out) / "gpu.json", _command(options))
     outcome = run(Part("device", "device", DEVICE_SECONDS, DEVICE_SECONDS, {}), settings)
     if (why := _absent(outcome)) is not None:
         print(f"make gpu needs a GPU: {why}. Nothing was run.")
@@ -57,6 +55,14 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tests", nargs="*", help="the kernels to test, or files of tests; all when left out")
     parser.add_argument("--benches", nargs="*", help="the modules to time; all when left out")
     return parser.parse_args(arguments)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What decides the numbers: not where they are written, which is a folder of this machine's."""
+    parts = ["--rehearse"] if options.rehearse else []
+    for name in ("tests", "benches"):
+        parts += [f"--{name}", *asked] if (asked := getattr(options, name)) is not None else []
+    return " ".join(["python3 -m course_kernels.gpu", *parts]) if parts else "make gpu"
 
 
 def _absent(outcome: Outcome) -> str | None:

@@ -195,6 +195,18 @@ for name in command._parts(command._arguments([]))[1]:
     assert set(said.values()) == {"True"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--out", "/a/folder"], "make gpu"),
+        (["--rehearse"], "python3 -m course_kernels.gpu --rehearse"),
+        (["--benches", "--tests", "a", "b"], "python3 -m course_kernels.gpu --tests a b --benches"),
+    ],
+)
+def test_the_report_says_the_command_without_the_folder(asked, said):
+    assert command._command(command._arguments(asked)) == said
+
+
 def test_every_kernel_and_bench_is_found_and_the_benches_share_what_is_left():
     tests, benches = command._parts(command._arguments([]))
     names = [part.name for part in tests]
