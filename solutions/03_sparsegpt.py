@@ -31,6 +31,7 @@ from course_lib.lessons.sparsegpt import figures as plots
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
 from course_lib.lessons.common.dots import perplexities
+from course_lib.lessons.common import gpu
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.pruning.methods.magnitude import Magnitude
@@ -450,6 +451,17 @@ plots.block_sizes(seconds, errors)
 print(printed.solver_speed())
 
 # %% [markdown]
+# On a GPU a block can be one kernel (`course_kernels/weights/sparsegpt_columns.py`): it keeps its columns on the chip
+# until the last one is settled. Beside it, loops in torch:
+
+# %%
+print(gpu.provenance())
+print(gpu.table("sparsegpt_columns"))
+
+# %% [markdown]
+# The loops start several kernels for every column, and the one kernel is faster than any of them. It, too, is far from
+# its bound: bytes and products are few, and what takes the time is that each column waits for the one before.
+#
 # ## 7. A block, then a model
 #
 # The next figure compares methods on the first 64 outputs of all seven layers of one block, with half of the weights

@@ -20,6 +20,7 @@ from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_fun
 
 from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.data import corpora
+from course_lib.lessons.common import gpu
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.moe import budget, deck
 from course_lib.lessons.moe.claims import ideas
@@ -802,6 +803,21 @@ deck.speeds()
 #
 # The lecture's two cases for a mixture follow: plenty of memory beside scarce computing, or experts spread over several
 # devices.
+#
+# On a GPU every step has its price, too. Here are three ways to compute the same layer of 128 experts, eight a token,
+# and two ways to choose and sort:
+
+# %%
+print(gpu.provenance())
+few_and_many = ("tokens: 1, awake: 8 of 128", "tokens: 8192, awake: 128 of 128")
+print(gpu.table("grouped_matmul", contests=few_and_many))
+print(gpu.table("router_topk", contests=("8 of 128 experts, tokens: 1", "8 of 128 experts, tokens: 8192")))
+
+# %% [markdown]
+# A loop over experts loses to torch's grouped product at every number of tokens: it starts its kernels once more for
+# each expert. With one token, choosing experts in plain torch takes longer than the product of all that were chosen in
+# one kernel (`course_kernels/experts/`). And see the bound: from one token to 8192 it grows far less than 8192 times,
+# because a few tokens wake the experts and pay for their bytes already.
 #
 # ## 12. An open task
 #

@@ -41,6 +41,7 @@ from course_lib.data.needles import samples
 from course_lib.lessons.kv import figures as plots
 from course_lib.lessons.kv import measured as results
 from course_lib.lessons.common import cache_speed as speed
+from course_lib.lessons.common import gpu
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.common.verdicts import of_count, verdict
 from course_lib.lessons.kv import tables as printed
@@ -846,6 +847,22 @@ say(printed.published_table())
 #   shorter ones save is lost, unless the tensors are stored with a length for each head.
 # - **What is evicted cannot come back.** Perplexity of running text hardly shows it; a question about something far
 #   away does. Ask it after the eviction.
+#
+# The first two of these points on a GPU: a step of attention over all of a text and over a fifth of it, with and
+# without the weights that H2O adds up; then the sums over a prompt's columns.
+
+# %%
+print(gpu.provenance())
+steps = ("batch 1, slots 1638", "batch 1, slots 8192", "batch 32, slots 1638", "batch 32, slots 8192")
+print(gpu.table("decode_attention", contests=steps))
+say(gpu.everywhere("decode_attention", "kernel, with weights"))
+print(gpu.table("attention_mass", contests=("tokens: 4096",)))
+
+# %% [markdown]
+# Writing the weights down, as plain torch must, costs more than torch's fused attention in every contest; kernels that
+# add them up on the way (`course_kernels/cache/`) take less time than that. A fifth of the slots has a fifth of the
+# bound. With one sequence the time of no way falls as far, because so little work does not fill the chip. With 32 the
+# fused step comes nearer to it. (*Rolling*: keys are turned to their place in the cache at every step.)
 #
 # ## 13. An open task
 #

@@ -37,6 +37,7 @@ from course_lib.lessons.dejavu.claims import ideas
 from course_lib.lessons.dejavu.drawings import ahead, levels, memory
 from course_lib.lessons.dejavu.drawings import cost as drawn_cost
 from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
+from course_lib.lessons.common import gpu
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.dejavu.figures import fired, selectors, speed
 from course_lib.lessons.dejavu.figures import measured as measured_plots
@@ -44,7 +45,7 @@ from course_lib.lessons.dejavu.figures import predicting as predicting_plots
 from course_lib.lessons.dejavu.figures import stream as stream_plots
 from course_lib.lessons.dejavu.live import chosen, clock, cost, heads, neurons, predicting, printed, products
 from course_lib.lessons.dejavu.live import stream, torn, view
-from course_lib.lessons.dejavu.tables import changes, parts, published
+from course_lib.lessons.dejavu.tables import changes, further, parts, published
 from course_lib.lessons.dejavu.tables import clock as clock_tables
 from course_lib.lessons.dejavu.tables import found as results
 from course_lib.lessons.dejavu.tables import measured as tables
@@ -947,6 +948,24 @@ print(clock_tables.end_to_end(decoded))
 # nothing is gained any more. With predictors the ReLU model decodes about one and a half times as fast within .02 nats,
 # where the first block keeps five times as many neurons as the others. These are ratios of one machine: the longer a
 # processor waits for its memory, the more there is to gain.
+#
+# **On a GPU** (`course_kernels/per_token/`): chosen neurons, inputs below a threshold, and heads that are left out. The
+# choice is given, so its time is not in these.
+
+# %%
+print(gpu.provenance())
+print(gpu.table("gathered_mlp", contests=("density 0.5, tokens: 1", "density 0.05, tokens: 1")))
+print(gpu.table("threshold_matvec", contests=("inputs at zero: 50 %", "inputs at zero: 90 %")))
+print(gpu.table("head_sparse_decode", contests=("groups of 4, half of the groups", "groups of 4, half of each group")))
+say(gpu.everywhere("gathered_mlp", "kernel"))
+say(gpu.everywhere("threshold_matvec", "kernel"))
+say(further.one_kernel())
+
+# %% [markdown]
+# Gathered by torch, half of the neurons take longer than all of them, since each row is read, written and read again;
+# at a twentieth both ways gain. Columns that a threshold chooses are slower at every sparsity when torch gathers them,
+# because the GPU has to say first how many there are. Heads left out of each group save nothing: the group's keys and
+# values are read for those that stay, and the bound is that of all heads. Whole groups halve it.
 #
 # ## To take home
 #

@@ -24,6 +24,8 @@ PREPARE_SECONDS, START_SECONDS = (
     45,
     8,
 )  # to compile for a bench; of a bench, before its first contest and after its last
+LEAST_SECONDS = 25  # for a bench that is begun
+NO_TIME = Outcome([{"record": "absent", "message": "no time was left for it"}], {}, 0.0)
 NO_GPU = 2
 REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 
@@ -32,9 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _arguments(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no part outlives this
     end, settings = time.monotonic() + options.seconds, {"rehearse": options.rehearse}
-    report = Report(
-        Path(options.out) / "gpu.json", " ".join(["python3 -m course_kernels.gpu", *(arguments or sys.argv[1:])])
-    )
+    report = Report(Path(options.out) / "gpu.json", _command(options))
     outcome = run(Part("device", "device", DEVICE_SECONDS, DEVICE_SECONDS, {}), settings)
     if (why := _absent(outcome)) is not None:
         print(f"make gpu needs a GPU: {why}. Nothing was run.")
@@ -48,7 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
         if part.kind == "tests":
             print(*report.add(part, test_outcome), sep="\n", flush=True)
     for i, part in enumerate(benches):
-        share = (end - time.monotonic()) / (len(benches) - i)
+        # With little left, the first are timed whole rather than all of them by halves.
+        share = max(LEAST_SECONDS, (end - time.monotonic()) / (len(benches) - i))
+        if end - time.monotonic() < LEAST_SECONDS:
+            print(*report.add(Part("bench", part, 0, 0, {}), NO_TIME), sep="\n", flush=True)
+            continue
         part = Part("bench", part, min(BENCH_SECONDS, share), min(BENCH_STEP_SECONDS, share), {})
         outcome = run(part, settings | {"seconds": max(1, part.seconds - START_SECONDS)})
         print(*report.add(part, outcome), sep="\n", flush=True)
@@ -67,6 +71,15 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tests", nargs="*", help="the kernels to test, or files of tests; all when left out")
     parser.add_argument("--benches", nargs="*", help="the modules to time; all when left out")
     return parser.parse_args(arguments)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What decides the numbers: not where they are written, which is a folder of this machine's."""
+    parts = ["--rehearse"] if options.rehearse else []
+    parts += [f"--seconds {options.seconds:g}"] if options.seconds != SECONDS else []
+    for name in ("tests", "benches"):
+        parts += [f"--{name}", *asked] if (asked := getattr(options, name)) is not None else []
+    return " ".join(["python3 -m course_kernels.gpu", *parts]) if parts else "make gpu"
 
 
 def _absent(outcome: Outcome) -> str | None:

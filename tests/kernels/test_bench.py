@@ -2,12 +2,15 @@
 
 import json
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from course_kernels import runtime
+from course_kernels.gpu import __main__ as gpu_command
+from course_kernels.gpu import report
 from course_kernels.timing import contest as contest_module
 from course_kernels.timing import rows as bench_rows
 from course_kernels.timing.contest import Clock, Contest, Place, Side, race
@@ -173,7 +176,7 @@ def test_a_race_repeats_within_its_limits():
     assert len(race(fake_contest("dense"), clock, budget=60.0, limits=(5, 7))["dense"]) == 7
 
 
-@pytest.mark.parametrize("path", sorted(bench_rows.RESULTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(bench_rows.RESULTS.glob("cpu_*.json")), ids=lambda path: path.stem)
 def test_what_is_kept_says_where_it_comes_from_and_is_whole_and_right(path):
     """One made with --quick, or of a wrong kernel, is not kept."""
     result = json.loads(path.read_text(encoding="utf-8"))
@@ -182,6 +185,48 @@ def test_what_is_kept_says_where_it_comes_from_and_is_whole_and_right(path):
     assert result["sizes"]["quick"] is False
     assert result["tables"]["sides"]
     assert all(row["right"] for row in result["tables"]["sides"])
+
+
+GPU = sorted(bench_rows.RESULTS.glob("gpu_*.json"))
+
+
+@pytest.mark.parametrize("path", GPU, ids=lambda path: path.stem)
+def test_what_a_gpu_did_is_kept_whole_and_right(path):
+    """All that `make gpu` wrote, on the device that the file is named after, and nothing of where it was written. Or
+    rows of several runs, which then say of each what it was, and of which each row is.
+    """
+    text = path.read_text(encoding="utf-8")
+    result = json.loads(text)
+    assert (result["experiment"], result["complete"], result["wrong"]) == ("gpu", "runs" not in result, [])
+    assert result["command"] == "make gpu", "a part of it, or a command with the folder that it was written into"
+    assert not re.search(r"/(root|home|Users|tmp)/", text)
+    device, ceilings = result["device"], result["ceilings"]
+    assert path.stem.removeprefix("gpu_").upper() in device["name"]
+    assert device["kernels"] == "compiled"
+    assert all(device[name] for name in ("driver", "torch", "triton", "cuda"))
+    assert set(ceilings["matmul_flops_per_second"]) == set(report.TYPES)
+    assert ceilings["copy_bytes_per_second"] > 1e11
+    assert result["started"][:4].isdigit()
+    assert all(len(run["commit"]) == 8 and run["what"] for run in result.get("runs", {}).values())
+
+
+@pytest.mark.parametrize("path", GPU, ids=lambda path: path.stem)
+def test_every_kernel_was_tested_and_timed_on_that_gpu(path):
+    result = json.loads(path.read_text(encoding="utf-8"))
+    tests, _ = gpu_command._parts(gpu_command._arguments([]))
+    assert {part.name for part in tests} == set(result["tests"])
+    for name, entry in result["tests"].items():
+        assert (entry["status"], entry["failed"], entry["broken"]) == ("right", 0, {}), name
+        assert all(entry["by_type"][kind]["passed"] > 0 for kind in report.TYPES), name
+        assert result["benches"][name]["rows"], name
+    for name, entry in result["benches"].items():
+        assert entry["status"] in (("right",) if name in result["tests"] else ("right", "absent")), name
+        for row in entry["rows"]:
+            assert set(row) - {"run"} == ROW_KEYS | {"verdict"}
+            assert row.get("run") in result.get("runs", [None])
+            assert row["verdict"] == bench_rows.verdict(row)
+            assert row["right"]
+            assert row["repetitions"] >= 5
 
 
 @pytest.mark.parametrize(

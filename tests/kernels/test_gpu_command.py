@@ -198,6 +198,18 @@ for name in command._parts(command._arguments([]))[1]:
     assert set(said.values()) == {"True"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--out", "/a/folder"], "make gpu"),
+        (["--rehearse"], "python3 -m course_kernels.gpu --rehearse"),
+        (["--benches", "--tests", "a", "b"], "python3 -m course_kernels.gpu --tests a b --benches"),
+    ],
+)
+def test_the_report_says_the_command_without_the_folder(asked, said):
+    assert command._command(command._arguments(asked)) == said
+
+
 def test_every_kernel_and_bench_is_found_and_the_benches_share_what_is_left():
     tests, benches = command._parts(command._arguments([]))
     names = [part.name for part in tests]
@@ -237,6 +249,25 @@ def test_before_the_benches_every_setting_is_run_once_and_none_is_timed():
         ((7,), 3, 64, 2),
         ((7,), 3, 128, 2),
     ]
+
+
+def test_with_little_time_the_first_benches_are_timed_and_the_others_said_to_be_left_out(tmp_path, monkeypatch, capsys):
+    given = []
+    device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
+
+    def run(part, settings):
+        if part.kind == "bench":
+            given.append((part.name, part.seconds, settings["seconds"]))
+            monkeypatch.setattr(command, "LEAST_SECONDS", 1e6)  # as if it had taken all that was left
+        return process.Outcome([device] if part.kind == "device" else [{"record": "end"}], {}, 0.0)
+
+    monkeypatch.setattr(command, "run", run)
+    asked = ["--rehearse", "--out", str(tmp_path), "--seconds", "30", "--tests", "--benches", "first", "second"]
+    assert command.main(asked) == 0
+    ((name, seconds, of_contests),) = given
+    assert (name, seconds) == ("first", command.START_SECONDS + of_contests)
+    assert seconds == 25
+    assert json.loads((tmp_path / "gpu.json").read_text())["benches"]["second"]["message"] == "no time was left for it"
 
 
 def test_all_tests_end_together_however_many_wait_for_a_turn(monkeypatch):

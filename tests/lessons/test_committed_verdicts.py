@@ -18,7 +18,7 @@ from course_lib.lessons.compress.tables import claims as own_prompts
 from course_lib.lessons.compress.tables import found as prompts
 from course_lib.lessons.compress.tables import over as moved_prompts
 from course_lib.lessons.compress.tables import practice
-from course_lib.lessons.dejavu.tables import changes, parts, predicted
+from course_lib.lessons.dejavu.tables import changes, further, parts, predicted
 from course_lib.lessons.dejavu.tables import found as deja_vu
 from course_lib.lessons.dejavu.tables import measured as oracles
 from course_lib.lessons.kv import tables as kv
@@ -28,6 +28,7 @@ from course_lib.lessons.minitron.figures import verdicts as minitron
 from course_lib.lessons.moe import kept
 from course_lib.lessons.moe.tables import compared as experts
 from course_lib.lessons.moe.tables import measured as mixtures
+from course_lib.lessons.patterns import speed
 from course_lib.lessons.sinks.claims import backcopy, trained, training
 from course_lib.lessons.sinks.claims import measured as sinks
 from course_lib.lessons.sparse_attention.claims import clock, delta, drafts, steering
@@ -38,6 +39,7 @@ from course_lib.lessons.wanda import measured as wanda_results
 from course_lib.lessons.wanda import tables as wanda
 
 PRINTED = {
+    "01 on a GPU": speed.gpu_verdict,
     "02 xor": lambda: classic.xor_verdict(classic_results.results()),
     "02 monks": lambda: classic.monks_verdict(classic_results.results()),
     "02 digits": lambda: classic.digits_verdict(classic_results.results()),
@@ -85,6 +87,7 @@ PRINTED = {
     "09 half windows": lambda: changes.half_windows(deja_vu.results()),
     "09 predictors": lambda: predicted.predictable(deja_vu.predictions()),
     "09 lookahead": lambda: predicted.lookahead(deja_vu.predictions()),
+    "09 one kernel": further.one_kernel,
     "09 search": lambda: predicted.search(deja_vu.predictions()),
     "10 gains": lambda: own_prompts.gains(prompts.results()),
     "10 sentences": lambda: moved_prompts.sentences(prompts.results()),

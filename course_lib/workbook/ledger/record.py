@@ -7,7 +7,7 @@ from pathlib import Path
 from course_lib.measure.result_files import load
 
 LIBRARY = Path(__file__).parents[2]
-BENCH = "bench/"  # of results that `course bench` wrote
+BENCH = "bench/"  # of results that `course bench` or `make gpu` wrote
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import pytest
 from claimed import one
 
-from course_lib.lessons.patterns.speed import formats_verdict
+from course_lib.lessons.patterns.speed import formats_verdict, gpu_verdict
 
 
 def side(name, contest, times, bytes_, spread=1.01):
@@ -59,3 +59,26 @@ def test_a_bitmap_is_counted(bytes_, word):
 @pytest.mark.parametrize(("times", "word"), [(0.1, "holds"), (2.0, "does not hold"), (1.0, "cannot tell")])
 def test_packed_weights_beside_dense(times, word):
     assert one(formats_verdict(bitmap({0.5: 1.0}), packed(times)), "2:4 without hardware") == word
+
+
+def gpu_run(torch, kernel, of_bitmap):
+    """A contest for each number."""
+    product = [side("torch semi-structured", f"tokens: {n}", times, 60) for n, times in enumerate(torch)]
+    product += [side("N:M kernel", f"tokens: {n}", times, 60) for n, times in enumerate(kernel)]
+    of_bitmap = [side("bitmap kernel", f"density {n}", times, 60) for n, times in enumerate(of_bitmap)]
+    return {"benches": {"nm_matmul": {"rows": product}, "bitmap_matvec": {"rows": of_bitmap}}}
+
+
+@pytest.mark.parametrize(
+    ("times", "word"),
+    [((0.4, 1.2), "holds partly (1 of 2)"), ((1.1, 1.2), "holds"), ((0.4, 0.8), "does not hold")],
+)
+def test_on_a_gpu_each_number_of_tokens_counts(times, word):
+    others = (0.5,), (2.0,)
+    text = gpu_verdict(gpu_run(times, *others))
+    assert one(text, "torch's 2:4 product is faster than the dense one") == word
+    assert one(text, "a kernel of the course's is") == "does not hold"
+    assert one(text, "a kernel for bitmaps is") == "holds"
+    text = gpu_verdict(gpu_run(*others, times))
+    assert one(text, "a kernel of the course's is") == "holds"
+    assert one(text, "a kernel for bitmaps is") == word

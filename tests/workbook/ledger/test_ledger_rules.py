@@ -43,6 +43,7 @@ TRIED = {
     "dejavu/test_dejavu_measured.py::test_lookahead_compares_block_by_block": "dejavu-ahead",
     "dejavu/test_further_dejavu_claims.py::test_predictors_are_asked_for_twice_the_speed": "dejavu-twice",
     "dejavu/test_further_dejavu_claims.py::test_a_batch_beside_twice_one_sequence": "dejavu-batch-needs-more",
+    "dejavu/test_further_dejavu_claims.py::test_one_kernel_beside_copies": "dejavu-one-kernel",
     "kv/test_kv_results_figures.py::test_claims_on_attention_are_counted_by_layer": (
         "kv-sparse kv-power-law kv-persistence"
     ),
@@ -87,6 +88,7 @@ TRIED = {
     "patterns/test_pattern_tables.py::test_an_order_that_is_broken_once_is_said_with_its_count": (
         "patterns-order-quarter patterns-order-half"
     ),
+    "patterns/test_format_claims.py::test_on_a_gpu_each_number_of_tokens_counts": "patterns-on-a-gpu",
     "patterns/test_format_claims.py::test_a_bitmap_is_counted": "patterns-bitmap-smaller",
     "patterns/test_format_claims.py::test_csr_on_both_sides_of_dense": (
         "patterns-csr-no-faster patterns-csr-faster-when-smaller"

@@ -105,6 +105,13 @@ TWICE = _rule(
     effect="log of the dense time over that with predictors, beyond 2 times, by share",
     refuted="a share of the neurons at which decoding is less than twice as fast",
 )
+ONE_KERNEL = _rule(
+    results=("bench/gpu_h200",),
+    lines=further.one_kernel,
+    line="on a GPU, one kernel takes less time than rows gathered first",
+    effect="log of the time to gather first over that of one kernel, by density and tokens; rows lie together in both",
+    refuted="a density and a number of tokens at which gathering first takes no longer",
+)
 BATCH_NEEDS_MORE = _rule(
     lines=lambda: further.batch_needs_more(found.results()),
     line="4 sequences together need over twice the neurons of one",

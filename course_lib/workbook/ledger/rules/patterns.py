@@ -33,6 +33,13 @@ CSR_FASTER_WHEN_SMALLER = _formats(
     effect="log of the time of all weights over that in CSR, by density",
     refuted="a density at which fewer bytes take longer",
 )
+ON_A_GPU = _formats(
+    results=("bench/gpu_h200",),
+    lines=speed.gpu_verdict,
+    line="on a GPU, torch's 2:4 product is faster than the dense one",
+    effect="log of the dense time over its, by number of tokens",
+    refuted="a number of tokens at which the dense product takes no longer",
+)
 PACKED_NO_FASTER = _formats(
     results=("bench/cpu_nm_matmul",),
     line="2:4 without hardware for it is no faster",

@@ -377,7 +377,7 @@ SOURCE = Source(
             id="chen-58",
             at="Hardware-efficient Implementation",
             says="Indexing and multiplication belong into one kernel, and rows that are read together lie together.",
-            why_not="the advantage is one of a GPU's memory; its kernel is written, but no GPU bench of it committed",
+            rule=dejavu.ONE_KERNEL,
         ),
         Claim(
             id="chen-59",

@@ -47,7 +47,7 @@ SOURCE = Source(
             id="tai-7",
             at="Practical speedups",
             says="A GPU's library speeds up 2:4 sparsity.",
-            why_not="needs sparse tensor cores, and no GPU bench is committed",
+            rule=patterns.ON_A_GPU,
         ),
         Claim(
             id="tai-8",

@@ -1,0 +1,110 @@
+"""What `make gpu` measured on one GPU: course_kernels/bench/results/gpu_h200.json, as the lessons print it.
+
+A bench has contests, a contest has sides, and the first side is the anchor. Verdicts are the file's own: "wins" and
+"loses" are said where 10 to 90 % of the repetitions lie on one side of the anchor.
+"""
+
+from collections.abc import Sequence
+
+from course_lib.lessons.common.effects import Row, of_repetitions, side_by_side
+from course_lib.lessons.common.tables import Measured, listed, load_bench, wrapped
+from course_lib.lessons.common.verdicts import Effect
+
+RESULT = "gpu_h200"
+SAID = {"wins": "wins", "even": "is even", "loses": "loses"}  # by verdict
+NAME = 36  # columns of a side's name
+
+
+def results() -> Measured:
+    """The committed run."""
+    return load_bench(RESULT)
+
+
+def provenance(measured: Measured | None = None) -> str:
+    """Command, day and device; then what the bounds are made of."""
+    measured = measured or results()
+    device, ceilings = measured["device"], measured["ceilings"]
+    rate = max(ceilings["matmul_flops_per_second"].values())
+    runs = f"in {len(measured['runs'])} runs, each ratio within one, " if "runs" in measured else ""
+    return wrapped(
+        f"`{measured['command']}`, {runs}{measured['started'][:10]}, {device['name']}, torch {device['torch']}, "
+        f"triton {device['triton']}\nbound: {ceilings['copy_bytes_per_second'] / 1e12:.2f} TB/s and "
+        f"{rate / 1e12:,.0f} TFLOP/s, measured there, so that a share may pass 100 %; caches are cold"
+    )
+
+
+def timed(
+    bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None
+) -> list[Row]:
+    """The rows of a bench, of the contests and sides that are named, or of all.
+
+    Raises:
+        ValueError: a bench, a contest or a side that the run does not have.
+    """
+    found = (measured or results())["benches"]
+    _expect("bench", [bench], [name for name, entry in found.items() if entry["rows"]])
+    rows = found[bench]["rows"]
+    _expect(f"contest of {bench}", contests, list(dict.fromkeys(row["contest"] for row in rows)))
+    _expect(f"side of {bench}", sides, list(dict.fromkeys(row["side"] for row in rows)))
+    rows = [row for row in rows if not contests or row["contest"] in contests]
+    return [row for row in rows if not sides or row["side"] in sides]
+
+
+def table(bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None) -> str:
+    """A line a side: its time beside its bound, and how many times as fast as the anchor it is."""
+    measured = measured or results()
+    rows, contest = timed(bench, contests, sides, measured), None
+    heading = f"{bench}, {measured['benches'][bench]['dtype']}"
+    lines = [f"{heading:<{NAME}}{'µs':>10}{'bound':>10}{'share':>7}   times the anchor's speed"]
+    for row in rows:
+        if row["contest"] != contest:
+            contest = row["contest"]
+            lines.append(contest)
+        lines.append(_line(row))
+    return "\n".join(lines)
+
+
+def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:
+    """In which contests of the bench a side wins and in which it loses: a sentence."""
+    rows = timed(bench, sides=[side], measured=measured)
+    found = {word: [row["contest"] for row in rows if row["verdict"] == word] for word in SAID}
+    parts = [f"{SAID[word]} {_at(names, len(rows))}" for word, names in found.items() if names]
+    return f"{side!r} beside {rows[0]['anchor']!r} {'; '.join(parts)}."
+
+
+def faster(bench: str, side: str, than: str | None = None, measured: Measured | None = None) -> list[Effect]:
+    """Whether a side takes less time than the anchor, or than another side: an effect for each contest."""
+    mine = timed(bench, sides=[side], measured=measured)
+    if than is None:
+        return [of_repetitions(row) for row in mine]
+    others = {row["contest"]: row for row in timed(bench, sides=[than], measured=measured)}
+    return [side_by_side(row, others[row["contest"]]) for row in mine]
+
+
+def _at(names: list[str], n: int) -> str:
+    """Names of contests; the words that they begin with are said once."""
+    if len(names) == n:
+        return f"in all {n} contests" if n > 1 else f"at {names[0]}"
+    columns = zip(*(name.split(" ") for name in names), strict=False)
+    shared = next((index for index, words in enumerate(columns) if len(set(words)) > 1), 0)
+    first, *others = names
+    others = [" ".join(name.split(" ")[shared:]) for name in others]
+    return f"at {('; ' if ',' in ''.join(names) else ', ').join([first, *others])}"
+
+
+def _line(row: Row) -> str:
+    head = f"  {row['side']:<{NAME - 2}}"
+    if not row["repetitions"]:
+        return f"{head}{row['verdict']}"
+    head += f"{row['median_seconds'] * 1e6:>10,.1f}{row['bound_seconds'] * 1e6:>10,.1f}"
+    head += f"{100 * row['share_of_bound']:>5.0f} %   "
+    if row["side"] == row["anchor"]:
+        return f"{head}anchor"
+    spread = f"({row['times_anchor_low']:.2f} to {row['times_anchor_high']:.2f})"
+    return f"{head}{row['times_anchor']:.2f} {spread} {row['verdict']}"
+
+
+def _expect(what: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"got {what} {name!r}, which {RESULT}.json has not; expected {listed(known)}.")

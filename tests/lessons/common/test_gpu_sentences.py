@@ -1,0 +1,180 @@
+"""What the masters say of the committed run of `make gpu`: each sentence with what must be so for it to be true.
+
+Where a new run fails one of these, the sentence is to be written anew, or it goes.
+"""
+
+import re
+
+import pytest
+
+from course_lib.lessons.common import gpu
+from course_lib.lessons.common.tables import COLUMNS, say
+from course_lib.lessons.dejavu.tables import further
+from course_lib.lessons.patterns.speed import gpu_verdict
+from course_lib.workbook.masters import masters
+
+
+def only(bench, contest, side):
+    (row,) = gpu.timed(bench, [contest], [side])
+    return row
+
+
+def verdicts(bench, side, *contests):
+    return {row["verdict"] for row in gpu.timed(bench, contests, [side])}
+
+
+def seconds(bench, contest, side):
+    return only(bench, contest, side)["median_seconds"]
+
+
+def bound(bench, contest, side):
+    return only(bench, contest, side)["bound_seconds"]
+
+
+def all_hold(bench, side, than=None):
+    return all(effect.holds for effect in gpu.faster(bench, side, than))
+
+
+TORCH_2_4 = ("nm_matmul", "torch semi-structured")
+LAST = "tokens: 8192, density 0.10"
+PER_GROUP = "head_sparse_decode", "groups of 4, half of each group", "kernel"
+
+
+def half_the_bound():
+    """Of many tokens, where 2:4 tiles are multiplied at twice the rate."""
+    mine, dense = (bound("nm_matmul", "2:4, tokens: 4096", side) for side in (TORCH_2_4[1], "dense"))
+    return mine == pytest.approx(dense / 2, rel=0.02)
+
+
+def fifth(batch, side):
+    """How many times as long all slots take."""
+    return seconds(*_slots(batch, 8192), side) / seconds(*_slots(batch, 1638), side)
+
+
+def _slots(batch, n):
+    return "decode_attention", f"batch {batch}, slots {n}"
+
+
+SAID = {
+    "01": {
+        "with one, where bytes decide, it is slower": lambda: verdicts(*TORCH_2_4, "2:4, tokens: 1") == {"loses"},
+        "its bound is half of the dense one": half_the_bound,
+        "in CSR are slower than all of them": lambda: verdicts("bitmap_matvec", "CSR", "density 0.5") == {"loses"},
+        "as their bytes foretell": lambda: (
+            bound("bitmap_matvec", "density 0.5", "CSR") > bound("bitmap_matvec", "density 0.5", "dense")
+        ),
+        "little more than half of the bytes": lambda: (
+            only("bitmap_matvec", "density 0.5", "bitmap kernel")["bytes"]
+            < 0.6 * only("bitmap_matvec", "density 0.5", "dense")["bytes"]
+        ),
+        "the kernel comes less near to that bound than the dense product": lambda: (
+            only("bitmap_matvec", "density 0.5", "bitmap kernel")["share_of_bound"]
+            < only("bitmap_matvec", "density 0.5", "dense")["share_of_bound"]
+        ),
+    },
+    "03": {
+        "the one kernel is faster than any of them": lambda: (
+            all_hold("sparsegpt_columns", "on chip")
+            and all(
+                row["times_anchor_high"] < only("sparsegpt_columns", row["contest"], "on chip")["times_anchor_low"]
+                for row in gpu.timed("sparsegpt_columns")
+                if row["side"] != "on chip"
+            )
+        ),
+        "is far from its bound": lambda: all(
+            row["share_of_bound"] < 1 / 3 for row in gpu.timed("sparsegpt_columns", sides=["on chip"])
+        ),
+    },
+    "04": {
+        "in less than twice its bound": lambda: only("wanda_mask", "2:4", "one pass")["share_of_bound"] > 0.5,
+        "where torch has to sort every group": lambda: all_hold("wanda_mask", "one pass"),
+        "longer than the dense one with one token": lambda: verdicts(*TORCH_2_4, "2:4, tokens: 1") == {"loses"},
+        "its bound is half of the dense one": half_the_bound,
+    },
+    "06": {
+        "A loop over experts loses": lambda: verdicts("grouped_matmul", "a loop over experts") == {"loses"},
+        "choosing experts in plain torch takes longer": lambda: (
+            seconds("router_topk", "8 of 128 experts, tokens: 1", "torch, topk and sort")
+            > seconds("grouped_matmul", "tokens: 1, awake: 8 of 128", "by group")
+        ),
+        "grows far less than 8192 times": lambda: (
+            bound("grouped_matmul", "tokens: 8192, awake: 128 of 128", "by group")
+            < 8192 / 20 * bound("grouped_matmul", "tokens: 1, awake: 8 of 128", "by group")
+        ),
+    },
+    "07": {
+        "costs more than torch's fused attention in every contest": lambda: (
+            verdicts("decode_attention", "eager, with weights") == {"loses"}
+        ),
+        "take less time than that": lambda: (
+            all_hold("decode_attention", "kernel, with weights", "eager, with weights")
+            and all_hold("attention_mass", "kernel, from log-sum-exp")
+        ),
+        "A fifth of the slots has a fifth of the bound": lambda: (
+            bound(*_slots(1, 8192), "kernel, with weights")
+            == pytest.approx(5 * bound(*_slots(1, 1638), "kernel, with weights"), rel=0.05)
+        ),
+        "the time of no way falls as far": lambda: all(
+            fifth(1, side) < 4 for side in ("sdpa, no weights", "eager, with weights", "kernel, with weights")
+        ),
+        "the fused step comes nearer": lambda: fifth(1, "sdpa, no weights") + 1 < fifth(32, "sdpa, no weights") < 5.5,
+    },
+    "09": {
+        "half of the neurons take longer than all": lambda: (
+            verdicts("gathered_mlp", "torch, gathered rows", "density 0.5, tokens: 1") == {"loses"}
+        ),
+        "at a twentieth both ways gain": lambda: (
+            {"wins"}
+            == verdicts("gathered_mlp", "torch, gathered rows", "density 0.05, tokens: 1")
+            == verdicts("gathered_mlp", "kernel", "density 0.05, tokens: 1")
+        ),
+        "are slower at every sparsity": lambda: verdicts("threshold_matvec", "torch, gathered columns") == {"loses"},
+        "left out of each group save nothing": lambda: (
+            seconds(*PER_GROUP) > 0.85 * seconds("head_sparse_decode", "groups of 4, all heads", "kernel")
+        ),
+        "the bound is that of all heads": lambda: (
+            bound(*PER_GROUP)
+            == pytest.approx(bound("head_sparse_decode", "groups of 4, all heads", "kernel"), rel=0.01)
+        ),
+        "Whole groups halve it": lambda: (
+            bound("head_sparse_decode", "groups of 4, half of the groups", "kernel")
+            == pytest.approx(bound(*PER_GROUP) / 2, rel=0.01)
+        ),
+    },
+    "11": {
+        "With all blocks it is no faster": lambda: (
+            not any(
+                row["verdict"] == "wins"
+                for row in gpu.timed("block_sparse_prefill", sides=["kernel"])
+                if row["contest"].endswith("density 1.00")
+            )
+        ),
+        "At a tenth it is faster": lambda: verdicts("block_sparse_prefill", "kernel", LAST) == {"wins"},
+        "by less than ten times": lambda: only("block_sparse_prefill", LAST, "kernel")["times_anchor_high"] < 10,
+    },
+}
+TEXT = {
+    path.stem[:2]: " ".join(re.sub(r"(?m)^# ?", "", path.read_text(encoding="utf-8")).split()) for path in masters()
+}
+
+
+@pytest.mark.parametrize(("lesson", "words"), [(lesson, words) for lesson, said in SAID.items() for words in said])
+def test_what_a_master_says_of_the_gpu_is_so(lesson, words):
+    assert words in TEXT[lesson], "the sentence is another by now"
+    assert SAID[lesson][words](), "the committed run says otherwise"
+
+
+def test_every_lesson_that_prints_the_run_has_its_sentences_here():
+    assert {lesson for lesson, text in TEXT.items() if "gpu.table(" in text} == set(SAID)
+    assert all(text.count("gpu.provenance()") == 1 for lesson, text in TEXT.items() if lesson in SAID)
+
+
+@pytest.mark.parametrize("lesson", SAID)
+def test_the_cell_of_a_master_prints_within_a_page(lesson, capsys):
+    (master,) = (path for path in masters() if path.stem.startswith(lesson))
+    cells = master.read_text(encoding="utf-8").split("\n# %%\n")
+    (cell,) = (cell.split("\n# %%")[0] for cell in cells if "gpu.provenance()" in cell)
+    exec(cell, {"gpu": gpu, "say": say, "gpu_verdict": gpu_verdict, "further": further})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5
+    assert not [line for line in lines if len(line) > COLUMNS or re.search(r"\d%", line)]

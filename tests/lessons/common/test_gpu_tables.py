@@ -1,0 +1,98 @@
+"""What the lessons print of a run of `make gpu`, from a made-up one."""
+
+import math
+
+import pytest
+
+from course_lib.lessons.common import gpu
+from course_lib.lessons.common.tables import COLUMNS, load_bench
+from course_lib.lessons.common.verdicts import verdict
+
+
+def row(contest, side, times=1.0, said="anchor", spread=1.01, **changed):
+    made = {"contest": contest, "side": side, "anchor": "dense", "verdict": said, "repetitions": 5}
+    made |= {"median_seconds": 4e-5 / times, "bound_seconds": 1e-5, "share_of_bound": times / 4, "times_anchor": times}
+    return made | {"times_anchor_low": times / spread, "times_anchor_high": times * spread} | changed
+
+
+ROWS = [
+    *(row("tokens: 1", "dense"), row("tokens: 1", "torch", 0.5, "loses"), row("tokens: 1", "kernel", 2.0, "wins")),
+    *(row("tokens: 8", "dense"), row("tokens: 8", "torch", 0.5, "loses"), row("tokens: 8", "kernel", 1.0, "even", 1.1)),
+    *(row("tokens: 64", "dense"), row("tokens: 64", "torch", 0.8, "loses"), row("tokens: 64", "kernel", 0.4, "loses")),
+]
+RUN = {
+    "command": "make gpu",
+    "started": "2026-01-02T03:04:05+00:00",
+    "device": {"name": "A CARD", "torch": "2.11", "triton": "3.6"},
+    "ceilings": {"copy_bytes_per_second": 2e12, "matmul_flops_per_second": {"float32": 5e13, "bfloat16": 7e14}},
+    "benches": {"product": {"dtype": "bfloat16", "rows": ROWS}, "model": {"status": "absent", "rows": []}},
+}
+
+
+def test_where_the_times_come_from():
+    said = gpu.provenance(RUN)
+    assert said.startswith("`make gpu`, 2026-01-02, A CARD, torch 2.11, triton 3.6\nbound: 2.00 TB/s and 700 TFLOP/s, ")
+    assert max(map(len, said.splitlines())) <= COLUMNS
+
+
+def test_a_line_a_side_with_its_bound_and_its_spread():
+    head, contest, dense, torch, kernel = gpu.table("product", contests=["tokens: 1"], measured=RUN).splitlines()
+    assert head.split()[:5] == ["product,", "bfloat16", "µs", "bound", "share"]
+    assert contest == "tokens: 1"
+    assert dense.split() == ["dense", "40.0", "10.0", "25", "%", "anchor"]
+    assert torch.split() == ["torch", "80.0", "10.0", "12", "%", "0.50", "(0.50", "to", "0.51)", "loses"]
+    assert kernel.split() == ["kernel", "20.0", "10.0", "50", "%", "2.00", "(1.98", "to", "2.02)", "wins"]
+
+
+def test_the_sides_that_are_asked_for_in_their_order():
+    lines = gpu.table("product", sides=["kernel", "dense"], measured=RUN).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["tokens:", "dense", "kernel"] * 3
+
+
+def test_what_was_not_timed_says_so():
+    wrong = row("tokens: 1", "kernel", said="wrong", repetitions=0, median_seconds=None)
+    run = RUN | {"benches": {"product": {"dtype": "float16", "rows": [row("tokens: 1", "dense"), wrong]}}}
+    assert gpu.table("product", measured=run).splitlines()[-1].split() == ["kernel", "wrong"]
+
+
+def test_the_widest_lines_of_the_committed_run_fit():
+    for name, entry in gpu.results()["benches"].items():
+        if entry["rows"]:
+            assert max(map(len, gpu.table(name).splitlines())) <= COLUMNS
+    assert gpu.results() == load_bench(gpu.RESULT)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"bench": "model"}, "got bench 'model', which gpu_h200.json has not; expected product"),
+        (
+            {"bench": "product", "contests": ["tokens: 2"]},
+            "got contest of product 'tokens: 2'.*tokens: 1, tokens: 8 and",
+        ),
+        ({"bench": "product", "sides": ["CSR"]}, "got side of product 'CSR'.*expected dense, torch and kernel"),
+    ],
+)
+def test_what_the_run_has_not_is_refused(asked, said):
+    with pytest.raises(ValueError, match=said):
+        gpu.table(**asked, measured=RUN)
+
+
+def test_in_words():
+    assert gpu.everywhere("product", "torch", RUN) == "'torch' beside 'dense' loses in all 3 contests."
+    said = "'kernel' beside 'dense' wins at tokens: 1; is even at tokens: 8; loses at tokens: 64."
+    assert gpu.everywhere("product", "kernel", RUN) == said
+    names = ("half, batch 1", "half, batch 8", "all, batch 8")
+    rows = [row(name, "kernel", said=word) for name, word in zip(names, ("wins", "wins", "loses"), strict=True)]
+    run = {"benches": {"b": {"rows": rows}}}
+    said = "'kernel' beside 'dense' wins at half, batch 1; 8; loses at all, batch 8."
+    assert gpu.everywhere("b", "kernel", run) == said
+
+
+def test_effects_come_contest_by_contest():
+    alone = gpu.faster("product", "kernel", measured=RUN)
+    assert [effect.value for effect in alone] == pytest.approx([math.log(2), 0, math.log(0.4)])
+    assert verdict(alone) == "holds partly (1 of 3)"
+    beside = gpu.faster("product", "kernel", "torch", measured=RUN)
+    assert [effect.value for effect in beside] == pytest.approx([math.log(4), math.log(2), -math.log(2)])
+    assert all(effect.error > 0 for effect in beside)
