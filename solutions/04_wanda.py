@@ -611,19 +611,16 @@ print(tables.cost_table(measured))
 # - **It does not reach far.** In the sweep this model's perplexity makes it useless from 60 % on. Methods that update
 #   the remaining weights, such as SparseGPT, reach further.
 #
-# What the pattern for the GPU costs and brings there: the mask of one large layer, and a product with what it leaves.
+# What the pattern for the GPU brings there: torch's own product with 2:4 weights beside the dense one.
 
 # %%
 print(gpu.provenance())
-print(gpu.table("wanda_mask", contests=("2:4",)))
 two_counts = ("2:4, tokens: 1", "2:4, tokens: 4096")
 print(gpu.table("nm_matmul", contests=two_counts, sides=("dense", "torch semi-structured")))
 
 # %% [markdown]
-# The mask is cheap. Each group of four decides alone, so one kernel scores, compares and writes in one pass, in less
-# than twice its bound, where torch has to sort every group. What the zeros bring is another matter: torch's 2:4 product
-# takes longer than the dense one with one token. With 4096 its bound is half of the dense one, and the last line says
-# how near to it a product comes.
+# With one token torch's 2:4 product takes longer than the dense one. With 4096 its bound is half of the dense one, and
+# the last line says how near to it a product comes.
 #
 # ## 11. An open task
 #
