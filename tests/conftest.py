@@ -1,5 +1,6 @@
 """Shared fixtures. Shape annotations of the library are enforced while tests run (jaxtyping + beartype)."""
 
+import contextlib
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on a hub
@@ -11,6 +12,12 @@ import pytest
 import shape_annotations
 import torch
 from what_changed import SECONDS
+
+with contextlib.suppress(ImportError):  # a machine that has a GPU need not have it
+    from hypothesis import settings
+
+    settings.register_profile("course", deadline=None)  # how long an example takes says what else the machine does
+    settings.load_profile("course")
 
 announced_instructions.avoid_those_that_are_missing()
 

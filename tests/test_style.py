@@ -80,3 +80,9 @@ def test_no_notebook_carries_outputs():
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         if ".mine-" not in path.name:
             assert '"output_type"' not in path.read_text(encoding="utf-8"), path.name
+
+
+def test_no_example_of_a_property_is_against_the_clock():
+    from hypothesis import settings
+
+    assert settings.default.deadline is None
