@@ -9,7 +9,7 @@ from course_kernels.runtime import jit, tl, triton
 
 MOST_JOINED = 512  # partial results that a program has at a time
 MANY_NUMBERS = 2**16  # of which larger shares make programs enough
-JOINED = 4096  # numbers that a program has at a time: 8 of each thread from few parts, at most 32 from many
+JOINED = 4096  # numbers that a program has at a time, in all parts; twice as many at most
 
 
 @jit

@@ -620,7 +620,7 @@ print(gpu.table("nm_matmul", contests=two_counts, sides=("dense", "torch semi-st
 
 # %% [markdown]
 # With one token torch's 2:4 product takes longer than the dense one. With 4096 its bound is half of the dense one, and
-# the last line says how near to it a product comes.
+# the line of it says how near to it a product comes.
 #
 # ## 11. An open task
 #

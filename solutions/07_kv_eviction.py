@@ -848,8 +848,9 @@ say(printed.published_table())
 # - **What is evicted cannot come back.** Perplexity of running text hardly shows it; a question about something far
 #   away does. Ask it after the eviction.
 #
-# The first two of these points on a GPU: a step of attention over all of a text and over a fifth of it, with and
-# without the weights that H2O adds up; then the sums over a prompt's columns.
+# On a GPU even that row is a matter of how it is written: a step of attention alone, over all of a text and over a
+# fifth of it, without the weights that H2O adds up and with them; then the sums over a prompt's columns, where the
+# kernel is given the logarithm of each query's sum, which fused attention knows.
 
 # %%
 print(gpu.provenance())
@@ -859,10 +860,11 @@ say(gpu.everywhere("decode_attention", "kernel, with weights"))
 print(gpu.table("attention_mass", contests=("tokens: 4096",)))
 
 # %% [markdown]
-# Writing the weights down, as plain torch must, costs more than torch's fused attention in every contest; kernels that
-# add them up on the way (`course_kernels/cache/`) take less time than that. A fifth of the slots has a fifth of the
-# bound. With one sequence the time of torch's ways does not fall as far, because so little work does not fill the chip.
-# With 32 the fused step comes nearer to it. (*Rolling*: keys are turned to their place in the cache at every step.)
+# Writing the weights down, as plain torch must, costs more than torch's fused attention in every contest. A kernel that
+# adds them up on the way (`course_kernels/cache/`) takes less time than plain torch wherever it was timed. A fifth of
+# the slots has a fifth of the bound. With one sequence the time of torch's ways does not fall as far, because so little
+# work does not fill the chip. With 32 the fused step comes nearer to it. (*Rolling*: keys are turned to their place in
+# the cache at every step.)
 #
 # ## 13. An open task
 #

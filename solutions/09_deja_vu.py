@@ -949,8 +949,8 @@ print(clock_tables.end_to_end(decoded))
 # where the first block keeps five times as many neurons as the others. These are ratios of one machine: the longer a
 # processor waits for its memory, the more there is to gain.
 #
-# **On a GPU** (`course_kernels/per_token/`): chosen neurons, inputs below a threshold, and heads that are left out. The
-# choice is given, so its time is not in these.
+# **On a GPU** (`course_kernels/per_token/`): chosen neurons, inputs below a threshold, and heads that are left out.
+# Neurons and heads are chosen before the clock starts, inputs while it runs.
 
 # %%
 print(gpu.provenance())
@@ -964,8 +964,8 @@ say(further.one_kernel())
 # %% [markdown]
 # Gathered by torch, half of the neurons take longer than all of them, since each row is read, written and read again;
 # at a twentieth both ways gain. Columns that a threshold chooses are slower at every sparsity when torch gathers them,
-# because the GPU has to say first how many there are. Heads left out of each group save nothing: the group's keys and
-# values are read for those that stay, and the bound is that of all heads. Whole groups halve it.
+# because they are copied, and the GPU has to say first how many there are. Heads left out of each group save nothing:
+# the group's keys and values are read for those that stay, and the bound is that of all heads. Whole groups halve it.
 #
 # ## To take home
 #

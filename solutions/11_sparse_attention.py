@@ -348,8 +348,8 @@ print(gpu.table("block_sparse_prefill", contests=densities))
 say(gpu.everywhere("block_sparse_prefill", "kernel"))
 
 # %% [markdown]
-# With all blocks it is no faster than torch's fused attention, at any length: to follow an index costs something even
-# where nothing is left out. At a tenth it is faster, by less than ten times.
+# With all blocks it is slower than torch's fused attention, which a library wrote for this card, at every length. At a
+# tenth it is faster, by less than ten times.
 #
 # ## 6. DeltaLLM: send what has moved
 #

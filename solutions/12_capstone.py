@@ -546,11 +546,12 @@ board.board_figure(tries)
 # hand_in(my_recipes["3 bits"], "my_challenge")  # then, on the command line: course challenge my_challenge/recipe.json
 # ```
 #
-# **Your own number is not the grade.** `course challenge` reads four windows of each domain, the grader 32 others,
-# which nobody knows before. The nats above the dense model move with the windows by about the ± beside them, and
-# points are measured by three recipes that the grader reads on its windows, too. Another processor also has another
-# order of sums: a weight is rounded to the neighbouring value, or another token leaves the cache, and the last digits
-# differ. Of two recipes of yours believe a difference of more than two of its errors, and no smaller one.
+# **Your own number is not the grade.** `course challenge` reads four windows of each domain, the grader 32, drawn from
+# the same articles by a seed that nobody knows before. The nats above the dense model move with the windows by about
+# the ± beside them, and points are measured by three recipes that the grader reads on its windows, too. Another
+# processor also has another order of sums: a weight is rounded to the neighbouring value, or another token leaves the
+# cache, and the last digits differ. Two recipes of yours whose numbers lie within their ± of each other may change
+# places.
 #
 # ## 11. Cost, and when it does not pay
 #

@@ -4,8 +4,9 @@ Dimension key: B sequences, H key-value heads, G query heads to each, heads = H 
 D size of a head.
 
 mass[j] = sum over g and i of exp(scaling * q_gi . k_j - lse_gi), where lse_gi is the log of the query's softmax
-denominator, which fused attention knows anyway. With it a column needs no other column: a program owns a tile of keys,
-sums over all queries in registers, and writes each sum once. Eager attention writes G * Q * N weights to add them up.
+denominator, which fused attention knows anyway. With it a column needs no other column: a program owns a tile of keys
+and one query head, sums over all queries in registers, and writes each sum once; the G heads' sums are added up then.
+Eager attention writes G * Q * N weights to add them up.
 The work is one of the two products of attention, so it is bound by arithmetic in a prompt.
 """
 

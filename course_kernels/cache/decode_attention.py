@@ -9,8 +9,7 @@ logits in between, on top of the 2 * D * 2 bytes of a key and value in bfloat16.
 RoPE turned at one position is used at another, cost no pass of their own: keys are turned on while they are loaded.
 
 One token is bound by memory, and one program a head would leave most of a GPU idle, so the slots are split: a first
-kernel reads the parts, a second joins them by their maxima and sums. Programs of one or two warps have less to wait for
-than larger ones, and as many bytes on the way.
+kernel reads the parts, a second joins them by their maxima and sums.
 """
 
 from __future__ import annotations
@@ -258,7 +257,7 @@ def _pieces_per_part(n_heads: int, n_pieces: int, device: torch.device) -> int:
     n_programs = PROGRAMS
     if device.type == "cuda":
         n_programs = PROGRAMS_A_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
-    return max(1, triton.cdiv(n_pieces, max(1, n_programs // n_heads)))
+    return max(1, triton.cdiv(n_pieces, max(1, n_programs // max(1, n_heads))))
 
 
 def example(

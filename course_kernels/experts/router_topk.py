@@ -121,7 +121,7 @@ def choose_kernel(
     tl.store(counts + tl.program_id(0) * E + column, tl.sum((chosen & inside).to(tl.int32), 0), mask=column < E)
 
 
-@tuned(["E", "K", "BLOCK_T"], {"num_warps": 4}, {"num_warps": 8})
+@tuned(["E", "K", "BLOCK_T"], {"num_warps": 4}, {"num_warps": 8}, {"num_warps": 16})
 @jit(lengths=("T", "N_BLOCKS"))
 def order_kernel(
     places, counts, order, offsets, T, N_BLOCKS, E: tl.constexpr, K: tl.constexpr,

@@ -20,10 +20,8 @@ from course_kernels.gpu.report import Report
 SECONDS = 510  # for all parts together, unless asked: under nine minutes with what lies between them
 DEVICE_SECONDS, TEST_SECONDS, BENCH_SECONDS = 60, 240, 60  # for a part; what an end is waited for costs the rest
 TEST_STEP_SECONDS, BENCH_STEP_SECONDS = 90, 40  # for one test, which may compile many times; for one contest
-PREPARE_SECONDS, START_SECONDS = (
-    45,
-    8,
-)  # to compile for a bench; of a bench, before its first contest and after its last
+PREPARE_SECONDS = 45  # to compile what a bench runs
+START_SECONDS = 8  # of a bench, before its first contest and after its last
 LEAST_SECONDS = 25  # for a bench that is begun
 NO_TIME = Outcome([{"record": "absent", "message": "no time was left for it"}], {}, 0.0)
 NO_GPU = 2
@@ -63,11 +61,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
+def _seconds(text: str) -> float:
+    if not (seconds := float(text)) >= LEAST_SECONDS:
+        raise argparse.ArgumentTypeError(f"got {text}; expected at least {LEAST_SECONDS}, the time of one bench")
+    return seconds
+
+
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m course_kernels.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="build/gpu", help="the folder that gpu.json is written into")
     parser.add_argument("--rehearse", action="store_true", help="the same on a CPU, in small, kernels interpreted")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="for all of it (%(default)s)")
+    parser.add_argument("--seconds", type=_seconds, default=SECONDS, help="for all of it (%(default)s)")
     parser.add_argument("--tests", nargs="*", help="the kernels to test, or files of tests; all when left out")
     parser.add_argument("--benches", nargs="*", help="the modules to time; all when left out")
     return parser.parse_args(arguments)
@@ -113,9 +117,9 @@ def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
     kernels = options.tests
     if kernels is None:
         kernels = [name.split(".")[-1] for name in _modules("course_kernels", "\ndef launch(")]
-    benches = options.benches
-    if benches is None:
-        benches = _modules("course_kernels/bench", "\ndef contests(")
+    known = _modules("course_kernels/bench", "\ndef contests(")
+    by_name = {name.split(".")[-1]: name for name in known}
+    benches = known if options.benches is None else [by_name.get(name, name) for name in options.benches]
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (REHEARSED if options.rehearse else {})
     return [Part("tests", name, TEST_SECONDS, TEST_STEP_SECONDS, environment) for name in kernels], benches
 

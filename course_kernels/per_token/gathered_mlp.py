@@ -125,6 +125,7 @@ def one_kernel(
     {"BLOCK_K": 64, "BLOCK_D": 64, "num_warps": 4, "num_stages": 5},
     {"BLOCK_K": 32, "BLOCK_D": 256, "num_warps": 4, "num_stages": 3},
     {"BLOCK_K": 16, "BLOCK_D": 512, "num_warps": 4, "num_stages": 3},
+    {"BLOCK_K": 16, "BLOCK_D": 256, "num_warps": 2, "num_stages": 4},
     float32=({"BLOCK_K": 16, "BLOCK_D": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("K",))
@@ -132,7 +133,7 @@ def hidden_kernel(
     inputs, gate, up, bias, chosen, hidden, K, K_CLASS: tl.constexpr, T: tl.constexpr, D: tl.constexpr,
     RELU: tl.constexpr, UPCAST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Values of BLOCK_K neurons for a few tokens, by tensor cores. Zeros for tokens up to BLOCK_T."""
+    """Values of BLOCK_K neurons for a few tokens, by tensor cores. What stands for tokens up to BLOCK_T is not used."""
     k, t = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_T)
     neuron = tl.load(chosen + k, mask=k < K, other=0).to(tl.int64)
     by_up, by_gate = tl.zeros([BLOCK_K, BLOCK_T], tl.float32), tl.zeros([BLOCK_K, BLOCK_T], tl.float32)
@@ -154,6 +155,7 @@ def hidden_kernel(
     ["D", "K_CLASS"],
     {"BLOCK_K": 64, "BLOCK_D": 128, "num_warps": 4, "num_stages": 4},
     {"BLOCK_K": 128, "BLOCK_D": 64, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_K": 32, "BLOCK_D": 256, "num_warps": 8, "num_stages": 4},
     float32=({"BLOCK_K": 16, "BLOCK_D": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("K", "PART"))

@@ -6,8 +6,7 @@ S = O + 1 row starts.
 At density d in bfloat16 this moves d + 1/16 of the dense bytes. That bound is hard to reach: where a value lies is
 known only after counting the bits before it, neighbouring threads read values that are not neighbours, inputs come
 from anywhere, and a tile takes as long as its fullest word. So the work falls with the density, and at half density it
-takes longer than the bytes. To try every position instead costs the same at all densities: on an H200 as much as this
-does at half of it.
+takes longer than the bytes.
 """
 
 from __future__ import annotations

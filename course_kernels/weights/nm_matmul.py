@@ -242,7 +242,7 @@ def _spans_per_part(n_row_tiles: int, n_spans: int, device: torch.device) -> int
     n_programs = PROGRAMS
     if device.type == "cuda":
         n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
-    return triton.cdiv(n_spans, max(1, n_programs // n_row_tiles))
+    return triton.cdiv(n_spans, max(1, n_programs // max(1, n_row_tiles)))
 
 
 def _unpacked(weight: NofMPacked) -> Tensor:

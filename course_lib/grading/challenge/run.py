@@ -5,6 +5,7 @@ no clock and no number that was sent has a say.
 """
 
 import json
+import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -111,13 +112,13 @@ def _settings(request: Request) -> Settings:
     path = request.out / "seed.json"
     seed = request.seed
     if seed is None:
-        seed = _kept_seed(path) if path.exists() else secrets.randbelow(MOST_SEED)
-    store.write(path, store.as_json({"seed": seed}))
+        seed = _kept_seed(path) if os.path.lexists(path) else secrets.randbelow(MOST_SEED)
     text = None
     if request.text is not None:
         if not request.text.is_file() or request.text.stat().st_size > MOST_TEXT:
             raise ValueError(f"got --text {request.text}; expected a text file of at most {MOST_TEXT >> 20} MiB.")
         text = request.text.read_text(encoding="utf-8", errors="replace")
+    store.write(path, store.as_json({"seed": seed}))  # when nothing is refused any more
     seconds = request.seconds or SECONDS_A_WINDOW * request.windows
     return Settings(seed, request.windows, text=text, budget=request.budget, seconds=seconds)
 
@@ -128,7 +129,7 @@ def _kept_seed(path: Path) -> int:
         seed = json.loads(path.read_text(encoding="utf-8"))["seed"]
         if type(seed) is int and 0 <= seed <= MOST_SEED:
             return seed
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     raise ValueError(
         f'got {path}, which holds no seed; expected such as {{"seed": 2027}}. What was measured is kept and counts for '

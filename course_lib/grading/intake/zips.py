@@ -160,9 +160,10 @@ def regular(path: Path) -> Iterator[io.IOBase]:
     except OSError as error:
         is_link = error.errno == errno.ELOOP  # what the system calls too many levels of links
         raise Refused(LINK if is_link else f"the file cannot be opened ({error.strerror}).") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # asked first: a folder cannot be made a file of
+        os.close(handle)
+        raise Refused("it is no ordinary file.")
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Refused("it is no ordinary file.")
         yield file
 
 

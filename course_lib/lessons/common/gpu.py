@@ -1,4 +1,5 @@
-"""What `make gpu` measured on one GPU: course_kernels/bench/results/gpu_h200.json, as the lessons print it.
+"""What `make gpu` measured on one GPU, in one run or in several: course_kernels/bench/results/gpu_h200.json, as the
+lessons print it.
 
 A bench has contests, a contest has sides, and the first side is the anchor. Verdicts are the file's own: "wins" and
 "loses" are said where 10 to 90 % of the repetitions lie on one side of the anchor.
@@ -16,7 +17,7 @@ NAME = 36  # columns of a side's name
 
 
 def results() -> Measured:
-    """The committed run."""
+    """What is committed."""
     return load_bench(RESULT)
 
 
@@ -25,11 +26,12 @@ def provenance(measured: Measured | None = None) -> str:
     measured = measured or results()
     device, ceilings = measured["device"], measured["ceilings"]
     rate = max(ceilings["matmul_flops_per_second"].values())
-    runs = f"in {len(measured['runs'])} runs, each ratio within one, " if "runs" in measured else ""
+    runs = f"in {len(measured['runs'])} runs of parts of it, " if "runs" in measured else ""
+    alone = "; how many times as fast a side is was found within one run" if runs else ""
     return wrapped(
         f"`{measured['command']}`, {runs}{measured['started'][:10]}, {device['name']}, torch {device['torch']}, "
         f"triton {device['triton']}\nbound: {ceilings['copy_bytes_per_second'] / 1e12:.2f} TB/s and "
-        f"{rate / 1e12:,.0f} TFLOP/s, measured there, so that a share may pass 100 %; caches are cold"
+        f"{rate / 1e12:,.0f} TFLOP/s, measured there, so that a share may pass 100 %; caches are cold{alone}"
     )
 
 
@@ -59,9 +61,15 @@ def table(bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), m
     for row in rows:
         if row["contest"] != contest:
             contest = row["contest"]
-            lines.append(contest)
+            lines.append(f"{contest}  ({' × '.join(map(str, row['shape']))})")
         lines.append(_line(row))
-    return "\n".join(lines)
+    return "\n".join([*lines, *_left_out(bench, measured)])
+
+
+def _left_out(bench: str, measured: Measured) -> list[str]:
+    """What the bench would have timed, too: a line, or none."""
+    stopped = measured["benches"][bench].get("stopped")
+    return [wrapped(f"not timed: {stopped}")] if stopped else []
 
 
 def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:
@@ -69,7 +77,7 @@ def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:
     rows = timed(bench, sides=[side], measured=measured)
     found = {word: [row["contest"] for row in rows if row["verdict"] == word] for word in SAID}
     parts = [f"{SAID[word]} {_at(names, len(rows))}" for word, names in found.items() if names]
-    return f"{side!r} beside {rows[0]['anchor']!r} {'; '.join(parts)}."
+    return f"{bench}: {side!r} beside {rows[0]['anchor']!r} {'; '.join(parts)}."
 
 
 def faster(bench: str, side: str, than: str | None = None, measured: Measured | None = None) -> list[Effect]:
@@ -97,7 +105,8 @@ def _line(row: Row) -> str:
     if not row["repetitions"]:
         return f"{head}{row['verdict']}"
     head += f"{row['median_seconds'] * 1e6:>10,.1f}{row['bound_seconds'] * 1e6:>10,.1f}"
-    head += f"{100 * row['share_of_bound']:>5.0f} %   "
+    share = f"{100 * row['share_of_bound']:.0f}" if row["share_of_bound"] >= 0.005 else "<1"
+    head += f"{share:>5} %   "
     if row["side"] == row["anchor"]:
         return f"{head}anchor"
     spread = f"({row['times_anchor_low']:.2f} to {row['times_anchor_high']:.2f})"

@@ -127,7 +127,18 @@ def test_an_interrupted_run_goes_on(graded, on_tiny, tmp_path, monkeypatch):
     assert rows == whole
 
 
-NO_SEEDS = ("", '{"seed": 1', "[1]", "{}", '{"seed": null}', '{"seed": "1"}', '{"seed": true}', '{"seed": -1}', "\xff")
+NO_SEEDS = (
+    "",
+    "[" * 100_000,
+    '{"seed": 1',
+    "[1]",
+    "{}",
+    '{"seed": null}',
+    '{"seed": "1"}',
+    '{"seed": true}',
+    '{"seed": -1}',
+    "\xff",
+)
 
 
 def test_a_damaged_seed_is_said_and_nothing_is_lost(graded, on_tiny, tmp_path):
@@ -144,6 +155,20 @@ def test_a_damaged_seed_is_said_and_nothing_is_lost(graded, on_tiny, tmp_path):
     assert graded(tmp_path / "in", tmp_path / "out", seed=7, resume=True)[1] == rows
     assert on_tiny == [], "all that was measured counts again"
     assert json.loads((tmp_path / "out" / "seed.json").read_text()) == {"seed": 7}
+
+
+def test_a_run_that_is_refused_keeps_the_seed_of_the_last(graded, on_tiny, tmp_path):
+    """Of an unfinished run it is nowhere else. Nor does a link that leads nowhere draw another one."""
+    hand_in(tmp_path / "in", "a", {"weights": {"bits": 4}})
+    graded(tmp_path / "in", tmp_path / "out", seed=5)
+    seed = tmp_path / "out" / "seed.json"
+    with pytest.raises(ValueError, match="got --text"):
+        graded(tmp_path / "in", tmp_path / "out", seed=7, resume=True, text=tmp_path / "nope.txt")
+    assert json.loads(seed.read_text()) == {"seed": 5}
+    seed.unlink()
+    seed.symlink_to(tmp_path / "nowhere.json")
+    with pytest.raises(ValueError, match=r"seed\.json, which holds no seed"):
+        graded(tmp_path / "in", tmp_path / "out", seed=None, resume=True)
 
 
 def contents(folder):

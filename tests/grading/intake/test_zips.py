@@ -268,3 +268,8 @@ def test_folders_without_end_in_a_zip_end(folder):
     assert outcome(written(folder, packed(deep))) == b"{}"
     (folder / "bob.ipynb").unlink()
     assert [each.student for each in find(folder)] == ["alice"]
+
+
+def test_a_folder_in_the_place_of_a_file_is_no_ordinary_file(tmp_path):
+    with pytest.raises(zips.Refused, match="it is no ordinary file"), zips.regular(tmp_path):
+        pass

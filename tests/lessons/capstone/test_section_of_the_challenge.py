@@ -21,7 +21,7 @@ def test_students_are_told_that_their_own_number_is_not_the_grade():
     windows = next(each for each in get_command(app).commands["challenge"].params if each.name == "windows")
     said = re.search(
         r"Your own number is not the grade\. `course challenge` reads (\w+) windows of each domain, "
-        r"the grader (\d+) others",
+        r"the grader (\d+), drawn from the same articles by a seed",
         section(),
     )
     assert said, section()[-1500:]

@@ -10,7 +10,7 @@ from course_lib.lessons.common.verdicts import verdict
 
 
 def row(contest, side, times=1.0, said="anchor", spread=1.01, **changed):
-    made = {"contest": contest, "side": side, "anchor": "dense", "verdict": said, "repetitions": 5}
+    made = {"contest": contest, "side": side, "anchor": "dense", "verdict": said, "repetitions": 5, "shape": [3, 8]}
     made |= {"median_seconds": 4e-5 / times, "bound_seconds": 1e-5, "share_of_bound": times / 4, "times_anchor": times}
     return made | {"times_anchor_low": times / spread, "times_anchor_high": times * spread} | changed
 
@@ -33,12 +33,16 @@ def test_where_the_times_come_from():
     said = gpu.provenance(RUN)
     assert said.startswith("`make gpu`, 2026-01-02, A CARD, torch 2.11, triton 3.6\nbound: 2.00 TB/s and 700 TFLOP/s, ")
     assert max(map(len, said.splitlines())) <= COLUMNS
+    said = gpu.provenance(RUN | {"runs": {"1": {}, "2": {}}})
+    assert said.startswith("`make gpu`, in 2 runs of parts of it, 2026-01-02, A CARD")
+    assert said.endswith("was found within one run")
+    assert max(map(len, said.splitlines())) <= COLUMNS
 
 
 def test_a_line_a_side_with_its_bound_and_its_spread():
     head, contest, dense, torch, kernel = gpu.table("product", contests=["tokens: 1"], measured=RUN).splitlines()
     assert head.split()[:5] == ["product,", "bfloat16", "µs", "bound", "share"]
-    assert contest == "tokens: 1"
+    assert contest == "tokens: 1  (3 × 8)"
     assert dense.split() == ["dense", "40.0", "10.0", "25", "%", "anchor"]
     assert torch.split() == ["torch", "80.0", "10.0", "12", "%", "0.50", "(0.50", "to", "0.51)", "loses"]
     assert kernel.split() == ["kernel", "20.0", "10.0", "50", "%", "2.00", "(1.98", "to", "2.02)", "wins"]
@@ -53,6 +57,13 @@ def test_what_was_not_timed_says_so():
     wrong = row("tokens: 1", "kernel", said="wrong", repetitions=0, median_seconds=None)
     run = RUN | {"benches": {"product": {"dtype": "float16", "rows": [row("tokens: 1", "dense"), wrong]}}}
     assert gpu.table("product", measured=run).splitlines()[-1].split() == ["kernel", "wrong"]
+    run["benches"]["product"]["stopped"] = "more tokens"
+    assert gpu.table("product", measured=run).splitlines()[-1] == "not timed: more tokens"
+
+
+def test_a_share_below_a_half_per_cent_is_no_zero():
+    run = RUN | {"benches": {"product": {"dtype": "float16", "rows": [row("tokens: 1", "dense", share_of_bound=4e-3)]}}}
+    assert "<1 %" in gpu.table("product", measured=run)
 
 
 def test_the_widest_lines_of_the_committed_run_fit():
@@ -79,13 +90,13 @@ def test_what_the_run_has_not_is_refused(asked, said):
 
 
 def test_in_words():
-    assert gpu.everywhere("product", "torch", RUN) == "'torch' beside 'dense' loses in all 3 contests."
-    said = "'kernel' beside 'dense' wins at tokens: 1; is even at tokens: 8; loses at tokens: 64."
+    assert gpu.everywhere("product", "torch", RUN) == "product: 'torch' beside 'dense' loses in all 3 contests."
+    said = "product: 'kernel' beside 'dense' wins at tokens: 1; is even at tokens: 8; loses at tokens: 64."
     assert gpu.everywhere("product", "kernel", RUN) == said
     names = ("half, batch 1", "half, batch 8", "all, batch 8")
     rows = [row(name, "kernel", said=word) for name, word in zip(names, ("wins", "wins", "loses"), strict=True)]
     run = {"benches": {"b": {"rows": rows}}}
-    said = "'kernel' beside 'dense' wins at half, batch 1; 8; loses at all, batch 8."
+    said = "b: 'kernel' beside 'dense' wins at half, batch 1; 8; loses at all, batch 8."
     assert gpu.everywhere("b", "kernel", run) == said
 
 
