@@ -45,6 +45,13 @@ def runs_kernel(tensor: Tensor) -> bool:
     return triton is not None and (INTERPRETED or tensor.is_cuda)
 
 
+def programs_to_fill(device: torch.device, a_multiprocessor: int, elsewhere: int) -> int:
+    """How many programs keep a GPU busy: so many for each of its multiprocessors. `elsewhere` where there is none."""
+    if device.type != "cuda":
+        return elsewhere
+    return a_multiprocessor * torch.cuda.get_device_properties(device).multi_processor_count
+
+
 def jit(kernel: Callable | None = None, *, lengths: tuple[str, ...] = ()) -> Any:
     """`triton.jit` where there is triton.
 

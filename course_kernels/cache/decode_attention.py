@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_kernels.checks import FLOATS, INTEGERS, check_device, check_slots, check_tensor, slot_room
-from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from course_kernels.runtime import INTERPRETED, jit, programs_to_fill, runs_kernel, tl, triton, tuned
 from course_kernels.tiles import level_of_parts, product, read_of_parts
 from course_lib.kv.slots import FREE
 
@@ -254,9 +254,7 @@ def _most_slots(keys: Tensor) -> int:
 
 def _pieces_per_part(n_heads: int, n_pieces: int, device: torch.device) -> int:
     """So few that the parts of all heads keep a GPU busy."""
-    n_programs = PROGRAMS
-    if device.type == "cuda":
-        n_programs = PROGRAMS_A_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
+    n_programs = programs_to_fill(device, PROGRAMS_A_PROCESSOR, PROGRAMS)
     return max(1, triton.cdiv(n_pieces, max(1, n_programs // max(1, n_heads))))
 
 

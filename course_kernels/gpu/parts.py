@@ -178,7 +178,9 @@ def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
                 break
             if contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
                 continue
-            errors = {side: (error, error <= tolerance) for side, error in relative_errors(contest, {}).items()}
+            refused = {}
+            errors = relative_errors(contest, refused) | dict.fromkeys(refused, math.nan)
+            errors = {side: (error, error <= tolerance) for side, error in errors.items()}
             records.write("checked", name=contest.name, errors=errors)
             _end_if_broken(records)
     except FileNotFoundError as error:  # the default model, on a machine that was never set up

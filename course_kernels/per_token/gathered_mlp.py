@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import relu, silu
 
 from course_kernels.checks import FLOATS, check_device, check_tensor
-from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from course_kernels.runtime import INTERPRETED, jit, programs_to_fill, runs_kernel, tl, triton, tuned
 from course_kernels.tiles import join_blocks, join_kernel, product
 
 MOST_TOKENS = 16  # one tile of a tensor core; more tokens with one choice are a product of matrices
@@ -228,9 +228,7 @@ def launch(
 
 def _neurons_of_a_part(n_chosen: int, n_tokens: int, size: int, device: torch.device) -> int:
     """So few that the programs keep a GPU busy: two for each of its multiprocessors."""
-    n_programs = PROGRAMS
-    if device.type == "cuda":
-        n_programs = 2 * torch.cuda.get_device_properties(device).multi_processor_count
+    n_programs = programs_to_fill(device, 2, PROGRAMS)
     if n_tokens == 1:
         return min(MOST, triton.cdiv(n_chosen, n_programs))
     most_parts = max(1, n_programs // triton.cdiv(size, COLUMNS))

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_kernels.checks import FLOATS, check_device, check_slots, check_tensor, slot_room
-from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from course_kernels.runtime import INTERPRETED, jit, programs_to_fill, runs_kernel, tl, triton, tuned
 from course_kernels.tiles import product, read_of_parts
 
 TILE_BYTES = 2**15  # of keys that a program has at a time, at most
@@ -155,9 +155,7 @@ def launch(
 
 def _pieces_per_part(n_heads: int, n_pieces: int, device: torch.device) -> int:
     """So few that the parts of all heads keep a GPU busy."""
-    n_programs = PROGRAMS
-    if device.type == "cuda":
-        n_programs = PROGRAMS_A_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
+    n_programs = programs_to_fill(device, PROGRAMS_A_PROCESSOR, PROGRAMS)
     return max(1, triton.cdiv(n_pieces, max(1, n_programs // n_heads)))
 
 

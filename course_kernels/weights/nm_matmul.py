@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from course_kernels.checks import FLOATS, check_device, check_tensor
-from course_kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from course_kernels.runtime import INTERPRETED, jit, programs_to_fill, runs_kernel, tl, triton, tuned
 from course_kernels.tiles import join_blocks, join_kernel, product
 from course_lib.sparsity.bitpacking import packed_width
 from course_lib.sparsity.formats import NofMPacked
@@ -239,9 +239,7 @@ def _multiply_few(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens:
 
 def _spans_per_part(n_row_tiles: int, n_spans: int, device: torch.device) -> int:
     """So few that the parts of a row keep a GPU busy."""
-    n_programs = PROGRAMS
-    if device.type == "cuda":
-        n_programs = 4 * torch.cuda.get_device_properties(device).multi_processor_count
+    n_programs = programs_to_fill(device, 4, PROGRAMS)
     return triton.cdiv(n_spans, max(1, n_programs // max(1, n_row_tiles)))
 
 

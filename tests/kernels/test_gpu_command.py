@@ -48,6 +48,7 @@ def contests(place):
     yield contest("refused", refused)
     ran = []
     yield contest("goes on from where it was", lambda: ran.append(1) or torch.full((2,), 1.0 + (len(ran) > 1)))
+    yield contest("refused on other numbers", refused if place.generator.initial_seed() else lambda: torch.ones(2))
     yield contest("crash", os.abort)
     yield contest("wrong", lambda: torch.full((2,), 1.5))
     yield contest("unwritten", lambda: torch.empty(2))
@@ -165,6 +166,8 @@ def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch,
     assert rows["last", "kernel"]["right"]
     assert [*bench["broken"]] == ["crash"]
     assert bench["other_numbers"]["right"] == {"dense": 0.0, "kernel": 0.0}
+    assert bench["other_numbers"]["refused on other numbers"] == {"dense": 0.0, "kernel": None}
+    assert "bench made_up: refused on other numbers, other numbers: kernel" in got["wrong"]
     assert got["benches"]["kv"]["message"] == "it needs transformers, which is not installed"
     never = got["benches"]["never_set_up"]
     assert (never["status"], never["message"]) == ("absent", "The model is not there. Run `course setup`.")

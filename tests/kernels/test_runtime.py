@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -43,6 +44,7 @@ def test_every_combination(has_triton, interpreted, has_gpu, mode, word, monkeyp
 def test_without_triton_kernels_import_and_run_as_references():
     code = """
 import sys
+from types import SimpleNamespace
 sys.modules["triton"] = None  # importing it now raises ImportError
 import torch
 import course_kernels
@@ -59,3 +61,10 @@ print(len(found), runtime.reason())
     assert run.returncode == 0, run.stderr
     assert int(run.stdout.split()[0]) >= 3
     assert "triton is not installed" in run.stdout
+
+
+def test_a_gpu_is_filled_by_its_multiprocessors_and_elsewhere_a_number_is_enough(monkeypatch):
+    card = SimpleNamespace(multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    assert runtime.programs_to_fill(torch.device("cuda"), 4, elsewhere=8) == 528
+    assert runtime.programs_to_fill(torch.device("cpu"), 4, elsewhere=8) == 8
