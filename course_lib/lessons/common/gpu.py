@@ -63,13 +63,14 @@ def table(bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), m
             contest = row["contest"]
             lines.append(f"{contest}  ({' × '.join(map(str, row['shape']))})")
         lines.append(_line(row))
-    return "\n".join([*lines, *_left_out(bench, measured)])
+    return "\n".join([*lines, *_remarks(bench, measured)])
 
 
-def _left_out(bench: str, measured: Measured) -> list[str]:
-    """What the bench would have timed, too: a line, or none."""
-    stopped = measured["benches"][bench].get("stopped")
-    return [wrapped(f"not timed: {stopped}")] if stopped else []
+def _remarks(bench: str, measured: Measured) -> list[str]:
+    """What is to be known of its rows, and what it would have timed, too: a line each, or none."""
+    entry = measured["benches"][bench]
+    said = {"note": entry.get("note"), "not timed": entry.get("stopped")}
+    return [wrapped(f"{what}: {text}") for what, text in said.items() if text]
 
 
 def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:
