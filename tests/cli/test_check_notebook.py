@@ -95,6 +95,9 @@ def test_a_half_and_partly_wrong_one(tmp_path):
     ("content", "said"),
     [
         (b"nonsense", "04_wanda.ipynb: No notebook can be read from the file: it is not JSON .Expecting value"),
+        (b"nonsense", "A notebook is expected: the .ipynb file that JupyterLab saves"),
+        (b"", "it is an empty file; save the notebook again"),
+        (b'{"cells": [', "a notebook that is cut off or was damaged: save it again"),
         (b'{"cells": []}', "no exercise of the course"),
         (None, "cannot be read"),
     ],

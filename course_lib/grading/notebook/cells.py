@@ -78,13 +78,15 @@ def _parsed(content: bytes) -> object:
             hint = " It looks like a web page: download the notebook itself, not the page that shows it."
         elif len(text) > 1 and text.lstrip().startswith("{"):
             hint = " It looks like a notebook that is cut off or was damaged: save it again."
+        else:
+            hint = " A notebook is expected: the .ipynb file that JupyterLab saves."
         raise ValueError(f"it is not JSON ({str(error)[:200]}).{hint}") from None
 
 
 def _text(content: bytes) -> str:
     """JSON comes as UTF-8, UTF-16 or UTF-32, with or without a byte order mark."""
     if not content.strip():
-        raise ValueError("it is an empty file.")
+        raise ValueError("it is an empty file; save the notebook again, and hand in the .ipynb file.")
     if content[:2] == b"PK":
         raise ValueError("it is a zip that is named as a notebook; hand in the .ipynb file itself.")
     encoding = json.detect_encoding(content)

@@ -29,16 +29,17 @@ MATHEMATICS = {
     "math_block_label": "block",
 }
 # Where the converter is behind TeX: the bars of |x| and ‖x‖ are operators, which stretch and keep a distance. The name
-# of a function keeps a thin one, from what is neither operator nor bracket. A minus behind a relation is no difference,
-# and ∞ no operator. The bar over a letter is a macron, which has one width.
+# of a function keeps a thin one, from what is neither operator nor bracket. A minus behind a relation
+# or an opening bracket is no difference, and ∞ no operator. The bar over a letter is a macron, which has one width.
 THIN = "0.167em"
+BEFORE_A_SIGN = r"&#x0(?:003D|002C|2190|2192|2208|2248|2264|2265|0028|007B);|\["
 SET = (
     (r"<mo[^>]*>(&#x0007C;|&#x02016;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
     (r"<m([io])>([a-z]{2,})</m\1>", r'<mo lspace="0" rspace="0">\2</mo>'),
     (r'(<mo lspace="0" rspace=")0(">[a-z]+</mo>)(?=<m(?!o>|o |space))', rf"\g<1>{THIN}\2"),
     (r'(</m(?:i|n|sub|sup|subsup|frac)><mo lspace=")0(?=" rspace="[^"]+">[a-z])', rf"\g<1>{THIN}"),
     (r"<mo>&#x0221E;</mo>", "<mi>&#x0221E;</mi>"),
-    (r"((?:<mo[^>]*>&#x0(?:003D|002C|2190|2264|2265);</mo>|</mtext>)<mo)(?=>&#x02212;)", r'\1 form="prefix"'),
+    (rf"((?:<mo[^>]*>(?:{BEFORE_A_SIGN})</mo>|</mtext>)<mo)(?=>&#x02212;)", r'\1 form="prefix"'),
     (r">&#x000AF;<", ">&#x0203E;<"),
 )
 
