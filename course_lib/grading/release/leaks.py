@@ -36,7 +36,9 @@ def leaks(files: dict[str, bytes], masters: list[Path]) -> list[Leak]:
     texts = {name: _squeezed(_text(name, content)) for name, content in files.items()}
     lines = {line for master in masters for line in solution_lines(master.read_text(encoding="utf-8"))}
     squeezed = {line: _squeezed(line) for line in sorted(lines)}
-    return [Leak(line, name) for line, looked_for in squeezed.items() for name, text in texts.items() if looked_for in text]
+    return [
+        Leak(line, name) for line, looked_for in squeezed.items() for name, text in texts.items() if looked_for in text
+    ]
 
 
 def solution_lines(source: str) -> list[str]:
