@@ -3,6 +3,8 @@
 Dimension key: O outputs of a linear layer, I its inputs.
 """
 
+import copy
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from pathlib import Path
 import torch
 import transformers
 from jaxtyping import Float
+from tokenizers import Tokenizer as Rules
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
@@ -304,18 +307,22 @@ def _without_bars(quiet: bool) -> Iterator[None]:
             transformers.utils.logging.enable_progress_bar()
 
 
-_PART: ContextVar[tuple[int, int] | None] = ContextVar("blocks and neurons of the default model", default=None)
+# Of the vocabulary, in a part of the default model: with all of it the logits would be most of what a part costs.
+PART_TOKENS = 4096
+_PART: ContextVar[tuple[int, int, int] | None] = ContextVar(
+    "blocks, neurons and tokens of the default model", default=None
+)
 
 
 @contextmanager
 def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
-    """Of the default model its first blocks are loaded, and of each MLP the first neurons.
+    """Of the default model its first blocks are loaded, of each MLP the first neurons, and the first tokens.
 
     What takes minutes is tried in seconds; such a model reads like noise. What functions of the library keep of it is
     forgotten before and after, so that nobody takes the part for the whole.
     """
     _forget()
-    token = _PART.set((n_blocks, n_neurons))
+    token = _PART.set((n_blocks, n_neurons, PART_TOKENS))
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()  # or each of the weights that are left where they are is listed
     try:
@@ -326,14 +333,8 @@ def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
         _forget()
 
 
-@lru_cache(maxsize=1)
-def _same_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """One for all loads of a part: reading it takes longer than reading the weights."""
-    return AutoTokenizer.from_pretrained(source)
-
-
-def part_loaded() -> tuple[int, int] | None:
-    """Blocks and neurons of the default model as it is loaded now; None for the whole."""
+def part_loaded() -> tuple[int, int, int] | None:
+    """Blocks, neurons and tokens of the default model as it is loaded now; None for the whole."""
     return _PART.get()
 
 
@@ -342,21 +343,41 @@ def _forget() -> None:
     library = [(name, module) for name, module in sys.modules.items() if name.startswith("course_lib.")]
     modules = [module for name, module in library if not name.startswith("course_lib.data.")]  # which keeps texts
     for kept in {id(each): each for module in modules for each in vars(module).values()}.values():
-        if callable(getattr(kept, "cache_clear", None)):
+        if kept is not _part_of and callable(getattr(kept, "cache_clear", None)):  # a part is asked for by its sizes
             kept.cache_clear()
 
 
-def _narrowed(model: PreTrainedModel, neurons: int) -> PreTrainedModel:
-    """The same model with the first neurons of each MLP."""
+@lru_cache(maxsize=1)
+def _part_of(
+    source: str, dtype: torch.dtype, n_blocks: int, n_neurons: int, n_tokens: int
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A part, read once for all loads: to copy it takes milliseconds, to read it and its tokenizer most of a second."""
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, num_hidden_layers=n_blocks)
+    return _narrowed(model, n_neurons, n_tokens), with_fewer_tokens(AutoTokenizer.from_pretrained(source), n_tokens)
+
+
+def _narrowed(model: PreTrainedModel, n_neurons: int, n_tokens: int) -> PreTrainedModel:
+    """The same model with the first neurons of each MLP and the first tokens of the vocabulary."""
     names = architecture(blocks(model)[0]).mlp
     for block in blocks(model):
         for name in names:
             linear = block.get_submodule(name)
-            kept = linear.weight[:, :neurons] if name == names[-1] else linear.weight[:neurons]
+            kept = linear.weight[:, :n_neurons] if name == names[-1] else linear.weight[:n_neurons]
             linear.weight = nn.Parameter(kept.detach().clone())
             linear.out_features, linear.in_features = linear.weight.shape
-    model.config.intermediate_size = neurons
+    model.config.intermediate_size = n_neurons
+    model.resize_token_embeddings(n_tokens)
     return model
+
+
+def with_fewer_tokens(tokenizer: PreTrainedTokenizerBase, n_tokens: int) -> PreTrainedTokenizerBase:
+    """The default tokenizer without its later merges, each of which makes a token: the same text in more tokens."""
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())
+    vocabulary = {token: index for token, index in rules["model"]["vocab"].items() if index < n_tokens}
+    merges = [merge for merge in rules["model"]["merges"] if "".join(merge) in vocabulary]
+    rules["model"] |= {"vocab": vocabulary, "merges": merges}
+    tokenizer._tokenizer = Rules.from_str(json.dumps(rules))
+    return tokenizer
 
 
 def load_model(
@@ -378,20 +399,21 @@ def load_model(
     source = str(asset_path(name)) if name == DEFAULT_MODEL else name
     keeps_own = device.type != "cpu" and name != DEFAULT_MODEL
     part = _PART.get() if name == DEFAULT_MODEL else None
-    depth = {} if part is None else {"num_hidden_layers": part[0]}
     try:
         source = source if Path(source).is_dir() else hub.name_or_folder(source)
         with _without_bars(quiet=name == DEFAULT_MODEL):
+            if part is not None:
+                kept, tokenizer = _part_of(source, dtype or torch.float32, *part)
+                return copy.deepcopy(kept).to(device).eval(), tokenizer
             model = AutoModelForCausalLM.from_pretrained(
-                source, dtype=dtype or ("auto" if keeps_own else torch.float32), **depth
+                source, dtype=dtype or ("auto" if keeps_own else torch.float32)
             )
-        tokenizer = AutoTokenizer.from_pretrained(source) if part is None else _same_tokenizer(source)
+        tokenizer = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"got the model name {name!r}, which could not be loaded: {str(error).splitlines()[0]} "
             f"Use {DEFAULT_MODEL!r} (no network needed), a folder of save_pretrained, or a hub name with a network."
         ) from error
-    model = model if part is None else _narrowed(model, part[1])
     return model.to(device).eval(), tokenizer
 
 

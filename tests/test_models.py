@@ -175,15 +175,51 @@ def test_load_model_says_in_one_message_what_to_do_without_a_hub(tmp_path):
 
 
 @pytest.mark.real
-def test_a_part_of_the_default_model_is_its_first_blocks_and_neurons(real_model):
+def test_a_part_of_the_default_model_is_its_first_blocks_neurons_and_tokens(real_model):
     whole, tokenizer = real_model
     with models.part_only(2, 96):
-        part, _ = models.load_model()
+        part, short = models.load_model()
     assert (len(models.blocks(part)), part.config.num_hidden_layers, part.config.intermediate_size) == (2, 2, 96)
     for mine, theirs in zip(models.blocks(part), models.blocks(whole), strict=False):
         assert torch.equal(mine.self_attn.q_proj.weight, theirs.self_attn.q_proj.weight)
         assert torch.equal(mine.mlp.gate_proj.weight, theirs.mlp.gate_proj.weight[:96])
         assert torch.equal(mine.mlp.up_proj.weight, theirs.mlp.up_proj.weight[:96])
         assert torch.equal(mine.mlp.down_proj.weight, theirs.mlp.down_proj.weight[:, :96])
-    assert part(torch.tensor([tokenizer("a part of it").input_ids])).logits.isfinite().all()
-    assert len(models.blocks(models.load_model()[0])) == 30
+    n_tokens = models.PART_TOKENS
+    assert len(short) == part.config.vocab_size == n_tokens
+    assert torch.equal(part.lm_head.weight, whole.lm_head.weight[:n_tokens])
+    assert part.lm_head.weight is part.model.embed_tokens.weight
+    assert short("a part of it").input_ids == tokenizer("a part of it").input_ids  # all of them are early ones
+    text = "Œuvre: an encyclopædia of sparsity\n\t<|im_end|> 日本"
+    assert max(short(text).input_ids) < n_tokens <= max(tokenizer(text).input_ids)
+    assert short.decode(short(text).input_ids) == text
+    assert part(torch.tensor([short(text).input_ids])).logits.isfinite().all()
+
+
+@pytest.mark.real
+def test_a_part_that_was_changed_is_loaded_as_it_was():
+    with models.part_only(2, 96):
+        part, _ = models.load_model()
+        before = {name: weight.clone() for name, weight in part.state_dict().items()}
+        for weight in part.parameters():
+            weight.data.zero_()
+        models.blocks(part)[0].register_forward_hook(print)
+        del part.model.layers[1]
+        part.config.num_hidden_layers = 1
+        again, _ = models.load_model()
+    assert all(torch.equal(weight, before[name]) for name, weight in again.state_dict().items())
+    assert again.state_dict().keys() == before.keys()
+    assert again.config.num_hidden_layers == len(models.blocks(again)) == 2
+    assert not models.blocks(again)[0]._forward_hooks
+
+
+@pytest.mark.real
+def test_no_part_is_taken_for_another_or_for_the_whole():
+    with models.part_only(2, 96):
+        models.load_model()
+    with models.part_only(3, 48):
+        part, _ = models.load_model()
+        assert models.load_model(dtype=torch.float16)[0].dtype == torch.float16
+    assert (len(models.blocks(part)), models.n_neurons(models.blocks(part)[0])) == (3, 48)
+    model, tokenizer = models.load_model()
+    assert (len(models.blocks(model)), model.config.vocab_size, len(tokenizer)) == (30, 49152, 49152)

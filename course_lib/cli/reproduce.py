@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step
 from course_lib.measure.result_files import continued, heading, now, write
-from course_lib.models import part_only
+from course_lib.models import PART_TOKENS, part_only
 
 LIBRARY = Path(__file__).parents[1]
 PLACES = ("lessons/*", "lessons/*/experiments", "grading/synthetic")  # where experiments lie
@@ -70,7 +70,7 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
     result = heading(name, command, experiment.seed, asdict(sizes))
     part = experiment.quick_part if quick else None
     if part is not None:
-        result["part"] = dict(zip(("blocks", "neurons"), part, strict=True))
+        result["part"] = dict(zip(("blocks", "neurons"), part, strict=True)) | {"tokens": PART_TOKENS}
     if resume and (earlier := next((p for p in (partial, path) if p.exists()), None)):
         result = continued(json.loads(earlier.read_text(encoding="utf-8")), result, earlier)
     steps = experiment.steps(sizes)

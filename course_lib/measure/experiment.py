@@ -22,8 +22,8 @@ class Step:
 class Experiment:
     """`sizes` and `quick`, two of one dataclass, say how much is measured; `steps` turns either into the work to do.
 
-    A quick run has `quick_part` alone of the default model: its first blocks, and of each MLP the first neurons. It is
-    None for those that look at what lies beyond.
+    A quick run has `quick_part` alone of the default model: its first blocks, and of each MLP the first neurons; of the
+    vocabulary it has a part of one size. It is None for those that look at what lies beyond.
     """
 
     title: str

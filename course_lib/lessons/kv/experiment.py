@@ -57,7 +57,7 @@ QUICK = Sizes(
     after=8,
     bits=(4,),
     needles=2,
-    haystack=72,
+    haystack=120,
     needle_shares=(0.5,),
     share=0.5,
 )

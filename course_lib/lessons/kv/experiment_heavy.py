@@ -24,7 +24,7 @@ class Sizes:
     share: float = 0.2  # of the prompt, for a cache that writes
 
 
-QUICK = Sizes(1, 32, (0.1,), (0.1,), 1, 4, (0.25,), 1, 40, 4)
+QUICK = Sizes(1, 64, (0.1,), (0.1,), 1, 4, (0.25,), 1, 40, 4)
 
 
 def steps(sizes: Sizes) -> list[Step]:
