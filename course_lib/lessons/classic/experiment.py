@@ -59,7 +59,7 @@ def steps(sizes: Sizes) -> list[Step]:
     plan = [Step("two weights", two_weights), Step("the diagonal", recursion)]
     plan += [Step(f"xor, decay {decay:g}", partial(exclusive_or, sizes, decay)) for decay in sizes.xor_decays]
     plan += [
-        Step(f"monks {problem}, seed {index}", partial(monk, problem, index))
+        Step(f"monks {problem}, seed {index}", partial(monk, sizes, problem, index))
         for problem in NETWORKS
         for index in range(sizes.monks_seeds)
     ]
@@ -144,15 +144,16 @@ def possible_deletions(state: State, samples: Samples) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def monk(problem: int, index: int, seed: int) -> Tables:
+def monk(sizes: Sizes, problem: int, index: int, seed: int) -> Tables:
     """One network for a MONK's problem, and how far each method prunes it, without and with refitting."""
     training, test = monks(problem)
     generator = torch.Generator().manual_seed(1000 * seed + index)
     dense = solved(NETWORKS[problem], training, generator, SOLVED[problem], DECAY[problem])
+    n_refit = 3 * sizes.retraining_steps // 10  # 60; these networks are small
     table_rows, curves = [], []
     for name, method in monk_methods(problem).items():
         for refitted in (False, True):
-            refit = partial(levenberg_marquardt, samples=training, decay=DECAY[problem], steps=60)
+            refit = partial(levenberg_marquardt, samples=training, decay=DECAY[problem], steps=n_refit)
             curve = list(curve_of(deletions(dense, training, method, refit if refitted else None), training, test))
             label = {"problem": problem, "seed": index, "method": name, "refit": refitted}
             table_rows.append(label | summary(curve, PUBLISHED[problem]))

@@ -62,7 +62,7 @@ def test_a_monk_and_the_digits_without_updates(monkeypatch):
     dense = tables["digits"][0]
     assert dense["pruned"] == dense["retrained"] == dense["retrained_each_round"] > 0.8
     monkeypatch.setattr(experiment, "monk_methods", lambda problem: {"magnitude": experiment.METHODS["magnitude"]})
-    tables = experiment.monk(3, 0, seed=0)
+    tables = experiment.monk(experiment.Sizes(), 3, 0, seed=0)
     assert [(row["method"], row["refit"]) for row in tables["monks"]] == [("magnitude", False), ("magnitude", True)]
     assert tables["monks_curves"][0]["n_left"] == list(range(NETWORKS[3].n_weights, 0, -1))
     assert tables["monks"][1]["n_left"] <= 6
