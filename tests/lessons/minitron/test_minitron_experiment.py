@@ -27,7 +27,9 @@ def sizes(tmp_path_factory):
         for name, size in WIDTHS.items():
             patch.setitem(thin_model.WIDTHS, name, size)
         folder = thin_model.write_thin_model(tmp_path_factory.mktemp("thin"), N_BLOCKS)
-    return replace(QUICK, model=str(folder), cuts=CUTS, neurons=78, blocks=3, searched=SHAPES, draws=2)
+    questions = (("sciq", 12), ("lambada", 1))
+    given = {"model": str(folder), "questions": questions}
+    return replace(QUICK, cuts=CUTS, neurons=78, blocks=3, searched=SHAPES, draws=2, **given)
 
 
 @pytest.fixture(scope="module")
