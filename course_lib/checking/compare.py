@@ -117,10 +117,13 @@ def _close_tensor(got: Any, expected: Tensor) -> str | None:
     got, problem = tensor_like(got, expected)
     if problem:
         return problem
+    if got.dtype == expected.dtype and torch.equal(got, expected):  # most that is right is so to the last bit
+        return None
     if expected.dtype == torch.bool and not ((got == 0) | (got == 1)).all():
         return f"got {str(got.dtype).removeprefix('torch.')} values, expected True and False"
     a, b = got.to(torch.float64), expected.to(torch.float64)
-    scale = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 1.0
+    finite = b[b.isfinite()]
+    scale = finite.abs().max().item() if finite.numel() else 1.0
     relative = RELATIVE if expected.is_floating_point() else 0.0
     wrong = ~torch.isclose(a, b, rtol=relative, atol=ABSOLUTE * max(scale, 1e-30), equal_nan=True)
     if not wrong.any():

@@ -4,6 +4,7 @@ import signal
 import time
 
 import pytest
+import torch
 
 from course_lib.checking import call
 from course_lib.checking.call import DidNotFinish, limited
@@ -65,3 +66,23 @@ def test_what_is_waited_counts_half():
     with pytest.raises(DidNotFinish), limited(0.2):
         time.sleep(60)
     assert time.monotonic() - began > 0.35
+
+
+def test_arguments_are_copied_as_deepcopy_does():
+    tensor, wide, weight = torch.arange(6.0).reshape(2, 3), torch.zeros(4, 4), torch.nn.Parameter(torch.ones(2))
+    given = (tensor, (tensor, 2.5, "a"), wide[:, 1:3], wide.T, weight, {"rows": [tensor]}, torch.ones(1).expand(3))
+    got = call.copied(given, {})
+    ours, (again, number, text), cut, turned, trained, rows, expanded = got
+    assert torch.equal(ours, tensor)
+    assert (number, text) == (2.5, "a")
+    assert ours is again is rows["rows"][0], "one object stays one"
+    assert cut.stride() == (4, 1), "whether a view can be taken of it is as before"
+    assert turned.stride() == (1, 4)
+    assert expanded.stride() == (0,)
+    assert type(trained) is torch.nn.Parameter
+    for tensors in ((ours, cut, turned), (trained.data,)):
+        for each in tensors:
+            each.fill_(7)
+    assert tensor.flatten().tolist() == [0, 1, 2, 3, 4, 5], "nothing of the case is changed"
+    assert not wide.any()
+    assert weight.tolist() == [1, 1]

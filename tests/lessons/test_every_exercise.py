@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.checking.judge import judge
+from course_lib.checking.judge import conclude, judge
+from course_lib.checking.known import drawn
 from course_lib.workbook import show
 from course_lib.workbook.catalogue import all_exercises, lessons
 from course_lib.workbook.progress import Record
@@ -102,9 +103,17 @@ def test_named_mistakes_are_rejected_and_recognised(exercise):
         for mistake in exercise.mistakes
         for way, function in enumerate(mistake.functions)
         for seed in SEEDS
-        if (why := not_recognised(mistake, judge(exercise, function, seed)))
+        if (why := not_recognised(mistake, judged(exercise, function, seed)))
     ]
     assert not missed, "\n".join(missed)
+
+
+def judged(exercise, function, seed):
+    """As `judge`; on all but one seed, what a named mistake gives is taken from where it is looked up anyway."""
+    if seed == SEEDS[0]:
+        return judge(exercise, function, seed)
+    known = drawn(exercise, seed)
+    return conclude(known, [known.outcome(function, at) for at in range(len(known.cases))])
 
 
 def not_recognised(mistake, verdict):
