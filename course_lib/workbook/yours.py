@@ -42,8 +42,9 @@ def mine(exercise_id: object, function: object) -> Callable:
         show.message(f"With your function: {exercise.title}{'' if exercise.title.endswith('?') else '.'}")
         return _Yours(exercise, function)
     state = verdict.state if verdict else f"of type {type(function).__name__}, not a function"
+    yours = " Yours" if exercise.title.endswith("?") else ": yours"
     _instead(
-        f"{exercise.title}: yours is {'not right yet' if state == 'wrong' else state}. With the course's function; "
+        f"{exercise.title}{yours} is {'not right yet' if state == 'wrong' else state}. With the course's function; "
         "run this cell again after your check says Right."
     )
     return exercise.library

@@ -74,6 +74,11 @@ def test_otherwise_the_courses_function_is_used_and_it_says_so(answer, said, cap
     assert torch.equal(score(WEIGHT, INPUTS), SCORE)
 
 
+def test_a_title_that_asks_is_followed_by_a_sentence(capsys):
+    mine("wanda.interval", unwritten)
+    assert capsys.readouterr().out.startswith("How sure is an accuracy? Yours is not attempted. With the course's")
+
+
 def raises(weight, inputs):
     raise ValueError("not this layer")
 

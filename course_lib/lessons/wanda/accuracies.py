@@ -81,7 +81,7 @@ def zero_shot(measured: dict[str, Any]) -> Figure:
     n_signal = sum(has_signal(dense[task]) for task in tasks)
     axes.axvspan(n_signal - 0.5, len(tasks) - 0.5, color="#8d99ae", alpha=0.15, linewidth=0)
     axes.set_xticks(range(len(tasks)), [task.replace("_", "\n") for task in tasks], fontsize=9)
-    axes.set_ylim(0, 100)
+    axes.set_ylim(-2, 100)  # a marker at zero is whole
     axes.legend(frameon=False, ncols=3)
     title = f"{n_signal} of {len(tasks)} tasks tell the dense model from chance (dotted); the shaded ones do not"
     label(axes, title, "", "accuracy (%), Wilson's 95 % interval")

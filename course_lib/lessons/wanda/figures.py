@@ -20,7 +20,7 @@ def outliers(norms: Tensor, name: str) -> Figure:
     axes.annotate("median", (len(norms) * 1.01, norms.median()), fontsize=9, va="center", annotation_clip=False)
     log_scale(axes, "y")
     title = f"{name}: half of the squared norm is in {few} of {len(norms)} input features"
-    label(axes, title, "input feature j", "feature norm ‖X_j‖₂")
+    label(axes, title, "input feature j", "feature norm ‖Xⱼ‖₂")
     return fig
 
 
@@ -62,7 +62,7 @@ def columns_kept(weight: Tensor, norms: Tensor, sparsity: float = 0.5) -> Figure
     kept = {name: 100 * share[largest].mean().item() for name, share in shares.items()}
     first, second = (f"{name} {share:.0f} %" for name, share in kept.items())
     title = f"Kept on the largest 1 % of inputs: {first} of the weights, {second}"
-    label(axes, title, "norm of the input feature, ‖X_j‖₂", "weights kept in its column (%)")
+    label(axes, title, "norm of the input feature, ‖Xⱼ‖₂", "weights kept in its column (%)")
     return fig
 
 

@@ -59,10 +59,10 @@ def zero_shot(measured: Measured) -> str:
     lines = [f"{'accuracy, %':<32}" + "".join(f"{task:>17}" for task in tasks)]
     for model, steps in models:
         cells = [by_cell[model, steps, task] for task in tasks]
-        said = "".join(f"{100 * row['accuracy']:>10.0f} ± {100 * row['standard_error']:<4.0f}" for row in cells)
+        said = "".join(f"{100 * row['accuracy']:>12.0f} ± {100 * row['standard_error']:>2.0f}" for row in cells)
         name = model if model == "dense" else f"{model}, {steps} steps" if steps else f"{model}, cut"
         lines.append(f"{name:<32}{said}")
-    chance = "".join(f"{100 * by_cell[*models[0], task]['chance']:>10.0f}{'':7}" for task in tasks)
+    chance = "".join(f"{100 * by_cell[*models[0], task]['chance']:>12.0f}{'':5}" for task in tasks)
     lines.append(f"{'chance':<32}{chance}")
     return "\n".join(lines)
 
@@ -99,7 +99,8 @@ def search(measured: Measured) -> str:
     for order in rows(measured, "search_order"):
         shapes = sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_after"])
         name = "byte model" if order["model"] == "byte model" else "SmolLM2"
-        lines.append(f"{name}, loss in nats a token{'':<14}{'cut':>8}{'after ' + str(order['steps']) + ' steps':>16}")
+        title = f"{name}, loss in nats a token"
+        lines.append(f"{title:<48}{'cut':>8}{'after ' + str(order['steps']) + ' steps':>16}")
         for row in shapes:
             sizes = f"{row['blocks']} blocks of {row['width']}, {row['neurons']} neurons, {row['heads']} heads"
             lines.append(f"  {sizes:<46}{row['before']:>8.3f}{row['after']:>16.3f}")
