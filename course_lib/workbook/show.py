@@ -90,7 +90,7 @@ def as_html(v: Verdict, record: Record) -> str:
     cell = "padding:.15em .8em .15em 0;vertical-align:top;text-align:left"
     rows = "".join(
         f'<tr style="background:none"><td style="{cell};white-space:nowrap;opacity:.7">{html.escape(label)}</td>'
-        f'<td style="{cell}">{html.escape(text)}</td></tr>'
+        f'<td style="{cell};overflow-wrap:anywhere">{html.escape(text)}</td></tr>'
         for label, text in _rows(v, record)
     )
     trace = f"<details><summary>Traceback</summary><pre>{html.escape(v.trace)}</pre></details>" if v.trace else ""

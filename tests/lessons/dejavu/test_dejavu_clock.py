@@ -28,6 +28,7 @@ def test_ways_by_share():
     )
     head, bag, absent = clock.one_token(measured).splitlines()
     assert head.split()[-4:] == ["50", "%", "10", "%"]
+    assert (head.index("50 %"), head.index("10 %")) == (bag.index("0.90"), bag.index("4.25"))
     assert bag.split() == ["embedding_bag", "0.90", "4.25"]
     assert absent.split() == ["not", "timed"]
 

@@ -48,7 +48,7 @@ def recipes_on_the_clock() -> Figure:
         axes.set_ylim(-len(found) + 0.4, 0.6)
         axes.axvline(1, color="black", linewidth=0.8, linestyle="--")
         label(log_scale(axes, "x"), title, "times as fast (log scale)")
-    panels[0].legend(frameon=False, fontsize=8.5, loc="upper left")
+    fig.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=8.5, loc="outside lower left", ncols=2)
     return fig
 
 

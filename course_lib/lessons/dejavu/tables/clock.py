@@ -23,12 +23,13 @@ def one_token(measured: Measured) -> str:
     """The MLPs of SmolLM2 by share of the neurons: how many times as fast as all of them each way is."""
     rows = [row for row in measured["tables"]["sides"] if row["contest"].endswith("kept")]
     shares = list(dict.fromkeys(row["contest"] for row in rows))
-    lines = [f"{'times as fast as dense':<32}" + "".join(f"{share.removesuffix(' kept'):>8}" for share in shares)]
+    heads = [share.removesuffix(" kept").replace("%", " %") for share in shares]
+    lines = [f"{'times as fast as dense':<32}" + "".join(f"{head:>8}" for head in heads)]
     for side in dict.fromkeys(row["side"] for row in rows if row["side"] != row["anchor"]):
         by_share = {row["contest"]: row for row in rows if row["side"] == side and row["repetitions"]}
         cells = (f"{by_share[share]['times_anchor']:.2f}" if share in by_share else "" for share in shares)
-        lines.append(f"{side:<32}" + "".join(f"{cell:>8}" for cell in cells))
-    return "\n".join(lines).replace("%", " %")
+        lines.append(f"{side.replace('%', ' %'):<32}" + "".join(f"{cell:>8}" for cell in cells))
+    return "\n".join(lines)
 
 
 def batches(measured: Measured) -> str:
