@@ -27,7 +27,8 @@ def claims(page: Page) -> None:
     """What became of a claim, on a phone in the dark."""
     page.goto((PAGES / "claims.html").as_uri() + "?words=window+first+tokens+lost")
     page.locator("form.claims").scroll_into_view_if_needed()
-    page.locator("form.claims").evaluate("form => form.scrollIntoView()")
+    below_the_bar = "form => { form.style.scrollMarginTop = '4rem'; form.scrollIntoView({behavior: 'instant'}) }"
+    page.locator("form.claims").evaluate(below_the_bar)
 
 
 def slide(page: Page) -> None:
@@ -63,7 +64,7 @@ INSERTED = """index => window.jupyterapp.shell.currentWidget.content.model.share
   index, {cell_type: "code", source: "", metadata: {}})"""
 SHOTS = (
     ("lesson", lesson, (1120, 720), "light"),
-    ("claims", claims, (390, 720), "dark"),
+    ("claims", claims, (390, 770), "dark"),
     ("slide", slide, (1120, 720), "light"),
 )
 
