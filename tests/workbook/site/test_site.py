@@ -71,6 +71,7 @@ display(HTML(f"<pre style='overflow-x:auto'>{'x' * 200}</pre>"))
 show_progress()
 """
 DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
+DECK += "".join(f"\n---\n\n## More {n}\n" for n in range(8))  # of a number of one digit axe does not judge the contrast
 KINDS = ("index.html", "lessons/00_start_here.html", "glossary.html", "instructors.html", "search.html?q=sinks")
 KINDS += (
     "404.html",
