@@ -11,6 +11,7 @@ import pytest
 import torch
 from forgeries import FORGED
 from further_answers import FURTHER
+from recognised import misjudged
 from torch import Tensor
 
 from course_lib.checking.call import Outcome
@@ -155,12 +156,8 @@ def test_named_mistakes_are_rejected_recognised_and_earn_no_more_than_a_third(ex
 
 def not_rejected(mistake, found):
     """In words what a verdict on a named mistake says wrong; None where all is as it should be."""
-    if found.state != "wrong":
-        return f"the verdict is {found.state}"
-    if found.mistake is None:
-        return f"not recognised: {found.difference}"
-    if found.mistake.name != mistake.name:
-        return f"taken for {found.mistake.name}"
+    if why := misjudged(mistake, found):
+        return why
     return None if found.share <= MOST_OF_A_MISTAKE else f"earns {found.n_right} of {found.n_cases} cases"
 
 

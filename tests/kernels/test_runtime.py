@@ -44,7 +44,6 @@ def test_every_combination(has_triton, interpreted, has_gpu, mode, word, monkeyp
 def test_without_triton_kernels_import_and_run_as_references():
     code = """
 import sys
-from types import SimpleNamespace
 sys.modules["triton"] = None  # importing it now raises ImportError
 import torch
 import course_kernels

@@ -9,6 +9,7 @@ import html
 from pathlib import Path
 
 import pytest
+from recognised import misjudged
 
 from course_lib.checking.judge import conclude, judge
 from course_lib.checking.known import drawn
@@ -118,12 +119,8 @@ def judged(exercise, function, seed):
 
 def not_recognised(mistake, verdict):
     """In words why a verdict does not name the mistake to the student; None where it does."""
-    if verdict.state != "wrong":
-        return f"the verdict is {verdict.state}"
-    if verdict.mistake is None:
-        return f"not recognised: {verdict.difference}"
-    if verdict.mistake.name != mistake.name:
-        return f"taken for {verdict.mistake.name}"
+    if why := misjudged(mistake, verdict):
+        return why
     text = show.as_text(verdict, Record())
     unsaid = [said for said in (mistake.explanation, verdict.case.name) if said not in text]
     return f"not said: {unsaid}" if unsaid else None
