@@ -37,7 +37,9 @@ WAYS = {
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """One token by density, then batches at one density."""
+    """One token by density, then batches at one density; only on the processor, for which its ways are made."""
+    if place.device.type != "cpu":
+        return
     sizes = QUICK if place.quick else SIZES
     room = Room()  # blocks come one after the other
     mlps = [_mlp(place, sizes["width"], sizes["neurons"], room) for _ in range(sizes["blocks"])]

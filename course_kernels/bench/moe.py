@@ -33,7 +33,7 @@ def contests(place: Place) -> Iterator[Contest]:
         layer = _layer(place, sizes["width"], sizes["neurons"], n_experts)
         few_and_many = (sizes["tokens"][0], sizes["tokens"][-1])
         for n_tokens in sizes["tokens"] if n_experts == USUAL else few_and_many:
-            yield _contest(place, layer, place.randn(n_tokens, sizes["width"]))
+            yield _contest(place, layer, _decided(place, layer, n_tokens))
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
@@ -69,6 +69,19 @@ def _layer(place: Place, width: int, neurons: int, n_experts: int) -> MoE:
     into = place.randn(n_experts, 2 * neurons, width) / width**0.5
     out = place.randn(n_experts, width, neurons) / neurons**0.5
     return MoE(Experts(into, out), Mixtral(k=K), place.randn(n_experts, width) / width**0.5).requires_grad_(False)
+
+
+@torch.no_grad()
+def _decided(place: Place, layer: MoE, n_tokens: int) -> Tensor:
+    """Tokens whose experts no rounding changes: of two right ways, each may break a near tie in its own direction."""
+    tokens = place.randn(n_tokens, layer.experts.out.shape[1])
+    while True:
+        products = (tokens.float() @ layer.gate.float().T).sort(dim=-1, descending=True).values
+        rounding = torch.finfo(tokens.dtype).eps * products.abs().amax(dim=-1)
+        near = products[:, K - 1] - products[:, K] < 4 * rounding
+        if not near.any():
+            return tokens
+        tokens[near] = place.randn(int(near.sum()), tokens.shape[1])
 
 
 @torch.no_grad()

@@ -8,13 +8,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from course_kernels.gpu.process import ROOT, Outcome, Part, run
+from course_kernels.gpu.process import ROOT, Outcome, Part, Record, run
 from course_kernels.gpu.report import Report
 
 SECONDS = 510  # for all parts together, unless asked: under nine minutes with what lies between them
@@ -24,6 +24,7 @@ PREPARE_SECONDS = 45  # to compile what a bench runs
 START_SECONDS = 8  # of a bench, before its first contest and after its last
 LEAST_SECONDS = 25  # for a bench that is begun
 NO_TIME = Outcome([{"record": "absent", "message": "no time was left for it"}], {}, 0.0)
+SHORT = ("stopped", "unchecked")  # records of a bench that ran out of time
 NO_GPU = 2
 REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 
@@ -42,23 +43,40 @@ def main(arguments: list[str] | None = None) -> int:
     # What the benches run is compiled beside the tests, so that they find it in triton's cache; they say what fails.
     ready = [Part("prepare", name, PREPARE_SECONDS, PREPARE_SECONDS, {}) for name in benches]
     until = time.monotonic() + TEST_SECONDS * options.seconds / SECONDS
-    for part, test_outcome in _side_by_side([*tests, *([] if options.rehearse else ready)], settings, until):
-        if part.kind == "tests":
-            print(*report.add(part, test_outcome), sep="\n", flush=True)
-    for i, part in enumerate(benches):
+    for part, outcome in _side_by_side([*tests, *([] if options.rehearse else ready)], settings, until):
+        if part.kind == "prepare":
+            if not any(record["record"] == "absent" for record in outcome.records):
+                continue
+            benches.remove(part.name)
+            part = replace(part, kind="bench")
+        print(*report.add(part, outcome), sep="\n", flush=True)
+    short = []
+    for i, name in enumerate(benches):
         # With little left, the first are timed whole rather than all of them by halves.
         share = max(LEAST_SECONDS, (end - time.monotonic()) / (len(benches) - i))
         if end - time.monotonic() < LEAST_SECONDS:
-            print(*report.add(Part("bench", part, 0, 0, {}), NO_TIME), sep="\n", flush=True)
+            print(*report.add(Part("bench", name, 0, 0, {}), NO_TIME), sep="\n", flush=True)
             continue
-        part = Part("bench", part, min(BENCH_SECONDS, share), min(BENCH_STEP_SECONDS, share), {})
-        outcome = run(part, settings | {"seconds": max(1, part.seconds - START_SECONDS)})
+        part, outcome = _bench(name, share, settings)
+        print(*report.add(part, outcome), sep="\n", flush=True)
+        if any(record["record"] in SHORT for record in outcome.records):
+            short.append((name, outcome))
+    for name, first in short:  # what the others left is for those that had too little
+        if (left := end - time.monotonic()) < LEAST_SECONDS:
+            break
+        part, outcome = _bench(name, left, settings, [r for r in first.records if r["record"] not in SHORT])
+        outcome = replace(outcome, broken=first.broken | outcome.broken, seconds=first.seconds + outcome.seconds)
         print(*report.add(part, outcome), sep="\n", flush=True)
     report.write(complete=True)
     wrong = report.content["wrong"]
     print(f"\n{len(wrong)} wrong. {report.content['seconds']:.0f} s. Written to {report.path}.")
     print(*(f"  {line.splitlines()[0]}" for line in wrong), sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
+
+
+def _bench(name: str, seconds: float, settings: dict[str, Any], earlier: Sequence[Record] = ()) -> tuple[Part, Outcome]:
+    part = Part("bench", name, min(BENCH_SECONDS, seconds), min(BENCH_STEP_SECONDS, seconds), {})
+    return part, run(part, settings | {"seconds": max(1, part.seconds - START_SECONDS)}, earlier)
 
 
 def _seconds(text: str) -> float:

@@ -25,6 +25,7 @@ SEEDS = (0, 1)  # of the numbers that are timed; of others, on which every side 
 COPIED = {"cpu": 2**24, "cuda": 2**31}  # bytes of the tensor that is copied: many times any cache
 SQUARE = {"cpu": 256, "cuda": 8192}  # of the product whose rate is the arithmetic bound
 REPETITIONS = 20
+NOTHING = "none of its contests is for this device"
 BROKEN = 3  # exit code of a process whose GPU takes no more work
 
 
@@ -111,16 +112,33 @@ def tests(name: str, records: Records, settings: dict[str, Any]) -> None:
 
 
 def prepare(name: str, records: Records, settings: dict[str, Any]) -> None:
-    """Every setting of all that a bench runs, untimed: the first, which works, is taken for the best."""
+    """Every setting of all that a bench runs, untimed: the first, which works, is taken for the best.
+
+    A bench that cannot run here is told by this already, so that no time is kept for it.
+    """
     try:
-        contests = import_module(name).contests(_place(settings, SEEDS[0]))
-        with _untimed():
-            for contest in contests:
+        with _absent(records), _untimed():
+            n_contests = 0
+            for contest in import_module(name).contests(_place(settings, SEEDS[0])):
+                n_contests += 1
                 for side in contest.sides:
                     side.run()
+            if n_contests == 0:
+                records.write("absent", message=NOTHING)
     except Exception as error:  # the bench says so itself
         print(error)
     records.write("end")
+
+
+@contextmanager
+def _absent(records: Records) -> Iterator[None]:
+    """A package that is not installed, or the default model on a machine that was never set up: no fault of a bench."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        records.write("absent", message=f"it needs {error.name}, which is not installed")
+    except FileNotFoundError as error:
+        records.write("absent", message=str(error))
 
 
 @contextmanager
@@ -143,12 +161,12 @@ def _untimed() -> Iterator[None]:
 
 def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
     """All contests of one bench, timed beside the ceilings, then checked on other numbers."""
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        records.write("absent", message=f"it needs {error.name}, which is not installed")
-        records.write("end")
-        return
+    with _absent(records):
+        _time(import_module(name), records, settings)
+    records.write("end")
+
+
+def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
     import torch
 
     from course_kernels.timing.contest import Clock
@@ -160,34 +178,35 @@ def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
     records.write("settings", dtype=_word(place.dtype), tolerance=tolerance, seeds=SEEDS)
     seconds = min(BENCH_SECONDS, settings.get("seconds", BENCH_SECONDS))
     clock, end = Clock(place, limit.bytes_per_second), time.monotonic() + seconds
-    try:
-        for contest in module.contests(place):
-            if time.monotonic() > end:
-                records.write("stopped", message=f"{seconds:.0f} s were up before {contest.name!r}")
-                break
-            if records.begin(contest.name):
-                refused: dict[str, str] = {}
-                rows = measure(contest, clock, limit, tolerance, CONTEST_SECONDS, refused)
-                rows = [row | {"verdict": verdict(row)} for row in rows]
-                records.timed.add(contest.name)
-                records.write("contest", name=contest.name, rows=rows, absent=contest.absent, refused=refused)
-                _end_if_broken(records)
-            del contest
-        for contest in module.contests(_place(settings, SEEDS[1])):
-            if time.monotonic() > end:
-                break
-            if contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
-                continue
-            refused = {}
-            errors = relative_errors(contest, refused) | dict.fromkeys(refused, math.nan)
-            errors = {side: (error, error <= tolerance) for side, error in errors.items()}
-            records.write("checked", name=contest.name, errors=errors)
+    n_contests = 0
+    for contest in module.contests(place):
+        n_contests += 1
+        if time.monotonic() > end:
+            records.write("stopped", message=f"{seconds:.0f} s were up before {contest.name!r}")
+            break
+        if records.begin(contest.name):
+            refused: dict[str, str] = {}
+            rows = measure(contest, clock, limit, tolerance, CONTEST_SECONDS, refused)
+            rows = [row | {"verdict": verdict(row)} for row in rows]
+            records.timed.add(contest.name)
+            records.write("contest", name=contest.name, rows=rows, absent=contest.absent, refused=refused)
             _end_if_broken(records)
-    except FileNotFoundError as error:  # the default model, on a machine that was never set up
-        records.write("absent", message=str(error))
+        del contest
+    if n_contests == 0:
+        records.write("absent", message=NOTHING)
+    for contest in module.contests(_place(settings, SEEDS[1])):
+        if time.monotonic() > end:
+            records.write("unchecked", message=f"{seconds:.0f} s were up before {contest.name!r} on other numbers")
+            break
+        if contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
+            continue
+        refused = {}
+        errors = relative_errors(contest, refused) | dict.fromkeys(refused, math.nan)
+        errors = {side: (error, error <= tolerance) for side, error in errors.items()}
+        records.write("checked", name=contest.name, errors=errors)
+        _end_if_broken(records)
     if place.device.type == "cuda":
         records.write("memory", peak_bytes=torch.cuda.max_memory_allocated())
-    records.write("end")
 
 
 def _concerns(item: Any, name: str) -> bool:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,15 @@ class Outcome:
     seconds: float
 
 
-def run(part: Part, settings: dict[str, Any]) -> Outcome:
-    """Starts the part, and again after a crash or a hang, as long as each start gets further."""
+def run(part: Part, settings: dict[str, Any], earlier: Sequence[Record] = ()) -> Outcome:
+    """Starts the part, and again after a crash or a hang, as long as each start gets further.
+
+    `earlier` is what it recorded before, in which it goes on; the outcome holds that, too.
+    """
     begin, broken = time.monotonic(), {}
     with tempfile.TemporaryDirectory(prefix="gpu-") as folder:
         records, printed = Path(folder) / "records.jsonl", Path(folder) / "printed.txt"
-        records.touch()
+        records.write_text("".join(json.dumps(record) + "\n" for record in earlier), encoding="utf-8")
         for _ in range(STARTS):
             n_before = len(read(records))
             ended = _start(part, settings, records, printed, begin + part.seconds)

@@ -67,6 +67,8 @@ class Report:
         entry["status"] = entry.get("status") or (
             "broken" if outcome.broken else "wrong" if entry["wrong"] else "right"
         )
+        earlier = f"{part.kind} {label}: "  # of a part that is added again because it went on
+        self.content["wrong"] = [line for line in self.content["wrong"] if not line.startswith(earlier)]
         self.content["wrong"] += [f"{part.kind} {label}: {what}" for what in entry["wrong"]]
         self.content["wrong"] += [f"{part.kind} {label}: {step}: {how}" for step, how in outcome.broken.items()]
         self.content["tests" if part.kind == "tests" else "benches"][label] = entry
@@ -104,7 +106,8 @@ def _bench(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
     if entry.get("status") == "absent":
         return entry, [entry["message"]]
     n_contests = len({row["contest"] for row in entry["rows"]})
-    lines = [f"{n_contests} contests{', ' + entry['stopped'] if entry['stopped'] else ''}"]
+    short = entry["stopped"] or entry.get("unchecked")
+    lines = [f"{n_contests} contests{', ' + short if short else ''}"]
     lines += [_line(row) for row in entry["rows"]]
     lines += [f"  absent: {side}: {why}" for side, why in entry["absent"].items()]
     return entry, lines + [f"  FAILED {side}: {_last(why)}" for side, why in entry["refused"].items()]
@@ -125,8 +128,10 @@ def _take(entry: dict[str, Any], record: Record) -> None:
     elif kind == "checked":
         entry["other_numbers"][name] = {side: error for side, (error, _) in record["errors"].items()}
         entry["wrong"] += [f"{name}, other numbers: {s}" for s, (_, right) in record["errors"].items() if not right]
-    elif kind in ("stopped", "memory"):
-        entry |= {"stopped": record["message"]} if kind == "stopped" else {"peak_bytes": record["peak_bytes"]}
+    elif kind in ("stopped", "unchecked"):
+        entry[kind] = record["message"]
+    elif kind == "memory":
+        entry["peak_bytes"] = record["peak_bytes"]
 
 
 def _line(row: dict[str, Any]) -> str:

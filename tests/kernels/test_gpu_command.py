@@ -258,7 +258,7 @@ def test_with_little_time_the_first_benches_are_timed_and_the_others_said_to_be_
     given = []
     device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
 
-    def run(part, settings):
+    def run(part, settings, earlier=()):
         if part.kind == "bench":
             given.append((part.name, part.seconds, settings["seconds"]))
             monkeypatch.setattr(command, "LEAST_SECONDS", 1e6)  # as if it had taken all that was left
@@ -271,6 +271,70 @@ def test_with_little_time_the_first_benches_are_timed_and_the_others_said_to_be_
     assert (name, seconds) == ("first", command.START_SECONDS + of_contests)
     assert seconds == 25
     assert json.loads((tmp_path / "gpu.json").read_text())["benches"]["second"]["message"] == "no time was left for it"
+
+
+def test_a_bench_that_cannot_run_is_told_at_once_and_one_that_was_cut_goes_on_at_the_end(tmp_path, monkeypatch):
+    ran = []
+    device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
+    begun, stopped = {"record": "begin", "name": "a contest"}, {"record": "stopped", "message": "5 s were up"}
+    wrong = {"record": "checked", "name": "a contest", "errors": {"kernel": (2.0, False)}}
+
+    def run(part, settings, earlier=()):
+        if part.kind == "device":
+            return process.Outcome([device], {}, 0.0)
+        if part.kind == "prepare":
+            absent = [{"record": "absent", "message": parts.NOTHING}]
+            return process.Outcome(absent if part.name == "of_a_processor" else [], {}, 0.0)
+        ran.append((part.name, list(earlier)))
+        cut = part.name == "cut" and not earlier
+        return process.Outcome([begun, wrong, *([stopped] if cut else [])], {"hung": "at first"} if cut else {}, 1.0)
+
+    monkeypatch.setattr(command, "run", run)
+    benches = ["--benches", "cut", "of_a_processor", "whole"]
+    assert command.main(["--out", str(tmp_path), "--tests", *benches]) == 1
+    assert ran == [("cut", []), ("whole", []), ("cut", [begun, wrong])]
+    got = json.loads((tmp_path / "gpu.json").read_text())
+    told = got["benches"]["of_a_processor"]
+    assert (told["status"], told["message"]) == ("absent", "none of its contests is for this device")
+    assert got["benches"]["cut"]["stopped"] is None
+    assert (got["benches"]["cut"]["broken"], got["benches"]["cut"]["seconds"]) == ({"hung": "at first"}, 2.0)
+    assert got["wrong"] == [
+        "bench whole: a contest, other numbers: kernel",
+        "bench cut: a contest, other numbers: kernel",
+        "bench cut: hung: at first",
+    ]
+
+
+def test_a_bench_goes_on_behind_what_was_timed(tmp_path, monkeypatch):
+    """The second process times what the first had not begun, then checks all on other numbers."""
+    (tmp_path / "made_up.py").write_text(MADE_UP_BENCH.replace("os.abort", "lambda: torch.ones(2)"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    limit = {"name": "a", "flops_per_second": 1e9, "bytes_per_second": 1e9, "source": "made up"}
+    settings = {"rehearse": True, "limit": limit, "seconds": 0.0}
+    part = process.Part("bench", "made_up", 60, 60, {})
+    first = process.run(part, settings)
+    assert [record["record"] for record in first.records] == ["settings", "stopped", "unchecked", "end"]
+    timed = [{"record": "begin", "name": "right"}, {"record": "contest", "name": "right", "rows": []}]
+    second = process.run(part, settings | {"seconds": 30.0}, timed)
+    assert second.records[:2] == timed
+    contests = [record["name"] for record in second.records if record["record"] == "contest"]
+    assert contests[:2] == ["right", "refused"]
+    assert len(contests) == len(set(contests)) == 8
+    assert [record["name"] for record in second.records if record["record"] == "checked"] == contests
+
+
+def test_a_bench_with_no_contest_for_the_device_says_so(tmp_path, monkeypatch):
+    (tmp_path / "of_a_gpu.py").write_text("def contests(place): yield from ()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for kind in (parts.prepare, parts.bench):
+        path = tmp_path / f"{kind.__name__}.jsonl"
+        path.touch()
+        limit = {"name": "a", "flops_per_second": 1e9, "bytes_per_second": 1e9, "source": "made up"}
+        kind("of_a_gpu", parts.Records(path), {"rehearse": True, "limit": limit})
+        told = [record for record in process.read(path) if record["record"] == "absent"]
+        assert [record["message"] for record in told] == [parts.NOTHING]
+        assert process.read(path)[-1]["record"] == "end"
 
 
 def test_all_tests_end_together_however_many_wait_for_a_turn(monkeypatch):

@@ -49,3 +49,19 @@ def test_the_summary_says_what_was_measured():
     assert "Few tokens wake most experts: 8 tokens, 7 of 8, 3.5 x the twin's bytes for the same products" in said
     assert said.endswith("Dearest over its twin at 8 tokens, 7 of 8.")
     assert moe.summary([eight | {"repetitions": 0}, *twins]) == "'grouped product' was not timed."
+
+
+def test_no_rounding_changes_the_experts_of_a_token():
+    """Of 512 tokens drawn as they come, bfloat16 sends some to other experts than float64 does; of these, none."""
+    place = Place(torch.device("cpu"), torch.bfloat16, True, torch.Generator().manual_seed(0))
+    layer = moe._layer(place, 16, 4, 32)
+
+    def n_changed(tokens):
+        rounded, exact = tokens @ layer.gate.T, tokens.double() @ layer.gate.double().T
+        chosen = [products.topk(moe.K).indices.sort().values for products in (rounded, exact)]
+        return int((chosen[0] != chosen[1]).any(dim=-1).sum())
+
+    assert n_changed(place.randn(512, 16)) > 0
+    decided = moe._decided(place, layer, 512)
+    assert decided.shape == (512, 16)
+    assert n_changed(decided) == 0
