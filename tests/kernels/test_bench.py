@@ -197,7 +197,7 @@ def test_what_a_gpu_did_is_kept_whole_and_right(path):
     """
     text = path.read_text(encoding="utf-8")
     result = json.loads(text)
-    assert (result["experiment"], result["complete"], result["wrong"]) == ("gpu", "runs" not in result, [])
+    assert (result["experiment"], result["complete"], result["wrong"]) == ("gpu", True, [])
     assert result["command"] == "make gpu", "a part of it, or a command with the folder that it was written into"
     assert not re.search(r"/(root|home|Users|tmp)/", text)
     device, ceilings = result["device"], result["ceilings"]
@@ -207,7 +207,6 @@ def test_what_a_gpu_did_is_kept_whole_and_right(path):
     assert set(ceilings["matmul_flops_per_second"]) == set(report.TYPES)
     assert ceilings["copy_bytes_per_second"] > 1e11
     assert result["started"][:4].isdigit()
-    assert all(len(run["commit"]) == 8 and run["what"] for run in result.get("runs", {}).values())
 
 
 @pytest.mark.parametrize("path", GPU, ids=lambda path: path.stem)
@@ -221,9 +220,11 @@ def test_every_kernel_was_tested_and_timed_on_that_gpu(path):
         assert result["benches"][name]["rows"], name
     for name, entry in result["benches"].items():
         assert entry["status"] in (("right",) if name in result["tests"] else ("right", "absent")), name
+        if entry["rows"]:
+            floats = {"sparsegpt": "float32", "sparsegpt_columns": "float32"}
+            assert entry["dtype"] == floats.get(name, "bfloat16"), name
         for row in entry["rows"]:
-            assert set(row) - {"run"} == ROW_KEYS | {"verdict"}
-            assert row.get("run") in result.get("runs", [None])
+            assert set(row) == ROW_KEYS | {"verdict"}
             assert row["verdict"] == bench_rows.verdict(row)
             assert row["right"]
             assert row["repetitions"] >= 5

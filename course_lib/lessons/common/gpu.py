@@ -1,5 +1,4 @@
-"""What `make gpu` measured on one GPU, in one run or in several: course_kernels/bench/results/gpu_h200.json, as the
-lessons print it.
+"""What one run of `make gpu` measured: course_kernels/bench/results/gpu_h200.json, as the lessons print it.
 
 A bench has contests, a contest has sides, and the first side is the anchor. Verdicts are the file's own: "wins" and
 "loses" are said where 10 to 90 % of the repetitions lie on one side of the anchor.
@@ -26,12 +25,10 @@ def provenance(measured: Measured | None = None) -> str:
     measured = measured or results()
     device, ceilings = measured["device"], measured["ceilings"]
     rate = max(ceilings["matmul_flops_per_second"].values())
-    runs = f"in {len(measured['runs'])} runs of parts of it, " if "runs" in measured else ""
-    alone = "; how many times as fast a side is was found within one run" if runs else ""
     return wrapped(
-        f"`{measured['command']}`, {runs}{measured['started'][:10]}, {device['name']}, torch {device['torch']}, "
+        f"`{measured['command']}`, {measured['started'][:10]}, {device['name']}, torch {device['torch']}, "
         f"triton {device['triton']}\nbound: {ceilings['copy_bytes_per_second'] / 1e12:.2f} TB/s and "
-        f"{rate / 1e12:,.0f} TFLOP/s, measured there, so that a share may pass 100 %; caches are cold{alone}"
+        f"{rate / 1e12:,.0f} TFLOP/s, measured there, so that a share may pass 100 %; caches are cold"
     )
 
 
@@ -63,14 +60,9 @@ def table(bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), m
             contest = row["contest"]
             lines.append(f"{contest}  ({' × '.join(map(str, row['shape']))})")
         lines.append(_line(row))
-    return "\n".join([*lines, *_remarks(bench, measured)])
-
-
-def _remarks(bench: str, measured: Measured) -> list[str]:
-    """What is to be known of its rows, and what it would have timed, too: a line each, or none."""
-    entry = measured["benches"][bench]
-    said = {"note": entry.get("note"), "not timed": entry.get("stopped")}
-    return [wrapped(f"{what}: {text}") for what, text in said.items() if text]
+    if stopped := measured["benches"][bench].get("stopped"):
+        lines.append(wrapped(f"not timed: {stopped}"))
+    return "\n".join(lines)
 
 
 def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:

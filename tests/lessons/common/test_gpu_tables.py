@@ -33,10 +33,6 @@ def test_where_the_times_come_from():
     said = gpu.provenance(RUN)
     assert said.startswith("`make gpu`, 2026-01-02, A CARD, torch 2.11, triton 3.6\nbound: 2.00 TB/s and 700 TFLOP/s, ")
     assert max(map(len, said.splitlines())) <= COLUMNS
-    said = gpu.provenance(RUN | {"runs": {"1": {}, "2": {}}})
-    assert said.startswith("`make gpu`, in 2 runs of parts of it, 2026-01-02, A CARD")
-    assert said.endswith("was found within one run")
-    assert max(map(len, said.splitlines())) <= COLUMNS
 
 
 def test_a_line_a_side_with_its_bound_and_its_spread():
@@ -58,8 +54,7 @@ def test_what_was_not_timed_says_so():
     run = RUN | {"benches": {"product": {"dtype": "float16", "rows": [row("tokens: 1", "dense"), wrong]}}}
     assert gpu.table("product", measured=run).splitlines()[-1].split() == ["kernel", "wrong"]
     run["benches"]["product"]["stopped"] = "more tokens"
-    run["benches"]["product"]["note"] = "a slow host"
-    assert gpu.table("product", measured=run).splitlines()[-2:] == ["note: a slow host", "not timed: more tokens"]
+    assert gpu.table("product", measured=run).splitlines()[-1] == "not timed: more tokens"
 
 
 def test_a_share_below_a_half_per_cent_is_no_zero():
