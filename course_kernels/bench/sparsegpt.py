@@ -30,12 +30,13 @@ MATRICES = {  # outputs, inputs
 QUICK = {"q": (48, 160), "k": (24, 160), "down": (40, 264)}
 PATTERNS = {"50 %": Unstructured(0.5, per="layer"), "2:4": NofM(2, 4)}
 BLOCK = 128
+DTYPE = torch.float32  # the solver's weights have to take in many small corrections
 
 
 def contests(place: Place) -> Iterator[Contest]:
     for pattern_name, pattern in PATTERNS.items():
         for name, (rows, columns) in (QUICK if place.quick else MATRICES).items():
-            weight = place.randn(rows, columns).float()
+            weight = place.randn(rows, columns).to(DTYPE)
             factor = factorise(_gram(place, columns), damping=0.01)
             yield _contest(f"{name}, {pattern_name}", weight, factor, pattern)
 
@@ -56,7 +57,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 def _gram(place: Place, columns: int) -> Tensor:
     """Inputs that depend on each other, a few of them loud: twice as many tokens as inputs."""
-    inputs = place.randn(2 * columns, columns).float() @ (place.randn(columns, columns).float() / columns**0.5)
+    inputs = place.randn(2 * columns, columns).to(DTYPE) @ (place.randn(columns, columns).to(DTYPE) / columns**0.5)
     inputs[:, :: columns // 8] *= 10
     return inputs.T @ inputs
 

@@ -175,7 +175,8 @@ def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
 
     place, limit = _place(settings, SEEDS[0]), Device(**settings["limit"])
     tolerance = getattr(module, "TOLERANCE", TOLERANCE)[place.dtype]
-    records.write("settings", dtype=_word(place.dtype), tolerance=tolerance, seeds=SEEDS)
+    dtype = getattr(module, "DTYPE", place.dtype)  # of a bench that takes one type whatever the place says
+    records.write("settings", dtype=_word(dtype), tolerance=tolerance, seeds=SEEDS)
     seconds = min(BENCH_SECONDS, settings.get("seconds", BENCH_SECONDS))
     clock, end = Clock(place, limit.bytes_per_second), time.monotonic() + seconds
     n_contests = 0

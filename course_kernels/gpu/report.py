@@ -116,7 +116,7 @@ def _bench(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
 def _take(entry: dict[str, Any], record: Record) -> None:
     kind, name = record["record"], record.get("name")
     if kind == "absent":
-        entry |= {"status": "absent", "message": record["message"]}
+        entry |= {"status": "absent", "message": record["message"].replace(str(Path.home()), "~")}
     elif kind == "settings":
         entry |= {"dtype": record["dtype"], "tolerance": record["tolerance"], "seeds": record["seeds"]}
     elif kind == "contest":

@@ -17,13 +17,13 @@ from course_lib.sparsity.patterns import NofM
 
 # The widest layer of a 7B model. Fewer on a CPU: among a million near ties of 2:4, rounding would turn one.
 ROWS = {"cpu": 1024, "cuda": 14336}
+DTYPE = torch.float32  # the solver's weights have to take in many small corrections
 
 
 def contests(place: Place) -> Iterator[Contest]:
     shape = (64, 32) if place.quick else (ROWS[place.device.type], sparsegpt_columns.WIDEST)
     for name, n, m in (("half, mask given", None, None), ("2:4", 2, 4)):
-        # Float32 whatever the place says: the solver's weights have to take in many small corrections.
-        arguments = sparsegpt_columns.example(place.generator, torch.float32, str(place.device), shape, n, m)
+        arguments = sparsegpt_columns.example(place.generator, DTYPE, str(place.device), shape, n, m)
         yield _contest(name, arguments)
 
 
