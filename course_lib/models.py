@@ -307,22 +307,29 @@ def _without_bars(quiet: bool) -> Iterator[None]:
             transformers.utils.logging.enable_progress_bar()
 
 
-# Of the vocabulary, in a part of the default model: with all of it the logits would be most of what a part costs.
-PART_TOKENS = 4096
-_PART: ContextVar[tuple[int, int, int] | None] = ContextVar(
-    "blocks, neurons and tokens of the default model", default=None
-)
+@dataclass(frozen=True)
+class Part:
+    """What is loaded of the default model: the first blocks, neurons of each MLP, dimensions and tokens; all heads."""
+
+    n_blocks: int = 4
+    n_neurons: int = 192
+    width: int = 144  # of what passes from block to block, a multiple of the heads
+    n_tokens: int = 4096  # with all of the vocabulary the logits would be most of what a part costs
+
+
+WHOLE_WIDTH = 576  # of the default model
+_PART: ContextVar[Part | None] = ContextVar("what is loaded of the default model", default=None)
 
 
 @contextmanager
-def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
-    """Of the default model its first blocks are loaded, of each MLP the first neurons, and the first tokens.
+def part_only(part: Part) -> Iterator[None]:
+    """Of the default model a part alone is loaded.
 
     What takes minutes is tried in seconds; such a model reads like noise. What functions of the library keep of it is
     forgotten before and after, so that nobody takes the part for the whole.
     """
     _forget()
-    token = _PART.set((n_blocks, n_neurons, PART_TOKENS))
+    token = _PART.set(part)
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()  # or each of the weights that are left where they are is listed
     try:
@@ -333,8 +340,8 @@ def part_only(n_blocks: int, n_neurons: int) -> Iterator[None]:
         _forget()
 
 
-def part_loaded() -> tuple[int, int, int] | None:
-    """Blocks, neurons and tokens of the default model as it is loaded now; None for the whole."""
+def part_loaded() -> Part | None:
+    """What is loaded of the default model now; None for the whole."""
     return _PART.get()
 
 
@@ -348,26 +355,39 @@ def _forget() -> None:
 
 
 @lru_cache(maxsize=1)
-def _part_of(
-    source: str, dtype: torch.dtype, n_blocks: int, n_neurons: int, n_tokens: int
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _part_of(source: str, dtype: torch.dtype, part: Part) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A part, read once for all loads: to copy it takes milliseconds, to read it and its tokenizer most of a second."""
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, num_hidden_layers=n_blocks)
-    return _narrowed(model, n_neurons, n_tokens), with_fewer_tokens(AutoTokenizer.from_pretrained(source), n_tokens)
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, num_hidden_layers=part.n_blocks)
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    return _narrowed(model, part), with_fewer_tokens(tokenizer, part.n_tokens)
 
 
-def _narrowed(model: PreTrainedModel, n_neurons: int, n_tokens: int) -> PreTrainedModel:
-    """The same model with the first neurons of each MLP and the first tokens of the vocabulary."""
-    names = architecture(blocks(model)[0]).mlp
+def _narrowed(model: PreTrainedModel, part: Part) -> PreTrainedModel:
+    """The same model with these of its neurons, dimensions and tokens alone."""
+    names, head_size = architecture(blocks(model)[0]), heads(model).size
+    model.resize_token_embeddings(part.n_tokens)
+    embedding, norms = model.get_input_embeddings(), [final_norm(model)]
     for block in blocks(model):
-        for name in names:
-            linear = block.get_submodule(name)
-            kept = linear.weight[:, :n_neurons] if name == names[-1] else linear.weight[:n_neurons]
-            linear.weight = nn.Parameter(kept.detach().clone())
-            linear.out_features, linear.in_features = linear.weight.shape
-    model.config.intermediate_size = n_neurons
-    model.resize_token_embeddings(n_tokens)
+        norms += [block.get_submodule(name) for name in names.norms]
+        for inside, (*first, last) in ((None, names.attention), (part.n_neurons, names.mlp)):
+            for name in first:
+                _cut(block.get_submodule(name), inside, part.width)
+            _cut(block.get_submodule(last), part.width, inside)
+    for norm in norms:
+        norm.weight = nn.Parameter(norm.weight[: part.width].detach().clone())
+    _cut(embedding, None, part.width)
+    head(model).weight = embedding.weight
+    embedding.embedding_dim = head(model).in_features = part.width
+    sizes = {"intermediate_size": part.n_neurons, "hidden_size": part.width, "head_dim": head_size}
+    model.config.update(sizes)
     return model
+
+
+def _cut(module: nn.Module, n_rows: int | None, n_columns: int | None) -> None:
+    """Its first rows and columns alone; None keeps them all."""
+    module.weight = nn.Parameter(module.weight[:n_rows, :n_columns].detach().clone())
+    if isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
 
 
 def with_fewer_tokens(tokenizer: PreTrainedTokenizerBase, n_tokens: int) -> PreTrainedTokenizerBase:
@@ -403,7 +423,7 @@ def load_model(
         source = source if Path(source).is_dir() else hub.name_or_folder(source)
         with _without_bars(quiet=name == DEFAULT_MODEL):
             if part is not None:
-                kept, tokenizer = _part_of(source, dtype or torch.float32, *part)
+                kept, tokenizer = _part_of(source, dtype or torch.float32, part)
                 return copy.deepcopy(kept).to(device).eval(), tokenizer
             model = AutoModelForCausalLM.from_pretrained(
                 source, dtype=dtype or ("auto" if keeps_own else torch.float32)

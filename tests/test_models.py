@@ -177,17 +177,25 @@ def test_load_model_says_in_one_message_what_to_do_without_a_hub(tmp_path):
 @pytest.mark.real
 def test_a_part_of_the_default_model_is_its_first_blocks_neurons_and_tokens(real_model):
     whole, tokenizer = real_model
-    with models.part_only(2, 96):
+    with models.part_only(models.Part(2, 96)):
         part, short = models.load_model()
+    width, n_tokens = models.Part.width, models.Part.n_tokens
     assert (len(models.blocks(part)), part.config.num_hidden_layers, part.config.intermediate_size) == (2, 2, 96)
+    assert (part.config.hidden_size, models.heads(part)) == (width, models.heads(whole))
     for mine, theirs in zip(models.blocks(part), models.blocks(whole), strict=False):
-        assert torch.equal(mine.self_attn.q_proj.weight, theirs.self_attn.q_proj.weight)
-        assert torch.equal(mine.mlp.gate_proj.weight, theirs.mlp.gate_proj.weight[:96])
-        assert torch.equal(mine.mlp.up_proj.weight, theirs.mlp.up_proj.weight[:96])
-        assert torch.equal(mine.mlp.down_proj.weight, theirs.mlp.down_proj.weight[:, :96])
-    n_tokens = models.PART_TOKENS
+        for name in ("q_proj", "k_proj", "v_proj"):
+            assert torch.equal(
+                mine.self_attn.get_submodule(name).weight, theirs.self_attn.get_submodule(name).weight[:, :width]
+            )
+        assert torch.equal(mine.self_attn.o_proj.weight, theirs.self_attn.o_proj.weight[:width])
+        assert torch.equal(mine.mlp.gate_proj.weight, theirs.mlp.gate_proj.weight[:96, :width])
+        assert torch.equal(mine.mlp.up_proj.weight, theirs.mlp.up_proj.weight[:96, :width])
+        assert torch.equal(mine.mlp.down_proj.weight, theirs.mlp.down_proj.weight[:width, :96])
+        assert torch.equal(mine.input_layernorm.weight, theirs.input_layernorm.weight[:width])
+        assert torch.equal(mine.post_attention_layernorm.weight, theirs.post_attention_layernorm.weight[:width])
+    assert torch.equal(part.model.norm.weight, whole.model.norm.weight[:width])
     assert len(short) == part.config.vocab_size == n_tokens
-    assert torch.equal(part.lm_head.weight, whole.lm_head.weight[:n_tokens])
+    assert torch.equal(part.lm_head.weight, whole.lm_head.weight[:n_tokens, :width])
     assert part.lm_head.weight is part.model.embed_tokens.weight
     assert short("a part of it").input_ids == tokenizer("a part of it").input_ids  # all of them are early ones
     text = "Œuvre: an encyclopædia of sparsity\n\t<|im_end|> 日本"
@@ -198,7 +206,7 @@ def test_a_part_of_the_default_model_is_its_first_blocks_neurons_and_tokens(real
 
 @pytest.mark.real
 def test_a_part_that_was_changed_is_loaded_as_it_was():
-    with models.part_only(2, 96):
+    with models.part_only(models.Part(2, 96)):
         part, _ = models.load_model()
         before = {name: weight.clone() for name, weight in part.state_dict().items()}
         for weight in part.parameters():
@@ -215,9 +223,9 @@ def test_a_part_that_was_changed_is_loaded_as_it_was():
 
 @pytest.mark.real
 def test_no_part_is_taken_for_another_or_for_the_whole():
-    with models.part_only(2, 96):
+    with models.part_only(models.Part(2, 96)):
         models.load_model()
-    with models.part_only(3, 48):
+    with models.part_only(models.Part(3, 48)):
         part, _ = models.load_model()
         assert models.load_model(dtype=torch.float16)[0].dtype == torch.float16
     assert (len(models.blocks(part)), models.n_neurons(models.blocks(part)[0])) == (3, 48)

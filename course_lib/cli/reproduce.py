@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step
 from course_lib.measure.result_files import continued, heading, now, write
-from course_lib.models import PART_TOKENS, part_only
+from course_lib.models import part_only
 
 LIBRARY = Path(__file__).parents[1]
 PLACES = ("lessons/*", "lessons/*/experiments", "grading/synthetic")  # where experiments lie
@@ -70,14 +70,14 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
     result = heading(name, command, experiment.seed, asdict(sizes))
     part = experiment.quick_part if quick else None
     if part is not None:
-        result["part"] = dict(zip(("blocks", "neurons"), part, strict=True)) | {"tokens": PART_TOKENS}
+        result["part"] = asdict(part)
     if resume and (earlier := next((p for p in (partial, path) if p.exists()), None)):
         result = continued(json.loads(earlier.read_text(encoding="utf-8")), result, earlier)
     steps = experiment.steps(sizes)
     left = [step for step in steps if step.name not in result["steps"]]
     console.print(f"{experiment.title}: {len(steps)} steps, {len(steps) - len(left)} done already")
     try:
-        with part_only(*part) if part else nullcontext():
+        with part_only(part) if part else nullcontext():
             measure(left, experiment.seed, result, partial, console)
     except KeyboardInterrupt:
         console.print(f"stopped; the finished steps are in {partial}. The same command goes on from there.")

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.models import Part
+
 QUICK_RESULTS = Path("build") / "reproduce"
 
+SMALL = Part()
 Tables = dict[str, list[dict[str, Any]]]
 
 
@@ -22,8 +25,7 @@ class Step:
 class Experiment:
     """`sizes` and `quick`, two of one dataclass, say how much is measured; `steps` turns either into the work to do.
 
-    A quick run has `quick_part` alone of the default model: its first blocks, and of each MLP the first neurons; of the
-    vocabulary it has a part of one size. It is None for those that look at what lies beyond.
+    A quick run has `quick_part` alone of the default model. It is None for those that look at what lies beyond.
     """
 
     title: str
@@ -31,4 +33,4 @@ class Experiment:
     quick: Any
     steps: Callable[[Any], list[Step]]
     seed: int = 0
-    quick_part: tuple[int, int] | None = (4, 192)
+    quick_part: Part | None = SMALL

@@ -11,7 +11,7 @@ import torch
 
 from course_lib.data import corpora
 from course_lib.measure.experiment import Experiment, Step, Tables
-from course_lib.models import blocks, linears, load_model, weight_of
+from course_lib.models import Part, blocks, linears, load_model, weight_of
 from course_lib.pruning.classic.deletion import State, cheapest, delete, deletions, whole
 from course_lib.pruning.classic.derivatives import full_hessian
 from course_lib.pruning.classic.network import Network, Samples, convolution
@@ -243,4 +243,6 @@ def rows_of_a_layer(sizes: Sizes, layer: str, seed: int) -> Tables:
     return {"rows": table_rows}
 
 
-EXPERIMENT = Experiment("Brain damage and brain surgeon on small networks", Sizes(), QUICK, steps, quick_part=(16, 192))
+EXPERIMENT = Experiment(
+    "Brain damage and brain surgeon on small networks", Sizes(), QUICK, steps, quick_part=Part(n_blocks=16)
+)

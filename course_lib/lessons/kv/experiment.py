@@ -11,6 +11,7 @@ from functools import partial
 from course_lib.data.needles import TASKS
 from course_lib.lessons.kv.claims import answers, attention, settings, streams
 from course_lib.measure.experiment import Experiment, Step
+from course_lib.models import WHOLE_WIDTH, Part
 
 
 @dataclass(frozen=True)
@@ -107,4 +108,7 @@ def prompts(sizes: Sizes) -> list[Step]:
     return plan
 
 
-EXPERIMENT = Experiment("The key-value cache of the default model", Sizes(), QUICK, steps)
+# As wide as the model: in a narrow one attention is so even that it keeps to no token.
+EXPERIMENT = Experiment(
+    "The key-value cache of the default model", Sizes(), QUICK, steps, quick_part=Part(width=WHOLE_WIDTH)
+)

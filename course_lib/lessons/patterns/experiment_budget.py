@@ -5,7 +5,7 @@ from dataclasses import replace
 from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.patterns.budget import IDEAS, attempt
 from course_lib.measure.experiment import Tables
-from course_lib.models import load_model
+from course_lib.models import WHOLE_WIDTH, Part, load_model
 
 
 def row(idea: str, seed: int) -> Tables:
@@ -15,5 +15,7 @@ def row(idea: str, seed: int) -> Tables:
     return {"ideas": [{"idea": idea} | numbers | {"losses": [round(loss, 5) for loss in made.losses.tolist()]}]}
 
 
-# With all neurons: the densities of the ideas use up the budget where rows are as long as the model's.
-EXPERIMENT = replace(by_idea("A budget of bytes", IDEAS, tuple(IDEAS)[:2], row), quick_part=(4, 1536))
+# Whole matrices: the densities of the ideas use up the budget where rows are as long as the model's.
+EXPERIMENT = replace(
+    by_idea("A budget of bytes", IDEAS, tuple(IDEAS)[:2], row), quick_part=Part(n_neurons=1536, width=WHOLE_WIDTH)
+)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.wanda.shares import IDEAS, attempt
 from course_lib.measure.experiment import Tables
+from course_lib.models import Part
 from course_lib.pruning.allocation.owl import OWL
 
 EQUAL, BY_OUTLIERS = "equal shares", "by outliers (OWL)"
@@ -18,5 +19,6 @@ def row(idea: str, seed: int) -> Tables:
 
 # With all neurons: of fewer not enough weights may leave.
 EXPERIMENT = replace(
-    by_idea("Shares by layer", (EQUAL, *IDEAS, BY_OUTLIERS), (EQUAL, "the MLP alone"), row), quick_part=(4, 1536)
+    by_idea("Shares by layer", (EQUAL, *IDEAS, BY_OUTLIERS), (EQUAL, "the MLP alone"), row),
+    quick_part=Part(n_neurons=1536),
 )

@@ -6,7 +6,7 @@ dense model and the calibration text.
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ def _n_numbers(model: PreTrainedModel) -> int:
 
 
 def _folder() -> Path:
-    return cache_folder() / "-".join(("compressed", *map(str, part_loaded() or ())))
+    return cache_folder() / "-".join(("compressed", *map(str, astuple(part) if (part := part_loaded()) else ())))
 
 
 @lru_cache(maxsize=1)

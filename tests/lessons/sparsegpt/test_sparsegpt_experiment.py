@@ -15,7 +15,7 @@ from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_second
 from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_successors as successors
 from course_lib.lessons.sparsegpt.measure import relative_error
 from course_lib.lessons.wanda import experiment as wanda
-from course_lib.models import blocks, linears, part_only, tiny_model, weight_of
+from course_lib.models import Part, blocks, linears, part_only, tiny_model, weight_of
 from course_lib.pruning.input_statistics import input_grams
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
@@ -72,7 +72,7 @@ def run(part, name, **sizes):
     shared = replace(wanda.QUICK, questions={"boolq": 2}, evaluation={"wikipedia": 2})
     quick = replace(part.EXPERIMENT.quick, **{"shared": shared, "n_blocks": 3} | sizes)
     steps = {step.name: step.run for step in part.EXPERIMENT.steps(quick)}
-    with part_only(3, 384):
+    with part_only(Part(3, 384)):
         return steps[name](0)
 
 

@@ -7,7 +7,7 @@ from course_lib.data.benchmarks import WANDA_TASKS
 from course_lib.lessons.common.benchmarks import mean_accuracy
 from course_lib.lessons.common.tables import load_measured, load_published
 from course_lib.lessons.wanda import experiment
-from course_lib.models import part_only
+from course_lib.models import Part, part_only
 from course_lib.sparsity.patterns import NofM, Unstructured
 
 
@@ -44,7 +44,7 @@ def run():
     """Runs a step of the experiment at the smallest sizes, on the first four blocks of the model."""
     sizes = replace(experiment.QUICK, questions={"sciq": 2, "boolq": 2}, evaluation={"wikipedia": 2})
     steps = {step.name: step.run for step in experiment.steps(sizes)}
-    with part_only(4, 192):
+    with part_only(Part()):
         yield lambda name: steps[name](0)
 
 

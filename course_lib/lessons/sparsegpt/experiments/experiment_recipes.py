@@ -5,6 +5,7 @@ from dataclasses import replace
 from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.sparsegpt.recipes import BLOCK, IDEAS, USUAL, attempt, layers
 from course_lib.measure.experiment import Tables
+from course_lib.models import Part
 
 
 def row(idea: str, seed: int) -> Tables:
@@ -15,5 +16,5 @@ def row(idea: str, seed: int) -> Tables:
 
 EXPERIMENT = replace(
     by_idea("Recipes for four layers", IDEAS, (USUAL, "damping of 0.1"), row),
-    quick_part=(BLOCK + 1, 192),
+    quick_part=Part(n_blocks=BLOCK + 1),
 )
