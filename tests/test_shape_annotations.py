@@ -1,11 +1,14 @@
 """Annotations of the library are enforced while tests run, at the first call, and nothing else is imported anew."""
 
 import sys
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import pytest
 import shape_annotations
 import torch
-from jaxtyping import TypeCheckError
+from jaxtyping import Float, TypeCheckError
+from torch import Tensor
 
 from course_lib.kv.policies.window import Window
 from course_lib.sparsity.patterns import NofM, sparsity_of
@@ -92,9 +95,9 @@ def package(tmp_path, monkeypatch):
 
 
 def test_the_library_is_imported_with_its_checks():
-    with pytest.raises(TypeCheckError, match="'budget'"):
+    with pytest.raises(TypeCheckError, match="budget='many'"):
         Window("many")
-    with pytest.raises(TypeCheckError, match="'tensor'"):
+    with pytest.raises(TypeCheckError, match="tensor='a mask'"):
         sparsity_of("a mask")
     with pytest.raises(TypeCheckError):
         NofM(2, 4).keep(torch.ones(4))
@@ -159,6 +162,24 @@ def test_a_call_like_one_that_passed_runs_the_function_itself(package):
     for _ in range(3):
         assert torch.equal(package.doubled(torch.full((2, 2), 3.0)), torch.full((2, 2), 6.0))
         assert package.named(name="short") == "short"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        *((plain, False) for plain in (int, str | None, dict[str, list[int]], Callable[[int], Tensor], Literal["n"])),
+        *((whole, True) for whole in (Float[Tensor, "n"], Float[Tensor, "n"] | None, "int")),
+        *((inside, True) for inside in (list[Float[Tensor, "n"]], Callable[[Float[Tensor, "n"]], int])),
+        *((inside, True) for inside in (dict[str, tuple[int, Float[Tensor, "n"]]], Sequence["Later"])),
+    ],
+)
+def test_which_annotations_ask_for_a_shape(annotation, expected):
+    assert shape_annotations.has_shape(annotation) is expected
+
+
+def test_a_function_without_annotations_is_left_as_it_is():
+    function = lambda values: values  # noqa: E731
+    assert shape_annotations.checked(function) is function
 
 
 def test_what_agrees_passes(package):

@@ -5,8 +5,8 @@ a test calls a few; and while it imports a file it looks for the compiled form o
 its own, where there is none. Here a function's checks are written when it is first called, and other packages are
 imported as ever. What is checked, and what an error says, is the same.
 
-A check takes longer than many of the functions checked, so a call like one that passed is not checked again. What
-decides whether a call agrees with its annotations is the types of arguments and result, shapes and number formats of
+Where no annotation speaks of a shape, beartype alone looks at every call. With shapes a check takes longer than many of
+the functions checked, so a call like one that passed is not checked again. What decides whether a call agrees with its annotations is the types of arguments and result, shapes and number formats of
 tensors, what tuples and lists hold, and text, for which there are literals. Where a value may hold more, as a
 dictionary does, every call is checked.
 """
@@ -19,6 +19,7 @@ import importlib.util
 import sys
 import threading
 import types
+import typing
 from collections.abc import Callable, Hashable
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from unittest.mock import patch
@@ -44,14 +45,46 @@ def checked(part: Callable | type) -> Callable | type:
         if dataclasses.is_dataclass(part) and "__init__" in vars(part):
             part.__init__ = checked(part.__init__)
         return part
-    checks = passed = None
+    if not part.__annotations__:
+        return part
+    run = None
 
     @functools.wraps(part)
     def wrapper(*arguments, **named):
         __tracebackhide__ = True
-        nonlocal checks, passed
-        if checks is None:
-            checks, passed = _Checks(part), {}
+        nonlocal run
+        if run is None:
+            run = (_with_shapes if any(map(has_shape, part.__annotations__.values())) else _without_shapes)(part)
+        return run(*arguments, **named)
+
+    return wrapper
+
+
+def has_shape(annotation: object) -> bool:
+    """Whether jaxtyping has to look at the value; text and what else cannot be looked into may always say so."""
+    if isinstance(annotation, list | tuple):  # the arguments of a Callable
+        return any(map(has_shape, annotation))
+    if isinstance(annotation, str | typing.ForwardRef):
+        return True
+    if typing.get_origin(annotation) is typing.Literal:  # whose arguments are values
+        return False
+    return type(annotation).__module__.startswith("jaxtyping") or has_shape(typing.get_args(annotation))
+
+
+def _without_shapes(function: Callable) -> Callable:
+    """Types alone take beartype a microsecond, less than to look for a call that passed."""
+    from beartype import BeartypeConf, beartype
+    from jaxtyping import TypeCheckError
+
+    return beartype(conf=BeartypeConf(violation_type=TypeCheckError))(function)
+
+
+def _with_shapes(function: Callable) -> Callable:
+    """Checks each call that is not like one that passed."""
+    checks, passed = _Checks(function), {}
+
+    def run(*arguments, **named):
+        __tracebackhide__ = True
         try:
             call = (*map(likeness, arguments), *((name, likeness(value)) for name, value in named.items()))
         except _Unlike:
@@ -61,7 +94,7 @@ def checked(part: Callable | type) -> Callable | type:
             result = checks.around(*arguments, **named)
             results = passed.setdefault(call, set())
         else:
-            result = part(*arguments, **named)
+            result = function(*arguments, **named)
             try:
                 if likeness(result) in results:
                     return result
@@ -72,7 +105,7 @@ def checked(part: Callable | type) -> Callable | type:
             results.add(likeness(result))
         return result
 
-    return wrapper
+    return run
 
 
 class _Unlike(Exception):
