@@ -3,12 +3,12 @@
 `jaxtyping.install_import_hook` writes the checks of every function when its file is imported, in every process, though
 a test calls a few; and while it imports a file it looks for the compiled form of all other packages under a name of
 its own, where there is none. Here a function's checks are written when it is first called, and other packages are
-imported as ever. What is checked, and what an error says, is the same.
+imported as ever. What is checked is the same.
 
 Where no annotation speaks of a shape, beartype alone looks at every call. With shapes a check takes longer than many of
-the functions checked, so a call like one that passed is not checked again. What decides whether a call agrees with its annotations is the types of arguments and result, shapes and number formats of
-tensors, what tuples and lists hold, and text, for which there are literals. Where a value may hold more, as a
-dictionary does, every call is checked.
+the functions checked, so a call like one that passed is not checked again. What decides whether a call agrees with its
+annotations is the types of arguments and result, shapes and number formats of tensors, what tuples and lists hold, and
+text, for which there are literals. Where a value may hold more, as a dictionary does, every call is checked.
 """
 
 import ast

@@ -3,5 +3,11 @@
 from typing import Any
 
 
-def beartype(function: Any) -> Any:
-    return function
+class BeartypeConf:
+    def __init__(self, **settings: Any) -> None:
+        pass
+
+
+def beartype(function: Any = None, *, conf: BeartypeConf | None = None) -> Any:
+    """Both ways in which it is called: on a function, and to make a decorator."""
+    return function or (lambda function: function)
