@@ -313,11 +313,10 @@ class Part:
 
     n_blocks: int = 4
     n_neurons: int = 192
-    width: int = 144  # of what passes from block to block, a multiple of the heads
+    width: int | None = 144  # of what passes from block to block, a multiple of the heads; None leaves it
     n_tokens: int = 4096  # with all of the vocabulary the logits would be most of what a part costs
 
 
-WHOLE_WIDTH = 576  # of the default model
 _PART: ContextVar[Part | None] = ContextVar("what is loaded of the default model", default=None)
 
 
@@ -377,9 +376,8 @@ def _narrowed(model: PreTrainedModel, part: Part) -> PreTrainedModel:
         norm.weight = nn.Parameter(norm.weight[: part.width].detach().clone())
     _cut(embedding, None, part.width)
     head(model).weight = embedding.weight
-    embedding.embedding_dim = head(model).in_features = part.width
-    sizes = {"intermediate_size": part.n_neurons, "hidden_size": part.width, "head_dim": head_size}
-    model.config.update(sizes)
+    width = embedding.embedding_dim = head(model).in_features = embedding.weight.shape[1]
+    model.config.update({"intermediate_size": part.n_neurons, "hidden_size": width, "head_dim": head_size})
     return model
 
 

@@ -202,6 +202,10 @@ def test_a_part_of_the_default_model_is_its_first_blocks_neurons_and_tokens(real
     assert max(short(text).input_ids) < n_tokens <= max(tokenizer(text).input_ids)
     assert short.decode(short(text).input_ids) == text
     assert part(torch.tensor([short(text).input_ids])).logits.isfinite().all()
+    with models.part_only(models.Part(2, 96, width=None)):
+        wide, _ = models.load_model()
+    assert torch.equal(models.blocks(wide)[0].mlp.up_proj.weight, models.blocks(whole)[0].mlp.up_proj.weight[:96])
+    assert wide.config.hidden_size == whole.config.hidden_size
 
 
 @pytest.mark.real

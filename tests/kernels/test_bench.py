@@ -192,9 +192,7 @@ GPU = sorted(bench_rows.RESULTS.glob("gpu_*.json"))
 
 @pytest.mark.parametrize("path", GPU, ids=lambda path: path.stem)
 def test_what_a_gpu_did_is_kept_whole_and_right(path):
-    """All that `make gpu` wrote, on the device that the file is named after, and nothing of where it was written. Or
-    rows of several runs, which then say of each what it was, and of which each row is.
-    """
+    """All that `make gpu` wrote, on the device that the file is named after, and nothing of where it was written."""
     text = path.read_text(encoding="utf-8")
     result = json.loads(text)
     assert (result["experiment"], result["complete"], result["wrong"]) == ("gpu", True, [])

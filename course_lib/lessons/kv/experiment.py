@@ -11,7 +11,7 @@ from functools import partial
 from course_lib.data.needles import TASKS
 from course_lib.lessons.kv.claims import answers, attention, settings, streams
 from course_lib.measure.experiment import Experiment, Step
-from course_lib.models import WHOLE_WIDTH, Part
+from course_lib.models import Part
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,4 @@ def prompts(sizes: Sizes) -> list[Step]:
 
 
 # As wide as the model: in a narrow one attention is so even that it keeps to no token.
-EXPERIMENT = Experiment(
-    "The key-value cache of the default model", Sizes(), QUICK, steps, quick_part=Part(width=WHOLE_WIDTH)
-)
+EXPERIMENT = Experiment("The key-value cache of the default model", Sizes(), QUICK, steps, quick_part=Part(width=None))

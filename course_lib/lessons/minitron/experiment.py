@@ -27,7 +27,7 @@ from course_lib.lessons.minitron.claims.shapes import SHAPES
 from course_lib.lessons.minitron.claims.sizes import QUICK, Sizes
 from course_lib.lessons.minitron.claims.training import KL
 from course_lib.measure.experiment import Experiment, Step, Tables
-from course_lib.models import WHOLE_WIDTH, Part
+from course_lib.models import Part
 
 
 def steps(sizes: Sizes) -> list[Step]:
@@ -56,5 +56,5 @@ def begun(sizes: Sizes, seed: int) -> Tables:
 
 
 EXPERIMENT = Experiment(
-    "Smaller dense models out of a larger one", Sizes(), QUICK, steps, quick_part=Part(n_blocks=2, width=WHOLE_WIDTH)
+    "Smaller dense models out of a larger one", Sizes(), QUICK, steps, quick_part=Part(n_blocks=2, width=None)
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.minitron.running.shapes import IDEAS, attempt
 from course_lib.measure.experiment import Tables
-from course_lib.models import WHOLE_WIDTH, Part
+from course_lib.models import Part
 
 
 def one(idea: str, seed: int) -> Tables:
@@ -16,5 +16,5 @@ def one(idea: str, seed: int) -> Tables:
 
 EXPERIMENT = replace(
     by_idea("Shapes of 100 million parameters, cut from the default model", IDEAS, ("less width",), one),
-    quick_part=Part(width=WHOLE_WIDTH),
+    quick_part=Part(width=None),
 )

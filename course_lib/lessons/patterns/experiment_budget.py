@@ -5,7 +5,7 @@ from dataclasses import replace
 from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.patterns.budget import IDEAS, attempt
 from course_lib.measure.experiment import Tables
-from course_lib.models import WHOLE_WIDTH, Part, load_model
+from course_lib.models import Part, load_model
 
 
 def row(idea: str, seed: int) -> Tables:
@@ -17,5 +17,5 @@ def row(idea: str, seed: int) -> Tables:
 
 # Whole matrices: the densities of the ideas use up the budget where rows are as long as the model's.
 EXPERIMENT = replace(
-    by_idea("A budget of bytes", IDEAS, tuple(IDEAS)[:2], row), quick_part=Part(n_neurons=1536, width=WHOLE_WIDTH)
+    by_idea("A budget of bytes", IDEAS, tuple(IDEAS)[:2], row), quick_part=Part(n_neurons=1536, width=None)
 )

@@ -9,7 +9,7 @@ from course_lib.lessons.common.tables import load_measured, load_published
 from course_lib.lessons.kv import experiment
 from course_lib.lessons.kv.claims import model, settings
 from course_lib.measure.result_files import as_text, plain
-from course_lib.models import WHOLE_WIDTH, Part, part_only
+from course_lib.models import Part, part_only
 
 SIZES = replace(experiment.QUICK, attention_length=24, stream=40, compared=32, gap_tokens=24, needles=1, prompt=24)
 N_BLOCKS = 4
@@ -44,7 +44,7 @@ def tables():
     """The steps of above, run once at the smallest sizes, on the first blocks of the model, as wide as it is."""
     steps = {step.name: step.run for step in experiment.steps(SIZES)}
     model.loaded.cache_clear()
-    with part_only(Part(N_BLOCKS, width=WHOLE_WIDTH)):
+    with part_only(Part(N_BLOCKS, width=None)):
         yield {name: steps[name](0) for name in STEPS}
     model.loaded.cache_clear()  # for those who want all blocks
 
