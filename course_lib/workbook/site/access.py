@@ -8,9 +8,15 @@ from sphinx.application import Sphinx
 
 from course_lib.workbook.build import write
 
+FORM = (
+    '<form class="asked" action="search.html"><label>Words <input type="search" name="q"></label> '
+    "<button>Search</button></form>"
+)
+
 # Captions of the side bar are headings without a level; what scrolls by itself is reached by no key; side bars have no
 # names; a column without one is no header; a figure of two panels is small on a phone, so that it leads to itself in
-# full size; a comma behind a formula would begin the next line; the page of the search has no heading.
+# full size; a comma behind a formula would begin the next line; the page of the search has no heading, and to type into
+# only what a phone folds away.
 CHANGES = (
     (r'class="caption" role="heading"', r'\g<0> aria-level="2"'),
     (r'<pre(?=[\s>])|<div(?= class="table-wrapper)', r'\g<0> tabindex="0"'),
@@ -18,7 +24,7 @@ CHANGES = (
     (r'<aside(?= class="toc-drawer")', r'\g<0> aria-label="This page"'),
     (r'<th class="head[^"]*"><p></p></th>', "<td></td>"),
     (r'<math [^>]*display="inline">(?:(?!</math>).)*</math>[.,;:?!)]+', r'<span class="together">\g<0></span>'),
-    (r'<div id="search-results">', r"<h1>Search</h1>\n\g<0>"),
+    (r'<div id="search-results">', rf"<h1>Search</h1>\n{FORM}\n\g<0>"),
     (r'<img alt="[^"]*" src="([^"]*_images/[^"]+)" */?>', r'<a class="full-size" href="\1">\g<0></a>'),
 )
 

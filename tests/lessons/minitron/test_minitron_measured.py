@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 
 import pytest
 
@@ -129,6 +130,19 @@ def test_who_leads_later_by_hand(small):
     assert verdicts.still_best(small)["m"].value == pytest.approx(-0.45)
     small["tables"]["search"][1]["losses_after"] = [1.0, 1.1]
     assert verdicts.still_best(small)["m"].holds
+
+
+def test_numbers_end_where_their_headings_end(committed):
+    head, *lines, chance = verdicts.zero_shot(committed).splitlines()
+    ends = [match.end() for match in re.finditer(r"\S+", head[32:])]
+    assert len(chance) == len(head)
+    for line in lines:
+        assert [match.end() for match in re.finditer(r"\d+ ± +\d+", line[32:])] == ends
+    for line in verdicts.search(committed).splitlines():
+        if line.endswith("steps"):
+            ends = [match.end() for match in re.finditer(r"cut|after \d+ steps", line)]
+        elif "Kendall" not in line:
+            assert ends == [match.end() for match in re.finditer(r"\d\.\d{3}", line)]
 
 
 def test_accuracies_are_those_of_the_measurement(committed):

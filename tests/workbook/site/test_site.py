@@ -284,7 +284,11 @@ def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
         assert all(verdict.startswith("does not hold") for verdict in verdicts)
         page.get_by_label("Words").fill("xyzzy")
         assert shown.count() == 0
-        page.goto(f"{built.as_uri()}/search.html?q=persistence+tokens+mattered")
+        page.goto(f"{built.as_uri()}/search.html")
+        asked = page.get_by_role("main").get_by_label("Words")
+        asked.fill("persistence tokens mattered")
+        asked.press("Enter")
+        page.wait_for_url(f"{built.as_uri()}/search.html?q=persistence+tokens+mattered")
         page.get_by_role("link", name="Claims with these words").click()
         shown.first.wait_for()
         assert shown.count() == 1

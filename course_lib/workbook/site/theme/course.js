@@ -6,6 +6,7 @@ window.addEventListener("load", () => {
   const summary = document.querySelector("#search-results .search-summary");
   const words = new URLSearchParams(location.search).get("q");
   if (!summary || !words) return;
+  document.querySelector("form.asked input").value = words;
   const line = document.createElement("p"), link = document.createElement("a");
   link.href = `claims.html?${new URLSearchParams({ words })}`;
   link.textContent = "Claims with these words";
