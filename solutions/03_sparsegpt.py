@@ -783,4 +783,4 @@ print(recipes.table(recipes.stored(ideas), recipes.attempt(recipe)))
 # - Frantar, Singh, Alistarh: *Optimal Brain Compression*, NeurIPS 2022,
 #   [arXiv:2208.11580](https://arxiv.org/abs/2208.11580). Exact elimination, row by row.
 # - Frantar, Ashkboos, Hoefler, Alistarh: *GPTQ*, ICLR 2023, [arXiv:2210.17323](https://arxiv.org/abs/2210.17323).
-# - Hassibi, Stork: *Second order derivatives for network pruning: Optimal Brain Surgeon*, NeurIPS 1992.
+# - Hassibi, Stork: *Second order derivatives for network pruning: Optimal Brain Surgeon*, NIPS 1992.
