@@ -82,7 +82,7 @@ def deciding(claims: Iterable[Claim]) -> list[str]:
     rules = sorted({claim.rule for claim in claims if claim.rule}, key=lambda rule: (lesson_of(rule), name_of(rule)))
     parts = ["## What decides", "Lines that the lessons print of their committed results."]
     for lesson in dict.fromkeys(map(lesson_of, rules)):
-        lines = [_row(("", "the lesson asks whether", "it would be refuted by")), "|:--|:--|:--|"]
+        lines = [_row(("", "what is asked, in the words of the lesson", "it would be refuted by")), "|:--|:--|:--|"]
         for rule in (rule for rule in rules if lesson_of(rule) == lesson):
             label = f'<a id="{name_of(rule)}"></a>{name_of(rule)}'
             lines.append(_row((label, judged(rule).line, rule.refuted)))
