@@ -19,7 +19,7 @@ JOBS ?= 2
 WORKERS ?= $(shell expr $(JOBS) + 2)
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # One notebook a worker, one thread each; nobody's progress is touched. Notebooks carry no outputs, so running is the test.
-NBVAL = OMP_NUM_THREADS=1 COURSE_HOME=$(CURDIR)/build/home $(BIN)/python -m pytest -n $(JOBS) --dist loadfile \
+NBVAL = OMP_NUM_THREADS=1 COURSE_HOME="$(CURDIR)/build/home" $(BIN)/python -m pytest -n $(JOBS) --dist loadfile \
 	--nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider
 # END INSTRUCTORS
 
@@ -77,13 +77,13 @@ nbval: setup ## Run every notebook with nothing solved and what a student types,
 # END INSTRUCTORS
 
 clean: ## Remove the virtual environment and everything built; the cache and your notebooks stay
-	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis *.egg-info
 
 # Made again when a pin changes. Interrupted at any point, it goes on from there: the stamp is written last.
 # Python compiles what is imported when it is first imported, a third of the 19,000 files; pip would compile them all.
 # pip writes RECORD last: what has none was cut off, and pip would stumble over it.
 $(STAMP): requirements.lock pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found. Install it, or say where it is: make PYTHON=/path/to/python3"; exit 1; }
+	@test -n "$(PYTHON)" && command -v $(firstword $(PYTHON)) >/dev/null || { echo "Python 3.11 or newer was not found. Install it, or say where it is: make PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		echo "Making $(VENV) with $$($(PYTHON) --version)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "The virtual environment could not be made; on Debian and Ubuntu: apt install python3-venv"; exit 1; }; }

@@ -1,10 +1,14 @@
 """The pins can be installed by whoever the project says it is for."""
 
 import re
+import shlex
+import shutil
+import subprocess
 import tomllib
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
+import pytest
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +48,17 @@ NOT_ON_MACOS = re.compile(
     r"|sort -V|stat -c|date -d|xargs -[a-z]*r|mktemp -p|ln -[a-z]*[rT]|echo -[en]",
     re.MULTILINE,
 )
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_works_in_a_folder_with_a_space(tmp_path):
+    (folder := tmp_path / "my course").mkdir()
+    shutil.copy(ROOT / "Makefile", folder)
+    for name in ("requirements.lock", "pyproject.toml", ".venv/.complete"):  # in this order: nothing is to be installed
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
+    done = subprocess.run(["make", "-n", "nbval"], cwd=folder, capture_output=True, text=True, check=True)
+    assert f"COURSE_HOME={folder}/build/home" in shlex.split(done.stdout)
 
 
 def test_make_asks_for_nothing_that_macos_lacks():

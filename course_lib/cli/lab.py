@@ -137,12 +137,17 @@ def run(port: int | None = None, browser: bool = True, prepare: bool = False, ro
         return server.wait()
 
 
+def with_course() -> str:
+    """The PATH of terminals and notebooks: `course` is found there, though nobody has activated its environment."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
 @contextmanager
 def server_on(port: int, token: str, root: Path) -> Iterator[subprocess.Popen]:
     """A running server; stopped at the end, and on Ctrl-C."""
     with tempfile.TemporaryDirectory() as settings:
         # The token by the environment, not the command line, which every user of the machine can read.
-        environment = os.environ | {"JUPYTER_TOKEN": token} | house_settings(Path(settings))
+        environment = os.environ | {"JUPYTER_TOKEN": token, "PATH": with_course()} | house_settings(Path(settings))
         server = subprocess.Popen(command(port, root), env=environment, cwd=root)
         try:
             yield server

@@ -6,6 +6,7 @@ and the rows of each table. Until the last step is done it is called NAME.partia
 
 import importlib
 import json
+import os
 import time
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -65,6 +66,7 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
     path = Path(out) if out else QUICK_RESULTS / f"{name}.json" if quick else committed(name)
     if path.resolve().is_relative_to(LIBRARY) and not (LIBRARY.parent / "pyproject.toml").is_file():
         raise ValueError(f"got no --out; outside a checkout name a file for the result: --out {name}.json.")
+    _check_writable(path, name)
     partial = path.with_suffix(".partial.json")
     command = f"course reproduce {name}{' --quick' if quick else ''}"
     result = heading(name, command, experiment.seed, asdict(sizes))
@@ -89,6 +91,19 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
         partial.unlink(missing_ok=True)
     console.print(f"All steps are in {path}. `--no-resume` measures them anew.")
     return 0
+
+
+def _check_writable(path: Path, name: str) -> None:
+    """Before hours of measuring, and not after."""
+    if path.is_dir():
+        raise ValueError(f"got --out {path}, a folder; expected a file, such as {path / name}.json.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or error
+        raise ValueError(f"got --out {path}, whose folder cannot be made ({why}); name another file.") from None
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"got --out {path}, in a folder that cannot be written; name another file.")
 
 
 def measure(steps: list[Step], seed: int, result: dict[str, Any], path: Path, console: Console) -> None:

@@ -30,7 +30,8 @@ def lay_out(folder: Path, packaged: Path = folders.PACKAGED) -> dict[str, str]:
     """Copy each lesson that is not there yet, and say what became of it. One that somebody wrote in stays as it is.
 
     Raises:
-        ValueError: for a place where no folder can be, and for a course without notebooks.
+        ValueError: for a place where no folder can be or something else is in the way, before anything is written,
+            and for a course without notebooks.
     """
     lessons = [path for path in sorted(packaged.glob("[0-9][0-9]_*.ipynb")) if ".mine-" not in path.name]
     if not lessons:
@@ -38,12 +39,17 @@ def lay_out(folder: Path, packaged: Path = folders.PACKAGED) -> dict[str, str]:
     try:
         (folder / "notebooks").mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"got {folder}, where a file is in the way; expected a folder, or a name for one.") from None
+        notebooks = folder / "notebooks"
+        file = next((path for path in (notebooks, *notebooks.parents) if path.is_file()), folder)
+        raise ValueError(f"got {folder}, where the file {file} is in the way; name another folder.") from None
     except OSError as error:
         raise ValueError(
             f"got {folder}, which cannot be made ({error.strerror}); expected one that you may write in."
         ) from None
-    return {path.name: _copy(path, folder / "notebooks" / path.name) for path in lessons}
+    targets = {path: folder / "notebooks" / path.name for path in lessons}
+    if other := next((target for target in targets.values() if target.is_dir()), None):
+        raise ValueError(f"got {folder}, where the folder {other} is in the way of a notebook; rename it.")
+    return {path.name: _copy(path, target) for path, target in targets.items()}
 
 
 def _copy(source: Path, target: Path) -> str:

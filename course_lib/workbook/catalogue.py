@@ -49,5 +49,5 @@ def find(exercise_id: object) -> Exercise:
         near = difflib.get_close_matches(str(exercise_id), ids, n=3, cutoff=0.4)
         advice = f"did you mean {' or '.join(near)}?" if near else f"expected a lesson and a name, such as {ids[0]!r}."
         raise ValueError(
-            f"got exercise {exercise_id!r}, which does not exist; {advice} `course progress` lists them all."
+            f"got exercise {exercise_id!r}, which does not exist; {advice} The check below an exercise names it."
         ) from None

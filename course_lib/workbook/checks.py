@@ -33,8 +33,10 @@ def check(exercise_id: object, function: object) -> None:
             raise
         show.message(f"This check could not run: {error}")
         return
-    record = _record(verdict)
+    record, not_counted = _record(verdict)
     show.verdict(verdict, record)
+    if not_counted:
+        show.message(not_counted)
     if strict() and verdict.state != "right":
         raise CheckFailed(f"{exercise_id} is {verdict.state}: {verdict.difference}")
 
@@ -56,9 +58,11 @@ def judged(exercise: Exercise, function: Callable) -> Verdict:
     return verdict if last is function else judge(exercise, function, SEED)
 
 
-def _record(verdict: Verdict) -> progress.Record:
+def _record(verdict: Verdict) -> tuple[progress.Record, str]:
+    """The record with this attempt, and what is to be said where it could not be written."""
     attempted = verdict.state != "not attempted"
     try:
-        return progress.update(verdict.exercise.id, attempts=int(attempted), solved=verdict.state == "right")
-    except OSError:  # a full disk or a read-only home must not stand between a student and the verdict
-        return progress.Record()
+        record = progress.update(verdict.exercise.id, attempts=int(attempted), solved=verdict.state == "right")
+    except OSError as error:  # a full disk or a read-only home must not stand between a student and the verdict
+        return progress.Record(), progress.not_kept(error)
+    return record, ""

@@ -4,6 +4,8 @@ from course_lib.workbook import progress, show
 from course_lib.workbook.catalogue import find
 from course_lib.workbook.checks import strict
 
+_shown: dict[str, int] = {}  # since the kernel started, for where progress cannot be kept
+
 
 def hint(exercise_id: object) -> None:
     """Show the hints seen so far and the next one. Hints used are counted in the progress; they cost no points.
@@ -12,15 +14,19 @@ def hint(exercise_id: object) -> None:
     """
     try:
         exercise = find(exercise_id)
-        used = min(progress.load().get(exercise.id, progress.Record()).hints + 1, len(exercise.hints))
-        seen = progress.load().get(exercise.id, progress.Record()).hints
-        progress.update(exercise.id, hints=used - seen)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         if strict():
             raise
         show.message(f"Hint: {error}")
         return
-    lines = [f"Hint {i + 1} of {len(exercise.hints)}: {text}" for i, text in enumerate(exercise.hints[:used])]
-    if seen >= len(exercise.hints):
+    n_hints, not_counted = len(exercise.hints), []
+    try:
+        seen = progress.load().get(exercise.id, progress.Record()).hints
+        progress.update(exercise.id, hints=min(seen + 1, n_hints) - seen)
+    except OSError as error:
+        seen, not_counted = _shown.get(exercise.id, 0), [progress.not_kept(error)]
+    _shown[exercise.id] = min(seen + 1, n_hints)
+    lines = [f"Hint {i + 1} of {n_hints}: {text}" for i, text in enumerate(exercise.hints[: _shown[exercise.id]])]
+    if seen >= n_hints:
         lines.append("These are all hints of this exercise.")
-    show.message("\n".join(lines))
+    show.message("\n".join(lines + not_counted))

@@ -64,6 +64,14 @@ def update(exercise_id: str, *, attempts: int = 0, hints: int = 0, solved: bool 
     return record
 
 
+def not_kept(error: OSError) -> str:
+    """What a student is told where a record could not be written, as on a full disk or in a read-only home."""
+    return (
+        f"Not counted: {home()} cannot be written ({error.strerror or error}). Set COURSE_HOME to a folder of yours "
+        "before JupyterLab starts, and progress is kept there."
+    )
+
+
 def table() -> Table:
     """One row a lesson: solved, attempted, hints used, points."""
     records = load()

@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import socketserver
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -114,6 +116,15 @@ def test_jupyterlab_asks_nothing(tmp_path, monkeypatch):
     assert environment["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(tmp_path), "/elsewhere"]
     page = json.loads((tmp_path / "labconfig" / "page_config.json").read_text())
     assert page["disabledExtensions"]["@jupyterlab/apputils-extension:announcements"] is True
+
+
+@pytest.mark.parametrize("given", ["/usr/bin:/bin", None])
+def test_course_is_found_in_its_terminals(given, monkeypatch):
+    """Nobody has activated the environment: `make lab` starts what lies in it."""
+    monkeypatch.delenv("PATH") if given is None else monkeypatch.setenv("PATH", given)
+    first, *others = lab.with_course().split(os.pathsep)
+    assert Path(shutil.which("course", path=first)).parent == Path(sys.executable).parent
+    assert others == (given or os.defpath).split(os.pathsep)
 
 
 def test_a_proxy_is_not_asked_for_this_machine(monkeypatch):

@@ -151,6 +151,24 @@ def test_one_row_stands_on_one_line():
     }
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("folder", r"folder, a folder; expected a file, such as .*squares\.json"),
+        ("file/squares.json", "whose folder cannot be made"),
+        ("closed/squares.json", "in a folder that cannot be written"),
+    ],
+)
+def test_where_no_result_can_be_is_said_before_anything_is_measured(place, why, experiment, tmp_path, monkeypatch):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    closed = tmp_path / "closed"
+    monkeypatch.setattr(reproduce.os, "access", lambda path, mode: path != closed)
+    with pytest.raises(ValueError, match=why):
+        run("squares", tmp_path / place)
+    assert experiment.ran == []
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="expected one of .*wanda"):
         run("nothing")

@@ -85,11 +85,21 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path, packaged, monkeypatch):
 
 def test_a_file_in_the_way_and_a_course_without_lessons_are_said(tmp_path, packaged):
     (tmp_path / "file").write_text("mine", encoding="utf-8")
-    for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(ValueError, match="where a file is in the way"):
-            start.lay_out(place, packaged)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notebooks").write_text("mine", encoding="utf-8")
+    for place, file in (("file", "file"), ("file/below", "file"), ("other", "other/notebooks")):
+        with pytest.raises(ValueError, match=f"where the file {tmp_path / file} is in the way; name another folder"):
+            start.lay_out(tmp_path / place, packaged)
     with pytest.raises(ValueError, match="got no notebooks in .*nothing"):
         start.lay_out(tmp_path, tmp_path / "nothing")
+
+
+def test_a_folder_named_like_a_lesson_is_said_before_anything_is_written(tmp_path, packaged):
+    (folder := tmp_path / "notebooks" / WANDA).mkdir(parents=True)
+    shutil.copy(packaged / WANDA, packaged / "03_sparsegpt.ipynb")
+    with pytest.raises(ValueError, match=f"where the folder {folder} is in the way of a notebook; rename it"):
+        start.lay_out(tmp_path, packaged)
+    assert list((tmp_path / "notebooks").iterdir()) == [folder]
 
 
 def test_a_code_page_that_lacks_a_character_stops_nothing(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import torch
 from course_lib.checking import call
 from course_lib.checking.exercise import Case
 from course_lib.checking.given import given
-from course_lib.workbook import check, hint, show_progress
+from course_lib.workbook import check, hint, progress, show_progress
 from course_lib.workbook.catalogue import find, lessons
 from course_lib.workbook.checks import CheckFailed
 from course_lib.workbook.outline import outlines
@@ -209,6 +209,19 @@ def test_hints_come_one_by_one_and_are_counted(capsys):
         assert load()["wanda.score"].hints == seen
     hint("wanda.nonsense")
     assert "did you mean" in capsys.readouterr().out
+
+
+def test_where_progress_cannot_be_kept_hints_come_one_by_one_all_the_same(home, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "update", lambda *_, **__: (_ for _ in ()).throw(OSError(30, "Read-only")))
+    for seen in (1, 2, 3, 3):
+        hint("wanda.keep_rows")
+        said = capsys.readouterr().out
+        assert said.count("Hint ") == seen
+        assert f"Not counted: {home} cannot be written (Read-only). Set COURSE_HOME" in said
+    check("wanda.score", right)
+    said = capsys.readouterr().out
+    assert said.startswith("Right")
+    assert "Not counted" in said
 
 
 def test_solved_stays_solved():
