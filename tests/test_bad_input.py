@@ -76,7 +76,7 @@ CALLS = {
     "delta_attention(model, '1', None).__enter__()": "theta='1'",
     "delta_attention(model, 1, None).__enter__()": "spread NoneType",
     "delta_attention(model, 1, key_spread(model, ids), 2.5).__enter__()": "window=2.5",
-    "check('nothing.like.it', None)": "course progress",
+    "check('nothing.like.it', None)": "check below an exercise",
 }
 SCRIPT = """
 import json, sys
