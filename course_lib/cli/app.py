@@ -266,6 +266,10 @@ def prune(
     device_map: Annotated[
         str | None, typer.Option(help="'auto' spreads the model over GPUs, memory and disk by accelerate.")
     ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Layers to leave dense, such as '*.mlp.down_proj' or 'blocks.0.*'; may be repeated."),
+    ] = None,
     shape: Annotated[
         str | None, typer.Option(help="Cut to a smaller dense model in place of zeros: 'neurons=1126,blocks=24'.")
     ] = None,
@@ -279,6 +283,8 @@ def prune(
     One block at a time is in memory. After an interruption the same command goes on at the block where it was.
     """
     if shape is not None:
+        if ignore:
+            raise ValueError("got --ignore with --shape, which makes all blocks smaller; expected one of the two.")
         from course_lib.cli import cut
 
         raise typer.Exit(
@@ -297,6 +303,7 @@ def prune(
         allocation=allocation,
         evaluation=evaluate,
         device_map=device_map,
+        ignore=ignore or (),
     )
     raise typer.Exit(code)
 
@@ -433,3 +440,7 @@ def main() -> None:
     except (ValueError, OSError) as error:
         Console(stderr=True).print(Text.assemble(("error ", "bold red"), str(error)), soft_wrap=True)
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

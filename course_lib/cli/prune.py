@@ -1,6 +1,7 @@
 """`course prune`: prune a checkpoint and save one that from_pretrained loads, also when it does not fit into memory."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -110,6 +111,7 @@ def run(
     allocation: str = "uniform",
     evaluation: bool | None = None,
     device_map: str | None = None,
+    ignore: Sequence[str] = (),
 ) -> int:
     """Prune into `out`, report what left and what it took, and the perplexity before and after where that is cheap."""
     console = Console()
@@ -121,10 +123,12 @@ def run(
     calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
     try:
         if device_map is not None:
-            report = placement.prune_dispatched(source.folder, out, pruner, calibration, shares, device_map)
+            report = placement.prune_dispatched(
+                source.folder, out, pruner, calibration, shares, device_map, ignore=ignore
+            )
         else:
             device = "cuda" if torch.cuda.is_available() else "cpu"
-            report = prune_checkpoint(source, out, pruner, calibration, shares, seed, device)
+            report = prune_checkpoint(source, out, pruner, calibration, shares, seed, device, ignore=ignore)
     except PruningError as error:
         raise ValueError(str(error)) from error
     except KeyboardInterrupt:
@@ -166,7 +170,13 @@ def _perplexity(folder: Path, held_out: torch.Tensor) -> str:
 
 def _add_rows(table: Table, report: PruneReport) -> None:
     least, most = min(report.sparsity.values()), max(report.sparsity.values())
-    table.add_row("sparsity of the blocks' linears", "0 %", f"{100 * report.total_sparsity:.2f} %")
+    table.add_row(
+        "sparsity of the pruned linears" if report.n_ignored else "sparsity of the blocks' linears",
+        "0 %",
+        f"{100 * report.total_sparsity:.2f} %",
+    )
+    if report.n_ignored:
+        table.add_row("layers left dense", "", str(report.n_ignored))
     table.add_row("least and most of a layer", "", f"{100 * least:.1f} % to {100 * most:.1f} %")
     for phase, seconds in report.seconds.items():
         table.add_row(f"seconds, {phase}", "", f"{seconds:.1f}")

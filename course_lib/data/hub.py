@@ -1,6 +1,7 @@
 """Whether the Hugging Face hub answers, asked once and quickly: its clients retry for a minute before they give up."""
 
 from functools import lru_cache
+from pathlib import Path, PureWindowsPath
 
 import huggingface_hub
 
@@ -21,14 +22,25 @@ def name_or_folder(name: str) -> str:
     """What to load a model from: its name where the hub answers, else the folder that an earlier download left.
 
     Raises:
-        OSError: the hub does not answer and the model was never downloaded.
+        OSError: it is the path of a folder that does not exist, or the hub does not answer and the model was never
+            downloaded.
         ValueError: no model can have that name.
     """
+    if _is_path(name):
+        what = "is a file; expected the folder that holds it" if Path(name).exists() else "does not exist"
+        raise OSError(f"the folder {name} {what}.")
     if reachable():
         return name
     try:
         return huggingface_hub.snapshot_download(name, local_files_only=True)
     except huggingface_hub.errors.LocalEntryNotFoundError:
         raise OSError(
-            "the Hugging Face hub cannot be reached, and the model is not in its cache on this machine."
+            "there is no folder of that name, the Hugging Face hub cannot be reached, and its cache here does "
+            "not hold the model."
         ) from None
+
+
+def _is_path(name: str) -> bool:
+    """Whether this can only be meant as a path: names on the hub are "model" or "owner/model"."""
+    has_root = name.startswith((".", "/", "~")) or "\\" in name or bool(PureWindowsPath(name).drive)
+    return has_root or name.count("/") > 1 or name.endswith("/") or Path(name).is_file()

@@ -1,10 +1,14 @@
 """What must hold before a weight is touched, and what is said when pruning stops halfway."""
 
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.models import Layer, layers_of, weight_of
+from course_lib.models import Layer, by_block, layers_of, weight_of
 from course_lib.pruning import offload
 from course_lib.pruning.allocation.base import Allocation
 from course_lib.pruning.base import LayerPruner, check_pattern
@@ -41,6 +45,37 @@ def checked_layers(model: object) -> list[Layer]:
             "Load the model unquantised, with dtype=torch.float32."
         )
     return layers
+
+
+def layers_to_prune(layers: list[Layer], ignore: Sequence[str] = ()) -> dict[nn.Module, list[Layer]]:
+    """The layers of each block that no pattern of `ignore` matches; a block may have none.
+
+    Layers that share an input stay a group without those that are ignored.
+
+    Args:
+        ignore: patterns for names, as a shell matches them, such as "blocks.0.*" or "*.mlp.down_proj".
+
+    Raises:
+        ValueError: a pattern matches no layer, or all layers are ignored.
+    """
+    if isinstance(ignore, str):
+        raise ValueError(f"got ignore={ignore!r}; expected a list of patterns, such as [{ignore!r}].")
+    names = [layer.name for layer in layers]
+    ignored = {pattern: {name for name in names if fnmatch.fnmatchcase(name, pattern)} for pattern in ignore}
+    if idle := [pattern for pattern, matched in ignored.items() if not matched]:
+        raise ValueError(
+            f"got the pattern {idle[0]!r} for layers to leave dense, which matches none; expected one for names from "
+            f"{names[0]} to {names[-1]}, such as '*.{layers[-1].part}' for that part of every block."
+        )
+    kept = set(names).difference(*ignored.values())
+    if not kept:
+        raise ValueError(f"got {', '.join(ignore)}, which leaves all layers dense; expected at least one to prune.")
+    layers_in = {block: [] for block in by_block(layers)}
+    for layer in layers:
+        if layer.name in kept:
+            group = tuple(name for name in layer.group if name in kept)
+            layers_in[layer.block].append(replace(layer, group=group))
+    return layers_in
 
 
 def check_ready(
@@ -88,7 +123,11 @@ def check_fit(pattern: Pattern, layers: list[Layer]) -> None:
         try:
             pattern.keep(torch.zeros(shape))
         except ValueError as error:
-            raise ValueError(f"the pattern {pattern} does not fit {name} of shape {shape}: {error}") from error
+            part = name.split(".", 2)[2]
+            raise ValueError(
+                f"the pattern {pattern} does not fit {name} of shape {shape}: {error} To leave such layers dense, name "
+                f"them: ignore=['*.{part}'], or --ignore '*.{part}' with `course prune`."
+            ) from error
 
 
 def check_calibration(model: PreTrainedModel, calibration: object) -> None:
@@ -111,4 +150,7 @@ def check_calibration(model: PreTrainedModel, calibration: object) -> None:
         )
     longest = getattr(model.config, "max_position_embeddings", None)
     if longest and calibration.shape[1] > longest:
-        raise ValueError(f"{got}; expected windows of at most {longest} tokens, the positions that this model has.")
+        raise ValueError(
+            f"{got}; expected windows of at most {longest} tokens, the positions that this model has. "
+            f"With `course prune`, give --length {longest}."
+        )

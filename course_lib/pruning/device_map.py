@@ -2,6 +2,7 @@
 
 import importlib.util
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -23,6 +24,7 @@ def prune_dispatched(
     allocation: Allocation = UNIFORM,
     device_map: str | dict[str, str | int] = "auto",
     progress: bool = True,
+    ignore: Sequence[str] = (),
 ) -> PruneReport:
     """Prune the checkpoint in `source` into the new folder `out`, in the checkpoint's type on a GPU, float32 without.
 
@@ -41,7 +43,7 @@ def prune_dispatched(
         model = AutoModelForCausalLM.from_pretrained(
             source, device_map=device_map, dtype=dtype, offload_folder=Path(folder) / "offloaded"
         )
-        report = prune_model(model.eval(), pruner, calibration, progress, allocation)
+        report = prune_model(model.eval(), pruner, calibration, progress, allocation, ignore)
         model.save_pretrained(Path(folder) / "out")
         if any(source.glob("tokenizer*")):
             AutoTokenizer.from_pretrained(source).save_pretrained(Path(folder) / "out")

@@ -25,6 +25,7 @@ class PruneReport:
     notes: dict[str, str] = field(default_factory=dict)
     n_zero: int = 0
     n_weights: int = 0
+    n_ignored: int = 0  # layers that were left dense because the caller asked for it
     reached: str = ""  # the block or layer being worked on
 
     def __post_init__(self) -> None:

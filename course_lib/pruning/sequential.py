@@ -12,7 +12,7 @@ of the MLP's hidden neurons, is by far the largest, and the peak comes when it i
 """
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.measure.progress import tracked
-from course_lib.models import Layer, by_block, weight_of
+from course_lib.models import Layer, weight_of
 from course_lib.pruning import offload
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scores
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.block_inputs import Batch, advance, first_inputs, n_bytes
-from course_lib.pruning.checks import PruningError, check_ready, checked_layers
+from course_lib.pruning.checks import PruningError, check_ready, checked_layers, layers_to_prune
 from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.pruning.report import PruneReport
 from course_lib.sparsity.patterns import sparsity_of
@@ -49,31 +49,36 @@ def prune_model(
     calibration: Tensor,
     progress: bool = True,
     allocation: Allocation = UNIFORM,
+    ignore: Sequence[str] = (),
 ) -> PruneReport:
     """Prune every linear of every block in place; embeddings, norms and head stay as they are.
 
     Args:
         calibration: token ids (n, T), one window a row, as `corpora.windows` gives them.
         allocation: how much each layer loses; each the same when left out.
+        ignore: layers that stay dense, by patterns such as "blocks.0.*" or "*.mlp.down_proj".
 
     Raises:
         ValueError: before any weight is changed, when the model, pattern or calibration cannot work together.
         PruningError: when something fails in the middle; it says which layer it reached. No hook is left behind.
     """
-    layers = checked_layers(model)
+    all_layers = checked_layers(model)
+    layers_in = layers_to_prune(all_layers, ignore)
+    layers = [layer for block_layers in layers_in.values() for layer in block_layers]
     check_ready(model, layers, pruner, calibration, allocation)
-    report, layers_in = PruneReport(calibration.numel()), by_block(layers)
-    start = partial(_start, model, list(layers_in), calibration, report)
+    report = PruneReport(calibration.numel(), n_ignored=len(all_layers) - len(layers))
+    model_blocks = list(layers_in)
+    start = partial(_start, model, model_blocks, calibration, report)
 
     def scan(scorer: LayerPruner) -> Iterator[Scores]:
-        return scan_blocks(layers_in.values(), start(scorer.needs), scorer, report)
+        return scan_blocks(layers_in.items(), start(scorer.needs), scorer, report)
 
     shares = allocation.sparsities(pruner, scan)
     batches = start(pruner.needs)
     for block, block_layers in tracked(layers_in.items(), "pruning", progress):
         try:
             prune_block(block_layers, pruners(pruner, allocation, shares, block_layers), batches, report)
-            if block_layers[-1] is not layers[-1]:  # nobody reads what the last block gives
+            if block is not model_blocks[-1]:  # nothing reads the output of the last block
                 with report.timed("forward"):
                     advance(block, batches)
         except Exception as error:
@@ -85,6 +90,8 @@ def prune_block(
     layers: list[Layer], pruner_of: dict[str, LayerPruner], batches: list[Batch], report: PruneReport
 ) -> None:
     """Prune the layers of one block; it changes whole or not at all. Pruners are given by the layer's name."""
+    if not layers:
+        return
     report.reached = layers[0].block_name
     report.held("activations", n_bytes(batches))
     grams = collect(layers, batches, pruner_of[layers[0].name].needs, report)
@@ -161,10 +168,17 @@ def _adding(layers: list[Layer], needs: Needs, report: PruneReport) -> Iterator[
 
 
 def scan_blocks(
-    model_blocks: Iterable[list[Layer]], batches: list[Batch], scorer: LayerPruner, report: PruneReport
+    layers_in: Iterable[tuple[nn.Module, list[Layer]]],
+    batches: list[Batch],
+    scorer: LayerPruner,
+    report: PruneReport,
 ) -> Iterator[Scores]:
-    """The scores of each block's layers in the dense model, which stays as it is."""
-    for layers in model_blocks:
+    """The scores of each block's layers in the dense model, which stays as it is; none where no layer is given."""
+    for block, layers in layers_in:
+        if not layers:
+            advance(block, batches)
+            yield {}
+            continue
         grams = collect_and_advance(layers, batches, scorer.needs, report)
         yield {layer.name: scorer.score(offload.read(layer.module), grams[layer.name]) for layer in layers}
         del grams

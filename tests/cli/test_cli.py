@@ -42,6 +42,7 @@ def test_progress_runs(tmp_path, monkeypatch):
         ),
         (["prune", "smollm2-135m", "out", "--pattern", "4:2"], "error got pattern '4:2'"),
         (["reproduce", "magic"], "error got"),
+        (["prune", "smollm2-135m", "out", "--shape", "neurons=8", "--ignore", "*"], "error got --ignore with --shape"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(arguments, said, monkeypatch, capsys):
@@ -54,9 +55,11 @@ def test_a_mistake_is_one_line_and_exit_code_1(arguments, said, monkeypatch, cap
     assert "Traceback" not in printed.err + printed.out
 
 
-def test_a_mistake_ends_the_process_with_1_and_no_traceback():
-    program = "from course_lib.cli.app import main; main()"
-    result = subprocess.run([sys.executable, "-c", program, "run", "99"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("module", ["course_lib", "course_lib.cli.app"])
+def test_a_mistake_ends_the_process_with_1_and_no_traceback(module):
+    """Also by way of the module, for a shell that does not find `course`."""
+    result = subprocess.run([sys.executable, "-m", module, "run", "99"], capture_output=True, text=True, check=False)
+    assert "got lesson '99'" in result.stderr
     assert (result.returncode, "Traceback" in result.stderr) == (1, False)
     assert result.stderr.startswith("error got lesson '99'; expected one of")
 

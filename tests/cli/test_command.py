@@ -1,6 +1,7 @@
 """`course prune` from end to end on a tiny checkpoint, and what it refuses."""
 
 import json
+import re
 
 import pytest
 
@@ -97,6 +98,35 @@ def test_a_model_that_is_nowhere_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="got the model name 'nope', which could not be loaded.*Use 'smollm2-135m'"):
         prune("nope", tmp_path / "out", "wanda", "0.5")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["./nofolder", "/no/folder", "models/of/mine", "~/model", "mine/", "C:\\models\\llama"]
+)
+def test_a_folder_that_is_missing_is_called_that(tmp_path, name, monkeypatch):
+    monkeypatch.setattr(command.hub, "reachable", lambda: pytest.fail("the hub was asked for a path"))
+    with pytest.raises(ValueError, match=f"the folder {re.escape(name)} does not exist"):
+        prune(name, tmp_path / "out", "wanda", "0.5")
+
+
+def test_a_file_given_in_place_of_its_folder_is_called_that(checkpoint, tmp_path):
+    with pytest.raises(ValueError, match=r"model.safetensors is a file; expected the folder that holds it"):
+        prune(str(checkpoint / "model.safetensors"), tmp_path / "out", "wanda", "0.5")
+
+
+def test_layers_that_are_ignored_are_counted_in_the_table(checkpoint, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert prune(str(checkpoint), out, "wanda", "2:4", ignore=["*.mlp.down_proj"]) == 0
+    assert re.search(r"layers left dense\W+2", capsys.readouterr().out)
+    model, _ = load_model(str(out), device="cpu")
+    shares = {name: sparsity_of(weight_of(m)) for b in blocks(model) for name, m in linears(b).items()}
+    assert shares.pop("mlp.down_proj") == 0
+    assert set(shares.values()) == {0.5}
+
+
+def test_windows_longer_than_the_model_reads_say_which_length_to_give(checkpoint, tmp_path):
+    with pytest.raises(ValueError, match=r"windows of at most 256 tokens.*With `course prune`, give --length 256\."):
+        prune(str(checkpoint), tmp_path / "out", "wanda", "0.5", length=512)
 
 
 def test_a_folder_without_a_tokenizer_is_one_line(tmp_path):

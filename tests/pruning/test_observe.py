@@ -72,7 +72,7 @@ def scan_of(model):
     layers_in = by_block(layers_of(model))
 
     def scan(scorer):
-        return scan_blocks(layers_in.values(), first_inputs(model, WINDOWS), scorer, PruneReport(WINDOWS.numel()))
+        return scan_blocks(layers_in.items(), first_inputs(model, WINDOWS), scorer, PruneReport(WINDOWS.numel()))
 
     return scan
 

@@ -44,7 +44,7 @@ class OWL(Allocation):
 
     def sparsities(self, pruner: LayerPruner, scan: Scan) -> dict[str, float]:
         outliers, shapes = {}, {}
-        for scores in scan(Wanda()):
+        for scores in filter(None, scan(Wanda())):  # a block that stays dense has none
             share = outlier_ratio(scores, self.threshold)
             outliers |= dict.fromkeys(scores, share)
             shapes |= {layer: tuple(score.shape) for layer, score in scores.items()}

@@ -55,22 +55,44 @@ def open_source(folder: Path) -> Source:
             f"{folder} has no config.json; expected a folder as save_pretrained writes it. Give the folder of a model."
         )
     _read_json(folder / "config.json")
+    _refuse_adapter(folder)
     if index.is_file():
         by_key = _read_json(index).get("weight_map")
         if not isinstance(by_key, dict):
             raise ValueError(f"{index} has no weight_map; expected the file of each weight. Fetch or copy it again.")
+        if single.is_file() and set(by_key.values()) != {SINGLE}:
+            raise ValueError(
+                f"{folder} holds {INDEX}, which names other files, and {SINGLE} too: these may be two models, and "
+                "from_pretrained would load the second one. Move the one that does not belong there elsewhere."
+            )
         files = {name: _read_header(folder / name) for name in sorted(set(by_key.values()))}
         if lacking := [key for key, name in by_key.items() if key not in files[name]]:
             raise ValueError(f"{folder / by_key[lacking[0]]} lacks {lacking[0]}, which {INDEX} places there.")
         keys = {key: files[name][key] for key, name in by_key.items()}
     elif single.is_file():
         keys = _read_header(single)
+    elif shards := sorted(path.name for path in folder.glob("*.safetensors")):
+        raise ValueError(
+            f"{folder} has no {INDEX}, which says which of its files ({', '.join(shards[:3])}"
+            f"{', …' if len(shards) > 3 else ''}) holds which weight; expected it beside them. Fetch it from where the "
+            "files came from."
+        )
     else:
         raise ValueError(
-            f"{folder} has neither {SINGLE} nor {INDEX}; expected weights in safetensors. "
-            "Load the model once and write it anew with save_pretrained."
+            f"{folder} has neither {SINGLE} nor {INDEX}; expected weights in safetensors. If from_pretrained can load "
+            "the folder, load it once and save it with save_pretrained; else fetch the weights."
         )
     return Source(folder, keys, _identity(folder, keys))
+
+
+def _refuse_adapter(folder: Path) -> None:
+    """With an adapter in the folder, from_pretrained loads the adapter's base model instead of the weights there."""
+    if (folder / "adapter_config.json").is_file():
+        raise ValueError(
+            f"{folder} holds an adapter (adapter_config.json), which from_pretrained would load instead of the weights "
+            "there; expected the weights of one whole model. Merge the adapter with merge_and_unload(), save the "
+            "result with save_pretrained, and give that folder."
+        )
 
 
 def _read_json(path: Path) -> dict[str, Any]:

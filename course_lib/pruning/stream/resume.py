@@ -7,7 +7,7 @@ the state file says so, in this order; whatever is found beyond what the state f
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -55,6 +55,7 @@ def settings_of(
     calibration: Tensor,
     allocation: Allocation,
     seed: int | None,
+    ignore: Sequence[str] = (),
 ) -> dict[str, str | int | None]:
     """What must be the same for a run to go on. Two are digests: of the checkpoint's files, and of the tokens."""
     return {
@@ -62,6 +63,7 @@ def settings_of(
         "allocation": repr(allocation),
         "windows": " x ".join(map(str, calibration.shape)),
         "seed": seed,
+        "ignore": ", ".join(ignore) or None,
         "tokens": hashlib.sha256(calibration.cpu().long().numpy().tobytes()).hexdigest()[:16],
         "checkpoint": identity[:16],
         "device": device.type,

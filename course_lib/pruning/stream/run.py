@@ -7,13 +7,13 @@ files, so the result is the same weight for weight. Memory: one block with its p
 hidden states; before the first block the embedding. A run that is killed goes on at the block where it was.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.measure.progress import tracked
 from course_lib.models import Layer
@@ -42,6 +42,7 @@ def prune_checkpoint(
     seed: int | None = None,
     device: torch.device | str = "cpu",
     progress: bool = True,
+    ignore: Sequence[str] = (),
 ) -> PruneReport:
     """Prune a checkpoint into the folder `out`, which from_pretrained loads.
 
@@ -52,18 +53,19 @@ def prune_checkpoint(
         source: the checkpoint, as `open_source(folder)` gives it.
         calibration: token ids (n, T), one window a row, as `corpora.windows` gives them.
         seed: that of the calibration, to tell a run that is resumed from another one; the tokens are compared too.
+        ignore: layers that stay dense, by patterns such as "blocks.0.*" or "*.mlp.down_proj".
 
     Raises:
         ValueError: what was asked for cannot be done; nothing was written.
         PruningError: it stopped in the middle; what is finished is kept, and the same call goes on from there.
     """
     device = torch.device(device)
-    skeleton = Skeleton(source, device, torch.float32 if device.type == "cpu" else None)
+    skeleton = Skeleton(source, device, torch.float32 if device.type == "cpu" else None, ignore)
     _check(skeleton, pruner, calibration, allocation)
     report = PruneReport(calibration.numel(), seconds=dict.fromkeys((*PHASES, "read", "write"), 0.0))
-    with opened(
-        out, settings_of(skeleton.source.identity, device, pruner, calibration, allocation, seed), report
-    ) as work:
+    report.n_ignored = skeleton.n_ignored
+    settings = settings_of(skeleton.source.identity, device, pruner, calibration, allocation, seed, ignore)
+    with opened(out, settings, report) as work:
         run = _Run(skeleton, pruner, calibration, allocation, work)
         try:
             run.prune(progress)
@@ -110,7 +112,7 @@ class _Run:
                 self.output.write_block(index)
             if index + 1 < self.n_blocks:
                 with report.timed("forward"):
-                    advance(layers[0].block, batches)
+                    advance(self.skeleton.blocks[index], batches)
         self.work.n_finished = index + 1
         self.work.save()
         files.step(index + 1)
@@ -147,11 +149,11 @@ class _Run:
 
         return scan
 
-    def _each_block(self, files: HiddenFiles) -> Iterator[list[Layer]]:
+    def _each_block(self, files: HiddenFiles) -> Iterator[tuple[nn.Module, list[Layer]]]:
         for index in range(self.n_blocks):
             files.step(index)
             with self._block(index) as layers:
-                yield layers
+                yield self.skeleton.blocks[index], layers
 
 
 def _check(skeleton: Skeleton, pruner: LayerPruner, calibration: Tensor, allocation: Allocation) -> None:

@@ -1,6 +1,6 @@
 """A model without its weights, which come in from a checkpoint one part at a time and leave again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -8,22 +8,26 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from course_lib.models import by_block
-from course_lib.pruning.checks import FLOATS, check_finite, checked_layers
+from course_lib.pruning.checks import FLOATS, check_finite, checked_layers, layers_to_prune
 from course_lib.pruning.stream.reader import Source
 
 
 class Skeleton:
     """The model without its weights, and the way to bring in those of one part at a time."""
 
-    def __init__(self, source: Source, device: torch.device, dtype: torch.dtype | None = None):
+    def __init__(
+        self, source: Source, device: torch.device, dtype: torch.dtype | None = None, ignore: Sequence[str] = ()
+    ):
         self.source, self.device, self.dtype = source, device, dtype
         self.model = _empty_model(source.folder, device)
-        layers_in = by_block(checked_layers(self.model))
+        layers = checked_layers(self.model)
+        layers_in = layers_to_prune(layers, ignore)
         self.blocks, self.layers = list(layers_in), list(layers_in.values())
+        self.n_ignored = len(layers) - sum(map(len, self.layers))
         names = {module: name for name, module in self.model.named_modules()}
         self._prefixes = [f"{names[block]}." for block in self.blocks]
         self._key_of = self._match()
+        self._read_buffers()
         self._embedding = self._names_before_the_blocks()
 
     def keys_of(self, index: int) -> list[str]:
@@ -104,6 +108,13 @@ class Skeleton:
             key_of[name] = key
         return key_of
 
+    def _read_buffers(self) -> None:
+        """Buffers that the checkpoint stores, such as Gemma 4's factor of each block; all others are computed."""
+        parameters = dict(self.model.named_parameters(remove_duplicate=False))
+        for name in (self.model.state_dict().keys() - parameters.keys()) & self.source.keys.keys():
+            buffer = self.model.get_buffer(name)
+            buffer.copy_(self.source.keys[name].read().view_as(buffer))
+
 
 def _empty_model(folder: Path, device: torch.device) -> PreTrainedModel:
     """Weights on the meta device, which takes no memory; the buffers, such as rotary frequencies, computed."""
@@ -113,8 +124,10 @@ def _empty_model(folder: Path, device: torch.device) -> PreTrainedModel:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config).eval()
     for module in model.modules():
-        if any(buffer.is_meta for buffer in module.buffers(recurse=False)):
-            module.to_empty(device=device, recurse=False)
+        buffers = {name: buffer for name, buffer in module.named_buffers(recurse=False) if buffer.is_meta}
+        for name, buffer in buffers.items():  # the buffers alone: an embedding with one keeps its weight, and its tie
+            module._buffers[name] = torch.empty_like(buffer, device=device)
+        if buffers:
             model._init_weights(module)  # as from_pretrained does, which builds models this way too
     return model.requires_grad_(False)
 

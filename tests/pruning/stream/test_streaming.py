@@ -6,14 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from transformers import AutoModelForCausalLM
 
 from course_lib import discover
-from course_lib.models import blocks, load_model, tiny_model
+from course_lib.models import blocks, layers_of, load_model, tiny_model
 from course_lib.pruning import methods
 from course_lib.pruning.allocation.base import Uniform
 from course_lib.pruning.allocation.one_ranking import OneRanking
@@ -39,9 +41,9 @@ def saved(folder, architecture="llama", dtype=torch.float32, shards="50MB"):
     return model
 
 
-def streamed(tmp_path, pruner=None, allocation=Uniform(), windows=WINDOWS):  # noqa: B008, frozen
+def streamed(tmp_path, pruner=None, allocation=Uniform(), windows=WINDOWS, **more):  # noqa: B008, frozen
     source = open_source(tmp_path / "in")
-    return prune_checkpoint(source, tmp_path / "out", pruner or Wanda(), windows, allocation, 0, progress=False)
+    return prune_checkpoint(source, tmp_path / "out", pruner or Wanda(), windows, allocation, 0, progress=False, **more)
 
 
 def same_weights(model, folder, dtype=torch.float32):
@@ -136,6 +138,91 @@ def test_a_head_of_its_own_is_kept(tmp_path):
     streamed(tmp_path)
     prune_model(model, Wanda(), WINDOWS, progress=False)
     same_weights(model, tmp_path / "out")
+
+
+@pytest.mark.parametrize("family", ["GemmaConfig", "Gemma2Config", "Gemma3TextConfig", "Gemma4TextConfig"])
+def test_an_embedding_with_a_buffer_keeps_its_tie_and_takes_no_memory(tmp_path, family):
+    """Gemma scales its embedding by a buffer; Gemma 4 also stores a factor of each block, which is no parameter."""
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2}
+    sizes |= {"head_dim": 8, "intermediate_size": 100, "vocab_size": 97, "max_position_embeddings": 256}
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(getattr(transformers, family)(**sizes, pad_token_id=0)).eval()
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            buffer.fill_(0.5)
+    model.save_pretrained(tmp_path / "in")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "in", dtype=torch.float32)
+    empty = stream.Skeleton(open_source(tmp_path / "in"), torch.device("cpu")).model
+    assert empty.lm_head.weight is empty.get_input_embeddings().weight
+    assert all(parameter.is_meta for parameter in empty.parameters())
+    streamed(tmp_path)
+    prune_model(model, Wanda(), WINDOWS, progress=False)
+    same_weights(model, tmp_path / "out")
+
+
+IGNORE = {
+    "the first of a group": ["*.self_attn.q_proj"],
+    "a whole group and one layer": ["*.self_attn.[qkv]_proj", "blocks.1.mlp.down_proj"],
+    "the first block": ["blocks.0.*"],
+    "the last block": ["blocks.1.*"],
+}
+
+
+@pytest.mark.parametrize(
+    ("allocation", "pruner"),
+    [
+        (Uniform(), Wanda(Unstructured(0.3, per="layer"))),
+        (OneRanking(), Magnitude(Unstructured(0.3))),
+        (OWL(2.0), Wanda(Unstructured(0.3, per="layer"))),
+    ],
+    ids=["uniform", "one ranking", "OWL"],
+)
+@pytest.mark.parametrize("ignore", IGNORE.values(), ids=IGNORE)
+def test_ignored_layers_stay_dense_in_memory_and_from_file_to_file(tmp_path, ignore, allocation, pruner):
+    model, dense = saved(tmp_path / "in"), tiny_model(3)
+    source = open_source(tmp_path / "in")
+    streamed = prune_checkpoint(source, tmp_path / "out", pruner, WINDOWS, allocation, progress=False, ignore=ignore)
+    report = prune_model(model, pruner, WINDOWS, False, allocation, ignore)
+    same_weights(model, tmp_path / "out")
+    ignored = [layer for layer in layers_of(model) if any(fnmatch(layer.name, pattern) for pattern in ignore)]
+    for layer, before in zip(layers_of(model), layers_of(dense), strict=True):
+        unchanged = torch.equal(layer.module.weight, before.module.weight)
+        assert unchanged == (layer.name in {other.name for other in ignored}), layer.name
+        assert (layer.name in report.sparsity) != unchanged
+    assert streamed.n_ignored == report.n_ignored == len(ignored)
+    assert streamed.sparsity == report.sparsity
+    assert report.total_sparsity == pytest.approx(0.3, abs=2e-4)  # rounded to whole weights
+
+
+def test_ignoring_the_first_of_a_group_leaves_what_the_others_read_as_it_was():
+    some, every = tiny_model(3), tiny_model(3)
+    prune_model(some, Wanda(), WINDOWS, False, ignore=["*.q_proj"])
+    prune_model(every, Wanda(), WINDOWS, False)
+    for part in ("k_proj", "v_proj"):  # of the first block, whose inputs are the same
+        weights = [blocks(model)[0].self_attn.get_submodule(part).weight for model in (some, every)]
+        assert torch.equal(*weights)
+
+
+@pytest.mark.parametrize(
+    ("ignore", "message"),
+    [
+        (["*.fc1"], r"got the pattern '\*.fc1' for layers to leave dense, which matches none; .*'\*.mlp.down_proj'"),
+        (["*"], r"got \*, which leaves all layers dense"),
+        ("*.mlp.*", r"got ignore='\*.mlp.\*'; expected a list of patterns"),
+    ],
+)
+def test_a_pattern_that_ignores_nothing_or_all_is_refused(tmp_path, ignore, message):
+    model = saved(tmp_path / "in")
+    with pytest.raises(ValueError, match=message):
+        prune_model(model, Wanda(), WINDOWS, False, ignore=ignore)
+    with pytest.raises(ValueError, match=message):
+        prune_checkpoint(open_source(tmp_path / "in"), tmp_path / "out", Wanda(), WINDOWS, ignore=ignore)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_pattern_that_does_not_fit_says_how_to_ignore_such_layers():
+    with pytest.raises(ValueError, match=r"does not fit blocks.0.mlp.down_proj .* --ignore '\*.mlp.down_proj'"):
+        prune_model(tiny_model(3), Wanda(NofM(4, 16)), WINDOWS, False)
 
 
 def test_configuration_and_tokenizer_come_along(tmp_path, tiny_tokenizer):
@@ -262,8 +349,9 @@ def test_nothing_loads_before_the_end(tmp_path, stopped):
         ({"allocation": OWL()}, r"begun with allocation Uniform\(\), this one has OWL"),
         ({"windows": WINDOWS[:3]}, "begun with windows 5 x 24, this one has 3 x 24"),
         ({"windows": WINDOWS.flip(0)}, "begun with tokens"),
+        ({"ignore": ["*.q_proj"]}, r"begun with ignore None, this one has \*.q_proj"),
     ],
-    ids=["pattern", "method", "allocation", "windows", "tokens"],
+    ids=["pattern", "method", "allocation", "windows", "tokens", "ignore"],
 )
 def test_other_settings_do_not_go_on_with_it(tmp_path, stopped, changed, said):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.safetensors")}
@@ -359,6 +447,11 @@ SPOILT = {
     ),
     "no embedding": (lambda f: without(f, "model.embed_tokens.weight"), "lacks model.embed_tokens.weight"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "neither model.safetensors nor .* save_pretrained"),
+    "no index": (
+        lambda f: (f / "model.safetensors").rename(f / "model-00001-of-00001.safetensors"),
+        r"has no model.safetensors.index.json, .*model-00001-of-00001.safetensors\).*Fetch it from where",
+    ),
+    "an adapter": (lambda f: (f / "adapter_config.json").write_text("{}"), "holds an adapter .*merge_and_unload"),
     "no config": (lambda f: (f / "config.json").unlink(), "has no config.json; expected a folder"),
     "a config cut short": (lambda f: (f / "config.json").write_text('{"a": 1'), r"config.json is no valid JSON \(Exp"),
     "a config of bytes": (lambda f: (f / "config.json").write_bytes(b"\xff{}"), r"config.json is no valid JSON \('utf"),
@@ -410,6 +503,24 @@ def test_a_shard_that_lacks_is_named(tmp_path):
     shutil.copy(tmp_path / "in" / index["model.norm.weight"], first)
     with pytest.raises(ValueError, match=f"{first.name} lacks model.layers.* places there"):
         streamed(tmp_path)
+
+
+def test_an_index_beside_a_single_file_that_it_does_not_name_is_refused(tmp_path):
+    """from_pretrained would load the single file, so the perplexity before and after would be of two models."""
+    saved(tmp_path / "in", shards="30KB")
+    tiny_model(4).save_pretrained(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "model.safetensors", tmp_path / "in")
+    with pytest.raises(ValueError, match=r"names other files, and model.safetensors too: .*Move the one"):
+        streamed(tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_index_of_the_single_file_is_no_second_model(tmp_path):
+    saved(tmp_path / "in")
+    keys = open_source(tmp_path / "in").keys
+    index = {"weight_map": dict.fromkeys(keys, "model.safetensors")}
+    (tmp_path / "in" / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert streamed(tmp_path).total_sparsity == 0.5
 
 
 def test_bad_arguments_are_refused_as_in_memory(tmp_path):
