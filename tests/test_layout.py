@@ -28,6 +28,7 @@ ORDER = (
     "workbook",
     "grading",
     "cli",
+    "__main__",
 )
 FLOOR = {name: floor for floor, names in enumerate(ORDER) for name in names.split()}
 SUBJECTS = [name for name, floor in FLOOR.items() if floor < FLOOR["lessons"]]

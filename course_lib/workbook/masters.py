@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import jupytext
@@ -28,7 +29,7 @@ def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
     return chosen(names, sorted((root / "solutions").glob("[0-9][0-9]_*.py")))
 
 
-def chosen(names: list[str] | None, files: list[Path]) -> list[Path]:
+def chosen(names: Sequence[str] | None, files: list[Path]) -> list[Path]:
     """Those of the lessons' files that are asked for, as above."""
     if not names:
         return files

@@ -1,6 +1,7 @@
 """The bytes of a notebook as its cells, whatever wrote them. Standard library only: this runs inside the sandbox."""
 
 import json
+import re
 from dataclasses import dataclass, field
 
 UNREADABLE = "No notebook can be read from the file"  # how a reason begins that is about the file, not about an answer
@@ -9,6 +10,7 @@ MOST_CELLS = 5_000
 LONGEST_CELL = 2**18  # characters of one cell of code; the course's longest has 2,000
 MOST_CODE = 2**22  # characters of code in all cells together
 MOST_STATEMENTS = 50_000  # of the top level, each with what it binds and reads: 4 KiB and a tenth of a millisecond
+_CONFLICT = re.compile(r"^<{7} .*?^={7}\s*$.*?^>{7} ", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def _parsed(content: bytes) -> object:
         raise ValueError("it is JSON that is nested too deeply.") from None
     except ValueError as error:
         hint = ""
-        if text.lstrip().startswith("<"):
+        if _CONFLICT.search(text):
+            hint = " It holds the marks of a Git conflict (<<<<<<<): resolve the conflict and save the notebook again."
+        elif text.lstrip().startswith("<"):
             hint = " It looks like a web page: download the notebook itself, not the page that shows it."
         elif len(text) > 1 and text.lstrip().startswith("{"):
             hint = " It looks like a notebook that is cut off or was damaged: save it again."

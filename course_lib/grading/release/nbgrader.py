@@ -1,5 +1,7 @@
 """`course release --nbgrader`: nbgrader's source tree from the masters; nbgrader makes, collects and grades from it."""
 
+import os
+import sys
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -58,6 +60,17 @@ def write(folder: Path, chosen: list[Path], console: Console) -> None:
     console.print(f"{folder}: {len(chosen)} assignments in source/", soft_wrap=True)
     first = f"nbgrader generate_assignment {chosen[0].stem}"
     console.print(f"Next, in {folder}: {first}, and the others like it", soft_wrap=True)
+    console.print(
+        f"nbgrader starts other programs by name. If its environment is not active, run this first: {path_line()}",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def path_line() -> str:
+    """The command of a shell that puts the programs of this environment on the PATH."""
+    programs = Path(sys.executable).parent
+    return f'set "PATH={programs};%PATH%"' if os.name == "nt" else f'export PATH="{programs}:$PATH"'
 
 
 def source(master: Path) -> NotebookNode:

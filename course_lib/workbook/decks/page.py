@@ -12,7 +12,7 @@ from course_lib.data.assets.cache import asset_path
 from course_lib.workbook.decks import chromium
 from course_lib.workbook.decks.fonts import math_face, text_faces
 from course_lib.workbook.decks.markdown import section, split_slides, title_of
-from course_lib.workbook.masters import ROOT
+from course_lib.workbook.masters import ROOT, chosen
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -48,13 +48,7 @@ def decks(names: Sequence[str] | None = None, root: Path = ROOT) -> list[Path]:
     files = sorted((root / "slides").glob("[0-9][0-9]_*.md"))
     if not files:
         raise ValueError(f"got no decks in {root / 'slides'}; give this command in a checkout of the course.")
-    if names is None or not list(names):
-        return files
-    chosen = {name: [path for path in files if name in (path.stem, path.stem[:2], path.stem[3:])] for name in names}
-    unknown = [name for name, paths in chosen.items() if not paths]
-    if unknown:
-        raise ValueError(f"got the deck {unknown[0]!r}, expected one of {', '.join(path.stem for path in files)}")
-    return [path for path in files if any(path in paths for paths in chosen.values())]
+    return sorted(chosen(names, files))
 
 
 def as_html(deck: Path) -> str:

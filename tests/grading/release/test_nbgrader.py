@@ -54,6 +54,13 @@ def test_nothing_gets_to_stderr_in_a_graded_cell(capfd):
     assert capfd.readouterr().err == "after"
 
 
+def test_the_line_that_puts_the_programs_on_the_path_is_printed(tmp_path, capsys):
+    """nbgrader dies with "No such file: alembic" where it is called by its path from outside of its environment."""
+    nbgrader_tree.write(tmp_path, masters.masters(["04"]), Console())
+    assert f"run this first: {nbgrader_tree.path_line()}" in capsys.readouterr().out
+    assert str(Path(sys.executable).parent) in nbgrader_tree.path_line()
+
+
 def test_a_configuration_that_somebody_changed_is_kept(tmp_path):
     nbgrader_tree.write(tmp_path, masters.masters(["04"]), QUIET)
     config = tmp_path / "nbgrader_config.py"
