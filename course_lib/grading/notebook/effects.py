@@ -95,7 +95,7 @@ class Effects:
         changed = self._changed(parts)
         inner = [part for part, _ in parts if isinstance(part, (*DEFS, ast.Lambda))]
         own = set().union(*(bound_in(each) for each in (function, *inner)))
-        bound = {part.id for part, _ in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        bound = {part.id for part, _ in parts if isinstance(part, ast.Name) and isinstance(part.ctx, (ast.Store, ast.Del))}
         shared = {name for part, _ in parts if isinstance(part, ast.Global) for name in part.names} & bound
         names = [argument.arg for argument in arguments_of(function)]
         positions = {place for place, name in enumerate(names) if name in changed}

@@ -79,7 +79,7 @@ class Reader(Judge):
     def touches(self, node: ast.stmt) -> frozenset[str]:
         """What it binds or changes."""
         known = self._known(node)
-        return known.binds | known.files | self._changed(node)
+        return known.binds | known.files | known.deletes | self._changed(node)
 
     def skipped(self, whole: ast.stmt) -> list[tuple[ast.stmt, str]]:
         """The statements in one that are not run although something may need them, and why."""

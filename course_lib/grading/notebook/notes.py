@@ -55,7 +55,7 @@ def notes(
             "locks of multiprocessing fail; calculate in one process."
         )
     unknown = sorted(part.missing.difference(*missed.values()))
-    notes += [f"{missing} is used, but nothing in the notebook defines it." for missing in unknown]
+    notes += [_undefined(missing, part) for missing in unknown]
     if unknown and broken:
         notes += [f"{cell.name} does not parse: {why}; what it defines is missing." for cell, why in broken]
     return tuple(note[:LONGEST] for note in notes[:MOST])
@@ -69,6 +69,12 @@ def nothing(cells: list[Cell], exercise: str, function: str) -> str:
         f'nothing in the notebook answers {exercise}: there is no function {function}, no check("{exercise}", ...) '
         "with another, and no definition in the exercise's own cell."
     )
+
+
+def _undefined(name: str, part: Slice) -> str:
+    if name in part.deleted:
+        return f"{name} is used, but `del` in cell {part.deleted[name]} deletes it before that."
+    return f"{name} is used, but nothing in the notebook defines it."
 
 
 def _missed(choice: Choice, part: Slice, skipped: list[Skipped]) -> dict[Skipped, list[str]]:

@@ -91,12 +91,23 @@ def split(node: ast.stmt, judge: Judge) -> list[ast.stmt]:
         return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
     if isinstance(node, ast.ImportFrom) and len(node.names) > 1:
         return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
+    if isinstance(node, ast.Delete):
+        parts = [ast.copy_location(ast.Delete([target]), node) for target in _targets(node)]
+        return [part for part in parts if judge.acts(part) and not judge.reason(part)]
     if isinstance(node, WITHS):
         return _entered(node, judge)
     if isinstance(node, (ast.If, *TRIES)):
         kept = None if judge.reason(node) else _pruned(node, judge)
         return [kept] if kept is not None else []
     return [node] if judge.acts(node) and not judge.reason(node) else []
+
+
+def _targets(node: ast.Delete) -> list[ast.expr]:
+    """What a `del` takes away, one by one: `del a, (b, c[0])` is three."""
+    targets = list(node.targets)
+    while any(isinstance(target, (ast.Tuple, ast.List)) for target in targets):
+        targets = [inner for target in targets for inner in getattr(target, "elts", [target])]
+    return targets
 
 
 def _entered(node: ast.With | ast.AsyncWith, judge: Judge) -> list[ast.stmt]:

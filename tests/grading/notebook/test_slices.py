@@ -244,6 +244,105 @@ def test_a_default_that_calls_the_function_itself_does_not_go_round_in_circles()
     assert any(each.source.startswith("def wanda_score") for each in made.statements)
 
 
+# Names that Python provides, and names that are deleted -----------------------------------------------------------
+
+USES_PYTHONS_OWN = wanda_score("max(weight, 1) * max(inputs, 1)")
+REBOUND = [
+    "max = 0",
+    "max: int = 0",
+    "max, other = 0, 0",
+    "max = 0\nfor x in [1]:\n    max += x",
+    "for max in [0]:\n    pass",
+    "while not (max := 1):\n    pass",
+    "def max(a, b):\n    return 0",
+    "max = lambda a, b: 0",
+    "class max:\n    pass",
+    "import math as max",
+    "from math import cos as max",
+    "with open('/dev/null') as max:\n    other = max.read()",
+    "print(max := 3)",
+    "numbers = [max := 3 for _ in [1]]",
+    "match [1]:\n    case [max, *rest]:\n        other = 1",
+    "def set_up():\n    global max\n    max = 0\nset_up()",
+    "class A:\n    global max\n    max = 0",
+    "exec('max = 0')",
+    "globals()['max'] = 0",
+    "if True:\n    max = 0",
+]
+DELETIONS = [
+    "del max",
+    "del max, K",
+    "del (K, [max])",
+    "if 'max' in globals():\n    del max",
+    "try:\n    del max, nothing_of_that_name\nexcept NameError:\n    pass",
+    "def clean():\n    global max\n    del max\nclean()",
+    "del globals()['max']",
+    "globals().pop('max', None)",
+]
+
+
+@pytest.mark.parametrize("rebound", REBOUND)
+def test_a_name_of_pythons_own_that_is_bound_below_the_check_is_another_use_of_it(rebound):
+    made = program("K = max(1, 0)", USES_PYTHONS_OWN.replace("max", "K * max", 1), CHECK, rebound)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize("rebound", REBOUND)
+def test_del_ends_a_binding_of_any_kind(rebound):
+    made = program(f"{rebound}\ndel max", USES_PYTHONS_OWN, CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+@pytest.mark.parametrize("uses", [USES_PYTHONS_OWN, USES_PYTHONS_OWN.replace("max", "TOTAL * max", 1)])
+def test_del_ends_a_binding_however_it_is_written(deletion, uses):
+    """Also where the value was needed in between, so that the binding and its end both run."""
+    made = program("K, max = 1, 0", "TOTAL = 1 + max", deletion, uses, CHECK)
+    assert called(made, 3, 4) == 12
+
+
+def test_a_deletion_runs_only_where_its_binding_does():
+    made = program("max = 0\ndel max", HELPER, USES_PYTHONS_OWN, CHECK)
+    assert [each.source for each in made.statements] == [USES_PYTHONS_OWN]
+
+
+def test_what_the_kernel_provides_is_not_taken_from_further_down():
+    made = program(wanda_score("display(weight) or weight * inputs"), CHECK, "display = 3")
+    assert called(made, 3, 4) == 12
+
+
+@pytest.mark.parametrize("deletion", ["del T[1]", "del T[0], T[1]", "del C.x", "del T[1], C.x"])
+def test_deleting_a_part_changes_a_value_and_ends_no_name(deletion):
+    table, holder = "T = {0: 0, 1: 1, 2: 2}", "class C:\n    x = 1"
+    made = program(table, holder, deletion, wanda_score("weight * inputs if T and C else 0"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert {"del T[1]", "del C.x"} & {each.source for each in made.statements}
+
+
+def test_a_name_that_is_bound_again_after_its_deletion_has_its_new_value():
+    assert called(program("k = 7", "del k", "k = 1", wanda_score("k * weight * inputs"), CHECK), 3, 4) == 12
+    assert called(program("k = 7", "del k", wanda_score("k * weight * inputs"), CHECK, "k = 1"), 3, 4) == 12
+
+
+def test_a_deletion_after_the_check_takes_nothing_away():
+    for cells in ((HELPER, USES, CHECK, "del helper"), (HELPER, USES, "del helper")):  # with a check, and without
+        assert called(program(*cells), 3, 4) == 12
+
+
+def test_a_needed_name_that_is_deleted_above_the_check_is_said():
+    made = program(HELPER, USES, "del helper", CHECK)
+    assert made.notes == ("helper is used, but `del` in cell 3 deletes it before that.",)
+
+
+@pytest.mark.parametrize("inner", ["[k for k in range(3)]", "{k: 1 for k in [2]}", "[1 for _, (k, j) in []]"])
+def test_what_a_comprehension_binds_stays_in_it(inner):
+    """From Python 3.12 on the table of symbols lists its variables among those around it."""
+    made = program("k = 1", f"T = {inner}", wanda_score("k * weight * inputs if T is not None else 0"), CHECK)
+    assert called(made, 3, 4) == 12
+
+
 # What the student is told ----------------------------------------------------------------------------------------
 
 
