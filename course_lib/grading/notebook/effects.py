@@ -10,7 +10,18 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from course_lib.grading.notebook.names import DEFS, LOOPS, arguments_of, at_once, bound_in, dotted, origins, root, roots
+from course_lib.grading.notebook.names import (
+    DEFS,
+    LOOPS,
+    arguments_of,
+    at_once,
+    bound_in,
+    dotted,
+    origins,
+    root,
+    roots,
+    stored,
+)
 
 ROUNDS = 8  # in which functions hand on to those that call them what they change
 # Methods that change their object, wherever they are called; of a call whose value nobody takes, any method may.
@@ -95,8 +106,7 @@ class Effects:
         changed = self._changed(parts)
         inner = [part for part, _ in parts if isinstance(part, (*DEFS, ast.Lambda))]
         own = set().union(*(bound_in(each) for each in (function, *inner)))
-        bound = {part.id for part, _ in parts if isinstance(part, ast.Name) and isinstance(part.ctx, (ast.Store, ast.Del))}
-        shared = {name for part, _ in parts if isinstance(part, ast.Global) for name in part.names} & bound
+        shared = {name for part, _ in parts if isinstance(part, ast.Global) for name in part.names} & stored(function)
         names = [argument.arg for argument in arguments_of(function)]
         positions = {place for place, name in enumerate(names) if name in changed}
         return Effect(frozenset((changed - own) | shared), frozenset(positions | set(names) & changed))

@@ -87,7 +87,8 @@ class Slicer:
                     bound = len(places) > len(ended) or self._own(name, at) or self._changes(name, at)
                     if not bound and not _is_given(name):
                         missing.add(name)
-                        deleted |= {name: self.items[place].number for place in ended}
+                        if ended:
+                            deleted[name] = self.items[ended[-1]].number
             if steps > MOST_STEPS:
                 raise ValueError(f"{question.function} hangs together with too much of the notebook to follow it.")
         ordered = self._ordered(question, wanted)
