@@ -6,7 +6,7 @@ Standard library only: this runs inside the sandbox.
 import ast
 import re
 
-from course_lib.grading.notebook.answers import Choice
+from course_lib.grading.notebook.answers.choice import Choice
 from course_lib.grading.notebook.cells import Cell
 from course_lib.grading.notebook.experiments import Skipped
 from course_lib.grading.notebook.names import dotted, origins
@@ -35,9 +35,7 @@ def notes(
     elif choice.tried and not choice.item.stub:
         cells = ", ".join(str(number) for number in sorted({check.number for check in choice.tried}))
         notes.append(f"check was also given something else (cell {cells}); {function}, in {where}, was graded.")
-    if choice.others:
-        cells = ", ".join(str(number) for number in sorted({other.number for other in choice.others}))
-        notes.append(f"{name} is defined more than once (also in cell {cells}); the last one, in {where}, was graded.")
+    notes += _several(choice)
     if isinstance(choice.item.node, ast.AsyncFunctionDef):
         notes.append(f"{name} is an async function: a call gives a coroutine, not a value.")
     own = {bound for item in part.items for bound in item.binds} - {name}
@@ -59,6 +57,25 @@ def notes(
     if unknown and broken:
         notes += [f"{cell.name} does not parse: {why}; what it defines is missing." for cell, why in broken]
     return tuple(note[:LONGEST] for note in notes[:MOST])
+
+
+def _several(choice: Choice) -> list[str]:
+    """Which of several definitions of one name was graded, and why."""
+    name, where, position = choice.name, f"cell {choice.item.number}", choice.item.position
+    above = sorted({other.number for other in choice.others if other.position < position})
+    below = sorted({other.number for other in choice.others if other.position > position})
+    said = []
+    if above:
+        last = "the last one above its check" if choice.check and below else "the last one"
+        cells = ", ".join(map(str, above))
+        said.append(f"{name} is defined more than once (also in cell {cells}); {last}, in {where}, was graded.")
+    if below:
+        cells = ", ".join(map(str, below))
+        said.append(
+            f"{name} is defined again below its check (cell {cells}), but the definition above the check, in {where}, "
+            "was graded. If the later one is your answer, call check again below it."
+        )
+    return said
 
 
 def nothing(cells: list[Cell], exercise: str, function: str) -> str:

@@ -1,0 +1,137 @@
+"""Calls of `check` in a notebook: for which exercise, and what they are given.
+
+The exercise may be written out, or be a name, an entry or a loop's variable whose text stands further up.
+Standard library only: this runs inside the sandbox.
+"""
+
+import ast
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from course_lib.grading.notebook.names import bound_at_once
+
+LONGEST = 200  # characters of an exercise's name that is put together
+Pair = tuple[ast.expr, ast.expr]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A call of check: what it was given under which name, and between which items it stands."""
+
+    exercise: str
+    name: str
+    moment: float
+    expression: bool = False  # given as a lambda or the like; an item binds it to the name
+    number: int = 0  # of its cell
+
+
+class CheckCalls:
+    """Reads statements from the top of a notebook down, and remembers the literal values that names have.
+
+    Args:
+        functions: the names of what checks are given.
+    """
+
+    def __init__(self) -> None:
+        self.functions: set[str] = set()
+        self._called = {"check"}
+        self._values: dict[str, object] = {}
+        self._tables: dict[str, ast.expr] = {}  # lists and dictionaries as they are written
+
+    def read(self, statement: ast.stmt) -> list[tuple[str, ast.expr]]:
+        """Exercise and function of every `check("wanda.score", function)` inside the next statement."""
+        calls = [pair for part in ast.walk(statement) if (pair := self._given(part))]
+        unrolled = [pair for call in calls for pair in self._unrolled(call, statement)]
+        given = [function for _, function in (*calls, *unrolled)]
+        self.functions |= {function.id for function in given if isinstance(function, ast.Name)}
+        self._remember(statement)
+        return [(text, function) for named, function in unrolled if (text := self._text(named))]
+
+    def _given(self, call: ast.AST) -> Pair | None:
+        called = getattr(call, "func", None)
+        if (getattr(called, "attr", None) or getattr(called, "id", "")) not in self._called:
+            return None
+        given = dict(zip(("exercise_id", "function"), call.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in call.keywords}
+        return (given["exercise_id"], given["function"]) if {"exercise_id", "function"} <= given.keys() else None
+
+    def _remember(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("course_lib.workbook"):
+            self._called |= {alias.asname for alias in statement.names if alias.name == "check" and alias.asname}
+        bound = bound_at_once(statement)
+        for name in bound:
+            self._values.pop(name, None)
+            self._tables.pop(name, None)
+        value = getattr(statement, "value", None)
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(value, (ast.List, ast.Tuple, ast.Dict)):
+            self._tables |= dict.fromkeys(bound, value)
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and len(bound) == 1 and value is not None:
+            with contextlib.suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                self._values |= dict.fromkeys(bound, ast.literal_eval(value))
+
+    def _text(self, expression: ast.expr) -> str:
+        """The text that an expression is, as far as can be read."""
+        parts = expression.values if isinstance(expression, ast.JoinedStr) else [expression]
+        if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Add):
+            parts = [expression.left, expression.right]
+        values = [self._value(getattr(part, "value", part) if _is_plain(part) else part) for part in parts]
+        joined = "".join(values) if all(isinstance(value, str) for value in values) else ""
+        return joined if len(joined) <= LONGEST else ""
+
+    def _value(self, expression: ast.expr) -> object:
+        if isinstance(expression, ast.Constant):
+            return expression.value
+        if isinstance(expression, ast.Name):
+            return self._values.get(expression.id)
+        if isinstance(expression, ast.NamedExpr):
+            return getattr(expression.value, "value", None)
+        if isinstance(expression, ast.Subscript) and isinstance(expression.value, ast.Name):
+            with contextlib.suppress(LookupError, TypeError):
+                return self._values[expression.value.id][self._value(expression.slice)]
+        return None
+
+    def _unrolled(self, call: Pair, statement: ast.stmt) -> Iterator[Pair]:
+        """What a call in a loop over pairs that are written out is given, round by round; else the call as it is."""
+        named = [getattr(part, "id", "") for part in call]
+        for loop in ast.walk(statement):
+            targets = [getattr(target, "id", None) for target in getattr(getattr(loop, "target", None), "elts", ())]
+            if len(targets) == 2 and named[0] in targets and hasattr(loop, "iter"):
+                places = [targets.index(name) if name in targets else None for name in named]
+                for row in self._rows(loop.iter):
+                    yield row[places[0]], call[1] if places[1] is None else row[places[1]]
+                return
+        yield call
+
+    def _rows(self, iterated: ast.expr) -> Iterator[Pair]:
+        """The pairs that a loop goes over: of a list, or of a dictionary's items.
+
+        Of a table that has a name the functions are its entries, since the names in it may mean something else by now.
+        """
+        items = isinstance(iterated, ast.Call) and getattr(iterated.func, "attr", "") == "items"
+        whole = iterated.func.value if items else iterated
+        table = self._tables.get(whole.id) if isinstance(whole, ast.Name) else whole
+        if isinstance(table, ast.Dict) and items:
+            pairs = [(key, value) for key, value in zip(table.keys, table.values, strict=True) if key]
+            entries = [(key, _entry(whole, key)) for key, _ in pairs]
+        elif isinstance(table, (ast.List, ast.Tuple)) and not items:
+            rows = [(n, row.elts) for n, row in enumerate(table.elts) if len(getattr(row, "elts", ())) == 2]
+            pairs = [(first, second) for _, (first, second) in rows]
+            entries = [tuple(_entry(whole, ast.Constant(n), ast.Constant(at)) for at in range(2)) for n, _ in rows]
+        else:
+            return
+        for pair, entry in zip(pairs, entries, strict=True):
+            named = isinstance(whole, ast.Name)
+            yield tuple(e if named and isinstance(p, ast.Name) else p for p, e in zip(pair, entry, strict=True))
+
+
+def _entry(table: ast.expr, *keys: ast.expr) -> ast.expr:
+    """`table[first][second]`"""
+    for key in keys:
+        table = ast.fix_missing_locations(ast.copy_location(ast.Subscript(table, key, ast.Load()), table))
+    return table
+
+
+def _is_plain(part: ast.expr) -> bool:
+    """Whether a part of an f-string is a value that nothing formats."""
+    return isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None
