@@ -4,18 +4,15 @@ Standard library only: this runs inside the sandbox.
 """
 
 import ast
-import re
 import symtable
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from course_lib.grading.notebook.disk import named_files
 from course_lib.grading.notebook.names import IMPORTS, at_once, bound_at_once
 from course_lib.grading.notebook.statements import DEFINITIONS, SIMPLE, Statement, is_stub
 
 ANYTHING = "?"  # the `star` of a statement that may bind any name
-FILE = "%"  # before the name of a file, which is written and read like a name
 _AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run where they stand
-_FILE = re.compile(r"(?:\./)?((?:[\w-]+/)*[\w-]+\.(?:py|pt|pth|npy|npz|json|jsonl|txt|csv|tsv|pkl|pickle|safetensors))")
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ def facts(node: ast.stmt, source: str) -> Facts:
         made, unknown = _made(part)
         binds |= made
         star = star or (ANYTHING if unknown else "")
-    named = frozenset(_named_files(node))
+    named = frozenset(named_files(node))
     if isinstance(node, DEFINITIONS):
         return Facts(frozenset(binds), frozenset(eager), frozenset(late) | named, star)
     if isinstance(node, IMPORTS):
@@ -214,15 +211,3 @@ def _made(part: ast.AST) -> tuple[set[str], bool]:
 
 def _is_globals(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("globals", "locals") and not value.args
-
-
-def _named_files(node: ast.stmt) -> Iterator[str]:
-    """Files that a statement names, also as modules, as names of their own."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value) < 200:
-            if found := _FILE.fullmatch(part.value):
-                yield FILE + found[1]
-        elif isinstance(part, ast.Import):
-            yield from (f"{FILE}{alias.name.replace('.', '/')}.py" for alias in part.names)
-        elif isinstance(part, ast.ImportFrom) and part.module and not part.level:
-            yield f"{FILE}{part.module.replace('.', '/')}.py"

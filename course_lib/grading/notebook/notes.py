@@ -8,6 +8,7 @@ import re
 
 from course_lib.grading.notebook.answers.choice import Choice
 from course_lib.grading.notebook.cells import Cell
+from course_lib.grading.notebook.disk import EVERY, FILE, UNNAMED
 from course_lib.grading.notebook.experiments import Skipped
 from course_lib.grading.notebook.names import dotted, origins
 from course_lib.grading.notebook.slices import Slice
@@ -45,8 +46,7 @@ def notes(
     ]
     missed = _missed(choice, part, skipped)
     for each, names in missed.items():
-        needed = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} needed"
-        notes.append(f"{needed}, but `{each.text}` in cell {each.number} is not run: {each.reason}.")
+        notes.append(f"{_needed(names)}, but `{each.text}` in cell {each.number} is not run: {each.reason}.")
     if processes := _processes(part):
         notes.append(
             f"{processes} is called, but where answers are graded there are no semaphores, so that pools, queues and "
@@ -88,6 +88,13 @@ def nothing(cells: list[Cell], exercise: str, function: str) -> str:
     )
 
 
+def _needed(names: list[str]) -> str:
+    """Names that are needed, in words; a file has the name by which it is followed."""
+    files = {EVERY: "what lies on the disk", UNNAMED: "what lies on the disk"}
+    plain = list(dict.fromkeys(files.get(name, name.removeprefix(FILE)) for name in names))
+    return f"{', '.join(plain)} {'is' if len(plain) == 1 else 'are'} needed"
+
+
 def _undefined(name: str, part: Slice) -> str:
     if name in part.deleted:
         return f"{name} is used, but `del` in cell {part.deleted[name]} deletes it before that."
@@ -97,6 +104,7 @@ def _undefined(name: str, part: Slice) -> str:
 def _missed(choice: Choice, part: Slice, skipped: list[Skipped]) -> dict[Skipped, list[str]]:
     """Statements that are not run, and what is missing for that: names that nothing below them sets for certain."""
     needed = part.missing | {name for item in part.items for name in item.binds | item.changes}
+    needed |= {name for item in part.items for name in item.eager | item.late if name.startswith(FILE)}
     last: dict[str, int] = {}
     for item in part.items:
         last |= {name: max(last.get(name, 0), item.position) for name in item.replaces}

@@ -14,7 +14,8 @@ import builtins
 import sys
 from dataclasses import dataclass, field
 
-from course_lib.grading.notebook.bindings import FILE, Item
+from course_lib.grading.notebook.bindings import Item
+from course_lib.grading.notebook.disk import EVERY, FILE, UNNAMED
 from course_lib.grading.notebook.statements import SIMPLE, Statement
 
 MOST_STEPS = 200_000  # bindings looked at for one function
@@ -75,7 +76,7 @@ class Slicer:
             item = self.items[place]
             wanted.setdefault(when, set()).add(place)
             # What it changes was followed when that name was: all that stands above is wanted then as well.
-            at_once = item.eager - ({via} & item.changes)
+            at_once = item.eager - ({via} & item.changes) - ({UNNAMED} if via == EVERY else set())
             for name, at in [*((n, float(place)) for n in at_once), *((n, when) for n in item.late)]:
                 if (name, at) not in seen:
                     seen.add((name, at))

@@ -46,6 +46,10 @@ class Judge(ABC):
         """Why it is not run, whatever needs it; else empty."""
 
     @abstractmethod
+    def only_writes(self, node: ast.stmt) -> bool:
+        """Whether it changes nothing but what lies on the disk."""
+
+    @abstractmethod
     def acts(self, node: ast.stmt) -> bool:
         """Whether it binds or changes a name, so that something may need it."""
 
@@ -152,8 +156,15 @@ def _left(statements: list[ast.stmt], judge: Judge, tried: bool = False) -> list
     left = []
     for statement in statements:
         kept = tried and not isinstance(statement, (*IMPORTS, *_BLOCKS)) and not judge.reason(statement)
-        left += [statement] if kept else split(statement, judge)
+        parts = [statement] if kept else split(statement, judge)
+        left += [_tried(part) if judge.only_writes(part) and not tried else part for part in parts]
     return left
+
+
+def _tried(node: ast.stmt) -> ast.stmt:
+    """A statement that writes where it may, so that one that fails keeps nothing beside it from being run."""
+    handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])
+    return ast.copy_location(ast.Try([node], [handler], [], []), node)
 
 
 def is_stub(node: ast.AST) -> bool:
