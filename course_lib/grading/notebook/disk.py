@@ -13,6 +13,7 @@ from course_lib.grading.notebook.names import dotted, root
 
 FILE = "%"  # before the name of a file, which is written and read like a name
 EVERY, UNNAMED = FILE, f"{FILE}?"
+ENVIRONMENT = f"{FILE}$"  # variables of the environment, which are no names of Python either
 _FILE = re.compile(r"(?:\./)?((?:[\w-]+/)*[\w-]+\.(?:py|pt|pth|npy|npz|json|jsonl|txt|csv|tsv|pkl|pickle|safetensors))")
 _LONGEST = 200  # characters of the name of a file
 
@@ -33,6 +34,7 @@ _READS = re.compile(
     r"(torch|numpy|joblib)\.load|os\.(walk|stat|getcwd)"
 )
 _TO_WRITE = re.compile(r"[rbt]*[wax+][wax+bt]*(:\w*)?")  # the mode of `open`
+_SETS_ENVIRONMENT = re.compile(r"os\.(putenv|unsetenv|environ\.(update|setdefault|pop|clear|__setitem__))")
 _PROGRAMS = re.compile(r"os\.(system|popen)|subprocess\.(run|call|check_call|check_output|Popen)")
 
 
@@ -68,8 +70,12 @@ class Disk:
         """What a call, or the name of a function that is handed on, changes on the disk."""
         if isinstance(part, ast.Attribute) and _MOVES.fullmatch(dotted(part, self.imported)):
             return {EVERY, UNNAMED}
+        if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
+            return {ENVIRONMENT} if dotted(part.value, self.imported) == "os.environ" else set()
         if not isinstance(part, ast.Call):
             return set()
+        if _SETS_ENVIRONMENT.fullmatch(dotted(part.func, self.imported)):
+            return {ENVIRONMENT}
         if getattr(part.func, "id", "") == MAGIC:
             return {EVERY, UNNAMED}
         kind = self._kind(part)
@@ -92,8 +98,10 @@ class Disk:
             if isinstance(part, ast.Call) and (kind := self._kind(part)):
                 known = kind in ("writes", "makes folders") or any(named_files(part))
                 found.add(UNNAMED if known else EVERY)
-            elif isinstance(part, ast.Attribute) and _MOVES.fullmatch(dotted(part, self.imported)):
-                found.add(UNNAMED)
+            elif isinstance(part, (ast.Attribute, ast.Name)):
+                full = dotted(part, self.imported)
+                found |= {UNNAMED} if _MOVES.fullmatch(full) else set()
+                found |= {ENVIRONMENT} if full in ("os.environ", "os.getenv") else set()
         return found
 
     def starts_a_program(self, node: ast.stmt) -> bool:

@@ -8,7 +8,7 @@ import re
 
 from course_lib.grading.notebook.answers.choice import Choice
 from course_lib.grading.notebook.cells import Cell
-from course_lib.grading.notebook.disk import EVERY, FILE, UNNAMED
+from course_lib.grading.notebook.disk import ENVIRONMENT, EVERY, FILE, UNNAMED
 from course_lib.grading.notebook.experiments import Skipped
 from course_lib.grading.notebook.names import dotted, origins
 from course_lib.grading.notebook.slices import Slice
@@ -90,7 +90,7 @@ def nothing(cells: list[Cell], exercise: str, function: str) -> str:
 
 def _needed(names: list[str]) -> str:
     """Names that are needed, in words; a file has the name by which it is followed."""
-    files = {EVERY: "what lies on the disk", UNNAMED: "what lies on the disk"}
+    files = dict.fromkeys((EVERY, UNNAMED), "what lies on the disk") | {ENVIRONMENT: "the environment"}
     plain = list(dict.fromkeys(files.get(name, name.removeprefix(FILE)) for name in names))
     return f"{', '.join(plain)} {'is' if len(plain) == 1 else 'are'} needed"
 

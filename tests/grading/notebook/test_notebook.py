@@ -224,6 +224,15 @@ OF_ONE_NAME = {
         OTHER,
         "for function, name in T:\n    check(name, function)",
     ),
+    "in a loop over the names of a table": (
+        MINE,
+        'T = {"wanda.score": f}',
+        OTHER,
+        "for name in T:\n    check(name, T[name])",
+    ),
+    "in a loop over names": (MINE, 'for name in ["wanda.score"]:\n    check(name, f)', OTHER),
+    "the exercises in two names": ('a, b = "wanda.score", "wanda.other"', MINE, "check(a, f)", OTHER, "check(b, f)"),
+    "by globals": (MINE, 'check("wanda.score", globals()["f"])', OTHER),
     "its helpers have one name too": (
         "def h(x):\n    return x",
         "def f(w, x):\n    return h(w) * x",

@@ -289,6 +289,7 @@ READERS = {
     "a table of arrays": ("np.save('k', np.ones(1))", "weight * inputs * int(np.load('k.npy')[0])"),
     "tensors": ("torch.save(torch.ones(1), 'k')", "weight * inputs * int(torch.load('k')[0])"),
     "a folder to write into": ("os.makedirs('plots', exist_ok=True)", "open('plots/log.txt', 'a') and weight * inputs"),
+    "the environment": ("os.environ['K'] = '1'\nfrom os import getenv", "weight * inputs * int(getenv('K'))"),
     "where it is": ("Path('k').touch()", "weight * inputs * os.path.exists('k')"),
     "a folder to work in": ("os.mkdir('k')\nos.chdir('k')", "weight * inputs * os.getcwd().endswith('k')"),
     "one file of several": (

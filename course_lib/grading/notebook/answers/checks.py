@@ -54,7 +54,9 @@ class CheckCalls:
             return None
         given = dict(zip(("exercise_id", "function"), call.args, strict=False))
         given |= {keyword.arg: keyword.value for keyword in call.keywords}
-        return (given["exercise_id"], given["function"]) if {"exercise_id", "function"} <= given.keys() else None
+        if not {"exercise_id", "function"} <= given.keys():
+            return None
+        return given["exercise_id"], _by_name(given["function"])
 
     def _remember(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("course_lib.workbook"):
@@ -63,12 +65,11 @@ class CheckCalls:
         for name in bound:
             self._values.pop(name, None)
             self._tables.pop(name, None)
-        value = getattr(statement, "value", None)
-        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(value, (ast.List, ast.Tuple, ast.Dict)):
-            self._tables |= dict.fromkeys(bound, value)
-        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and len(bound) == 1 and value is not None:
+        for name, value in _assigned(statement):
+            if isinstance(value, (ast.List, ast.Tuple, ast.Dict)):
+                self._tables[name] = value
             with contextlib.suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-                self._values |= dict.fromkeys(bound, ast.literal_eval(value))
+                self._values[name] = ast.literal_eval(value)
 
     def _text(self, expression: ast.expr) -> str:
         """The text that an expression is, as far as can be read."""
@@ -94,14 +95,24 @@ class CheckCalls:
     def _unrolled(self, call: Pair, statement: ast.stmt) -> Iterator[Pair]:
         """What a call in a loop over pairs that are written out is given, round by round; else the call as it is."""
         named = [getattr(part, "id", "") for part in call]
-        for loop in ast.walk(statement):
-            targets = [getattr(target, "id", None) for target in getattr(getattr(loop, "target", None), "elts", ())]
-            if len(targets) == 2 and named[0] in targets and hasattr(loop, "iter"):
+        for loop in (part for part in ast.walk(statement) if hasattr(part, "iter")):
+            if getattr(loop.target, "id", None) == named[0]:
+                for key in self._keys(loop.iter):
+                    yield key, _entry_of(call[1], named[0], key)
+                return
+            targets = [getattr(target, "id", None) for target in getattr(loop.target, "elts", ())]
+            if len(targets) == 2 and named[0] in targets:
                 places = [targets.index(name) if name in targets else None for name in named]
                 for row in self._rows(loop.iter):
                     yield row[places[0]], call[1] if places[1] is None else row[places[1]]
                 return
         yield call
+
+    def _keys(self, iterated: ast.expr) -> list[ast.Constant]:
+        """The keys of a dictionary, or the entries of a list, that is written out here or further up."""
+        table = self._tables.get(iterated.id) if isinstance(iterated, ast.Name) else iterated
+        parts = table.keys if isinstance(table, ast.Dict) else getattr(table, "elts", ())
+        return [part for part in parts if isinstance(part, ast.Constant)]
 
     def _rows(self, iterated: ast.expr) -> Iterator[Pair]:
         """The pairs that a loop goes over: of a list, or of a dictionary's items.
@@ -123,6 +134,33 @@ class CheckCalls:
         for pair, entry in zip(pairs, entries, strict=True):
             named = isinstance(whole, ast.Name)
             yield tuple(e if named and isinstance(p, ast.Name) else p for p, e in zip(pair, entry, strict=True))
+
+
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """Names and what an assignment gives them, also of several at once."""
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
+        return
+    for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+        targets, values = getattr(target, "elts", [target]), [statement.value]
+        if len(targets) > 1:
+            values = getattr(statement.value, "elts", ())
+        if len(targets) == len(values):
+            yield from ((t.id, v) for t, v in zip(targets, values, strict=True) if isinstance(t, ast.Name))
+
+
+def _by_name(function: ast.expr) -> ast.expr:
+    """`globals()["answer"]` as the name that it is."""
+    if isinstance(function, ast.Subscript) and isinstance(function.value, ast.Call):
+        key = getattr(function.slice, "value", None)
+        if getattr(function.value.func, "id", "") in ("globals", "locals") and isinstance(key, str):
+            return ast.copy_location(ast.Name(key, ast.Load()), function)
+    return function
+
+
+def _entry_of(function: ast.expr, loops_name: str, key: ast.expr) -> ast.expr:
+    """`TABLE[name]` in a loop over names as `TABLE["score"]`; anything else as it is."""
+    by_loop = isinstance(function, ast.Subscript) and getattr(function.slice, "id", "") == loops_name
+    return _entry(function.value, key) if by_loop else function
 
 
 def _entry(table: ast.expr, *keys: ast.expr) -> ast.expr:
