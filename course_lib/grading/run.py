@@ -64,7 +64,7 @@ def run(request: Request, console: Console) -> int:
     if request.seconds is not None and not 1 <= request.seconds <= MOST_SECONDS:
         raise ValueError(f"got --seconds {request.seconds:g}; expected from 1 to {MOST_SECONDS}, for one submission.")
     plan = engine.plan(request.lesson or _lesson(candidates), request.seed, request.kind, seconds=request.seconds)
-    submissions = newest(candidates, plan.stem)
+    submissions = newest(candidates, plan.stem, exercises=plan.functions)
     if request.kind == "bwrap" and (problem := session.unavailable()) and not request.scheduler:
         raise ValueError(problem)
     check_out(request.out, request.resume)

@@ -212,6 +212,44 @@ def test_workers_that_cannot_grade_are_named_before_anything_is_sent(local, tmp_
         list(run(local, sent, dataclasses.replace(PLAN, kind="bwrap")))
 
 
+def dies_at_first(kind, course):
+    """The worker that is asked first ends before it answers; `course` is a folder for its mark."""
+    try:
+        os.mkdir(os.path.join(course, "asked"))
+    except FileExistsError:
+        return ""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_over_the_first_question_costs_time_and_nothing_else(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "grade", graded)
+    monkeypatch.setattr(cluster, "unfit", dies_at_first)
+    monkeypatch.setattr(cluster, "fingerprint", lambda: str(tmp_path))
+    pairs = list(run(local, submissions(tmp_path, 3)))
+    assert (tmp_path / "asked").exists()
+    assert sorted(submission.student for submission, _ in pairs) == ["s0", "s1", "s2"]
+    assert {result.problem for _, result in pairs} == {""}
+
+
+def test_workers_that_die_whenever_they_are_asked_are_named():
+    """Without a cluster, whose workers would each take seconds to start again."""
+    asked = []
+
+    class Client:
+        def wait_for_workers(self, n, timeout):
+            pass
+
+        def run(self, function, *arguments, on_error):
+            asked.append(function)
+            return {"tcp://here:1": "", f"tcp://here:{len(asked) + 1}": OSError("the connection is closed")}
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cluster, "PAUSE_SECONDS", 0.0)
+        with pytest.raises(ValueError, match=r"1 of 2 workers cannot grade. tcp://here:6: .*does not start \(OSError"):
+            cluster._check_workers(Client(), PLAN)
+    assert len(asked) == cluster.MOST_DEATHS
+
+
 def test_a_worker_that_joins_late_and_cannot_grade_stops_the_run(local, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "grade", cannot_grade)
     with pytest.raises(ValueError, match=r"gave s0 back ungraded \(this worker joined late.*--resume"):

@@ -3,12 +3,14 @@
 What wraps a class, as a zip of all or a folder a lesson, is taken off.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from course_lib.grading.intake import layouts, zips
 from course_lib.grading.intake.entries import ARCHIVE, DEEPEST, Entry
 from course_lib.grading.intake.gradescope_groups import submitters
 from course_lib.grading.intake.layouts import METADATA, Owner, lesson_of, owner
+from course_lib.grading.intake.student_ids import clean
 
 LARGEST_METADATA = 2**24
 NBGRADER = ("source", "release", "autograded", "feedback", "exchange")  # its folders beside `submitted`
@@ -35,9 +37,10 @@ class Group:
     origin: str = ""
 
 
-def by_layout(entries: list[Entry]) -> list[Group]:
-    """The students, each by the outermost name below where the class begins."""
-    level, lessons = _unwrapped([(entry.parts, entry) for entry in entries if entry.parts])
+def by_layout(entries: list[Entry], roster: Iterable[str] = ()) -> list[Group]:
+    """The students, each by the outermost name below where the class begins. One on the roster is no class."""
+    students = {clean(student).casefold() for student in roster}
+    level, lessons = _unwrapped([(entry.parts, entry) for entry in entries if entry.parts], students)
     known = _submitters(level)
     groups: dict[str, Group] = {}
     inner = _children(level)
@@ -82,7 +85,7 @@ def _submitters(level: Level) -> dict[str, list[tuple[str, ...]]]:
     return {}
 
 
-def _unwrapped(level: Level) -> tuple[Level, dict[int, str]]:
+def _unwrapped(level: Level, students: set[str]) -> tuple[Level, dict[int, str]]:
     """The level at which every name is a student's, and the lessons that folders around it named."""
     lessons: dict[int, str] = {}
     for _ in range(DEEPEST):
@@ -96,10 +99,23 @@ def _unwrapped(level: Level) -> tuple[Level, dict[int, str]]:
         for name, lesson in named.items():
             lessons |= {id(entry): lesson for _, entry in holders[name] if lesson}
         around = len(holders) == 1 and _is_around(*holders.values())
-        if not (all(named.values()) or around or all(map(_is_export, holders, holders.values()))):
+        classes = around or all(map(_is_export, holders, holders.values()))
+        if not (all(named.values()) or (classes and _may_hold_classes(holders, inner, students))):
             break
         level = [pair for below in holders.values() for pair in _inside(below)]
     return level, lessons
+
+
+def _may_hold_classes(names: Iterable[str], beside: dict[str, Level], students: set[str]) -> bool:
+    """Whether folders or zips may hold classes rather than one student's work each.
+
+    Not where a course system has named them, or files beside them: it has named every student's. Nor are they classes
+    that have a name from the roster.
+    """
+    if any(layouts.special(other, folder=_is_folder(below)) for other, below in beside.items()):
+        return False
+    owners = [owner(name, folder=_is_folder(beside[name])) for name in names]
+    return not {clean(known).casefold() for whose in owners for known in (whose.student, *whose.also)} & students
 
 
 def _is_submitted(name: str, beside: dict[str, Level]) -> bool:

@@ -1,6 +1,8 @@
 """A folder of anything that a class handed in becomes submissions, one for every student, whatever is wrong with it."""
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +43,7 @@ def among(
     """The same of entries, of which those of the kind "notebook" are what is looked for, called so in messages."""
     if problem := next((entry.problem for entry in entries if not entry.parts), ""):
         raise ValueError(f"got {folder}: {problem}")
-    groups = by_layout(entries) if pattern is None else by_pattern(entries, pattern)
+    groups = by_layout(entries, roster or ()) if pattern is None else by_pattern(entries, pattern)
     named = _named(groups, roster or [])
     candidates = [candidate for name, group in named for candidate in _candidates(name, group, called)]
     if roster is not None:
@@ -49,21 +51,30 @@ def among(
     return sorted(candidates, key=lambda candidate: (candidate.student.casefold(), candidate.student, candidate.origin))
 
 
-def newest(submissions: list[Submission], stem: str, called: str = NOTEBOOK) -> list[Submission]:
+def newest(
+    submissions: list[Submission], stem: str, called: str = NOTEBOOK, exercises: Iterable[str] = ()
+) -> list[Submission]:
     """One submission for every student: of the notebooks of that lesson the newest.
 
-    A notebook whose name says no lesson may be of this one; it counts where no other says so.
+    A notebook whose name says no lesson may be of this one. It counts where no other says so, or where it is newer than
+    those that do and has as many of the lesson's exercises; one that is newer and has fewer is named in a note.
+
+    Args:
+        exercises: of the lesson. Without them a notebook is known by its name alone.
     """
+    ids = tuple(exercises)
     students: dict[str, list[Submission]] = {}
     for submission in submissions:
         students.setdefault(submission.student, []).append(submission)
-    return [_one(mine, stem, called) for mine in students.values()]
+    return [_one(mine, stem, called, ids) for mine in students.values()]
 
 
-def _one(mine: list[Submission], stem: str, called: str) -> Submission:
+def _one(mine: list[Submission], stem: str, called: str, exercises: tuple[str, ...]) -> Submission:
     lessons = [(work.lesson or lesson_of(work.origin), work) for work in mine if work.path or work.problem]
     of_lesson = [work for lesson, work in lessons if lesson == stem]
-    fits = of_lesson or [work for lesson, work in lessons if not lesson]
+    unnamed = [work for lesson, work in lessons if not lesson]
+    attempts, passed_over = _newer(of_lesson, unnamed, exercises) if of_lesson and exercises else ([], ())
+    fits = [*of_lesson, *attempts] or unnamed
     if not fits:
         others = ", ".join(sorted({lesson for lesson, _ in lessons}))
         what = called.partition(" ")[0]
@@ -74,7 +85,36 @@ def _one(mine: list[Submission], stem: str, called: str) -> Submission:
         which = "the newest was taken" if len({_age(fit)[1:3] for fit in fits}) > 1 else "one of them was taken"
         note = f"{len(fits)} {called.partition(' ')[0]}s, {which}: {chosen.origin}"
         chosen = replace(chosen, notes=(*chosen.notes, note))
-    return chosen
+    return replace(chosen, notes=(*chosen.notes, *passed_over))
+
+
+def _newer(
+    named: list[Submission], unnamed: list[Submission], exercises: tuple[str, ...]
+) -> tuple[list[Submission], tuple[str, ...]]:
+    """Of the notebooks without a lesson in their name the newer attempts at this one, and a note on others."""
+    best = max(named, key=_age)
+    newer = [work for work in unnamed if work.path is not None and _age(work)[:3] > _age(best)[:3]]
+    if not newer:
+        return [], ()
+    n_needed = max(1, _n_exercises(best, exercises))
+    counts = [(work, _n_exercises(work, exercises)) for work in newer]
+    attempts = [work for work, n in counts if n >= n_needed]
+    rest = [
+        f"{work.origin} is newer but was not graded: its name says no lesson, and it has {n} of the "
+        f"{len(exercises)} exercises"
+        for work, n in counts
+        if n < n_needed and (not attempts or _age(work) > max(map(_age, attempts)))
+    ]
+    return attempts, tuple(rest[:MOST_NOTES])
+
+
+def _n_exercises(work: Submission, exercises: tuple[str, ...]) -> int:
+    """How many exercises a notebook names. It is searched as bytes: nothing that was handed in is parsed here."""
+    try:
+        content = work.read()
+    except (ValueError, OSError):
+        return 0
+    return sum(re.search(rb"""["']%s\\?["']""" % re.escape(name).encode(), content) is not None for name in exercises)
 
 
 def _age(submission: Submission) -> tuple[bool, int, float, str]:
@@ -119,14 +159,14 @@ def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
     """Every group with the id under which it is graded, which no other has: the roster's where it knows the student."""
     listed = {clean(student).casefold(): clean(student) for student in roster}
     aliases = Counter(key for group in groups for key in {clean(alias).casefold() for alias in group.owner.also})
-    taken: set[str] = set()
+    taken: dict[str, Group] = {}
     named = []
     exact = set(listed.values())
 
-    def surest_first(group: Group) -> tuple[bool, bool, str]:
-        """Who is on the roster as written comes before BOB, who would be taken for bob."""
+    def surest_first(group: Group) -> tuple[bool, bool, bool, str]:
+        """Who is on the roster as written comes before BOB, who would be taken for bob; so does bob without one."""
         name = group.owner.student
-        return name not in exact, clean(name) != name, name
+        return name not in exact, clean(name) != name, name != name.casefold(), name
 
     for group in sorted(groups, key=surest_first):
         name = clean(group.owner.student)
@@ -136,9 +176,12 @@ def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
         while unique.casefold() in taken:
             number += 1
             unique = f"{name} ({number})"
-        taken.add(unique.casefold())
+        taken[unique.casefold()] = group
         if unique != name:
             group.notes.append(f"another submission has the id {name} as well")
+            first = taken[name.casefold()]
+            if first.owner.student not in exact:  # which of the two is meant is for a person to say
+                first.notes.append(f"{_clean_path(group.origin)} has this id as well; it is graded as {unique}")
         named.append((unique, group))
     return named
 

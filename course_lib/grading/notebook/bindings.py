@@ -4,18 +4,15 @@ Standard library only: this runs inside the sandbox.
 """
 
 import ast
-import re
 import symtable
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from course_lib.grading.notebook.names import IMPORTS, at_once
+from course_lib.grading.notebook.disk import named_files
+from course_lib.grading.notebook.names import IMPORTS, at_once, bound_at_once
 from course_lib.grading.notebook.statements import DEFINITIONS, SIMPLE, Statement, is_stub
 
 ANYTHING = "?"  # the `star` of a statement that may bind any name
-FILE = "%"  # before the name of a file, which is written and read like a name
 _AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run where they stand
-_FILE = re.compile(r"(?:\./)?((?:[\w-]+/)*[\w-]+\.(?:py|pt|pth|npy|npz|json|jsonl|txt|csv|tsv|pkl|pickle|safetensors))")
 
 
 @dataclass(frozen=True)
@@ -25,6 +22,7 @@ class Facts:
     Args:
         star: the module of a `from module import *`, or ANYTHING for an `exec` of what is not known.
         files: those that it names, which it may write.
+        deletes: names that it may unbind.
     """
 
     binds: frozenset[str] = frozenset()
@@ -32,6 +30,7 @@ class Facts:
     late: frozenset[str] = frozenset()
     star: str = ""
     files: frozenset[str] = frozenset()
+    deletes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,7 +40,8 @@ class Item:
     Args:
         position: its place among all of them.
         binds: names it gives a value; `replaces`: those of them whose earlier value is lost with certainty.
-        changes: names whose value it changes in place.
+        changes: names whose value it changes in place, or may take away.
+        deletes: names that it may unbind; a `del` replaces them, as an assignment would.
         eager: names it reads when it runs; late: names that what it defines reads when called.
         star: as in Facts. stub: it is what the student was given.
         everywhere: it changes what every exercise is given, such as torch itself.
@@ -59,6 +59,11 @@ class Item:
     star: str = ""
     stub: bool = False
     everywhere: bool = False
+    deletes: frozenset[str] = frozenset()
+
+    def ends(self, name: str) -> bool:
+        """Whether the name is unbound after it with certainty."""
+        return name in self.deletes & self.replaces
 
 
 def item(
@@ -74,19 +79,21 @@ def item(
     """A statement with what is known of it."""
     submodule = isinstance(node, ast.Import) and "." in node.names[0].name and not node.names[0].asname
     certain = isinstance(node, SIMPLE) and not isinstance(node, ast.AugAssign) and not submodule
+    surely_deleted = facts.deletes if isinstance(node, ast.Delete) else frozenset()
     return Item(
         node=node,
         position=position,
         number=number,
         statement=statement,
         binds=facts.binds,
-        replaces=frozenset(facts.binds if certain else ()),
-        changes=changes | facts.files,
+        replaces=(facts.binds if certain else frozenset()) | surely_deleted,
+        changes=changes | facts.files | (facts.deletes - surely_deleted),
         eager=facts.eager | facts.files,
         late=facts.late,
         star=facts.star,
         stub=is_stub(node),
         everywhere=everywhere,
+        deletes=facts.deletes,
     )
 
 
@@ -99,25 +106,52 @@ def facts(node: ast.stmt, source: str) -> Facts:
     if any(isinstance(part, (ast.Await, ast.AsyncFor, ast.AsyncWith)) for part, _ in at_once(node)):
         source = ast.unparse(_WithoutAwait().visit(ast.parse(source)))  # which a table of symbols does not take here
     table = symtable.symtable(source, "cell", "exec")
-    binds, eager, late = set(), set(), set()
+    stored, eager, late = set(), set(), set()
     for symbol in table.get_symbols():
-        if (symbol.is_assigned() or symbol.is_imported()) and not isinstance(node, ast.Delete):
-            binds.add(symbol.get_name())
+        if symbol.is_assigned() or symbol.is_imported():  # or deleted
+            stored.add(symbol.get_name())
         if symbol.is_referenced():
             eager.add(symbol.get_name())
+    binds = stored & bound_at_once(node)
     for child in table.get_children():
+        binds |= _binds_outside(child)
         _reads(child, eager, late, called=False)
+    deletes = _deleted(node, stored)
     star = (node.module or ".") if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" else ""
     for part, _ in at_once(node):
         made, unknown = _made(part)
         binds |= made
         star = star or (ANYTHING if unknown else "")
-    named = frozenset(_named_files(node))
+    named = frozenset(named_files(node))
     if isinstance(node, DEFINITIONS):
         return Facts(frozenset(binds), frozenset(eager), frozenset(late) | named, star)
     if isinstance(node, IMPORTS):
         return Facts(frozenset(binds), frozenset(eager) | named, frozenset(late), star)
-    return Facts(frozenset(binds), frozenset(eager), frozenset(late), star, named)
+    return Facts(frozenset(binds), frozenset(eager), frozenset(late), star, named, frozenset(deletes - binds))
+
+
+def _binds_outside(table: symtable.SymbolTable) -> set[str]:
+    """Names of the top level that a comprehension binds by `:=`, or a class by `global`."""
+    if str(table.get_type()) == "function" and table.get_name() not in _AT_ONCE:
+        return set()
+    own = {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
+    return own.union(*(_binds_outside(child) for child in table.get_children()))
+
+
+def _deleted(node: ast.stmt, stored: set[str]) -> set[str]:
+    """Names that a statement may unbind: by `del name`, or out of `globals()`."""
+    names: set[str] = set()
+    for part, _ in at_once(node) if not isinstance(node, DEFINITIONS) else ():
+        key = None
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Del):
+            names |= {part.id} & stored
+        elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Del) and _is_globals(part.value):
+            key = part.slice
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and _is_globals(part.func.value):
+            key = part.args[0] if part.func.attr in ("pop", "__delitem__") and part.args else None
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            names.add(key.value)
+    return names
 
 
 def _reads(table: symtable.SymbolTable, eager: set[str], late: set[str], called: bool) -> None:
@@ -126,7 +160,7 @@ def _reads(table: symtable.SymbolTable, eager: set[str], late: set[str], called:
     comprehension = kind == "function" and table.get_name() in _AT_ONCE
     called |= kind == "function" and not comprehension
     for symbol in table.get_symbols():
-        if symbol.is_global():
+        if symbol.is_global() and (called or symbol.is_referenced()):
             (late if called else eager).add(symbol.get_name())
             if comprehension:  # a generator is run later, and a function may bear such a name
                 late.add(symbol.get_name())
@@ -177,15 +211,3 @@ def _made(part: ast.AST) -> tuple[set[str], bool]:
 
 def _is_globals(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("globals", "locals") and not value.args
-
-
-def _named_files(node: ast.stmt) -> Iterator[str]:
-    """Files that a statement names, also as modules, as names of their own."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value) < 200:
-            if found := _FILE.fullmatch(part.value):
-                yield FILE + found[1]
-        elif isinstance(part, ast.Import):
-            yield from (f"{FILE}{alias.name.replace('.', '/')}.py" for alias in part.names)
-        elif isinstance(part, ast.ImportFrom) and part.module and not part.level:
-            yield f"{FILE}{part.module.replace('.', '/')}.py"

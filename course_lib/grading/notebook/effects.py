@@ -1,5 +1,7 @@
 """What a statement changes without binding it: by an assignment to a part, a method, or a function of the notebook.
 
+Files and folders that it writes are among them, under the names that disk.py gives them.
+
 Told from the text and generously, since a statement that is run for nothing costs a moment, and one that is missing the
 points. Standard library only: this runs inside the sandbox.
 """
@@ -10,7 +12,19 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from course_lib.grading.notebook.names import DEFS, LOOPS, arguments_of, at_once, bound_in, dotted, origins, root, roots
+from course_lib.grading.notebook.disk import Disk
+from course_lib.grading.notebook.names import (
+    DEFS,
+    LOOPS,
+    arguments_of,
+    at_once,
+    bound_in,
+    dotted,
+    origins,
+    root,
+    roots,
+    stored,
+)
 
 ROUNDS = 8  # in which functions hand on to those that call them what they change
 # Methods that change their object, wherever they are called; of a call whose value nobody takes, any method may.
@@ -52,6 +66,7 @@ class Effects:
 
     def __init__(self, statements: list[ast.stmt], answers: set[str]):
         self.imported = origins(statements)
+        self.disk = Disk(statements, self.imported)
         self.functions: dict[str, list[ast.AST]] = {}
         self.classes: dict[str, list[ast.ClassDef]] = {}
         self.same: dict[str, set[str]] = {}  # other names of one value
@@ -95,8 +110,7 @@ class Effects:
         changed = self._changed(parts)
         inner = [part for part, _ in parts if isinstance(part, (*DEFS, ast.Lambda))]
         own = set().union(*(bound_in(each) for each in (function, *inner)))
-        bound = {part.id for part, _ in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-        shared = {name for part, _ in parts if isinstance(part, ast.Global) for name in part.names} & bound
+        shared = {name for part, _ in parts if isinstance(part, ast.Global) for name in part.names} & stored(function)
         names = [argument.arg for argument in arguments_of(function)]
         positions = {place for place, name in enumerate(names) if name in changed}
         return Effect(frozenset((changed - own) | shared), frozenset(positions | set(names) & changed))
@@ -119,7 +133,7 @@ class Effects:
         changed: set[str] = set()
         handed_on: dict[str, set[str]] = {}  # a loop's variable is a part of what the loop goes over
         for part, again in parts:
-            changed |= self._by(part, again, id(part) in discarded)
+            changed |= self._by(part, again, id(part) in discarded) | self.disk.writes(part, id(part) in discarded)
             for target, value in _handed_on(part):
                 for name in _named(target):
                     handed_on.setdefault(name, set()).update(self._values(_named(value)))

@@ -7,9 +7,10 @@ import ast
 import contextlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course_lib.grading.notebook.bindings import Facts, Item, facts, item
+from course_lib.grading.notebook.disk import FILE
 from course_lib.grading.notebook.effects import Effects
 from course_lib.grading.notebook.magics import MAGIC
 from course_lib.grading.notebook.names import IMPORTS, at_once, dotted
@@ -76,10 +77,15 @@ class Reader(Judge):
             return any(self.acts(part) for part in leaves(node))
         return bool(self._known(node).star) or bool(self.touches(node))
 
+    def only_writes(self, node: ast.stmt) -> bool:
+        """Whether it changes nothing but what lies on the disk."""
+        touched = self.touches(node)
+        return bool(touched) and all(name.startswith(FILE) for name in touched)
+
     def touches(self, node: ast.stmt) -> frozenset[str]:
         """What it binds or changes."""
         known = self._known(node)
-        return known.binds | known.files | self._changed(node)
+        return known.binds | known.files | known.deletes | self._changed(node)
 
     def skipped(self, whole: ast.stmt) -> list[tuple[ast.stmt, str]]:
         """The statements in one that are not run although something may need them, and why."""
@@ -94,10 +100,16 @@ class Reader(Judge):
     def _known(self, node: ast.stmt) -> Facts:
         if node not in self._facts:
             try:
-                self._facts[node] = facts(node, ast.unparse(node))
+                self._facts[node] = self._with_files(facts(node, ast.unparse(node)), node)
             except SyntaxError:  # what only makes sense around it, such as `break`
                 self._facts[node] = Facts()
         return self._facts[node]
+
+    def _with_files(self, known: Facts, node: ast.stmt) -> Facts:
+        """The same with what it reads of the disk: when it runs, and when what it defines is called."""
+        files = frozenset(self._effects.disk.reads(node))
+        at_once = frozenset() if isinstance(node, DEFINITIONS) else files
+        return replace(known, eager=known.eager | at_once, late=known.late | files)
 
     def _changed(self, node: ast.stmt) -> frozenset[str]:
         if node not in self._changes:
@@ -106,8 +118,10 @@ class Reader(Judge):
 
 
 def shown(node: ast.stmt) -> str:
-    """The first line of a statement."""
-    first = ast.unparse(node).strip().split("\n")[0]
+    """The first line of a statement, or of what a shell would run."""
+    call = getattr(node, "value", None)
+    shell = isinstance(call, ast.Call) and getattr(call.func, "id", "") == MAGIC
+    first = call.args[0].value if shell else ast.unparse(node).strip().split("\n")[0]
     return first if len(first) <= _SHOWN else f"{first[: _SHOWN - 1]}…"
 
 
@@ -147,6 +161,8 @@ class Experiments:
             return ""
         if MAGIC in found.eager:
             return "grading runs no shell and no magics"
+        if self.effects.disk.starts_a_program(node):
+            return "grading starts no other programs"
         if node not in self._calls:
             self._calls[node] = _calls(part for part, _ in at_once(node, lambdas=False))
         for called in self._calls[node]:

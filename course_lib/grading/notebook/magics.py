@@ -20,7 +20,8 @@ _TIMED = "%time "
 _ASSIGNED = re.compile(r"([\w.\[\], ]+=)\s*[%!]")
 _RUN = re.compile(r"%run\s+(?:-i\s+)?(['\"]?)([^'\"\s]+)\1\s*")
 _WRITES = re.compile(r"%%(?:write)?file +(-a +|--append +)?['\"]?([^'\"\s]+)['\"]?\s*")
-MAGIC = "_magic_"  # what stands for a value that only IPython or a shell would give
+MAGIC = "_magic_"  # what stands for a value that only IPython or a shell would give; called with what is not run
+_ON_DISK = re.compile(r"[!%]\s*(cd|cp|curl|git|ln|mkdir|mv|rm|tar|touch|unzip|wget)\b.*|!.*[^-=]>.*")
 
 
 def parse(text: str, longest: int) -> tuple[str, ast.Module]:
@@ -87,8 +88,12 @@ def _without_cell_magic(lines: list[str]) -> list[str]:
     if not lines[first].startswith(("%%", "!!")):
         return lines
     name = re.match(r"[\w!]*", lines[first][2:].lstrip())[0] if lines[first].startswith("%%") else "!"
-    rest = [""] * (len(lines) - first - 1) if _FOREIGN.fullmatch(name) else lines[first + 1 :]
-    return [""] * (first + 1) + rest
+    if not _FOREIGN.fullmatch(name):
+        return [""] * (first + 1) + lines[first + 1 :]
+    shell = name in ("bash", "sh", "!", "script", "system", "sx")
+    on_disk = shell and any(_ON_DISK.fullmatch(f"!{line.strip()}") for line in lines[first + 1 :])
+    said = f"{MAGIC}({lines[first].strip()!r})" if on_disk else ""
+    return [""] * first + [said] + [""] * (len(lines) - first - 1)
 
 
 def _blank(lines: list[str], number: int | None) -> bool:
@@ -109,7 +114,9 @@ def _blank(lines: list[str], number: int | None) -> bool:
     while at < len(lines):
         goes_on = lines[at].rstrip().endswith("\\")
         assigned = _ASSIGNED.match(lines[at].strip())
-        lines[at] = margin + (f"{assigned[1]} {MAGIC}" if assigned else "pass")
+        on_disk = not margin and _ON_DISK.fullmatch(lines[at].strip())
+        said = f"{MAGIC}({lines[at].strip()!r})" if on_disk else "pass"
+        lines[at] = margin + (f"{assigned[1]} {MAGIC}" if assigned else said)
         at += 1
         if not goes_on:
             break

@@ -100,6 +100,29 @@ def bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> s
     return bound - elsewhere
 
 
+def bound_at_once(node: ast.stmt) -> set[str]:
+    """Names that a statement of the top level may bind when it runs; not those that an inner scope keeps to itself."""
+    bound: set[str] = set()
+    stack: list[ast.AST] = [node]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            bound.add(part.id)
+        elif isinstance(part, ast.alias):
+            bound.add((part.asname or part.name).split(".")[0])
+        elif isinstance(name := getattr(part, "name", None) or getattr(part, "rest", None), str):
+            bound.add(name)  # of a definition, an `except` or a pattern of `match`
+        if isinstance(part, (*DEFS, ast.Lambda)):
+            stack += [*getattr(part, "decorator_list", ()), *_defaults(part.args)]
+        elif isinstance(part, ast.ClassDef):
+            stack += [*part.decorator_list, *part.bases, *part.keywords]
+        elif isinstance(part, ast.comprehension):
+            stack += [part.iter, *part.ifs]
+        else:
+            stack += ast.iter_child_nodes(part)
+    return bound
+
+
 def stored(target: ast.AST) -> set[str]:
     """Names that are bound or deleted in there."""
     return {n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del))}

@@ -6,8 +6,9 @@ Standard library only: this runs inside the sandbox.
 import ast
 import re
 
-from course_lib.grading.notebook.answers import Choice
+from course_lib.grading.notebook.answers.choice import Choice
 from course_lib.grading.notebook.cells import Cell
+from course_lib.grading.notebook.disk import ENVIRONMENT, EVERY, FILE, UNNAMED
 from course_lib.grading.notebook.experiments import Skipped
 from course_lib.grading.notebook.names import dotted, origins
 from course_lib.grading.notebook.slices import Slice
@@ -35,9 +36,7 @@ def notes(
     elif choice.tried and not choice.item.stub:
         cells = ", ".join(str(number) for number in sorted({check.number for check in choice.tried}))
         notes.append(f"check was also given something else (cell {cells}); {function}, in {where}, was graded.")
-    if choice.others:
-        cells = ", ".join(str(number) for number in sorted({other.number for other in choice.others}))
-        notes.append(f"{name} is defined more than once (also in cell {cells}); the last one, in {where}, was graded.")
+    notes += _several(choice)
     if isinstance(choice.item.node, ast.AsyncFunctionDef):
         notes.append(f"{name} is an async function: a call gives a coroutine, not a value.")
     own = {bound for item in part.items for bound in item.binds} - {name}
@@ -47,18 +46,36 @@ def notes(
     ]
     missed = _missed(choice, part, skipped)
     for each, names in missed.items():
-        needed = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} needed"
-        notes.append(f"{needed}, but `{each.text}` in cell {each.number} is not run: {each.reason}.")
+        notes.append(f"{_needed(names)}, but `{each.text}` in cell {each.number} is not run: {each.reason}.")
     if processes := _processes(part):
         notes.append(
             f"{processes} is called, but where answers are graded there are no semaphores, so that pools, queues and "
             "locks of multiprocessing fail; calculate in one process."
         )
     unknown = sorted(part.missing.difference(*missed.values()))
-    notes += [f"{missing} is used, but nothing in the notebook defines it." for missing in unknown]
+    notes += [_undefined(missing, part) for missing in unknown]
     if unknown and broken:
         notes += [f"{cell.name} does not parse: {why}; what it defines is missing." for cell, why in broken]
     return tuple(note[:LONGEST] for note in notes[:MOST])
+
+
+def _several(choice: Choice) -> list[str]:
+    """Which of several definitions of one name was graded, and why."""
+    name, where, position = choice.name, f"cell {choice.item.number}", choice.item.position
+    above = sorted({other.number for other in choice.others if other.position < position})
+    below = sorted({other.number for other in choice.others if other.position > position})
+    said = []
+    if above:
+        last = "the last one above its check" if choice.check and below else "the last one"
+        cells = ", ".join(map(str, above))
+        said.append(f"{name} is defined more than once (also in cell {cells}); {last}, in {where}, was graded.")
+    if below:
+        cells = ", ".join(map(str, below))
+        said.append(
+            f"{name} is defined again below its check (cell {cells}), but the definition above the check, in {where}, "
+            "was graded. If the later one is your answer, call check again below it."
+        )
+    return said
 
 
 def nothing(cells: list[Cell], exercise: str, function: str) -> str:
@@ -71,9 +88,23 @@ def nothing(cells: list[Cell], exercise: str, function: str) -> str:
     )
 
 
+def _needed(names: list[str]) -> str:
+    """Names that are needed, in words; a file has the name by which it is followed."""
+    files = dict.fromkeys((EVERY, UNNAMED), "what lies on the disk") | {ENVIRONMENT: "the environment"}
+    plain = list(dict.fromkeys(files.get(name, name.removeprefix(FILE)) for name in names))
+    return f"{', '.join(plain)} {'is' if len(plain) == 1 else 'are'} needed"
+
+
+def _undefined(name: str, part: Slice) -> str:
+    if name in part.deleted:
+        return f"{name} is used, but `del` in cell {part.deleted[name]} deletes it before that."
+    return f"{name} is used, but nothing in the notebook defines it."
+
+
 def _missed(choice: Choice, part: Slice, skipped: list[Skipped]) -> dict[Skipped, list[str]]:
     """Statements that are not run, and what is missing for that: names that nothing below them sets for certain."""
     needed = part.missing | {name for item in part.items for name in item.binds | item.changes}
+    needed |= {name for item in part.items for name in item.eager | item.late if name.startswith(FILE)}
     last: dict[str, int] = {}
     for item in part.items:
         last |= {name: max(last.get(name, 0), item.position) for name in item.replaces}

@@ -7,7 +7,8 @@ import ast
 from dataclasses import dataclass, replace
 
 from course_lib.grading.notebook import notes
-from course_lib.grading.notebook.answers import Answers, Check, broken_answer, checks
+from course_lib.grading.notebook.answers.checks import Check, CheckCalls
+from course_lib.grading.notebook.answers.choice import Answers, broken_answer
 from course_lib.grading.notebook.bindings import Item
 from course_lib.grading.notebook.cells import LONGEST_CELL, MOST_STATEMENTS, Cell, read
 from course_lib.grading.notebook.experiments import Reader, Skipped, shown
@@ -63,7 +64,9 @@ class Notebook:
                 statements += taken.tree.body
                 if len(statements) > MOST_STATEMENTS:
                     raise ValueError(f"got more than {MOST_STATEMENTS} statements; expected a notebook for people.")
-        self._reader = Reader(statements, {given.id for node in statements for given in _named_in_checks(node)})
+        calls = CheckCalls()
+        self._given = {statement: calls.read(statement) for statement in statements}
+        self._reader = Reader(statements, calls.functions)
         for taken in read:
             self._take(taken)
         self._answers = Answers(cells, self.items, self.checks)
@@ -91,7 +94,8 @@ class Notebook:
         if choice is None:
             raise LookupError(notes.nothing(self.cells, exercise, function))
         moments = [check.moment for check in self.checks if check.exercise == exercise]
-        moment = max([at for at in moments if at > choice.item.position], default=float(len(self.items)))
+        later = [at for at in moments if at > choice.item.position]
+        moment = choice.check.moment if choice.check else max(later, default=float(len(self.items)))
         part = self._slicer.needs(Question(choice.item, choice.name, moment))
         skipped = [each for each in self.skipped if each.before < moment + 1]
         kernel = tuple(KERNEL[name] for name in sorted(part.missing & KERNEL.keys()))
@@ -143,7 +147,7 @@ class Notebook:
             for leaf, reason in self._reader.skipped(whole):
                 self.skipped.append(Skipped(self._reader.touches(leaf), above, cell.number, shown(leaf), reason))
             if not isinstance(whole, DEFINITIONS):
-                for exercise, given in checks(whole):
+                for exercise, given in self._given[whole]:
                     self._check(exercise, given, cell)
 
     def _check(self, exercise: str, given: ast.expr, cell: Cell) -> None:
@@ -166,11 +170,6 @@ class _Read:
     cell: Cell
     text: str
     tree: ast.Module
-
-
-def _named_in_checks(node: ast.stmt) -> list[ast.Name]:
-    """The functions that checks are given by name."""
-    return [given for _, given in checks(node) if isinstance(given, ast.Name)]
 
 
 def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], bool]:

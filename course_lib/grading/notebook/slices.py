@@ -2,7 +2,8 @@
 
 A name that runs at once (a default, a decorator, the right side of an assignment) means what stood above it. A name
 that is read when the function is called means what stood there at the moment of the check, so that `k = 3` further
-down changes nothing. What is only found further down was moved, and is taken from there.
+down changes nothing. What is only found further down was moved, and is taken from there, except for names that Python
+or the kernel provides: `sum = 0` further down is another use of the name. A `del` ends what stands above it.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -13,7 +14,8 @@ import builtins
 import sys
 from dataclasses import dataclass, field
 
-from course_lib.grading.notebook.bindings import FILE, Item
+from course_lib.grading.notebook.bindings import Item
+from course_lib.grading.notebook.disk import EVERY, FILE, UNNAMED
 from course_lib.grading.notebook.statements import SIMPLE, Statement
 
 MOST_STEPS = 200_000  # bindings looked at for one function
@@ -40,6 +42,7 @@ class Slice:
     items: list[Item] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
     later: set[str] = field(default_factory=set)  # names that the notebook binds once more, after the moment
+    deleted: dict[str, int] = field(default_factory=dict)  # those missing because of a `del`, and its cell
 
     @property
     def names(self) -> set[str]:
@@ -54,7 +57,7 @@ class Slicer:
         self.items = items
         self.places: dict[str, list[int]] = {}
         for item in items:
-            for name in item.binds | item.changes:
+            for name in item.binds | item.changes | item.replaces:
                 self.places.setdefault(name, []).append(item.position)
         self.stars = [item.position for item in items if item.star]
         self.everywhere = [item.position for item in items if item.everywhere]
@@ -66,14 +69,14 @@ class Slicer:
             ValueError: when following the names would not end in a sensible time.
         """
         wanted: dict[float, set[int]] = {}  # moment -> positions of what is read then
-        missing, seen, steps = set(), set(), 0
+        missing, deleted, seen, steps = set(), {}, set(), 0
         queue: list[tuple[int, float, str]] = [(place, question.moment, "") for place in self._first(question)]
         while queue:
             place, when, via = queue.pop()
             item = self.items[place]
             wanted.setdefault(when, set()).add(place)
             # What it changes was followed when that name was: all that stands above is wanted then as well.
-            at_once = item.eager - ({via} & item.changes)
+            at_once = item.eager - ({via} & item.changes) - ({UNNAMED} if via == EVERY else set())
             for name, at in [*((n, float(place)) for n in at_once), *((n, when) for n in item.late)]:
                 if (name, at) not in seen:
                     seen.add((name, at))
@@ -81,39 +84,48 @@ class Slicer:
                     steps += 1 + len(places)
                     queue += [(binding, at, name) for binding in places]
                     wanted.setdefault(at, set()).update(places)
-                    if not places and not _is_given(name) and not self._own(name, at) and not self._changes(name, at):
+                    ended = [place for place in places if self.items[place].ends(name)]
+                    bound = len(places) > len(ended) or self._own(name, at) or self._changes(name, at)
+                    if not bound and not _is_given(name):
                         missing.add(name)
+                        if ended:
+                            deleted[name] = self.items[ended[-1]].number
             if steps > MOST_STEPS:
                 raise ValueError(f"{question.function} hangs together with too much of the notebook to follow it.")
         ordered = self._ordered(question, wanted)
         taken = {item.statement.source for item in ordered}
         read = {name for name, at in seen if at == question.moment}
         later = {name for name in read if self._changes_later(name, question.moment, taken)}
-        return Slice(ordered, missing, later)
+        return Slice(ordered, missing, later, deleted)
 
     def bindings(self, question: Question, name: str, moment: float) -> list[int]:
         """Where a name gets the value that it has at a moment, changes in place included."""
         if name == question.function and moment == question.moment:
             return [question.chosen.position]
         places = self.places.get(name, [])
-        unchecked = question.moment >= len(self.items)
-        if unchecked and moment == question.moment:
+        if moment == question.moment >= len(self.items):
+            places = self._unchecked(question.chosen, name, places)
             moment = self._own_cell(question.chosen.number, name, places) or moment
-        stars = self.stars[: bisect.bisect_left(self.stars, moment)]
-        before = places[: bisect.bisect_left(places, moment)]
-        if not any(self._real(name, place) for place in before):
-            moved = [place for place in places[len(before) :] if place != moment]
-            starred = any(hasattr(sys.modules.get(self.items[star].star), name) for star in stars)
-            if (
-                moved
-                and not starred
-                and not self._own(name, moment)
-                and (not before or any(self._real(name, place) for place in moved))
-            ):
+        n_before = bisect.bisect_left(places, moment)
+        before, after = places[:n_before], places[n_before:]
+        ended = max((place for place in before if self.items[place].ends(name)), default=-1)
+        standing = [place for place in before if place > ended]
+        stars = [star for star in self.stars[: bisect.bisect_left(self.stars, moment)] if star > ended]
+        starred = any(hasattr(sys.modules.get(self.items[star].star), name) for star in stars)
+        stays = starred or self._own(name, moment) or _is_provided(name)
+        if not stays and not any(self._real(name, place) for place in standing):
+            moved = [place for place in after if place != moment and not self.items[place].ends(name)]
+            if moved and (not standing or any(self._real(name, place) for place in moved)):
                 before = moved
         before = self._without_stubs(name, before)
         last = next((i for i in reversed(before) if name in self.items[i].replaces), -1)
         return [place for place in before if place >= last] + [star for star in stars if star > last]
+
+    def _unchecked(self, chosen: Item, name: str, places: list[int]) -> list[int]:
+        """Without a check, a notebook that tidies up at its end takes nothing away from the function."""
+        if _is_provided(name):
+            return places
+        return [place for place in places if place < chosen.position or name not in self.items[place].deletes]
 
     def _own_cell(self, number: int, name: str, places: list[int]) -> float | None:
         """Without a check, a helper beside the function is the function's, whatever has its name further down."""
@@ -142,7 +154,7 @@ class Slicer:
         """
         function, first = question.function, question.chosen.position
         between = [self.items[place] for place in self.places[function] if first < place < question.moment]
-        changes = [i.position for i in between if function in i.changes and function not in i.binds]
+        changes = [i.position for i in between if function in i.changes and function not in i.binds | i.deletes]
         before = [] if function in question.chosen.replaces else self.bindings(question, function, float(first))
         return [*before, first, *changes, *(place for place in self.everywhere if place < question.moment)]
 
@@ -172,12 +184,28 @@ class Slicer:
         after = order[order.index(question.chosen.position) + 1 :]
         if any(question.function in self.items[place].binds for place in after):
             order.append(question.chosen.position)
-        return [self.items[place] for place in order]
+        return _without_idle_deletions([self.items[place] for place in order])
+
+
+def _without_idle_deletions(items: list[Item]) -> list[Item]:
+    """The same without every `del` of a name that nothing before it has bound, since what bound it is not needed."""
+    kept: list[Item] = []
+    bound: set[str] = set()
+    for item in items:
+        if not item.deletes & item.replaces or item.deletes & bound or any(other.star for other in kept):
+            kept.append(item)
+        bound |= item.binds
+    return kept
 
 
 def _is_given(name: str) -> bool:
     """Whether a name needs no statement: Python's own, a module's, or a file, which may be anywhere."""
     return hasattr(builtins, name) or name.startswith(("__", FILE))
+
+
+def _is_provided(name: str) -> bool:
+    """Whether a notebook knows a name without binding it."""
+    return hasattr(builtins, name) or name in KERNEL
 
 
 def _binds_first(item: Item, name: str) -> bool:

@@ -46,6 +46,10 @@ class Judge(ABC):
         """Why it is not run, whatever needs it; else empty."""
 
     @abstractmethod
+    def only_writes(self, node: ast.stmt) -> bool:
+        """Whether it changes nothing but what lies on the disk."""
+
+    @abstractmethod
     def acts(self, node: ast.stmt) -> bool:
         """Whether it binds or changes a name, so that something may need it."""
 
@@ -91,12 +95,23 @@ def split(node: ast.stmt, judge: Judge) -> list[ast.stmt]:
         return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
     if isinstance(node, ast.ImportFrom) and len(node.names) > 1:
         return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
+    if isinstance(node, ast.Delete):
+        parts = [ast.copy_location(ast.Delete([target]), node) for target in _targets(node)]
+        return [part for part in parts if judge.acts(part) and not judge.reason(part)]
     if isinstance(node, WITHS):
         return _entered(node, judge)
     if isinstance(node, (ast.If, *TRIES)):
         kept = None if judge.reason(node) else _pruned(node, judge)
         return [kept] if kept is not None else []
     return [node] if judge.acts(node) and not judge.reason(node) else []
+
+
+def _targets(node: ast.Delete) -> list[ast.expr]:
+    """What a `del` takes away, one by one: `del a, (b, c[0])` is three."""
+    targets = list(node.targets)
+    while any(isinstance(target, (ast.Tuple, ast.List)) for target in targets):
+        targets = [inner for target in targets for inner in getattr(target, "elts", [target])]
+    return targets
 
 
 def _entered(node: ast.With | ast.AsyncWith, judge: Judge) -> list[ast.stmt]:
@@ -141,8 +156,15 @@ def _left(statements: list[ast.stmt], judge: Judge, tried: bool = False) -> list
     left = []
     for statement in statements:
         kept = tried and not isinstance(statement, (*IMPORTS, *_BLOCKS)) and not judge.reason(statement)
-        left += [statement] if kept else split(statement, judge)
+        parts = [statement] if kept else split(statement, judge)
+        left += [_tried(part) if judge.only_writes(part) and not tried else part for part in parts]
     return left
+
+
+def _tried(node: ast.stmt) -> ast.stmt:
+    """A statement that writes where it may, so that one that fails keeps nothing beside it from being run."""
+    handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])
+    return ast.copy_location(ast.Try([node], [handler], [], []), node)
 
 
 def is_stub(node: ast.AST) -> bool:

@@ -52,12 +52,12 @@ def read_plan(content: str) -> engine.Plan:
     return engine.Plan(**stored | {"limits": Limits(**stored["limits"])})
 
 
-def submission(folder: Path, student: str, stem: str) -> Submission:
-    """The notebook of that lesson among the files that were handed in, whatever they are called."""
+def submission(folder: Path, student: str, plan: engine.Plan) -> Submission:
+    """The notebook of the plan's lesson among the files that were handed in, whatever they are called."""
     candidates = [replace(candidate, student=student) for candidate in find(folder)] if folder.is_dir() else []
     if not candidates:
         return Submission(student, str(folder), problem="nothing was handed in.")
-    return newest(candidates, stem)[0]
+    return newest(candidates, plan.stem, exercises=plan.functions)[0]
 
 
 def student_of(metadata: Path) -> str:
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     plan = replace(
         read_plan((base / "source" / PLAN).read_text(encoding="utf-8")), seed=options.seed, kind=options.sandbox
     )
-    handed_in = submission(base / "submission", student_of(base / "submission_metadata.json"), plan.stem)
+    handed_in = submission(base / "submission", student_of(base / "submission_metadata.json"), plan)
     try:
         result = engine.grade(handed_in, plan)
     except ValueError as error:  # a sandbox that started a moment ago and does not now

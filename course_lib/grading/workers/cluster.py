@@ -8,6 +8,7 @@ time limit of its own; the limits of the sandbox hold as everywhere.
 import gc
 import hashlib
 import importlib
+import time
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
@@ -24,6 +25,8 @@ from course_lib.grading.sandbox import session
 
 CONNECT_SECONDS = 10
 WORKER_SECONDS = 60  # until the first worker is there
+MOST_DEATHS = 5  # rounds of questions in which workers die, before that is their fault
+PAUSE_SECONDS = 1.0  # between two rounds, in which the scheduler notices who is gone and who is new
 AHEAD = 2  # notebooks sent or being graded for each thread of the cluster: all of a class would fill the memory
 COURSE = Path(__file__).parents[1]
 DECIDES = ("checking", "lessons", "grading", "workbook")  # folders of the course on which points depend
@@ -131,18 +134,31 @@ def _connected(distributed: ModuleType, address: str) -> Any:
 
 
 def _check_workers(client: Any, plan: engine.Plan) -> None:
-    """Every worker that is there must be able to grade, before the first submission is sent."""
-    try:
-        client.wait_for_workers(1, timeout=WORKER_SECONDS)
-    except TimeoutError:
-        raise ValueError(
-            f"the cluster has no workers after {WORKER_SECONDS} seconds; start some with `dask worker ADDRESS`."
-        ) from None
-    answers = client.run(unfit, plan.kind, fingerprint(), on_error="return")
+    """Every worker that is there must be able to grade, before the first submission is sent.
+
+    When one dies over the question, those that are there then are asked: it may have been ended by anything.
+    """
+    for n_rounds_left in reversed(range(MOST_DEATHS)):
+        try:
+            client.wait_for_workers(1, timeout=WORKER_SECONDS)
+        except TimeoutError:
+            raise ValueError(
+                f"the cluster has no workers after {WORKER_SECONDS} seconds; start some with `dask worker ADDRESS`."
+            ) from None
+        answers = client.run(unfit, plan.kind, fingerprint(), on_error="return")
+        if answers and not any(map(_died, answers.values())):
+            break
+        if n_rounds_left:
+            time.sleep(PAUSE_SECONDS)
     problems = [f"{worker}: {_problem(answer)}" for worker, answer in sorted(answers.items()) if answer]
     if problems:
         more = f"; and {len(problems) - 3} more workers" if len(problems) > 3 else ""
         raise ValueError(f"{len(problems)} of {len(answers)} workers cannot grade. {'; '.join(problems[:3])}{more}.")
+
+
+def _died(answer: str | BaseException) -> bool:
+    """Whether a worker was gone before it answered: a closed connection is an OSError."""
+    return isinstance(answer, (OSError, EOFError, TimeoutError))
 
 
 def _problem(answer: str | BaseException) -> str:

@@ -130,6 +130,39 @@ def test_the_name_as_on_the_roster_comes_before_another_case(tmp_path):
     assert "BOB (2)" in found or "bob (2)" in found
 
 
+@pytest.mark.parametrize("other", ["ALICE.ipynb", "Alice.ipynb", "Alice/04_wanda.ipynb"])
+def test_without_a_roster_capitals_take_no_id_in_silence(tmp_path, other):
+    build(tmp_path, "alice/04_wanda.ipynb", other)
+    found = students(tmp_path)
+    name = other[:5]
+    assert found == {"alice": "from alice/04_wanda.ipynb", f"{name} (2)": f"from {other}"}
+    assert notes(tmp_path, f"{name} (2)") == (f"another submission has the id {name} as well",)
+    first = other.partition("/")[0]
+    assert notes(tmp_path, "alice") == (f"{first} has this id as well; it is graded as {name} (2)",)
+
+
+FORGED = ("alice_123_456_04_wanda.ipynb", "bob_1_2_04_wanda.ipynb")  # in the zip of one student
+
+
+@pytest.mark.parametrize("beside", ["cara_7_8_report.pdf", "cara_7_8_text.html", "Cara_7_assignsubmission_file_a.pdf"])
+def test_a_zip_beside_files_of_a_course_system_is_one_students(tmp_path, beside):
+    build(tmp_path, beside)
+    (tmp_path / "mallory.zip").write_bytes(packed(*FORGED))
+    assert set(students(tmp_path)) == {"mallory", "cara_7" if "assign" not in beside else "Cara_7"}
+
+
+@pytest.mark.parametrize("name", ["mallory_5_6_work.zip", "Mallory_5_assignsubmission_file_work.zip"])
+def test_a_zip_that_a_course_system_has_named_is_one_students(tmp_path, name):
+    (tmp_path / name).write_bytes(packed(*FORGED))
+    assert {each.casefold() for each in students(tmp_path)} == {"mallory_5"}
+
+
+def test_a_zip_of_somebody_on_the_roster_is_one_students(tmp_path):
+    (tmp_path / "mallory.zip").write_bytes(packed(*FORGED))
+    assert set(students(tmp_path, roster=["mallory", "alice"])) == {"mallory", "alice"}
+    assert set(students(tmp_path, roster=["alice", "bob"])) == {"alice", "bob"}, "a zip of the class"
+
+
 @pytest.mark.parametrize("ending", ["", ".zip"])
 def test_a_student_called_submitted_hides_nobody(tmp_path, ending):
     build(tmp_path, "Submitted/04_wanda.ipynb")
@@ -330,6 +363,43 @@ def test_a_name_of_two_lines_is_a_name(tmp_path):
     found = students(tmp_path)
     assert found.pop("dan eve").startswith("there is no notebook")
     assert {student: said[:4] for student, said in found.items()} == {"new line": "from", "bob": "from"}
+
+
+EXERCISES = ("wanda.score", "wanda.n_of_m", "wanda.block")
+FULL = "".join(f'check(\\"{name}\\", f)' for name in EXERCISES)
+ONE_OF_THEM = '"exercise": "wanda.score"'
+ATTEMPTS = {  # hours, names and contents, and which counts
+    "a newer one without a lesson": ({"04_wanda": "", "mine": FULL}, "mine"),
+    "a newer one with as many": ({"04_wanda": ONE_OF_THEM, "mine": ONE_OF_THEM}, "mine"),
+    "an older one without a lesson": ({"mine": FULL, "04_wanda": ONE_OF_THEM}, "04_wanda"),
+    "a newer one with fewer": ({"04_wanda": FULL, "mine": ONE_OF_THEM}, "04_wanda"),
+    "a newer one without any": ({"04_wanda": "", "mine": "import torch"}, "04_wanda"),
+    "a newer one of another lesson": ({"04_wanda": "", "03_sparsegpt": FULL}, "04_wanda"),
+    "the newest of several": ({"a": FULL, "04_wanda": FULL, "b": FULL, "c": FULL, "d": ""}, "c"),
+}
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_the_newest_attempt_counts_whatever_it_is_called(name, tmp_path):
+    made, counts = ATTEMPTS[name]
+    for hour, (stem, content) in enumerate(made.items()):
+        path = build(tmp_path, f"alice/{stem}.ipynb") / f"alice/{stem}.ipynb"
+        path.write_text(content)
+        os.utime(path, (3600 * hour, 3600 * hour))
+    build(tmp_path, "bob.ipynb")
+    chosen, _ = newest(find(tmp_path), STEM, exercises=EXERCISES)
+    assert chosen.origin == f"alice/{counts}.ipynb"
+    last = list(made)[-1]
+    said = f"alice/{last}.ipynb is newer but was not graded: its name says no lesson, and it has"
+    assert any(note.startswith(said) for note in chosen.notes) is (last != counts and not last[0].isdigit())
+
+
+def test_a_newer_notebook_beside_the_folder_counts_too(tmp_path):
+    build(tmp_path, "carol/04_wanda.ipynb")
+    (tmp_path / "carol.ipynb").write_text(FULL)
+    os.utime(tmp_path / "carol/04_wanda.ipynb", (0, 0))
+    (chosen,) = newest(find(tmp_path), STEM, exercises=EXERCISES)
+    assert (chosen.origin, chosen.notes) == ("carol.ipynb", ("2 notebooks, the newest was taken: carol.ipynb",))
 
 
 # What can be wrong -----------------------------------------------------------------------------------------------

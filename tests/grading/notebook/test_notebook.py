@@ -138,7 +138,11 @@ FOUND = {
     "the stub left below": (answer(RIGHT), answer(STUB), CHECK),
     "the stub left above, written in a new cell": (answer(STUB), RIGHT, CHECK),
     "written in a new cell under a new name": (answer(STUB), RENAMED, 'check("wanda.score", my_score)'),
-    "twice, the last one counts": (answer(WRONG), CHECK, RIGHT),
+    "twice, the last one counts": (answer(WRONG), RIGHT),
+    "twice, the last one above the check counts": (answer(WRONG), RIGHT, CHECK, WRONG),
+    "twice, each with a check": (answer(WRONG), CHECK, RIGHT, CHECK),
+    "below the check, above it a stub": (answer(STUB), CHECK, RIGHT),
+    "from a table, above the check": ("T = [lambda w, x: w * x]", WRONG, "wanda_score = T[0]", CHECK, WRONG),
     "twice in one cell": (answer(WRONG + "\n" + RIGHT),),
     "a number of the same name later": (answer(RIGHT), CHECK, "wanda_score = 0.5", "wanda_score = wanda_score(1, 2)"),
     "a result of the same name later": (answer(RIGHT), CHECK, "wanda_score = 2 * wanda_score(3, 4)"),
@@ -152,6 +156,123 @@ FOUND = {
     ),
     "a broken copy": (answer(RIGHT), cell("def wanda_score(w, x:\n    return", id="zz")),
 }
+
+
+# One name for everything: the answer is what stood there when the check was called.
+OTHER = "def f(w, x):\n    return w + x"
+MINE = "def f(w, x):\n    return w * x"
+REGISTRY = (
+    "KNOWN = {}\ndef answers(name):\n    def keep(g):\n        KNOWN[name] = g\n        return g\n    return keep"
+)
+OF_ONE_NAME = {
+    "by name": (MINE, 'check("wanda.score", f)', OTHER, 'check("wanda.other", f)'),
+    "the last": (OTHER, 'check("wanda.other", f)', MINE, 'check("wanda.score", f)'),
+    "checked twice": (OTHER, 'check("wanda.score", f)', MINE, 'check("wanda.score", f)', OTHER),
+    "checked together below": (MINE, "g = f", OTHER, 'check("wanda.other", f); check("wanda.score", g)'),
+    "in one cell": (f'{MINE}\ncheck("wanda.score", f)\n{OTHER}\ncheck("wanda.other", f)',),
+    "by keywords": (MINE, 'check(function=f, exercise_id="wanda.score")', OTHER),
+    "the exercise in a name": (MINE, 'ex = "wanda.score"\ncheck(ex, f)', 'ex = "wanda.other"', OTHER, "check(ex, f)"),
+    "the exercise in a table": ("IDS = {'a': 'wanda.score'}", MINE, "check(IDS['a'], f)", OTHER),
+    "the exercise in a list": ("IDS = ['wanda.score']", MINE, "check(IDS[0], f)", OTHER),
+    "the exercise put together": ("L = 'wanda'", MINE, 'check(f"{L}.score", f)', OTHER),
+    "the exercise added up": ("L = 'wanda'", MINE, 'check(L + ".score", f)', OTHER),
+    "the exercise bound in the call": (MINE, 'check((ex := "wanda.score"), f)', OTHER),
+    "check under another name": ("from course_lib.workbook import check as c", MINE, 'c("wanda.score", f)', OTHER),
+    "an entry": ("T = {}", MINE, "T['a'] = f", 'check("wanda.score", T["a"])', OTHER),
+    "an entry, bound": ("T = {}", MINE, "T['a'] = f", "g = T['a']", 'check("wanda.score", g)', answer(OTHER)),
+    "registered": (
+        REGISTRY,
+        answer("@answers('wanda.score')\n" + MINE),
+        'check("wanda.score", KNOWN["wanda.score"])',
+        answer("@answers('wanda.other')\n" + OTHER),
+    ),
+    "a method of an object": (
+        "class S:\n    def f(self, w, x):\n        return w * x\ns = S()",
+        answer(OTHER),
+        'check("wanda.score", s.f)',
+        "class S:\n    def f(self, w, x):\n        return 0\ns = S()",
+    ),
+    "an object": (
+        "class S:\n    def __call__(self, w, x):\n        return w * x\ns = S()",
+        'check("wanda.score", s)',
+        "class S:\n    def __call__(self, w, x):\n        return 0\ns = S()",
+    ),
+    "made": (answer(MINE + "\ndef make():\n    return T[0]\nT = [f]"), 'check("wanda.score", make())', OTHER),
+    "made and bound": (MINE + "\ndef make():\n    return T[0]\nT = [f]\ng = make()", 'check("wanda.score", g)', OTHER),
+    "a lambda": (MINE, 'check("wanda.score", lambda w, x: f(w, x))', OTHER),
+    "partial": (
+        "from functools import partial\ndef f(k, w, x):\n    return k * w * x",
+        'check("wanda.score", partial(f, 1))',
+        "def f(k, w, x):\n    return 0",
+    ),
+    "bound in the call": ('check("wanda.score", f := lambda w, x: w * x)', answer(OTHER)),
+    "in a loop over a list": (
+        MINE + "\n\n\ndef g(w, x):\n    return 0",
+        'for name, function in [("wanda.score", f), ("wanda.other", g)]:\n    check(name, function)',
+        OTHER,
+    ),
+    "in a loop over a table": (
+        MINE,
+        'T = {"wanda.score": f}',
+        OTHER,
+        'T2 = {"wanda.other": f}',
+        "for name, function in T.items():\n    check(name, function)",
+        "[check(name, function) for name, function in T2.items()]",
+    ),
+    "in a loop over a list that has a name": (
+        MINE,
+        'T = [(f, "wanda.score")]',
+        OTHER,
+        "for function, name in T:\n    check(name, function)",
+    ),
+    "in a loop over the names of a table": (
+        MINE,
+        'T = {"wanda.score": f}',
+        OTHER,
+        "for name in T:\n    check(name, T[name])",
+    ),
+    "in a loop over names": (MINE, 'for name in ["wanda.score"]:\n    check(name, f)', OTHER),
+    "the exercises in two names": ('a, b = "wanda.score", "wanda.other"', MINE, "check(a, f)", OTHER, "check(b, f)"),
+    "by globals": (MINE, 'check("wanda.score", globals()["f"])', OTHER),
+    "its helpers have one name too": (
+        "def h(x):\n    return x",
+        "def f(w, x):\n    return h(w) * x",
+        'check("wanda.score", f)',
+        "def h(x):\n    return 0",
+        OTHER,
+        'check("wanda.other", f)',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_NAME)
+def test_of_one_name_the_definition_above_the_check_is_the_answer(name):
+    assert called(program(*OF_ONE_NAME[name]), 3, 4) == 12
+
+
+def test_each_exercise_has_its_own_definition_of_one_name_and_no_news():
+    cells = (MINE, 'check("wanda.score", f)', OTHER, 'check("wanda.other", f)')
+    for exercise, expected in (("wanda.score", 12), ("wanda.other", 7)):
+        made = program(*cells, exercise=exercise, function=exercise.replace(".", "_"))
+        assert called(made, 3, 4) == expected
+        assert len(made.notes) == 1
+        assert made.notes[0].startswith("The function is called f here")
+
+
+def test_a_definition_below_its_check_is_not_graded_and_said():
+    made = program(answer(WRONG), CHECK, RIGHT)
+    assert called(made, 3, 4) == 7
+    assert made.notes == (
+        "wanda_score is defined again below its check (cell 3), but the definition above the check, in cell 1, was "
+        "graded. If the later one is your answer, call check again below it.",
+    )
+    assert program(answer(RIGHT), CHECK, RIGHT).notes == (), "pasted again, it is no other answer"
+
+
+def test_without_a_check_the_last_definition_counts():
+    assert called(program(WRONG, RIGHT), 3, 4) == 12
+    assert called(program(CHECK, WRONG, RIGHT), 3, 4) == 12, "the cells changed places"
+    assert called(program(WRONG, RIGHT, "check(unknown_name, wanda_score)"), 3, 4) == 12
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -1,7 +1,7 @@
 """The slice: what a function needs is run, as it stood when the function was checked, and nothing else is."""
 
 import pytest
-from written_notebooks import BOOM, CHECK, STUB, answer, called, notebook, run
+from written_notebooks import BOOM, CHECK, RIGHT, STUB, answer, called, notebook, run
 
 from course_lib.grading.notebook.program import load
 from course_lib.grading.notebook.slices import MOST_STEPS
@@ -242,6 +242,202 @@ def test_after_all_statements_the_name_is_bound_to_the_chosen_definition():
 def test_a_default_that_calls_the_function_itself_does_not_go_round_in_circles():
     made = program("K = wanda_score", "def wanda_score(w, x, k=K):\n    return w * x")
     assert any(each.source.startswith("def wanda_score") for each in made.statements)
+
+
+# What lies on the disk ------------------------------------------------------------------------------------------------
+
+READS_ONE = wanda_score("weight * inputs * int(open('folder/one').read())")
+ON_DISK = (
+    "import json, os, pathlib, shutil\nfrom os import makedirs\nfrom pathlib import Path\nimport numpy as np, torch"
+)
+WRITTEN = {
+    "makedirs": "os.makedirs('folder', exist_ok=True)\nopen('folder/one', 'w').write('1')",
+    "makedirs by itself": "makedirs('folder')\nwith open('folder/one', 'w') as file:\n    file.write('1')",
+    "where it is not": "if not os.path.exists('folder'):\n    os.mkdir('folder')\nPath('folder/one').write_text('1')",
+    "tried": "try:\n    os.mkdir('folder')\nexcept OSError:\n    pass\nPath('folder/one').write_text('1')",
+    "mkdir of a path": "Path('folder').mkdir()\n(Path('folder') / 'one').write_text('1')",
+    "mkdir of a module's path": "pathlib.Path('folder').mkdir()\npathlib.Path('folder', 'one').write_bytes(b'1')",
+    "many folders": "for name in ['folder', 'other']:\n    Path(name).mkdir()\nPath('folder/one').write_text('1')",
+    "mapped": "list(map(os.makedirs, ['folder', 'other']))\nPath('folder/one').write_text('1')",
+    "by a function": "def set_up(text):\n    os.mkdir('folder')\n    Path('folder/one').write_text(text)\nset_up('1')",
+    "opened by a path": "Path('folder').mkdir()\nPath('folder/one').open('w').write('1')",
+    "a name for it": "os.mkdir('folder')\nTO = 'folder/' + 'one'\nwith open(TO, 'w') as file:\n    file.write('1')",
+    "line by line": "os.mkdir('folder')\nlog = open('folder/one', 'w')\nlog.write('1')\nlog.close()",
+    "printed": "os.mkdir('folder')\nlog = open('folder/one', 'w')\nprint(1, file=log)\nlog.close()",
+    "dumped": "os.mkdir('folder')\nwith open('folder/one', 'w') as file:\n    json.dump(1, file)",
+    "dumped at once": "os.mkdir('folder')\nfile = open('folder/one', 'w')\njson.dump(1, file)\nfile.close()",
+    "copied": "Path('two').write_text('1')\nos.mkdir('folder')\nshutil.copy('two', 'folder/one')",
+    "moved": "os.mkdir('other')\nPath('other/one').write_text('1')\nshutil.move('other', 'folder')",
+    "renamed": "os.mkdir('other')\nPath('other/one').write_text('1')\nPath('other').rename('folder')",
+    "of arrays": "os.mkdir('folder')\nnp.savetxt('folder/one', [1], fmt='%d')",
+}
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_what_a_function_reads_from_the_disk_is_put_there(written, elsewhere):
+    made = program(ON_DISK, WRITTEN[written], READS_ONE, CHECK, "shutil.rmtree('folder')")
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+READERS = {
+    "a table of arrays": ("np.save('k', np.ones(1))", "weight * inputs * int(np.load('k.npy')[0])"),
+    "tensors": ("torch.save(torch.ones(1), 'k')", "weight * inputs * int(torch.load('k')[0])"),
+    "a folder to write into": ("os.makedirs('plots', exist_ok=True)", "open('plots/log.txt', 'a') and weight * inputs"),
+    "the environment": ("os.environ['K'] = '1'\nfrom os import getenv", "weight * inputs * int(getenv('K'))"),
+    "where it is": ("Path('k').touch()", "weight * inputs * os.path.exists('k')"),
+    "a folder to work in": ("os.mkdir('k')\nos.chdir('k')", "weight * inputs * os.getcwd().endswith('k')"),
+    "one file of several": (
+        "for i in range(3):\n    Path(f'{i}.txt').write_text(str(i))",
+        "12 * int(open('1.txt').read())",
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_set_up_on_the_disk_is_there(reader, elsewhere):
+    set_up, returned = READERS[reader]
+    assert called(program(ON_DISK, set_up, wanda_score(returned), CHECK), 3, 4) == 12
+
+
+def test_what_is_written_is_not_needed_by_a_function_that_reads_nothing_or_another_file():
+    writes = "import os, torch\nos.makedirs('plots')\ntorch.save(1 / 0, 'x')\nopen('y.txt', 'w').write(1 / 0)"
+    assert [each.source for each in program(writes, HELPER, USES, CHECK).statements] == [HELPER, USES]
+    named = program("import torch\ntorch.save(1 / 0, 'x.pt')", wanda_score("open('z.txt')"), CHECK)
+    assert len(named.statements) == 1
+
+
+def test_a_file_that_cannot_be_written_keeps_nothing_beside_it_from_being_run():
+    block = "if True:\n    open('/nowhere/at/all', 'w').write('')\n    K = 1"
+    assert called(program(block, wanda_score("K * weight * inputs"), CHECK), 3, 4) == 12
+
+
+NOT_WRITTEN = {
+    "!mkdir -p plots": "grading runs no shell and no magics.",
+    "%mkdir plots": "grading runs no shell and no magics.",
+    "!echo 1 > plots": "grading runs no shell and no magics.",
+    "%%bash\nmkdir plots": "grading runs no shell and no magics.",
+    "import os\nos.system('mkdir plots')": "grading starts no other programs.",
+    "import subprocess as s\ns.run(['mkdir', 'plots'])": "grading starts no other programs.",
+    "from course_lib.models import load_model\nimport torch\ntorch.save(load_model(), 'x')": (
+        "grading loads no model, data or experiment (load_model)."
+    ),
+}
+
+
+@pytest.mark.parametrize("statement", NOT_WRITTEN)
+def test_what_is_not_written_is_said_where_files_are_read(statement):
+    made = program(statement, wanda_score("open('plots/log.txt', 'a') and weight * inputs"), CHECK)
+    first = statement.split("\n")[0] if statement[0] in "!%" else statement.split("\n")[-1]
+    assert made.notes == (
+        f"what lies on the disk is needed, but `{first}` in cell 1 is not run: {NOT_WRITTEN[statement]}",
+    )
+    assert program(statement, RIGHT, CHECK).notes == ()
+    assert program("!pip install something", wanda_score("open('x')"), CHECK).notes == ()
+
+
+# Names that Python provides, and names that are deleted -----------------------------------------------------------
+
+USES_PYTHONS_OWN = wanda_score("max(weight, 1) * max(inputs, 1)")
+REBOUND = [
+    "max = 0",
+    "max: int = 0",
+    "max, other = 0, 0",
+    "max = 0\nfor x in [1]:\n    max += x",
+    "for max in [0]:\n    pass",
+    "while not (max := 1):\n    pass",
+    "def max(a, b):\n    return 0",
+    "max = lambda a, b: 0",
+    "class max:\n    pass",
+    "import math as max",
+    "from math import cos as max",
+    "with open('/dev/null') as max:\n    other = max.read()",
+    "print(max := 3)",
+    "numbers = [max := 3 for _ in [1]]",
+    "match [1]:\n    case [max, *rest]:\n        other = 1",
+    "def set_up():\n    global max\n    max = 0\nset_up()",
+    "class A:\n    global max\n    max = 0",
+    "exec('max = 0')",
+    "globals()['max'] = 0",
+    "if True:\n    max = 0",
+]
+DELETIONS = [
+    "del max",
+    "del max, K",
+    "del (K, [max])",
+    "if 'max' in globals():\n    del max",
+    "try:\n    del max, nothing_of_that_name\nexcept NameError:\n    pass",
+    "def clean():\n    global max\n    del max\nclean()",
+    "del globals()['max']",
+    "globals().pop('max', None)",
+]
+
+
+@pytest.mark.parametrize("rebound", REBOUND)
+def test_a_name_of_pythons_own_that_is_bound_below_the_check_is_another_use_of_it(rebound):
+    made = program("K = max(1, 0)", USES_PYTHONS_OWN.replace("max", "K * max", 1), CHECK, rebound)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize("rebound", REBOUND)
+def test_del_ends_a_binding_of_any_kind(rebound):
+    made = program(f"{rebound}\ndel max", USES_PYTHONS_OWN, CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+@pytest.mark.parametrize("uses", [USES_PYTHONS_OWN, USES_PYTHONS_OWN.replace("max", "TOTAL * max", 1)])
+def test_del_ends_a_binding_however_it_is_written(deletion, uses):
+    """Also where the value was needed in between, so that the binding and its end both run."""
+    made = program("K, max = 1, 0", "TOTAL = 1 + max", deletion, uses, CHECK)
+    assert called(made, 3, 4) == 12
+
+
+def test_a_deletion_runs_only_where_its_binding_does():
+    made = program("max = 0\ndel max", HELPER, USES_PYTHONS_OWN, CHECK)
+    assert [each.source for each in made.statements] == [USES_PYTHONS_OWN]
+
+
+def test_what_the_kernel_provides_is_not_taken_from_further_down():
+    made = program(wanda_score("display(weight) or weight * inputs"), CHECK, "display = 3")
+    assert called(made, 3, 4) == 12
+
+
+@pytest.mark.parametrize("deletion", ["del T[1]", "del T[0], T[1]", "del C.x", "del T[1], C.x"])
+def test_deleting_a_part_changes_a_value_and_ends_no_name(deletion):
+    table, holder = "T = {0: 0, 1: 1, 2: 2}", "class C:\n    x = 1"
+    made = program(table, holder, deletion, wanda_score("weight * inputs if T and C else 0"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert {"del T[1]", "del C.x"} & {each.source for each in made.statements}
+
+
+def test_a_name_that_is_bound_again_after_its_deletion_has_its_new_value():
+    assert called(program("k = 7", "del k", "k = 1", wanda_score("k * weight * inputs"), CHECK), 3, 4) == 12
+    assert called(program("k = 7", "del k", wanda_score("k * weight * inputs"), CHECK, "k = 1"), 3, 4) == 12
+
+
+def test_a_deletion_after_the_check_takes_nothing_away():
+    for cells in ((HELPER, USES, CHECK, "del helper"), (HELPER, USES, "del helper")):  # with a check, and without
+        assert called(program(*cells), 3, 4) == 12
+
+
+def test_a_needed_name_that_is_deleted_above_the_check_is_said():
+    made = program(HELPER, USES, "del helper", CHECK)
+    assert made.notes == ("helper is used, but `del` in cell 3 deletes it before that.",)
+
+
+@pytest.mark.parametrize("inner", ["[k for k in range(3)]", "{k: 1 for k in [2]}", "[1 for _, (k, j) in []]"])
+def test_what_a_comprehension_binds_stays_in_it(inner):
+    """From Python 3.12 on the table of symbols lists its variables among those around it."""
+    made = program("k = 1", f"T = {inner}", wanda_score("k * weight * inputs if T is not None else 0"), CHECK)
+    assert called(made, 3, 4) == 12
 
 
 # What the student is told ----------------------------------------------------------------------------------------

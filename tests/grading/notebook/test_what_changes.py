@@ -12,6 +12,8 @@ ABOVE = """
 import random
 import torch
 import matplotlib.pyplot as plt
+import os, shutil, json
+from pathlib import Path
 from torch import Tensor as T
 from course_lib.sparsity import patterns
 
@@ -31,6 +33,8 @@ class Box:
     def get(self): return 3
     def give(self, x): x.append(1)
 def answer(x): MEMO[x] = x
+def save_all(x): x.to_csv('all.csv')
+log = open('log', 'w')
 A = B
 """
 CHANGES = {
@@ -69,6 +73,20 @@ CHANGES = {
     "for v in V:\n    v.x = 1": "V v",
     "for v in (V, U):\n    v.append(1)": "U V v",
     "with V as v:\n    v.append(1)": "V v",
+    "torch.save(V, 'x')": "% %?",
+    "torch.save(V, 'x.pt')": "% %x.pt",
+    "os.makedirs('x', exist_ok=True)": "% %?",
+    "list(map(os.makedirs, ['x', 'y']))": "% %?",
+    "open('x', 'w').write('')": "% %?",
+    "open('x.txt', mode='a')": "% %x.txt",
+    "json.dump(V, open('x.json', 'w'))": "% %x.json",
+    "Path('x').write_text('')": "% %?",
+    "Path('x').open('w').write('')": "% %?",
+    "[Path(x).mkdir() for x in 'ab']": "% %?",
+    "shutil.copy('a.txt', 'b.txt')": "% %? %a.txt %b.txt",
+    "log.write('x')": "% %? log",
+    "print(V, file=log)": "% %?",
+    "save_all(V)": "% %all.csv V",
     "while True:\n    torch.set_default_dtype(torch.float64)": "torch",
 }
 NOTHING = [
@@ -80,7 +98,6 @@ NOTHING = [
     "W = sorted(V)",
     "plt.plot(V)",
     "plt.show()",
-    "torch.save(V, 'x')",
     "patterns.go(V)",
     "torch.set_num_threads(1)",
     "for i in range(3):\n    torch.manual_seed(i)\n    print(helper(V))",
@@ -89,6 +106,9 @@ NOTHING = [
     "f = lambda: V.append(1)",
     "def f(): V.append(1)",
     "assert V",
+    "W = open('x.txt').read()",
+    "W = Path('x').read_text()",
+    "W = 'a'.replace('b', 'c')",
 ]
 
 

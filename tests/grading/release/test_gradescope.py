@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from course_lib.grading import engine
 from course_lib.grading.export.gradescope_results import VISIBILITIES, results
 from course_lib.grading.records import CaseResult, ExerciseResult, Result
 from course_lib.grading.release import command, gradescope
@@ -108,6 +109,15 @@ def test_who_handed_in(tmp_path, content, student):
     (tmp_path / "metadata.json").write_text(content)
     assert gradescope.student_of(tmp_path / "metadata.json") == student
     assert gradescope.student_of(tmp_path / "nothing.json") == "unknown"
+
+
+def test_the_newest_attempt_counts_whatever_it_is_called(tmp_path):
+    plan = engine.Plan("04 Wanda", "04_wanda", {"wanda.score": "wanda_score"}, "key", kind="none")
+    for hour, (name, content) in enumerate({"04_wanda.ipynb": "", "mine.ipynb": '"wanda.score"'}.items()):
+        (tmp_path / name).write_text(content)
+        os.utime(tmp_path / name, (3600 * hour, 3600 * hour))
+    assert gradescope.submission(tmp_path, "ada", plan).origin == "mine.ipynb"
+    assert gradescope.submission(tmp_path / "nowhere", "ada", plan).problem == "nothing was handed in."
 
 
 def test_one_autograder_is_for_one_lesson(tmp_path):

@@ -72,6 +72,24 @@ class Callables:
             return isinstance(item.node.value, ast.Lambda)
         return not item.stub and name not in item.changes and not _only_assigned(name, item.node)
 
+    def is_looked_up(self, name: str, item: Item) -> bool:
+        """Whether an item binds a name to an entry, an attribute or the like: `f = TABLE["score"]`."""
+        value = getattr(item.node, "value", None)
+        return self.may_be_function(name, item) and not isinstance(value, (ast.Call, ast.Tuple))
+
+    def may_be_made(self, name: str, item: Item, results: set[str]) -> bool:
+        """Whether an item binds a name to what a call gives, if it is no result of an answer: `answer(weight, 2)`.
+
+        Args:
+            results: functions that are answers. Called with nothing, or with texts alone, they may give functions.
+        """
+        value = getattr(item.node, "value", None)
+        if not self.may_be_function(name, item) or not isinstance(value, ast.Call):
+            return False
+        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        texts = all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in given)
+        return texts or getattr(value.func, "id", "") not in results
+
     def may_be_function(self, name: str, item: Item) -> bool:
         value = getattr(item.node, "value", None)
         return not item.stub and name not in item.changes and isinstance(value, _PERHAPS)

@@ -1,5 +1,8 @@
 """Which function of a notebook answers an exercise: by its cell, by what its check is given, by its usual name.
 
+Of several definitions of one name the last one above the check counts, which is the one that the check saw. Without a
+check that is given this name, the last one of the notebook counts.
+
 Standard library only: this runs inside the sandbox.
 """
 
@@ -8,50 +11,27 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from course_lib.grading.notebook.answers.callables import Callables
+from course_lib.grading.notebook.answers.checks import Check
 from course_lib.grading.notebook.bindings import Item
-from course_lib.grading.notebook.callables import Callables
 from course_lib.grading.notebook.cells import Cell
 
 
 @dataclass(frozen=True)
-class Check:
-    """A call of check: what it was given under which name, and between which items it stands."""
-
-    exercise: str
-    name: str
-    moment: float
-    expression: bool = False  # given as a lambda or the like; an item binds it to the name
-    number: int = 0  # of its cell
-
-
-@dataclass(frozen=True)
 class Choice:
-    """The item that answers, the name it answers by, and the others that could have.
+    """The item that answers, and the name it answers by.
 
     Args:
-        others: definitions of the same name. tried: checks of the exercise that were given something else.
+        check: the last one that is given this name below the item, if any is.
+        others: definitions of the same name that count for nothing. tried: checks of the exercise that were given
+            something else.
     """
 
     item: Item
     name: str
+    check: Check | None = None
     others: tuple[Item, ...] = ()
     tried: tuple[Check, ...] = ()
-
-
-def checks(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """Exercise and function of every `check("wanda.score", function)` inside a statement."""
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call) or _last(call.func) != "check":
-            continue
-        given = dict(zip(("exercise_id", "function"), call.args, strict=False))
-        given |= {keyword.arg: keyword.value for keyword in call.keywords}
-        exercise, function = given.get("exercise_id"), given.get("function")
-        if isinstance(exercise, ast.Constant) and isinstance(exercise.value, str) and function is not None:
-            yield exercise.value, function
-
-
-def _last(function: ast.expr) -> str:
-    return getattr(function, "attr", None) or getattr(function, "id", "")
 
 
 class Answers:
@@ -63,13 +43,30 @@ class Answers:
 
     def choose(self, exercise: str, function: str) -> Choice | None:
         """The function that answers an exercise, or None. A real one comes before what the student was given."""
+        given = {check.name: check for check in self.checks if check.exercise == exercise}  # the last of each name
         names = list(dict.fromkeys(self._names(exercise, function)))
+        results = {function, *given, *self._of_cells(exercise, function)}
         for fits in (self.callables.is_function, self.callables.may_be_function, lambda name, item: item.stub):
             for name in names:
-                if candidates := [item for item in self.callables.bound.get(name, ()) if fits(name, item)]:
-                    tried = [check for check in self.checks if check.exercise == exercise and check.name != name]
-                    return Choice(candidates[-1], name, tuple(self._rivals(name, candidates)), tuple(tried))
+                candidates = [item for item in self.callables.bound.get(name, ()) if fits(name, item)]
+                if name in given:
+                    candidates = self._above(given[name], candidates, results) or candidates
+                if candidates:
+                    return self._choice(exercise, name, candidates, given.get(name))
         return None
+
+    def _above(self, check: Check, candidates: list[Item], results: set[str]) -> list[Item]:
+        """What a check may have been given: of the candidates, and of values that are no function for certain."""
+        name, places = check.name, {item.position for item in candidates}
+        bound = [item for item in self.callables.bound.get(name, ()) if item.position < check.moment]
+        found = [item for item in bound if item.position in places or self.callables.is_looked_up(name, item)]
+        return found or [item for item in bound if self.callables.may_be_made(name, item, results)]
+
+    def _choice(self, exercise: str, name: str, candidates: list[Item], check: Check | None) -> Choice:
+        chosen = candidates[-1]
+        seen = check if check and chosen.position < check.moment else None
+        tried = [other for other in self.checks if other.exercise == exercise and other.name != name]
+        return Choice(chosen, name, seen, tuple(self._rivals(exercise, name, chosen)), tuple(tried))
 
     def _names(self, exercise: str, function: str) -> Iterator[str]:
         """The names to look for, the surest first."""
@@ -103,10 +100,19 @@ class Answers:
             ]
             yield from (name for name in placed if name not in helpers)
 
-    def _rivals(self, name: str, candidates: list[Item]) -> Iterable[Item]:
-        """Other real definitions under the same name, of which the chosen one is not made."""
-        last = candidates[-1]
-        return [item for item in candidates[:-1] if not (item.stub or name in last.eager)]
+    def _rivals(self, exercise: str, name: str, chosen: Item) -> Iterable[Item]:
+        """Other real definitions under the same name, of which the chosen one is not made, and no other check is."""
+        sure = self.callables.is_function(name, chosen)
+        fits = self.callables.is_function if sure else self.callables.may_be_function
+        functions = [item for item in self.callables.bound[name] if fits(name, item)]
+        for check in self.checks:
+            if check.name == name and check.exercise != exercise:
+                above = [item.position for item in functions if item.position < check.moment]
+                functions = [item for item in functions if item.position != max(above, default=-1)]
+        source = chosen.statement.source
+        above = [item for item in functions if item.position < chosen.position and name not in chosen.eager]
+        below = [item for item in functions if item.position > chosen.position and item.statement.source != source]
+        return above + below
 
 
 def broken_answer(broken: list[tuple[Cell, str]], exercise: str, function: str) -> str:

@@ -1,0 +1,1 @@
+"""Which function of a notebook answers an exercise."""

@@ -1,0 +1,135 @@
+"""What a notebook does on the disk, told from the text: which calls write files or make folders, and which read any.
+
+A file whose name is written out is followed like a name of its own, `%options.json`. All other files, and folders, are
+UNNAMED. EVERY stands for whatever lies on the disk. Standard library only: this runs inside the sandbox.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from course_lib.grading.notebook.magics import MAGIC
+from course_lib.grading.notebook.names import dotted, root
+
+FILE = "%"  # before the name of a file, which is written and read like a name
+EVERY, UNNAMED = FILE, f"{FILE}?"
+ENVIRONMENT = f"{FILE}$"  # variables of the environment, which are no names of Python either
+_FILE = re.compile(r"(?:\./)?((?:[\w-]+/)*[\w-]+\.(?:py|pt|pth|npy|npz|json|jsonl|txt|csv|tsv|pkl|pickle|safetensors))")
+_LONGEST = 200  # characters of the name of a file
+
+# Functions by their full name, and methods of anything by their own.
+_MOVES = re.compile(
+    r"os\.(chdir|link|mkdir|makedirs|remove|removedirs|rename|renames|replace|rmdir|symlink|truncate|unlink)|"
+    r"shutil\.(copy\w*|move|rmtree|make_archive|unpack_archive)|os\.(system|popen)|subprocess\.\w+"
+)
+_MAKES_FOLDERS = re.compile("mkdir|makedirs|rmdir|unlink|symlink_to|hardlink_to|extractall|touch")
+_WRITES = re.compile(
+    r"write_(text|bytes|csv|parquet)|save|savetxt|savez\w*|save_(file|model|pretrained)|tofile|imsave|imwrite|writestr|"
+    r"to_(csv|excel|feather|hdf|json|parquet|pickle)|joblib\.dump"
+)
+_OPENS = {"open", "ZipFile", "TarFile", "memmap"}
+_READS = re.compile(
+    r"read_(text|bytes|csv|excel|feather|hdf|json|parquet|pickle|table)|loadtxt|genfromtxt|fromfile|load_file|safe_open|"
+    r"exists|is_file|is_dir|isfile|isdir|iterdir|listdir|scandir|r?glob|iglob|savefig|getsize|"
+    r"(torch|numpy|joblib)\.load|os\.(walk|stat|getcwd)"
+)
+_TO_WRITE = re.compile(r"[rbt]*[wax+][wax+bt]*(:\w*)?")  # the mode of `open`
+_SETS_ENVIRONMENT = re.compile(r"os\.(putenv|unsetenv|environ\.(update|setdefault|pop|clear|__setitem__))")
+_PROGRAMS = re.compile(r"os\.(system|popen)|subprocess\.(run|call|check_call|check_output|Popen)")
+
+
+def named_files(node: ast.AST) -> Iterator[str]:
+    """Files that a statement names, also as modules, as names of their own."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value) < _LONGEST:
+            if found := _FILE.fullmatch(part.value):
+                yield FILE + found[1]
+        elif isinstance(part, ast.Import):
+            yield from (f"{FILE}{alias.name.replace('.', '/')}.py" for alias in part.names)
+        elif isinstance(part, ast.ImportFrom) and part.module and not part.level:
+            yield f"{FILE}{part.module.replace('.', '/')}.py"
+
+
+class Disk:
+    """What calls do on the disk.
+
+    Args:
+        imported: what names stand for that are imported.
+    """
+
+    def __init__(self, statements: Iterable[ast.stmt], imported: dict[str, str]):
+        self.imported, self.packages = imported, {name.partition(".")[0] for name in imported.values()}
+        self.handles: set[str] = set()  # names of files that are open to be written
+        for node in statements:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                given = {getattr(argument, "id", "") for argument in node.value.args}
+                if self._opens_to_write(node.value) or given & self.handles:
+                    self.handles |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+
+    def writes(self, part: ast.AST, discarded: bool) -> set[str]:
+        """What a call, or the name of a function that is handed on, changes on the disk."""
+        if isinstance(part, ast.Attribute) and _MOVES.fullmatch(dotted(part, self.imported)):
+            return {EVERY, UNNAMED}
+        if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
+            return {ENVIRONMENT} if dotted(part.value, self.imported) == "os.environ" else set()
+        if not isinstance(part, ast.Call):
+            return set()
+        if _SETS_ENVIRONMENT.fullmatch(dotted(part.func, self.imported)):
+            return {ENVIRONMENT}
+        if getattr(part.func, "id", "") == MAGIC:
+            return {EVERY, UNNAMED}
+        kind = self._kind(part)
+        if not kind and discarded:
+            given = [*part.args, *(keyword.value for keyword in part.keywords)]
+            to_handle = root(part.func) in self.handles or any(
+                getattr(each, "id", "") in self.handles for each in given
+            )
+            renames = getattr(part.func, "attr", "") in ("rename", "replace") and len(part.args) == 1
+            kind = "makes folders" if to_handle or renames else ""
+        if kind in ("", "reads"):
+            return set()
+        named = set(named_files(part))
+        return {EVERY, *named} | ({UNNAMED} if kind != "writes" or not named else set())
+
+    def reads(self, node: ast.stmt) -> set[str]:
+        """What of the disk a statement, or what it defines, may need."""
+        found: set[str] = set()
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call) and (kind := self._kind(part)):
+                known = kind in ("writes", "makes folders") or any(named_files(part))
+                found.add(UNNAMED if known else EVERY)
+            elif isinstance(part, (ast.Attribute, ast.Name)):
+                full = dotted(part, self.imported)
+                found |= {UNNAMED} if _MOVES.fullmatch(full) else set()
+                found |= {ENVIRONMENT} if full in ("os.environ", "os.getenv") else set()
+        return found
+
+    def starts_a_program(self, node: ast.stmt) -> bool:
+        """Whether a statement does nothing but start another program, such as a shell."""
+        call = node.value if isinstance(node, ast.Expr) else None
+        return isinstance(call, ast.Call) and _PROGRAMS.fullmatch(dotted(call.func, self.imported)) is not None
+
+    def _kind(self, call: ast.Call) -> str:
+        """ "moves", "makes folders", "writes", "reads", or nothing of that."""
+        full = dotted(call.func, self.imported)
+        last = full.rpartition(".")[2]
+        if _MOVES.fullmatch(full):
+            return "makes folders" if _MAKES_FOLDERS.fullmatch(last) else "moves"
+        if _MAKES_FOLDERS.fullmatch(last):
+            return "makes folders"
+        if last in _OPENS:
+            return "writes" if self._opens_to_write(call) else "reads"
+        if _WRITES.fullmatch(last) or _WRITES.fullmatch(full):
+            return "writes"
+        return "reads" if _READS.fullmatch(last) or _READS.fullmatch(full) else ""
+
+    def _opens_to_write(self, call: ast.Call) -> bool:
+        """`open(path, "w")`, `path.open("a")`, also with a mode that is not written out."""
+        full = dotted(call.func, self.imported)
+        if full.rpartition(".")[2] not in _OPENS:
+            return False
+        path_is_given = isinstance(call.func, ast.Name) or full.partition(".")[0] in self.packages
+        modes = call.args[1:2] if path_is_given else call.args[:1]
+        modes = [*modes, *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+        texts = [mode.value if isinstance(mode, ast.Constant) else "w" for mode in modes]
+        return any(isinstance(text, str) and _TO_WRITE.fullmatch(text) for text in texts)
