@@ -1,11 +1,12 @@
 """Judge a function against an exercise: run it on the cases, compare, and recognise named mistakes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from course_lib.checking.call import Outcome, Recorded, calls
 from course_lib.checking.exercise import Case, Exercise, Mistake
+from course_lib.checking.given import own_names
 from course_lib.checking.known import Known, difference, drawn
 
 State = Literal["right", "wrong", "not attempted"]
@@ -18,7 +19,8 @@ class Verdict:
 
     `differences` has one entry for every case that was run: None where it agrees. `explained` says of how many of the
     wrong ones the named mistake gives the same result; of all of them, it also agrees with the right ones. `easy` says
-    by what all cases that are right can be had without the idea, and is empty where one of them cannot.
+    by what all cases that are right can be had without the idea, and is empty where one of them cannot. `names` are those
+    of the student's own parameters, where known.
     """
 
     exercise: Exercise
@@ -33,6 +35,7 @@ class Verdict:
     mistake: Mistake | None = None
     explained: int = 0
     easy: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def n_wrong(self) -> int:
@@ -112,7 +115,8 @@ def _same(known: Known, function: Callable | Recorded, at: int, outcomes: list[O
 def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
     """Run a function on the exercise's cases and say whether it is right, and if not, what is known about why."""
     known = drawn(exercise, seed)
-    return conclude(known, list(calls(function, [case.arguments for case in known.cases])))
+    found = conclude(known, list(calls(function, [case.arguments for case in known.cases])))
+    return replace(found, names=own_names(function, found.case)) if found.case else found
 
 
 def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> Verdict:

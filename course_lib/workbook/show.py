@@ -49,7 +49,7 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
     if v.state == "right":
         return []
     rows = [("Case", v.case.name)]
-    if arguments := given(v.exercise, v.case):
+    if arguments := given(v.exercise, v.case, v.names):
         rows.append(("Given", arguments))
     if v.difference.startswith(_NOTHING_GOT):
         rows += [("What happened", v.difference)]
