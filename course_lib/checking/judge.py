@@ -79,26 +79,26 @@ def but(n_right: int, n_cases: int, lowered: str) -> str:
 
 
 def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple[Mistake | None, int]:
-    """The first named mistake whose results are the student's on every case, and how many wrong ones that explains.
+    """The first named mistake that gives the student's results on every case, and how many wrong ones that explains.
 
-    Where there is none: the one that explains most of the wrong cases, the first among them and more than half of
-    all, and more than there are right ones that it would have got wrong. One slip more than the mistake itself shall
-    not cost a student its name. Errors alone say too little.
+    Without one: the mistake that explains most of the wrong cases, among them the first and more than half of them
+    all, and more than the right ones that it would get wrong. In other words, one further slip does not cost the
+    mistake its name. Many slips end in the same kind of error, so a mistake also has to give the value of a wrong case.
     """
-    if all(outcome.error for outcome in outcomes):
-        return None, 0
-    only_errors = all(outcome.error for outcome, w in zip(outcomes, wrong, strict=True) if w)
+    valued = [at for at, w in enumerate(wrong) if w and not outcomes[at].error]
     best, n_best = None, sum(wrong) // 2
-    for mistake in known.exercise.mistakes:
+    for mistake in known.exercise.mistakes if valued else ():
         for function in mistake.functions:
             if not _same(known, function, wrong.index(True), outcomes):  # most mistakes need one look
+                continue
+            if not any(_same(known, function, at, outcomes) for at in valued):
                 continue
             same = [_same(known, function, at, outcomes) for at in range(len(outcomes))]
             if all(same):
                 return mistake, sum(wrong)
             n_explained = sum(s for s, w in zip(same, wrong, strict=True) if w)
             n_against = sum(not s for s, w in zip(same, wrong, strict=True) if not w)
-            if n_explained > max(n_best, n_against) and not only_errors:
+            if n_explained > max(n_best, n_against):
                 best, n_best = mistake, n_explained
     return best, n_best if best else 0
 

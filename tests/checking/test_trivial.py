@@ -175,6 +175,31 @@ def test_both_rules_together_leave_nothing():
     assert Verdict(SQUARE, "wrong", 1, 3, differences=("w", "w", None), mistake=mistake, explained=2).lowered == ""
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_mistake_is_named_for_a_value_it_gives_and_not_for_an_error_alone(named):
+    """Raised on two of three wrong cases; on the third the mistake's value, or another one."""
+
+    def summed(x):
+        return x.sum() if len(x) == 2 else x.reshape(2)  # RuntimeError for any other length
+
+    def answer(x):
+        return (x.sum() if named else x.prod()) if len(x) == 2 else x + torch.ones(7)  # RuntimeError too
+
+    mistake = Mistake("summed", "Return the squares.", summed)
+    exercise = made(lambda x: x * x, (torch.tensor([5.0] * 3),), (torch.ones(4),), (torch.tensor([2.0, 3.0]),))
+    said = judge(dataclasses.replace(exercise, mistakes=(mistake,)), answer)
+    assert (said.mistake, said.explained) == ((mistake, 3) if named else (None, 0))
+
+
+def test_a_mistake_that_only_raises_is_not_named():
+    """The error class agrees on the only wrong case; many slips raise the same."""
+    mistake = Mistake("fails for one", "One number is a vector too.", lambda x: x * x if len(x) > 1 else x.reshape(2))
+    exercise = made(lambda x: x * x, (torch.ones(2),), (torch.tensor([2.0, 3.0]),), (torch.ones(1),))
+    exercise = dataclasses.replace(exercise, mistakes=(mistake,))
+    said = judge(exercise, lambda x: x * x if len(x) > 1 else x @ torch.ones(3))
+    assert (said.n_right, said.mistake, said.explained) == (2, None, 0)
+
+
 def test_a_function_that_ends_its_process_after_the_worked_example_earns_nothing():
     cases = SQUARE.cases(torch.Generator().manual_seed(0))
     assert verdict(SQUARE, cases, [call(SQUARE.reference, cases[0].arguments)]).share == 0.0

@@ -146,7 +146,8 @@ def not_recognised(mistake, verdict):
     if why := misjudged(mistake, verdict):
         return why
     text = show.as_text(verdict, Record())
-    unsaid = [said for said in (mistake.explanation, verdict.case.name) if said not in text]
+    named = (mistake.explanation,) if verdict.mistake else ()
+    unsaid = [said for said in (*named, verdict.case.name) if said not in text]
     return f"not said: {unsaid}" if unsaid else None
 
 

@@ -175,7 +175,7 @@ def test_an_endless_loop_becomes_a_verdict(monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("Right")
 
 
-def test_an_endless_loop_of_a_known_kind_is_named(monkeypatch, capsys):
+def test_an_endless_loop_alone_gets_no_name(monkeypatch, capsys):
     monkeypatch.setattr(call, "LIMIT", 0.5)
 
     def prune(weight, hessian, limit):
@@ -194,7 +194,8 @@ def test_an_endless_loop_of_a_known_kind_is_named(monkeypatch, capsys):
 
     check("classic.prune", prune)
     out = capsys.readouterr().out
-    assert "This looks like: place among the kept weights taken for an index" in out
+    assert "it did not finish within 0.5 seconds: does the loop end?" in out
+    assert "looks like" not in out  # a loop may run on for many reasons
 
 
 def test_one_more_slip_does_not_cost_a_mistake_its_name(capsys):
