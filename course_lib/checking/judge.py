@@ -8,19 +8,18 @@ from course_lib.checking.call import Outcome, Recorded, calls
 from course_lib.checking.exercise import Case, Exercise, Mistake
 from course_lib.checking.given import own_names
 from course_lib.checking.known import Known, difference, drawn
+from course_lib.checking.trivial import BY_HEART
 
 State = Literal["right", "wrong", "not attempted"]
-MOST_OF_A_MISTAKE = 1 / 3  # of the points, for an answer that a named mistake explains altogether
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The result of a check. `case`, `got`, `expected` and `trace` belong to the first case that went wrong.
 
-    `differences` has one entry for every case that was run: None where it agrees. `explained` says of how many of the
-    wrong ones the named mistake gives the same result; of all of them, it also agrees with the right ones. `easy` says
-    by what all cases that are right can be had without the idea, and is empty where one of them cannot. `names` are those
-    of the student's own parameters, where known.
+    `differences` has one entry for every case that was run: None where it agrees. `explained` says for how many of the
+    wrong ones the named mistake gives the same result. `easy` says what is enough to get all right cases without the
+    idea, and is empty where one of them needs it. `names` are those of the student's own parameters, where known.
     """
 
     exercise: Exercise
@@ -43,29 +42,25 @@ class Verdict:
         return sum(complaint is not None for complaint in self.differences)
 
     @property
-    def named(self) -> bool:
-        """Whether a named mistake explains all that is wrong."""
-        return self.mistake is not None and self.explained == self.n_wrong
-
-    @property
     def share(self) -> float:
-        """Of the points: every case counts the same. What can be had without the idea counts together with a case that
-        cannot; a named mistake, however many cases it meets, earns a third at most.
-
-        Some mistakes show on few cases only, and how many there are of these says nothing about the idea.
-        """
-        of_cases = 0.0 if self.easy else self.n_right / self.n_cases
-        return min(of_cases, MOST_OF_A_MISTAKE) if self.named else of_cases
+        """The fraction of the points that the answer earns, in a check and in grading. See `credit`."""
+        return credit(self.n_right, self.n_cases, self.easy)
 
     @property
     def lowered(self) -> str:
-        """Why the points are less than the share of the cases that are right, to be said by `but`; else empty."""
-        if self.share == self.n_right / self.n_cases:
+        """Which cases are right, and why they earn nothing yet, to be read after "right: "; empty where they do.
+
+        For example: "the worked example. Such a case earns points once a case that needs the method is right".
+        """
+        if not self.easy:
             return ""
-        if self.easy:
-            right, count = ("it", "it counts") if self.n_right == 1 else ("all that are right", "these count")
-            return f"{right} can be had by {' or '.join(self.easy)}: {count} once one of the others is right"
-        return "a named mistake is all that is wrong: such an answer earns a third of the points at most"
+        one = self.n_right == 1
+        if self.easy == (BY_HEART,):
+            which = "the worked example" if one else "the worked examples"
+        else:
+            which = f"{'one' if one else 'those'} for which {' or '.join(self.easy)} is enough"
+        such = "Such a case earns" if one else "Such cases earn"
+        return f"{which}. {such} points once a case that needs the method is right"
 
     @property
     def difference(self) -> str:
@@ -73,9 +68,22 @@ class Verdict:
         return next((complaint for complaint in self.differences if complaint), "")
 
 
-def but(n_right: int, n_cases: int, lowered: str) -> str:
-    """How many cases are right, and why they do not all count, as a sentence."""
-    return f"{n_right} of {n_cases} cases {'is' if n_right == 1 else 'are'} right, but {lowered}." if lowered else ""
+def credit(n_right: int, n_cases: int, easy: tuple[str, ...]) -> float:
+    """The fraction of the points: every case counts the same, and easy cases count only together with a harder one.
+
+    The name of a mistake is feedback and has no part in it: an equal slip without a name would earn something else.
+    """
+    return 0.0 if easy else n_right / n_cases
+
+
+def counted(n_right: int, n_cases: int, lowered: str) -> str:
+    """How many cases are right, and why they earn nothing yet, in words; empty where they count."""
+    return f"{n_right} of {n_cases} cases {'is' if n_right == 1 else 'are'} right: {lowered}." if lowered else ""
+
+
+def uncounted(lowered: str) -> str:
+    """The same without the numbers, where these would tell how many hidden cases there are."""
+    return f"right so far: {lowered}" if lowered else ""
 
 
 def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple[Mistake | None, int]:

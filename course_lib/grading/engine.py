@@ -25,7 +25,7 @@ from course_lib.workbook import catalogue
 ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
 COMPARISON_SECONDS = 60.0  # of the processor, for one submission
-VERSION = 3  # of how points are given; raise it when the same answers would earn other points
+VERSION = 4  # of how points are given; raise it when the same answers would earn other points
 FAILED = "The grader failed"  # how the problem of a submission begins for which that is not to blame
 LOST = f"{FAILED}: from outside, as a machine does that is short of memory, somebody ended what ran"
 _CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
