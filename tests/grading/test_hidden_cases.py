@@ -155,7 +155,7 @@ def verdicts(name, seed):
     ]
 
 
-def test_named_mistakes_are_rejected_and_recognised(exercise):
+def mistakes_are_rejected_and_recognised(exercise):
     missed = [
         f"{exercise.id}-{mistake.name}, written in way {way}, seed {seed}: {why}"
         for seed in SEEDS
@@ -173,7 +173,7 @@ ONLY_RAISE = {
 }
 
 
-def test_every_mistake_can_be_recognised(exercise):
+def every_mistake_can_be_recognised(exercise):
     found = [each for seed in SEEDS for each in verdicts(exercise.id, seed)]
     recognisable = {mistake.name for mistake, _, verdict in found if not only_raises(verdict)}
     assert {(exercise.id, mistake.name) for mistake, *_ in found if mistake.name not in recognisable} <= ONLY_RAISE
@@ -183,7 +183,7 @@ def right_cases(verdict):
     return frozenset(at for at, said in enumerate(verdict.differences) if said is None)
 
 
-def test_credit_depends_on_the_right_cases_alone(exercise):
+def credit_depends_on_the_right_cases_alone(exercise):
     """Each case counts the same, easy ones only beside a harder one, and no name changes that."""
     for seed in SEEDS:
         for mistake, way, found in verdicts(exercise.id, seed):
@@ -192,7 +192,7 @@ def test_credit_depends_on_the_right_cases_alone(exercise):
             assert found.share == fraction, f"{mistake.name}, way {way}, seed {seed}"
 
 
-def test_who_is_right_in_more_cases_never_earns_less(exercise):
+def more_right_cases_never_earn_less(exercise):
     for seed in SEEDS:
         earned = {(right_cases(found), found.share) for *_, found in verdicts(exercise.id, seed)}
         assert not [(more, less) for more, a in earned for less, b in earned if less <= more and b > a]
@@ -218,9 +218,18 @@ def nonsense(exercise, seed):
     yield from ([Outcome(value)] * n for value in NONSENSE)
 
 
-def test_nonsense_gets_no_name(exercise):
+def nonsense_gets_no_name(exercise):
     found = [conclude(known(exercise.id, SEEDS[0]), answer) for answer in nonsense(exercise, SEEDS[0])]
     assert {(exercise.id, verdict.mistake.name) for verdict in found if verdict.mistake} <= TRUE_OF_A_NUMBER
+
+
+def test_rules_about_named_mistakes(exercise):
+    """One test for all, since what the mistakes give on every case takes longest and is found once per process."""
+    mistakes_are_rejected_and_recognised(exercise)
+    every_mistake_can_be_recognised(exercise)
+    credit_depends_on_the_right_cases_alone(exercise)
+    more_right_cases_never_earn_less(exercise)
+    nonsense_gets_no_name(exercise)
 
 
 def test_forged_answers_earn_nothing(exercise):
