@@ -46,13 +46,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a function did on each case of one seed, in place of the function: a student's copy holds no answers.
-
-    `names` are those of the function's parameters, of a reference; of others they are not kept.
-    """
+    """What a function did on each case of one seed, in place of the function: a student's copy holds no answers."""
 
     outcomes: tuple[Outcome, ...]
-    names: tuple[str, ...] = ()
 
 
 def starved(process: str = "thread-self", proc: Path = Path("/proc")) -> float:

@@ -50,7 +50,7 @@ class Trivial:
     """An answer without the idea. What it gets right earns nothing by itself.
 
     Args:
-        name: what one does for it, to be read after "by": "always choosing the first".
+        name: what you do for it, to be read before "is enough": "always choosing the first".
     """
 
     name: str

@@ -1,24 +1,25 @@
 """Judge a function against an exercise: run it on the cases, compare, and recognise named mistakes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from course_lib.checking.call import Outcome, Recorded, calls
 from course_lib.checking.exercise import Case, Exercise, Mistake
+from course_lib.checking.given import own_names
 from course_lib.checking.known import Known, difference, drawn
+from course_lib.checking.trivial import BY_HEART
 
 State = Literal["right", "wrong", "not attempted"]
-MOST_OF_A_MISTAKE = 1 / 3  # of the points, for an answer that a named mistake explains altogether
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The result of a check. `case`, `got`, `expected` and `trace` belong to the first case that went wrong.
 
-    `differences` has one entry for every case that was run: None where it agrees. `explained` says of how many of the
-    wrong ones the named mistake gives the same result; of all of them, it also agrees with the right ones. `easy` says
-    by what all cases that are right can be had without the idea, and is empty where one of them cannot.
+    `differences` has one entry for every case that was run: None where it agrees. `explained` says for how many of the
+    wrong ones the named mistake gives the same result. `easy` says what is enough to get all right cases without the
+    idea, and is empty where one of them needs it. `names` are those of the student's own parameters, where known.
     """
 
     exercise: Exercise
@@ -33,6 +34,7 @@ class Verdict:
     mistake: Mistake | None = None
     explained: int = 0
     easy: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def n_wrong(self) -> int:
@@ -40,29 +42,25 @@ class Verdict:
         return sum(complaint is not None for complaint in self.differences)
 
     @property
-    def named(self) -> bool:
-        """Whether a named mistake explains all that is wrong."""
-        return self.mistake is not None and self.explained == self.n_wrong
-
-    @property
     def share(self) -> float:
-        """Of the points: every case counts the same. What can be had without the idea counts together with a case that
-        cannot; a named mistake, however many cases it meets, earns a third at most.
-
-        Some mistakes show on few cases only, and how many there are of these says nothing about the idea.
-        """
-        of_cases = 0.0 if self.easy else self.n_right / self.n_cases
-        return min(of_cases, MOST_OF_A_MISTAKE) if self.named else of_cases
+        """The fraction of the points that the answer earns, in a check and in grading. See `credit`."""
+        return credit(self.n_right, self.n_cases, self.easy)
 
     @property
     def lowered(self) -> str:
-        """Why the points are less than the share of the cases that are right, to be said by `but`; else empty."""
-        if self.share == self.n_right / self.n_cases:
+        """Which cases are right, and why they earn nothing yet, to be read after "right: "; empty where they do.
+
+        For example: "the worked example. Such a case earns points once a case that needs the method is right".
+        """
+        if not self.easy:
             return ""
-        if self.easy:
-            right, count = ("it", "it counts") if self.n_right == 1 else ("all that are right", "these count")
-            return f"{right} can be had by {' or '.join(self.easy)}: {count} once one of the others is right"
-        return "a named mistake is all that is wrong: such an answer earns a third of the points at most"
+        one = self.n_right == 1
+        if self.easy == (BY_HEART,):
+            which = "the worked example" if one else "the worked examples"
+        else:
+            which = f"{'one' if one else 'those'} for which {' or '.join(self.easy)} is enough"
+        such = "Such a case earns" if one else "Such cases earn"
+        return f"{which}. {such} points once a case that needs the method is right"
 
     @property
     def difference(self) -> str:
@@ -70,32 +68,45 @@ class Verdict:
         return next((complaint for complaint in self.differences if complaint), "")
 
 
-def but(n_right: int, n_cases: int, lowered: str) -> str:
-    """How many cases are right, and why they do not all count, as a sentence."""
-    return f"{n_right} of {n_cases} cases {'is' if n_right == 1 else 'are'} right, but {lowered}." if lowered else ""
+def credit(n_right: int, n_cases: int, easy: tuple[str, ...]) -> float:
+    """The fraction of the points: every case counts the same, and easy cases count only together with a harder one.
+
+    The name of a mistake is feedback and has no part in it: an equal slip without a name would earn something else.
+    """
+    return 0.0 if easy else n_right / n_cases
+
+
+def counted(n_right: int, n_cases: int, lowered: str) -> str:
+    """How many cases are right, and why they earn nothing yet, in words; empty where they count."""
+    return f"{n_right} of {n_cases} cases {'is' if n_right == 1 else 'are'} right: {lowered}." if lowered else ""
+
+
+def uncounted(lowered: str) -> str:
+    """The same without the numbers, where these would tell how many hidden cases there are."""
+    return f"right so far: {lowered}" if lowered else ""
 
 
 def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple[Mistake | None, int]:
-    """The first named mistake whose results are the student's on every case, and how many wrong ones that explains.
+    """The first named mistake that gives the student's results on every case, and how many wrong ones that explains.
 
-    Where there is none: the one that explains most of the wrong cases, the first among them and more than half of
-    all, and more than there are right ones that it would have got wrong. One slip more than the mistake itself shall
-    not cost a student its name. Errors alone say too little.
+    Without one: the mistake that explains most of the wrong cases, among them the first and more than half of them
+    all, and more than the right ones that it would get wrong. In other words, one further slip does not cost the
+    mistake its name. Many slips end in the same kind of error, so a mistake also has to give the value of a wrong case.
     """
-    if all(outcome.error for outcome in outcomes):
-        return None, 0
-    only_errors = all(outcome.error for outcome, w in zip(outcomes, wrong, strict=True) if w)
+    valued = [at for at, w in enumerate(wrong) if w and not outcomes[at].error]
     best, n_best = None, sum(wrong) // 2
-    for mistake in known.exercise.mistakes:
+    for mistake in known.exercise.mistakes if valued else ():
         for function in mistake.functions:
             if not _same(known, function, wrong.index(True), outcomes):  # most mistakes need one look
+                continue
+            if not any(_same(known, function, at, outcomes) for at in valued):
                 continue
             same = [_same(known, function, at, outcomes) for at in range(len(outcomes))]
             if all(same):
                 return mistake, sum(wrong)
             n_explained = sum(s for s, w in zip(same, wrong, strict=True) if w)
             n_against = sum(not s for s, w in zip(same, wrong, strict=True) if not w)
-            if n_explained > max(n_best, n_against) and not only_errors:
+            if n_explained > max(n_best, n_against):
                 best, n_best = mistake, n_explained
     return best, n_best if best else 0
 
@@ -112,7 +123,8 @@ def _same(known: Known, function: Callable | Recorded, at: int, outcomes: list[O
 def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
     """Run a function on the exercise's cases and say whether it is right, and if not, what is known about why."""
     known = drawn(exercise, seed)
-    return conclude(known, list(calls(function, [case.arguments for case in known.cases])))
+    found = conclude(known, list(calls(function, [case.arguments for case in known.cases])))
+    return replace(found, names=own_names(function, found.case)) if found.case else found
 
 
 def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> Verdict:

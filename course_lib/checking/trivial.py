@@ -1,8 +1,8 @@
 """Answers without the idea: zeros, what was given, a mask that looks at nothing, the worked example by heart.
 
-What such an answer gets right says nothing about whoever wrote it. They are made of the arguments and of the shape of
-what is expected alone; an exercise lists in `trivial` what that leaves out. Each is named by what one does for it, to
-be read after "by".
+Its right cases say nothing about what its author understands. Such answers are made from the arguments and the shape
+of the expected value alone; an exercise lists further ones in `trivial`. Each is named by what you do for it, to be
+read before "is enough": "returning zeros".
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from course_lib.checking.call import Outcome, Recorded, call
 from course_lib.checking.compare import as_tensor, plain
 from course_lib.checking.exercise import Case, Exercise
 
-BY_HEART = "knowing the worked examples by heart"
+BY_HEART = "knowing the worked example"
 ONE_FOR_ALL = "returning the same whatever is given"
 Agrees = Callable[[Case, Outcome, Any], str | None]
 _OTHER_SEEDS = (811, 812)  # cases that are the same with these are known to everybody

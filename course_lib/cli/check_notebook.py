@@ -170,7 +170,7 @@ def _why(verdict: Verdict) -> str:
 
 def _first_wrong(verdict: Verdict) -> str:
     """The first wrong case, with its input where that is small, as `check` shows it."""
-    arguments = given(verdict.exercise, verdict.case)
+    arguments = given(verdict.exercise, verdict.case, verdict.names)
     return f"{verdict.case.name}{f', given {arguments}' if arguments else ''}: {verdict.difference}"
 
 

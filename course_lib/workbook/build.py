@@ -1,5 +1,9 @@
-"""`course build`: write the student notebooks from the masters, and never over a student's work."""
+"""`course build`: write the student notebooks from the masters, and never over a student's work.
 
+The names of the stubs' parameters are written too: `check` and grading show inputs under them.
+"""
+
+import json
 import os
 import shutil
 from pathlib import Path
@@ -7,7 +11,10 @@ from pathlib import Path
 import nbformat
 from rich.console import Console
 
-from course_lib.workbook import masters
+from course_lib.checking import given
+from course_lib.workbook import folders, masters
+
+NAMES = given.NAMES.relative_to(folders.CODE)  # in a checkout
 
 
 def run(names: list[str] | None = None, *, check: bool = False, force: bool = False, root: Path = masters.ROOT) -> int:
@@ -43,7 +50,23 @@ def run(names: list[str] | None = None, *, check: bool = False, force: bool = Fa
                 console.print(f"{path.name}: yours is kept as {keep(path).name}")
             write(path, text)
             console.print(f"{path.name}: written")
-    return failed
+    return failed | _parameters(chosen, root / NAMES, check, console)
+
+
+def _parameters(chosen: list[Path], path: Path, check: bool, console: Console) -> int:
+    """Write or check what the stubs of these masters call their arguments; what others do stays."""
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    fresh = {exercise: names for master in chosen for exercise, names in masters.parameters(master).items()}
+    if all(stored.get(exercise) == names for exercise, names in fresh.items()):
+        return 0
+    if check:
+        console.print(f"{path.name}: differs from the stubs; run `course build`", style="red")
+        return 1
+    rows = (f" {json.dumps(exercise)}: {json.dumps(names)}" for exercise, names in sorted({**stored, **fresh}.items()))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, "{\n" + ",\n".join(rows) + "\n}\n")
+    console.print(f"{path.name}: written")
+    return 0
 
 
 def is_changed(text: str) -> bool:

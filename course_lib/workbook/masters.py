@@ -75,6 +75,19 @@ def stub(source: str, exercise: str | None, where: str) -> str:
     return _REGION.sub(rf'\1raise NotImplementedError("Exercise {exercise}: replace this line")', source)
 
 
+def parameters(master: Path) -> dict[str, list[str]]:
+    """What the function of each exercise calls its arguments in the notebook: {"wanda.score": ["weight", "inputs"]}."""
+    cells = ((cell.metadata.get("exercise"), cell.source) for cell in _read(master).cells)
+    return {exercise: _arguments(source) for exercise, source in cells if exercise is not None}
+
+
+def _arguments(source: str) -> list[str]:
+    """Those of the function that holds the solution region."""
+    line = source[: source.index(BEGIN)].count("\n") + 1
+    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    return [argument.arg for node in functions if node.lineno < line <= node.end_lineno for argument in node.args.args]
+
+
 def _read(master: Path) -> NotebookNode:
     return jupytext.reads(master.read_text(encoding="utf-8"), fmt="py:percent")
 

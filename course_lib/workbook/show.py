@@ -7,7 +7,7 @@ import sys
 
 from course_lib.checking.compare import short
 from course_lib.checking.given import given
-from course_lib.checking.judge import Verdict, but
+from course_lib.checking.judge import Verdict, counted
 from course_lib.workbook.progress import Record
 
 # Left border, word: told apart without colour too.
@@ -49,7 +49,7 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
     if v.state == "right":
         return []
     rows = [("Case", v.case.name)]
-    if arguments := given(v.exercise, v.case):
+    if arguments := given(v.exercise, v.case, v.names):
         rows.append(("Given", arguments))
     if v.difference.startswith(_NOTHING_GOT):
         rows += [("What happened", v.difference)]
@@ -62,7 +62,7 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
         where = "" if v.explained == v.n_wrong else f"On {v.explained} of the {v.n_wrong} wrong cases "
         rows += [(f"{where}{'this' if where else 'This'} looks like: {v.mistake.name}", v.mistake.explanation)]
     if v.lowered:
-        rows.append(("Points", but(v.n_right, v.n_cases, v.lowered)))
+        rows.append(("Points", counted(v.n_right, v.n_cases, v.lowered)))
     return [*rows, ("Next", _hint(v, record))]
 
 

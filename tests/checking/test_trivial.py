@@ -9,7 +9,7 @@ from course_lib.checking import trivial
 from course_lib.checking.call import Outcome, Recorded, call
 from course_lib.checking.compare import plain
 from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial
-from course_lib.checking.judge import Verdict, but, judge, verdict
+from course_lib.checking.judge import counted, judge, uncounted, verdict
 from course_lib.checking.known import Known, drawn
 
 
@@ -114,6 +114,7 @@ def test_only_cases_that_everybody_has_seen_can_be_known_by_heart():
 # When they count ------------------------------------------------------------------------------------------------------
 
 SQUARE = made(lambda x: x * x, (3.0,), (0.5,), (torch.zeros(2),), (1.5,))
+ONCE = "points once a case that needs the method is right"
 
 
 def judged(*values, exercise=SQUARE):
@@ -129,15 +130,10 @@ def judged(*values, exercise=SQUARE):
         ((0, 0, 0, 0), 0.0, ""),
         ((1, 1, 1, 0), 0.75, ""),
         ((0, 1, 0, 0), 0.25, ""),
-        ((0, 0, 1, 0), 0.0, "it can be had by returning zeros: it counts once one of the others is right"),
-        (
-            (1, 0, 1, 0),
-            0.0,
-            "all that are right can be had by knowing the worked examples by heart: these count once one of the others "
-            "is right",
-        ),
+        ((0, 0, 1, 0), 0.0, f"one for which returning zeros is enough. Such a case earns {ONCE}"),
+        ((1, 0, 1, 0), 0.0, f"the worked examples. Such cases earn {ONCE}"),
         ((1, 1), 0.5, ""),  # the others were not run
-        ((1,), 0.0, "it can be had by knowing the worked examples by heart: it counts once one of the others is right"),
+        ((1,), 0.0, f"the worked example. Such a case earns {ONCE}"),
     ],
 )
 def test_easy_cases_count_together_with_one_that_is_not(right, share, lowered):
@@ -145,34 +141,56 @@ def test_easy_cases_count_together_with_one_that_is_not(right, share, lowered):
     assert (said.share, said.lowered) == (share, lowered)
 
 
-def test_a_named_mistake_says_so_where_it_lowers_the_points():
+def test_a_name_does_not_change_the_points():
     doubled = Mistake("doubled", "Multiply by itself.", lambda x: 2 * x)
-    exercise = made(lambda x: x * x, (0.5,), (2,), (3,), mistakes=(doubled,), by_heart=())
-    said = judge(exercise, lambda x: x + x)
-    assert (said.n_right, said.n_cases, said.mistake, said.share, said.lowered) == (1, 3, doubled, 1 / 3, "")
+    exercise = made(lambda x: x * x, (0.5,), (2,), (2.0 - 1e-9,), (4,), (3,), by_heart=(), mistakes=(doubled,))
+    named, unnamed = (judge(each, lambda x: x + x) for each in (exercise, dataclasses.replace(exercise, mistakes=())))
+    assert (named.mistake, unnamed.mistake) == (doubled, None)
+    assert (named.n_right, named.share, named.lowered) == (unnamed.n_right, unnamed.share, unnamed.lowered)
+    exercise = made(lambda x: x * x, (3.0,), (0.5,), (1.5,), (2.5,), (0.0,), by_heart=(), drawn=False)
+    last_wrong = Mistake("off at zero", "Zero squared is zero.", lambda x: x * x + (x == 0))
+    said = judge(dataclasses.replace(exercise, mistakes=(last_wrong,)), last_wrong.function)
+    assert (said.mistake, said.share) == (last_wrong, 0.8)
+
+
+def test_easy_cases_stay_easy_where_a_mistake_has_a_name():
+    doubled = Mistake("doubled", "Multiply by itself.", lambda x: 2 * x)
     exercise = made(lambda x: x * x, (0.5,), (2,), (2.0 - 1e-9,), (3,), drawn=False, mistakes=(doubled,), by_heart=())
     said = judge(exercise, lambda x: x + x)
-    assert (said.n_right, said.share) == (2, 0.0)
-    assert said.lowered.startswith("all that are right can be had by returning the same whatever is given")
+    assert (said.n_right, said.mistake, said.share) == (2, doubled, 0.0)
+    assert said.lowered.startswith("those for which returning the same whatever is given is enough")
 
 
 def test_the_sentence_counts_what_is_right():
-    assert but(5, 9, "they are few") == "5 of 9 cases are right, but they are few."
-    assert but(1, 9, "it is one") == "1 of 9 cases is right, but it is one."
-    assert but(5, 9, "") == ""
+    assert counted(5, 9, "those. They earn") == "5 of 9 cases are right: those. They earn."
+    assert counted(1, 9, "one. It earns") == "1 of 9 cases is right: one. It earns."
+    assert counted(5, 9, "") == uncounted("") == ""
+    assert uncounted("one. It earns") == "right so far: one. It earns"
 
 
-def test_both_rules_together_leave_nothing():
-    mistake = Mistake("m", "Think.", lambda x: x)
-    right = ((None, "wrong", None), 2, 3)
-    for easy, share in (((), 1 / 3), (("returning zeros",), 0.0)):
-        said = Verdict(
-            SQUARE, "wrong", right[1], right[2], differences=right[0], mistake=mistake, explained=1, easy=easy
-        )
-        assert said.share == pytest.approx(share)
-    named = Verdict(SQUARE, "wrong", 2, 3, differences=right[0], mistake=mistake, explained=1)
-    assert named.lowered == "a named mistake is all that is wrong: such an answer earns a third of the points at most"
-    assert Verdict(SQUARE, "wrong", 1, 3, differences=("w", "w", None), mistake=mistake, explained=2).lowered == ""
+@pytest.mark.parametrize("named", [False, True])
+def test_a_mistake_is_named_for_a_value_it_gives_and_not_for_an_error_alone(named):
+    """Raised on two of three wrong cases; on the third the mistake's value, or another one."""
+
+    def summed(x):
+        return x.sum() if len(x) == 2 else x.reshape(2)  # RuntimeError for any other length
+
+    def answer(x):
+        return (x.sum() if named else x.prod()) if len(x) == 2 else x + torch.ones(7)  # RuntimeError too
+
+    mistake = Mistake("summed", "Return the squares.", summed)
+    exercise = made(lambda x: x * x, (torch.tensor([5.0] * 3),), (torch.ones(4),), (torch.tensor([2.0, 3.0]),))
+    said = judge(dataclasses.replace(exercise, mistakes=(mistake,)), answer)
+    assert (said.mistake, said.explained) == ((mistake, 3) if named else (None, 0))
+
+
+def test_a_mistake_that_only_raises_is_not_named():
+    """The error class agrees on the only wrong case; many slips raise the same."""
+    mistake = Mistake("fails for one", "One number is a vector too.", lambda x: x * x if len(x) > 1 else x.reshape(2))
+    exercise = made(lambda x: x * x, (torch.ones(2),), (torch.tensor([2.0, 3.0]),), (torch.ones(1),))
+    exercise = dataclasses.replace(exercise, mistakes=(mistake,))
+    said = judge(exercise, lambda x: x * x if len(x) > 1 else x @ torch.ones(3))
+    assert (said.n_right, said.mistake, said.explained) == (2, None, 0)
 
 
 def test_a_function_that_ends_its_process_after_the_worked_example_earns_nothing():

@@ -108,7 +108,7 @@ def test_every_case_counts_the_same_and_a_mistake_has_its_name(plan, answered):
     result = row(answered(plan, lambda task: ran(task, mistake.function)), "wanda.score")
     n_right = sum(case.difference is None for case in result.cases)
     assert 0 < n_right < len(result.cases)
-    assert result.points == round(min(2 * n_right / len(result.cases), 2 / 3), 2)  # a named mistake: a third at most
+    assert result.points == round(2 * n_right / len(result.cases), 2)  # the name changes nothing
     assert (result.state, result.mistake) == ("partly", "sum of absolute values")
     assert result.explanation == mistake.explanation
     assert result.hint == SCORE.hints[0]

@@ -1,6 +1,8 @@
 """Hidden cases of every exercise, discovered: fair to every right answer, and no gift to a wrong one.
 
-They are judged together with the cases of `check`, on seeds that students do not have.
+They are judged together with the cases of `check`, on seeds that students do not have. What the named mistakes give on
+them is known here anyway, so two rules that need all mistakes are tested here too: what an answer earns, and which
+answers get no name.
 """
 
 import dataclasses
@@ -11,11 +13,11 @@ import pytest
 import torch
 from forgeries import FORGED
 from further_answers import FURTHER
-from recognised import misjudged
+from recognised import misjudged, only_raises
 from torch import Tensor
 
 from course_lib.checking.call import Outcome
-from course_lib.checking.judge import MOST_OF_A_MISTAKE, conclude
+from course_lib.checking.judge import conclude
 from course_lib.checking.known import Known, difference
 from course_lib.grading.hidden_cases import hidden_cases
 from course_lib.workbook.catalogue import all_exercises
@@ -143,22 +145,91 @@ def test_right_answers_earn_everything(exercise):
     assert not refused, "\n".join(refused)
 
 
-def test_named_mistakes_are_rejected_recognised_and_earn_no_more_than_a_third(exercise):
+@functools.cache
+def verdicts(name, seed):
+    """(mistake, which way to write it, the verdict on that), for all of an exercise."""
+    return [
+        (mistake, way, conclude(known(name, seed), outcomes(function, name, seed)))
+        for mistake in EXERCISES[name].mistakes
+        for way, function in enumerate(mistake.functions)
+    ]
+
+
+def mistakes_are_rejected_and_recognised(exercise):
     missed = [
         f"{exercise.id}-{mistake.name}, written in way {way}, seed {seed}: {why}"
-        for mistake in exercise.mistakes
-        for way, function in enumerate(mistake.functions)
         for seed in SEEDS
-        if (why := not_rejected(mistake, conclude(known(exercise.id, seed), outcomes(function, exercise.id, seed))))
+        for mistake, way, found in verdicts(exercise.id, seed)
+        if (why := misjudged(mistake, found))
     ]
     assert not missed, "\n".join(missed)
 
 
-def not_rejected(mistake, found):
-    """In words what a verdict on a named mistake says wrong; None where all is as it should be."""
-    if why := misjudged(mistake, found):
-        return why
-    return None if found.share <= MOST_OF_A_MISTAKE else f"earns {found.n_right} of {found.n_cases} cases"
+# These raise, or never end, on every wrong case. Give new mistakes a way to write them that returns a value.
+ONLY_RAISE = {
+    ("dejavu.gathered", "fails without neurons"),
+    ("compress.labels", "fails without a prompt"),
+    ("capstone.gain", "where all stay, 0/0"),
+}
+
+
+def every_mistake_can_be_recognised(exercise):
+    found = [each for seed in SEEDS for each in verdicts(exercise.id, seed)]
+    recognisable = {mistake.name for mistake, _, verdict in found if not only_raises(verdict)}
+    assert {(exercise.id, mistake.name) for mistake, *_ in found if mistake.name not in recognisable} <= ONLY_RAISE
+
+
+def right_cases(verdict):
+    return frozenset(at for at, said in enumerate(verdict.differences) if said is None)
+
+
+def credit_depends_on_the_right_cases_alone(exercise):
+    """Each case counts the same, easy ones only beside a harder one, and no name changes that."""
+    for seed in SEEDS:
+        for mistake, way, found in verdicts(exercise.id, seed):
+            right = right_cases(found)
+            fraction = 0.0 if known(exercise.id, seed).ways(sorted(right)) else len(right) / found.n_cases
+            assert found.share == fraction, f"{mistake.name}, way {way}, seed {seed}"
+
+
+def more_right_cases_never_earn_less(exercise):
+    for seed in SEEDS:
+        earned = {(right_cases(found), found.share) for *_, found in verdicts(exercise.id, seed)}
+        assert not [(more, less) for more, a in earned for less, b in earned if less <= more and b > a]
+
+
+# Text, a number, and a tensor of a shape that no exercise asks for
+NONSENSE = ("nonsense", 1234.5, torch.full((7, 1, 3), 0.5))
+
+TRUE_OF_A_NUMBER = {("minitron.aggregate", "one number for all")}  # judged up to a factor, so this names 1234.5 rightly
+
+
+def nonsense(exercise, seed):
+    """Outcomes that no slip of the exercise explains: errors of every kind that its mistakes end in, and nonsense."""
+    right = [Outcome(value) for value in expected(exercise.id, seed)]
+    n, kept = len(right), known(exercise.id, seed)
+    ends = [kept.outcome(f, at).error for mistake in exercise.mistakes for f in mistake.functions for at in range(n)]
+    for kind in {error.split(":")[0] for error in ends if error} | {"it raised RuntimeError"}:
+        error = Outcome(error=f"{kind}: nonsense")
+        for at in range(n):
+            yield [Outcome(NONSENSE[at % len(NONSENSE)]) if i == at else error for i in range(n)]
+            yield [right[i] if i == at else error for i in range(n)]
+            yield [error if i == at else right[i] for i in range(n)]
+    yield from ([Outcome(value)] * n for value in NONSENSE)
+
+
+def nonsense_gets_no_name(exercise):
+    found = [conclude(known(exercise.id, SEEDS[0]), answer) for answer in nonsense(exercise, SEEDS[0])]
+    assert {(exercise.id, verdict.mistake.name) for verdict in found if verdict.mistake} <= TRUE_OF_A_NUMBER
+
+
+def test_rules_about_named_mistakes(exercise):
+    """One test for all, since what the mistakes give on every case takes longest and is found once per process."""
+    mistakes_are_rejected_and_recognised(exercise)
+    every_mistake_can_be_recognised(exercise)
+    credit_depends_on_the_right_cases_alone(exercise)
+    more_right_cases_never_earn_less(exercise)
+    nonsense_gets_no_name(exercise)
 
 
 def test_forged_answers_earn_nothing(exercise):

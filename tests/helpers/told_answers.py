@@ -213,7 +213,7 @@ COUNTS = {
     "classic.recursion": (6, 24, 21),
     "classic.obs_saliency": (4, 16, 14),
     "classic.obs_update": (5, 18, 15),
-    "classic.prune": (4, 20, 17),
+    "classic.prune": (4, 20, 16),
     "classic.scale": (3, 18, 16),
     "sparsegpt.layer_error": (5, 20, 16),
     "sparsegpt.hessian": (5, 21, 20),

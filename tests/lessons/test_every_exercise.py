@@ -6,18 +6,23 @@ three seeds, each variant passes, hints exist, and a picture that raises does no
 
 import dataclasses
 import html
+import json
+import re
 from pathlib import Path
 
 import pytest
+import torch
 from recognised import misjudged
 
+from course_lib.checking import given
 from course_lib.checking.judge import conclude, judge
 from course_lib.checking.known import drawn
-from course_lib.workbook import show
+from course_lib.workbook import masters, show
 from course_lib.workbook.catalogue import all_exercises, lessons
 from course_lib.workbook.progress import Record
 
 EXERCISES = all_exercises()
+STUBS = {exercise: names for master in masters.masters() for exercise, names in masters.parameters(master).items()}
 SEEDS = (0, 1, 2)
 NONSENSE = (lambda *a: None, lambda *a: "yes", lambda *a: object(), lambda: 1, lambda *a: a[99])
 
@@ -54,6 +59,25 @@ def test_description_is_complete(exercise):
         assert "!" not in text.replace("!=", "")
     for text in (*exercise.hints, *(m.explanation for m in exercise.mistakes)):
         assert text.endswith((".", "?", ")")), text
+
+
+def is_short(value):
+    return isinstance(value, torch.Tensor) and 0 < value.numel() <= 12
+
+
+def test_inputs_are_shown_under_the_names_of_the_stub_wherever_one_is_small(exercise):
+    """In a fresh process of a student's copy too: the names are data of the library, not read from the masters."""
+    assert given.stub_names(exercise.id) == tuple(STUBS[exercise.id])
+    for case in exercise.cases(torch.Generator().manual_seed(SEEDS[0])):
+        shown = given.given(exercise, case)
+        names = re.findall(r"(?:^|, )(\w+) (?:=|of shape|with|of type) ", shown)
+        assert names == (STUBS[exercise.id] if shown else []), f"{case.name}: {shown}"
+        if any(isinstance(value, int | float | str) or is_short(value) for value in case.arguments):
+            assert shown, f"nothing of {case.name} is shown"
+
+
+def test_names_are_kept_of_the_exercises_that_exist():
+    assert json.loads(given.NAMES.read_text(encoding="utf-8")) == dict(sorted(STUBS.items()))
 
 
 def test_reference_is_right(exercise):
@@ -122,7 +146,8 @@ def not_recognised(mistake, verdict):
     if why := misjudged(mistake, verdict):
         return why
     text = show.as_text(verdict, Record())
-    unsaid = [said for said in (mistake.explanation, verdict.case.name) if said not in text]
+    named = (mistake.explanation,) if verdict.mistake else ()
+    unsaid = [said for said in (*named, verdict.case.name) if said not in text]
     return f"not said: {unsaid}" if unsaid else None
 
 

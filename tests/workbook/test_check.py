@@ -1,7 +1,9 @@
 """What a student sees: check, hint and progress, in their hands and in strict mode."""
 
+import functools
 import json
 import multiprocessing
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import torch
 
 from course_lib.checking import call
 from course_lib.checking.exercise import Case
-from course_lib.checking.given import given
+from course_lib.checking.given import LONG, given, own_names
 from course_lib.workbook import check, hint, progress, show_progress
 from course_lib.workbook.catalogue import find, lessons
 from course_lib.workbook.checks import CheckFailed
@@ -62,11 +64,62 @@ def test_wrong_answer_says_which_case_got_expected_where_and_which_mistake(capsy
     assert load()["wanda.score"] == Record(attempts=1)
 
 
-def test_what_a_case_hands_over_is_written_down_where_it_is_little():
-    exercise = find("wanda.score")
-    weight, inputs = torch.tensor([[1.0, -0.333333]]), torch.tensor([[2.0, 1e-7]])
-    assert given(exercise, Case("by hand", (weight, inputs))) == "weight = [[1, -0.3333]], inputs = [[2, 1e-07]]"
-    assert given(exercise, Case("drawn", (torch.ones(5, 5), inputs))) == ""
+VECTOR = torch.tensor([2.0, 1e-7, -0.333333])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((VECTOR, 3), "a = [2, 1e-07, -0.3333], b = 3"),
+        ((torch.ones(5, 5), VECTOR), "a of shape (5, 5), b = [2, 1e-07, -0.3333]"),
+        ((torch.ones(5, 5), torch.ones(25)), ""),
+        ((None, True), "a = None, b = True"),
+        (((2, 0.5), [VECTOR, "CSR"]), "a = (2, 0.5), b = [[2, 1e-07, -0.3333], 'CSR']"),
+        (((1,), ()), "a = (1,), b = ()"),
+        (({"up": torch.tensor(True)}, torch.tensor([[1, 2]])), "a = {'up': True}, b = [[1, 2]]"),
+        (((torch.ones(5, 5), 1), 2), "a with 2 values, b = 2"),
+        ((torch.zeros(0, 4), torch.zeros(0)), "a of shape (0, 4), b = []"),
+        ((torch.rand(24), torch.rand(23, 1)), None),  # the longer one by its shape: both together are too long
+        (("x" * 300, 1), f"a = '{'x' * 196}..., b = 1"),
+    ],
+)  # fmt: skip
+def test_what_a_case_passes_is_written_out_where_it_is_small(arguments, said):
+    shown = given(find("wanda.score"), Case("made up", arguments), ("a", "b"))
+    assert len(shown) <= LONG
+    if said is None:
+        assert re.fullmatch(r"a = \[[-\d., e]+\], b of shape \(23, 1\)", shown)
+    else:
+        assert shown == said
+
+
+def optional(weight, inputs, eps=1e-8, *, dim=0):
+    return weight
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (lambda w, x: w, ("w", "x")),
+        (optional, ("weight", "inputs")),
+        (functools.partial(optional, eps=1.0), ("weight", "inputs")),
+        (lambda *given: given, ()),
+        (lambda w, *rest: w, ()),
+        (lambda w: w, ()),
+        (lambda w, x, n: w, ()),
+        (lambda w, x, *, n: w, ()),
+        (max, ()),  # it has no signature
+        (type("Broken", (), {"__call__": lambda self, w: w, "__signature__": 3})(), ()),
+    ],
+)  # fmt: skip
+def test_a_functions_own_names_are_used_where_it_takes_the_arguments_one_by_one(function, names):
+    assert own_names(function, Case("made up", (1, 2))) == names
+
+
+def test_given_has_the_students_names_and_else_those_of_the_stub(capsys):
+    check("classic.scale", lambda every, seen, each: 0)
+    assert "Given: every = 10, seen = 3, each = 4" in capsys.readouterr().out
+    check("classic.scale", lambda *numbers: 0)
+    assert "Given: n_weights = 10, n_gradients = 3, bytes_per_number = 4" in capsys.readouterr().out
 
 
 def test_unwritten_is_not_an_attempt(capsys):
@@ -122,7 +175,7 @@ def test_an_endless_loop_becomes_a_verdict(monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("Right")
 
 
-def test_an_endless_loop_of_a_known_kind_is_named(monkeypatch, capsys):
+def test_an_endless_loop_alone_gets_no_name(monkeypatch, capsys):
     monkeypatch.setattr(call, "LIMIT", 0.5)
 
     def prune(weight, hessian, limit):
@@ -141,7 +194,8 @@ def test_an_endless_loop_of_a_known_kind_is_named(monkeypatch, capsys):
 
     check("classic.prune", prune)
     out = capsys.readouterr().out
-    assert "This looks like: place among the kept weights taken for an index" in out
+    assert "it did not finish within 0.5 seconds: does the loop end?" in out
+    assert "looks like" not in out  # a loop may run on for many reasons
 
 
 def test_one_more_slip_does_not_cost_a_mistake_its_name(capsys):

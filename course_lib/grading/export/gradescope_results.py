@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from course_lib.checking.judge import uncounted
 from course_lib.grading.records import CaseResult, ExerciseResult, Result
 from course_lib.grading.report.text import clean
 
@@ -72,6 +73,6 @@ def _said(exercise: ExerciseResult, cases: tuple[CaseResult, ...]) -> list[str]:
     lines = [f"{case.name}: {case.difference or 'right'}" for case in cases]
     if exercise.state != "right" and not all(case.difference is None for case in cases):
         lines += [f"This looks like: {exercise.mistake}. {exercise.explanation}"] if exercise.mistake else []
-        lines += [f"Points: {exercise.lowered}."] if exercise.lowered else []
+        lines += [f"Points: {uncounted(exercise.lowered)}."] if exercise.lowered else []
         lines += [f"Hint: {exercise.hint}"] if exercise.hint else []
     return [*lines, *exercise.notes] if cases else [exercise.reason, *exercise.notes]

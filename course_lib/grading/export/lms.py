@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
-from course_lib.checking.judge import but
+from course_lib.checking.judge import counted, uncounted
 from course_lib.grading.export.csv_safe import MARK, cell, written
 from course_lib.grading.records import ExerciseResult, Result
 from course_lib.grading.report.feedback_row import STATES
@@ -59,7 +59,7 @@ def _rows(result: Result) -> list[dict[str, str]]:
 def _reason(row: ExerciseResult) -> str:
     """What is wrong, and why what is right does not all count."""
     n_right = sum(case.difference is None for case in row.cases)
-    parts = [row.reason, but(n_right, len(row.cases), row.lowered)]
+    parts = [row.reason, counted(n_right, len(row.cases), row.lowered)]
     return "; ".join(part.rstrip(".") for part in parts if part) if row.lowered else row.reason
 
 
@@ -159,7 +159,7 @@ def _feedback(result: Result) -> str:
     sentences = [f"{points_of(result.points, result.of)}."]
     for row in result.exercises:
         looks = f", looks like: {row.mistake}" if row.mistake else ""
-        why = f" ({row.lowered})" if row.lowered else ""
+        why = f" ({uncounted(row.lowered)})" if row.lowered else ""
         sentences.append(
             f"{row.title}: {STATES[row.state][1].lower()}, {number(row.points)} of {number(row.of)}{why}{looks}."
         )

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 
-from course_lib.checking.judge import Verdict, judge
+from course_lib.checking.judge import Verdict, judge, uncounted
 from course_lib.workbook import show
 from course_lib.workbook.catalogue import find
 from course_lib.workbook.checks import SEED, CheckFailed
@@ -29,7 +29,7 @@ def check(exercise_id: str, function: Callable) -> float:
         show.verdict(verdict, Record())
     points = points_for(verdict)
     if not points:
-        raise CheckFailed(f"{exercise_id} is {verdict.state}: {verdict.lowered or verdict.difference}")
+        raise CheckFailed(f"{exercise_id} is {verdict.state}: {uncounted(verdict.lowered) or verdict.difference}")
     return points
 
 

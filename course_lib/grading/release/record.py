@@ -12,7 +12,6 @@ from torch import Tensor
 
 from course_lib.checking.call import Outcome, call
 from course_lib.checking.exercise import Case, Exercise
-from course_lib.checking.given import names_of
 from course_lib.checking.trivial import by_heart
 from course_lib.workbook.checks import SEED
 
@@ -62,7 +61,6 @@ def _stored(exercise: Exercise, tensors: Tensors, seed: int) -> dict[str, Any]:
         "seed": seed,
         "cases": [[case.name, encode(case.arguments, tensors)] for case in cases],
         "reference": _outcomes(exercise.reference, cases, tensors),
-        "names": names_of(exercise),
         "mistakes": [
             {
                 "name": mistake.name,

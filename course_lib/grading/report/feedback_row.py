@@ -3,7 +3,7 @@
 Of a hidden case nothing is told but its name and whether it was right: neither the difference nor a traceback.
 """
 
-from course_lib.checking.judge import but
+from course_lib.checking.judge import counted
 from course_lib.grading.notebook.cells import UNREADABLE
 from course_lib.grading.records import CaseResult, ExerciseResult, State
 
@@ -70,7 +70,7 @@ def _repeats(row: ExerciseResult) -> bool:
 def lowered(row: ExerciseResult) -> str:
     """Why not all cases that are right count; empty where all do."""
     n_right = sum(case.difference is None for case in row.cases)
-    return but(n_right, len(row.cases), row.lowered) if row.lowered else ""
+    return counted(n_right, len(row.cases), row.lowered) if row.lowered else ""
 
 
 def next_step(row: ExerciseResult) -> list[str]:

@@ -113,7 +113,7 @@ def truth(exercises: tuple[Exercise, ...], student: str, kind: str, work: Work, 
 
 
 def deserved(exercise: Exercise, student: str, does: Does, seed: int) -> Deserved:
-    """Points and state of one exercise: every case counts the same, a named mistake a third at most."""
+    """Points and state of one exercise: every case counts the same, whatever the mistake is called."""
     if isinstance(does, str):
         return Deserved(exercise.id, does, 0.0)
     visible, unseen = engine.draw(exercise, student, seed)

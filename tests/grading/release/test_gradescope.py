@@ -185,7 +185,7 @@ def test_from_the_zip_to_results_in_the_sandbox(made, own_copy):
     assert points["3"] == 0  # right in one case alone, a worked example in which the two times are equal
     said = next(t for t in shown["tests"] if t["number"] == "3")["output"]
     assert "the shorter of the two" in said
-    assert "Points: it can be had by knowing the worked examples by heart: it counts once one of the others" in said
+    assert "Points: right so far: the worked example. Such a case earns points once a case that" in said
     assert "without a sandbox" not in shown["output"]
 
 

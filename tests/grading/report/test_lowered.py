@@ -7,6 +7,7 @@ import pytest
 import torch
 from page_reader import Page
 
+from course_lib.checking import judge as judge_module
 from course_lib.checking.call import call
 from course_lib.checking.judge import judge
 from course_lib.grading import engine
@@ -16,14 +17,12 @@ from course_lib.grading.release import nbgrader_cell
 from course_lib.grading.report import feedback
 from course_lib.workbook import show
 from course_lib.workbook.catalogue import find
-from course_lib.workbook.checks import CheckFailed
+from course_lib.workbook.checks import SEED, CheckFailed
 from course_lib.workbook.progress import Record
 
 PRUNE, BYTES = find("classic.prune"), find("patterns.bytes")
-ZEROS = (
-    "4 of 12 cases are right, but all that are right can be had by returning zeros: these count once one of the others "
-    "is right."
-)
+WHY = "those for which returning zeros is enough. Such cases earn points once a case that needs the method is right"
+ZEROS = f"4 of 12 cases are right: {WHY}."
 
 
 def zeros(weight, hessian, limit):
@@ -55,40 +54,47 @@ def test_the_tables_say_it(result):
     assert (rows[0]["points"], rows[0]["cases_right"]) == ("0", "4")
     assert rows[0]["reason"].endswith(f"; {ZEROS.rstrip('.')}")
     moodle = lms.moodle_csv([result], "Lesson 02", "Username").text
-    assert "partly right, 0 of 6 (all that are right can be had by returning zeros: these count once one of" in moodle
+    assert f"partly right, 0 of 6 (right so far: {WHY})" in moodle
 
 
 @pytest.mark.parametrize("visibility", ["visible", "after_published"])
 def test_gradescope_says_it_and_no_number_of_hidden_cases(result, visibility):
     tests = gradescope_results.results(result, visibility, 1.0)["tests"]
     assert sum(test["score"] for test in tests) == 0
-    assert "Points: all that are right can be had by returning zeros" in tests[0]["output"]
+    assert f"Points: right so far: {WHY}." in tests[0]["output"]
     assert "12 cases" not in tests[0]["output"]
 
 
 def test_check_and_nbgrader_say_it_of_the_cases_that_they_have():
     verdict = judge(PRUNE, zeros)
-    said = "2 of 8 cases are right, but all that are right can be had by returning zeros"
+    said = f"2 of 8 cases are right: {WHY}."
     assert f"Points: {said}" in show.as_text(verdict, Record())
     assert said in show.as_html(verdict, Record())
     assert nbgrader_cell.points_for(verdict) == 0.0
-    with pytest.raises(CheckFailed, match="classic.prune is wrong: all that are right can be had by returning zeros"):
+    with pytest.raises(CheckFailed, match="classic.prune is wrong: right so far: those for which"):
         nbgrader_cell.check(PRUNE.id, zeros)
 
 
-def test_the_limit_of_a_named_mistake_is_said_too():
-    """It is right in more than a third of the cases, which is what it earns."""
-    named = [(exercise, m) for exercise in (PRUNE, BYTES) for m in exercise.mistakes]
-    capped = [
-        (exercise, m, row) for exercise, m in named for row in graded(exercise, m.function).exercises if row.lowered
-    ]
-    capped = [each for each in capped if each[2].lowered.startswith("a named mistake")]
-    assert capped, "no mistake of these is right so often; choose another exercise"
-    exercise, mistake, row = capped[0]
-    n_right = sum(case.difference is None for case in row.cases)
-    assert (row.mistake, row.points) == (mistake.name, round(exercise.points / 3, 2))
-    text = Page(feedback.html(graded(exercise, mistake.function))).text
-    assert f"{n_right} of {len(row.cases)} cases are right, but a named mistake is all that is wrong: such an" in text
+def test_check_and_grading_give_the_same_points_for_the_same_cases():
+    """Named mistakes, and answers without the idea: all by the one function `judge.credit`."""
+    for exercise in (PRUNE, BYTES):
+        cases = exercise.cases(torch.Generator().manual_seed(SEED))
+        for function in (exercise.reference, zeros, *(mistake.function for mistake in exercise.mistakes)):
+            verdict = judge(exercise, function)
+            outcomes = tuple(call(function, case.arguments) for case in cases[: len(verdict.differences)])
+            row = engine.exercise_result(exercise, cases, [], Answer(exercise.id, "ran", outcomes))
+            credit = judge_module.credit(verdict.n_right, verdict.n_cases, verdict.easy)
+            assert row.points == nbgrader_cell.points_for(verdict) == round(exercise.points * credit, 2)
+
+
+def test_a_named_mistake_earns_what_its_cases_earn():
+    pairs = [(exercise, mistake) for exercise in (PRUNE, BYTES) for mistake in exercise.mistakes]
+    rows = [(exercise, graded(exercise, mistake.function).exercises[0]) for exercise, mistake in pairs]
+    often = [(exercise, row) for exercise, row in rows if row.mistake and row.points > exercise.points / 3]
+    assert often, "no mistake of these is right in more than a third of the cases; choose another exercise"
+    for exercise, row in often:
+        n_right = sum(case.difference is None for case in row.cases)
+        assert (row.points, row.lowered) == (round(exercise.points * n_right / len(row.cases), 2), "")
 
 
 def test_where_nothing_is_lowered_nothing_is_said():

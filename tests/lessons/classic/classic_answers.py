@@ -622,7 +622,7 @@ WRONG = {
         ),
         "sum": (prune_by_sum, "limit on the sum"),
         "one stays": (prune_by(left=1), "one weight always stays"),
-        "no end": (prune_until_an_error, "no end when nothing is left"),
+        "no end": (prune_until_an_error, ""),
         "dearest": (prune_by(choose=lambda left, h, i: right_saliency(left, i).argmax()), "dearest first"),
         "smallest": (prune_by(choose=lambda left, h, i: left.abs().argmin()), "smallest weight chosen"),
         "plus": prune_by(update=lambda w, i, q: w + w[q] / i[q, q] * i[:, q]),

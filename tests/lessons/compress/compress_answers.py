@@ -348,7 +348,7 @@ WRONG = {
             lambda ids, real, n: torch.cat(
                 [torch.full((len(ids), n - 1), -100), ids.where(real, -100), torch.full((len(ids), 1), -100)], 1
             ),
-            "fails without a prompt",
+            "",  # it raises on its only wrong case
         ),
         "the longest alone": lambda ids, real, n: next_tokens(ids, real & (real.sum(1, keepdim=True) > 2), n),
     },

@@ -140,16 +140,19 @@ def _damage(left: Tensor, hessian: Tensor, inverse: Tensor) -> Tensor:
     return 0.5 * hessian.diagonal() * left.square()
 
 
-def _prune_by_place(weight: Tensor, hessian: Tensor, limit: float, zero: bool = True) -> Tensor:
-    """Takes the place among the kept weights for an index of all."""
+def _prune_by_place(weight: Tensor, hessian: Tensor, limit: float, zero: bool = True, counted: bool = False) -> Tensor:
+    """Takes the place among the kept weights for an index of all, in a loop that runs on or, counted, in len(weight)
+    steps."""
     keep = torch.ones(len(weight), dtype=torch.bool)
-    while keep.any():
+    for _ in range(len(weight)):
+        if not keep.any():
+            break
         inverse, left, places = torch.linalg.inv(hessian[keep][:, keep]), weight[keep], keep.nonzero().flatten()
         saliency = saliency_by_obs(left, inverse)
         q = int(saliency.argmin())
         if saliency[q] > limit:
             break
-        if not keep[q]:  # the weight at that place is near zero now, and stays the cheapest
+        if not keep[q] and not counted:  # the weight at that place is near zero now, and stays the cheapest
             raise DidNotFinish
         weight = weight.index_put((places,), left - left[q] / inverse[q, q] * inverse[:, q])
         if zero:
@@ -176,12 +179,6 @@ def _library(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
             weight, surface = weight + surface.change(weight, int(cheapest)), surface.without(int(cheapest))
             gone[cheapest] = True
     return weight.masked_fill(gone, 0.0)
-
-
-def _prune_until_nothing(weight: Tensor, hessian: Tensor, limit: float, lowest: Callable = Tensor.min) -> Tensor:
-    """Never asks whether a weight is left, and looks for the lowest of nothing."""
-    pruned = _prune(weight, hessian, limit)
-    return pruned if pruned.any() else lowest(pruned[:0])
 
 
 def _prune_by_downdate(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
@@ -292,7 +289,11 @@ PRUNE = Exercise(
             "place among the kept weights taken for an index",
             "q counts among those that are left. keep[q] and weight[q] count among all: use keep.nonzero()[q] there.",
             _prune_by_place,
-            also=(lambda w, h, limit: _prune_by_place(w, h, limit, zero=False),),
+            also=(
+                lambda w, h, limit: _prune_by_place(w, h, limit, zero=False),
+                lambda w, h, limit: _prune_by_place(w, h, limit, counted=True),
+                lambda w, h, limit: _prune_by_place(w, h, limit, zero=False, counted=True),
+            ),
         ),
         Mistake(
             "first below the limit",
@@ -332,12 +333,6 @@ PRUNE = Exercise(
             "one weight always stays",
             "Where all are cheap, all leave: the loop goes on while any weight is kept.",
             lambda w, h, limit: _prune_with(w, h, limit, at_least=2),
-        ),
-        Mistake(
-            "no end when nothing is left",
-            "After the last deletion there is no lowest saliency to find. Ask first whether any weight is left.",
-            _prune_until_nothing,
-            also=(lambda w, h, limit: _prune_until_nothing(w, h, limit, Tensor.argmin),),
         ),
         Mistake(
             "stopped at the limit",

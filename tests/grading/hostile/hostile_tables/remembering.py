@@ -133,7 +133,7 @@ def attack(weight, inputs):
     return torch.zeros_like(weight)
 """,
         earns=0.0,
-        reason="knowing the worked examples by heart",
+        reason="the worked example\\. Such a case earns points once",
     ),
     "a_mask_that_never_looks": HostileAnswer(
         says="The last of every row stay, whatever the scores: right where all are zero and where nothing leaves.",
@@ -145,6 +145,6 @@ def attack(score, sparsity):
 """,
         exercise="wanda.keep_rows",
         earns=0.0,
-        reason="all that are right can be had by taking the (first|last): these count",
+        reason="those for which taking the (first|last) is enough",
     ),
 }
