@@ -5,7 +5,8 @@ import importlib
 import inspect
 import re
 import time
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
@@ -18,7 +19,17 @@ from course_lib.checking.exercise import Case, Exercise
 from course_lib.checking.given import given
 from course_lib.grading import hidden_cases
 from course_lib.grading.intake.submission import Submission
-from course_lib.grading.records import Answer, CaseResult, ExerciseResult, Limits, Result, State, Task, seed_of
+from course_lib.grading.records import (
+    FAILED,
+    Answer,
+    CaseResult,
+    ExerciseResult,
+    Limits,
+    Result,
+    State,
+    Task,
+    seed_of,
+)
 from course_lib.grading.sandbox import session
 from course_lib.workbook import catalogue
 
@@ -26,7 +37,6 @@ ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
 COMPARISON_SECONDS = 60.0  # of the processor, for one submission
 VERSION = 4  # of how points are given; raise it when the same answers would earn other points
-FAILED = "The grader failed"  # how the problem of a submission begins for which that is not to blame
 LOST = f"{FAILED}: from outside, as a machine does that is short of memory, somebody ended what ran"
 _CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
@@ -126,19 +136,33 @@ def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
     rows, left = [], COMPARISON_SECONDS
     for exercise, answer in zip(exercises_of(plan), answers, strict=True):
         began = time.thread_time()
-        with limited(max(left, 1.0)):  # of all comparisons together; that of one is limited within
-            rows.append(exercise_result(exercise, *inputs[exercise.id], answer))
+        rows.append(_row_within(max(left, 1.0), exercise, inputs[exercise.id], answer))
         left -= time.thread_time() - began
     lost = ", ".join(answer.exercise for answer in answers if answer.lost)
-    return _result(submission, plan, tuple(rows), f"{LOST} {lost}." if lost else submission.problem)
+    problem = f"{LOST} {lost}." if lost else submission.problem
+    return _result(submission, plan, tuple(rows), problem, grader_failed=bool(lost))
+
+
+def _row_within(
+    seconds: float, exercise: Exercise, drawn: tuple[list[Case], list[Case]], answer: Answer
+) -> ExerciseResult:
+    """The row of one exercise, in the seconds that are left of all comparisons; that of one is limited inside."""
+    try:
+        # Warnings of named mistakes and references say nothing of the submission, and would break the progress bar.
+        with warnings.catch_warnings(action="ignore"), limited(seconds):
+            return exercise_result(exercise, *drawn, answer)
+    except DidNotFinish as error:  # the time was over when the comparison was, but before the row was written
+        return exercise_result(exercise, *drawn, replace(answer, status="not loaded", reason=_broke(error)))
 
 
 def was_lost(result: Result) -> bool:
     """Whether it is worth another attempt, best without others beside it."""
-    return result.problem.startswith(LOST)
+    return result.grader_failed and result.problem.startswith(LOST)
 
 
-def _result(submission: Submission, plan: Plan, rows: tuple[ExerciseResult, ...], problem: str) -> Result:
+def _result(
+    submission: Submission, plan: Plan, rows: tuple[ExerciseResult, ...], problem: str, grader_failed: bool
+) -> Result:
     return Result(
         submission.student,
         plan.lesson,
@@ -147,21 +171,26 @@ def _result(submission: Submission, plan: Plan, rows: tuple[ExerciseResult, ...]
         rows,
         problem=problem,
         notes=submission.notes,
+        grader_failed=grader_failed,
     )
 
 
-def unreadable(submission: Submission, plan: Plan, problem: str) -> Result:
-    """A row for every exercise of a submission that could not be read, or was never handed in."""
+def unreadable(submission: Submission, plan: Plan, problem: str, *, grader_failed: bool = False) -> Result:
+    """A row for every exercise of a submission that could not be read, or was never handed in.
+
+    Args:
+        grader_failed: that is not the submission's fault; it is graded again with --resume.
+    """
     rows = tuple(
         ExerciseResult(exercise.id, exercise.title, 0.0, float(exercise.points), "no submission", problem[:TEXT])
         for exercise in exercises_of(plan)
     )
-    return _result(submission, plan, rows, problem[:TEXT])
+    return _result(submission, plan, rows, problem[:TEXT], grader_failed)
 
 
 def failed(submission: Submission, plan: Plan, error: Exception) -> Result:
-    """The rows of a submission over which the grader itself failed; graded anew with --resume."""
-    return unreadable(submission, plan, f"{FAILED}: {type(error).__name__}: {error}")
+    """The rows of a submission over which the grader itself failed; graded again with --resume."""
+    return unreadable(submission, plan, f"{FAILED}: {type(error).__name__}: {error}", grader_failed=True)
 
 
 def draw(exercise: Exercise, student: str, seed: int) -> tuple[list[Case], list[Case]]:
@@ -189,8 +218,7 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
         with limited(COMPARISON_SECONDS):
             verdict = judge.verdict(exercise, cases, list(answer.outcomes[: len(cases)]))
     except (Exception, DidNotFinish) as error:
-        reason = f"What the function returned could not be compared: {type(error).__name__}."
-        return ExerciseResult(**row, points=0.0, state="failed", reason=reason)
+        return ExerciseResult(**row, points=0.0, state="failed", reason=_broke(error))
     if verdict.state == "not attempted":
         untouched = "The cell is as it was given."
         return ExerciseResult(**row, points=0.0, state="not attempted", reason=untouched)
@@ -201,7 +229,7 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
         **row,
         points=points,
         state=state,
-        reason=answer.reason[:TEXT] or _reason(verdict, len(visible), len(cases)),
+        reason="" if state == "right" else answer.reason[:TEXT] or _reason(verdict, len(visible), len(cases)),
         lowered=verdict.lowered,
         mistake=verdict.mistake.name if verdict.mistake else "",
         explanation=verdict.mistake.explanation if verdict.mistake else "",
@@ -209,6 +237,11 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
         cases=tuple(_case_results(exercise, cases, len(visible), verdict.differences, answer.reason[:TEXT])),
         trace=verdict.trace[-2 * TEXT :],
     )
+
+
+def _broke(error: BaseException) -> str:
+    """Why there is no comparison, for the student."""
+    return f"What the function returned could not be compared: {type(error).__name__}."
 
 
 def _state(answer: Answer, n_right: int, n_cases: int) -> State:

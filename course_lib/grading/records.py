@@ -7,6 +7,7 @@ from typing import Literal
 from course_lib.checking.call import LIMIT, TOGETHER, Outcome
 
 Status = Literal["ran", "not found", "not loaded", "killed"]
+FAILED = "The grader failed"  # how the problem of a result begins that is `grader_failed`
 State = Literal["right", "partly", "wrong", "not attempted", "not found", "failed", "no submission"]
 
 
@@ -123,8 +124,11 @@ class Result:
     seed: int
     exercises: tuple[ExerciseResult, ...]
     _: KW_ONLY
-    problem: str = ""  # why nothing could be graded
+    problem: str = ""  # why it has no grade
     notes: tuple[str, ...] = field(default=())
+    # Its grade is not known yet: the grader failed on some of it or on all. The words of a problem do not decide that:
+    # a file that cannot be read is named in them, as its student has called it.
+    grader_failed: bool = False
 
     @property
     def points(self) -> float:

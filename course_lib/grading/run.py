@@ -98,7 +98,7 @@ def run(request: Request, console: Console) -> int:
 
 def _failures(results: list[Result], console: Console) -> int:
     """The exit code, and what to do about submissions that are not to blame for their zero."""
-    n = sum(result.problem.startswith(engine.FAILED) for result in results)
+    n = sum(result.grader_failed for result in results)
     if n:
         console.print(f"[bold red]The grader itself failed on {n}[/]. Mend that; --resume grades them anew.")
     return 1 if n else 0
@@ -169,7 +169,7 @@ def _split(
     finished, left = {}, []
     for submission in submissions:
         kept = store.load(request.out, submission.student, keys[submission.student]) if request.resume else None
-        if kept is None or kept.problem.startswith(engine.FAILED):
+        if kept is None or kept.grader_failed:
             left.append(submission)
         else:
             finished[submission.student] = kept

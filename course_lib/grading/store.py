@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading.intake.submissions import file_name
-from course_lib.grading.records import CaseResult, ExerciseResult, Result
+from course_lib.grading.records import FAILED, CaseResult, ExerciseResult, Result
 
 
 def to_json(result: Result) -> dict[str, Any]:
@@ -22,7 +22,8 @@ def from_json(stored: dict[str, Any]) -> Result:
         TypeError, KeyError: when it is something else.
     """
     exercises = tuple(_exercise(**fields) for fields in stored["exercises"])
-    return Result(**stored | {"exercises": exercises, "notes": tuple(stored["notes"])})
+    failed = {"grader_failed": stored["problem"].startswith(FAILED)}  # which earlier versions do not tell otherwise
+    return Result(**failed | stored | {"exercises": exercises, "notes": tuple(stored["notes"])})
 
 
 def _exercise(**fields: Any) -> ExerciseResult:

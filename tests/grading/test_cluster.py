@@ -54,13 +54,13 @@ def is_lost_at_s1_beside_others(submission, content, plan, course):
     mark.unlink()
     lost = submission.student == "s1" and (beside or not n_before)
     problem = f"{engine.LOST} wanda.score." if lost else ""
-    return dataclasses.replace(graded(submission, content, plan, course), problem=problem)
+    return dataclasses.replace(graded(submission, content, plan, course), problem=problem, grader_failed=lost)
 
 
 def is_always_lost_at_s1(submission, content, plan, course):
     result = is_lost_at_s1_beside_others(submission, content, plan, course)
     problem = f"{engine.LOST} wanda.score." if submission.student == "s1" else ""
-    return dataclasses.replace(result, problem=problem)
+    return dataclasses.replace(result, problem=problem, grader_failed=bool(problem))
 
 
 def cannot_grade(submission, content, plan, course):

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import warnings
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from course_lib.checking import judge
 from course_lib.checking.call import Outcome, call
 from course_lib.grading import engine, hidden_cases, store
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES, Submission
+from course_lib.grading.intake.submissions import find as find_submissions
+from course_lib.grading.intake.submissions import newest
 from course_lib.grading.records import Answer, seed_of
 from course_lib.workbook.catalogue import find
 
@@ -228,6 +231,53 @@ def test_a_comparison_that_breaks_costs_one_exercise(error, plan, answered, monk
     assert row(result, "wanda.score").state == "failed"
     assert "could not be compared" in row(result, "wanda.score").reason
     assert result.points == result.of - SCORE.points
+
+
+def test_time_that_is_over_after_a_comparison_costs_one_exercise(plan, answered, monkeypatch):
+    """The alarm of all comparisons together may ring when that of one is no longer there to be caught."""
+    rows = engine._case_results
+
+    def rings(exercise, *rest):
+        if exercise.id == "wanda.score":
+            raise engine.DidNotFinish
+        return rows(exercise, *rest)
+
+    monkeypatch.setattr(engine, "_case_results", rings)
+    result = answered(plan, reference)
+    assert row(result, "wanda.score").state == "failed"
+    assert "could not be compared: DidNotFinish" in row(result, "wanda.score").reason
+    assert (result.points, result.problem, result.grader_failed) == (result.of - SCORE.points, "", False)
+
+
+def test_warnings_of_references_and_mistakes_stay_off_the_terminal(plan, answered, monkeypatch):
+    verdict = judge.verdict
+
+    def warns(*arguments):
+        torch.ones(1).std()  # "degrees of freedom is <= 0"
+        return verdict(*arguments)
+
+    monkeypatch.setattr(engine.judge, "verdict", warns)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        answered(plan, reference)
+    assert [str(each.message) for each in seen] == []
+
+
+def test_an_answer_that_is_right_has_no_reason_why_it_is_not(plan, answered):
+    """Its process may have ended after the last case in a way of its own."""
+    reason = "It ended the process it ran in (exit code 0) before every case was run."
+    result = answered(plan, lambda task: dataclasses.replace(reference(task), status="killed", reason=reason))
+    assert {(each.state, each.reason) for each in result.exercises} == {("right", "")}
+
+
+def test_a_file_may_be_called_like_a_failure_of_the_grader(plan, tmp_path):
+    (tmp_path / "mallory").mkdir()
+    (tmp_path / "mallory" / f"{engine.FAILED}.ipynb").symlink_to(tmp_path / "nowhere")
+    (handed_in,) = newest(find_submissions(tmp_path), plan.stem)
+    assert handed_in.problem.startswith(engine.FAILED)
+    result = engine.grade(handed_in, plan)
+    assert (result.problem, result.grader_failed, engine.was_lost(result)) == (handed_in.problem, False, False)
+    assert engine.failed(handed_in, plan, KeyError("x")).grader_failed
 
 
 def test_what_a_submission_says_is_kept_short(plan, answered):

@@ -53,13 +53,13 @@ def is_lost_at_s1_beside_others(submission, plan):
     submission.path.with_suffix(".seen").touch()
     mark.unlink()
     problem = f"{engine.LOST} wanda.score." if first or (beside and submission.student == "s1") else ""
-    return dataclasses.replace(graded(submission, plan), problem=problem)
+    return dataclasses.replace(graded(submission, plan), problem=problem, grader_failed=bool(problem))
 
 
 def is_always_lost_at_s1(submission, plan):
     submission.path.with_suffix(f".{time.time_ns()}").touch()
     problem = f"{engine.LOST} wanda.score." if submission.student == "s1" else ""
-    return dataclasses.replace(graded(submission, plan), problem=problem)
+    return dataclasses.replace(graded(submission, plan), problem=problem, grader_failed=bool(problem))
 
 
 def fails_at_s1(submission, plan):

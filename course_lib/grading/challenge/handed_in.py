@@ -7,6 +7,7 @@ student the newest counts; those called recipe before all others.
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from course_lib.compose.part import SUFFIX, FiledPart
@@ -14,6 +15,7 @@ from course_lib.compose.reading import MOST_BYTES
 from course_lib.compose.recipe import Recipe, from_json
 from course_lib.grading.intake import layouts, zips
 from course_lib.grading.intake.entries import Entry, walk
+from course_lib.grading.intake.student_ids import clean
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.intake.submissions import among, newest
 
@@ -101,23 +103,50 @@ def _beside(work: Submission, part: FiledPart) -> bytes:
         shown = {each.name: each.shown for each in zips.members(work.path, work.outer)}
         folder, _, own = shown[work.member].rpartition("/")
         there = {name.rpartition("/")[2]: raw for raw, name in shown.items() if name.rpartition("/")[0] == folder}
-        return _content(work.path, work.outer, there[_named(part, own, there)], part.most_on_disk, part.name)
+        return _content(work.path, work.outer, there[_named(part, own, there, work.flat)], part.most_on_disk, part.name)
     there = {each.name: each for each in work.path.parent.iterdir()}
-    return _content(there[_named(part, work.path.name, there)], "", "", part.most_on_disk, part.name)
+    return _content(there[_named(part, work.path.name, there, work.flat)], "", "", part.most_on_disk, part.name)
 
 
-def _named(part: FiledPart, own: str, there: Collection[str]) -> str:
+def _named(part: FiledPart, own: str, there: Collection[str], flat: bool) -> str:
     """What the file is called there, where the recipe is called `own`: a course system renames both alike.
 
+    Args:
+        flat: whether files of other students may be there as well.
+
     Raises:
-        ValueError: when it is not there.
+        ValueError: when it is not there, or another student's.
     """
-    if part.file in there:
+    if part.file in there and not (flat and _is_of_another(part.file, own, there)):
         return part.file
     student, of = layouts.owner(own, folder=False).student, {name: layouts.owner(name, folder=False) for name in there}
     renamed = [name for name in sorted(there) if (of[name].student, of[name].rest) == (student, part.file)]
+    if not renamed and part.file in there:
+        raise ValueError(
+            f"got a recipe with the {part.name} {part.file[:60]!r}, which another student has handed in; expected one "
+            "of your own. Hand it in beside the recipe."
+        )
     if not renamed:
         raise ValueError(
             f"got a recipe with the {part.name} {part.file[:60]!r}, which is not there; hand it in beside it."
         )
     return max(renamed, key=lambda name: of[name].attempt)
+
+
+def _is_of_another(name: str, own: str, there: Collection[str]) -> bool:
+    """Whether a file in a flat folder is not of the student who called the recipe `own`, as far as names say.
+
+    A course system puts the student in front of every name. In a folder that somebody filled by hand, a file belongs to
+    the submission whose name begins most as its own does; one that begins like none may be anybody's.
+    """
+    if layouts.special(name, folder=False):
+        owners = {clean(layouts.owner(each, folder=False).student) for each in (name, own)}
+        return len(owners) > 1 or not layouts.special(own, folder=False)
+    common = {each: _n_words_in_common(name, each) for each in there if not each.endswith(SUFFIX)}
+    return max(common.values(), default=0) > _n_words_in_common(name, own)
+
+
+def _n_words_in_common(name: str, other: str) -> int:
+    """With how many words, the same in both, two names begin; however their letters are composed or written."""
+    words = (re.findall(r"[^\W_]+", clean(layouts.without_marks(each)).casefold()) for each in (name, other))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*words, strict=False)))

@@ -13,11 +13,10 @@ from course_lib.compose.challenge.points import FULL, Anchors, points
 from course_lib.compose.challenge.texts import NAMES
 from course_lib.grading.challenge.evaluation import Found, Job
 from course_lib.grading.challenge.handed_in import HandedIn
-from course_lib.grading.records import ExerciseResult, Result, State
+from course_lib.grading.records import FAILED, ExerciseResult, Result, State
 
 EXERCISE, TITLE, LESSON = "capstone.challenge", "The challenge", "12 Capstone"
 DIGITS = 1  # of points: places do not hang on less
-FAILED = "The grader failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,8 @@ class Row:
         """As the other lessons' results are, for the same tables."""
         row = ExerciseResult(EXERCISE, TITLE, self.points, FULL, self.state, self.reason, notes=self.notes)
         problem = f"{FAILED}: {self.reason}" if self.failed else self.reason if self.state == "no submission" else ""
-        return Result(self.student, LESSON, self.origin, 0, (row,), problem=problem, notes=self.notes)
+        known = {"problem": problem, "notes": self.notes, "grader_failed": self.failed}
+        return Result(self.student, LESSON, self.origin, 0, (row,), **known)
 
 
 def job_of(work: HandedIn) -> Job | None:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 from course_lib.checking.judge import counted, uncounted
 from course_lib.grading.export.csv_safe import MARK, cell, written
 from course_lib.grading.records import ExerciseResult, Result
-from course_lib.grading.report.feedback_row import STATES
+from course_lib.grading.report.feedback_row import NOT_YET, STATES
 from course_lib.grading.report.text import NAME, clean, number, points_of
 
 COLUMNS = ("student", "lesson", "exercise", "title", "points", "of", "state", "cases_right", "cases")
@@ -37,7 +37,10 @@ class Table(NamedTuple):
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, str]]:
-    """The rows of grades.csv: one for each student and exercise, and one with the total."""
+    """The rows of grades.csv: one for each student and exercise, and one with the total.
+
+    Where the grader failed the total is empty, as the grade is in the tables for course systems.
+    """
     return [row for result in results for row in _rows(result)]
 
 
@@ -50,7 +53,8 @@ def _rows(result: Result) -> list[dict[str, str]]:
         named = (cell(row.exercise, NAME), cell(row.title, NAME), number(row.points), number(row.of), row.state)
         details = (cell(row.mistake, NAME), cell(_reason(row)), number(row.seconds))
         lines.append((*who, *named, str(n_right), str(len(row.cases)), *details))
-    whole = ("total", "", number(result.points), number(result.of), "", str(right), str(cases), "")
+    points = "" if result.grader_failed else number(result.points)
+    whole = ("total", "", points, number(result.of), "", str(right), str(cases), "")
     seconds = number(sum(row.seconds for row in result.exercises))
     lines.append((*who, *whole, cell(result.problem), seconds))
     return [dict(zip(COLUMNS, row, strict=True)) for row in lines]
@@ -154,6 +158,8 @@ def _grade(result: Result) -> str:
 
 def _feedback(result: Result) -> str:
     """The result in the grader's own words, for a column that is shown as HTML."""
+    if result.grader_failed:
+        return NOT_YET
     if result.problem:
         return html.escape(cell(f"Nothing could be graded: {result.problem}"), quote=False)
     sentences = [f"{points_of(result.points, result.of)}."]

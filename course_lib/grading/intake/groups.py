@@ -24,6 +24,7 @@ class Notebook:
     entry: Entry
     lesson: str = ""
     attempt: int = 0
+    flat: bool = False  # in no folder or zip of its student
 
 
 @dataclass
@@ -66,7 +67,7 @@ def _add(group: Group, whose: Owner, rest: tuple[str, ...], entry: Entry, lesson
         return
     inside = [name for name in reversed((whose.rest, *rest[1:])) if name]
     named_lesson = lesson_of(*inside, loosely=True) or lesson_of(rest[0]) or lesson
-    group.notebooks.append(Notebook(entry, named_lesson, whose.attempt))
+    group.notebooks.append(Notebook(entry, named_lesson, whose.attempt, flat=len(rest) == 1))
 
 
 def _is_mishap(name: str) -> bool:

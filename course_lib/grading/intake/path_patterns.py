@@ -29,7 +29,8 @@ def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
         group = groups.setdefault(match["student"], Group(Owner(match["student"]), origin=entry.where))
         if entry.kind == "notebook":
             names = (match.groupdict().get("lesson") or "", *reversed(entry.parts))
-            group.notebooks.append(Notebook(entry, lesson_of(*names, loosely=True)))
+            flat = match.start("student") > entry.where.rfind("/")
+            group.notebooks.append(Notebook(entry, lesson_of(*names, loosely=True), flat=flat))
         else:
             group.others.append(entry)
     # Nobody is lost because of a pattern that fits most: what it has nothing to say of is a student with a problem.

@@ -19,6 +19,7 @@ class Submission:
         notes: such as "3 notebooks, the newest was taken".
         lesson: what its path says, such as 04_wanda; empty where it says nothing.
         attempt: of a resubmission, as the course system counts them. stamp: when it was saved, in seconds.
+        flat: whether it lies beside files of other students, so that only names say whose a file there is.
     """
 
     student: str
@@ -32,6 +33,7 @@ class Submission:
     lesson: str = ""
     attempt: int = 0
     stamp: float = 0.0
+    flat: bool = False
 
     def read(self) -> bytes:
         """The notebook's bytes.

@@ -142,7 +142,7 @@ def _candidate(student: str, notebook: Notebook, notes: tuple[str, ...]) -> Subm
     entry = notebook.entry
     place = {} if entry.problem else {"path": entry.path, "member": entry.member, "outer": entry.outer}
     problem = f"{_shown(entry)}: {entry.problem}" if entry.problem else ""
-    known = {"lesson": notebook.lesson, "attempt": notebook.attempt, "stamp": entry.stamp}
+    known = {"lesson": notebook.lesson, "attempt": notebook.attempt, "stamp": entry.stamp, "flat": notebook.flat}
     return Submission(student, _clean_path(entry.where), problem=problem, notes=notes, **place, **known)
 
 

@@ -93,6 +93,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:  # a sandbox that started a moment ago and does not now
         print(error)
         return 1
+    if result.grader_failed:
+        print(result.problem)
+        return 1
     warning = UNGUARDED if options.sandbox == "none" else ""
     shown = results(result, options.hidden_cases, time.perf_counter() - start, warning)
     write_whole(base / "results" / "results.json", json.dumps(shown, indent=1))

@@ -38,6 +38,8 @@ def _all_alike(result: Result) -> bool:
 
 def _summary(result: Result) -> str:
     """The whole result in a sentence or two, and where most is to be gained."""
+    if result.grader_failed:
+        return feedback_row.NOT_YET
     if result.problem or not result.exercises:
         return "No exercise was graded."
     n_right = sum(row.state == "right" for row in result.exercises)

@@ -26,6 +26,8 @@ STATES: dict[State, tuple[str, str, str]] = {
     "no submission": ("none", "No submission", ""),
 }
 
+# Of a whole submission, where its grade is not known.
+NOT_YET = "Not graded yet: the grader failed on this submission. That is not your fault, and it will be graded again."
 
 ANOTHER_FILE = (
     "Open the file in JupyterLab. If it opens as a notebook, save it there and hand that file in; if it does not, the "

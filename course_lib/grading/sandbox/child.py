@@ -132,7 +132,7 @@ def confine(limits: Limits, keep: tuple[int, ...]) -> None:
     more = max(limits.memory_bytes - resident, 2**26)  # so that MemoryError comes before the warden does
     limit("AS", space + more)
     limit("DATA", data + more)
-    limit("CPU", int(limits.seconds) + 2)
+    limit("CPU", most_of_processor(limits))
     limit("FSIZE", limits.file_bytes)
     limit("NOFILE", 256)
     limit("CORE", 1)  # not 0: a program that collects crashes is still handed all of the memory then
@@ -141,6 +141,11 @@ def confine(limits: Limits, keep: tuple[int, ...]) -> None:
     os.nice(5)  # the warden comes first
     seccomp.hide(False)  # so that the warden can count this process's memory
     seccomp.forbid()
+
+
+def most_of_processor(limits: Limits) -> int:
+    """Seconds after which the kernel kills a process. The warden comes first, also where the kernel kills early."""
+    return int(1.5 * limits.seconds) + 2
 
 
 def limit(name: str, most: int) -> None:

@@ -37,7 +37,7 @@ class Claims:
             return
         began = time.thread_time()
         try:
-            self._take(kind, wire.loads(content, wire.Bounds(n_bytes=self.limits.result_bytes + 2**20)))
+            self._take(kind, wire.loads(content, wire.Bounds(n_bytes=frames.most_bytes(self.limits.result_bytes))))
         except Exception as error:  # it may be anything
             why = "on a hidden case" if self.hidden else str(error)[:200].rstrip(".")
             self.spoilt = f"What the process of this exercise sent back could not be read ({why})."

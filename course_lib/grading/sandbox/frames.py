@@ -17,6 +17,11 @@ FROM_READER = frozenset((LOADED, PROGRAM, CODE, UNUSABLE, DONE))
 FROM_WARDEN = FROM_CHILD | {PROGRAM, READY, STARTED, ENDED}
 
 
+def most_bytes(result_bytes: int) -> int:
+    """What one process may send in all messages together: its results, and what it says in words."""
+    return result_bytes + 2**20
+
+
 def pack(kind: bytes, task: int = 0, content: bytes = b"") -> bytes:
     """One message as bytes."""
     return _HEAD.pack(kind, task, len(content)) + content

@@ -47,7 +47,8 @@ def others(session: int, proc: Path = Path("/proc")) -> list[list[str]]:
     for name in os.listdir(proc) if proc.exists() else ():
         if name.isdecimal() and name not in aside:
             try:
-                fields = (proc / name / "stat").read_text().rpartition(")")[2].split()
+                # A process may give itself any bytes as its name.
+                fields = (proc / name / "stat").read_text("ascii", "replace").rpartition(")")[2].split()
             except OSError:  # it has just ended
                 continue
             if alone() or int(fields[3]) == session:

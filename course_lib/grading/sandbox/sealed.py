@@ -16,6 +16,7 @@ from torch import Tensor
 from course_lib.grading.sandbox import wire
 
 KEY_BYTES = 32
+_GIVEN = b"\1"  # how the answer to a request for the key begins
 
 
 def new_key() -> bytes:
@@ -43,19 +44,45 @@ def _mixed(content: numpy.ndarray, key: bytes) -> Tensor:
     return torch.from_numpy(content ^ noise)
 
 
-def hand_over(source: int, to: int) -> bool:
-    """Pass a key on without keeping it: the next process begins as a copy of this one. False when there is none."""
-    key = bytearray(KEY_BYTES)
+def answer_to_request(key: bytes | None) -> bytes:
+    """What the outside answers to a request for the key: the key, or for None a refusal of the same length."""
+    return _GIVEN + key if key else bytes(len(_GIVEN) + KEY_BYTES)
+
+
+def hand_over(source: int, to: int) -> None:
+    """Wait for the answer to a request, and pass the key on without keeping it: the next process begins as a copy of
+    this one.
+
+    Args:
+        to: a pipe that does not block. A process can fill the pipe on which it waits for the key.
+
+    Raises:
+        EOFError: when the outside is gone.
+        ValueError: when the request is refused, or the key does not fit into the pipe.
+    """
+    answer = bytearray(len(_GIVEN) + KEY_BYTES)
     try:
         got = 0
-        while got < KEY_BYTES:
-            part = os.readv(source, [memoryview(key)[got:]])
+        while got < len(answer):
+            part = os.readv(source, [memoryview(answer)[got:]])
             if not part:
-                return False
+                raise EOFError("got no answer to the request for the key; the outside is gone.")
             got += part
-        os.write(to, key)
+        if not answer.startswith(_GIVEN):
+            raise ValueError("got a request for the key at the wrong time; expected it after all visible cases.")
+        os.write(to, memoryview(answer)[len(_GIVEN) :])
+    except BlockingIOError:
+        raise ValueError("got a full pipe for the key; expected an empty one.") from None
     except BrokenPipeError:
-        pass  # it has ended meanwhile
+        pass  # the process has ended meanwhile
     finally:
-        key[:] = bytes(KEY_BYTES)
-    return True
+        answer[:] = bytes(len(answer))
+
+
+def is_at_end(source: int) -> bool:
+    """Whether the outside is gone. What it says without being asked is dropped, and is not the end."""
+    unasked = bytearray(2**12)
+    try:
+        return os.readv(source, [unasked]) == 0
+    finally:
+        unasked[:] = bytes(len(unasked))

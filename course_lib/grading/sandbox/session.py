@@ -73,7 +73,9 @@ class _Session:
         job = wire.dumps((content, asked, astuple(limits), spent), wire.JOB)
         self.job = memoryview(len(job).to_bytes(8, "big") + job)
         n_messages = sum(len(task.arguments) + len(task.hidden) + 200 for task in tasks)
-        self.reader = frames.Reader(frames.FROM_WARDEN, (limits.result_bytes + 2**22) * len(tasks), n_messages)
+        # Of each exercise what its own process sends and what the one says that reads the notebook, and the warden.
+        n_bytes = (2 * frames.most_bytes(limits.result_bytes) + 2**20) * len(tasks)
+        self.reader = frames.Reader(frames.FROM_WARDEN, n_bytes, n_messages)
         self.clock, self.patience = watch.Stopwatch(), limits.start_seconds
         self.finished: list[Answer] = []
         self.running: Claims | None = None
@@ -133,10 +135,19 @@ class _Session:
             self.finished.append(self.running.answer(str(how), int(number), float(seconds)))
             self.running, self.clock = None, watch.Stopwatch()
         else:
+            had_key = self.running.hidden
             self.running.take(kind, content)
-            if kind == frames.HIDDEN:  # a pipe that is empty by now takes a key as a whole
-                with suppress(BrokenPipeError):
-                    os.write(self.stdin.fileno(), self.keys[len(self.finished)])
+            if kind == frames.HIDDEN:
+                self._answer_request(self.running.hidden and not had_key)
+
+    def _answer_request(self, allowed: bool) -> None:
+        """Hand out the key of this exercise, or refuse it; the warden waits for one of the two.
+
+        A pipe that is empty by now takes the answer as a whole.
+        """
+        with suppress(BrokenPipeError):
+            key = self.keys[len(self.finished)] if allowed else None
+            os.write(self.stdin.fileno(), sealed.answer_to_request(key))
 
     def answers(self) -> list[Answer]:
         """Those that are known, and one for the exercise over which the sandbox ended."""

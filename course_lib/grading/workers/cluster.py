@@ -186,7 +186,7 @@ def _result(distributed: ModuleType, future: Any, submission: Submission, plan: 
         return future.result()
     if _killed(distributed, future):
         problem = f"{engine.FAILED}: grading it ended several workers of the cluster. Look at it by hand."
-        return engine.unreadable(submission, plan, problem)
+        return engine.unreadable(submission, plan, problem, grader_failed=True)
     error = future.exception() if future.status == "error" else future.status
     raise ValueError(
         f"the cluster gave {submission.student} back ungraded ({error}). What is graded is kept: put the cluster right "

@@ -92,7 +92,7 @@ def grade_all(
                 if not alone and (result is None or engine.was_lost(result)):
                     again.append(submission)
                 else:
-                    yield submission, result or engine.unreadable(submission, plan, DIED)
+                    yield submission, result or engine.unreadable(submission, plan, DIED, grader_failed=True)
     finally:
         for worker in workers:
             worker.stop()

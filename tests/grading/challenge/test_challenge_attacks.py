@@ -265,6 +265,90 @@ def test_as_course_systems_export_it(sharp, tmp_path):
     assert found["Kim_8"].files == (("prompt.safetensors", prompt),)
 
 
+CANVAS = {"alice_1_10_recipe.json": NAMES_IT, f"alice_1_11_{FILE}": "alice's"}
+BY_HAND = {"alice.json": NAMES_IT.replace(FILE, "alice-p.safetensors"), "alice-p.safetensors": "alice's"}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("files", "own", "wanted", "said"),
+    [
+        (CANVAS, "mallory_2_12_recipe.json", f"alice_1_11_{FILE}", "another student has handed in"),
+        (CANVAS, "mallory_2_12_recipe.json", f"ALICE_1_11_{FILE}", "not there"),
+        (CANVAS, "mallory_2_12_recipe.json", FILE, "not there"),
+        (CANVAS, "mallory.json", f"alice_1_11_{FILE}", "another student has handed in"),
+        (CANVAS, "alice_recipe.json", f"alice_1_11_{FILE}", "another student has handed in"),
+        (
+            {f"Jo Li_7_assignsubmission_file_{FILE}": "jo's"},
+            "Jo Lee_8_assignsubmission_file_recipe.json",
+            f"Jo Li_7_assignsubmission_file_{FILE}",
+            "another student has handed in",
+        ),
+        (BY_HAND, "mallory.json", "alice-p.safetensors", "another student has handed in"),
+        (BY_HAND, "mallory.json", "./alice-p.safetensors", "without a folder"),
+        (
+            {"alice_recipe.json": "{}", "alice_p.safetensors": ""},
+            "mallory_recipe.json",
+            "alice_p.safetensors",
+            "another",
+        ),
+        ({"alice.zip": "", "alice_p.safetensors": ""}, "mallory.json", "alice_p.safetensors", "another"),
+        ({"ALICE.json": "{}", "alice_p.safetensors": ""}, "mallory.json", "alice_p.safetensors", "another"),
+        ({"Jose\u0301.json": "{}", "Jos\u00e9-p.safetensors": ""}, "m.json", "Jos\u00e9-p.safetensors", "another"),
+        ({"Jo Li.json": "{}", "Jo Li p.safetensors": ""}, "Jo Lee.json", "Jo Li p.safetensors", "another"),
+    ],
+)
+def test_in_a_flat_folder_nobody_takes_the_file_of_another(files, own, wanted, said, packed, tmp_path):
+    whose = _handed_in_flat(tmp_path, files | {own: named(prompt={"file": wanted})}, packed)
+    problem = next(work.problem for work in whose if work.origin.endswith(own))
+    assert said in problem, problem
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("files", "own", "wanted"),
+    [
+        (CANVAS, "alice_1_10_recipe.json", FILE),
+        (CANVAS, "alice_1_10_recipe.json", f"alice_1_11_{FILE}"),  # as she sees it after a download
+        (BY_HAND, "alice.json", "alice-p.safetensors"),
+        (
+            {"alice_recipe.json": "", "bob_recipe.json": "{}", "alice_p.safetensors": "alice's"},
+            "alice_recipe.json",
+            None,
+        ),
+        ({"bob.json": "{}", "bob-p.safetensors": "bob's", "p.safetensors": "alice's"}, "alice.json", FILE),
+    ],
+)
+def test_in_a_flat_folder_everybody_has_a_file_of_ones_own(files, own, wanted, packed, tmp_path):
+    recipe = named(prompt={"file": wanted or "alice_p.safetensors"})
+    whose = _handed_in_flat(tmp_path, files | {"zoe_9_1_recipe.json": "{}"} | {own: recipe}, packed)
+    work = next(work for work in whose if work.origin.endswith(own))
+    assert (work.problem, work.files) == ("", (("prompt.safetensors", b"alice's"),))
+
+
+@pytest.mark.parametrize("name", [f"alice_1_11_{FILE}", "bob-p.safetensors", FILE])
+def test_in_a_folder_of_ones_own_files_have_any_names(name, tmp_path):
+    """Such as those that Canvas gave them when they were handed in before."""
+    for student, called in (("alice", name), ("bob", name), ("zoe", "z.safetensors")):
+        (tmp_path / student).mkdir()
+        (tmp_path / student / "recipe.json").write_text(named(prompt={"file": called}))
+        (tmp_path / student / called).write_text(student)
+    files = {work.student: work.files[0][1] for work in handed_in(tmp_path)}
+    assert files == {"alice": b"alice", "bob": b"bob", "zoe": b"zoe"}
+
+
+def _handed_in_flat(tmp_path, files, packed):
+    (tmp_path / "in").mkdir()
+    for name, text in files.items():
+        (tmp_path / "in" / name).write_text(text)
+    if not packed:
+        return handed_in(tmp_path / "in")
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        for path in sorted((tmp_path / "in").iterdir()):
+            archive.write(path, path.name)
+    return handed_in(tmp_path / "class.zip")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Learned(FiledPart):
     """A part that no file of the library knows, which keeps as many numbers as its file has bytes."""

@@ -38,6 +38,19 @@ def attack(*arguments):
     tried.append(True)
     return 0.0
 """
+# Asks for the key to the hidden cases twice, in the words of the process that runs it.
+ASKING = """
+import sys
+
+def sparsity(tensor):
+    from course_lib.grading.sandbox import frames
+
+    frame = sys._getframe()
+    while "channel" not in frame.f_locals:
+        frame = frame.f_back
+    frame.f_locals["channel"].send(frames.HIDDEN)
+    frame.f_locals["channel"].send(frames.HIDDEN)
+"""
 ATTACKED = ("sparsity", "intensity", "step_seconds", "speedup", "cache_bytes")
 
 
@@ -46,7 +59,8 @@ def test_who_sits_beside_attackers_gets_all_points(tmp_path):
     cells = [HOSTILE, *(f'{name} = attack\ncheck("start.{name}", {name})' for name in ATTACKED)]
     honest = masters.as_text(masters.with_solutions(masters.masters(["00"])[0])).encode()
     for number in range(2):
-        for name, content in (("mallory", notebook(*cells)), ("honest", honest)):
+        hostile = notebook(*cells), notebook(ASKING, 'check("start.sparsity", sparsity)', *cells[:1], *cells[2:])
+        for name, content in (("mallory", hostile[number]), ("honest", honest)):
             (tmp_path / "in" / f"{name}{number}").mkdir(parents=True)
             (tmp_path / "in" / f"{name}{number}" / "00_start_here.ipynb").write_bytes(content)
     console = Console(file=io.StringIO(), width=200)

@@ -222,3 +222,14 @@ def test_nothing_handed_in_gets_its_rows(made, monkeypatch):
     shown = json.loads((made / "results" / "results.json").read_text())
     assert "nothing was handed in" in shown["output"] or "no notebook" in shown["output"]
     assert len(shown["tests"]) == 5
+
+
+def test_no_score_is_better_than_part_of_one(made, monkeypatch, capsys):
+    """Where the grader failed, Gradescope shows that to the instructor, and no points to the student."""
+    (made / "results" / "results.json").unlink(missing_ok=True)
+    monkeypatch.setenv("AUTOGRADER", str(made))
+    lost = replace(result(PARTLY), problem=f"{engine.LOST} wanda.score.", grader_failed=True)
+    monkeypatch.setattr(engine, "grade", lambda *_: lost)
+    assert gradescope.main(["--sandbox", "none"]) == 1
+    assert "The grader failed" in capsys.readouterr().out
+    assert not (made / "results" / "results.json").exists()

@@ -128,6 +128,7 @@ def assert_fails(attack: Attack, answer: Answer) -> None:
     told = f"{answer.status}: {answer.reason} {[o.error or short(o.value) for o in answer.outcomes]} {answer.notes}"
     assert n_right(answer) == (attack.n_right or 0), told
     assert answer.status == (attack.status or answer.status), told
+    assert not answer.lost, "the grader would say that it failed"
     assert re.search(attack.reason or "", answer.reason), told
     assert re.search(attack.outcome or "", told), told
     if answer.status != "ran":

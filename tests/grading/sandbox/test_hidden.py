@@ -1,11 +1,12 @@
 """Hidden cases: a submission works on them and says nothing of them; what it remembers from visible ones stays."""
 
 import json
+import os
 from dataclasses import asdict, replace
 
 import pytest
 import torch
-from submitting import CASES, SMALL, ask, needs_sandbox, notebook
+from submitting import CASES, RIGHT, SMALL, ask, needs_sandbox, notebook
 
 from course_lib.checking.compare import close
 from course_lib.grading.records import Answer
@@ -171,6 +172,54 @@ def test_who_asks_for_the_key_before_the_time_has_said_its_last_word(times):
     (answer,) = run(f"def tell(x):\n    for _ in range({times}):\n        send('HIDDEN', None)\n    return x * 2")
     assert (answer.status, answer.outcomes) == ("killed", ())
     assert "could not be read" in answer.reason
+
+
+@needs_sandbox
+def test_who_asks_for_the_key_twice_leaves_nothing_over_for_the_next_exercise():
+    """Whose hidden cases are opened by its own key."""
+    twice = """
+sent = []
+
+def tell(x):
+    if not sent:
+        sent.append(send("CASE", (x * 2, None, False, False, "")))
+        send("CASE", (x * 2, None, False, False, ""))
+        send("HIDDEN", None)
+        send("HIDDEN", None)
+    return x * 2
+"""
+    tasks = [replace(ask(f"x.{name}", name), hidden=HIDDEN) for name in ("tell", "right", "tell", "right")]
+    answers = session.run(notebook(_SAYING + twice, RIGHT), tasks, SMALL)
+    assert [(answer.status, answer.lost, len(answer.outcomes)) for answer in answers] == [
+        ("killed", False, 2),
+        ("ran", False, 4),
+    ] * 2
+    assert all(
+        o.value.tolist() == (case[0] * 2).tolist() for o, case in zip(answers[1].outcomes[2:], HIDDEN, strict=True)
+    )
+
+
+def test_a_key_is_handed_over_only_when_the_outside_says_so():
+    (source, outside), (waiting, to), key = os.pipe(), os.pipe(), sealed.new_key()
+    os.set_blocking(to, False)
+    os.write(outside, sealed.answer_to_request(key))
+    sealed.hand_over(source, to)
+    assert os.read(waiting, 100) == key
+    os.write(outside, sealed.answer_to_request(None))
+    with pytest.raises(ValueError, match="at the wrong time"):
+        sealed.hand_over(source, to)
+    os.write(to, bytes(2**16))
+    os.write(outside, sealed.answer_to_request(key))
+    with pytest.raises(ValueError, match="full pipe"):
+        sealed.hand_over(source, to)
+    os.write(outside, b"unasked")
+    assert not sealed.is_at_end(source)
+    os.close(outside)
+    assert sealed.is_at_end(source)
+    with pytest.raises(EOFError):
+        sealed.hand_over(source, to)
+    for pipe in (source, waiting, to):
+        os.close(pipe)
 
 
 def test_what_is_sealed_is_opened_by_its_key_alone():

@@ -12,7 +12,8 @@ from submitting import RIGHT, SMALL, ask, n_right, needs_sandbox, notebook
 from test_sandbox import WAITING, eventually, waiting
 
 from course_lib.grading.records import Limits
-from course_lib.grading.sandbox import frames, session, started, supervise
+from course_lib.grading.sandbox import child, frames, rounds, session, started, supervise
+from course_lib.grading.sandbox import limits as watch
 
 TAKES = """
 import time
@@ -143,6 +144,47 @@ def test_what_else_the_machine_does_decides_about_nobody():
             other.wait()
         started.close()
     assert (answer.status, n_right(answer)) == ("ran", 2), answer.reason
+
+
+@pytest.mark.parametrize(
+    ("number", "calculated", "granted", "allowed", "how"),
+    [
+        (signal.SIGKILL, 3.0, 182, 182, "killed"),  # by a machine that is short of memory
+        (signal.SIGKILL, 108.8, 182, 182, "killed"),
+        (signal.SIGKILL, 120.0, 182, 182, "time"),
+        (signal.SIGKILL, 155.0, 182, 182, "time"),  # by the kernel: earlier than at 182 on a busy machine
+        (signal.SIGKILL, 87.0, 100, 100, "time"),  # the same where the grader itself may have no more than 100
+        (signal.SIGKILL, 70.0, 100, 100, "killed"),
+        (signal.SIGKILL, 0.0, 182, 0, "time"),  # it has lowered its own limit
+        (signal.SIGKILL, 0.6, 182, 1, "time"),
+        (signal.SIGXCPU, 20.0, 182, 182, "signal"),
+        (signal.SIGXCPU, 120.0, 182, 182, "time"),
+        (signal.SIGSEGV, 130.0, 182, 182, "signal"),
+    ],
+)
+def test_a_loop_that_the_kernel_ends_is_out_of_time_and_not_lost(number, calculated, granted, allowed, how):
+    assert rounds.by_signal(number, calculated, 120.0, float(granted), float(allowed)) == how
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 10.0, 120.0])
+def test_the_warden_comes_before_a_kernel_that_kills_early(seconds):
+    """One was seen to kill at 0.87 of the limit."""
+    assert rounds.EARLY * child.most_of_processor(replace(SMALL, seconds=seconds)) > seconds
+
+
+def test_a_name_that_is_no_text_hides_no_process(tmp_path):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_bytes(b"7 () \xff\xfe\n1 (\xc3)) R 1 1 7 0")
+    assert watch.others(7, tmp_path) == [["7", "R", "1", "1", "7", "0"]]
+
+
+def test_what_one_exercise_may_send_fits_in_what_is_taken_of_all():
+    """Else the last exercises of a submission that says much would end the sandbox, and look like a failure of it."""
+    tasks = [replace(ask(f"x.{n}", "right"), hidden=((torch.ones(1),),) * 3) for n in range(30)]
+    reader = session._Session(b"", tasks, SMALL).reader
+    one = frames.most_bytes(SMALL.result_bytes)
+    assert reader.n_bytes >= one + len(tasks) * (one + 1000), "the notebook is read once for all of them"
+    assert reader.n_messages >= len(tasks) * (2 + 3 + 100 + 4)
 
 
 @needs_sandbox

@@ -3,6 +3,20 @@
 from attack import Attack
 
 ATTACKS = {
+    "has_a_name_that_is_no_text": Attack(
+        says="Calls itself by bytes that stand for no letters, where the warden reads about its processes.",
+        cell="""
+import ctypes
+import time
+
+def attack(x):
+    ctypes.CDLL(None).prctl(15, b") \\xff\\xfe\\n1 (")
+    time.sleep(0.2)
+    return 0.0
+""",
+        status="ran",
+        value=0.0,
+    ),
     "calls_old_doors_of_the_kernel": Attack(
         says="A system call by its 32-bit number, to slip past a filter of 64-bit ones.",
         cell="""

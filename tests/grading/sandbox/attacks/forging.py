@@ -1,6 +1,6 @@
 """Messages to the grader that are not what they seem, and changes to what the answers are sent with."""
 
-from attack import Attack
+from attack import BRIEF, Attack
 
 _SENDING = """
 import os
@@ -16,7 +16,57 @@ def attack(x):
         os.write(pipe, frames.pack(kind, task, wire.dumps(value, wire.Bounds())))
 """
 
+# Answers both cases by itself, and asks for the key as if it had been asked to go on.
+_ASKING = """
+import os
+import signal
+
+def attack(x):
+    from course_lib.grading.sandbox import frames, wire
+
+    names = [n for n in os.listdir("/proc/self/fd") if "pipe:" in os.path.realpath(f"/proc/self/fd/{n}")]
+    out, key = sorted(map(int, names))
+
+    def send(kind, value=None):
+        os.write(out, frames.pack(kind, 0, wire.dumps(value, wire.Bounds())))
+
+    for _ in range(2):
+        send(frames.CASE, (x, None, False, False, ""))
+"""
+
 ATTACKS = {
+    "asks_for_the_key_twice": Attack(
+        says="Of two keys one would be left over for the next exercise.",
+        cell=_ASKING
+        + """
+    send(frames.HIDDEN)
+    send(frames.HIDDEN)
+    return x * 2
+""",
+        status="killed",
+        reason="no answer",
+        n_outcomes=2,
+    ),
+    "fills_the_pipe_of_the_key": Attack(
+        says="Nobody could hand it the key without waiting for ever.",
+        cell=_ASKING
+        + """
+    full = os.open(f"/proc/self/fd/{key}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(full, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    send(frames.HIDDEN)
+    while True:
+        signal.pause()
+""",
+        limits=BRIEF,
+        status="killed",
+        reason="no answer",
+        n_outcomes=2,
+    ),
     "floods_the_grader": Attack(
         says="Garbage on the way to the grader, as fast as it goes.",
         cell=_SENDING

@@ -110,6 +110,35 @@ def attack(x):
         status="killed",
         reason="stopped after 1 seconds",
     ),
+    "loop_that_ignores_every_alarm": Attack(
+        says="A loop that never ends, to which no signal says that its time is over.",
+        cell="""
+import signal
+
+def attack(x):
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+    while True:
+        pass
+""",
+        limits=BRIEF,
+        status="killed",
+        reason="stopped after 1 seconds",
+    ),
+    "loop_that_has_itself_killed": Attack(
+        says="Lowers the limit at which the kernel kills it, which then looks as if somebody else had done it.",
+        cell="""
+import resource
+
+def attack(x):
+    resource.setrlimit(resource.RLIMIT_CPU, (0, 0))
+    while True:
+        pass
+""",
+        limits=BRIEF,
+        status="killed",
+        reason="stopped after 1 seconds",
+    ),
     "loop_that_swallows_everything": Attack(
         says="Signals are ignored, every exception is caught, and the pipe to the grader is closed.",
         cell="""
