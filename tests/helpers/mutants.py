@@ -1,8 +1,8 @@
 """Wrong answers made by a machine: an exercise's right answers with one small change each.
 
 `changed_sources` changes one step in the source of a function, or of a function of the course that it calls: `<` for
-`<=`, a constant one off, a clamp or a term left out, a mean for a sum. `changed_arguments` leaves the function alone and
-changes what it is given or what it returns: an argument ignored, ties decided together, a matrix transposed.
+`<=`, a constant one off, a clamp or a term left out, a mean for a sum. `changed_arguments` leaves the function as it is
+and changes what it is given or what it returns: an argument ignored, ties decided together, a matrix transposed.
 
 A changed function runs by exchanging the `__code__` of the original for the length of one call, so that whatever calls
 it, closures included, uses the change, and nothing has to be imported again.
@@ -34,6 +34,7 @@ class Mutant:
     where: str
     change: str
     function: Callable
+    line: int = 0
     target: types.FunctionType | None = None
     code: types.CodeType | None = None
     sides: types.CodeType | None = None  # where a comparison was changed: the original, which calls SIDES
@@ -206,7 +207,7 @@ def changed_sources(function: Callable, example: tuple = ()) -> Iterator[Mutant]
             code = _compiled(copy.deepcopy(tree, {id(node): other}), free, path)
             sides = _compiled(copy.deepcopy(tree, {id(node): _told(node)}), free, path) if _has_sides(node) else None
             line = getattr(node, "lineno", tree.lineno)
-            yield Mutant(f"{Path(path).name}:{line}", text, function, target, code, sides)
+            yield Mutant(f"{Path(path).name}:{line}", text, function, line, target, code, sides)
 
 
 def _has_sides(node: ast.AST) -> bool:
@@ -221,10 +222,11 @@ def _told(node: ast.Compare) -> ast.Call:
 
 OPERATORS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 SWAPPED_COMPARISON = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-LEFT_OUT = frozenset(
-    "clamp clamp_min clamp_max abs floor ceil round nan_to_num masked_fill where sqrt square flip cumsum cumprod tril "
-    "triu exp log softmax double float long relu nan_to_num_ clamp_ fill_diagonal_ index_fill scatter add sub".split()
-)
+LEFT_OUT = {
+    *("clamp", "clamp_min", "clamp_max", "relu", "abs", "square", "sqrt", "floor", "ceil", "round", "exp", "log"),
+    *("softmax", "cumsum", "cumprod", "tril", "triu", "flip", "masked_fill", "where", "nan_to_num", "index_fill"),
+    *("scatter", "add", "sub", "double", "float", "long"),
+}
 RENAMED = {
     "sum": ("mean", "amax", "prod"),
     "mean": ("sum", "median"),
@@ -304,7 +306,7 @@ def _others(node: ast.AST, constants: dict[str, float], parameters: list[str]) -
             yield from values
         case ast.IfExp(body=body, orelse=orelse):
             yield from (body, orelse)
-        case ast.If(test=test, body=body, orelse=orelse):
+        case ast.If(body=body, orelse=orelse):
             yield from (ast.If(ast.Constant(value), body, orelse) for value in (True, False))
         case ast.Subscript(value=value, slice=ast.Slice(lower=lower, upper=upper, step=step), ctx=ast.Load()):
             if lower or upper or step:
@@ -412,10 +414,8 @@ def changed_arguments(
 
     for at, value in enumerate(example):
         name = f"argument {at}"
-        changes = (
-            _tensor_changes(value, at, example) if isinstance(value, Tensor) else _number_changes(value, at, example)
-        )
-        for text, change in changes:
+        is_tensor = isinstance(value, Tensor)
+        for text, change in _tensor_changes(value, at) if is_tensor else _number_changes(value, example):
             yield mutant(f"{name}: {text}", _with_argument(function, at, change))
         for other in range(at + 1, len(example)):
             if _alike(value, example[other]):
@@ -426,6 +426,10 @@ def changed_arguments(
             yield mutant(f"ties of {name} all in", _with_ties(function, at, True))
             yield mutant(f"ties of {name} all out", _with_ties(function, at, False))
         if has_infinity[at]:
+            no_infinity = _with_argument(
+                function, at, lambda given, at=at: given[at].nan_to_num(neginf=-1e4, posinf=1e4)
+            )
+            yield mutant(f"{name}: no infinity", no_infinity)
             yield mutant(f"NaN where a row of {name} is −inf", _nan_rows(function, at))
     yield mutant("the result transposed if square", lambda *given: _by_tensor(function(*given), _turned))
 
@@ -452,7 +456,7 @@ def _exchanged(function: Callable, one: int, other: int) -> Callable:
 Changes = Iterator[tuple[str, Callable[[tuple], object]]]
 
 
-def _number_changes(value: object, at: int, example: tuple) -> Changes:
+def _number_changes(value: object, example: tuple) -> Changes:
     """The number of the example, zero, one, or what can be read off the other arguments."""
     if isinstance(value, bool):
         yield from ((f"always {fixed}", lambda given, fixed=fixed: fixed) for fixed in (True, False))
@@ -471,7 +475,7 @@ def _number_changes(value: object, at: int, example: tuple) -> Changes:
             yield f"different values of argument {where}", lambda given, w=where: len(given[w].unique())
 
 
-def _tensor_changes(value: Tensor, at: int, example: tuple) -> Changes:
+def _tensor_changes(value: Tensor, at: int) -> Changes:
     def of(change: Callable[[Tensor], Tensor]) -> Callable[[tuple], object]:
         return lambda given: change(given[at])
 
@@ -489,7 +493,6 @@ def _tensor_changes(value: Tensor, at: int, example: tuple) -> Changes:
     if value.is_floating_point():
         yield "absolute", of(torch.abs)
         yield "above zero", of(lambda x: x.clamp(min=0))
-        yield "no infinity", of(lambda x: x.nan_to_num(neginf=-1e4, posinf=1e4))
 
 
 def _turned(x: Tensor) -> Tensor:

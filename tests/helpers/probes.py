@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 MOST_ENTRIES = 600  # of all arguments of a case together
-BASES = 5
+BASES = 3
 
 
 @dataclass(frozen=True)
