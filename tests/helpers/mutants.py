@@ -14,6 +14,7 @@ import copy
 import functools
 import inspect
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -189,21 +190,42 @@ def _likeness(code: types.CodeType) -> tuple:
     return code.co_names, code.co_varnames, code.co_freevars, repr(constants)
 
 
+def _tensor_parameters(function: Callable, example: tuple) -> dict[types.CodeType, set[str]]:
+    """Names of the parameters that are tensors of numbers, of each function that runs."""
+    found: dict[types.CodeType, set[str]] = {}
+
+    def look(frame: types.FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and frame.f_globals.get("__name__", "").startswith(OURS):
+            values = {name: frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]}
+            found.setdefault(code, set()).update(
+                name for name, x in values.items() if isinstance(x, Tensor) and x.is_floating_point()
+            )
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        function(*copy.deepcopy(example))
+    except Exception:
+        return {}
+    finally:
+        sys.settrace(before)
+    return found
+
+
 def changed_sources(function: Callable, example: tuple = ()) -> Iterator[Mutant]:
     """One change at a time to the source of a function, or of those that it calls.
 
     Args:
         example: arguments of a case, which say which parameters are tensors of numbers.
     """
-    plain = _unwrapped(function)
-    named = zip(inspect.signature(plain).parameters, example, strict=False) if plain else ()
-    tensors = [name for name, value in named if isinstance(value, Tensor) and value.is_floating_point()]
+    tensors = _tensor_parameters(function, example)
     for target in reachable(function):
         tree = _tree_of(target)
         if tree is None:
             continue
         path, free = target.__code__.co_filename, target.__code__.co_freevars
-        for node, other, text in _changes(tree, target, tensors):
+        for node, other, text in _changes(tree, target, tensors.get(target.__code__, set())):
             code = _compiled(copy.deepcopy(tree, {id(node): other}), free, path)
             sides = _compiled(copy.deepcopy(tree, {id(node): _told(node)}), free, path) if _has_sides(node) else None
             line = getattr(node, "lineno", tree.lineno)
@@ -225,7 +247,7 @@ SWAPPED_COMPARISON = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE
 LEFT_OUT = {
     *("clamp", "clamp_min", "clamp_max", "relu", "abs", "square", "sqrt", "floor", "ceil", "round", "exp", "log"),
     *("softmax", "cumsum", "cumprod", "tril", "triu", "flip", "masked_fill", "where", "nan_to_num", "index_fill"),
-    *("scatter", "add", "sub", "double", "float", "long"),
+    *("scatter", "add", "sub"),
 }
 RENAMED = {
     "sum": ("mean", "amax", "prod"),
@@ -254,7 +276,7 @@ ROUNDED = {"floor": ("ceil", "trunc"), "ceil": ("floor",)}  # of math
 Change = tuple[ast.AST, ast.AST, str]
 
 
-def _changes(tree: ast.FunctionDef, function: types.FunctionType, tensors: list[str]) -> Iterator[Change]:
+def _changes(tree: ast.FunctionDef, function: types.FunctionType, tensors: set[str]) -> Iterator[Change]:
     constants = {name: value for name, value in _numbers_of(function).items() if name not in _bound(tree)}
     parameters = [argument.arg for argument in tree.args.args if argument.arg in tensors]
     for node in [each for statement in tree.body for each in ast.walk(statement)]:
