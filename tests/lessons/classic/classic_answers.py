@@ -506,7 +506,7 @@ WRONG = {
             "one factor of the inverse missing",
         ),
         "frozen": (recursion_frozen, "inverse not carried on"),
-        "first pattern": (recursion_that_returns_early, "last pattern only"),
+        "first pattern": (recursion_that_returns_early, "one gradient only"),
         "no alpha": (lambda g, a: torch.linalg.pinv(outer_sum(g) / len(g)), "alpha forgotten"),
         "H": (lambda g, a: a * torch.eye(g.shape[-1]) + outer_sum(g) / len(g), "H instead of its inverse"),
         "d for P": (
