@@ -268,10 +268,14 @@ def same(one: object, other: object) -> bool:
         return isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, tuple):
         return isinstance(other, tuple) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
     return type(one) is type(other) and one == other
 
 
 def _has_nan(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_nan, value.values()))
     if isinstance(value, tuple):
         return any(map(_has_nan, value))
     if isinstance(value, Tensor):
