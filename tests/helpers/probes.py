@@ -4,6 +4,7 @@ A probe keeps what all cases have in common: a tensor whose rows always sum to o
 or there is no such probe. What a case happens to have only sometimes, such as no ties, is not kept.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 MOST_ENTRIES = 600  # of all arguments of a case together
 BASES = 3
+MOST_PROBES = 100
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,17 @@ def probes(pool: list[tuple], others: list[tuple]) -> list[Probe]:
     changed = [*(p for base in bases(pool) for p in _changed(base, pool))]
     changed += [probe for base in bases(pool, 2 * BASES) for probe in _other_sizes(base)]
     found += [probe for probe in changed if all(holds(probe.arguments) for holds in common)]
-    return sorted(_different(found), key=lambda probe: probe.size)
+    return sorted(_first_of_each_way(sorted(_different(found), key=lambda p: p.size)), key=lambda probe: probe.size)
+
+
+def _first_of_each_way(found: list[Probe]) -> list[Probe]:
+    """As many as there may be, first one of each way in which they were made, then the second of each."""
+    n_of_way: Counter[str] = Counter()
+    turn = []
+    for probe in found:
+        turn.append((n_of_way[probe.how], probe))
+        n_of_way[probe.how] += 1
+    return [probe for _, probe in sorted(turn, key=lambda pair: pair[0])][:MOST_PROBES]
 
 
 def bases(pool: list[tuple], n: int = BASES) -> list[tuple]:
@@ -118,10 +130,15 @@ def bases(pool: list[tuple], n: int = BASES) -> list[tuple]:
 def _different(found: list[Probe]) -> Iterator[Probe]:
     seen = set()
     for probe in found:
-        key = repr([x.tolist() if isinstance(x, Tensor) else x for x in probe.arguments])
+        key = key_of(probe.arguments)
         if key not in seen:
             seen.add(key)
             yield probe
+
+
+def key_of(arguments: tuple) -> str:
+    """The same for arguments that are the same."""
+    return repr([(x.dtype, x.shape, x.tolist()) if isinstance(x, Tensor) else x for x in arguments])
 
 
 # How a case is changed
@@ -305,7 +322,7 @@ def _is_symmetric(x: Tensor) -> bool:
 
 def _is_positive_definite(x: Tensor) -> bool:
     eigenvalues = torch.linalg.eigvalsh(x.double())
-    return _is_symmetric(x) and float(eigenvalues.min()) > 1e-5 * float(eigenvalues.max())
+    return _is_symmetric(x) and float(eigenvalues.min()) > 0
 
 
 def _is_upper(x: Tensor) -> bool:
@@ -313,7 +330,7 @@ def _is_upper(x: Tensor) -> bool:
 
 
 def _is_positive_on_the_diagonal(x: Tensor) -> bool:
-    return x.ndim == 2 and x.shape[0] == x.shape[1] and bool((x.diagonal() > 1e-3 * x.diagonal().max()).all())
+    return x.ndim == 2 and x.shape[0] == x.shape[1] and bool((x.diagonal() > 0).all())
 
 
 def _is_causal(x: Tensor) -> bool:

@@ -54,7 +54,7 @@ def _compress_cases(generator: torch.Generator) -> list[Case]:
         Case("2 × 8 worked by hand", (weight,)),
         Case("12 × 48, drawn", (randn(generator, 12, 48),)),
         Case("a group of zeros", (torch.cat([torch.zeros(3, 4), randn(generator, 3, 4)], dim=1),)),
-        Case("a transposed, non-contiguous weight", (randn(generator, 16, 8).T,)),
+        Case("a square weight, transposed and not contiguous", (randn(generator, 16, 16).T,)),
         Case("weights of equal size", (torch.tensor([[2.0, -2.0, 2.0, -2.0, 1.0, -3.0, 3.0, 3.0]]),)),
     ]
 
