@@ -9,6 +9,7 @@ import html
 from pathlib import Path
 
 import pytest
+import torch
 from recognised import misjudged
 
 from course_lib.checking.judge import conclude, judge
@@ -19,6 +20,8 @@ from course_lib.workbook.progress import Record
 
 EXERCISES = all_exercises()
 SEEDS = (0, 1, 2)
+# Minutes by difficulty: each range begins where the one below it ends.
+MINUTES = {1: (3, 5), 2: (5, 8), 3: (8, 12), 4: (12, 20), 5: (20, 30)}
 NONSENSE = (lambda *a: None, lambda *a: "yes", lambda *a: object(), lambda: 1, lambda *a: a[99])
 
 
@@ -54,6 +57,24 @@ def test_description_is_complete(exercise):
         assert "!" not in text.replace("!=", "")
     for text in (*exercise.hints, *(m.explanation for m in exercise.mistakes)):
         assert text.endswith((".", "?", ")")), text
+
+
+def test_minutes_grow_with_difficulty(exercise):
+    least, most = MINUTES[exercise.difficulty]
+    assert least <= exercise.minutes <= most, f"{exercise.minutes} minutes at difficulty {exercise.difficulty}"
+
+
+def test_the_first_lesson_says_which_dtypes_there_are():
+    dtypes = {
+        argument.dtype
+        for exercise in EXERCISES
+        for case in drawn(exercise, SEEDS[0]).cases
+        for argument in case.arguments
+        if isinstance(argument, torch.Tensor) and argument.is_floating_point()
+    }
+    master = (Path(__file__).parents[2] / "solutions" / "00_start_here.py").read_text(encoding="utf-8")
+    assert dtypes == {torch.float32, torch.float64}
+    assert "may be float32 or float64 tensors, and you may return either" in master
 
 
 def test_reference_is_right(exercise):

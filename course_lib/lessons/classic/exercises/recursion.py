@@ -63,7 +63,7 @@ def _recursion_of_the_start(gradients: Tensor, alpha: float) -> Tensor:
 RECURSION = Exercise(
     id="classic.recursion",
     title="The inverse without inverting",
-    difficulty=3,
+    difficulty=4,
     minutes=15,
     points=4,
     reference=_recursion,
