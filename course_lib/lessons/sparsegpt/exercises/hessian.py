@@ -84,6 +84,12 @@ HESSIAN = Exercise(
             lambda x, d: _with_silent(x, d, x.sum(0) == 0),
         ),
         Mistake(
+            "quiet inputs taken for silent ones",
+            "Inputs with small values got the 1. An input is silent only when it is exactly zero at every token, so "
+            "that its entry on the diagonal of XᵀX is 0.",
+            lambda x, d: _with_silent(x, d, x.square().sum(0) < 0.01 * x.square().sum(0).mean()),
+        ),
+        Mistake(
             "silent by one token",
             "Inputs that are zero at one token got the 1. An input is silent when it is zero at every token.",
             lambda x, d: _with_silent(x, d, x[0] == 0),
