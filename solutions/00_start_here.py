@@ -45,6 +45,9 @@ print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {s
 # - it never blocks you, because the notebook runs on whatever you have solved. A cell with `mine(...)` goes on with
 #   your function once it is right, and with the course's own until then.
 #
+# The inputs of a check may be float32 or float64 tensors, and you may return either. Give a tensor that you create in
+# your function the dtype of the inputs: for example, `torch.zeros(n, dtype=x.dtype)` instead of `torch.zeros(n)`.
+#
 # If you are stuck, run `hint("start.sparsity")` in a new cell; each call says a little more. `show_progress()`, or
 # `course progress` in a terminal, shows what you have solved. Your progress is kept outside the notebook, so you may
 # rename or copy it.

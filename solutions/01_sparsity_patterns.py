@@ -288,7 +288,7 @@ drawings.formats()
 
 # %% [markdown]
 # ### Bytes of four formats
-# **Exercise** · difficulty 2 of 5 · 10 minutes · 3 points
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # Work out the bytes of a dense matrix, of CSR, of a bitmap and of 2:4. Column numbers and row starts are integers of 4
 # bytes. Check your formulas with the small matrix of the figure first: it has 3 rows, 8 columns and 7 values.

@@ -390,7 +390,7 @@ check("classic.obs_saliency", obs_saliency)
 
 # %% [markdown]
 # ### The inverse without inverting
-# **Exercise** · difficulty 3 of 5 · 15 minutes · 4 points
+# **Exercise** · difficulty 4 of 5 · 15 minutes · 4 points
 #
 # Build $H^{-1}$ one gradient at a time, without inverting a matrix. What is the inverse before the first gradient?
 # Which $u$ belongs to one gradient $X$? Mind that a pattern with several outputs has several gradients.

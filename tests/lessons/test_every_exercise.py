@@ -24,6 +24,8 @@ from course_lib.workbook.progress import Record
 EXERCISES = all_exercises()
 STUBS = {exercise: names for master in masters.masters() for exercise, names in masters.parameters(master).items()}
 SEEDS = (0, 1, 2)
+# Minutes by difficulty: each range begins where the one below it ends.
+MINUTES = {1: (3, 5), 2: (5, 8), 3: (8, 12), 4: (12, 20), 5: (20, 30)}
 NONSENSE = (lambda *a: None, lambda *a: "yes", lambda *a: object(), lambda: 1, lambda *a: a[99])
 
 
@@ -78,6 +80,24 @@ def test_inputs_are_shown_under_the_names_of_the_stub_wherever_one_is_small(exer
 
 def test_names_are_kept_of_the_exercises_that_exist():
     assert json.loads(given.NAMES.read_text(encoding="utf-8")) == dict(sorted(STUBS.items()))
+
+
+def test_minutes_grow_with_difficulty(exercise):
+    least, most = MINUTES[exercise.difficulty]
+    assert least <= exercise.minutes <= most, f"{exercise.minutes} minutes at difficulty {exercise.difficulty}"
+
+
+def test_the_first_lesson_says_which_dtypes_there_are():
+    dtypes = {
+        argument.dtype
+        for exercise in EXERCISES
+        for case in drawn(exercise, SEEDS[0]).cases
+        for argument in case.arguments
+        if isinstance(argument, torch.Tensor) and argument.is_floating_point()
+    }
+    master = (Path(__file__).parents[2] / "solutions" / "00_start_here.py").read_text(encoding="utf-8")
+    assert dtypes == {torch.float32, torch.float64}
+    assert "may be float32 or float64 tensors, and you may return either" in master
 
 
 def test_reference_is_right(exercise):

@@ -73,7 +73,7 @@ def _recursion(generator: torch.Generator) -> list[Case]:
     return [
         Case("a single weight, five patterns", (randn(generator, 5, 1, 1), 0.2)),
         Case("patterns without a gradient", (silent, 0.1)),
-        Case("large gradients of two outputs, a large alpha", (10 * randn(generator, 15, 2, 6), 50.0)),
+        Case("large gradients, as many outputs as weights, a large alpha", (10 * randn(generator, 15, 4, 4), 50.0)),
         Case("150 patterns", (randn(generator, 150, 1, 8), 1.0)),
     ]
 

@@ -90,6 +90,7 @@ def _settle(generator: torch.Generator) -> list[Case]:
 
     def drawn(rows: int, columns: int, j: int, emptied: list[int], shrunk: list[int]) -> tuple:
         weight, factor = randn(generator, rows, columns), _factor(_damped(generator, columns))
+        weight[::2, -1] = 0  # what is zero to the right is updated as well
         values = weight[:, j].clone()
         values[emptied] = 0
         values[shrunk] *= 0.7
@@ -125,7 +126,7 @@ def _prune(generator: torch.Generator) -> list[Case]:
     return [
         Case("12 × 30 in blocks of 8, 30 % leave", drawn(12, 30, 0.3, 8)),
         Case("7 × 21 in blocks of 5: the last is one column", drawn(7, 21, 0.6, 5)),
-        Case("two unequal blocks, 90 % leave", drawn(9, 17, 0.9, 10)),
+        Case("17 × 17, two unequal blocks, 90 % leave", drawn(17, 17, 0.9, 10)),
         Case("a block larger than the layer", drawn(5, 9, 0.5, 128)),
     ]
 

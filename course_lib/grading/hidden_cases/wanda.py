@@ -59,7 +59,7 @@ def _n_of_m(generator: torch.Generator) -> list[Case]:
     return [
         Case("3:4, many ties", (_whole(generator, 6, 20), 3, 4)),
         Case("5:16, one output", (randn(generator, 1, 48), 5, 16)),
-        Case("1:3, an odd number", (randn(generator, 7, 12), 1, 3)),
+        Case("1:3 on 12 × 12, an odd number", (randn(generator, 12, 12), 1, 3)),
         Case("7:8, one group a row, many ties", (_whole(generator, 9, 8), 7, 8)),
     ]
 

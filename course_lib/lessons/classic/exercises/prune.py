@@ -229,10 +229,10 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
         Case("eight weights, correlated", drawn(8, 4)),
         Case("twelve weights, correlated", drawn(12, 7)),
         Case("nothing is cheap enough", (vector(1.0, 2.0, 2.0), by_hand, 0.5)),
-        # saliencies 2, 12.5 twice and 18 twice, exactly
+        # saliencies 2, 12.5 twice, 18 twice, exactly, and 18.24
         Case(
-            "the last saliencies are equal to the limit: all leave",
-            (vector(1.0, 2.5, 2.5, 3.0, 3.0), 4 * torch.eye(5), 18.0),
+            "two saliencies are equal to the limit, and one is just above it",
+            (vector(1.0, 2.5, 2.5, 3.0, 3.0, 3.02), 4 * torch.eye(6), 18.0),
         ),
         # saliencies 4.1, 3.4 and 7.25: without the second weight the third is the cheapest, then the first costs 16.7
         Case("two are below the limit: the cheaper goes first", (vector(-2.0, 2.0, -2.0), rivals, 5.7)),

@@ -26,7 +26,7 @@ def _dynamic_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("two tokens by hand, one input each", (weight, inputs, 1)),
         Case("17 tokens, 40 inputs, ten stay", (randn(generator, 24, 40), randn(generator, 17, 40), 10)),
-        Case("as many tokens as inputs", (randn(generator, 6, 12), randn(generator, 12, 12), 5)),
+        Case("as many tokens as inputs and outputs", (randn(generator, 12, 12), randn(generator, 12, 12), 5)),
         Case("all stay", (randn(generator, 8, 5), randn(generator, 3, 5), 5)),
         Case("inputs that tie, with equal columns: one of them stays", _tied(generator, 9, 4)),
         Case("many inputs tie: three of them stay", _tied(generator, 7, 11, 3)),
@@ -124,7 +124,12 @@ DYNAMIC = Exercise(
             "All values were ranked together, so that a loud token keeps more than k and a quiet one fewer. Rank along "
             "dim 1.",
             lambda weight, inputs, k: linear(_largest_of_all(inputs, k * len(inputs)), weight),
-            also=(lambda weight, inputs, k: linear(_largest_of_all(inputs, k), weight),),
+        ),
+        Mistake(
+            "k values in all",
+            "Only k values of the whole batch were kept, so most tokens have fewer than k. Keep k values of each "
+            "token: rank along dim 1.",
+            lambda weight, inputs, k: linear(_largest_of_all(inputs, k), weight),
         ),
         Mistake(
             "threshold with ties",

@@ -54,7 +54,7 @@ def _compress_cases(generator: torch.Generator) -> list[Case]:
         Case("2 × 8 worked by hand", (weight,)),
         Case("12 × 48, drawn", (randn(generator, 12, 48),)),
         Case("a group of zeros", (torch.cat([torch.zeros(3, 4), randn(generator, 3, 4)], dim=1),)),
-        Case("a transposed, non-contiguous weight", (randn(generator, 16, 8).T,)),
+        Case("a square weight, transposed and not contiguous", (randn(generator, 16, 16).T,)),
         Case("weights of equal size", (torch.tensor([[2.0, -2.0, 2.0, -2.0, 1.0, -3.0, 3.0, 3.0]]),)),
     ]
 
@@ -151,7 +151,12 @@ NOFM = Exercise(
             "larger one first",
             "The two of a group come in order of size. Hardware expects them in order of their place.",
             _compress_by_size,
-            also=(lambda weight: tuple(part.unflatten(1, (-1, 2)).flip(2).flatten(1) for part in _compress(weight)),),
+        ),
+        Mistake(
+            "higher place first",
+            "The two weights of a group are in descending order of their place. Hardware expects the lower place "
+            "first.",
+            lambda weight: tuple(part.unflatten(1, (-1, 2)).flip(2).flatten(1) for part in _compress(weight)),
         ),
         Mistake(
             "values and places in different orders",

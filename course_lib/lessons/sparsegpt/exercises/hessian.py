@@ -26,10 +26,10 @@ def _hessian_cases(generator: torch.Generator) -> list[Case]:
     dead[:, 2] = 0
 
     def with_a_rare_input(n_tokens: int, n_inputs: int) -> Tensor:
-        """Input 1 is heard at two tokens in the middle, where it adds up to 0."""
+        """Input 1 is small and not zero at two tokens in the middle, where it adds up to 0."""
         x = correlated_inputs(generator, n_tokens, n_inputs)
         x[:, 1] = 0
-        x[1:3, 1] = torch.tensor([0.7, -0.7])
+        x[1:3, 1] = torch.tensor([0.01, -0.01])
         return x
 
     return [
@@ -82,6 +82,12 @@ HESSIAN = Exercise(
             "Inputs whose values add up to zero got the 1. An input is silent when it is zero at every token: look at "
             "the diagonal of XᵀX, a sum of squares.",
             lambda x, d: _with_silent(x, d, x.sum(0) == 0),
+        ),
+        Mistake(
+            "quiet inputs taken for silent ones",
+            "Inputs with small values got the 1. An input is silent only when it is exactly zero at every token, so "
+            "that its entry on the diagonal of XᵀX is 0.",
+            lambda x, d: _with_silent(x, d, x.square().sum(0) < 0.01 * x.square().sum(0).mean()),
         ),
         Mistake(
             "silent by one token",

@@ -31,7 +31,7 @@ def _settle_cases(generator: torch.Generator) -> list[Case]:
         Case("two outputs by hand: 6 becomes 0, 4 stays", by_hand),
         Case("one output by hand: 5 is rounded to 4", rounded),
         Case("6 × 10, the first column", drawn(6, 10, 0)),
-        Case("5 × 8, a column in the middle", drawn(5, 8, 3)),
+        Case("8 × 8, a column in the middle", drawn(8, 8, 3)),
         Case("7 × 6, the last column: nobody is left to make up", drawn(7, 6, 5)),
     ]
 

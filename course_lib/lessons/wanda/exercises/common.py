@@ -58,7 +58,7 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
         Case("a 3 × 4 score worked by hand, half leaves", (score, 0.5)),
         Case("4 × 4 by hand, scores below zero and zeros that stay", (signs, 0.25)),
         Case("31 × 50, 30 % leaves", (drawn(31, 50), 0.3)),
-        Case("rows of very different size", (drawn(6, 8) * torch.logspace(-3, 3, 6)[:, None], 0.5)),
+        Case("8 × 8, rows of very different size", (drawn(8, 8) * torch.logspace(-3, 3, 8)[:, None], 0.5)),
         Case("all scores zero", (torch.zeros(4, 10), 0.5)),
         Case("5 × 7, many ties, and a count that does not come out even", (ties, 0.5)),
         Case("0.8 of four: none leaves", (drawn(4, 4), 0.2)),

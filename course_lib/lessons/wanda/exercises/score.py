@@ -58,7 +58,10 @@ def _score_cases(generator: torch.Generator) -> list[Case]:
         Case("a 3 × 4 layer worked by hand, one large input", (weight, inputs)),
         Case("37 outputs, 96 inputs, 50 tokens", (random_weight, random_inputs)),
         Case("an input that is always zero", (random_weight, dead)),
-        Case("a transposed, non-contiguous weight", (torch.randn(12, 9, generator=generator).T, random_inputs[:, :12])),
+        Case(
+            "a square weight, transposed and not contiguous",
+            (torch.randn(12, 12, generator=generator).T, random_inputs[:, :12]),
+        ),
         Case("as many tokens as inputs", (random_weight[:, :20], random_inputs[:20, :20])),
     ]
 
@@ -110,8 +113,8 @@ SCORE = Exercise(
         ),
         Mistake(
             "each row on a scale of its own",
-            "The score was divided by its row's sum or maximum. The norms give one scale for the layer, so that any "
-            "comparison group can be ranked.",
+            "The score was divided by its row's sum, norm or maximum. The norms of the inputs give one scale for the "
+            "layer, so that any comparison group can be ranked.",
             lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 1.0),
             also=(
                 lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), torch.inf),
