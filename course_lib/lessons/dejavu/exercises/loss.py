@@ -159,7 +159,7 @@ def _loss_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("2 tokens, 4 neurons, k = 2, by hand: 3 active, w = 0.38", (by_hand, lengths, 2)),
         Case("15 tokens, at most 5 of 22 neurons", (*drawn(15, 22, 0.4), 5)),
-        Case("as many tokens as neurons, at most 4", (many, few, 4)),
+        Case("as many tokens as neurons, at most 4, whole numbers for logits", (many.round(), few, 4)),
         Case("after a ReLU: all that fire", (*drawn(14, 19, 0.2), 19)),
         Case("large logits", (logits * 120, parts, 6)),
         Case("a predictor that always says no", (logits.abs() * -2 - 1, parts, 3)),

@@ -68,7 +68,7 @@ AGGREGATE = Exercise(
     id="minitron.aggregate",
     title="One score from many tokens",
     difficulty=1,
-    minutes=6,
+    minutes=5,
     points=2,
     reference=lambda x: x.abs().mean(dim=1).norm(dim=0),
     cases=_aggregate_cases,
