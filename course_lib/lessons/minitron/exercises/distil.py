@@ -99,17 +99,31 @@ def _small_numbers() -> Iterator[Callable[[Tensor, Tensor, float], Answer]]:
             yield _loss_alone(formula)
 
 
-def _by_exponentials(of_student: bool, of_teacher: bool) -> Formula:
-    """Softmax written out for one of the two, or for both: exp of the logits, divided by its sum."""
+def _written_out(logits: Tensor, by_hand: bool) -> Tensor:
+    """The softmax as exp of the logits, divided by its sum."""
+    return logits.exp() / logits.exp().sum(-1, keepdim=True) if by_hand else softmax(logits, -1)
 
-    def probabilities(logits: Tensor, by_hand: bool) -> Tensor:
-        return logits.exp() / logits.exp().sum(-1, keepdim=True) if by_hand else softmax(logits, -1)
+
+def _by_exponentials(of_student: bool, of_teacher: bool) -> Formula:
+    """The softmax written out for one of the two, or for both."""
 
     def loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-        p, q = probabilities(teacher / temperature, of_teacher), probabilities(student / temperature, of_student)
+        p, q = _written_out(teacher / temperature, of_teacher), _written_out(student / temperature, of_student)
         return temperature**2 * (p * (p.log() - q.log())).sum(-1).mean()
 
     return loss
+
+
+def _overflowing() -> Iterator[Callable[[Tensor, Tensor, float], Answer]]:
+    """The same, with a gradient by autograd, on paper, or by the softmax of torch."""
+    for of_student, of_teacher in ((True, True), (False, True), (True, False)):
+        loss = _by_exponentials(of_student, of_teacher)
+        yield _by_autograd(loss)
+        yield _loss_alone(loss)
+        yield lambda s, t, tau, loss=loss, of=(of_student, of_teacher): (
+            loss(s, t, tau),
+            tau * (_written_out(s / tau, of[0]) - _written_out(t / tau, of[1])) / s[..., 0].numel(),
+        )
 
 
 def _by_kl_div(reduction: str, **given: bool) -> Formula:
@@ -308,11 +322,7 @@ DISTIL = Exercise(
             "exp of a large logit is infinite, and infinity divided by infinity is not a number. softmax and "
             "log_softmax take the largest logit off first, which changes nothing else.",
             _by_autograd(_by_exponentials(True, True)),
-            also=(
-                _loss_alone(_by_exponentials(True, True)),
-                _by_autograd(_by_exponentials(False, True)),
-                _by_autograd(_by_exponentials(True, False)),
-            ),
+            also=tuple(_overflowing()),
         ),
         Mistake(
             "gradient turned round",
