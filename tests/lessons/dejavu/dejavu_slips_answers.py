@@ -162,7 +162,8 @@ WRONG = {
             gathered(empty=lambda x, g, u, d: d @ (silu(g @ x) * (u @ x))),
             "all neurons where there should be none",
         ),
-        "raises": (stacked, "fails without neurons"),
+        "nothing": (gathered(empty=lambda x, g, u, d: None), "nothing without neurons"),
+        "raises": stacked,  # many slips raise the same error, so it need not have a name
         "scattered": (scattered, "everything read"),
         "silu of both": (gathered(lambda g, u: silu(g) * silu(u)), "activation on both"),
         "K / F": (gathered(after=lambda y, F, K: y * K / F), "made larger for those that left"),

@@ -1,8 +1,8 @@
 """Answers to the exercises of lesson 06 that are off by one slip, each with the name that it is told; and honest ones
 that make their own tensors of zeros, in torch's default dtype.
 
-Dimension key: T tokens, E experts, k of them per token, D width, G groups of N tokens, L layers, S samples, K experts of
-a classic mixture, O outputs.
+Dimension key: T tokens, E experts, k of them per token, D width, G groups of N tokens, L layers, S samples, K experts
+of a classic mixture, O outputs.
 """
 
 import torch
