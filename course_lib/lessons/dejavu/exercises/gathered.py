@@ -281,7 +281,8 @@ GATHERED = Exercise(
         ),
         Mistake(
             "nothing without neurons",
-            "Where `index` is empty, this returns nothing, or fails. No neuron is kept then, and the output is zero, (D,).",
+            "Where `index` is empty, this returns nothing, or fails. No neuron is kept then, and the output is zero, "
+            "(D,).",
             lambda x, g, u, d, i: _right(x, g, u, d, i) if len(i) else None,
             also=(lambda x, g, u, d, i: torch.stack([d[:, n] * silu(g[n] @ x) * (u[n] @ x) for n in i]).sum(dim=0),),
         ),
