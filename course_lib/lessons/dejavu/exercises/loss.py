@@ -3,7 +3,7 @@
 Dimension key: T tokens, F neurons, of which at most k are active for a token.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -119,14 +119,9 @@ def _loss_alone(losses: Callable[[Tensor, Tensor], Tensor]) -> Answer:
     return lambda logits, parts, k: (_of(losses=losses)(logits, parts, k)[0], _right(logits, parts, k)[1])
 
 
-def _logits_cut_off(most: float) -> Iterator[Answer]:
-    """Logits kept within ± most, and the gradient by autograd or on paper."""
-
-    def losses(logits: Tensor, active: Tensor) -> Tensor:
-        return _cross_entropy(logits.clamp(-most, most), active)
-
-    yield _of(losses=losses)
-    yield _loss_alone(losses)
+def _cut_off(most: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of logits that are kept within ± most."""
+    return lambda logits, active: _cross_entropy(logits.clamp(-most, most), active)
 
 
 def _through(probability: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
@@ -416,11 +411,10 @@ LOSS = Exercise(
             "large logits cut off",
             "The logits were kept within a bound before the loss was taken. Beyond it the loss is too small and the "
             "gradient zero. softplus and binary_cross_entropy_with_logits cope with large logits as they are.",
-            next(_logits_cut_off(30.0)),
-            also=tuple(
-                answer
-                for most in (10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 80.0, 88.0, 100.0)
-                for answer in _logits_cut_off(most)
+            _of(losses=_cut_off(30.0)),
+            also=(
+                *(_of(losses=_cut_off(most)) for most in (10.0, 15.0, 20.0, 50.0, 80.0, 100.0)),
+                *(_loss_alone(_cut_off(most)) for most in (20.0, 30.0, 50.0)),
             ),
         ),
         Mistake(
