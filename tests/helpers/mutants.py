@@ -1,8 +1,8 @@
 """Wrong answers made by a machine: an exercise's right answers with one small change each.
 
 `changed_sources` changes one step in the source of a function, or of a function of the course that it calls: `<` for
-`<=`, a constant one off, a clamp or a term left out, a mean for a sum. `changed_arguments` leaves the function alone and
-changes what it is given or what it returns: an argument ignored, ties decided together, a matrix transposed.
+`<=`, a constant one off, a clamp or a term left out, a mean for a sum. `changed_arguments` leaves the function as it is
+and changes what it is given or what it returns: an argument ignored, ties decided together, a matrix transposed.
 
 A changed function runs by exchanging the `__code__` of the original for the length of one call, so that whatever calls
 it, closures included, uses the change, and nothing has to be imported again.
@@ -14,6 +14,7 @@ import copy
 import functools
 import inspect
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ class Mutant:
     where: str
     change: str
     function: Callable
+    line: int = 0
     target: types.FunctionType | None = None
     code: types.CodeType | None = None
     sides: types.CodeType | None = None  # where a comparison was changed: the original, which calls SIDES
@@ -188,25 +190,46 @@ def _likeness(code: types.CodeType) -> tuple:
     return code.co_names, code.co_varnames, code.co_freevars, repr(constants)
 
 
+def _tensor_parameters(function: Callable, example: tuple) -> dict[types.CodeType, set[str]]:
+    """Names of the parameters that are tensors of numbers, of each function that runs."""
+    found: dict[types.CodeType, set[str]] = {}
+
+    def look(frame: types.FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and frame.f_globals.get("__name__", "").startswith(OURS):
+            values = {name: frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]}
+            found.setdefault(code, set()).update(
+                name for name, x in values.items() if isinstance(x, Tensor) and x.is_floating_point()
+            )
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        function(*copy.deepcopy(example))
+    except Exception:
+        return {}
+    finally:
+        sys.settrace(before)
+    return found
+
+
 def changed_sources(function: Callable, example: tuple = ()) -> Iterator[Mutant]:
     """One change at a time to the source of a function, or of those that it calls.
 
     Args:
         example: arguments of a case, which say which parameters are tensors of numbers.
     """
-    plain = _unwrapped(function)
-    named = zip(inspect.signature(plain).parameters, example, strict=False) if plain else ()
-    tensors = [name for name, value in named if isinstance(value, Tensor) and value.is_floating_point()]
+    tensors = _tensor_parameters(function, example)
     for target in reachable(function):
         tree = _tree_of(target)
         if tree is None:
             continue
         path, free = target.__code__.co_filename, target.__code__.co_freevars
-        for node, other, text in _changes(tree, target, tensors):
+        for node, other, text in _changes(tree, target, tensors.get(target.__code__, set())):
             code = _compiled(copy.deepcopy(tree, {id(node): other}), free, path)
             sides = _compiled(copy.deepcopy(tree, {id(node): _told(node)}), free, path) if _has_sides(node) else None
             line = getattr(node, "lineno", tree.lineno)
-            yield Mutant(f"{Path(path).name}:{line}", text, function, target, code, sides)
+            yield Mutant(f"{Path(path).name}:{line}", text, function, line, target, code, sides)
 
 
 def _has_sides(node: ast.AST) -> bool:
@@ -221,10 +244,11 @@ def _told(node: ast.Compare) -> ast.Call:
 
 OPERATORS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 SWAPPED_COMPARISON = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-LEFT_OUT = frozenset(
-    "clamp clamp_min clamp_max abs floor ceil round nan_to_num masked_fill where sqrt square flip cumsum cumprod tril "
-    "triu exp log softmax double float long relu nan_to_num_ clamp_ fill_diagonal_ index_fill scatter add sub".split()
-)
+LEFT_OUT = {
+    *("clamp", "clamp_min", "clamp_max", "relu", "abs", "square", "sqrt", "floor", "ceil", "round", "exp", "log"),
+    *("softmax", "cumsum", "cumprod", "tril", "triu", "flip", "masked_fill", "where", "nan_to_num", "index_fill"),
+    *("scatter", "add", "sub"),
+}
 RENAMED = {
     "sum": ("mean", "amax", "prod"),
     "mean": ("sum", "median"),
@@ -252,7 +276,7 @@ ROUNDED = {"floor": ("ceil", "trunc"), "ceil": ("floor",)}  # of math
 Change = tuple[ast.AST, ast.AST, str]
 
 
-def _changes(tree: ast.FunctionDef, function: types.FunctionType, tensors: list[str]) -> Iterator[Change]:
+def _changes(tree: ast.FunctionDef, function: types.FunctionType, tensors: set[str]) -> Iterator[Change]:
     constants = {name: value for name, value in _numbers_of(function).items() if name not in _bound(tree)}
     parameters = [argument.arg for argument in tree.args.args if argument.arg in tensors]
     for node in [each for statement in tree.body for each in ast.walk(statement)]:
@@ -304,7 +328,7 @@ def _others(node: ast.AST, constants: dict[str, float], parameters: list[str]) -
             yield from values
         case ast.IfExp(body=body, orelse=orelse):
             yield from (body, orelse)
-        case ast.If(test=test, body=body, orelse=orelse):
+        case ast.If(body=body, orelse=orelse):
             yield from (ast.If(ast.Constant(value), body, orelse) for value in (True, False))
         case ast.Subscript(value=value, slice=ast.Slice(lower=lower, upper=upper, step=step), ctx=ast.Load()):
             if lower or upper or step:
@@ -412,10 +436,8 @@ def changed_arguments(
 
     for at, value in enumerate(example):
         name = f"argument {at}"
-        changes = (
-            _tensor_changes(value, at, example) if isinstance(value, Tensor) else _number_changes(value, at, example)
-        )
-        for text, change in changes:
+        is_tensor = isinstance(value, Tensor)
+        for text, change in _tensor_changes(value, at) if is_tensor else _number_changes(value, example):
             yield mutant(f"{name}: {text}", _with_argument(function, at, change))
         for other in range(at + 1, len(example)):
             if _alike(value, example[other]):
@@ -426,6 +448,10 @@ def changed_arguments(
             yield mutant(f"ties of {name} all in", _with_ties(function, at, True))
             yield mutant(f"ties of {name} all out", _with_ties(function, at, False))
         if has_infinity[at]:
+            no_infinity = _with_argument(
+                function, at, lambda given, at=at: given[at].nan_to_num(neginf=-1e4, posinf=1e4)
+            )
+            yield mutant(f"{name}: no infinity", no_infinity)
             yield mutant(f"NaN where a row of {name} is −inf", _nan_rows(function, at))
     yield mutant("the result transposed if square", lambda *given: _by_tensor(function(*given), _turned))
 
@@ -452,7 +478,7 @@ def _exchanged(function: Callable, one: int, other: int) -> Callable:
 Changes = Iterator[tuple[str, Callable[[tuple], object]]]
 
 
-def _number_changes(value: object, at: int, example: tuple) -> Changes:
+def _number_changes(value: object, example: tuple) -> Changes:
     """The number of the example, zero, one, or what can be read off the other arguments."""
     if isinstance(value, bool):
         yield from ((f"always {fixed}", lambda given, fixed=fixed: fixed) for fixed in (True, False))
@@ -471,7 +497,7 @@ def _number_changes(value: object, at: int, example: tuple) -> Changes:
             yield f"different values of argument {where}", lambda given, w=where: len(given[w].unique())
 
 
-def _tensor_changes(value: Tensor, at: int, example: tuple) -> Changes:
+def _tensor_changes(value: Tensor, at: int) -> Changes:
     def of(change: Callable[[Tensor], Tensor]) -> Callable[[tuple], object]:
         return lambda given: change(given[at])
 
@@ -489,7 +515,6 @@ def _tensor_changes(value: Tensor, at: int, example: tuple) -> Changes:
     if value.is_floating_point():
         yield "absolute", of(torch.abs)
         yield "above zero", of(lambda x: x.clamp(min=0))
-        yield "no infinity", of(lambda x: x.nan_to_num(neginf=-1e4, posinf=1e4))
 
 
 def _turned(x: Tensor) -> Tensor:

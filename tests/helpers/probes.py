@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 MOST_ENTRIES = 600  # of all arguments of a case together
-BASES = 5
+BASES = 3
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,13 @@ def probes(pool: list[tuple], others: list[tuple]) -> list[Probe]:
     """
     common = common_to(pool + others)
     found = [Probe("other numbers", arguments) for arguments in others if size_of(arguments) <= MOST_ENTRIES]
-    for base in bases(pool):
-        found += [probe for probe in _changed(base, pool) if all(holds(probe.arguments) for holds in common)]
+    changed = [*(p for base in bases(pool) for p in _changed(base, pool))]
+    changed += [probe for base in bases(pool, 2 * BASES) for probe in _other_sizes(base)]
+    found += [probe for probe in changed if all(holds(probe.arguments) for holds in common)]
     return sorted(_different(found), key=lambda probe: probe.size)
 
 
-def bases(pool: list[tuple]) -> list[tuple]:
+def bases(pool: list[tuple], n: int = BASES) -> list[tuple]:
     """The smaller cases, each with other sizes than the ones before."""
     chosen, seen = [], set()
     for arguments in sorted(pool, key=size_of):
@@ -110,8 +111,8 @@ def bases(pool: list[tuple]) -> list[tuple]:
             continue
         seen.add(sizes)
         chosen.append(arguments)
-    middle = max(0, len(chosen) - BASES) // 2
-    return chosen[:2] + chosen[2 + middle : BASES + middle]
+    middle = max(0, len(chosen) - n) // 2
+    return chosen[:2] + chosen[2 + middle : n + middle]
 
 
 def _different(found: list[Probe]) -> Iterator[Probe]:
@@ -140,7 +141,6 @@ def _changed(base: tuple, pool: list[tuple]) -> Iterator[Probe]:
             f"all {how}",
             tuple(way(x) if isinstance(x, Tensor) and x.is_floating_point() else x for x in base),
         )
-    yield from _other_sizes(base)
 
 
 def _with(pool: list[tuple], at: int) -> Iterator[tuple]:

@@ -8,13 +8,15 @@ As a script it writes what it finds for a lesson or an exercise:
 import os
 import sys
 import time
+import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from further_answers import FURTHER
-from mutants import Mutant, changed_arguments, changed_sources, sides_of
+from mutants import OURS, Mutant, changed_arguments, changed_sources, sides_of
 from probes import Probe, bases, common_to, on_the_border, probes, size_of
 from torch import Tensor
 
@@ -29,6 +31,7 @@ from course_lib.workbook.catalogue import all_exercises
 SEEDS = (0, 1, 2)  # of the cases that have to refuse a wrong answer
 OTHER_SEEDS = (11,)
 MOST_MUTANTS = 600  # of one exercise
+MOST_OF_A_LINE = 4  # changes that make no difference: what else stands there makes none either, as a rule
 SECONDS = 0.5  # of one call
 
 
@@ -80,6 +83,7 @@ class Tried:
         self.cases.sort(key=lambda case: size_of(case.arguments))
         self._expected: dict[int, object] = {}
         self._agreed: dict[int, bool] = {}
+        self._lines: dict[Callable, set[tuple[str, int]]] = {}
 
     def expected(self, at: int) -> object:
         if at not in self._expected:
@@ -130,6 +134,21 @@ class Tried:
             self._agreed[at] = self._most_agree(case, expected)
         return self._agreed[at]
 
+    def _unchanged_agrees(self, mutant: Mutant, probe: Probe, expected: object) -> bool:
+        """Whether it is the change that makes the difference."""
+        if mutant.target is None:
+            return True
+        outcome = outcome_of(mutant.function, probe.arguments)
+        return difference(self.exercise, Case(probe.how, probe.arguments), outcome, expected) is None
+
+    def is_reached(self, mutant: Mutant) -> bool:
+        """Whether the changed line runs at all: a right answer may call one with branches that are for others."""
+        if mutant.target is None:
+            return True
+        if mutant.function not in self._lines:
+            self._lines[mutant.function] = lines_of(mutant.function, [probe.arguments for probe, _ in self.probes])
+        return (mutant.target.__code__.co_filename, mutant.line) in self._lines[mutant.function]
+
     def _most_agree(self, case: Case, expected: object) -> bool:
         outcomes = [outcome_of(function, case.arguments) for function in self.right]
         n_agree = sum(difference(self.exercise, case, each, expected) is None for each in outcomes)
@@ -143,7 +162,7 @@ class Tried:
             if same(outcome.value, expected):
                 continue
             problem = difference(self.exercise, Case(probe.how, probe.arguments), outcome, expected)
-            if problem is not None and self.is_agreed(at):
+            if problem is not None and self.is_agreed(at) and self._unchanged_agrees(mutant, probe, expected):
                 return Gap(self.exercise.id, mutant, probe, expected, problem)
         return self._gap_on_the_border(mutant) if mutant.sides else None
 
@@ -159,7 +178,7 @@ class Tried:
                     outcome = outcome_of(function, probe.arguments)
                 if same(outcome.value, expected) or difference(self.exercise, case, outcome, expected) is None:
                     continue
-                if self._most_agree(case, expected):
+                if self._most_agree(case, expected) and self._unchanged_agrees(mutant, probe, expected):
                     problem = difference(self.exercise, case, outcome, expected)
                     return Gap(self.exercise.id, mutant, probe, expected, problem)
         return None
@@ -217,6 +236,26 @@ def _decides(column: list, masks: list[Tensor | None]) -> bool:
     return len(larger) > 2 and not 0.15 < sum(larger) / len(larger) < 0.85
 
 
+def lines_of(function: Callable, inputs: list[tuple]) -> set[tuple[str, int]]:
+    """The lines of the course that run when a function is called with these inputs: file and number."""
+    found = set()
+
+    def look(frame: types.FrameType, event: str, argument: object) -> Callable | None:
+        if not frame.f_globals.get("__name__", "").startswith(OURS):
+            return None
+        found.add((frame.f_code.co_filename, frame.f_lineno))
+        return look
+
+    before = sys.gettrace()
+    for arguments in inputs:
+        sys.settrace(look)
+        try:
+            outcome_of(function, arguments)
+        finally:
+            sys.settrace(before)
+    return found
+
+
 def drawn(exercise: Exercise, seed: int) -> list[Case]:
     """The cases that a student sees, and the hidden ones."""
     generator = torch.Generator().manual_seed(seed)
@@ -229,10 +268,14 @@ def same(one: object, other: object) -> bool:
         return isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, tuple):
         return isinstance(other, tuple) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
     return type(one) is type(other) and one == other
 
 
 def _has_nan(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_nan, value.values()))
     if isinstance(value, tuple):
         return any(map(_has_nan, value))
     if isinstance(value, Tensor):
@@ -242,12 +285,17 @@ def _has_nan(value: object) -> bool:
 
 def gaps(exercise: Exercise) -> Iterator[Gap]:
     """Every changed answer that survives all cases and is wrong."""
-    tried = Tried(exercise)
+    tried, unlike = Tried(exercise), Counter()
     for number, mutant in enumerate(tried.mutants()):
         if number == MOST_MUTANTS:
             return
-        if tried.refused_by(mutant) is None and (gap := tried.gap(mutant)):
+        line = mutant.function, mutant.where
+        if unlike[line] == MOST_OF_A_LINE or tried.refused_by(mutant) is not None or not tried.is_reached(mutant):
+            continue
+        if gap := tried.gap(mutant):
             yield gap
+        elif mutant.target is not None:
+            unlike[line] += 1
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ TOLD = {
     },
     "patterns.choose": {"never asked whether 2:4 fits": "2:4 whatever the mask", "at most three": UNNAMED},
     "patterns.bitmap": {"top first": "highest bit first", "without & 1": UNNAMED},
-    "patterns.break_even": {"exchanged": "the other way round", "share of the index": "sparsity instead of density"},
+    "patterns.break_even": {"exchanged": "the other way round", "share of the index": "one of the two is a sparsity"},
     "patterns.dynamic": {
         "threshold": "threshold with ties",
         "over tokens": "chosen among the tokens",
@@ -104,7 +104,7 @@ TOLD = {
     "wanda.accumulate": {
         "not squared": "not squared",
         "root inside": "root taken too early",
-        "running norm": "root taken too early",
+        "running norm": "a norm in place of the sum of squares",
         "summed over features": "summed over the wrong axes",
     },
     "wanda.keep_rows": {

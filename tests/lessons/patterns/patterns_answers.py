@@ -157,6 +157,12 @@ def nofm_by_size(weight):
     return groups.gather(2, places).flatten(1), places.flatten(1)
 
 
+def nofm_descending(weight):
+    groups = weight.unflatten(1, (-1, 4))
+    places = groups.abs().topk(2, dim=2).indices.sort(dim=2, descending=True).values
+    return groups.gather(2, places).flatten(1), places.flatten(1)
+
+
 def nofm_in_a_loop(weight):
     values, places = [], []
     for row in weight.tolist():
@@ -568,6 +574,7 @@ WRONG = {
     },
     "patterns.nofm": {
         "by size": (nofm_by_size, "larger one first"),
+        "descending places": (nofm_descending, "higher place first"),
         "places sorted alone": (nofm_sorted_apart, "values and places in different orders"),
         "sizes": (nofm_of_size, "absolute values stored"),
         "signed": (nofm_signed, "rank keeps the sign"),
@@ -739,9 +746,9 @@ WRONG = {
     },
     "patterns.break_even": {
         "exchanged": (lambda v, i: (1 - 1 / (8 * v), v / (v + i)), "the other way round"),
-        "share of the index": (lambda v, i: (i / (v + i), 1 - 1 / (8 * v)), "sparsity instead of density"),
+        "share of the index": (lambda v, i: (i / (v + i), 1 - 1 / (8 * v)), "one of the two is a sparsity"),
         "sparsities": (lambda v, i: (i / (v + i), 1 / (8 * v)), "sparsity instead of density"),
-        "sparsity of the bitmap": (lambda v, i: (v / (v + i), 1 / (8 * v)), "sparsity instead of density"),
+        "sparsity of the bitmap": (lambda v, i: (v / (v + i), 1 / (8 * v)), "one of the two is a sparsity"),
         "no values": (lambda v, i: (v / i, 1 - 1 / (8 * v)), "the values of CSR forgotten"),
         "one index": (lambda v, i: ((v - i) / v, 1 - 1 / (8 * v)), "one index in all"),
         "a byte": (lambda v, i: (v / (v + i), 1 - 1 / v), "a byte for each bit of the map"),
@@ -763,7 +770,7 @@ WRONG = {
         "over all": (dynamic_over_all, "one ranking over all tokens"),
         "k of all": (
             lambda weight, inputs, k: linear(inputs * chosen(inputs.abs(), k), weight),
-            "one ranking over all tokens",
+            "k values in all",
         ),
         "largest removed": (dynamic_largest_removed, "largest removed"),
         "signed": (

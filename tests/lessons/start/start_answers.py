@@ -120,7 +120,7 @@ WRONG = {
         "bytes a FLOP": lambda o, i, n, b: b * (o * i + n * (o + i)) / (2 * o * i * n),
         "one token": lambda o, i, n, b: 2 * o * i / (b * (o * i + o + i)),
         "activations once": lambda o, i, n, b: 2 * o * i * n / (b * (o * i + o + i)),
-        "FLOPs of one token": lambda o, i, n, b: 2 * o * i / (b * (o * i + n * (o + i))),
+        "FLOPs of one token": (lambda o, i, n, b: 2 * o * i / (b * (o * i + n * (o + i))), "FLOPs of one token"),
         "four bytes always": lambda o, i, n, b: 2 * o * i * n / (4 * (o * i + n * (o + i))),
         "times the bytes": lambda o, i, n, b: 2 * o * i * n * b / (o * i + n * (o + i)),
         "bytes of the weight alone": lambda o, i, n, b: 2 * o * i * n / (b * o * i + n * (o + i)),

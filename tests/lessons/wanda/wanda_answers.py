@@ -307,7 +307,10 @@ WRONG = {
     "wanda.accumulate": {
         "norms added": lambda total, batch: total + batch.norm(dim=(0, 1)),
         "root inside": lambda total, batch: (total + batch.square().sum((0, 1))).sqrt(),
-        "running norm": lambda total, batch: (total.square() + batch.square().sum((0, 1))).sqrt(),
+        "running norm": (
+            lambda total, batch: (total.square() + batch.square().sum((0, 1))).sqrt(),
+            "a norm in place of the sum of squares",
+        ),
         "total squared": lambda total, batch: total.square() + batch.square().sum((0, 1)),
         "not squared": lambda total, batch: total + batch.sum((0, 1)),
         "absolute values": lambda total, batch: total + batch.abs().sum((0, 1)),
@@ -456,7 +459,14 @@ WRONG = {
         "w not squared": lambda w, g: (w.abs() * g.diagonal(), w.abs() / g.inverse().diagonal()),
         "sign kept": lambda w, g: (w * g.diagonal(), w / g.inverse().diagonal()),
         "w not squared in the second": lambda w, g: (alone(w, g), w.abs() / g.inverse().diagonal()),
-        "divided by H_jj": lambda w, g: (alone(w, g), w.square() / g.diagonal()),
+        "divided by H_jj": (
+            lambda w, g: (alone(w, g), w.square() / g.diagonal()),
+            "divided by the diagonal of H",
+        ),
+        "the first divided by H_jj": (
+            lambda w, g: (w.square() / g.diagonal(), helped(w, g.inverse())),
+            "the first divided by the diagonal of H",
+        ),
         "diagonal inverted": lambda w, g: (alone(w, g), w.square() / (1 / g.diagonal())),
         "multiplied": lambda w, g: (alone(w, g), w.square() * g.inverse().diagonal()),
         "the diagonal squared": lambda w, g: (w.square() * g.diagonal() ** 2, helped(w, g.inverse())),

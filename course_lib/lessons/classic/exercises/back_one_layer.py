@@ -124,7 +124,12 @@ BACK_ONE_LAYER = Exercise(
             "curvature from above alone",
             "This is the sum over the units above. The unit's own slope and bend are left out.",
             _given(lambda w, s, t, f1, f2: s @ w.square()),
-            also=(_given(lambda w, s, t, f1, f2: f1 * (s @ w.square())),),
+        ),
+        Mistake(
+            "slope not squared, bend forgotten",
+            "Two things are missing. The slope enters twice, once for each derivative: f'(a)². And f'' ∂E/∂x, the bend "
+            "of the unit itself, is added.",
+            _given(lambda w, s, t, f1, f2: f1 * (s @ w.square())),
         ),
         Mistake(
             "patterns added up",

@@ -70,7 +70,11 @@ OBS_SALIENCY = Exercise(
             "the lowest alone",
             "This is the saliency of one weight. Return those of all.",
             lambda w, i: (0.5 * w.square() / i.diagonal()).min(),
-            also=(lambda w, i: (0.5 * w.square() / i.diagonal()).argmin(),),
+        ),
+        Mistake(
+            "the index of the lowest",
+            "This says which weight is the cheapest. Return the saliencies of all weights.",
+            lambda w, i: (0.5 * w.square() / i.diagonal()).argmin(),
         ),
         Mistake(
             "multiplied instead of divided",
@@ -86,7 +90,7 @@ OBS_SALIENCY = Exercise(
         ),
         Mistake(
             "whole column instead of the diagonal",
-            "Only [H⁻¹]_qq itself belongs under the fraction, not the norm of its column.",
+            "Only [H⁻¹]_qq itself belongs in the denominator, not the norm or the sum of its row or column.",
             lambda w, i: 0.5 * w.square() / i.norm(dim=0),
             also=(
                 lambda w, i: 0.5 * w.square() / i.sum(0),

@@ -108,8 +108,8 @@ RECURSION = Exercise(
             _recursion_of_the_start,
         ),
         Mistake(
-            "last pattern only",
-            "What is returned knows one pattern: correct the same matrix again for each of them.",
+            "one gradient only",
+            "Only one gradient corrected the matrix, the first or the last. Correct the same matrix again for each.",
             lambda g, a: _recursion_with(
                 g[-1:, -1:], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)
             ),

@@ -28,7 +28,13 @@ BREAK_EVEN = Exercise(
             "sparsity instead of density",
             "These are the fractions of zeros. The task asks for the density: the fraction stored.",
             lambda v, i: tuple(1 - d for d in _break_even(v, i)),
-            also=(lambda v, i: (i / (v + i), _break_even(v, i)[1]), lambda v, i: (_break_even(v, i)[0], 1 / (8 * v))),
+        ),
+        Mistake(
+            "one of the two is a sparsity",
+            "One of the two numbers is right. The other one is the fraction of zeros; the task asks for the density, "
+            "the fraction that is stored, both times.",
+            lambda v, i: (i / (v + i), _break_even(v, i)[1]),
+            also=(lambda v, i: (_break_even(v, i)[0], 1 / (8 * v)),),
         ),
         Mistake(
             "the other way round",
@@ -42,7 +48,7 @@ BREAK_EVEN = Exercise(
         ),
         Mistake(
             "a byte for each bit of the map",
-            "The map takes an eighth of a byte for each entry.",
+            "The map takes one bit per entry, which is an eighth of a byte: neither one byte nor eight.",
             lambda v, i: (_break_even(v, i)[0], 1 - 1 / v),
             also=(lambda v, i: (_break_even(v, i)[0], 1 - 8 / v),),
         ),

@@ -164,7 +164,8 @@ CHOOSE = Exercise(
         ),
         Mistake(
             "half of each row",
-            "A row may keep half of its weights and still have three in one group of four. Count in each group.",
+            "A row, or the whole mask, may keep half of its weights and still have three in one group of four. Count "
+            "in each group.",
             lambda k, s, v: choose(k, s, v, fits=_half_of_each_row),
             also=(lambda k, s, v: choose(k, s, v, fits=_half_in_all),),
         ),

@@ -124,7 +124,12 @@ DYNAMIC = Exercise(
             "All values were ranked together, so that a loud token keeps more than k and a quiet one fewer. Rank along "
             "dim 1.",
             lambda weight, inputs, k: linear(_largest_of_all(inputs, k * len(inputs)), weight),
-            also=(lambda weight, inputs, k: linear(_largest_of_all(inputs, k), weight),),
+        ),
+        Mistake(
+            "k values in all",
+            "Only k values of the whole batch were kept, so most tokens have fewer than k. Keep k values of each "
+            "token: rank along dim 1.",
+            lambda weight, inputs, k: linear(_largest_of_all(inputs, k), weight),
         ),
         Mistake(
             "threshold with ties",

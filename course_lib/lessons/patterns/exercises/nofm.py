@@ -151,7 +151,12 @@ NOFM = Exercise(
             "larger one first",
             "The two of a group come in order of size. Hardware expects them in order of their place.",
             _compress_by_size,
-            also=(lambda weight: tuple(part.unflatten(1, (-1, 2)).flip(2).flatten(1) for part in _compress(weight)),),
+        ),
+        Mistake(
+            "higher place first",
+            "The two weights of a group are in descending order of their place. Hardware expects the lower place "
+            "first.",
+            lambda weight: tuple(part.unflatten(1, (-1, 2)).flip(2).flatten(1) for part in _compress(weight)),
         ),
         Mistake(
             "values and places in different orders",

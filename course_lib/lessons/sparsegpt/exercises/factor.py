@@ -66,7 +66,7 @@ FACTOR = Exercise(
         ),
         Mistake(
             "the inverse itself",
-            "This is the upper half of H⁻¹. Its rows still contain what the columns to the left explain.",
+            "This is H⁻¹ itself, or its upper half. Its rows still contain what the columns to the left explain.",
             lambda h: torch.linalg.inv(h).triu(),
             also=(torch.linalg.inv,),
         ),

@@ -26,10 +26,10 @@ def _hessian_cases(generator: torch.Generator) -> list[Case]:
     dead[:, 2] = 0
 
     def with_a_rare_input(n_tokens: int, n_inputs: int) -> Tensor:
-        """Input 1 is heard at two tokens in the middle, where it adds up to 0."""
+        """Input 1 is small and not zero at two tokens in the middle, where it adds up to 0."""
         x = correlated_inputs(generator, n_tokens, n_inputs)
         x[:, 1] = 0
-        x[1:3, 1] = torch.tensor([0.7, -0.7])
+        x[1:3, 1] = torch.tensor([0.01, -0.01])
         return x
 
     return [

@@ -61,9 +61,14 @@ INTENSITY = Exercise(
         ),
         Mistake(
             "activations of one token",
-            "All N tokens have inputs and outputs, and FLOPs of their own. The weight alone is counted once.",
+            "All N tokens have inputs and outputs of their own. Only the weight is counted once.",
             lambda o, i, n, b: 2 * o * i * n / (b * (o * i + o + i)),
-            also=(lambda o, i, n, b: 2 * o * i / (b * (o * i + n * (o + i))),),
+        ),
+        Mistake(
+            "FLOPs of one token",
+            "These are the FLOPs of one token over the bytes of all N. Each token multiplies with the whole weight: "
+            "2 O I N FLOPs.",
+            lambda o, i, n, b: 2 * o * i / (b * (o * i + n * (o + i))),
         ),
         Mistake(
             "bytes a FLOP",

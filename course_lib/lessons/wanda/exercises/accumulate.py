@@ -47,7 +47,12 @@ ACCUMULATE = Exercise(
             "The root was taken inside. The next call would add squares to a root: keep the sum of squares, and take "
             "one root at the very end.",
             lambda total, batch: (total + batch.square().sum(dim=(0, 1))).sqrt(),
-            also=(lambda total, batch: (total.square() + batch.square().sum(dim=(0, 1))).sqrt(),),
+        ),
+        Mistake(
+            "a norm in place of the sum of squares",
+            "The total was squared and the root taken again, as if it were a norm. It is a sum of squares: add to it "
+            "as it is, and take one root at the very end.",
+            lambda total, batch: (total.square() + batch.square().sum(dim=(0, 1))).sqrt(),
         ),
         Mistake(
             "total squared again",

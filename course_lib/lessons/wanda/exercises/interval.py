@@ -85,8 +85,8 @@ INTERVAL = Exercise(
         ),
         Mistake(
             "another variance",
-            "A question that is right with probability p has the variance p(1 − p); p alone, or the ¼ of the worst "
-            "case, is too much.",
+            "A question that is right with probability p has the variance p(1 − p). It is smaller than p, than 1, and "
+            "than the ¼ of the worst case.",
             _with_error(lambda p, n: math.sqrt(p / n)),
             also=(_with_error(lambda p, n: 0.5 / math.sqrt(n)), _with_error(lambda p, n: 1 / math.sqrt(n))),
         ),

@@ -94,8 +94,8 @@ KEEP_ROWS = Exercise(
         ),
         Mistake(
             "threshold that is a share",
-            "The scores were compared with their mean, or with a share of the largest. How many pass then depends on "
-            "their size; an exact number is to leave.",
+            "The scores were compared with their mean, with a fraction of the largest, or with the sparsity itself. "
+            "How many pass then depends on their size; exactly floor(I × sparsity) of a row are pruned.",
             lambda score, sparsity: score > score.mean(dim=1, keepdim=True),
             also=(
                 lambda score, sparsity: score > sparsity * score.amax(dim=1, keepdim=True),

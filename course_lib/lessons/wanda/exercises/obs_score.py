@@ -87,7 +87,12 @@ OBS_SCORE = Exercise(
             "This divides by H_jj, which makes the weights of a large input cheap. Where the others may move, divide "
             "by the diagonal of the inverse.",
             lambda w, g: (_alone(w, g), w.square() / g.diagonal()),
-            also=(lambda w, g: (w.square() / g.diagonal(), _helped(w, g)),),
+        ),
+        Mistake(
+            "the first divided by the diagonal of H",
+            "Without help, removing W_ij changes the output by W_ij times input j, and H_jj is the sum of squares of "
+            "that input: the first cost is multiplied by H_jj.",
+            lambda w, g: (w.square() / g.diagonal(), _helped(w, g)),
         ),
         Mistake(
             "with a factor of one half",
@@ -100,8 +105,8 @@ OBS_SCORE = Exercise(
         ),
         Mistake(
             "the root of it",
-            "These are the roots of the costs, on the scale of Wanda's score. They rank alike; asked for are the "
-            "squared changes.",
+            "The first, or both, are the root of the cost, on the scale of Wanda's score. The root ranks alike; asked "
+            "for are the squared changes.",
             lambda w, g: (_alone(w, g).sqrt(), _helped(w, g).sqrt()),
             also=(lambda w, g: (_alone(w, g).sqrt(), _helped(w, g)),),
         ),
@@ -112,7 +117,7 @@ OBS_SCORE = Exercise(
         ),
         Mistake(
             "sums of rows",
-            "Row j of H, or of its inverse, was added up. Only one weight is removed, so only entry jj decides.",
+            "All of row j of H, or of its inverse, counts here. Only one weight is removed, so only entry jj decides.",
             lambda w, g: (w.square() * g.sum(0), _helped(w, g)),
             also=(
                 lambda w, g: (_alone(w, g), w.square() / torch.linalg.inv(g).sum(0)),
@@ -130,7 +135,7 @@ OBS_SCORE = Exercise(
         ),
         Mistake(
             "damped once more",
-            "The Gram matrix that you get is damped already. Another λ on its diagonal changes both costs.",
+            "The Gram matrix that you get is damped already. Another λ on its diagonal changes the costs.",
             lambda w, g: _costs(w, _damped(g)),
             also=(
                 lambda w, g: (_alone(w, g), _helped(w, _damped(g))),

@@ -110,8 +110,8 @@ SCORE = Exercise(
         ),
         Mistake(
             "each row on a scale of its own",
-            "The score was divided by its row's sum or maximum. The norms give one scale for the layer, so that any "
-            "comparison group can be ranked.",
+            "The score was divided by its row's sum, norm or maximum. The norms of the inputs give one scale for the "
+            "layer, so that any comparison group can be ranked.",
             lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 1.0),
             also=(
                 lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), torch.inf),
