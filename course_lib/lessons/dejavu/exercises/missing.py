@@ -159,7 +159,7 @@ def _missing_cases(generator: torch.Generator) -> list[Case]:
         Case("a head as wide as the stream, 6 of 10 missing", drawn(10, 6, 12, 12, 30)),
         Case("the newest alone is missing", drawn(7, 1, 9, 4, 20)),
         Case("chosen for the first time: all are missing", drawn(6, 6, 14, 6, 50)),
-        Case("many tokens have left, 4 of 8 missing", drawn(8, 4, 16, 10, 200, 1000.0)),
+        Case("many tokens have left, 4 of 8 missing, head of 8", drawn(8, 4, 16, 8, 200, 1000.0)),
         Case("not contiguous", turned),
     ]
 
