@@ -466,9 +466,8 @@ check("minitron.taylor", taylor)
 score = mine("minitron.taylor", taylor)
 columns = [score(weight, gradient) for weight, gradient in live.down_gradients(model, calibration[:2])]
 scores |= {name: torch.stack([pair[i] for pair in columns]) for i, name in enumerate(("vectorize", "param first"))}
-print(
-    f"{100 * (scores['vectorize'] / scores['param first']).mean():.0f} % of the changes are left when they may cancel"
-)
+left = 100 * (scores["vectorize"] / scores["param first"]).mean()
+print(f"{left:.0f} % of the changes are left when they may cancel")
 plots.kept_alike({name: values for name, values in scores.items() if name != "random"}, n_kept)
 
 # %%
