@@ -9,7 +9,7 @@
 # **Afterwards you can** say which rows and columns leave together, cut a language model to a shape that you choose,
 # score neurons, heads, channels and blocks from a single pass over some text, repair a cut by least squares, and distil
 # the whole model into the cut one. **You need** lesson 00; lessons 03 and 04 help where they are mentioned. **Time**:
-# two hours, 76 minutes of it for exercises.
+# two hours, 69 minutes of it for exercises.
 #
 # You will write eight functions. Under each is a `check`; it tells you what is wrong and, when it knows, which mistake
 # it is. What follows an exercise uses your function on the real model once it is right, and the course's until then.
@@ -181,7 +181,7 @@ print(tables.published_shapes())
 
 # %% [markdown]
 # ### One score from many tokens
-# **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
+# **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
 # Fold up both axes in that way. Which axis is which is written in the docstring; in the authors' Megatron code the
 # tokens come first, and whoever copies it to Hugging Face's order gets other scores and no error.
@@ -342,13 +342,20 @@ def narrower_norm(weight, eps, kept):
 check("minitron.norm", narrower_norm)
 
 # %% [markdown]
+# <details><summary>The derivation</summary>
+#
 # With $S$ the sum of the squares, $D$ channels before and $d$ after,
 #
 # $$ \frac{x}{\sqrt{S/d + \varepsilon'}}\, w' = \frac{x}{\sqrt{S/D + \varepsilon}}\, w
 #    \qquad\text{for}\qquad w' = w \sqrt{D/d}, \quad \varepsilon' = \varepsilon\, D/d . $$
 #
-# With enough retraining one can do without the factor, since the norms learn it. Without retraining it is free. A
-# channel's score is its size behind all norms together:
+# With this $\varepsilon'$ the term under the root on the left is $D/d$ times the one on the right, and $w'$ makes up
+# for the root of that factor.
+#
+# </details>
+#
+# With enough retraining the factors can be left out, since the norms learn them. Without retraining they cost nothing.
+# A channel's score is its size after all norms together:
 
 # %%
 plots.channels(found.width, dense_shape.width - 504)
@@ -373,7 +380,7 @@ print(tables.width_line(losses))
 
 # %% [markdown]
 # ### How much a block turns the stream
-# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
+# **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
 # *Block influence* (Men and others, 2024): for each token one minus the cosine between what a block reads and what it
 # gives, then the mean over tokens.
@@ -417,7 +424,7 @@ say(tables.depth_line(by_width, window_losses(smaller, held_out, progress=False)
 
 # %% [markdown]
 # ### What the loss would lose
-# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # Use Taylor's formula to first order, for one column of the down projection. Two scores are in use. The first lets the
 # changes that single weights make cancel within the column, the second does not.
@@ -442,24 +449,29 @@ def taylor(weight, gradient):
 check("minitron.taylor", taylor)
 
 # %% [markdown]
-# With $w$ the column and $g$ its gradient these are $|\sum_i w_i g_i|$ and $\sum_i |w_i g_i|$; LLM-Pruner calls them
-# *vectorize* and *param first*. The first has a second meaning. Give the neuron a dial $m$, by which its output is
-# multiplied and which stands at 1. Then $\partial L / \partial m = \sum_i w_i g_i$: it is the gradient of the dial. The
-# up projection has the same dial, and must give the same number from its row.
+# <details><summary>Both scores as formulas, and a second meaning of the first</summary>
 #
-# A backward pass is dear, so the gradients below come from two of the eight windows that the activations were read
-# on. What these cuts cost does not say which *kind* of score is better; section 11 reads more for both, 16 windows
-# and 32.
+# With $w$ the column and $g$ its gradient these are $|\sum_i w_i g_i|$ and $\sum_i |w_i g_i|$. The first has a second
+# meaning. Multiply the neuron's output by a number $m$ that is 1. Then $\partial L / \partial m = \sum_i w_i g_i$, so
+# the score is the size of the gradient of $m$. The same $m$ can be put on the neuron's row of the up projection, which
+# must therefore give the same number.
+#
+# </details>
+#
+# LLM-Pruner calls the two scores *vectorize* and *param first*. A backward pass is expensive, so the gradients below
+# come from two of the eight windows that the activations were read on. The cost of these cuts does not say which *kind*
+# of score is better; section 11 reads more for both, 16 windows and 32.
 
 # %%
 score = mine("minitron.taylor", taylor)
 columns = [score(weight, gradient) for weight, gradient in live.down_gradients(model, calibration[:2])]
-scores |= {name: torch.stack([pair[i] for pair in columns]) for i, name in enumerate(("|Σ w g|", "Σ |w g|"))}
-print(f"{100 * (scores['|Σ w g|'] / scores['Σ |w g|']).mean():.0f} % of the changes are left when they may cancel")
+scores |= {name: torch.stack([pair[i] for pair in columns]) for i, name in enumerate(("vectorize", "param first"))}
+left = 100 * (scores["vectorize"] / scores["param first"]).mean()
+print(f"{left:.0f} % of the changes are left when they may cancel")
 plots.kept_alike({name: values for name, values in scores.items() if name != "random"}, n_kept)
 
 # %%
-for name in ("|Σ w g|", "Σ |w g|"):
+for name in ("vectorize", "param first"):
     smaller = cut(model, target, Scores(neurons=scores[name]))
     print(f"{n_kept} neurons by {name}: perplexity {perplexity(smaller, held_out, progress=False).value:.1f}")
 

@@ -8,7 +8,7 @@
 #
 # **Afterwards you can** write the routers of the best known models, send tokens to experts and back, say which weight
 # gives a router a gradient and which does not, keep loads in balance, estimate a gradient from the one expert that ran,
-# and say when all of this is faster than a dense model. **You need** lesson 00. **Time**: two hours, 82 minutes of it
+# and say when all of this is faster than a dense model. **You need** lesson 00. **Time**: two hours, 83 minutes of it
 # for exercises.
 #
 # You will write eight functions. Under each is a `check`; it tells you what is wrong and, when it knows, which mistake
@@ -145,7 +145,7 @@ print(printed.perplexities(losses))
 
 # %% [markdown]
 # ### A weight that teaches the router
-# **Exercise** · difficulty 2 of 5 · 9 minutes · 3 points
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # With one expert a token the layer is $y = p_i(x) E_i(x)$, Switch's equation 2. The router learns through that factor
 # alone: through what else could it hear that it chose badly? Return the weight, and the gradient that it leaves for the
@@ -158,8 +158,8 @@ def top_one(logits, slope):
     """The weight of each token's most likely expert as Switch has it, and the gradient that it
     gives the router.
 
-    logits: (T, E); they may be large. slope: (T,), the derivative of the loss with respect to each
-    token's weight.
+    logits: (T, E), no two of a token equal; they may be large. slope: (T,), the derivative of the
+    loss with respect to each token's weight.
     Returns (weight, gradient): (T,), the factor before the chosen expert's output, equation 2 with
     p the softmax over all E experts; and (T, E), the derivative of the loss with respect to the
     logits. The choice itself has none.
@@ -321,8 +321,8 @@ def with_capacity(stream, outputs, chosen, weights, n_experts, factor):
 
     stream: (G, N, D), what enters the layer: G groups of N tokens. outputs: (G, N, D), what each
     token's expert would make of it. chosen: (G, N), the number of that expert, below n_experts.
-    weights: (G, N), what outputs are multiplied by. In every group an expert has factor * N /
-    n_experts places, rounded down, which is never none; tokens take them in their order.
+    weights: (G, N), what outputs are multiplied by. In every group each expert has factor * N /
+    n_experts places, rounded down; that is at least one place. Tokens take the places in order.
     Returns (keep, new stream): (G, N), True where a token found a place; (G, N, D).
     """
     ### BEGIN SOLUTION
@@ -723,7 +723,7 @@ learning.midpoint_rule()
 
 # %% [markdown]
 # ### A gradient from one expert
-# **Exercise** · difficulty 5 of 5 · 12 minutes · 4 points
+# **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
 # SparseMixer halves the expert's weight every other time, and doubles the gradient of the weight always. Is the
 # gradient that reaches π then halved as well? And the released code has one exception: the most likely expert is never

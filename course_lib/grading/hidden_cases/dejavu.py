@@ -146,7 +146,7 @@ def _missing(generator: torch.Generator) -> list[Case]:
     return [
         Case("a head of two entries, every second token missing", drawn(late(9, 0), [0, 2, 4, 6, 8], 7, 2, 100.0)),
         Case("far into a text, 3 of 11 missing", drawn(late(11, 900), [1, 7, 10], 24, 16)),
-        Case("the first and the newest are missing", drawn(late(6, 4), [0, 5], 15, 8)),
+        Case("the first and the newest are missing, a stream of two channels", drawn(late(6, 4), [0, 5], 2, 8)),
         Case("nobody has left: positions are rows", drawn(torch.arange(10), [2, 3, 6, 9], 18, 6, 50.0)),
         Case("a single token, which is missing", drawn(late(1, 10), [0], 12, 10)),
     ]

@@ -274,7 +274,7 @@ WRONG = {
         ),
         "signed lengths": (
             both(energy=lambda h, d, k: (lambda e: e[k].sum() / e.sum())(h * d.norm(dim=0))),
-            "unsquared",
+            "signed and unsquared",
         ),
         "h squared": (both(energy=lambda h, d, k: h[k].pow(2).sum() / h.pow(2).sum()), "without the weights behind"),
         "h squared, norm not": (
@@ -352,7 +352,7 @@ WRONG = {
             "wrapped round",
         ),
         "roll": (lambda s, a, n: (torch.roll(mlp_reads(s), n, 0), a), "wrapped round"),
-        "padded": (lambda s, a, n: (pad(mlp_reads(s), (0, 0, 0, 0, n, 0))[: len(a)], a), "the first blocks too"),
+        "padded": (lambda s, a, n: (pad(mlp_reads(s), (0, 0, 0, 0, n, 0))[: len(a)], a), "zeros for the first blocks"),
         "next tokens": (
             lambda s, a, n: (mlp_reads(s)[:, : s.shape[1] - n], a[:, n:]),
             "tokens for blocks",
@@ -400,7 +400,7 @@ WRONG = {
         ),
         "old ones only": (
             lambda k, v, p, m, s, *g: complete_in_a_loop()(k, v, p, m[:-1], s[:-1], *g),
-            "only one of the missing",
+            "the newest left out",
         ),
         "row i": (complete_in_a_loop(put=lambda i, p, m, s: i), "put into other rows"),
         "cat": (
@@ -435,7 +435,7 @@ WRONG = {
         "other sign": (complete_in_a_loop(turned=lambda k, c, s: k * c - rotate_half(k) * s), "turned back"),
         "GPT-J": complete_in_a_loop(turned=lambda k, c, s: k * c + torch.stack([-k[1::2], k[::2]], 1).flatten() * s),
         "swapped halves": (complete_in_a_loop(turned=lambda k, c, s: k * c + k.roll(len(k) // 2) * s), "no minus"),
-        "cosine alone": (complete_in_a_loop(turned=lambda k, c, s: k * c), "halves not exchanged"),
+        "cosine alone": (complete_in_a_loop(turned=lambda k, c, s: k * c), "no sine"),
         "sine alone": complete_in_a_loop(turned=lambda k, c, s: rotate_half(k) * s),
         "everything anew": (everything_anew, "made anew where it was there"),
         "in the order of the newest first": (
@@ -458,10 +458,13 @@ WRONG = {
         "1 / density everywhere": (lambda d, f, b, r, o, s, g, p, n: (1 / s, 1 / s, 1 / g), "1 / density"),
         "MLP alone": (lambda d, f, b, r, o, *g: pays()(d, f, b, r, 0, *g), "the MLPs alone"),
         "others for nothing": (pays(others=lambda o, s, g: 0), "the others on one side"),
-        "everything decoded": (pays(whole=lambda p, n, dense, sparse: dense / sparse), "prefill counted as decode"),
+        "everything decoded": (
+            pays(whole=lambda p, n, dense, sparse: dense / sparse),
+            "prompt left out, or faster too",
+        ),
         "prompt once": (
             pays(whole=lambda p, n, dense, sparse: (p + n) * dense / (p + n * sparse)),
-            "prompt on one side",
+            "prompt in another unit",
         ),
         "prompt not in the dense time": (
             pays(whole=lambda p, n, dense, sparse: n * dense / (p * dense + n * sparse)),

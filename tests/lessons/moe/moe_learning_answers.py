@@ -273,7 +273,7 @@ WRONG = {
     "moe.balance": {
         "as transformers": (
             tracked(lambda x, c, a: as_transformers(x, c, a)),
-            "averaged over layers first",
+            "averaged over layers first, not divided by k",
         ),
         "as transformers, divided by k": (
             tracked(lambda x, c, a: as_transformers(x, c, a) / c.shape[2]),
@@ -284,7 +284,7 @@ WRONG = {
             "softmax twice",
         ),
         "not divided by k": (tracked(lambda x, c, a: c.shape[2] * in_every_layer(x, c, a)), "not divided by k"),
-        "k forgotten in the gradient": (on_paper(lambda x, c: c.shape[2]), "not divided by k"),
+        "k forgotten in the gradient": (on_paper(lambda x, c: c.shape[2]), "gradient not divided by k"),
         "logits for probabilities": (
             tracked(lambda x, c, a: a * x.shape[2] * (shares(x, c) * x.mean(1)).sum(1).mean()),
             "no softmax",
@@ -304,7 +304,7 @@ WRONG = {
         ),
         "by the argmax": (
             tracked(lambda x, c, a: in_every_layer(x, x.argmax(2, keepdim=True), a)),
-            "only the first choice counted",
+            "best expert counted",
         ),
         "by the top of the logits": (
             tracked(lambda x, c, a: in_every_layer(x, x.topk(c.shape[2], 2)[1], a)),
@@ -354,7 +354,7 @@ WRONG = {
         "summed over layers": (tracked(lambda x, c, a: len(x) * in_every_layer(x, c, a)), "summed over layers"),
         "uphill": (on_paper(sign=-1.0), "gradient turned round"),
         "no mean in the gradient": (on_paper(lambda x, c: x.shape[1]), "gradient of a sum"),
-        "softmax half differentiated": (on_paper(inner=False), "gradient in the probabilities"),
+        "softmax half differentiated": (on_paper(inner=False), "softmax differentiated in part"),
         "no gradient": (lambda x, c, a: (in_every_layer(x, c, a), torch.zeros_like(x)), "no gradient"),
         "the loss alone": (lambda x, c, a: in_every_layer(x, c, a), "one of the two, or the other way round"),
         "k in place of E": tracked(lambda x, c, a: c.shape[2] / x.shape[2] * in_every_layer(x, c, a)),
@@ -390,7 +390,7 @@ WRONG = {
         "the other tail": (load_with(lambda z: 1 - torch.special.ndtr(z)), "turned round"),
         "noisy": (lambda c, n, h, k: load_with()(h, n, h, k), "noisy on both sides"),
         "clean": (lambda c, n, h, k: load_with()(c, n, c, k), "clean on both sides"),
-        "sides exchanged": (lambda c, n, h, k: load_with()(h, n, c, k), "clean on both sides"),
+        "sides exchanged": (lambda c, n, h, k: load_with()(h, n, c, k), "clean and noisy exchanged"),
         "raw noise": (load_with(deviation=lambda n: n), "no softplus"),
         "exp": (load_with(deviation=torch.exp), "no softplus"),
         "relu": load_with(deviation=torch.relu),
@@ -432,7 +432,7 @@ WRONG = {
         "exponentials": (jacobs_exponentials, "exponentials of large numbers"),
         "exponentials and a little": (
             lambda p, o, d: jacobs_exponentials(p, o, d, 1e-10),
-            "exponentials of large numbers",
+            "a small number under the logarithm",
         ),
         "exponentials in float64": (
             lambda p, o, d: jacobs_exponentials(p.double(), o.double(), d.double()),
@@ -476,7 +476,7 @@ WRONG = {
             "constant of the Gaussian",
         ),
         "h times distance": lambda p, o, d: ((h_of(p, o, d) * squares(o, d)).sum(1) / 2, h_of(p, o, d)),
-        "bits": (lambda p, o, d: (e_of(p, o, d) / math.log(2), h_of(p, o, d)), "constant of the Gaussian"),
+        "bits": (lambda p, o, d: (e_of(p, o, d) / math.log(2), h_of(p, o, d)), "another unit"),
         "logs of h": (lambda p, o, d: (e_of(p, o, d), h_of(p, o, d).log()), None),
         "the error alone": (e_of, "one of the two, or the other way round"),
         "exchanged": (lambda p, o, d: (h_of(p, o, d), e_of(p, o, d)), "one of the two, or the other way round"),
@@ -486,7 +486,10 @@ WRONG = {
         "no factor 2": (estimate_in_a_loop(gain=lambda c: 1.0), "factor 2 missing"),
         "autograd without 2": (estimate_by_autograd(1.0), "factor 2 missing"),
         "through the half": (estimate_by_autograd(2.0, straight=False), "halved backwards too"),
-        "through the half without 2": (estimate_by_autograd(1.0, straight=False), "halved backwards too"),
+        "through the half without 2": (
+            estimate_by_autograd(1.0, straight=False),
+            "halved backwards too, and not doubled",
+        ),
         "undone": (estimate_in_a_loop(gain=lambda c: 1 / c), "doubled where it was halved alone"),
         "coin alone": (
             estimate_in_a_loop(factor=lambda coin, best: 0.5 if coin else 1.0),
@@ -499,7 +502,7 @@ WRONG = {
         "whole": (estimate_in_a_loop(factor=lambda coin, best: 1.0), "never halved"),
         "Switch": (
             estimate_in_a_loop(lambda c: 1.0, lambda coin, best: 1.0),
-            "never halved",
+            "neither halved nor doubled",
         ),
         "half unless best": (estimate_in_a_loop(factor=lambda coin, best: 1.0 if best else 0.5), "always halved"),
         "or for and": (

@@ -185,11 +185,16 @@ BREAK_EVEN = Exercise(
             "are and are part of both times.",
             _counted(lambda c: {"others": 0.0}),
             also=(
-                _speeds(lambda c: c.mlp / c.kept)[0],
-                _speeds(lambda c: c.mlp / c.kept)[1],
                 _speeds(lambda c: c.mlp / (c.kept + c.predictor))[0],
                 _speeds(lambda c: c.mlp / (c.kept + c.predictor))[1],
             ),
+        ),
+        Mistake(
+            "the MLPs alone, without a predictor",
+            "Only the MLPs were counted. A token also reads the attention, the cache and the head, which are part of "
+            "both times, and the predictor, in full, which is part of the sparse time.",
+            _speeds(lambda c: c.mlp / c.kept)[0],
+            also=(_speeds(lambda c: c.mlp / c.kept)[1],),
         ),
         Mistake(
             "the others on one side",
@@ -202,20 +207,24 @@ BREAK_EVEN = Exercise(
             ),
         ),
         Mistake(
-            "prefill counted as decode",
-            "The prompt became faster too. Its tokens are read together, and what one of them does not need another "
-            "does: that part stays dense, and only the decoded tokens are faster.",
+            "prompt left out, or faster too",
+            "The whole answer is as much faster as a token, so the prompt was left out, or became faster too. It is "
+            "part of both times, and stays dense: its tokens are read together, and what one of them does not need "
+            "another does.",
             _with(whole=lambda c: c.token),
         ),
         Mistake(
             "prompt on one side",
             "The prompt was counted in one of the two times only. It is read either way, and takes as long.",
             _with(whole=lambda c: c.n_tokens * c.dense / (c.prompt * c.dense + c.n_tokens * c.sparse)),
-            also=(
-                _with(whole=lambda c: (c.prompt + c.n_tokens) * c.dense / (c.n_tokens * c.sparse)),
-                _with(whole=lambda c: (c.prompt + c.n_tokens) * c.dense / (c.prompt + c.n_tokens * c.sparse)),
-                _with(whole=lambda c: (c.prompt + c.n_tokens * c.dense) / (c.prompt + c.n_tokens * c.sparse)),
-            ),
+            also=(_with(whole=lambda c: (c.prompt + c.n_tokens) * c.dense / (c.n_tokens * c.sparse)),),
+        ),
+        Mistake(
+            "prompt in another unit",
+            "`prompt` was added as it stands to numbers that are read, on one side or on both. It is a time in decoded "
+            "dense tokens: multiply it by what a dense token reads, on both sides.",
+            _with(whole=lambda c: (c.prompt + c.n_tokens * c.dense) / (c.prompt + c.n_tokens * c.sparse)),
+            also=(_with(whole=lambda c: (c.prompt + c.n_tokens) * c.dense / (c.prompt + c.n_tokens * c.sparse)),),
         ),
         Mistake(
             "mean of the speeds",
@@ -257,7 +266,8 @@ BREAK_EVEN = Exercise(
         ),
         Mistake(
             "two matrices in the MLP",
-            "The MLP is gated: gate, up and down, three matrices of width times neurons.",
+            "Two matrices were counted in an MLP, or one, in both times or in the sparse one. The MLP is gated: gate, "
+            "up and down, three matrices of width times neurons.",
             _counted(lambda c: {"mlp": c.mlp * 2 / 3, "kept": c.kept * 2 / 3}),
             also=(
                 _counted(lambda c: {"mlp": c.mlp / 3, "kept": c.kept / 3}),
@@ -320,17 +330,25 @@ BREAK_EVEN = Exercise(
             "what leaves for what stays",
             "1 − density of the neurons was read. density is the share that is kept.",
             _sizes(lambda d, f, b, r, o, s, *rest: (d, f, b, r, o, 1 - s, *rest)),
-            also=(_with(even=lambda c: 1 - c.even),),
+        ),
+        Mistake(
+            "break-even sparsity",
+            "The third number is the fraction of neurons that is skipped at break-even. A density is the fraction that "
+            "is kept.",
+            _with(even=lambda c: 1 - c.even),
         ),
         Mistake(
             "times for speeds",
             "These are the times, as shares of the dense one, or what is saved of them. How many times faster is dense "
             "divided by sparse.",
             _with(lambda c: 1 / c.token, lambda c: 1 / c.whole),
-            also=(
-                _with(lambda c: 1 - 1 / c.token, lambda c: 1 - 1 / c.whole),
-                _with(lambda c: c.token - 1, lambda c: c.whole - 1),
-            ),
+            also=(_with(lambda c: 1 - 1 / c.token, lambda c: 1 - 1 / c.whole),),
+        ),
+        Mistake(
+            "how much more, not how many times",
+            "One was subtracted from how many times faster it is. The exercise asks for dense divided by sparse: 1 "
+            "where both take as long.",
+            _with(lambda c: c.token - 1, lambda c: c.whole - 1),
         ),
         Mistake(
             "below zero",

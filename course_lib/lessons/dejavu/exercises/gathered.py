@@ -106,7 +106,7 @@ def _gathered_cases(generator: torch.Generator) -> list[Case]:
     )
     by_hand = torch.tensor([1.0, 2.0]), gate, up, torch.tensor([[0.01, 0.0, 0.01], [0.0, 0.01, 0.02]])
     x, *matrices, index = drawn(9, 15, 6)
-    turned = [matrix.double().T.contiguous().T for matrix in matrices]
+    turned = [matrix.T.contiguous().T for matrix in matrices]
     return [
         Case("neurons 2 and 0 of 3, by hand: values of 300 and 100, output 4 and 6", (*by_hand, torch.tensor([2, 0]))),
         Case("8 of 31 neurons, width 11", drawn(11, 31, 8)),
@@ -115,7 +115,7 @@ def _gathered_cases(generator: torch.Generator) -> list[Case]:
         Case("a single neuron, the others never loaded", drawn(6, 9, 1, loaded=False)),
         Case("all neurons, in another order", drawn(18, 13, 13)),
         Case("no neuron", drawn(8, 10, 0)),
-        Case("not contiguous, in float64", (x.double(), *turned, index)),
+        Case("not contiguous", (x, *turned, index)),
     ]
 
 
@@ -179,7 +179,11 @@ GATHERED = Exercise(
             "activation on up",
             "The SiLU was applied to what `up` gives. It belongs to the gate, and opens or closes the other one.",
             _with(lambda g, u: g * silu(u)),
-            also=(_with(lambda g, u: silu(g) * silu(u)),),
+        ),
+        Mistake(
+            "activation on both",
+            "The SiLU was applied to what gate and `up` give. It belongs to the gate alone.",
+            _with(lambda g, u: silu(g) * silu(u)),
         ),
         Mistake(
             "activation of the product",
@@ -210,10 +214,9 @@ GATHERED = Exercise(
         ),
         Mistake(
             "everything read",
-            "Weights of all neurons were read, of gate and up or of `down` alone, and most of what came of it was "
-            "thrown away or multiplied by zero. To read less is what this is for; and where the others were never "
-            "loaded, zero times anything may be not a number. Take the rows, and the columns of `down`, first and "
-            "multiply then.",
+            "Weights of all neurons were read: all of gate, up and `down`, or `down` alone, with zeros for the other "
+            "neurons' values. To read less is what this is for; and where the others were never loaded, zero times "
+            "anything may be not a number. Take the rows, and the columns of `down`, first and multiply then.",
             _masked,
             also=(
                 _masked_by_choice,
@@ -224,7 +227,19 @@ GATHERED = Exercise(
             "all neurons",
             "This is the whole MLP. Neurons that are not in `index` add nothing here.",
             lambda x, g, u, d, i: d @ _swiglu(g @ x, u @ x),
-            also=(lambda x, g, u, d, i: _right(x, g, u, d, i if len(i) else torch.arange(len(g))),),
+        ),
+        Mistake(
+            "all neurons where there should be none",
+            "Where `index` is empty, this computes the whole MLP. No neuron is kept then, and the output is zero, "
+            "(D,).",
+            lambda x, g, u, d, i: _right(x, g, u, d, i if len(i) else torch.arange(len(g))),
+        ),
+        Mistake(
+            "no entries where there are no neurons",
+            "Where `index` is empty, the result has no entries, or a single one. The output has D channels whatever is "
+            "kept, and then all of them are zero, (D,).",
+            lambda x, g, u, d, i: _right(x, g, u, d, i) if len(i) else torch.zeros(0),
+            also=(lambda x, g, u, d, i: _right(x, g, u, d, i) if len(i) else 0,),
         ),
         Mistake(
             "the others",
@@ -244,8 +259,8 @@ GATHERED = Exercise(
         ),
         Mistake(
             "made larger for those that left",
-            "The output was multiplied by F / K, or divided by K, as if the neurons had been drawn by lot. Those that "
-            "left are small: the sum over the others stays as it is.",
+            "The output was multiplied by F / K or K / F, or divided by K, as if the neurons had been chosen at "
+            "random. The sum over the kept neurons stays as it is.",
             _then(lambda y, x, g, u, d, i: y * len(g) / max(len(i), 1)),
             also=(
                 _then(lambda y, x, g, u, d, i: y * len(i) / len(g)),
@@ -265,9 +280,11 @@ GATHERED = Exercise(
             also=(lambda x, g, u, d, i: d[:, i] * _values(x, g, u, i),),
         ),
         Mistake(
-            "fails without neurons",
-            "There may be no neuron at all, and then the output is zero, (D,).",
-            lambda x, g, u, d, i: torch.stack([d[:, n] * silu(g[n] @ x) * (u[n] @ x) for n in i]).sum(dim=0),
+            "nothing without neurons",
+            "Where `index` is empty, this returns nothing, or fails. No neuron is kept then, and the output is zero, "
+            "(D,).",
+            lambda x, g, u, d, i: _right(x, g, u, d, i) if len(i) else None,
+            also=(lambda x, g, u, d, i: torch.stack([d[:, n] * silu(g[n] @ x) * (u[n] @ x) for n in i]).sum(dim=0),),
         ),
     ),
     also_right=(

@@ -77,9 +77,7 @@ def _heads_cases(generator: torch.Generator) -> list[Case]:
         Case("as many heads as entries in each, width 16", drawn(10, 4, 4, 16)),
         Case("as many tokens as channels, 6 heads of 2", drawn(12, 6, 2, 12)),
         Case("heads of one entry each", drawn(8, 7, 1, 7)),
-        Case(
-            "not contiguous, in float64", (heads.double().T.contiguous().T, turned.double().T.contiguous().T, n_heads)
-        ),
+        Case("not contiguous", (heads.T.contiguous().T, turned.T.contiguous().T, n_heads)),
     ]
 
 
@@ -112,7 +110,12 @@ HEADS = Exercise(
             "Columns h, h + H, h + 2H, … were taken for a head. Its d entries lie side by side: the axis of the heads "
             "comes first, (H, d).",
             lambda a, w, n: _parts(a, w, n, _turn_about, _turn_about).norm(dim=2),
-            also=(lambda a, w, n: _turn_about(a, n).norm(dim=2),),
+        ),
+        Mistake(
+            "before the output projection, interleaved",
+            "Two things are wrong. Columns h, h + H, h + 2H, … were taken for a head; its d entries lie side by side. "
+            "And this is the length of what each head gives, before the output projection.",
+            lambda a, w, n: _turn_about(a, n).norm(dim=2),
         ),
         Mistake(
             "heads and columns of the weight do not belong together",
@@ -142,23 +145,32 @@ HEADS = Exercise(
             "size and number of heads exchanged",
             "n_heads says how many heads there are. Here it was taken for how many entries a head has.",
             lambda a, w, n: _norms(a, w, a.shape[1] // n),
-            also=(lambda a, w, n: _cut(a, a.shape[1] // n).norm(dim=2),),
+        ),
+        Mistake(
+            "before the output projection, size and number exchanged",
+            "Two things are wrong. n_heads says how many heads there are, not how many entries a head has. And this is "
+            "the length of what each head gives, before the output projection.",
+            lambda a, w, n: _cut(a, a.shape[1] // n).norm(dim=2),
         ),
         Mistake(
             "product of two lengths",
             "The length of the head's values was multiplied by the norm of its weights. That is the most that it could "
             "be; how long the product is depends on the directions: multiply first.",
             lambda a, w, n: _cut(a, n).norm(dim=2) * _cut(w, n).norm(dim=(0, 2)),
-            also=(
-                lambda a, w, n: _cut(a, n).norm(dim=2) * torch.linalg.matrix_norm(_cut(w, n).transpose(0, 1), 2),
-                lambda a, w, n: (_cut(a, n).abs() * _cut(w, n).norm(dim=0)).sum(dim=2),
-                lambda a, w, n: (_cut(a, n) * _cut(w, n).norm(dim=0)).norm(dim=2),
-            ),
+            also=(lambda a, w, n: _cut(a, n).norm(dim=2) * torch.linalg.matrix_norm(_cut(w, n).transpose(0, 1), 2),),
+        ),
+        Mistake(
+            "entry by entry",
+            "Each entry was multiplied by the length of its column of `weight`, and these were added up or their norm "
+            "taken. The columns point in different directions, so their sum is shorter: add the vectors first, then "
+            "take the norm.",
+            lambda a, w, n: (_cut(a, n) * _cut(w, n).norm(dim=0)).norm(dim=2),
+            also=(lambda a, w, n: (_cut(a, n).abs() * _cut(w, n).norm(dim=0)).sum(dim=2),),
         ),
         Mistake(
             "over the tokens",
-            "The norm runs over the tokens, so that all of them have the same heads. Every token has numbers of its "
-            "own: the norm runs over the D channels of the output.",
+            "The norm, or a mean of the norms, runs over the tokens. Every token has numbers of its own: the norm runs "
+            "over the D channels of the output, and nothing else.",
             lambda a, w, n: _parts(a, w, n).norm(dim=0),
             also=(
                 lambda a, w, n: _parts(a, w, n).norm(dim=(0, 2)),
@@ -169,7 +181,8 @@ HEADS = Exercise(
         ),
         Mistake(
             "over the heads",
-            "The norm runs over the heads. It runs over the D channels of the output, and every head keeps a number.",
+            "The norm runs over the heads, or over the output of all heads together. It runs over the D channels of "
+            "each head's part, and every head keeps a number.",
             lambda a, w, n: _parts(a, w, n).norm(dim=1),
             also=(lambda a, w, n: _parts(a, w, n).norm(dim=(1, 2)), lambda a, w, n: (a @ w.T).norm(dim=1)),
         ),
@@ -202,8 +215,8 @@ HEADS = Exercise(
         ),
         Mistake(
             "shares",
-            "These were divided by the length of the whole, or by the sum over the heads. The lengths themselves are "
-            "asked for.",
+            "The lengths were divided by something (the length of the whole output, their sum over the heads, the "
+            "largest), or put through a softmax. The exercise asks for the lengths themselves.",
             _of(lambda p: p.norm(dim=2) / p.norm(dim=2).sum(dim=1, keepdim=True)),
             also=(
                 _of(lambda p: p.norm(dim=2) / p.sum(dim=1).norm(dim=1, keepdim=True)),

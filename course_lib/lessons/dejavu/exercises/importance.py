@@ -91,7 +91,7 @@ def _importance_cases(generator: torch.Generator) -> list[Case]:
     fires = drawn(12, 20, 9)
     whole = torch.randint(-2, 3, (15, 18), generator=generator).float()
     signs = torch.randint(0, 2, (4, 18), generator=generator) * 2.0 - 1
-    turned = [x.double().T.contiguous().T for x in drawn(7, 14, 10)]
+    turned = [x.T.contiguous().T for x in drawn(7, 14, 10)]
     return [
         Case("2 tokens, 4 neurons, by hand: 5, 4, 2.8, 3 and 2.5, 3, 4, 1", (*by_hand, 2)),
         Case("17 tokens, 6 of 23 neurons", (*drawn(17, 23, 11), 6)),
@@ -99,7 +99,7 @@ def _importance_cases(generator: torch.Generator) -> list[Case]:
         Case("more wanted than fire, after a ReLU", (fires[0].relu(), fires[1], 13)),
         Case("equal lengths", (whole, signs, 7)),
         Case("a single neuron a token", (*drawn(9, 16, 16), 1)),
-        Case("not contiguous, in float64", (*turned, 4)),
+        Case("not contiguous", (*turned, 4)),
     ]
 
 
@@ -148,7 +148,12 @@ IMPORTANCE = Exercise(
             "down is (D, F), and each neuron has a column of it: its norm runs over dim 0. The norms over dim 1 belong "
             "to the channels of the output.",
             _by(lambda h, w: h.abs() * w.norm(dim=1)),
-            also=(_by(lambda h, w: h * w.norm(dim=1)),),
+        ),
+        Mistake(
+            "norm over the wrong axis, and signed values",
+            "Two things are wrong. down is (D, F), and each neuron has a column of it: its norm runs over dim 0. And a "
+            "value far below zero moves the output as much as one above zero: take its absolute value.",
+            _by(lambda h, w: h * w.norm(dim=1)),
         ),
         Mistake(
             "one set for all tokens",
@@ -207,15 +212,28 @@ IMPORTANCE = Exercise(
         ),
         Mistake(
             "only those that fire",
-            "Neurons that give zero were left out, or those equal to the last one. Every row keeps exactly k, even if "
-            "fewer fire.",
+            "Of the k neurons, those that give zero were left out, or those below zero too. Every row keeps exactly k, "
+            "even if fewer fire.",
             lambda h, w, k: _best(_length(h, w), k) & (h != 0),
-            also=(
-                lambda h, w, k: _best(_length(h, w), k) & (h > 0),
-                lambda h, w, k: h != 0,
-                lambda h, w, k: h > 0,
-                lambda h, w, k: _length(h, w) > _length(h, w).topk(min(k + 1, h.shape[1]), dim=1).values[:, -1:],
-            ),
+            also=(lambda h, w, k: _best(_length(h, w), k) & (h > 0),),
+        ),
+        Mistake(
+            "all that fire",
+            "All neurons that do not give zero were kept, or all above zero. Every row keeps exactly k: those whose "
+            "parts are longest.",
+            lambda h, w, k: h != 0,
+            also=(lambda h, w, k: h > 0,),
+        ),
+        Mistake(
+            "all neurons",
+            "All neurons are kept. Every row keeps exactly k: those whose parts are longest.",
+            lambda h, w, k: torch.ones_like(h, dtype=torch.bool),
+        ),
+        Mistake(
+            "fewer than k where parts are equal",
+            "Only parts longer than the (k + 1)th longest were taken. Where several are equal to it, and after a ReLU "
+            "many are zero, these are too few: topk gives places, and always k of them.",
+            lambda h, w, k: _length(h, w) > _length(h, w).topk(min(k + 1, h.shape[1]), dim=1).values[:, -1:],
         ),
         Mistake(
             "places taken for ranks",
@@ -260,7 +278,12 @@ IMPORTANCE = Exercise(
             "These are the numbers of the k neurons. What is asked for is True or False for every neuron: scatter them "
             "into a (T, F) tensor.",
             lambda h, w, k: _length(h, w).topk(k, dim=1).indices,
-            also=(lambda h, w, k: _length(h, w).topk(k, dim=1).values,),
+        ),
+        Mistake(
+            "the k longest lengths",
+            "These are the lengths of the k longest parts. The exercise asks for True or False for every neuron: topk "
+            "also gives the places, to be scattered into a (T, F) tensor.",
+            lambda h, w, k: _length(h, w).topk(k, dim=1).values,
         ),
         Mistake(
             "the values",

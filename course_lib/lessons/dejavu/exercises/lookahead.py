@@ -104,7 +104,7 @@ def _lookahead_cases(generator: torch.Generator) -> list[Case]:
         Case("9 blocks, 3 tokens, four ahead", (*drawn(9, 3, 5, 6), 4)),
         Case("5 blocks, none ahead: each reads what its own MLP reads", (*drawn(5, 6, 4, 8), 0)),
         Case("as many blocks as tokens as channels as neurons", (*drawn(6, 6, 6, 6), 3)),
-        Case("not contiguous, in float64", (turned[0].double(), turned[1], 1)),
+        Case("not contiguous", (*turned, 1)),
     ]
 
 
@@ -143,14 +143,26 @@ LOOKAHEAD = Exercise(
             "time in which the prediction could have been made beside it has passed. Read what its MLP reads, one "
             "place before.",
             _reading(lambda b, n: 2 * (b - n) + 2),
-            also=(_reading(lambda b, n: 2 * b + 2), lambda s, a, n: (s[2::2][: len(a) - n], a[: len(a) - n])),
+        ),
+        Mistake(
+            "what its own MLP gives",
+            "The predictors read what the block gives whose neurons they predict. That is there only after those "
+            "neurons have been computed. Read what the MLP of the block n earlier reads.",
+            _reading(lambda b, n: 2 * b + 2),
+            also=(lambda s, a, n: (s[2::2][: len(a) - n], a[: len(a) - n]),),
         ),
         Mistake(
             "what the attention reads",
             "The predictors read what the attention of the earlier block reads, at the even places. Its MLP reads one "
             "place later, after the attention has been added.",
             _reading(lambda b, n: 2 * (b - n)),
-            also=(_reading(lambda b, n: 2 * b), lambda s, a, n: (s[0::2][: len(a) - n], a[: len(a) - n])),
+        ),
+        Mistake(
+            "what its own attention reads",
+            "The predictors read what the attention of the predicted block itself reads, whatever n is. Read n blocks "
+            "earlier, and one place later: what the MLP of that block reads.",
+            _reading(lambda b, n: 2 * b),
+            also=(lambda s, a, n: (s[0::2][: len(a) - n], a[: len(a) - n]),),
         ),
         Mistake(
             "the embedding",
@@ -201,24 +213,38 @@ LOOKAHEAD = Exercise(
             also=(
                 _for_every_block(lambda b, n: max(2 * (b - n) + 1, 0)),
                 _for_every_block(lambda b, n: 2 * (b - n) + 1 if b >= n else 2 * b + 1),
-                lambda s, a, n: (torch.cat([torch.zeros_like(s[:n]), _pairs(s, a, n)[0]]), a),
             ),
+        ),
+        Mistake(
+            "zeros for the first blocks",
+            "There is a predictor for the first n blocks as well, and it reads zeros. For them nothing is n blocks "
+            "earlier: they have no predictor, and no rows here.",
+            lambda s, a, n: (torch.cat([torch.zeros_like(s[:n]), _pairs(s, a, n)[0]]), a),
         ),
         Mistake(
             "wrapped round",
             "The first blocks read from the end of the stream: a negative index counts from behind, and roll brings "
             "the last to the front. They have no predictor.",
             _for_every_block(lambda b, n: 2 * (b - n) + 1),
-            also=(lambda s, a, n: (s[1::2].roll(n, 0), a), lambda s, a, n: (s[1::2], a.roll(-n, 0))),
+            also=(lambda s, a, n: (s[1::2].roll(n, 0), a),),
+        ),
+        Mistake(
+            "labels wrapped round",
+            "roll moves the labels of the first n blocks to the end, so what the last blocks read is paired with them. "
+            "The first n blocks have no predictor: leave their labels out, and the inputs of the last n blocks.",
+            lambda s, a, n: (s[1::2], a.roll(-n, 0)),
         ),
         Mistake(
             "tokens for blocks",
             "The neurons of a later token are predicted here. The token stays the same; the block is a later one.",
             _tokens_later,
-            also=(
-                lambda s, a, n: (s[1::2, : s.shape[1] - n][: len(a) - n], a[n:, n:]),
-                lambda s, a, n: (s[1::2, : s.shape[1] - n][: len(a) - n], a[n:, : s.shape[1] - n]),
-            ),
+            also=(lambda s, a, n: (s[1::2, : s.shape[1] - n][: len(a) - n], a[n:, n:]),),
+        ),
+        Mistake(
+            "tokens cut off",
+            "The blocks are paired as they should be, but the last n tokens are missing. Looking ahead is over blocks: "
+            "every token stays.",
+            lambda s, a, n: (s[1::2, : s.shape[1] - n][: len(a) - n], a[n:, : s.shape[1] - n]),
         ),
         Mistake(
             "nothing for n = 0",

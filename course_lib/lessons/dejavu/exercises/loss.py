@@ -119,6 +119,11 @@ def _loss_alone(losses: Callable[[Tensor, Tensor], Tensor]) -> Answer:
     return lambda logits, parts, k: (_of(losses=losses)(logits, parts, k)[0], _right(logits, parts, k)[1])
 
 
+def _cut_off(most: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of logits that are kept within ± most."""
+    return lambda logits, active: _cross_entropy(logits.clamp(-most, most), active)
+
+
 def _through(probability: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """The cross-entropy of another probability."""
     return lambda logits, active: binary_cross_entropy(probability(logits), active, reduction="none")
@@ -145,15 +150,15 @@ def _loss_cases(generator: torch.Generator) -> list[Case]:
     lengths = torch.tensor([[2.0, 1.0, 0.5, 0.0], [3.0, 0.0, 0.0, 0.0]])
     logits, parts = drawn(9, 16, 0.3)
     many, few = drawn(12, 12, 0.6)
-    turned = [x.double().T.contiguous().T for x in drawn(7, 18, 0.5)]
+    turned = [x.T.contiguous().T for x in drawn(7, 18, 0.5)]
     return [
         Case("2 tokens, 4 neurons, k = 2, by hand: 3 active, w = 0.38", (by_hand, lengths, 2)),
         Case("15 tokens, at most 5 of 22 neurons", (*drawn(15, 22, 0.4), 5)),
-        Case("as many tokens as neurons, at most 4", (many, few, 4)),
+        Case("as many tokens as neurons, at most 4, whole numbers for logits", (many.round(), few, 4)),
         Case("after a ReLU: all that fire", (*drawn(14, 19, 0.2), 19)),
         Case("large logits", (logits * 120, parts, 6)),
         Case("a predictor that always says no", (logits.abs() * -2 - 1, parts, 3)),
-        Case("not contiguous, in float64", (*turned, 8)),
+        Case("not contiguous", (*turned, 8)),
     ]
 
 
@@ -224,13 +229,22 @@ LOSS = Exercise(
             "one too few",
             "The k-th longest part is active too.",
             _of(lambda z, p, k: (p > p.topk(k, dim=1).values[:, -1:]).to(p)),
-            also=(_of(lambda z, p, k: _best(p, k + 1) * (p > 0)),),
+        ),
+        Mistake(
+            "one too many",
+            "k + 1 neurons were called active. Of a token it is the k longest parts.",
+            _of(lambda z, p, k: _best(p, k + 1) * (p > 0)),
         ),
         Mistake(
             "shortest active",
             "The neurons with the shortest parts were called active.",
             _of(lambda z, p, k: _best(-p, k)),
-            also=(_of(lambda z, p, k: _best(-p, k) * (p > 0)), _of(lambda z, p, k: 1 - _active(z, p, k))),
+            also=(_of(lambda z, p, k: _best(-p, k) * (p > 0)),),
+        ),
+        Mistake(
+            "labels exchanged",
+            "The active neurons have the label 0 and all others 1. It is the other way round.",
+            _of(lambda z, p, k: 1 - _active(z, p, k)),
         ),
         Mistake(
             "labels from the prediction",
@@ -284,19 +298,26 @@ LOSS = Exercise(
             "the number, not the share",
             "w was made of how many are active. It is their share of all T · F.",
             _of(share=lambda y, k: y.sum() + MORE),
-            also=(
-                _of(share=lambda y, k: y.sum() / len(y) + MORE),
-                _of(share=lambda y, k: y.sum() / (1 - y).sum() + MORE),
-            ),
+            also=(_of(share=lambda y, k: y.sum() / len(y) + MORE),),
+        ),
+        Mistake(
+            "divided by the others",
+            "w was made of the active neurons divided by those that are not active. It is their share of all T · F.",
+            _of(share=lambda y, k: y.sum() / (1 - y).sum() + MORE),
         ),
         Mistake(
             "0.005 left out",
             "The share alone was taken for w: 0.005 is added, so that the others count even where hardly any is "
             "active.",
             _of(share=lambda y, k: y.mean()),
+        ),
+        Mistake(
+            "0.005 added to the active ones",
+            "0.005 was added to the weight of the active neurons too. They count exactly 1; it belongs to w, once.",
+            _of(counts=lambda y, w: y * (1 + MORE) + (1 - y) * w),
             also=(
-                _of(counts=lambda y, w: y * (1 + MORE) + (1 - y) * w),
                 _of(counts=lambda y, w: y + (1 - y) * w + MORE),
+                _of(counts=lambda y, w: y + (1 - y) * (w - MORE) + MORE),
             ),
         ),
         Mistake(
@@ -387,6 +408,16 @@ LOSS = Exercise(
             ),
         ),
         Mistake(
+            "large logits cut off",
+            "The logits were kept within a bound before the loss was taken. Beyond it the loss is too small and the "
+            "gradient zero. softplus and binary_cross_entropy_with_logits cope with large logits as they are.",
+            _of(losses=_cut_off(30.0)),
+            also=(
+                *(_of(losses=_cut_off(most)) for most in (10.0, 15.0, 20.0, 50.0, 80.0, 100.0)),
+                *(_loss_alone(_cut_off(most)) for most in (20.0, 30.0, 50.0)),
+            ),
+        ),
+        Mistake(
             "gradient without the mean",
             "The loss is right. It is a mean, so its gradient is divided by T · F too.",
             _with_gradient(lambda g, z, y: g * z.numel()),
@@ -396,7 +427,12 @@ LOSS = Exercise(
             "gradient without the weights",
             "The loss is right. In its gradient every neuron has the weight that it has in the loss.",
             _with_gradient(lambda g, z, y: (z.sigmoid() - y) / z.numel()),
-            also=(_with_gradient(lambda g, z, y: z.sigmoid() - y),),
+        ),
+        Mistake(
+            "gradient without weights and mean",
+            "The loss is right. Its gradient is that of the sum of unweighted losses: every neuron has the weight that "
+            "it has in the loss, and all is divided by T · F.",
+            _with_gradient(lambda g, z, y: z.sigmoid() - y),
         ),
         Mistake(
             "gradient turned round",
@@ -439,6 +475,7 @@ LOSS = Exercise(
         "and what each logit costs. Which labels does a token have of which only two neurons fire?",
         "−log σ(z) is softplus(−z), and −log(1 − σ(z)) is softplus(z): neither is infinite. "
         "binary_cross_entropy_with_logits has a weight= that may be (T, F).",
-        "The gradient is that of autograd, or on paper: weight · (σ(z) − label) / (T · F).",
+        "The gradient is that of autograd, or on paper: weight · (σ(z) − label) / (T · F). Logits may be large: take "
+        "no logarithm of a sigmoid, cut nothing off and add no small number.",
     ),
 )

@@ -152,15 +152,15 @@ def _missing_cases(generator: torch.Generator) -> list[Case]:
         torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0])[:, None].repeat(1, 2),
     )
     turned = drawn(9, 4, 10, 8, 25)
-    turned = tuple(x.T.contiguous().T.double() if x.is_floating_point() else x for x in turned)
+    turned = tuple(x.T.contiguous().T if x.ndim == 2 else x for x in turned)
     return [
         Case("3 tokens, quarter turns, by hand: keys (0, 1) and (2, -2) for the last two", by_hand),
         Case("12 tokens, 5 of them missing, width 20, head of 8", drawn(12, 5, 20, 8, 40)),
         Case("a head as wide as the stream, 6 of 10 missing", drawn(10, 6, 12, 12, 30)),
         Case("the newest alone is missing", drawn(7, 1, 9, 4, 20)),
         Case("chosen for the first time: all are missing", drawn(6, 6, 14, 6, 50)),
-        Case("many tokens have left, 4 of 8 missing", drawn(8, 4, 16, 10, 200, 1000.0)),
-        Case("not contiguous, in float64", turned),
+        Case("many tokens have left, 4 of 8 missing, head of 8", drawn(8, 4, 16, 8, 200, 1000.0)),
+        Case("not contiguous", turned),
     ]
 
 
@@ -187,15 +187,18 @@ MISSING = Exercise(
             "All missing keys and values were made from what the attention reads at the newest token. Each token has "
             "its own: that is why its input was stored.",
             _complete(read=lambda g: _newest(g.stored)),
-            also=(
-                _complete(read=lambda g: _newest(g.stored), at=lambda g: _newest(_then(g))),
-                _complete(read=lambda g: g.stored.mean(0, keepdim=True).expand(g.stored.shape)),
-            ),
+            also=(_complete(read=lambda g: _newest(g.stored), at=lambda g: _newest(_then(g))),),
+        ),
+        Mistake(
+            "made from the mean input",
+            "All missing keys and values were made from the mean of the stored inputs. Each token has an input of its "
+            "own: row i of `stored`.",
+            _complete(read=lambda g: g.stored.mean(0, keepdim=True).expand(g.stored.shape)),
         ),
         Mistake(
             "turned to today's position",
-            "The missing keys were turned to the position of the newest token. A key says where its own token stands: "
-            "the query measures the distance from there.",
+            "The missing keys were turned to the position of the newest token, or to the one after it. A key says "
+            "where its own token stands: the query measures the distance from there.",
             _complete(at=lambda g: _newest(_then(g))),
             also=(_complete(at=lambda g: _newest(_then(g)) + 1),),
         ),
@@ -237,12 +240,18 @@ MISSING = Exercise(
             "the value turned too",
             "The values were turned as well. Positions are for keys and queries; a value is only added up.",
             _complete(turn_values=_turn),
-            also=(_complete(turn=lambda rows, cos, sin: rows, turn_values=_turn),),
+        ),
+        Mistake(
+            "the value turned instead of the key",
+            "The made values were turned and the made keys were not. It is the other way round: positions are for keys "
+            "and queries; a value is only added up.",
+            _complete(turn=lambda rows, cos, sin: rows, turn_values=_turn),
         ),
         Mistake(
             "zeros",
-            "The missing rows are zero. A key of zeros has the logit 0, which is no small one, and the token takes "
-            "part with nothing to say.",
+            "Missing rows are zero, of the keys, of the values, or of all tokens but the newest. A key of zeros has "
+            "the logit 0, which is not small, so the token takes part with the wrong weight; a value of zeros adds "
+            "nothing.",
             lambda *arguments: _zeroed(Given(*arguments)),
             also=(
                 lambda *arguments: (_zeroed(Given(*arguments))[0], _complete()(*arguments)[1]),
@@ -264,7 +273,14 @@ MISSING = Exercise(
             "Only the newest token's key and value were made, or only the first. The query meets all tokens: all that "
             "are missing have to be made.",
             _only(slice(-1, None)),
-            also=(_only(slice(0, 1)), _only(slice(0, -1)), _only(slice(0, -1), zero=True)),
+            also=(_only(slice(0, 1)),),
+        ),
+        Mistake(
+            "the newest left out",
+            "The newest token's key and value were not made. It stands among the missing, as the last of them, and the "
+            "query meets its key too.",
+            _only(slice(0, -1)),
+            also=(_only(slice(0, -1), zero=True),),
         ),
         Mistake(
             "put into other rows",
@@ -334,13 +350,22 @@ MISSING = Exercise(
             "no minus",
             "The halves were exchanged without the minus, so that the key changes its length.",
             _complete(turn=lambda rows, cos, sin: rows * cos + rows.roll(rows.shape[1] // 2, 1) * sin),
-            also=(_complete(turn=lambda rows, cos, sin: rows * cos + rows.flip(1) * sin),),
+        ),
+        Mistake(
+            "entries in reverse order",
+            "The sine multiplies the entries in reverse order. It multiplies the two halves exchanged, each in its own "
+            "order, and the one that comes first with a minus.",
+            _complete(turn=lambda rows, cos, sin: rows * cos + rows.flip(1) * sin),
         ),
         Mistake(
             "halves not exchanged",
             "The sine multiplies the other half of the key.",
             _complete(turn=lambda rows, cos, sin: rows * (cos + sin)),
-            also=(_complete(turn=lambda rows, cos, sin: rows * cos),),
+        ),
+        Mistake(
+            "no sine",
+            "The keys were multiplied by the cosine alone. To turn them, add the other half of the key times the sine.",
+            _complete(turn=lambda rows, cos, sin: rows * cos),
         ),
         Mistake(
             "input turned",

@@ -142,7 +142,7 @@ def _recall_cases(generator: torch.Generator) -> list[Case]:
         Case("SwiGLU: 10 tokens, 50 neurons, the larger third is active", swiglu(10, 50, 16)),
         Case("as many tokens as neurons as channels", swiglu(9, 9, 9)),
         Case("ReLU: 30 tokens, 12 neurons, width 5", relu(30, 12, 5)),
-        Case("not contiguous, in float64", (turned[0].double(), turned[1].double(), *turned[2:])),
+        Case("not contiguous", tuple(turned)),
     ]
 
 
@@ -169,10 +169,14 @@ RECALL = Exercise(
             "This is the precision: of the neurons that were predicted, the share that is active. Predicting too many "
             "costs time; what costs quality are active neurons that were not predicted, so divide by the active ones.",
             _other_recall(lambda a, k: (a * k).sum() / k.sum()),
-            also=(
-                _with(lambda *g: ((g[2] & g[3]).sum(1) / g[3].sum(1)).mean()),
-                _with(lambda *g: ((g[2] & g[3]).sum(1) / g[3].sum(1).clamp(min=1)).mean()),
-            ),
+        ),
+        Mistake(
+            "precision of each token",
+            "This is the precision of each token, the fraction of its predicted neurons that is active, and then a "
+            "mean over the tokens. Recall divides by the active neurons; and sum over everything first, then divide "
+            "once.",
+            _with(lambda *g: ((g[2] & g[3]).sum(1) / g[3].sum(1)).mean()),
+            also=(_with(lambda *g: ((g[2] & g[3]).sum(1) / g[3].sum(1).clamp(min=1)).mean()),),
         ),
         Mistake(
             "accuracy",
@@ -229,7 +233,11 @@ RECALL = Exercise(
             "unsquared",
             "The lengths themselves were added. An energy is their square, and twice the length counts four times.",
             _other_energy(lambda h, d: (h * d.norm(dim=0)).abs()),
-            also=(_other_energy(lambda h, d: h * d.norm(dim=0)),),
+        ),
+        Mistake(
+            "signed and unsquared",
+            "The products h_i ‖w_i‖ were added with their signs, so that they cancel. An energy is a squared length.",
+            _other_energy(lambda h, d: h * d.norm(dim=0)),
         ),
         Mistake(
             "half squared",
@@ -246,11 +254,18 @@ RECALL = Exercise(
             "The values h alone were squared, or with one length for all neurons, which cancels. A neuron with a large "
             "value and a short column of `down` adds little.",
             _other_energy(lambda h, d: h.square()),
-            also=(_other_energy(lambda h, d: h.abs()), _other_energy(lambda h, d: h)),
+        ),
+        Mistake(
+            "values alone, unsquared",
+            "The values h alone were added up, with or without their signs. What neuron i adds is the vector h_i w_i: "
+            "its length is |h_i| times that of its column of `down`, and the energy is the square of that.",
+            _other_energy(lambda h, d: h.abs()),
+            also=(_other_energy(lambda h, d: h),),
         ),
         Mistake(
             "without the values",
-            "Only the weights behind a neuron were squared, so that a silent neuron counts as much as a loud one.",
+            "Only the weights behind a neuron were used, squared or not, so that a neuron that gives zero counts as "
+            "much as one that gives a large value.",
             _other_energy(lambda h, d: d.square().sum(0).expand(h.shape)),
             also=(_other_energy(lambda h, d: d.norm(dim=0).expand(h.shape)),),
         ),
@@ -316,8 +331,8 @@ RECALL = Exercise(
         ),
         Mistake(
             "how many, not which",
-            "The number predicted was divided by the number that is active, or by all. It matters which ones they are: "
-            "active & keep.",
+            "How many neurons are predicted was divided by how many are active, or one of the two by how many there "
+            "are. It matters which ones they are: active & keep.",
             _other_recall(lambda a, k: k.sum() / a.sum()),
             also=(_other_recall(lambda a, k: k.mean()), _other_recall(lambda a, k: a.mean())),
         ),
@@ -328,7 +343,8 @@ RECALL = Exercise(
         ),
         Mistake(
             "sums, not shares",
-            "These are how many were found, or how much energy was kept. Divide by the whole.",
+            "One of the two, or both, is a sum or a mean: how many were found, or how much energy was kept. Divide the "
+            "sum by that of the whole.",
             _with(lambda *g: _found(*g)[0].sum(), lambda *g: _energies(*g)[0].sum()),
             also=(
                 _with(lambda *g: _found(*g)[0].sum()),

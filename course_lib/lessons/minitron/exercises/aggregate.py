@@ -51,7 +51,7 @@ def _aggregate_cases(generator: torch.Generator) -> list[Case]:
         Case(
             "not contiguous: neurons first in memory", (drawn(4, 9, 12).permute(2, 0, 1).contiguous().permute(1, 2, 0),)
         ),
-        Case("in float64", (drawn(8, 3, 5).double(),)),
+        Case("8 sequences of 3 tokens", (drawn(8, 3, 5),)),
         Case("one token in each sequence", (drawn(7, 1, 9),)),
     ]
 
@@ -67,8 +67,8 @@ def _library(activations: Tensor) -> Tensor:
 AGGREGATE = Exercise(
     id="minitron.aggregate",
     title="One score from many tokens",
-    difficulty=2,
-    minutes=7,
+    difficulty=1,
+    minutes=5,
     points=2,
     reference=lambda x: x.abs().mean(dim=1).norm(dim=0),
     cases=_aggregate_cases,
@@ -86,7 +86,12 @@ AGGREGATE = Exercise(
             "signed mean",
             "Positive and negative activations cancel in this mean. What counts is how large they are: |x| first.",
             lambda x: x.mean(dim=1).norm(dim=0),
-            also=(lambda x: x.mean(dim=0).norm(dim=0),),
+        ),
+        Mistake(
+            "signed mean, axes exchanged",
+            "Two things are wrong. The mean is over sequences and the norm over tokens; it is the other way round. And "
+            "positive and negative activations cancel in this mean: |x| first.",
+            lambda x: x.mean(dim=0).norm(dim=0),
         ),
         Mistake(
             "one norm over both",
@@ -96,9 +101,16 @@ AGGREGATE = Exercise(
         ),
         Mistake(
             "mean over both",
-            "This is the mean over all tokens. Over sequences the text asks for the L2 norm: square, add up, root.",
+            "This is the mean of |x|, or its sum, over all tokens of all sequences. Over sequences the text asks for "
+            "the L2 norm: square, add up, root.",
             lambda x: x.abs().mean(dim=(0, 1)),
-            also=(lambda x: x.mean(dim=(0, 1)).abs(), lambda x: x.mean(dim=(0, 1))),
+        ),
+        Mistake(
+            "signed mean over both",
+            "This is the mean of x over all tokens of all sequences. Positive and negative activations cancel in it: "
+            "|x| first. And over sequences the text asks for the L2 norm.",
+            lambda x: x.mean(dim=(0, 1)),
+            also=(lambda x: x.mean(dim=(0, 1)).abs(),),
         ),
         Mistake(
             "the two exchanged",
@@ -122,7 +134,12 @@ AGGREGATE = Exercise(
             "Within a sequence squares were averaged. The text asks for the mean of |x|; squares come with the norm "
             "over sequences.",
             lambda x: x.square().mean(dim=1).norm(dim=0),
-            also=(lambda x: x.square().mean(dim=(0, 1)),),
+        ),
+        Mistake(
+            "mean square of all",
+            "This is the mean square, or the sum of squares, over all tokens of all sequences. The text asks for the "
+            "mean of |x| within a sequence, and for squares only in the L2 norm over sequences.",
+            lambda x: x.square().mean(dim=(0, 1)),
         ),
         Mistake(
             "over the neurons",
@@ -156,7 +173,12 @@ AGGREGATE = Exercise(
             "largest sequence",
             "Only the loudest sequence is counted. The L2 norm takes all of them.",
             lambda x: x.abs().mean(dim=1).amax(dim=0),
-            also=(lambda x: x.abs().amax(dim=(0, 1)),),
+        ),
+        Mistake(
+            "largest activation",
+            "Only the largest activation of all tokens is counted. The text asks for a mean over the tokens of each "
+            "sequence, and then for the L2 norm over sequences.",
+            lambda x: x.abs().amax(dim=(0, 1)),
         ),
         Mistake(
             "one sequence or token",

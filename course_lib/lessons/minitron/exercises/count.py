@@ -106,8 +106,9 @@ COUNT = Exercise(
             _off_by(lambda w, n, f, h, g, s, v: -n * w * f),
         ),
         Mistake(
-            "output projection forgotten",
-            "The attention has four matrices: queries, keys, values, and the output projection behind the heads.",
+            "queries or output forgotten",
+            "One of the two matrices between the width and heads · head_size is missing. The attention has four: "
+            "queries, keys, values, and the output projection after the heads.",
             _off_by(lambda w, n, f, h, g, s, v: -n * w * h * s),
         ),
         Mistake(
@@ -134,7 +135,12 @@ COUNT = Exercise(
             "one norm a block",
             "A block has two norms: one before the attention, one before the MLP.",
             _off_by(lambda w, n, f, h, g, s, v: -n * w),
-            also=(_off_by(lambda w, n, f, h, g, s, v: -(n + 1) * w),),
+        ),
+        Mistake(
+            "one norm a block and none at the end",
+            "Two kinds of norm are missing: a block has two, one before the attention and one before the MLP, and "
+            "there is one more after the last block.",
+            _off_by(lambda w, n, f, h, g, s, v: -(n + 1) * w),
         ),
         Mistake(
             "one weight a norm",
@@ -155,7 +161,11 @@ COUNT = Exercise(
             "embedding in every block",
             "The embedding stands before the first block, once.",
             _off_by(lambda w, n, f, h, g, s, v: (n - 1) * v * w),
-            also=(_off_by(lambda w, n, f, h, g, s, v: (n - 1) * (v * w + w)),),
+        ),
+        Mistake(
+            "everything times the blocks",
+            "The embedding and the last norm were counted once per block. The model has each of them once.",
+            _off_by(lambda w, n, f, h, g, s, v: (n - 1) * (v * w + w)),
         ),
         Mistake(
             "biases counted",

@@ -4,7 +4,7 @@ Dimension key: N sequences, T tokens in each, V words of the vocabulary; τ temp
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -81,13 +81,49 @@ def _over(axis: int) -> Formula:
     return loss
 
 
-def _log_of_softmax(quotient: bool, added: float = 0.0) -> Formula:
+def _log_of_softmax(quotient: bool, kept_off_zero: Callable[[Tensor], Tensor] = lambda p: p) -> Formula:
     def loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
         p, q = (softmax(logits / temperature, -1) for logits in (teacher, student))
-        logs = (p / q).log() if quotient else (p + added).log() - (q + added).log()
+        logs = (p / q).log() if quotient else kept_off_zero(p).log() - kept_off_zero(q).log()
         return temperature**2 * (p * logs).sum(-1).mean()
 
     return loss
+
+
+def _small_numbers() -> Iterator[Callable[[Tensor, Tensor, float], Answer]]:
+    """A small number added to the probabilities, or the least that they may be, and either gradient."""
+    for tiny in (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12, 1e-15):
+        for kept_off_zero in (lambda p, tiny=tiny: p + tiny, lambda p, tiny=tiny: p.clamp(min=tiny)):
+            formula = _log_of_softmax(False, kept_off_zero)
+            yield _by_autograd(formula)
+            yield _loss_alone(formula)
+
+
+def _written_out(logits: Tensor, by_hand: bool) -> Tensor:
+    """The softmax as exp of the logits, divided by its sum."""
+    return logits.exp() / logits.exp().sum(-1, keepdim=True) if by_hand else softmax(logits, -1)
+
+
+def _by_exponentials(of_student: bool, of_teacher: bool) -> Formula:
+    """The softmax written out for one of the two, or for both."""
+
+    def loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        p, q = _written_out(teacher / temperature, of_teacher), _written_out(student / temperature, of_student)
+        return temperature**2 * (p * (p.log() - q.log())).sum(-1).mean()
+
+    return loss
+
+
+def _overflowing() -> Iterator[Callable[[Tensor, Tensor, float], Answer]]:
+    """The same, with a gradient by autograd, on paper, or by the softmax of torch."""
+    for of_student, of_teacher in ((True, True), (False, True), (True, False)):
+        loss = _by_exponentials(of_student, of_teacher)
+        yield _by_autograd(loss)
+        yield _loss_alone(loss)
+        yield lambda s, t, tau, loss=loss, of=(of_student, of_teacher): (
+            loss(s, t, tau),
+            tau * (_written_out(s / tau, of[0]) - _written_out(t / tau, of[1])) / s[..., 0].numel(),
+        )
 
 
 def _by_kl_div(reduction: str, **given: bool) -> Formula:
@@ -107,14 +143,14 @@ def _distil_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.zeros(1, 2, 2), torch.tensor([[[math.log(3.0), 0.0], [0.0, 0.0]]])
     unsure, sure = drawn(2, 4, 9, size=15.0), drawn(2, 4, 9, size=150.0)
     sure[0].scatter_(1, unsure[0].argmin(dim=1, keepdim=True), 600.0)  # of what the student thinks least likely
-    turned = tuple(drawn(7, 4, 3).double().permute(1, 2, 0) for _ in range(2))
+    turned = tuple(drawn(7, 4, 3).permute(1, 2, 0) for _ in range(2))
     return [
         Case("2 tokens, 2 words, by hand: 3/4 and 1/4, which the student takes for equal", (*by_hand, 1.0)),
         Case("the same by hand with temperature 2: √3 to 1", (*by_hand, 2.0)),
-        Case("3 sequences, 5 tokens, 11 words, temperature 2", (drawn(3, 5, 11), drawn(3, 5, 11), 2.0)),
+        Case("3 sequences, 5 tokens, 11 words, large logits", (drawn(3, 5, 11) + 300, drawn(3, 5, 11) + 200, 2.0)),
         Case("as many sequences as tokens as words", (drawn(5, 5, 5), drawn(5, 5, 5), 3.0)),
         Case("a teacher who is very sure", (unsure, sure, 1.0)),
-        Case("not contiguous, in float64, temperature 1/2", (*turned, 0.5)),
+        Case("not contiguous, temperature 1/2", (*turned, 0.5)),
     ]
 
 
@@ -143,11 +179,19 @@ DISTIL = Exercise(
             "This is KL(student ‖ teacher), in which the student's own probabilities weigh the words. The teacher's do."
             "",
             _by_autograd(lambda s, t, tau: tau**2 * _divergences(s / tau, t / tau).mean()),
-            also=(
-                _by_autograd(lambda s, t, tau: -(tau**2) * _divergences(s / tau, t / tau).mean()),
-                lambda s, t, tau: _distil(t, s, tau),
-                _loss_alone(lambda s, t, tau: tau**2 * _divergences(s / tau, t / tau).mean()),
-            ),
+            also=(_loss_alone(lambda s, t, tau: tau**2 * _divergences(s / tau, t / tau).mean()),),
+        ),
+        Mistake(
+            "direction and sign reversed",
+            "This is −KL(student ‖ teacher). Two things are wrong: a divergence is never negative, and the teacher's "
+            "probabilities weight the tokens of the vocabulary, not the student's.",
+            _by_autograd(lambda s, t, tau: -(tau**2) * _divergences(s / tau, t / tau).mean()),
+        ),
+        Mistake(
+            "student and teacher exchanged",
+            "Loss and gradient are those of a student in the place of the teacher. The loss is KL(teacher ‖ student), "
+            "and its gradient is taken with respect to the student's logits.",
+            lambda s, t, tau: _distil(t, s, tau),
         ),
         Mistake(
             "averaged over the vocabulary",
@@ -171,10 +215,13 @@ DISTIL = Exercise(
             "The temperature makes gradients smaller by its square. Without the factor τ² the loss would weigh less "
             "the higher the temperature.",
             _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau**2),
-            also=(
-                _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau),
-                _loss_alone(lambda s, t, tau: _kl(s, t, tau) / tau**2),
-            ),
+            also=(_loss_alone(lambda s, t, tau: _kl(s, t, tau) / tau**2),),
+        ),
+        Mistake(
+            "τ once",
+            "The loss has the factor τ. The temperature makes gradients smaller by its square, so the factor is τ².",
+            _by_autograd(lambda s, t, tau: _kl(s, t, tau) / tau),
+            also=(_loss_alone(lambda s, t, tau: _kl(s, t, tau) / tau),),
         ),
         Mistake(
             "temperature of one of the two",
@@ -257,14 +304,25 @@ DISTIL = Exercise(
         ),
         Mistake(
             "logarithm of zero",
-            "The teacher's softmax is exactly 0 for some words, and the logarithm of that is infinite, or wrong where "
-            "a small number is added. log_softmax never takes the logarithm of a zero.",
+            "The teacher's softmax is exactly 0 for some words, and the logarithm of that is infinite. log_softmax "
+            "never takes the logarithm of a zero.",
             _by_autograd(_log_of_softmax(False)),
-            also=(
-                _by_autograd(_log_of_softmax(True)),
-                _by_autograd(_log_of_softmax(False, 1e-8)),
-                _loss_alone(_log_of_softmax(False)),
-            ),
+            also=(_by_autograd(_log_of_softmax(True)), _loss_alone(_log_of_softmax(False))),
+        ),
+        Mistake(
+            "a small number under the logarithm",
+            "A small number was added to the probabilities, or they were kept above one, before the logarithm. Where "
+            "the student's probability is smaller than that number, the loss is too small, and nothing warns you. "
+            "log_softmax needs no such number.",
+            _by_autograd(_log_of_softmax(False, lambda p: p + 1e-9)),
+            also=tuple(_small_numbers()),
+        ),
+        Mistake(
+            "overflow",
+            "exp of a large logit is infinite, and infinity divided by infinity is not a number. softmax and "
+            "log_softmax take the largest logit off first, which changes nothing else.",
+            _by_autograd(_by_exponentials(True, True)),
+            also=tuple(_overflowing()),
         ),
         Mistake(
             "gradient turned round",
@@ -283,10 +341,14 @@ DISTIL = Exercise(
             "The loss is right, but the gradient lacks a factor, or has one too many: τ² stands before the divergence, "
             "and the logits are divided by τ, so the chain rule gives τ² / τ.",
             _other_gradient(lambda g, s, t, tau: g / tau),
-            also=(
-                _other_gradient(lambda g, s, t, tau: g * tau),
-                _other_gradient(lambda g, s, t, tau: (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),
-            ),
+            also=(_other_gradient(lambda g, s, t, tau: g * tau),),
+        ),
+        Mistake(
+            "no temperature in the gradient",
+            "The loss is right, but the probabilities in its gradient are those of the logits as they are. They come "
+            "from logits / τ, as in the loss, and the factor τ stands before them.",
+            _other_gradient(lambda g, s, t, tau: (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),
+            also=(_other_gradient(lambda g, s, t, tau: tau * (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),),
         ),
         Mistake(
             "the difference alone",
@@ -326,6 +388,7 @@ DISTIL = Exercise(
         "The gradient by autograd: logits = student.detach().requires_grad_(), the loss of these, and "
         "torch.autograd.grad(loss, logits).",
         "Or on paper: in the logits of a softmax the gradient of a divergence is a difference of two probabilities; "
-        "then the factors τ², 1/τ and 1/(N · T).",
+        "then the factors τ², 1/τ and 1/(N · T). Logits may be large: exp of them overflows, and a softmax can be "
+        "exactly 0. log_softmax and softmax of logits / τ stay finite.",
     ),
 )

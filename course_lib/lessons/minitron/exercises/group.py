@@ -148,14 +148,13 @@ def _group_cases(generator: torch.Generator) -> list[Case]:
         return list(_block(generator, width, n_query, n_key_value, size, neurons).values())
 
     turned = [weight.T.contiguous().T for weight in block(12, 6, 3, 2, 11)]
-    double = [weight.double() for weight in block(12, 8, 4, 2, 10)]
     return [
         Case("4 query heads of size 1 on 2, 3 neurons, by hand", _by_hand()),
         Case(
             "9 heads on 3, as in SmolLM2, of size 4", (*block(30, 9, 3, 4, 20), torch.tensor([0, 2]), drawn(20, 11), 3)
         ),
         Case("6 heads on 3, the weights not contiguous", (*turned, torch.tensor([1]), drawn(11, 5), 3)),
-        Case("8 heads on 4, in float64", (*double, torch.tensor([1, 3]), drawn(10, 4), 4)),
+        Case("8 heads on 4", (*block(12, 8, 4, 2, 10), torch.tensor([1, 3]), drawn(10, 4), 4)),
         Case("a head for each group", (*block(15, 3, 3, 5, 12), torch.tensor([1, 2]), drawn(12, 6), 3)),
     ]
 
@@ -237,14 +236,23 @@ GROUP = Exercise(
             "down left whole",
             "The down projection still reads neurons that are gone: their columns leave too.",
             _whole("down"),
-            also=(_whole("down", "o"),),
+        ),
+        Mistake(
+            "down and output projection left whole",
+            "Both matrices that read heads or neurons still have all their columns: o loses the columns of the pruned "
+            "heads, down those of the pruned neurons.",
+            _whole("down", "o"),
         ),
         Mistake(
             "query heads left whole",
             "Query heads without the key-value head that they read cannot stay: their rows of q and columns of o leave."
             "",
             _whole("q", "o"),
-            also=(_whole("q"),),
+        ),
+        Mistake(
+            "query projection left whole",
+            "q still makes query heads whose key-value head is pruned: their rows leave, as their columns of o do.",
+            _whole("q"),
         ),
         Mistake(
             "output projection left whole",
@@ -289,7 +297,7 @@ GROUP = Exercise(
         ),
         Mistake(
             "turned round",
-            "The right entries, but o or down is transposed: it keeps its rows, and loses columns.",
+            "The right entries, but o or down, or both, are transposed: they keep their rows, and lose columns.",
             _cut(o=lambda w, i: w.T[i.query]),
             also=(
                 _cut(down=lambda w, i: w.T[i.neurons]),
@@ -313,9 +321,13 @@ GROUP = Exercise(
         ),
         Mistake(
             "the first ones",
-            "As many as should stay, but the first of each kind. groups and neurons say which ones stay.",
+            "As many were kept as should stay, but the first ones: of the groups, of the neurons or of both. `groups` "
+            "and `neurons` say which ones stay.",
             _separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), torch.arange(len(n)), h)),
-            also=(_separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), n, h)),),
+            also=(
+                _separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), n, h)),
+                _separately(lambda w, g, n, h: _right(*w.values(), g, torch.arange(len(n)), h)),
+            ),
         ),
         Mistake(
             "zeros instead of a cut",

@@ -133,14 +133,14 @@ def _heads_cases(generator: torch.Generator) -> list[Case]:
     ties = torch.randint(-2, 3, (6, 20), generator=generator).float()
     three = torch.stack([torch.randperm(5, generator=generator)[:3].sort().values for _ in range(6)])
     scores, groups = drawn(12, 3, 2, 4)
-    turned = scores.double().T.contiguous().T, groups
+    turned = scores.T.contiguous().T, groups
     return [
         Case("2 blocks, 6 heads on 2, one of each stays, by hand", (by_hand, torch.tensor([[0, 1], [0, 1]]), 2, 1)),
         Case("9 heads on 3 in 30 blocks, as in SmolLM2", (drawn(30, 3, 3, 3)[0], every, 3, 2)),
         Case("12 heads on 4, of which two stay", (*drawn(5, 4, 2, 3), 4, 2)),
         Case("24 heads on 3 in one block, scores below zero", ((low := drawn(1, 3, 2, 8))[0] - 2, low[1], 3, 3)),
         Case("ties, also below zero", (ties, three, 5, 2)),
-        Case("not contiguous, in float64", (*turned, 3, 2)),
+        Case("not contiguous", (*turned, 3, 2)),
     ]
 
 
@@ -164,8 +164,9 @@ HEADS = Exercise(
     mistakes=(
         Mistake(
             "all heads ranked together",
-            "The best heads of the block were taken, wherever they are. Every group has to keep equally many, or the "
-            "heads of the smaller model cannot be divided among its key-value heads: rank inside each group.",
+            "The best heads were taken from the whole block, or from all groups that stay. Every group has to keep "
+            "equally many, or the heads of the smaller model cannot be divided among its key-value heads: rank inside "
+            "each group.",
             _of_all(-1000.0),
             also=(_of_all(0.0),),
         ),
@@ -180,7 +181,13 @@ HEADS = Exercise(
             "lowest kept",
             "The heads with the lowest scores stay here. A high score stays.",
             _inside(lambda stay, n: _best(-stay, n)),
-            also=(_of_all(1000.0, lambda s, n: _best(-s, n)),),
+        ),
+        Mistake(
+            "lowest of all groups together",
+            "Two things are wrong. The heads with the lowest scores stay here; a high score stays. And heads of all "
+            "groups were ranked together: rank inside each group.",
+            _of_all(1000.0, lambda s, n: _best(-s, n)),
+            also=(_of_all(0.0, lambda s, n: _best(-s, n)),),
         ),
         Mistake(
             "as many leave as should stay",
@@ -223,10 +230,12 @@ HEADS = Exercise(
             "groups that leave",
             "Heads of all groups stay here, or of other ones. Of a group that is not in `groups` no head stays.",
             lambda s, g, n, m: _keep_best(s, torch.arange(n).expand(len(s), n), n, m),
-            also=(
-                lambda s, g, n, m: _keep_best(s, torch.arange(g.shape[1]).expand(g.shape), n, m),
-                lambda s, g, n, m: _keep_best(s, g[:1].expand(g.shape), n, m),
-            ),
+            also=(lambda s, g, n, m: _keep_best(s, torch.arange(g.shape[1]).expand(g.shape), n, m),),
+        ),
+        Mistake(
+            "first block's groups for all",
+            "The groups of block 0 were used in every block. Row l of `groups` says which groups stay in block l.",
+            lambda s, g, n, m: _keep_best(s, g[:1].expand(g.shape), n, m),
         ),
         Mistake(
             "the same places in every group",
@@ -237,12 +246,19 @@ HEADS = Exercise(
         ),
         Mistake(
             "one block's choice for all",
-            "All blocks keep the heads of the first. Every block has scores of its own.",
+            "The scores of block 0 were used in every block. Every block has scores of its own: its row of `scores`.",
             lambda s, g, n, m: _keep_best(s[:1].expand(s.shape), g, n, m),
-            also=(
-                lambda s, g, n, m: _keep_best(s.sum(0).expand(s.shape), g, n, m),
-                lambda s, g, n, m: _keep_best(s[:1], g[:1], n, m),
-            ),
+        ),
+        Mistake(
+            "scores averaged over blocks",
+            "The scores of all blocks were averaged or added up, so that the same places are best in every block. "
+            "Every block has scores of its own: its row of `scores`.",
+            lambda s, g, n, m: _keep_best(s.sum(0).expand(s.shape), g, n, m),
+        ),
+        Mistake(
+            "one block alone",
+            "Only the heads of block 0 are here. The result has a row for each block, (L, g · n_each).",
+            lambda s, g, n, m: _keep_best(s[:1], g[:1], n, m),
         ),
         Mistake(
             "absolute values ranked",

@@ -68,7 +68,7 @@ def _influence_cases(generator: torch.Generator) -> list[Case]:
         Case("as many blocks as tokens as channels, and one state more", (stream(6, 6, 6),)),
         Case("8 blocks that turn little", (stream(8, 9, 40, 0.3),)),
         Case("a block that turns most tokens round", (opposed,)),
-        Case("not contiguous, in float64", (stream(4, 7, 12).double().permute(2, 0, 1).contiguous().permute(1, 2, 0),)),
+        Case("not contiguous", (stream(4, 7, 12).permute(2, 0, 1).contiguous().permute(1, 2, 0),)),
     ]
 
 
@@ -81,8 +81,8 @@ def _library(states: Tensor) -> Tensor:
 INFLUENCE = Exercise(
     id="minitron.influence",
     title="How much a block turns the stream",
-    difficulty=2,
-    minutes=8,
+    difficulty=1,
+    minutes=5,
     points=2,
     reference=_influence,
     cases=_influence_cases,
@@ -95,26 +95,42 @@ INFLUENCE = Exercise(
             "Here a block that changes nothing scores highest, and would stay longest. One minus the cosine is high "
             "for a block that does much.",
             _by_pair(lambda a, b: _cosine(a, b).mean()),
-            also=(lambda s: -_influence(s), _by_pair(lambda a, b: -_cosine(a, b).mean())),
+            also=(lambda s: -_influence(s),),
+        ),
+        Mistake(
+            "minus the cosine",
+            "The blocks rank as they should, but the one is missing: a block that changes nothing scores 0, which is "
+            "one minus the cosine.",
+            _by_pair(lambda a, b: -_cosine(a, b).mean()),
         ),
         Mistake(
             "cosine of means",
-            "The tokens were averaged before the cosine, and what they do apart cancels. First the cosine of each "
-            "token, then the mean.",
+            "The tokens were averaged, or added up, before the cosine, and differences between them cancel. First the "
+            "cosine of each token, then the mean.",
             _by_pair(lambda a, b: 1 - _cosine(a.mean(dim=0), b.mean(dim=0))),
         ),
         Mistake(
             "over the wrong axis",
             "This cosine runs over the tokens of each channel. A token is a vector of D channels: dim=-1.",
             lambda s: (1 - cosine_similarity(s[:-1], s[1:], dim=1)).mean(dim=1),
-            also=(lambda s: (1 - cosine_similarity(s[:-1], s[1:], dim=0)).mean(dim=1),),
+        ),
+        Mistake(
+            "over the blocks",
+            "This cosine runs over the blocks, axis 0. A token is a vector of D channels, the last axis: dim=-1.",
+            lambda s: (1 - cosine_similarity(s[:-1], s[1:], dim=0)).mean(dim=1),
+            also=(lambda s: (1 - cosine_similarity(s[:-1], s[1:], dim=0)).mean(),),
         ),
         Mistake(
             "all tokens as one vector",
             "The whole block was one long vector, in which the first token, far larger than the others, decides alone. "
             "Each token has a cosine of its own.",
             _by_pair(lambda a, b: 1 - _cosine(a.flatten(), b.flatten())),
-            also=(_by_pair(lambda a, b: 1 - (a * b).sum() / (a.norm(dim=1) * b.norm(dim=1)).sum()),),
+        ),
+        Mistake(
+            "tokens weighted by their lengths",
+            "The inner products and the products of lengths were summed over the tokens before the division, so a long "
+            "token counts more than a short one. Divide for each token, then take the mean.",
+            _by_pair(lambda a, b: 1 - (a * b).sum() / (a.norm(dim=1) * b.norm(dim=1)).sum()),
         ),
         Mistake(
             "not divided by the lengths",
@@ -155,12 +171,16 @@ INFLUENCE = Exercise(
             "an angle",
             "This is the angle. Asked is one minus its cosine.",
             _by_pair(lambda a, b: _cosine(a, b).clamp(-1, 1).acos().mean()),
-            also=(_by_pair(lambda a, b: (1 - _cosine(a, b).square()).clamp(min=0).sqrt().mean()),),
+        ),
+        Mistake(
+            "a sine",
+            "This is the sine of the angle. The exercise asks for one minus its cosine.",
+            _by_pair(lambda a, b: (1 - _cosine(a, b).square()).clamp(min=0).sqrt().mean()),
         ),
         Mistake(
             "sign of the cosine lost",
-            "A vector that is turned round was taken for one that stays. The cosine keeps its sign, and one minus it "
-            "goes up to two.",
+            "The cosine was squared, or its absolute value taken, so a vector that points the other way counts like "
+            "one that does not move. The cosine keeps its sign, and one minus it goes up to two.",
             _by_pair(lambda a, b: (1 - _cosine(a, b).abs()).mean()),
             also=(_by_pair(lambda a, b: (1 - _cosine(a, b).square()).mean()),),
         ),
@@ -184,7 +204,8 @@ INFLUENCE = Exercise(
         ),
         Mistake(
             "some tokens",
-            "Only one token is counted, or the first is left out. The mean is over all of them.",
+            "Only one token is counted (the last, or the one that turns most), or the first is left out. The mean is "
+            "over all of them.",
             _by_pair(lambda a, b: 1 - _cosine(a[-1], b[-1])),
             also=(
                 _by_pair(lambda a, b: (1 - _cosine(a[1:], b[1:])).mean()),
@@ -195,7 +216,12 @@ INFLUENCE = Exercise(
             "one number for all blocks",
             "The mean was taken over blocks as well. Each block has a score of its own.",
             lambda s: _influence(s).mean(),
-            also=(lambda s: (1 - _cosine(s[:-1], s[1:])).mean(dim=0),),
+        ),
+        Mistake(
+            "mean over the blocks",
+            "The mean was taken over the blocks instead of the tokens, so there is a number for each token. Each block "
+            "has a score: mean(dim=1).",
+            lambda s: (1 - _cosine(s[:-1], s[1:])).mean(dim=0),
         ),
     ),
     also_right=(

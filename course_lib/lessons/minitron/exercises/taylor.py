@@ -45,7 +45,7 @@ def _taylor_cases(generator: torch.Generator) -> list[Case]:
         Case("24 neurons, width 17", drawn(17, 24)),
         Case("as many neurons as channels", drawn(12, 12)),
         Case("not contiguous", turned),
-        Case("in float64", tuple(matrix.double() for matrix in drawn(9, 30))),
+        Case("30 neurons, width 9", drawn(9, 30)),
     ]
 
 
@@ -59,8 +59,8 @@ def _library(weight: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
 TAYLOR = Exercise(
     id="minitron.taylor",
     title="What the loss would lose",
-    difficulty=3,
-    minutes=10,
+    difficulty=2,
+    minutes=8,
     points=3,
     reference=_taylor,
     cases=_taylor_cases,
@@ -93,17 +93,25 @@ TAYLOR = Exercise(
             "sign kept",
             "The first score has a sign. A change for the better is a change too: take the absolute value of the sum.",
             lambda w, g: ((w * g).sum(dim=0), (w * g).abs().sum(dim=0)),
-            also=(
-                lambda w, g: (-(w * g).sum(dim=0), (w * g).abs().sum(dim=0)),
-                lambda w, g: ((w * g).sum(dim=0), (w * g).sum(dim=0)),
-            ),
+            also=(lambda w, g: (-(w * g).sum(dim=0), (w * g).abs().sum(dim=0)),),
+        ),
+        Mistake(
+            "sums with their sign",
+            "Both scores are the plain sum of the changes. The first needs the absolute value of that sum; the second "
+            "adds up the absolute values, so that changes cannot cancel.",
+            lambda w, g: ((w * g).sum(dim=0), (w * g).sum(dim=0)),
         ),
         Mistake(
             "gradient squared",
             "The gradient stands squared here. The first term of Taylor's formula has the gradient itself, times how "
             "far the weight moves: from w to 0.",
             _of_product(lambda w, g: w * g.square()),
-            also=(_of_product(lambda w, g: w.square() * g.square()),),
+        ),
+        Mistake(
+            "both squared",
+            "The products were squared before they were added up. The first term of Taylor's formula is the gradient "
+            "times how far the weight moves, without a square.",
+            _of_product(lambda w, g: w.square() * g.square()),
         ),
         Mistake(
             "weight squared",
@@ -135,8 +143,8 @@ TAYLOR = Exercise(
         ),
         Mistake(
             "sum before the product",
-            "Weights and gradients were summed, or made into norms, before they were multiplied. Each weight moves "
-            "along its own gradient: multiply first.",
+            "In one of the scores, or in both, weights and gradients were summed or made into norms before they were "
+            "multiplied. Each weight moves along its own gradient: multiply first.",
             lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(), w.abs().sum(dim=0) * g.abs().sum(dim=0)),
             also=(
                 lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(),) * 2,
@@ -147,13 +155,27 @@ TAYLOR = Exercise(
         ),
         Mistake(
             "root of squares",
-            "This is a norm of the changes. The second score is the sum of their sizes.",
+            "The first score is right, the second is a norm of the changes: the root of the sum of their squares. It "
+            "is the sum of their absolute values.",
             lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).norm(dim=0)),
-            also=(
-                lambda w, g: ((w * g).norm(dim=0), (w * g).norm(dim=0)),
-                lambda w, g: ((w * g).norm(dim=0), (w * g).abs().sum(dim=0)),
-                lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).square().sum(dim=0)),
-            ),
+        ),
+        Mistake(
+            "sum of squares",
+            "The first score is right, the second adds up the squares of the changes. It is the sum of their absolute "
+            "values.",
+            lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).square().sum(dim=0)),
+        ),
+        Mistake(
+            "a norm for the first score",
+            "The second score is right, the first is a norm of the changes. When the whole column becomes zero, the "
+            "changes add up with their signs: sum first, then take the absolute value.",
+            lambda w, g: ((w * g).norm(dim=0), (w * g).abs().sum(dim=0)),
+        ),
+        Mistake(
+            "norms for both scores",
+            "Both scores are norms of the changes. The first is the absolute value of their sum, the second the sum of "
+            "their absolute values: neither has squares or a root.",
+            lambda w, g: ((w * g).norm(dim=0), (w * g).norm(dim=0)),
         ),
         Mistake(
             "mean instead of sum",

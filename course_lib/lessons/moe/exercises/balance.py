@@ -120,13 +120,15 @@ def _balance_cases(generator: torch.Generator) -> list[Case]:
     three = torch.tensor(3.0).log()
     by_hand = torch.tensor([[[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2]) * three, torch.tensor([[[0]] * 2, [[1]] * 2])
     turned = [tensor.permute(2, 1, 0).contiguous().permute(2, 1, 0) for tensor in drawn(3, 10, 6, 2)]
+    unwanted, _ = drawn(3, 12, 8, 2)
+    chosen = (unwanted + torch.randn(3, 1, 8, generator=generator))[..., :-1].topk(2, dim=2).indices
     return [
         Case("2 layers lean to one of 2 experts, each to another, by hand: 0.3 for α = 0.2", (*by_hand, 0.2)),
         Case("one layer, 9 tokens, 5 experts, the best one", (*drawn(1, 9, 5, 1), 1.0)),
-        Case("3 layers, 12 tokens, the best 2 of 8 experts", (*drawn(3, 12, 8, 2), 0.01)),
+        Case("3 layers, 12 tokens, 2 of 8 experts, no token chose the last one", (unwanted, chosen, 0.01)),
         Case("as many layers as tokens as experts", (*drawn(4, 4, 4, 3), 0.5)),
         Case("layers that lean strongly", (*drawn(5, 20, 7, 2, 15.0), 1.0)),
-        Case("not contiguous, in float64", (turned[0].double(), turned[1], 3.0)),
+        Case("not contiguous", (*turned, 3.0)),
     ]
 
 
@@ -157,12 +159,16 @@ BALANCE = Exercise(
             "f and P were averaged over the layers before the product, as transformers does. Layers that lean to "
             "different experts look balanced together: first the product of each layer, then the mean.",
             _of(lambda x, c: (_shares(x, c).mean(0, keepdim=True), _probable(x).mean(0, keepdim=True))),
-            also=(
-                _of(lambda x, c: (_shares(x, c).mean(0, keepdim=True), _probable(x))),
-                _of(
-                    lambda x, c: (_shares(x, c).mean(0, keepdim=True), _probable(x).mean(0, keepdim=True)),
-                    lambda x, c: c.shape[2],
-                ),
+            also=(_of(lambda x, c: (_shares(x, c).mean(0, keepdim=True), _probable(x))),),
+        ),
+        Mistake(
+            "averaged over layers first, not divided by k",
+            "This is the loss of transformers, with two differences. f and P were averaged over the layers before the "
+            "product: take the product of each layer, then the mean. And f was divided by the tokens alone, so it adds "
+            "up to k: divide by all T · k choices.",
+            _of(
+                lambda x, c: (_shares(x, c).mean(0, keepdim=True), _probable(x).mean(0, keepdim=True)),
+                lambda x, c: c.shape[2],
             ),
         ),
         Mistake(
@@ -175,29 +181,45 @@ BALANCE = Exercise(
             "no softmax",
             "P is a mean of probabilities, and these are logits: take the softmax over the experts first.",
             _of(lambda x, c: (_shares(x, c), x.mean(1))),
-            also=(_of(lambda x, c: (_shares(x, c), x.sigmoid().mean(1))),),
+        ),
+        Mistake(
+            "sigmoid",
+            "P was made with a sigmoid for each expert. It is the mean of the softmax over all experts, whose "
+            "probabilities add up to one for each token.",
+            _of(lambda x, c: (_shares(x, c), x.sigmoid().mean(1))),
         ),
         Mistake(
             "softmax over the wrong axis",
             "The probabilities of a token add up to one over the experts, which are the last axis.",
             _of(lambda x, c: (_shares(x, c), x.softmax(1).mean(1))),
-            also=(
-                _of(lambda x, c: (_shares(x, c), x.softmax(0).mean(1))),
-                _of(lambda x, c: (_shares(x, c), x.mean(1).softmax(-1))),
-            ),
+            also=(_of(lambda x, c: (_shares(x, c), x.softmax(0).mean(1))),),
+        ),
+        Mistake(
+            "mean before the softmax",
+            "P is the softmax of the mean logits. First the softmax of each token, then the mean over the tokens.",
+            _of(lambda x, c: (_shares(x, c), x.mean(1).softmax(-1))),
         ),
         Mistake(
             "not divided by k",
             "f was divided by the tokens alone, so its entries add up to k. As shares of all T · k choices they add up "
             "to 1, and the loss is α at balance, whatever k is.",
             _of(_parts, lambda x, c: c.shape[2]),
-            also=(_with_gradient(lambda g, x, c, a: g * c.shape[2]),),
+        ),
+        Mistake(
+            "gradient not divided by k",
+            "The loss is right, but its gradient is k times too large: f holds shares of all T · k choices there too.",
+            _with_gradient(lambda g, x, c, a: g * c.shape[2]),
         ),
         Mistake(
             "only the first choice counted",
             "Only the first of the k choices was counted. An expert that is chosen second has work to do too.",
             _of(lambda x, c: (_shares(x, c[..., :1]), _probable(x))),
-            also=(_of(lambda x, c: (_shares(x, x.argmax(-1, keepdim=True)), _probable(x))),),
+        ),
+        Mistake(
+            "best expert counted",
+            "f counts the expert of the largest logit of each token. It counts the k experts in `chosen`, which a bias "
+            "or noise may have changed.",
+            _of(lambda x, c: (_shares(x, x.argmax(-1, keepdim=True)), _probable(x))),
         ),
         Mistake(
             "chosen anew",
@@ -209,7 +231,18 @@ BALANCE = Exercise(
             "counts instead of shares",
             "f holds counts, which grow with the batch. Divide them by how many choices there were, T · k.",
             _of(lambda x, c: (_counts(x, c), _probable(x))),
-            also=(_of(lambda x, c: (_shares(x, c), x.softmax(-1).sum(1))),),
+        ),
+        Mistake(
+            "probabilities added up",
+            "f is right, but P is a sum over the tokens, which grows with the batch. P is the mean of the "
+            "probabilities over the tokens.",
+            _of(lambda x, c: (_shares(x, c), x.softmax(-1).sum(1))),
+        ),
+        Mistake(
+            "counts, and probabilities added up",
+            "Neither f nor P was divided, so the loss grows with the square of the batch. f holds shares of all T · k "
+            "choices, and P is the mean of the probabilities over the tokens.",
+            _of(lambda x, c: (_counts(x, c), x.softmax(-1).sum(1))),
         ),
         Mistake(
             "probabilities in place of counts",
@@ -284,10 +317,16 @@ BALANCE = Exercise(
             _with_gradient(
                 lambda g, x, c, a: (a * x.shape[2] * _shares(x, c)[:, None] / len(x) / x.shape[1]).expand(x.shape)
             ),
+        ),
+        Mistake(
+            "softmax differentiated in part",
+            "The loss is right, but the derivative of the softmax is incomplete: a logit moves the probabilities of "
+            "all experts. With g the gradient in p, the gradient in the logits is p_j (g_j − Σ p g); here it is p_j "
+            "g_j, or p_j (1 − p_j) g_j.",
+            _with_gradient(
+                lambda g, x, c, a: a * x.shape[2] * _shares(x, c)[:, None] * x.softmax(-1) / len(x) / x.shape[1]
+            ),
             also=(
-                _with_gradient(
-                    lambda g, x, c, a: a * x.shape[2] * _shares(x, c)[:, None] * x.softmax(-1) / len(x) / x.shape[1]
-                ),
                 _with_gradient(
                     lambda g, x, c, a: (
                         (a * x.shape[2] * _shares(x, c)[:, None] * x.softmax(-1) * (1 - x.softmax(-1)))

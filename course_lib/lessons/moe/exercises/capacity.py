@@ -133,16 +133,17 @@ def _capacity_cases(generator: torch.Generator) -> list[Case]:
     stream = torch.arange(1.0, 13.0).reshape(2, 6, 1).repeat(1, 1, 2)
     by_hand = stream, torch.tensor([4.0, -4.0]).expand(2, 6, 2), chosen, weights, 3, 1.0
     s, o, c, w, *rest = drawn(3, 18, 5, 4, 1.25)
-    turned = s.double().transpose(0, 1).contiguous().transpose(0, 1), o.double(), c.T.contiguous().T, w.double(), *rest
+    turned = s.transpose(0, 1).contiguous().transpose(0, 1), o, c.T.contiguous().T, w, *rest
     crowded = drawn(2, 12, 4, 4, 1.5)
-    crowded[2][0] = 3  # a group in which everybody wants the same expert
+    crowded[2][0] = 2  # all tokens of this group want the same expert
+    crowded[2][1].clamp_(max=2)  # and no token wants expert 3, so how many experts there are says n_experts alone
     return [
         Case("2 groups of 6, 2 places an expert, by hand: 3 and 5, 2 and 5 overflow", by_hand),
         Case("3 groups of 15 tokens, 4 experts, factor 1.25", drawn(3, 15, 7, 4, 1.25)),
         Case("as many groups as tokens as experts as channels", drawn(8, 8, 8, 8, 2.0)),
         Case("fewer places than tokens, factor 0.75", drawn(4, 22, 3, 5, 0.75)),
-        Case("a group in which all want the same expert", crowded),
-        Case("not contiguous, in float64", turned),
+        Case("a group in which all want the same expert, and an expert that no token wants", crowded),
+        Case("not contiguous", turned),
     ]
 
 
@@ -185,14 +186,24 @@ CAPACITY = Exercise(
             "The places are right, but a token that overflows has lost its residual stream as well. It loses the "
             "expert's part alone, and goes on as it came.",
             _then(lambda s, o, w, keep: keep * (s + w * o)),
-            also=(_then(lambda s, o, w, keep: keep * w * (s + o)),),
+        ),
+        Mistake(
+            "residual zeroed and weighted",
+            "The places are right, but the residual stream was multiplied by the weight, and set to zero where a token "
+            "found no place. The stream goes on as it is, and only the expert's output is weighted and masked.",
+            _then(lambda s, o, w, keep: keep * w * (s + o)),
         ),
         Mistake(
             "no residual",
             "This is the experts' part alone. It is added to the stream, which is all that a token without a place "
             "has.",
             _then(lambda s, o, w, keep: keep * w * o),
-            also=(_then(lambda s, o, w, keep: torch.where(keep, w * o, s)),),
+        ),
+        Mistake(
+            "stream replaced",
+            "Tokens with a place have the expert's part in place of their residual stream. The expert's part is added "
+            "to the stream.",
+            _then(lambda s, o, w, keep: torch.where(keep, w * o, s)),
         ),
         Mistake(
             "computed all the same",
@@ -253,6 +264,25 @@ CAPACITY = Exercise(
             also=(_with_room(lambda c, n, f: c.shape[1] / n),),
         ),
         Mistake(
+            "experts counted in the choices",
+            "The number of experts was taken from `chosen`. An expert that no token of the batch wants has places too: "
+            "divide by n_experts.",
+            _with_room(lambda c, n, f: _room(c, int(c.max()) + 1, f)),
+            also=(
+                _with_room(lambda c, n, f: _room(c, len(c.unique()), f)),
+                _by(
+                    lambda c, w, n, f: torch.cat(
+                        [_rank(row[None]) <= _room(row[None], len(row.unique()), f) for row in c]
+                    )
+                ),
+                _by(
+                    lambda c, w, n, f: torch.cat(
+                        [_rank(row[None]) <= _room(row[None], int(row.max()) + 1, f) for row in c]
+                    )
+                ),
+            ),
+        ),
+        Mistake(
             "divided by the factor",
             "The factor makes more places where it is above one: multiply by it.",
             _with_room(lambda c, n, f: int(c.shape[1] / n / f)),
@@ -299,7 +329,7 @@ CAPACITY = Exercise(
         ),
         Mistake(
             "one of the two",
-            "Two values are asked for: who found a place, and the new stream.",
+            "Two values are asked for, in this order: who found a place, and the new stream.",
             lambda s, o, c, w, n, f: _right(s, o, c, w, n, f)[1],
             also=(
                 lambda s, o, c, w, n, f: _right(s, o, c, w, n, f)[0],

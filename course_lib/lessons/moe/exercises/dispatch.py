@@ -176,7 +176,7 @@ def _dispatch_cases(generator: torch.Generator) -> list[Case]:
     huge = drawn(16, 2, 6, 6, 8, idle=(1, 4))
     for matrices in huge[3:]:
         matrices[[1, 4]] *= 1e30
-    t, c, w, *matrices = (x.double() if x.is_floating_point() else x for x in drawn(9, 3, 7, 10, 4))
+    t, c, w, *matrices = drawn(9, 3, 7, 10, 4)
     turned = t.T.contiguous().T, c.T.contiguous().T, w.T.contiguous().T, *(m.mT.contiguous().mT for m in matrices)
     return [
         Case("3 tokens, experts of x², 2 x², 3 x², 4 x², by hand: ends 2, 3, 3, 6", by_hand),
@@ -184,7 +184,7 @@ def _dispatch_cases(generator: torch.Generator) -> list[Case]:
         Case("as many tokens as experts as channels, 3 of 8", drawn(8, 3, 8, 8, 4)),
         Case("one expert a token, the first and the last ones idle", drawn(14, 1, 7, 6, 3, idle=(0, 5, 6))),
         Case("idle experts with weights of 1e30", huge),
-        Case("not contiguous, in float64, 3 of 7", turned),
+        Case("not contiguous, 3 of 7", turned),
     ]
 
 
@@ -243,7 +243,12 @@ DISPATCH = Exercise(
             "weights of other pairs",
             "The rows are sorted by expert and the weights are not. Sort them in the same way.",
             _answer(output=lambda g: _home(g, _made(g) * g.weights.flatten()[:, None])),
-            also=(_answer(output=lambda g: _home(g, _made(g) * g.weights.T.flatten()[g.order][:, None])),),
+        ),
+        Mistake(
+            "weights read by columns",
+            "The weights were listed column by column and the pairs row by row, so a row meets the weight of another "
+            "pair. chosen.flatten() and weights.flatten() have the same order.",
+            _answer(output=lambda g: _home(g, _made(g) * g.weights.T.flatten()[g.order][:, None])),
         ),
         Mistake(
             "without weights",
@@ -259,8 +264,13 @@ DISPATCH = Exercise(
                 _answer(
                     output=lambda g: _home(g, _made(g) * g.weights.softmax(1).flatten()[g.order][:, None]),
                 ),
-                _answer(output=lambda g: _home(g, _made(g) * g.weight) / g.chosen.shape[1]),
             ),
+        ),
+        Mistake(
+            "divided by k",
+            "The output was divided by k. It is the weighted sum over a token's experts, not their mean: the weights "
+            "are all that the outputs are multiplied by.",
+            _answer(output=lambda g: _home(g, _made(g) * g.weight) / g.chosen.shape[1]),
         ),
         Mistake(
             "all experts for all tokens",
@@ -281,10 +291,13 @@ DISPATCH = Exercise(
             "These are the numbers of the pairs, from 0 to T k - 1. Which token is in a row is that number divided by "
             "k, rounded down.",
             _answer(token=lambda g: g.order),
-            also=(
-                _answer(token=lambda g: g.order.argsort()),
-                _answer(token=lambda g: g.order.argsort() // g.chosen.shape[1]),
-            ),
+        ),
+        Mistake(
+            "inverse of the order",
+            "These numbers are made of the inverse permutation, which says in which row each pair is. The question is "
+            "the other way round: which token is in each row. That is order // k.",
+            _answer(token=lambda g: g.order.argsort()),
+            also=(_answer(token=lambda g: g.order.argsort() // g.chosen.shape[1]),),
         ),
         Mistake(
             "experts instead of tokens",
@@ -296,11 +309,16 @@ DISPATCH = Exercise(
             "The pairs stand in the order of the tokens. So the rows of an expert do not lie side by side, and a slice "
             "gives it those of others.",
             _unsorted,
-            also=(_answer(token=lambda g: g.token.sort().values),),
+        ),
+        Mistake(
+            "tokens in their own order",
+            "The output is right, but the tokens are listed in their own order, 0, 0, 1, 1, … The rows are sorted by "
+            "expert: return the token of each row in that order.",
+            _answer(token=lambda g: g.token.sort().values),
         ),
         Mistake(
             "last expert first",
-            "The pairs are sorted the other way round. Expert 0 comes first.",
+            "The tokens, the ends or both are listed from the last expert to the first. Expert 0 comes first.",
             _answer(token=lambda g: g.token.flip(0)),
             also=(
                 _answer(token=lambda g: g.token.flip(0), ends=lambda g: g.expert.flip(0).bincount().flip(0).cumsum(0)),
@@ -354,11 +372,15 @@ DISPATCH = Exercise(
         ),
         Mistake(
             "no gate",
-            "The second half, u, is missing in the product, or there is something else than silu around the first. An "
-            "expert computes silu(g) * u.",
+            "The second half, u, is missing in the product. An expert computes silu(g) * u.",
             _answer(output=lambda g: _home(g, _made(g, act=lambda h: silu(h[..., 0, :])) * g.weight)),
+        ),
+        Mistake(
+            "another activation",
+            "The first half, g, goes through another function than silu, or through none. An expert computes "
+            "silu(g) * u.",
+            _answer(output=lambda g: _home(g, _made(g, act=lambda h: h[..., 0, :] * h[..., 1, :]) * g.weight)),
             also=(
-                _answer(output=lambda g: _home(g, _made(g, act=lambda h: h[..., 0, :] * h[..., 1, :]) * g.weight)),
                 _answer(
                     output=lambda g: _home(g, _made(g, act=lambda h: h[..., 0, :].relu() * h[..., 1, :]) * g.weight)
                 ),

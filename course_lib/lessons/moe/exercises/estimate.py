@@ -132,17 +132,14 @@ def _estimate_cases(generator: torch.Generator) -> list[Case]:
     third = torch.tensor([[2.0, 1.0, 1.0]]).log().expand(3, -1)  # probabilities ½, ¼, ¼
     by_hand = third, torch.tensor([1, 1, 0]), torch.tensor([True, False, True]), torch.tensor([[4.0]] * 3)
     turned = drawn(14, 6, 5)
-    turned = tuple(
-        (tensor.double() if tensor.is_floating_point() else tensor).movedim(0, -1).contiguous().movedim(-1, 0)
-        for tensor in turned
-    )
+    turned = tuple(tensor.movedim(0, -1).contiguous().movedim(-1, 0) for tensor in turned)
     return [
         Case("3 tokens, 3 experts, by hand: dL/dm is 6, 8 and 12", (*by_hand, torch.tensor([[-1.0]] * 3))),
         Case("15 tokens, 5 experts, 4 outputs", drawn(15, 5, 4)),
         Case("as many tokens as experts as outputs", drawn(6, 6, 6)),
         Case("two experts, one output", drawn(9, 2, 1)),
         Case("probabilities near 0 and 1", drawn(12, 7, 3, 4.0)),
-        Case("not contiguous, in float64", turned),
+        Case("not contiguous", turned),
     ]
 
 
@@ -161,7 +158,7 @@ def _library(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, tar
 ESTIMATE = Exercise(
     id="moe.estimate",
     title="A gradient from one expert",
-    difficulty=5,
+    difficulty=4,
     minutes=12,
     points=4,
     reference=_estimate,
@@ -180,14 +177,24 @@ ESTIMATE = Exercise(
             "Where the multiplier was halved, its gradient was halved as well. Backwards it is taken for π_D itself: "
             "2 dL/dm goes on, whatever the coin said.",
             _step(gain=lambda x, n, h: 2 * _factor(x, n, h)),
-            also=(_step(gain=_factor),),
+        ),
+        Mistake(
+            "halved backwards too, and not doubled",
+            "This is the plain gradient through the multiplier. Backwards the multiplier is taken for π_D itself, also "
+            "where it was halved, and its gradient counts double: 2 dL/dm goes on, whatever the coin said.",
+            _step(gain=_factor),
         ),
         Mistake(
             "doubled where it was halved alone",
             "The factor 2 stands only where the multiplier was halved. It stands always: whole and halved draws are "
             "averaged, and both are doubled.",
             _step(gain=lambda x, n, h: 1 / _factor(x, n, h)),
-            also=(_step(gain=lambda x, n, h: 2 - _is_best(x, n).to(x)),),
+        ),
+        Mistake(
+            "most likely expert not doubled",
+            "The factor 2 is missing where the most likely expert was drawn. That expert is never halved, but its "
+            "gradient is doubled like the others'.",
+            _step(gain=lambda x, n, h: 2 - _is_best(x, n).to(x)),
         ),
         Mistake(
             "most likely expert halved",
@@ -200,7 +207,12 @@ ESTIMATE = Exercise(
             "No multiplier was halved. Where the coin says so and the expert is not the most likely, the slope is the "
             "one at π_D / 2.",
             _step(_times(1.0)),
-            also=(_step(_times(1.0), _times(1.0)),),
+        ),
+        Mistake(
+            "neither halved nor doubled",
+            "This is the gradient of a plain multiplier π_D, as in Switch. Where the coin says so and the expert is "
+            "not the most likely, the slope is the one at π_D / 2; and the slope always counts double.",
+            _step(_times(1.0), _times(1.0)),
         ),
         Mistake(
             "always halved",
@@ -251,7 +263,12 @@ ESTIMATE = Exercise(
             "The direction is π_j (1 − π_j), which is what each probability does with its own logit. One probability "
             "was used, π_D: its gradient is π_D (1 − π_D) at D and −π_D π_j elsewhere.",
             _step(direction=lambda pi, n: pi * (1 - pi)),
-            also=(_step(direction=lambda pi, n: pi * (_one_hot(pi, n) - pi)),),
+        ),
+        Mistake(
+            "each expert's own probability",
+            "Every entry of the direction has its own π_j in front: π_j (e_D − π)_j. One probability was used, π_D, "
+            "and it is the factor of all entries: π_D (e_D − π).",
+            _step(direction=lambda pi, n: pi * (_one_hot(pi, n) - pi)),
         ),
         Mistake(
             "turned round",
@@ -281,7 +298,13 @@ ESTIMATE = Exercise(
             "multiplier forgotten",
             "The slope was taken where the expert's output stands without its multiplier. The layer gives m · o.",
             _step(_factor, slope=lambda m, o, t: _of_multiplier(torch.ones_like(m), o, t)),
-            also=(_step(slope=lambda m, o, t: (o * t).sum(dim=1)), _step(slope=lambda m, o, t: -(o * t).sum(dim=1))),
+        ),
+        Mistake(
+            "product of outputs and target",
+            "The slope is the product of outputs and target, or minus that, which is dL/dm at m = 0. It is taken at "
+            "the m that was used: (m o − target) · o.",
+            _step(slope=lambda m, o, t: -(o * t).sum(dim=1)),
+            also=(_step(slope=lambda m, o, t: (o * t).sum(dim=1)),),
         ),
         Mistake(
             "halved without its probability",
@@ -299,7 +322,11 @@ ESTIMATE = Exercise(
             "the second version's rule",
             "This is version 2: a third in place of a half, and nothing doubled. Version 1 halves and doubles.",
             _step(lambda x, n, h: torch.where(_factor(x, n, h) < 1, 1 / 3, 1.0).to(x), _times(1.0)),
-            also=(_step(lambda x, n, h: torch.where(_factor(x, n, h) < 1, 1 / 3, 1.0).to(x)),),
+        ),
+        Mistake(
+            "a third, doubled",
+            "The multiplier is a third of π_D where the coin says half. That is version 2; version 1 halves.",
+            _step(lambda x, n, h: torch.where(_factor(x, n, h) < 1, 1 / 3, 1.0).to(x)),
         ),
         Mistake(
             "the most likely instead of the drawn",

@@ -94,6 +94,16 @@ def _exp_over_sum(logits: Tensor) -> Tensor:
     return logits.exp() / logits.exp().sum(dim=1, keepdim=True)
 
 
+def _put(values: Tensor, places: Tensor) -> Tensor:
+    """As `_only`, without a product: elsewhere is zero even where a value is not a number."""
+    return torch.zeros_like(values).scatter(1, places, values.gather(1, places))
+
+
+def _cut_off(choose_by: Callable[[Tensor], Tensor], most: float) -> Gate:
+    """Probabilities of logits that are kept within some bounds, for experts that are chosen by something."""
+    return lambda logits, k: _only(_best(choose_by(logits), k), _probs(logits.clamp(-most, most)))
+
+
 def _moved(logits: Tensor, k: int, places: Callable[[Tensor], Tensor]) -> Tensor:
     """The right values, best first, at other places of the row."""
     best = _probs(logits).topk(k, dim=1)
@@ -116,7 +126,7 @@ def _gate_cases(generator: torch.Generator) -> list[Case]:
         Case("one expert a token", (drawn(13, 6), 1)),
         Case("equal logits", (ties, 4)),
         Case("large logits", (drawn(10, 8, shift=300.0), 3)),
-        Case("not contiguous, in float64", (drawn(7, 12).double().T, 2)),
+        Case("not contiguous", (drawn(7, 12).T, 2)),
     ]
 
 
@@ -150,17 +160,30 @@ GATE = Exercise(
             "lowest k",
             "The experts with the lowest logits were chosen. A high logit is a good expert for the token.",
             _choosing(lambda logits, k: _best(-logits, k)),
-            also=(lambda logits, k: _renormalised(-logits, k),),
+        ),
+        Mistake(
+            "lowest k, weights that add up to one",
+            "Two things are wrong. The experts with the lowest logits were chosen; a high logit is a good expert for "
+            "the token. And their weights add up to one: the deck's p is the softmax over all experts.",
+            lambda logits, k: _renormalised(-logits, k),
+            also=(
+                lambda logits, k: (
+                    (lowest := _only(_best(-logits, k), _probs(logits))) / lowest.sum(dim=1, keepdim=True)
+                ),
+            ),
         ),
         Mistake(
             "probabilities over the tokens",
             "The weights of a token depend on the other tokens: the softmax runs over dim 0. A token's probabilities "
             "add up to one over the experts, dim 1.",
             _weighing(lambda logits: logits.softmax(dim=0)),
-            also=(
-                lambda logits, k: _only(_best(logits.softmax(dim=0), k), logits.softmax(dim=0)),
-                lambda logits, k: _only(_best(logits.softmax(dim=0), k), _probs(logits)),
-            ),
+            also=(lambda logits, k: _only(_best(logits.softmax(dim=0), k), logits.softmax(dim=0)),),
+        ),
+        Mistake(
+            "chosen by probabilities over the tokens",
+            "The weights are right, but the experts were chosen by a softmax over the tokens, dim 0, so a token's "
+            "choice depends on the other tokens. Choose by the token's own row: dim=1.",
+            lambda logits, k: _only(_best(logits.softmax(dim=0), k), _probs(logits)),
         ),
         Mistake(
             "experts choose tokens",
@@ -169,7 +192,6 @@ GATE = Exercise(
             lambda logits, k: _by_expert(logits, k, min(k, len(logits))),
             also=(
                 lambda logits, k: _by_expert(logits, k, max(1, k * len(logits) // logits.shape[1])),
-                lambda logits, k: _columns(logits, min(k, len(logits))),
                 lambda logits, k: (
                     _probs(logits)
                     * torch.zeros(logits.shape, dtype=torch.bool).scatter(
@@ -177,6 +199,13 @@ GATE = Exercise(
                     )
                 ),
             ),
+        ),
+        Mistake(
+            "columns for rows",
+            "Choice and softmax both run along dim 0, so every expert takes the tokens it likes best, with "
+            "probabilities that add up to one over the tokens. A token's k experts and its probabilities are in its "
+            "row: dim=1.",
+            lambda logits, k: _columns(logits, min(k, len(logits))),
         ),
         Mistake(
             "weights of another expert",
@@ -190,7 +219,12 @@ GATE = Exercise(
             "These are the k weights in the order of their size. To know whose they are, put each into its expert's "
             "column of a (T, E) tensor of zeros.",
             lambda logits, k: _probs(logits).topk(k, dim=1).values,
-            also=(lambda logits, k: _probs(logits.topk(k, dim=1).values),),
+        ),
+        Mistake(
+            "softmax after the choice, without places",
+            "These are k weights that add up to one, in the order of their size. The softmax runs over all experts, "
+            "before the choice; and each weight goes into its expert's column of a (T, E) tensor of zeros.",
+            lambda logits, k: _probs(logits.topk(k, dim=1).values),
         ),
         Mistake(
             "all experts",
@@ -273,7 +307,18 @@ GATE = Exercise(
             "exp of a large logit is infinite, and infinity divided by infinity is not a number. torch.softmax takes "
             "the largest logit off first, which changes nothing else.",
             _weighing(_exp_over_sum),
-            also=(lambda logits, k: _only(_best(_exp_over_sum(logits), k), _exp_over_sum(logits)),),
+            also=(
+                lambda logits, k: _only(_best(_exp_over_sum(logits), k), _exp_over_sum(logits)),
+                lambda logits, k: _put(_exp_over_sum(logits), _best(logits, k)),
+                lambda logits, k: _put(_exp_over_sum(logits), _best(_exp_over_sum(logits), k)),
+            ),
+        ),
+        Mistake(
+            "large logits cut off",
+            "The logits were kept below some bound. Different logits above it became equal, so their experts got equal "
+            "weights. torch.softmax copes with large logits: it subtracts the largest one first.",
+            _cut_off(lambda logits: logits, 50.0),
+            also=(_cut_off(lambda logits: logits.clamp(max=50.0), 50.0),),
         ),
         Mistake(
             "logarithms",
@@ -302,6 +347,7 @@ GATE = Exercise(
     hints=(
         "Which comes first, the choice of k or the softmax? The sum over j in the deck's p_i runs over all experts.",
         "probs = logits.softmax(dim=1) is (T, E). topk(k, dim=1) gives values and places, (T, k) each.",
-        "torch.zeros_like(probs).scatter(1, places, values) puts values into the columns of their experts.",
+        "torch.zeros_like(probs).scatter(1, places, values) puts values into the columns of their experts. Logits may "
+        "be large: exp of them overflows, softmax does not.",
     ),
 )

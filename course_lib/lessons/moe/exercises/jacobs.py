@@ -81,6 +81,22 @@ def _added(amount: float, both: bool = True) -> Callable[[Tensor, Tensor, Tensor
     return lambda p, o, d: (_naive(p, o, d, amount)[0], _posterior(p, o, d))
 
 
+def _kept_above(least: float, both: bool = True) -> Callable[[Tensor, Tensor, Tensor], Answer]:
+    """The sum of exponentials is kept above a small number: in the error alone, or in both results."""
+
+    def answer(p: Tensor, o: Tensor, d: Tensor) -> Answer:
+        parts = p * (-_squares(o, d) / 2).exp()
+        total = parts.sum(-1, keepdim=True).clamp(min=least)
+        return -total[:, 0].log(), parts / total if both else _posterior(p, o, d)
+
+    return answer
+
+
+def _cut_off(most: float) -> Values:
+    """The exponents, in which half of a squared distance is kept below a number."""
+    return lambda p, o, d: p.log() - (_squares(o, d) / 2).clamp(max=most)
+
+
 def _from_the_largest(prior: Tensor, outputs: Tensor, target: Tensor) -> Answer:
     """Sample by sample, with the largest exponent taken out."""
     errors, shares = [], []
@@ -117,14 +133,14 @@ def _jacobs_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[0.4, 0.6]]), torch.tensor([[[half, 0.0], [0.0, 0.0]]]), torch.zeros(1, 2)
     prior, outputs, target = drawn(6, 4, 3)
     far = prior, outputs, target + 45 * torch.randn(6, 3, generator=generator).sign()
-    turned = tuple(tensor.double().movedim(0, -1).contiguous().movedim(-1, 0) for tensor in drawn(11, 5, 2))
+    turned = tuple(tensor.movedim(0, -1).contiguous().movedim(-1, 0) for tensor in drawn(11, 5, 2))
     return [
         Case("1 sample, 2 experts, by hand: −log 0.8; ¼ and ¾ from 0.4 and 0.6", by_hand),
         Case("9 samples, 5 experts, 3 outputs", drawn(9, 5, 3)),
         Case("as many samples as experts as outputs", drawn(4, 4, 4, 0.7)),
         Case("targets that are far from all experts", far),
         Case("one output", drawn(12, 3, 1, 2.0)),
-        Case("not contiguous, in float64", turned),
+        Case("not contiguous", turned),
     ]
 
 
@@ -156,18 +172,29 @@ JACOBS = Exercise(
             "This is the squared error of the blended answer, equation 1.1. In it each expert makes up for what the "
             "others leave; here every expert has a distance of its own.",
             _both(_cooperative),
-            also=(
-                _both(lambda p, o, d: _cooperative(p, o, d) / 2),
-                _both(_cooperative, lambda p, o, d: p),
-                _both(lambda p, o, d: _cooperative(p, o, d) / 2, lambda p, o, d: p),
-            ),
+            also=(_both(lambda p, o, d: _cooperative(p, o, d) / 2),),
+        ),
+        Mistake(
+            "cooperative error, prior for posterior",
+            "Neither is right. The error is that of the blended answer, equation 1.1, in which each expert makes up "
+            "for what the others leave. And the responsibilities are the gate's own probabilities: once the target is "
+            "known, experts near it are more probable than before.",
+            _both(_cooperative, lambda p, o, d: p),
+            also=(_both(lambda p, o, d: _cooperative(p, o, d) / 2, lambda p, o, d: p),),
         ),
         Mistake(
             "expected distance",
             "This is the mean of the squared distances, equation 1.2. The mixture error takes exponentials first, adds "
             "them up, and then takes the logarithm.",
             _both(_competitive),
-            also=(_both(_competitive, lambda p, o, d: p),),
+        ),
+        Mistake(
+            "expected distance, prior for posterior",
+            "Neither is right. The error is the mean of the squared distances, equation 1.2, or half of it; the "
+            "mixture error takes exponentials, adds them up, and then takes the logarithm. And the responsibilities "
+            "are the gate's own probabilities, as if the target were not known.",
+            _both(_competitive, lambda p, o, d: p),
+            also=(_both(lambda p, o, d: _competitive(p, o, d) / 2, lambda p, o, d: p),),
         ),
         Mistake(
             "logarithm inside the sum",
@@ -178,37 +205,38 @@ JACOBS = Exercise(
                 _both(lambda p, o, d: _competitive(p, o, d) / 2),
                 _both(lambda p, o, d: -(p * _joint(p, o, d)).sum(-1)),
                 _both(lambda p, o, d: -(_posterior(p, o, d) * _joint(p, o, d)).sum(-1)),
-                _both(lambda p, o, d: _competitive(p, o, d) / 2, lambda p, o, d: p),
             ),
         ),
         Mistake(
             "exponentials of large numbers",
             "Where a target is far from all experts, every exponential is zero, and the logarithm of their sum "
-            "infinite, or wrong where a small number is added. logsumexp and softmax work on the exponents.",
+            "infinite. logsumexp and softmax work on the exponents.",
             _naive,
             also=(
-                _added(1e-6),
-                _added(1e-7),
-                _added(1e-8),
-                _added(1e-9),
-                _added(1e-10),
-                _added(1e-12),
-                _added(1e-15),
-                _added(1e-16),
-                _added(1e-20),
-                _added(1e-30),
                 lambda p, o, d: (_naive(p, o, d)[0], _posterior(p, o, d)),
-                _added(1e-6, False),
-                _added(1e-7, False),
-                _added(1e-8, False),
-                _added(1e-9, False),
-                _added(1e-10, False),
-                _added(1e-12, False),
-                _added(1e-15, False),
-                _added(1e-16, False),
-                _added(1e-20, False),
-                _added(1e-30, False),
                 lambda p, o, d: (_error(p, o, d), _naive(p, o, d)[1]),
+            ),
+        ),
+        Mistake(
+            "a small number under the logarithm",
+            "A small number was added to the sum of exponentials, or the sum was kept above one. Where a target is far "
+            "from all experts, the sum is zero and that number is the result: finite, but wrong. logsumexp and softmax "
+            "work on the exponents.",
+            _added(1e-9),
+            also=(
+                *(_added(10.0**-n, both) for n in (6, 7, 8, 9, 10, 12, 15, 16, 20, 30, 38) for both in (True, False)),
+                # a smaller number makes no difference whether it is added or the least
+                *(_kept_above(10.0**-n, both) for n in (6, 7, 8) for both in (True, False)),
+            ),
+        ),
+        Mistake(
+            "distances cut off",
+            "Squared distances, or exponents, were kept within a bound. An expert that is farther away than that "
+            "counts as if it were at the bound: the results are finite, but wrong. logsumexp and softmax cope with "
+            "any exponent.",
+            _of_joint(_cut_off(40.0)),
+            also=tuple(
+                _of_joint(_cut_off(most)) for most in (10.0, 20.0, 25.0, 30.0, 44.0, 50.0, 80.0, 87.0, 88.0, 100.0)
             ),
         ),
         Mistake(
@@ -279,12 +307,10 @@ JACOBS = Exercise(
         ),
         Mistake(
             "the nearest expert alone",
-            "Only the nearest expert is held responsible. Each has its share of the sum, the nearest as a rule the "
-            "largest.",
+            "Only one expert is held responsible, the nearest or the most probable. Each has its share of the sum.",
             _both(shares=_nearest),
             also=(
                 _both(lambda p, o, d: _squares(o, d).amin(-1) / 2, _nearest),
-                _both(lambda p, o, d: -_joint(p, o, d).amax(-1)),
                 _both(
                     shares=lambda p, o, d: torch.zeros_like(p).scatter(1, _joint(p, o, d).argmax(1, keepdim=True), 1.0)
                 ),
@@ -293,6 +319,13 @@ JACOBS = Exercise(
                     lambda p, o, d: torch.zeros_like(p).scatter(1, _joint(p, o, d).argmax(1, keepdim=True), 1.0),
                 ),
             ),
+        ),
+        Mistake(
+            "largest term of the sum",
+            "The responsibilities are right, but the error is made of the largest term of the sum, or of the nearest "
+            "expert, alone. The logarithm is that of the sum over all experts.",
+            _both(lambda p, o, d: -_joint(p, o, d).amax(-1)),
+            also=(_both(lambda p, o, d: _squares(o, d).amin(-1) / 2),),
         ),
         Mistake(
             "over the samples",
@@ -311,13 +344,15 @@ JACOBS = Exercise(
         ),
         Mistake(
             "constant of the Gaussian",
-            "The error holds a constant, ½ log 2π for each output, or another unit. Equation 1.3 has no constant, and "
-            "the natural logarithm.",
+            "The error holds the constant of a Gaussian, ½ log 2π, once or for each output. Equation 1.3 has no "
+            "constant.",
             _both(lambda p, o, d: _error(p, o, d) + o.shape[2] / 2 * math.log(2 * math.pi)),
-            also=(
-                _both(lambda p, o, d: _error(p, o, d) + math.log(2 * math.pi) / 2),
-                _both(lambda p, o, d: _error(p, o, d) / math.log(2.0)),
-            ),
+            also=(_both(lambda p, o, d: _error(p, o, d) + math.log(2 * math.pi) / 2),),
+        ),
+        Mistake(
+            "another unit",
+            "The error is in bits. Equation 1.3 has the natural logarithm.",
+            _both(lambda p, o, d: _error(p, o, d) / math.log(2.0)),
         ),
         Mistake(
             "logarithms of the responsibilities",
@@ -343,6 +378,7 @@ JACOBS = Exercise(
         "the responsibilities?",
         "torch.logsumexp is the logarithm of a sum of exponentials, and softmax divides each of them by their sum. "
         "Both take the largest exponent out first, so nothing becomes zero.",
-        "target[:, None] − outputs is (S, K, O); its squares are summed over the last axis.",
+        "target[:, None] − outputs is (S, K, O); its squares are summed over the last axis. A target may be far from "
+        "all experts: take no exp before the sum, cut nothing off and add no small number.",
     ),
 )

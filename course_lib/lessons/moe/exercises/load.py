@@ -117,17 +117,16 @@ def _load_cases(generator: torch.Generator) -> list[Case]:
 
     one = math.log(math.e - 1)  # of which softplus is 1
     by_hand = torch.tensor([[0.0, 1.0, 3.0]]), torch.full((1, 3), one), torch.tensor([[1.0, 2.0, 0.0]])
-    clean, noise, noisy = drawn(9, 6)
-    noisy = (2 * noisy).round() / 2
-    turned = tuple(tensor.T.contiguous().T.double() for tensor in drawn(15, 8))
+    coarse = tuple((2 * logits).round() / 2 for logits in drawn(9, 6))
+    turned = tuple(tensor.T.contiguous().T for tensor in drawn(15, 8))
     return [
         Case("1 token, 3 experts, k = 1, by hand: Φ(−2), Φ(0) and Φ(1)", (*by_hand, 1)),
         Case("20 tokens, 7 experts, the best 2", (*drawn(20, 7), 2)),
         Case("as many tokens as experts, the best 3 of 6", (*drawn(6, 6), 3)),
         Case("all experts but one, of 5", (*drawn(12, 5), 4)),
-        Case("noisy logits that are equal", (clean, noise, noisy, 2)),
+        Case("logits that are equal, or zero", (*coarse, 2)),
         Case("little noise", (*drawn(16, 4, -2.0), 2)),
-        Case("not contiguous, in float64", (*turned, 3)),
+        Case("not contiguous", (*turned, 3)),
     ]
 
 
@@ -223,7 +222,12 @@ LOAD = Exercise(
             "clean on both sides",
             "The others' clean logits were taken. Their noise stays as it was drawn: the threshold is one of H.",
             lambda c, n, h, k: _load(c, n, c, k),
-            also=(lambda c, n, h, k: _load(h, n, c, k),),
+        ),
+        Mistake(
+            "clean and noisy exchanged",
+            "The expert's own noisy logit was compared with the others' clean ones. It is the other way round: the "
+            "expert's noise is drawn again, so its clean logit stands there, and the others' noise stays as it was.",
+            lambda c, n, h, k: _load(h, n, c, k),
         ),
         Mistake(
             "no softplus",
@@ -279,13 +283,21 @@ LOAD = Exercise(
             "mean over tokens",
             "The mean over tokens was taken. A load is a number of tokens: sum over them.",
             lambda *given: _sent(*given).mean(dim=0),
-            also=(lambda *given: _load(*given) / _load(*given).sum(),),
+        ),
+        Mistake(
+            "fractions of the whole load",
+            "The loads were divided by their sum. A load is a number of tokens: sum the probabilities and leave them.",
+            lambda *given: _load(*given) / _load(*given).sum(),
         ),
         Mistake(
             "summed over experts",
             "The sum runs over the experts of a token, which comes near k. The load of an expert is a sum over tokens.",
             lambda *given: _sent(*given).sum(dim=1),
-            also=(lambda *given: _sent(*given).sum(),),
+        ),
+        Mistake(
+            "one number for all experts",
+            "The sum runs over tokens and experts. Each expert has a load of its own: sum over the tokens, dim=0.",
+            lambda *given: _sent(*given).sum(),
         ),
         Mistake(
             "not summed",

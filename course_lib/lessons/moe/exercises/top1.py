@@ -86,7 +86,7 @@ def _top1_cases(generator: torch.Generator) -> list[Case]:
         Case("as many tokens as experts", drawn(8, 8)),
         Case("large logits", drawn(11, 5, shift=300.0)),
         Case("tokens that are very sure, and one that is not", (sure, slope)),
-        Case("not contiguous, in float64", (drawn(4, 9)[0].double().T, drawn(9, 2)[1].double())),
+        Case("not contiguous", (drawn(4, 9)[0].T, drawn(9, 2)[1])),
     ]
 
 
@@ -102,8 +102,8 @@ def _library(logits: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
 TOP1 = Exercise(
     id="moe.top1",
     title="A weight that teaches the router",
-    difficulty=2,
-    minutes=9,
+    difficulty=3,
+    minutes=10,
     points=3,
     reference=_right,
     cases=_top1_cases,
@@ -142,13 +142,30 @@ TOP1 = Exercise(
             "The weight is right, and the gradient is that of the probability: it stops before the softmax. What is "
             "asked for is the derivative with respect to the logits.",
             _other_gradient(lambda chosen, probs, slope: slope * chosen),
-            also=(_other_gradient(lambda chosen, probs, slope: slope * chosen * probs),),
+        ),
+        Mistake(
+            "the factor p alone",
+            "The weight is right, but its gradient is p at the chosen expert and zero elsewhere. The derivative of "
+            "the softmax has another factor, 1 - p at the chosen expert, and the other logits have a gradient too: - "
+            "p_i p_j.",
+            _other_gradient(lambda chosen, probs, slope: slope * chosen * probs),
         ),
         Mistake(
             "gradient of the logarithm",
-            "The weight is right, but this is the gradient of log p, or of the cross-entropy: the factor p is missing.",
+            "The weight is right, but this is the gradient of log p: the factor p is missing.",
             _other_gradient(lambda chosen, probs, slope: slope * (chosen - probs)),
-            also=(_other_gradient(lambda chosen, probs, slope: slope * (probs - chosen)),),
+        ),
+        Mistake(
+            "gradient of the cross-entropy",
+            "The weight is right, but this is the gradient of the cross-entropy, which is -log p. That of p itself has "
+            "the other sign, and a factor p.",
+            _other_gradient(lambda chosen, probs, slope: slope * (probs - chosen)),
+        ),
+        Mistake(
+            "slope along the experts",
+            "`slope` has one number for each token, (T,). Multiplied by a (T, E) tensor it runs along the experts, "
+            "which fails, or is wrong where T and E are equal. Give it an axis of experts: slope[:, None].",
+            lambda logits, slope: (_right(logits, slope)[0], slope * _right(logits, torch.ones_like(slope))[1]),
         ),
         Mistake(
             "slope left out",
@@ -214,7 +231,7 @@ TOP1 = Exercise(
         ),
         Mistake(
             "weights of all experts",
-            "These are weights for all experts, zeros among them. One number for each token is asked for.",
+            "These are weights for all experts. One number for each token is asked for.",
             lambda logits, slope: (logits.softmax(1) * _chosen(logits), _right(logits, slope)[1]),
             also=(lambda logits, slope: (logits.softmax(1), _right(logits, slope)[1]),),
         ),
@@ -251,6 +268,7 @@ TOP1 = Exercise(
         "respect to every logit, and the chain rule with `slope`.",
         "By autograd: logits.detach().clone().requires_grad_(), the weight of these, and "
         "torch.autograd.grad(weight, logits, slope).",
-        "On paper: dp_i / dh_j is p_i (1 - p_i) for j = i, and -p_i p_j for every other j.",
+        "On paper: dp_i / dh_j is p_i (1 - p_i) for j = i, and -p_i p_j for every other j. Logits may be large: exp of "
+        "them overflows, softmax does not.",
     ),
 )
