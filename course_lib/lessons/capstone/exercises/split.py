@@ -183,7 +183,7 @@ def _library(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
 SPLIT = Exercise(
     id="capstone.split",
     title="Where the next byte goes",
-    difficulty=4,
+    difficulty=3,
     minutes=12,
     points=4,
     reference=_greedy(),
@@ -221,13 +221,16 @@ SPLIT = Exercise(
         ),
         Mistake(
             "not the next step's bytes",
-            "What a step saves was divided by the size of the level it leads to. It takes only what that level has "
-            "more than the one before.",
+            "What a step saves was divided by the size of a level. A step takes only what its level has more than the one "
+            "before.",
             _greedy(_per_total_byte),
-            also=(
-                _greedy(_from_the_first),
-                _greedy(lambda s, x, p, level: _per_step(s, x, p, level) / float(s[p, level])),
-            ),
+            also=(_greedy(lambda s, x, p, level: _per_step(s, x, p, level) / float(s[p, level])),),
+        ),
+        Mistake(
+            "counted from level 0",
+            "What was saved and what it takes were counted from level 0 on. A step begins at the level where the part stands "
+            "now.",
+            _greedy(_from_the_first),
         ),
         Mistake(
             "the smallest levels for nothing",
@@ -253,7 +256,8 @@ SPLIT = Exercise(
         ),
         Mistake(
             "the part that loses most",
-            "The part with the largest loss got the bytes. What counts is what a step saves, not what is lost.",
+            "What a part loses now decided which one gets the bytes. What counts is how much a step saves for each byte, not "
+            "how much is lost.",
             _greedy(_worst_part),
             also=(
                 _greedy(lambda s, x, p, level: float(x[p, level]) / float(s[p, level])),

@@ -114,7 +114,7 @@ BYTES = Exercise(
     id="compress.bytes",
     title="Bytes of 50 % and 4 bits",
     difficulty=2,
-    minutes=10,
+    minutes=8,
     points=3,
     reference=_bytes,
     cases=_bytes_cases,
@@ -143,9 +143,7 @@ BYTES = Exercise(
             "Every weight has a code here, and the zeros are in the bitmap as well. With a bitmap only those that are "
             "not zero are stored.",
             _but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits)}),
-            also=(
-                _but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits), "starts": 0}),
-            ),
+            also=(_but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits), "starts": 0}),),
         ),
         Mistake(
             "nothing pruned",

@@ -47,9 +47,7 @@ def _states(x: Tensor, memory: float = 0.5) -> Tensor:
     return (memory ** (i[:, None] - i).clamp(min=0)).tril().to(x) @ x
 
 
-def _losses(
-    prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor, memory: float = 0.5
-) -> Tensor:
+def _losses(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor, memory: float = 0.5) -> Tensor:
     """−log of what the model gives to each token, from all before it. The tied table is here in two pieces."""
     logits = (_states(torch.cat([prompt, lookup[ids]]), memory) @ mix.T).tanh() @ head.T
     return cross_entropy(logits[len(prompt) - 1 : -1], ids, reduction="none")
@@ -157,7 +155,7 @@ FROZEN = Exercise(
     id="compress.frozen",
     title="What learns",
     difficulty=3,
-    minutes=14,
+    minutes=12,
     points=4,
     reference=_stepped(),
     cases=_frozen_cases,

@@ -157,9 +157,7 @@ LABELS = Exercise(
             "Nothing predicts the first token of the text. The last vector of the prompt stands before it, and that "
             "place should: it is how the prompt learns to begin.",
             _first_left_out,
-            also=(
-                lambda ids, real, n: _shifted(_known(ids, real).index_fill(1, torch.tensor([0]), NOT), n),
-            ),
+            also=(lambda ids, real, n: _shifted(_known(ids, real).index_fill(1, torch.tensor([0]), NOT), n),),
         ),
         Mistake(
             "padding",
