@@ -183,10 +183,9 @@ def _front_cases(generator: torch.Generator) -> list[Case]:
     twins = torch.cat([cost, cost[:4], cost[4:7] + 50]), torch.cat([losses, losses[:7]])
     # Against the first: the same mean from other losses; the same losses; the same but for 1/128 in one window
     first = torch.tensor([1.0, 2.0, 3.0, 2.0])
-    alike = (
-        torch.tensor([1.0, 2.0, 3.0, 4.0]),
-        torch.stack([first, first.roll(2), first, first + torch.eye(4)[3] / 128]),
-    )
+    # The last two cost the same, and the second of them is the better one in every window
+    rows = first, first.roll(2), first, first + torch.eye(4)[3] / 128, first - 0.5, first - 1
+    alike = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 5.0]), torch.stack(rows)
     return [
         Case("5 models by hand, 2 windows: the last two leave", (_COSTS, by_hand)),
         Case(
