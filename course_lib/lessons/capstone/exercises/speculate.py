@@ -125,7 +125,7 @@ def _speculate_cases(generator: torch.Generator) -> list[Case]:
 
     q = torch.tensor([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
     p = torch.tensor([[0.25, 0.5, 0.25], [0.125, 0.5, 0.375], [0.25, 0.25, 0.5]])
-    stay = torch.tensor([0, 1]), q, p, torch.tensor([0.125, 0.875, 0.25]), 9
+    stay = torch.tensor([0, 1]), q, p, torch.tensor([0.0625, 0.875, 0.25]), 9
     second = torch.cat([torch.tensor([[0.125, 0.375, 0.5]]), p[1:]])  # word 1 is not its likeliest, and stays
     fall = torch.tensor([1, 0]), q, second, torch.tensor([0.9, 0.25, 0.8]), 9
     all_stay = _telling(*drawn(5, 30, None))

@@ -84,7 +84,7 @@ def _merge_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("two slots, by hand: the shorter key is nearer in direction", (*by_hand, *held, 0.5)),
         Case("two slots, by hand: the cosine is the threshold", (*at_half, *halves, 0.5)),
-        Case("12 slots, much alike", drawn(12, 16, 0.97, 0.6)),
+        Case("16 slots, as many as numbers in a key, much alike", drawn(16, 16, 0.97, 0.6)),
         Case("9 slots, alike enough", drawn(9, 24, 0.75, 0.7)),
         Case("nothing is near: the token is dropped", drawn(10, 32, 0.7, 0.9)),
         Case("15 slots, a low threshold", drawn(15, 20, 0.85, 0.1)),

@@ -149,6 +149,8 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
     # Queries at 3 and 7. Token 0 gets exactly 1/4, then exactly 1/8, and is never low; token 1 is low once, and leaves.
     exact = torch.tensor([[[0.25, 0.5, 0.15, 0.1, 0.0], [0.125, 0.1, 0.05, 0.05, 0.675]]])
     five = torch.tensor([0, 1, 2, 3, 7])
+    # The newest token is low to itself; it stays beside one of the two that are never low
+    never = torch.tensor([[[0.22, 0.58, 0.1, 0.1, 0.0], [0.22, 0.5, 0.1, 0.1, 0.08]]])
     # The first slot is low in the mean never, the second in the middle head never, the third in the fewest heads
     first = [[0.70, 0.13, 0.15, 0.02, 0.00], [0.02, 0.13, 0.80, 0.05, 0.00], [0.02, 0.00, 0.93, 0.05, 0.00]]
     last = [[0.60, 0.13, 0.15, 0.02, 0.10], [0.02, 0.13, 0.01, 0.05, 0.79], [0.02, 0.00, 0.01, 0.05, 0.92]]
@@ -157,6 +159,7 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
         Case("two heads, three queries, five slots, by hand", (by_hand, torch.tensor([3, 4, 5]), positions, 4, 1)),
         Case("one head whose weights lie close to 1/t", (close, torch.tensor([4, 5]), few, 4, 1)),
         Case("one head, one of whose weights is exactly 1/t", (exact, torch.tensor([3, 7]), five, 4, 1)),
+        Case("one head, two tokens that are never low", (never, torch.tensor([4, 5]), few, 4, 1)),
         Case("three heads that disagree", (three, torch.tensor([8, 9, 10]), torch.tensor([5, 0, 7, 2, 10]), 4, 1)),
         Case("31 slots of 100 tokens, a budget of 30", (*_history(generator, 3, 12, 31, 100, 7), 30, 4)),
         Case("40 slots of 60 tokens, a budget of 36", (*_history(generator, 3, 16, 40, 60, 7), 36, 5)),

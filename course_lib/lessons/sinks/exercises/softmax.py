@@ -17,7 +17,7 @@ def _softmax_cases(generator: torch.Generator) -> list[Case]:
     # e^0 = 1 three times, and e^sink = 1 or 2: each weight is 1/4 or 1/5
     by_hand = torch.zeros(2, 1, 3), torch.tensor([1.0, 2.0]).log()
     # e^0 / (e^0 + e^0) in the first row; beside 200 or 1000 a sink of 0 takes nothing
-    uneven = torch.tensor([[[0.0, -1000.0], [200.0, 200.0], [1000.0, 900.0]]])
+    uneven = torch.tensor([[[0.0, -1000.0], [200.0, 200.0], [1000.0, 100.0]]])
     masked = randn(generator, 2, 5, 5).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), float("-inf"))
     # A query that may look at no token gives everything to the sink
     unseen = torch.tensor([[[float("-inf")] * 3, [0.0, float("-inf"), 1.0]]])
