@@ -238,7 +238,8 @@ GAIN = Exercise(
         "The i-th drafted token is in the text if it and all before it stay. How probable is that, and what is the sum "
         "over i, with the token that comes in any case?",
         "1 + α + … + α^k can be added up as it stands. The quotient needs α ≠ 1.",
-        "A pass costs model + k · further, and the draft k · draft. Divide by the tokens, and subtract from model.",
+        "A pass reads k + 1 tokens and costs model + k · further; the draft costs k · draft. Divide the sum by the tokens per "
+        "pass, and subtract that from model.",
     ),
 )
 
