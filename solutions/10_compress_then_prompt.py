@@ -79,8 +79,8 @@ inputs.positions_and_mask()
 # ### The prompt before the text
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Texts of different lengths are padded to one length, on the left or on the right. The padding's vectors stay where and as
-# they are; the model does not see them, and they have no place in the order of positions:
+# Texts of different lengths are padded to one length, on the left or on the right. The padding's vectors stay as they
+# are; the model does not see them, and they have no place in the order of positions:
 #
 # $$ \text{position}_i = \text{how many vectors that are seen stand before place } i . $$
 #

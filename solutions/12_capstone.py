@@ -345,9 +345,10 @@ def split(sizes, losses, budget):
 
     sizes: (P, L), whole numbers, the bytes of each of P parts at each of L levels, from the
     smallest to the largest; each level takes at least one byte more than the one before. losses:
-    (P, L), what is lost with that part at that level; it falls along a row. Start with every part at level 0, which fits. A step takes one part up one level.
-    As long as a step fits, so that all parts together take at most budget bytes, take the one of
-    those that fit that saves most loss for each byte it takes more. No two of them save the same.
+    (P, L), what is lost with that part at that level; it falls along a row. Start with every part
+    at level 0, which fits. A step takes one part up one level. As long as a step fits, so that all
+    parts together take at most budget bytes, take the one of those that fit that saves most loss
+    for each byte it takes more. No two of them save the same.
     """
     ### BEGIN SOLUTION
     levels = [0] * len(sizes)
@@ -458,9 +459,9 @@ with drafting(built) as small:
 # ### What a draft is worth
 # **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
 #
-# The model checks the newest token of the text and the $k$ drafted ones in a single pass, which costs a little more than a
-# pass over the newest token alone. What is the difference between the cost of a token without a draft and with one? It has
-# the unit of the costs, seconds or bytes.
+# The model checks the newest token of the text and the $k$ drafted ones in a single pass, which costs a little more than
+# a pass over the newest token alone. What is the difference between the cost of a token without a draft and with one?
+# It has the unit of the costs, seconds or bytes.
 
 
 # %% exercise="capstone.gain"

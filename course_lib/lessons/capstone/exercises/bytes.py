@@ -238,8 +238,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "row starts for all codes too",
-            "Starts of rows were counted with all codes as well. There each row is as long as any other, so its start can be "
-            "computed and is not stored.",
+            "Starts of rows were counted with all codes as well. There each row is as long as any other, so its start "
+            "can be computed and is not stored.",
             _but(lambda s, *given: {"all_codes": s.all_codes + s.starts}),
         ),
         Mistake(

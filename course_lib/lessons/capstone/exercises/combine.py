@@ -218,8 +218,8 @@ COMBINE = Exercise(
     mistakes=(
         Mistake(
             "rounded zeros come back",
-            "Pruned weights got a value of the grid, which need not hold 0. Whatever is rounded, what is pruned is exactly 0 "
-            "in the end.",
+            "Pruned weights got a value of the grid, which need not hold 0. Whatever is rounded, what is pruned is "
+            "exactly 0 in the end.",
             _never_masked(_of_pruned),
             also=(
                 _never_masked(_of_kept),
@@ -261,7 +261,8 @@ COMBINE = Exercise(
         ),
         Mistake(
             "the norm alone",
-            "The norms alone decide, so that every row keeps the same columns. A score is |w| times the norm of its input.",
+            "The norms alone decide, so that every row keeps the same columns. A score is |w| times the norm of its "
+            "input.",
             _with(mask=lambda w, norm, n: _largest(norm.expand_as(w), n)),
         ),
         Mistake(
@@ -334,7 +335,8 @@ COMBINE = Exercise(
         ),
         Mistake(
             "one alone becomes 0",
-            "Where just one weight of a group stays, it became 0. Both ends of its grid are that weight: it stays as it is.",
+            "Where just one weight of a group stays, it became 0. Both ends of its grid are that weight: it stays as "
+            "it is.",
             lambda *given: _step_of_nothing(*given).nan_to_num(0.0),
         ),
         Mistake(

@@ -336,8 +336,8 @@ FRONT = Exercise(
         ),
         Mistake(
             "equal means for equal losses",
-            "Losses are equal only if they are equal in every window, exactly. Two models with the same mean, or nearly the "
-            "same losses, may still differ: the one that costs more stays.",
+            "Losses are equal only if they are equal in every window, exactly. Two models with the same mean, or "
+            "nearly the same losses, may still differ: the one that costs more stays.",
             _with(
                 lambda cost, losses: _clearly(cost, losses) | _alike_but_dearer(cost, losses.mean(dim=1, keepdim=True))
             ),
@@ -348,8 +348,8 @@ FRONT = Exercise(
         ),
         Mistake(
             "no model stays",
-            "Here every model is beaten. Either each was compared with itself, or `or` joins two conditions that must both "
-            "hold: to beat a model, another one has to cost no more and be clearly better.",
+            "Here every model is beaten. Either each was compared with itself, or `or` joins two conditions that must "
+            "both hold: to beat a model, another one has to cost no more and be clearly better.",
             _with(lambda cost, losses: _itself(cost, losses) | torch.eye(len(cost), dtype=torch.bool)),
         ),
         Mistake(
@@ -390,8 +390,8 @@ FRONT = Exercise(
         ),
         Mistake(
             "those that beat another",
-            "True stands for models that beat some other one. A model stays if no other beats it: for each j ask all i, "
-            "any(dim=0).",
+            "True stands for models that beat some other one. A model stays if no other beats it: for each j ask all "
+            "i, any(dim=0).",
             lambda cost, losses: _beats(cost, losses).any(dim=1),
             also=(lambda cost, losses: ~_beats(cost, losses).any(dim=1),),
         ),
@@ -402,7 +402,8 @@ FRONT = Exercise(
         ),
         Mistake(
             "not a mask",
-            "These are numbers or costs of models, or pairs of them. Asked for is a mask, True for each model that stays.",
+            "These are numbers or costs of models, or pairs of them. Asked for is a mask, True for each model that "
+            "stays.",
             lambda cost, losses: _with()(cost, losses).nonzero().flatten(),
             also=(lambda cost, losses: cost[_with()(cost, losses)], lambda cost, losses: _beats(cost, losses)),
         ),
@@ -414,8 +415,8 @@ FRONT = Exercise(
     ),
     hints=(
         "Ask it of every pair: does i beat j? Then j stays if no i does.",
-        "Make four (M, M) tables: i costs no more than j, i costs less than j, j is clearly worse than i, and both lose the "
-        "same everywhere. Which of them are joined by `and`, which by `or`?",
+        "Make four (M, M) tables: i costs no more than j, i costs less than j, j is clearly worse than i, and both "
+        "lose the same everywhere. Which of them are joined by `and`, which by `or`?",
         "losses[None, :] − losses[:, None] has shape (M, M, N): at [i, j] by how much j loses more. Mean and error are "
         "those along dim=2, and any(dim=0) says who is beaten.",
     ),

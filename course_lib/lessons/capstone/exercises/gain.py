@@ -121,7 +121,8 @@ GAIN = Exercise(
         ),
         Mistake(
             "all or none",
-            "This counts the tokens of a pass only if all of them stay. Those before the first that falls are in the text too.",
+            "This counts the tokens of a pass only if all of them stay. Those before the first that falls are in the "
+            "text too.",
             _with(lambda a, k: 1 + k * a**k),
             also=(_with(lambda a, k: (k + 1) * a**k),),
         ),
@@ -150,7 +151,8 @@ GAIN = Exercise(
         ),
         Mistake(
             "not k drafted tokens",
-            "k tokens are drafted for a pass, and the draft is paid for each of them: k times, not k + 1 or k − 1 times.",
+            "k tokens are drafted for a pass, and the draft is paid for each of them: k times, not k + 1 or k − 1 "
+            "times.",
             _with(cost=lambda k, model, further, draft: model + k * further + (k + 1) * draft),
             also=(
                 _with(cost=lambda k, model, further, draft: model + k * further + (k - 1) * draft),
@@ -160,8 +162,8 @@ GAIN = Exercise(
         ),
         Mistake(
             "not k further tokens",
-            "A pass reads k + 1 tokens: the newest one of the text and the k drafted ones. One over a single token costs "
-            "`model`, and each of the k others adds `further`.",
+            "A pass reads k + 1 tokens: the newest one of the text and the k drafted ones. One over a single token "
+            "costs `model`, and each of the k others adds `further`.",
             _with(cost=lambda k, model, further, draft: model + k * draft),
             also=(
                 _with(cost=lambda k, model, further, draft: model + further + k * draft),
@@ -191,8 +193,8 @@ GAIN = Exercise(
         ),
         Mistake(
             "a ratio",
-            "This is a ratio of both costs, or the part of a token's cost that is saved. Asked for is the difference, which "
-            "is below 0 where the draft costs more than it saves.",
+            "This is a ratio of both costs, or the part of a token's cost that is saved. Asked for is the difference, "
+            "which is below 0 where the draft costs more than it saves.",
             _with(gain=lambda before, after, n: before * n / after),
             also=(
                 _with(gain=lambda before, after, n: after / n / before),
@@ -238,8 +240,8 @@ GAIN = Exercise(
         "The i-th drafted token is in the text if it and all before it stay. How probable is that, and what is the sum "
         "over i, with the token that comes in any case?",
         "1 + α + … + α^k can be added up as it stands. The quotient needs α ≠ 1.",
-        "A pass reads k + 1 tokens and costs model + k · further; the draft costs k · draft. Divide the sum by the tokens per "
-        "pass, and subtract that from model.",
+        "A pass reads k + 1 tokens and costs model + k · further; the draft costs k · draft. Divide the sum by the "
+        "tokens per pass, and subtract that from model.",
     ),
 )
 

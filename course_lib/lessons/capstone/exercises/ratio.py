@@ -142,15 +142,15 @@ RATIO = Exercise(
     mistakes=(
         Mistake(
             "errors added",
-            "The errors of the two models were added, subtracted or averaged. Both read the same windows, and how hard a window is drops out "
-            "of the difference: it is the differences whose spread counts.",
+            "The errors of the two models were added, subtracted or averaged. Both read the same windows, and how hard "
+            "a window is drops out of the difference: it is the differences whose spread counts.",
             _with(error=_added),
             also=(_with(error=lambda m, d: (_own(m) - _own(d)).abs()), _with(error=lambda m, d: _added(m, d) / 2)),
         ),
         Mistake(
             "unpaired",
-            "This is the error of one of the models, or of two that read different texts. Here window w of one is window w of "
-            "the other: take the differences first.",
+            "This is the error of one of the models, or of two that read different texts. Here window w of one is "
+            "window w of the other: take the differences first.",
             _with(error=_unpaired),
             also=(
                 _with(error=lambda m, d: _own(m)),
@@ -171,8 +171,8 @@ RATIO = Exercise(
         ),
         Mistake(
             "mean of the windows' ratios",
-            "Each window's own ratio was computed, and then their mean. Average the differences of the losses instead, and "
-            "take the exponential once.",
+            "Each window's own ratio was computed, and then their mean. Average the differences of the losses instead, "
+            "and take the exponential once.",
             _with(mean=lambda m, d: _ratios(m, d).mean(dim=1).log()),
             also=(_around(lambda m, d: _ratios(m, d).mean(dim=1), lambda m, d: _spread(_ratios(m, d))),),
         ),
@@ -227,8 +227,8 @@ RATIO = Exercise(
         ),
         Mistake(
             "over the wrong axis",
-            "Means were taken over domains, or over all windows of all domains. Each domain has its own ratio, over its "
-            "windows, dim=1.",
+            "Means were taken over domains, or over all windows of all domains. Each domain has its own ratio, over "
+            "its windows, dim=1.",
             lambda mine, dense: _with()(mine.T, dense.T),
             also=(_all_windows, lambda m, d: _with()(m.reshape(1, -1), d.reshape(1, -1))),
         ),

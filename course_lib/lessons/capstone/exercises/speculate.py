@@ -147,7 +147,8 @@ def _speculate_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _telling(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> tuple[Any, ...]:
-    """With a last number of luck by which the last row of p gives another word than any row that may be taken for it."""
+    """With a last number of luck by which the last row of p gives another word than any row that may be taken for "
+    "it."""
     others = p[0], p[-2], q[-1], _residual(p[-2], q[-1])
     for last in torch.arange(19, 0, -1) / 20:
         if _pick(p[-1], last) not in [_pick(row, last) for row in others]:
@@ -186,8 +187,8 @@ SPECULATE = Exercise(
         ),
         Mistake(
             "p alone",
-            "luck was compared with p alone, with p · q or with the smaller of p and q. The draft has drawn the token with "
-            "q already: only the ratio p/q makes the two together p.",
+            "luck was compared with p alone, with p · q or with the smaller of p and q. The draft has drawn the token "
+            "with q already: only the ratio p/q makes the two together p.",
             _with(lambda p, q, luck: luck < p),
             also=(
                 _with(lambda p, q, luck: luck < p * q),
@@ -206,14 +207,15 @@ SPECULATE = Exercise(
         ),
         Mistake(
             "above the ratio",
-            "A token stays here where luck is above p/q. It stays where luck is below it, which happens with probability p/q.",
+            "A token stays here where luck is above p/q. It stays where luck is below it, which happens with "
+            "probability p/q.",
             _with(lambda p, q, luck: luck >= p / q),
             also=(_with(lambda p, q, luck: luck > p / q),),
         ),
         Mistake(
             "only the likeliest word",
-            "A token stays if it is the word that the model finds likeliest. To keep the model's distribution, it stays with "
-            "probability p/q.",
+            "A token stays if it is the word that the model finds likeliest. To keep the model's distribution, it "
+            "stays with probability p/q.",
             lambda *given: _if_likeliest(*given),
             also=(lambda *given: _if_likeliest(*given, fallen=lambda p, q: p, pick=_likeliest),),
         ),
@@ -267,7 +269,8 @@ SPECULATE = Exercise(
         ),
         Mistake(
             "softmax of the difference",
-            "The differences went through a softmax. They are no logits: set negative ones to 0 and divide by their sum.",
+            "The differences went through a softmax. They are no logits: set negative ones to 0 and divide by their "
+            "sum.",
             _fallen(lambda p, q: (p - q).softmax(dim=0)),
             also=(_fallen(lambda p, q: (p - q).clamp(min=0).softmax(dim=0)),),
         ),

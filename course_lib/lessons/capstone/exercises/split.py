@@ -221,15 +221,15 @@ SPLIT = Exercise(
         ),
         Mistake(
             "not the next step's bytes",
-            "What a step saves was divided by the size of a level. A step takes only what its level has more than the one "
-            "before.",
+            "What a step saves was divided by the size of a level. A step takes only what its level has more than the "
+            "one before.",
             _greedy(_per_total_byte),
             also=(_greedy(lambda s, x, p, level: _per_step(s, x, p, level) / float(s[p, level])),),
         ),
         Mistake(
             "counted from level 0",
-            "What was saved and what it takes were counted from level 0 on. A step begins at the level where the part stands "
-            "now.",
+            "What was saved and what it takes were counted from level 0 on. A step begins at the level where the part "
+            "stands now.",
             _greedy(_from_the_first),
         ),
         Mistake(
@@ -256,8 +256,8 @@ SPLIT = Exercise(
         ),
         Mistake(
             "the part that loses most",
-            "What a part loses now decided which one gets the bytes. What counts is how much a step saves for each byte, not "
-            "how much is lost.",
+            "What a part loses now decided which one gets the bytes. What counts is how much a step saves for each "
+            "byte, not how much is lost.",
             _greedy(_worst_part),
             also=(
                 _greedy(lambda s, x, p, level: float(x[p, level]) / float(s[p, level])),

@@ -222,8 +222,8 @@ BEFORE = Exercise(
         ),
         Mistake(
             "padding set to 0",
-            "The vectors at padding were set to 0. They stay as they are: the mask is what keeps the model from reading "
-            "them.",
+            "The vectors at padding were set to 0. They stay as they are: the mask is what keeps the model from "
+            "reading them.",
             _with(lambda p, x, r: _vectors(p, x * r[..., None], r)),
         ),
         Mistake(
@@ -305,7 +305,8 @@ BEFORE = Exercise(
         ),
         Mistake(
             "in another order",
-            "The three values stand in another order: first the vectors, then which of them are seen, then the positions.",
+            "The three values stand in another order: first the vectors, then which of them are seen, then the "
+            "positions.",
             lambda *given: (_vectors(*given), _counted(*given), _seen(*given)),
             also=(lambda *given: (_seen(*given), _vectors(*given), _counted(*given)),),
         ),

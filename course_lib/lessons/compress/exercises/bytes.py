@@ -129,8 +129,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "scales forgotten",
-            "Scales or zero points are missing. A code is a number of steps on a grid, and without the scale and the zero "
-            "point of its group it does not say which weight it stands for.",
+            "Scales or zero points are missing. A code is a number of steps on a grid, and without the scale and the "
+            "zero point of its group it does not say which weight it stands for.",
             _but(lambda s, *g: {"scales": 0, "zeros": 0}),
             also=(
                 _but(lambda s, *g: {"scales": 0}),
@@ -178,7 +178,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "codes not packed",
-            "K codes of `bits` bits fill K · bits / 8 bytes. Here each code took a whole byte, or K was divided by the bits.",
+            "K codes of `bits` bits fill K · bits / 8 bytes. Here each code took a whole byte, or K was divided by the "
+            "bits.",
             _but(lambda s, layers, o, p, bits, g: {"codes": sum(k for *_, k in layers)}),
             also=(_but(lambda s, layers, o, p, bits, g: {"codes": sum(_up(k, bits) for *_, k in layers)}),),
         ),
@@ -219,8 +220,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "another number format",
-            "Some numbers were counted with 4 bytes. Scales, others and the prompt have 16 bits, 2 bytes, and so have all "
-            "numbers of the dense model.",
+            "Some numbers were counted with 4 bytes. Scales, others and the prompt have 16 bits, 2 bytes, and so have "
+            "all numbers of the dense model.",
             _but(lambda s, *g: {"dense": 2 * s.dense}),
             also=(
                 _but(lambda s, *g: {"others": 2 * s.others}),
@@ -289,8 +290,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "row starts forgotten",
-            "Starts of rows are missing: each layer has O + 1 of them, of 4 bytes each. Without them row i is found only by "
-            "counting the bits of all rows before.",
+            "Starts of rows are missing: each layer has O + 1 of them, of 4 bytes each. Without them row i is found "
+            "only by counting the bits of all rows before.",
             _but(lambda s, *g: {"starts": 0}),
             also=(
                 _but(lambda s, layers, *g: {"starts": sum(4 * r for r, _, _ in layers)}),
@@ -346,8 +347,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "a map of some weights",
-            "The bitmap has one bit for every weight, zero or not, rows · columns in all: that is how it says which are "
-            "zero. Here only some of the weights had a bit.",
+            "The bitmap has one bit for every weight, zero or not, rows · columns in all: that is how it says which "
+            "are zero. Here only some of the weights had a bit.",
             _but(lambda s, layers, o, p, bits, g: {"bitmap": sum(_up(k, 8) for r, c, k in layers)}),
             also=(
                 _but(lambda s, layers, o, p, bits, g: {"bitmap": sum(_up(r * c - k, 8) for r, c, k in layers)}),

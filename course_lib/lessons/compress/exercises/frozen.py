@@ -230,7 +230,8 @@ FROZEN = Exercise(
         ),
         Mistake(
             "another memory",
-            "The states are other ones: h_i = x_i + h_{i−1} / 2. Here ½ was left out, or each place forgot all before it.",
+            "The states are other ones: h_i = x_i + h_{i−1} / 2. Here ½ was left out, or each place forgot all before "
+            "it.",
             _stepped(loss=lambda *given: _losses(*given, memory=1.0).mean()),
             also=(_stepped(loss=lambda *given: _losses(*given, memory=0.0).mean()),),
         ),

@@ -240,8 +240,8 @@ INITIAL = Exercise(
         ),
         Mistake(
             "no rows of the table",
-            "With the step added back, these vectors are no rows of the table. Either the prompt began with other vectors, "
-            "for example random ones, or something else than `step` was subtracted.",
+            "With the step added back, these vectors are no rows of the table. Either the prompt began with other "
+            "vectors, for example random ones, or something else than `step` was subtracted.",
             _from(lambda t, lots, n: _normal(t, n)),
             also=(
                 _from(lambda t, lots, n: t.std() * _normal(t, n)),
@@ -279,7 +279,8 @@ INITIAL = Exercise(
         Variant("an embedding that is detached", lambda t, lots, n, s: _by_embedding(t, lots, n, s)),
     ),
     hints=(
-        "Which tokens have the largest lots, and in which order? The rows of these tokens are what the prompt begins with.",
+        "Which tokens have the largest lots, and in which order? The rows of these tokens are what the prompt begins "
+        "with.",
         "lots.topk(n).indices has the tokens from the largest lot on; table[ids] copies their rows.",
         "prompt = table[ids] − step. The table is returned as it came.",
     ),

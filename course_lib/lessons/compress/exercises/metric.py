@@ -247,8 +247,8 @@ METRIC = Exercise(
         ),
         Mistake(
             "mean of the windows' ratios",
-            "Each window's own ratio was computed, and then their mean. Average the differences of the losses instead, and "
-            "take the exponential once.",
+            "Each window's own ratio was computed, and then their mean. Average the differences of the losses instead, "
+            "and take the exponential once.",
             _finished(lambda a, b: (a - b).exp().mean()),
             also=(
                 _scaled(lambda a, b: (a - b).exp().mean()),

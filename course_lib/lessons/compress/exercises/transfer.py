@@ -175,7 +175,8 @@ TRANSFER = Exercise(
         ),
         Mistake(
             "control on one side",
-            "The gain on the dense model was subtracted from one of the two gains only. It belongs to both, to a and to b.",
+            "The gain on the dense model was subtracted from one of the two gains only. It belongs to both, to a and "
+            "to b.",
             _of(lambda p, o, m, d, c: (p - m - (d - c), p - o)),
             also=(_of(lambda p, o, m, d, c: (p - m, p - o - (d - c))),),
         ),
@@ -193,8 +194,8 @@ TRANSFER = Exercise(
         ),
         Mistake(
             "wrong baseline",
-            "Not every gain here is that of one model: its loss without a prompt, less its loss with one. Both losses of a "
-            "gain come from the compressed model, or both from the dense one.",
+            "Not every gain here is that of one model: its loss without a prompt, less its loss with one. Both losses "
+            "of a gain come from the compressed model, or both from the dense one.",
             _of(lambda p, o, m, d, c: (d - m, d - o)),
             also=(
                 _of(lambda p, o, m, d, c: (p - m, p - d)),
@@ -231,8 +232,8 @@ TRANSFER = Exercise(
         ),
         Mistake(
             "mean of ratios",
-            "A share was computed for each window, and then their mean or median. Where a window gains nearly nothing its "
-            "share is anything: divide the means.",
+            "A share was computed for each window, and then their mean or median. Where a window gains nearly nothing "
+            "its share is anything: divide the means.",
             _shared(lambda a, b: (a / b).mean()),
             also=(
                 lambda *given: _of_shares(*_gains(*_doubled(given))),

@@ -85,7 +85,8 @@ DEFERRED = Exercise(
         ),
         Mistake(
             "the answer's first token left out",
-            "Counting began with the second token of the answer. The first one counts too: row n_prefix - 1 predicts it.",
+            "Counting began with the second token of the answer. The first one counts too: row n_prefix - 1 predicts "
+            "it.",
             lambda b, a, h, n: _leading(a[n:-1].argmax(dim=-1) == h[n + 1 :]),
         ),
         Mistake(

@@ -56,8 +56,8 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
         torch.tensor([[0, 9_000_000, 40, 7_000_000, 312]]),
     )
 
-    # Sums of exactly 1 in four slots, of which one may stay next to the newest token; neither the old scores nor the new
-    # ones are tied
+    # Sums of exactly 1 in four slots, of which one may stay next to the newest token; neither the old scores nor the
+    # new ones are tied
     tied = (
         torch.tensor([[0.25, 0.5, 0.125, 0.75, 0.0]]),
         torch.tensor([[0.75, 0.5, 0.875, 0.25, 0.0625]]),
@@ -167,8 +167,8 @@ H2O_STEP = Exercise(
         ),
         Mistake(
             "threshold with ties",
-            "All slots stay whose sum is as large as the lowest one that stays. Where sums are equal these are more than "
-            "`budget`: choose by number, not by size.",
+            "All slots stay whose sum is as large as the lowest one that stays. Where sums are equal these are more "
+            "than `budget`: choose by number, not by size.",
             lambda s, n, p, b, r: (_at_least(s + n, p, b, r), s + n),
             also=(lambda s, n, p, b, r: (_above(s + n, p, b, r), s + n),),
         ),

@@ -33,7 +33,8 @@ def _without_its_own(weights: Tensor, asked_at: Tensor, position: Tensor) -> Ten
 
 
 def _first_leave(slots_worth: Callable) -> Callable:
-    """The mask of a mistake; of equal slots the first leave. slots_worth: (...) -> (count of each slot, how many leave)."""
+    """The mask of a mistake; of equal slots the first leave. slots_worth: (...) -> (count of each slot, how many "
+    "leave)."""
 
     def answer(*given: Any) -> Tensor:
         count, n_drop = slots_worth(*given)

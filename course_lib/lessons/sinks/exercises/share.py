@@ -124,8 +124,8 @@ SHARE = Exercise(
         ),
         Mistake(
             "zeros not counted",
-            "Only queries that give the token a weight above 0 were counted. A query that can see a token and gives it a "
-            "weight of 0 counts as well, with 0.",
+            "Only queries that give the token a weight above 0 were counted. A query that can see a token and gives it "
+            "a weight of 0 counts as well, with 0.",
             lambda w, s: w[:, :, s:].sum(dim=2) / (w[:, :, s:] > 0).sum(dim=2).clamp(min=1),
             also=(lambda w, s: w[:, :, s:].sum(dim=2) / (w[:, :, s:] > 0).sum(dim=2),),
         ),

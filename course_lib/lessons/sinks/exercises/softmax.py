@@ -106,8 +106,8 @@ SOFTMAX = Exercise(
         ),
         Mistake(
             "overflow",
-            "An exponential overflowed: e^200 is more than float32 holds, and e^1000 more than float64. First subtract the "
-            "largest entry of each row, the sink among them.",
+            "An exponential overflowed: e^200 is more than float32 holds, and e^1000 more than float64. First subtract "
+            "the largest entry of each row, the sink among them.",
             lambda x, s: x.exp() / (s.exp()[:, None, None] + x.exp().sum(2, keepdim=True)),
             also=(
                 lambda x, s: x.double().exp() / (s.double().exp()[:, None, None] + x.double().exp().sum(2, True)),
@@ -127,8 +127,8 @@ SOFTMAX = Exercise(
         ),
         Mistake(
             "NaN where a query sees nothing",
-            "In a row of nothing but −inf the largest logit is −inf too, and −inf − (−inf) is NaN. Take the maximum over "
-            "the logits and the sink: the sink is finite, and the row becomes 0.",
+            "In a row of nothing but −inf the largest logit is −inf too, and −inf − (−inf) is NaN. Take the maximum "
+            "over the logits and the sink: the sink is finite, and the row becomes 0.",
             lambda x, s: _nan_where_nothing_is_seen(x, s),
             also=(lambda x, s: x.softmax(2) * (x.logsumexp(2) - s[:, None]).sigmoid()[..., None],),
         ),
@@ -188,9 +188,10 @@ SOFTMAX = Exercise(
     ),
     hints=(
         "Which sum stands in the denominator? What would a softmax over the tokens and one more entry have there?",
-        "Treat the sink as one more token: its logit is one more column, torch.cat([logits, column], dim=2), where column "
-        "is sink[:, None, None] expanded to (H, Q, 1).",
-        "Take one softmax over all of these, then drop the sink's column. Do not divide again: rows sum to less than 1.",
+        "Treat the sink as one more token: its logit is one more column, torch.cat([logits, column], dim=2), where "
+        "column is sink[:, None, None] expanded to (H, Q, 1).",
+        "Take one softmax over all of these, then drop the sink's column. Do not divide again: rows sum to less than "
+        "1.",
     ),
 )
 

@@ -163,8 +163,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "p alone",
-            "luck was compared with p alone, with p · q or with the smaller of p and q. The draft has drawn the token with "
-            "q already: only the ratio p/q makes the two together p.",
+            "luck was compared with p alone, with p · q or with the smaller of p and q. The draft has drawn the token "
+            "with q already: only the ratio p/q makes the two together p.",
             _with(lambda p, q, luck: luck < p),
             also=(_with(lambda p, q, luck: luck < p * q), _with(lambda p, q, luck: luck < torch.minimum(p, q))),
         ),
@@ -175,8 +175,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "the row of the next place",
-            "The probabilities p belong to another place: token i was compared with row i + 1. Row i of p and row i of q "
-            "belong to the place of token i.",
+            "The probabilities p belong to another place: token i was compared with row i + 1. Row i of p and row i of "
+            "q belong to the place of token i.",
             lambda x, q, p, u: _with_rows_one_on(x, q, p, u),
             also=(lambda x, q, p, u: _with_rows_one_on(x, q, p, u, residual_too=False),),
         ),
@@ -198,7 +198,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "above the ratio",
-            "A token stays here where luck is above p/q. It stays where luck is below it, which happens with probability p/q.",
+            "A token stays here where luck is above p/q. It stays where luck is below it, which happens with "
+            "probability p/q.",
             _with(lambda p, q, luck: luck >= p / q),
             also=(_with(lambda p, q, luck: luck > p / q),),
         ),
@@ -243,7 +244,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "a product or a quotient",
-            "The next distribution was made of p · q or p/q. What the draft gave too little of is a difference, (p − q)₊.",
+            "The next distribution was made of p · q or p/q. What the draft gave too little of is a difference, (p − "
+            "q)₊.",
             _fallen(lambda p, q: p / q / (p / q).sum()),
             also=(_fallen(lambda p, q: p * q / (p * q).sum()),),
         ),
@@ -280,7 +282,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "softmax of the difference",
-            "The differences went through a softmax. They are no logits: set negative ones to 0 and divide by their sum.",
+            "The differences went through a softmax. They are no logits: set negative ones to 0 and divide by their "
+            "sum.",
             _fallen(lambda p, q: (p - q).softmax(dim=0)),
             also=(_fallen(lambda p, q: (p - q).clamp(min=0).softmax(dim=0)),),
         ),
@@ -314,8 +317,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "the wrong place",
-            "The residual is that of the place where the token fell, p[n] and q[n], not of the first, the last or the next "
-            "place.",
+            "The residual is that of the place where the token fell, p[n] and q[n], not of the first, the last or the "
+            "next place.",
             _with(next_=lambda x, q, p, u, n: p[n] if n == len(x) else _residual(p[0], q[0])),
             also=(
                 _with(next_=lambda x, q, p, u, n: p[n] if n == len(x) else _residual(p[len(x) - 1], q[-1])),
@@ -333,7 +336,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "not these two values",
-            "Two values are asked for: first how many of the drafted tokens stay, then the distribution of the next one.",
+            "Two values are asked for: first how many of the drafted tokens stay, then the distribution of the next "
+            "one.",
             lambda *given: _with()(*given)[0],
             also=(
                 lambda *given: _with()(*given)[1],

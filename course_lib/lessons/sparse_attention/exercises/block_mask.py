@@ -222,8 +222,8 @@ BLOCK_MASK = Exercise(
         ),
         Mistake(
             "lines of tokens",
-            "Column j was taken for token j, or diagonal k for a distance of k tokens. Column j is block j, the keys from "
-            "j · S to (j + 1) · S − 1, and diagonal k lies k blocks from the main one.",
+            "Column j was taken for token j, or diagonal k for a distance of k tokens. Column j is block j, the keys "
+            "from j · S to (j + 1) · S − 1, and diagonal k lies k blocks from the main one.",
             _columns_of_tokens,
             also=(
                 _diagonals_of_tokens,
@@ -281,7 +281,8 @@ BLOCK_MASK = Exercise(
         ),
         Mistake(
             "numbers to add to logits",
-            "This is a mask of numbers to be added to logits, 0 and a large negative one. Asked for is True for what is read.",
+            "This is a mask of numbers to be added to logits, 0 and a large negative one. Asked for is True for what "
+            "is read.",
             lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -torch.inf),
             also=(
                 lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -1e9),

@@ -157,8 +157,8 @@ DELTA = Exercise(
         ),
         Mistake(
             "forgotten what was sent",
-            "Where a channel is not sent, its next value was compared with 0. Compare with the value that was sent last, "
-            "however long ago that was.",
+            "Where a channel is not sent, its next value was compared with 0. Compare with the value that was sent "
+            "last, however long ago that was.",
             _coded(remembered=lambda key, now, sent: torch.where(sent, now, 0.0)),
         ),
         Mistake(
@@ -193,8 +193,8 @@ DELTA = Exercise(
         ),
         Mistake(
             "channels together",
-            "One channel, or the mean or length of all of them, decided what is sent. Every channel is sent or held by its "
-            "own difference and its own θ.",
+            "One channel, or the mean or length of all of them, decided what is sent. Every channel is sent or held by "
+            "its own difference and its own θ.",
             _coded(lambda key, last, theta: _far(key, last, theta).any().expand(len(key))),
             also=(
                 _coded(lambda key, last, theta: _far(key, last, theta).all().expand(len(key))),
@@ -257,7 +257,8 @@ DELTA = Exercise(
         ),
         Mistake(
             "squared difference",
-            "The square of the difference was compared with θ. θ has the unit of the keys: compare the absolute difference.",
+            "The square of the difference was compared with θ. θ has the unit of the keys: compare the absolute "
+            "difference.",
             _coded(lambda key, last, theta: (key - last).square() >= theta),
         ),
         Mistake(

@@ -136,8 +136,8 @@ DIVERGENCE = Exercise(
         ),
         Mistake(
             "one of the two sums",
-            "Only one of Σ p log(p/m) and Σ q log(q/m) is here. The divergence is the mean of both, the same whichever way "
-            "round p and q are given.",
+            "Only one of Σ p log(p/m) and Σ q log(q/m) is here. The divergence is the mean of both, the same whichever "
+            "way round p and q are given.",
             lambda p, q: _terms(p, (p + q) / 2).sum(dim=1),
             also=(
                 lambda p, q: _terms(q, (p + q) / 2).sum(dim=1),
@@ -147,8 +147,8 @@ DIVERGENCE = Exercise(
         ),
         Mistake(
             "compared with each other",
-            "This is the Kullback–Leibler divergence of p and q, or the mean or sum of both directions. It is infinite where "
-            "one is 0 and the other is not. Both are compared with their mean m instead.",
+            "This is the Kullback–Leibler divergence of p and q, or the mean or sum of both directions. It is infinite "
+            "where one is 0 and the other is not. Both are compared with their mean m instead.",
             _kl,
             also=(
                 lambda p, q: _kl(q, p),
@@ -196,14 +196,15 @@ DIVERGENCE = Exercise(
         ),
         Mistake(
             "not in nats",
-            "The logarithm has base 2 or 10 here. With the natural logarithm, in nats, the largest value is log 2 = 0.693.",
+            "The logarithm has base 2 or 10 here. With the natural logarithm, in nats, the largest value is log 2 = "
+            "0.693.",
             _then(lambda d: d / log(2)),
             also=(_then(lambda d: d / log(10)),),
         ),
         Mistake(
             "square root, in bits",
-            "This is the square root of the divergence in bits, the Jensen–Shannon distance of some libraries. Asked for is "
-            "the divergence itself, with the natural logarithm.",
+            "This is the square root of the divergence in bits, the Jensen–Shannon distance of some libraries. Asked "
+            "for is the divergence itself, with the natural logarithm.",
             _then(lambda d: (d / log(2)).sqrt()),
         ),
         Mistake(
@@ -243,8 +244,8 @@ DIVERGENCE = Exercise(
         ),
         Mistake(
             "another distance",
-            "This is another measure of how far apart they are, for example the absolute or squared difference, a cosine, or "
-            "the overlap. Use the formula with logarithms.",
+            "This is another measure of how far apart they are, for example the absolute or squared difference, a "
+            "cosine, or the overlap. Use the formula with logarithms.",
             lambda p, q: (p - q).abs().sum(dim=1) / 2,
             also=(
                 lambda p, q: (p - q).abs().sum(dim=1),

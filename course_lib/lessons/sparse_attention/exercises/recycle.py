@@ -179,8 +179,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "not in bits",
-            "The entropies are asked for in bits, with a logarithm to base 2. Here it has another base. It matters: under a "
-            "softmax another unit is another temperature.",
+            "The entropies are asked for in bits, with a logarithm to base 2. Here it has another base. It matters: "
+            "under a softmax another unit is another temperature.",
             _with(lambda grey: _bits(grey) / 1.4426950408889634),
             also=(_with(lambda grey: _bits(grey) / log2(10)),),
         ),
@@ -212,8 +212,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "another measure of detail",
-            "This is the number of different levels, its logarithm, or how far they spread. Asked for is the entropy of "
-            "their shares.",
+            "This is the number of different levels, its logarithm, or how far they spread. Asked for is the entropy "
+            "of their shares.",
             _with(_distinct),
             also=(
                 _with(lambda grey: grey.double().std(dim=1)),
@@ -229,8 +229,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "divided, not a softmax",
-            "The entropies were divided by their sum or by the largest. A softmax is asked for: e to the power of each, "
-            "divided by the sum of these.",
+            "The entropies were divided by their sum or by the largest. A softmax is asked for: e to the power of "
+            "each, divided by the sum of these.",
             _with(joined=lambda a, h, alpha: a + alpha * (h / h.sum()).to(a.dtype)),
             also=(_with(joined=lambda a, h, alpha: a + alpha * (h / h.max()).to(a.dtype)),),
         ),
@@ -241,8 +241,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "attention changed too",
-            "The attention went through a softmax as well, or was made to sum to one. Only the entropies do: the attention "
-            "is added as it is.",
+            "The attention went through a softmax as well, or was made to sum to one. Only the entropies do: the "
+            "attention is added as it is.",
             _with(joined=lambda a, h, alpha: a.softmax(dim=0) + alpha * h.softmax(dim=0).to(a.dtype)),
             also=(
                 _with(joined=lambda a, h, alpha: (a + alpha * h.to(a.dtype)).softmax(dim=0)),
@@ -256,8 +256,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "one of the two parts",
-            "Only one of attention and entropy is in the importance. It is the attention, plus α times the softmax of the "
-            "entropies.",
+            "Only one of attention and entropy is in the importance. It is the attention, plus α times the softmax of "
+            "the entropies.",
             _with(joined=lambda a, h, alpha: alpha * h.softmax(dim=0).to(a.dtype)),
             also=(_with(joined=lambda a, h, alpha: a), _with(joined=lambda a, h, alpha: h.softmax(dim=0).to(a.dtype))),
         ),
@@ -284,8 +284,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "weights do not sum to one",
-            "The weights of a cell do not sum to one. Divide the weighted sum by the sum of the importances, not by the "
-            "number of tokens, nor by nothing.",
+            "The weights of a cell do not sum to one. Divide the weighted sum by the sum of the importances, not by "
+            "the number of tokens, nor by nothing.",
             _with(fuse=lambda weight, tokens: weight @ tokens),
             also=(
                 _with(fuse=lambda weight, tokens: weight @ tokens / len(tokens)),
@@ -299,7 +299,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "weighed by something else",
-            "The weights are the importances. Here they are the attention alone, or the importance squared or inverted.",
+            "The weights are the importances. Here they are the attention alone, or the importance squared or "
+            "inverted.",
             _with(weight=lambda importance, attention, entropy: attention),
             also=(
                 _with(weight=lambda importance, attention, entropy: importance.square()),

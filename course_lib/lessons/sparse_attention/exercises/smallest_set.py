@@ -231,8 +231,8 @@ SMALLEST_SET = Exercise(
         ),
         Mistake(
             "the same number for every row",
-            "All rows keep the same number of entries, the most or the mean of what they need. Each row has a number of its "
-            "own.",
+            "All rows keep the same number of entries, the most or the mean of what they need. Each row has a number "
+            "of its own.",
             _most_of_any,
             also=(_by(lambda o, s: _enough(o, s).float().mean().round().long().expand(len(o), 1)),),
         ),
@@ -259,7 +259,8 @@ SMALLEST_SET = Exercise(
         ),
         Mistake(
             "not a mask",
-            "These are places, values or counts of entries. Asked for is a mask of the same shape, True for what stays.",
+            "These are places, values or counts of entries. Asked for is a mask of the same shape, True for what "
+            "stays.",
             lambda m, s: m.argsort(dim=1, descending=True),
             also=(
                 lambda m, s: m * _by(_enough)(m, s),

@@ -207,8 +207,8 @@ STEER = Exercise(
         ),
         Mistake(
             "lowered and raised",
-            "Tokens that are not highlighted were lowered, and highlighted ones were divided by α as well. Only the first "
-            "is asked for: highlighted columns keep their logits.",
+            "Tokens that are not highlighted were lowered, and highlighted ones were divided by α as well. Only the "
+            "first is asked for: highlighted columns keep their logits.",
             _both(spare=True),
             also=(_both(spare=False),),
         ),
@@ -255,8 +255,8 @@ STEER = Exercise(
         ),
         Mistake(
             "α, not log α",
-            "α, −α or 1 − α was added to the logits or subtracted. Multiplying a weight by α is adding log α before the "
-            "softmax.",
+            "α, −α or 1 − α was added to the logits or subtracted. Multiplying a weight by α is adding log α before "
+            "the softmax.",
             _with(add=lambda alpha: alpha),
             also=(
                 _with(add=lambda alpha: -alpha),
@@ -287,7 +287,8 @@ STEER = Exercise(
         ),
         Mistake(
             "no softmax",
-            "These are logits, or their exponentials, which do not sum to one. Asked for are the weights, after a softmax.",
+            "These are logits, or their exponentials, which do not sum to one. Asked for are the weights, after a "
+            "softmax.",
             _moved,
             also=(_with(after=torch.log), lambda *given: _moved(*given).exp()),
         ),
