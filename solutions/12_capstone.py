@@ -459,9 +459,9 @@ with drafting(built) as small:
 # ### What a draft is worth
 # **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
 #
-# The model checks the newest token of the text and the $k$ drafted ones in a single pass, which costs a little more than
-# a pass over the newest token alone. What is the difference between the cost of a token without a draft and with one?
-# It has the unit of the costs, seconds or bytes.
+# The model checks the newest token of the text and the $k$ drafted ones in a single pass, which costs a little more
+# than a pass over the newest token alone. What is the difference between the cost of a token without a draft and with
+# one? It has the unit of the costs, seconds or bytes.
 
 
 # %% exercise="capstone.gain"

@@ -324,7 +324,7 @@ WRONG = {
         ),
         "error of the difference": (
             shared(error=lambda a, b: (a - b).std() / len(a) ** 0.5 / b.mean()),
-            "as if the own gain were exact",
+            "spread of a − b",
         ),
         "in nats": (
             shared(error=lambda a, b: (a - a.mean() / b.mean() * b).std() / len(a) ** 0.5),

@@ -29,6 +29,10 @@ WRONG = {
             less_the_largest_logit,
             "NaN where a query sees nothing",
         ),
+        "softmax times a sigmoid": (
+            lambda x, s: x.softmax(2) * (x.logsumexp(2) - s[:, None]).sigmoid()[..., None],
+            "NaN where a query sees nothing",
+        ),
     },
     "sinks.evict": {
         "rows and columns exchanged where it fits": lambda w, k: (

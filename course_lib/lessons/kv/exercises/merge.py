@@ -66,7 +66,10 @@ def _merge_cases(generator: torch.Generator) -> list[Case]:
 
     # The cosine of (1, 1, 1, 1) and (3, 0, 0, 0) is 3 / (2 · 3), with no rounding
     at_half = torch.ones(4), torch.arange(4.0)
-    halves = torch.tensor([[0.0, -2.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]]), torch.tensor([[5.0] * 4, [1.0] * 4])
+    halves = (
+        torch.tensor([[0.0, -2.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]]),
+        torch.tensor([[5.0, 0.0, 0.0, 0.0], [1.0] * 4]),
+    )
 
     def drawn(n: int, size: int, cosine: float, threshold: float) -> tuple:
         """The nearest key in direction is short: another has the larger product and the smaller distance."""
