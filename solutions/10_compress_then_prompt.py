@@ -449,8 +449,7 @@ def share_of_gain(plain, own, moved, dense, dense_own):
     All (N,), mean losses of the same windows, N at least two. Of the compressed model: plain
     without a prompt, own with the prompt that was learned in front of it, moved with the one from
     elsewhere. Of the dense model: dense without a prompt, dense_own with one that was learned in
-    front of it. On average `own` wins more than the dense model does.
-    The share may be below 0, and above 1.
+    front of it. The mean of b is not 0; it may be negative. The share may be below 0, and above 1.
     """
     ### BEGIN SOLUTION
     of_dense = dense - dense_own

@@ -165,12 +165,19 @@ def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
 
 def _combine_cases(generator: torch.Generator) -> list[Case]:
     def drawn(
-        rows: int, n_kept: int, bits: int, group: int, factors: tuple[float, ...], shift: float = 0.0
+        rows: int,
+        n_kept: int,
+        bits: int,
+        group: int,
+        factors: tuple[float, ...],
+        shift: float = 0.0,
+        zeros: bool = False,
     ) -> tuple[Any, ...]:
         """Large weights where the norm is small, so that some of the largest are pruned; a factor a group."""
         while True:
             norm = (0.8 * randn(generator, len(factors) * group)).exp()
             weight = randn(generator, rows, len(norm)) * norm ** (-0.5) + shift
+            weight[::2, 1] *= 1 - zeros
             given = weight, norm * torch.tensor(factors).repeat_interleave(group), n_kept, bits, group
             if is_clear(*given):
                 return given
@@ -184,7 +191,7 @@ def _combine_cases(generator: torch.Generator) -> list[Case]:
         Case("16 × 16 weights above zero, 3 bits, groups of 8", drawn(16, 10, 3, 8, (1.0,) * 2, 6.0)),
         Case("groups of which little or nothing stays", drawn(5, 9, 3, 8, (30.0, 1.0, 0.001))),
         Case("one weight a row", drawn(4, 1, 4, 8, (1.0,) * 2)),
-        Case("all stay, 2 bits, a group a row", drawn(8, 12, 2, 12, (1.0,))),
+        Case("all stay, a 0 among them too, 2 bits, a group a row", drawn(8, 12, 2, 12, (1.0,), 9.0, zeros=True)),
         Case("not contiguous", (turned[0].T.contiguous().T, *turned[1:])),
     ]
 

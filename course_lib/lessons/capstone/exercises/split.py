@@ -85,19 +85,20 @@ def _greedy(
     def answer(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
         n_parts, n_levels = sizes.shape
         levels = [0] * n_parts
-        first = [worth(sizes, losses, part, 0) for part in range(n_parts)]
         while True:
             steps, before = [], _used(sizes, levels) - start(sizes)
             for part, level in enumerate(levels):
                 if level + 1 < n_levels:
                     used = before + int(sizes[part, level + 1] - sizes[part, level])
-                    value = first[part] if once else worth(sizes, losses, part, level)
+                    value = worth(sizes, losses, part, 0 if once else level)
                     steps.append((value if largest else -value, fits(used, budget), part))
             chosen = [step for step in steps if ends or step[1]]
-            best = max(chosen, default=(0.0, False, 0), key=lambda step: step[0])
-            if not best[1]:
+            if not chosen:
                 return torch.tensor(levels)
-            levels[best[2]] += 1
+            _, is_possible, best = max(chosen)
+            if not is_possible:
+                return torch.tensor(levels)
+            levels[best] += 1
 
     return answer
 
@@ -169,6 +170,7 @@ def _split_cases(generator: torch.Generator) -> list[Case]:
         Case("two thirds of what can be had, bent", drawn(7, 4, 0.66, bent=True)),
         Case("a third of it, many levels", drawn(4, 9, 0.33, bent=True)),
         Case("nothing more fits", (*tight[:2], int(tight[0][:, 0].sum()) + 1)),
+        Case("one byte is missing for everything", (*tight[:2], int(tight[0][:, -1].sum()) - 1)),
         Case("everything fits", (*tight[:2], int(tight[0][:, -1].sum()))),
         Case("20 parts of 3 levels", drawn(20, 3, 0.5, bent=True)),
     ]

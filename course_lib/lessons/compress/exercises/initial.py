@@ -120,7 +120,7 @@ def _initial_cases(generator: torch.Generator) -> list[Case]:
         Case("50 tokens, 8 vectors", drawn(50, 8, 6)),
         Case("400 tokens, 20 vectors, short rows", drawn(400, 20, 12, 0.05)),
         Case("a single vector", drawn(60, 1, 9)),
-        Case("nearly the whole vocabulary", drawn(18, 16, 4)),
+        Case("nearly the whole vocabulary, as many channels as tokens", drawn(18, 16, 18)),
         Case("not contiguous", (table.T.contiguous().T, lots, n, step)),
     ]
 

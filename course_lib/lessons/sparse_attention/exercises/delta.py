@@ -98,12 +98,13 @@ def _delta_cases(generator: torch.Generator) -> list[Case]:
             walk.append(0.9 * walk[-1] + step * move)
         return torch.stack(walk), 0.4 + torch.rand(n_channels, generator=generator)
 
-    by_hand = torch.tensor([[1.0, 8.0], [1.5, 6.0], [2.0, 7.0], [2.5, 5.0], [0.25, 5.5]]), torch.tensor([1.0, 2.0])
+    keys = [[1.0, 8.0], [1.5, 6.0], [2.0, 7.0], [2.5, 5.0], [0.0, 5.5], [1.25, 0.0]]  # 0 is a value like any other
+    by_hand = torch.tensor(keys), torch.tensor([1.0, 2.0])
     walk, theta = drawn(9, 4)
     slow = torch.linspace(0, 1, 20)[:, None] * torch.tensor([3.0, -2.0, 1.0]) + 0.25
     turned = drawn(8, 5)[0].T.contiguous().T, torch.full((5,), 0.5)
     return [
-        Case("5 tokens, 2 channels by hand: 1, 1.5, 2, 2.5 with θ = 1 is held as 1, 1, 2, 2", by_hand),
+        Case("6 tokens, 2 channels by hand: 1, 1.5, 2, 2.5 with θ = 1 is held as 1, 1, 2, 2", by_hand),
         Case("9 tokens, 4 channels", (walk, theta)),
         Case("θ = 0: everything is sent", (walk, theta * 0)),
         Case("channels that creep: each step is below θ", (slow, torch.full((3,), 0.4))),
