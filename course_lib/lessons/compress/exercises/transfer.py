@@ -20,7 +20,7 @@ def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     """Share and error up to the rounding of differences of float32 losses, divided by the gain."""
     plain, own, _, dense, dense_own = (losses.double() for losses in case.arguments)
     gain = (plain - own - dense + dense_own).mean().abs().item()
-    rounding = 1e-6 * max(losses.abs().max().item() for losses in case.arguments)
+    rounding = 2e-6 * max(losses.abs().max().item() for losses in case.arguments)
     return all_near(got, expected, {"share": rounding / gain, "error": rounding / gain})
 
 
