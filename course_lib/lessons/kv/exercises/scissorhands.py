@@ -193,7 +193,7 @@ def _as_ranked(got: Any, expected: tuple[str, Tensor, int]) -> str | None:
     return None if same else "other slots stay"
 
 
-def _agree_on_counts(got: Any, expected: Tensor, case: Case) -> str | None:
+def _agree_on_counts(got: Any, expected: Any, case: Case) -> str | None:
     """As many stay, the same recent ones among them, with the same counts: which of two equal counts leaves is free."""
     if isinstance(expected, tuple):
         return _as_ranked(got, expected)
