@@ -335,7 +335,8 @@ for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool),
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 4 points
 #
 # Write one step for all heads of a layer: add the new column sums, then choose the `budget` slots that stay. The newest
-# `recent` tokens are among them; of the others the highest scores stay, whichever way ties fall.
+# `recent` tokens are among them; of the others the highest scores stay. Where scores are equal, any of them may stay,
+# but never more than `budget` slots.
 
 
 # %% exercise="kv.h2o_step"
@@ -499,9 +500,10 @@ plots.persistence(persistence.ratio, persistence.early)
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
 # A query at position $p$ has seen $p + 1$ tokens, some of which have left since. A weight is low when the group's mean
-# is below the even share of all tokens that the query has seen; only queries that could see the token count, those at
-# its position or behind. If there are more than `budget` slots, keep `budget - budget // 2` of them: the newest
-# `recent` tokens, and of the others those with the lowest counts, whichever way ties fall. Otherwise all stay.
+# is below the even share of all tokens that the query has seen, and not low when it equals that share; only queries
+# that could see the token count, those at its position or behind. If there are more than `budget` slots, keep
+# `budget - budget // 2` of them: the newest `recent` tokens, and of the others those with the lowest counts, whichever
+# way ties fall. Otherwise all stay.
 
 
 # %% exercise="kv.scissorhands"
@@ -576,7 +578,8 @@ plots.nearest(nearest_that_stays(model, text[:256], 51))
 # ### Merge instead of drop
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Merge one evicted token, or drop it when no cosine reaches the threshold. The formula of the mean is left to you.
+# Merge one evicted token into the nearest slot if its cosine is at least the threshold; otherwise drop it. The formula
+# of the mean is left to you.
 
 
 # %% exercise="kv.merge"

@@ -71,8 +71,8 @@ say(f"The first token is {tokenizer.decode(text[:1])!r}. The text begins: {token
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
 # Compute for every token what it receives: the mean over those queries, from `start` on, that can see it. Attention is
-# causal, so a query sees its own token and the ones before it. A comparison is fair only if no token is charged for
-# queries that could not have looked at it.
+# causal, so a query sees its own token and the ones before it, even those to which it gives a weight of 0. A comparison
+# is fair only if no token is charged for queries that could not have looked at it.
 
 
 # %% exercise="sinks.share"
@@ -371,7 +371,7 @@ check("sinks.positions", turn_by)
 
 # %% [markdown]
 # ### Turn a key on
-# **Exercise** · difficulty 4 of 5 · 10 minutes · 3 points
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Turn each key on by a number of positions, forwards or backwards.
 
@@ -523,15 +523,16 @@ ways.beside_the_paper(compared)
 # ### A softmax that may decline
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Write it for logits of any size. Rows, heads and sinks may lie hundreds apart, and nothing may become NaN.
+# Write it for logits of any size. Rows, heads and sinks may lie hundreds apart, and nothing may become NaN, not even
+# where a query sees no token at all.
 
 
 # %% exercise="sinks.softmax"
 def softmax_with_sink(logits, sink):
     """Attention weights that sum to less than 1.
 
-    logits: (H, Q, N); −inf where a query may not look. sink: (H,), a logit for each head, which may
-    be far from those of the tokens. Returns (H, Q, N).
+    logits: (H, Q, N); −inf where a query may not look, which may be the whole row. sink: (H,), a
+    finite logit for each head, which may be far from those of the tokens. Returns (H, Q, N).
     """
     ### BEGIN SOLUTION
     column = sink[:, None, None].expand(-1, logits.shape[1], 1)

@@ -10,7 +10,7 @@
 # **Afterwards you can** put a prompt of vectors before a text, train it while the weights stay frozen, choose where it
 # begins, compare a model with a prompt and without one on the same tokens, count the bytes of a model with half of its
 # weights in 4 bits, and say how much of a prompt goes over to another model. **You need** lessons 00 and 04, and
-# gradients. **Time**: two hours, 73 minutes of it for exercises.
+# gradients. **Time**: two hours, 61 minutes of it for exercises.
 #
 # You will write seven functions. Under each is a `check`; it tells you what is wrong and, when it knows, which mistake
 # it is. What follows an exercise uses your function on the real model once it is right, and the course's until then.
@@ -77,10 +77,10 @@ inputs.positions_and_mask()
 
 # %% [markdown]
 # ### The prompt before the text
-# **Exercise** · difficulty 2 of 5 · 9 minutes · 2 points
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Texts of different lengths are filled up to one length, on the left or on the right. What is filled in is not seen,
-# and has no place in the order of positions:
+# Texts of different lengths are padded to one length, on the left or on the right. The padding's vectors stay as they
+# are; the model does not see them, and they have no place in the order of positions:
 #
 # $$ \text{position}_i = \text{how many vectors that are seen stand before place } i . $$
 #
@@ -94,7 +94,8 @@ def before(prompt, text, real):
     prompt: (P, D), the same for all texts. text: (B, T, D), the embeddings of B texts.
     real: (B, T), True at tokens of the text, False at padding, which may stand on the left or on
     the right.
-    vectors: (B, P + T, D), the prompt first in every row, before padding too.
+    vectors: (B, P + T, D), the prompt first in every row, before padding too; then `text`, with
+    whatever stands at its padding.
     seen: (B, P + T), True at all that may be looked at.
     positions: (B, P + T), for what is seen the number of vectors before it that are seen; at
     padding anything.
@@ -179,7 +180,7 @@ plots.what_learns(parts, prompt=5 * table.shape[1])
 
 # %% [markdown]
 # ### What learns
-# **Exercise** · difficulty 4 of 5 · 14 minutes · 4 points
+# **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
 # A model of two matrices is enough to get this right. It reads $x = [E;\, \text{table}[\text{ids}]]$ and remembers
 #
@@ -231,11 +232,11 @@ deck.lengths()
 
 # %% [markdown]
 # ### Where a prompt begins
-# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
+# **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
 # Every token of the vocabulary has drawn a lot, a number between 0 and 1. The prompt begins with the rows of the $P$
-# largest lots: that is drawing without putting back. Then it takes its first step. What happens to the table when you
-# subtract?
+# largest lots: that is drawing without putting back. Then it takes its first step. The table must not
+# change when you subtract.
 
 
 # %% exercise="compress.initial"
@@ -367,7 +368,7 @@ sizes.bits()
 
 # %% [markdown]
 # ### Bytes of 50 % and 4 bits
-# **Exercise** · difficulty 2 of 5 · 10 minutes · 3 points
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # Stored are, for each layer of $O$ rows and $I$ columns,
 #
@@ -427,7 +428,7 @@ for name, (bits, n_others, n_prompt) in {
 
 # %% [markdown]
 # ### How much goes over
-# **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # For each window let $g$ be by how much a prompt lowers the loss: on the compressed model with the prompt that came
 # from elsewhere ($g^\text{moved}$), on it with its own ($g^\text{own}$), and on the dense model with one of its own
@@ -448,8 +449,7 @@ def share_of_gain(plain, own, moved, dense, dense_own):
     All (N,), mean losses of the same windows, N at least two. Of the compressed model: plain
     without a prompt, own with the prompt that was learned in front of it, moved with the one from
     elsewhere. Of the dense model: dense without a prompt, dense_own with one that was learned in
-    front of it. On average `own` wins more than the dense model does.
-    The share may be below 0, and above 1.
+    front of it. The mean of b is not 0; it may be negative. The share may be below 0, and above 1.
     """
     ### BEGIN SOLUTION
     of_dense = dense - dense_own

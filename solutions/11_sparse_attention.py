@@ -9,7 +9,7 @@
 # **Afterwards you can** choose the blocks that hold a share of a head's attention, build a mask of blocks that is
 # causal, send keys only where they have moved, steer heads to a sentence, say what a patch of an image is worth, verify
 # drafted tokens so that the text stays the model's own, and say when each of these pays. **You need** lesson 00; lesson
-# 07 knows caches, lesson 08 the first token. **Time**: two hours, 79 minutes of it for exercises.
+# 07 knows caches, lesson 08 the first token. **Time**: two hours, 78 minutes of it for exercises.
 #
 # You will write eight functions. Under each is a `check`; it tells you what is wrong and, when it knows, which mistake
 # it is. What follows an exercise uses your function on the real model once it is right, and the course's until then.
@@ -368,7 +368,7 @@ ideas.walk()
 
 # %% [markdown]
 # ### Send what has moved
-# **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # Go through the tokens and hold, for every channel, what was sent last. The error must stay below θ everywhere, and
 # θ = 0 must be exact.
@@ -555,7 +555,7 @@ print(published.steering())
 
 # %% [markdown]
 # ### What a patch is worth
-# **Exercise** · difficulty 4 of 5 · 13 minutes · 4 points
+# **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
 # $p_v$ is how often grey level $v$ occurs among the pixels of the patch. A patch of one level has 0 bits; one of 16
 # pixels, all different, has 4.
@@ -568,10 +568,11 @@ def recycle(grey, attention, alpha, tokens, cell):
     grey: (N, P), whole numbers 0 to 255, the pixels of each patch. attention: (N,), what the
     patches of K attend to each. alpha: the weight of the entropies, 0 or more. tokens: (N, D).
     cell: (N,), whole numbers, to which of C cells a pruned token belongs, 0 to C - 1; -1 for a
-    token that stays. Every cell has at least one token.
+    token that stays. Every cell has at least one token. Attention is 0 or more, and no cell's
+    importances sum to 0.
     importance: (N,), the attention plus alpha times the softmax, over all N patches, of the
     entropies in bits. fused: (C, D), the mean of a cell's tokens, weighed by importance. place:
-    (C,), the number, among all N, of the most important token of each cell.
+    (C,), the number, among all N, of the most important token of each cell (ties do not occur).
     """
     ### BEGIN SOLUTION
     entropy = []
@@ -656,7 +657,7 @@ ideas.overlaps()
 
 # %% [markdown]
 # ### Which drafted tokens stay
-# **Exercise** · difficulty 4 of 5 · 11 minutes · 4 points
+# **Exercise** · difficulty 3 of 5 · 11 minutes · 4 points
 #
 # Chance comes from outside here, so that a check can compare: `luck` are the numbers, drawn evenly between 0 and 1,
 # that decide. A token stays if its luck is below $p(x)/q(x)$.

@@ -9,7 +9,7 @@
 # **Afterwards you can** count what a pruned and rounded layer takes, make mask and grid agree, compare two models on
 # the same windows with an error, say which of many models nobody needs, split bytes over the parts of a model, write
 # text with fewer loads of its weights, and read a claim of a paper with the verdict that it had here. **You need**
-# lessons 00 to 04 and 07; 09 to 11 help. **Time**: two hours, 70 minutes of it for exercises, and the challenge.
+# lessons 00 to 04 and 07; 09 to 11 help. **Time**: two hours, 67 minutes of it for exercises, and the challenge.
 #
 # You will write seven functions. Under each is a `check`; it tells you what is wrong and, when it knows, which mistake
 # it is. What follows an exercise uses your function on the real model once it is right, and the course's until then.
@@ -78,7 +78,7 @@ path.path(measured)
 
 # %% [markdown]
 # ### Three ways to store a layer
-# **Exercise** · difficulty 2 of 5 · 9 minutes · 3 points
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # What does not fill its last byte takes all of it. A weight of exactly 0 is one that was pruned.
 
@@ -154,6 +154,7 @@ def prune_and_round(weight, norm, n_kept, bits, group):
     group: columns that share a grid; it divides I. A grid has 2**bits values, evenly spaced from
     the smallest to the largest weight that stays in its group and row; each of these goes to the
     nearest value. If just one stays, it is its grid's only value. If none stays, the group is 0.
+    Equal scores and weights halfway between two values do not occur.
     """
     ### BEGIN SOLUTION
     score = weight.abs() * norm
@@ -281,7 +282,7 @@ say(part_tables.pairs(measured))
 
 # %% [markdown]
 # ### Which nobody should take another for
-# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # Sorting helps less than one hopes. The best model so far may swing so much from window to window that it beats less
 # than a slightly worse one does.
@@ -293,8 +294,8 @@ def front(cost, losses):
 
     cost: (M,), bytes; less is better. losses: (M, N), of N windows, at least two, the same for all
     models; less is better. i beats j if cost[i] <= cost[j] and the mean over windows of
-    losses[j] - losses[i] is more than two of its standard errors. i also beats j if their losses
-    are equal in every window and cost[i] < cost[j].
+    losses[j] - losses[i] is more than 2 of its standard errors (2, not 1.96). i also beats j if
+    their losses are exactly equal in every window and cost[i] < cost[j].
     """
     ### BEGIN SOLUTION
     more = losses.double()[None] - losses.double()[:, None]  # [i, j]: by how much j loses more
@@ -333,7 +334,7 @@ say(front_tables.cheapest(recipes))
 
 # %% [markdown]
 # ### Where the next byte goes
-# **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
+# **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
 # A step changes what the next one is worth. And a step that does not fit is not the end: a smaller one may.
 
@@ -343,10 +344,11 @@ def split(sizes, losses, budget):
     """The level of each part under a budget of bytes: (P,), whole numbers.
 
     sizes: (P, L), whole numbers, the bytes of each of P parts at each of L levels, from the
-    smallest to the largest. losses: (P, L), what is lost with that part at that level; it falls
-    along a row. Start with every part at level 0, which fits. A step takes one part up one level.
-    As long as a step fits, so that all parts together take at most budget bytes, take the one of
-    those that fit that saves most loss for each byte it takes more.
+    smallest to the largest; each level takes at least one byte more than the one before. losses:
+    (P, L), what is lost with that part at that level; it falls along a row. Start with every part
+    at level 0, which fits. A step takes one part up one level. As long as a step fits, so that all
+    parts together take at most budget bytes, take the one of those that fit that saves most loss
+    for each byte it takes more. No two of them save the same.
     """
     ### BEGIN SOLUTION
     levels = [0] * len(sizes)
@@ -398,7 +400,7 @@ print(parts.beside_uniform(model, held_out, curves, levels))
 
 # %% [markdown]
 # ### A whole drafted block
-# **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
+# **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
 # To draw a word from a distribution with a number `u` in [0, 1), add up its probabilities in their order and take the
 # first word at which the sum is above `u`.
@@ -457,18 +459,20 @@ with drafting(built) as small:
 # ### What a draft is worth
 # **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
 #
-# A pass over several tokens costs a little more than one over a single token; in which unit, seconds or bytes, does not
-# matter. Draft and all, by how much less does a token cost?
+# The model checks the newest token of the text and the $k$ drafted ones in a single pass, which costs a little more
+# than a pass over the newest token alone. What is the difference between the cost of a token without a draft and with
+# one? It has the unit of the costs, seconds or bytes.
 
 
 # %% exercise="capstone.gain"
 def gain(acceptance, k, model, further, draft):
-    """Tokens a pass, and by how much less a token costs than without a draft: two numbers.
+    """Tokens per pass, and the cost of a token without a draft minus its cost with one: two numbers.
 
     acceptance: the probability that a drafted token stays, 0 to 1, both possible. k: tokens drafted
     for a pass, 1 or more. model: what a pass of the model over one token costs; without a draft a
-    token costs that. further: what each token more in that pass adds. draft: what one drafted token
-    costs. All costs are in one unit. The second number is below 0 if the draft does not pay.
+    token costs that. A pass that checks k drafted tokens reads k + 1 tokens. further: what each
+    token beyond the first adds to it. draft: what one drafted token costs. All costs are in one
+    unit. The second number is a difference in that unit, below 0 if the draft does not pay.
     """
     ### BEGIN SOLUTION
     tokens = sum(acceptance**i for i in range(k + 1))

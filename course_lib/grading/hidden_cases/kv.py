@@ -129,9 +129,9 @@ def _scissorhands(generator: torch.Generator) -> list[Case]:
         near = seen * (low * (0.6 / t + 0.4 / (t + 1)) + (is_spared & ~low) * (0.4 / t + 0.6 / (t - 1)))
         rest = seen & (near == 0)
         mean = near + rest * (1 - near.sum(dim=1, keepdim=True)) / rest.sum(dim=1, keepdim=True)
-        one = mean * (0.4 + 1.2 * torch.rand(mean.shape, generator=generator))
-        one = one / one.sum(dim=1, keepdim=True)
-        return torch.stack([one, 2 * mean - one]), asked_at, position
+        u = torch.rand(mean.shape, generator=generator)
+        apart = 0.9 * mean * (u - (mean * u).sum(dim=1, keepdim=True))  # sums to 0, and is less than the mean
+        return torch.stack([mean + apart, mean - apart]), asked_at, position
 
     return [
         Case("most of the text has left", drawn(3, 12, 41, 300, 40, 6)),

@@ -409,20 +409,20 @@ WRONG = {
         "views": (rows_in_place, "the table moves too"),
         "normal": (
             lambda w, lots, n, s: (torch.randn(n, w.shape[1], generator=torch.Generator().manual_seed(3)) - s, w),
-            "random numbers",
+            "no rows of the table",
         ),
         "normal of the table's size": (
             lambda w, lots, n, s: (
                 w.std() * torch.randn(n, w.shape[1], generator=torch.Generator().manual_seed(4)) - s,
                 w,
             ),
-            "random numbers",
+            "no rows of the table",
         ),
         "uniform": (
             lambda w, lots, n, s: (torch.rand(n, w.shape[1], generator=torch.Generator().manual_seed(4)) - 0.5 - s, w),
-            "random numbers",
+            "no rows of the table",
         ),
-        "zeros": (lambda w, lots, n, s: (-s, w), "random numbers"),
+        "zeros": (lambda w, lots, n, s: (-s, w), "no rows of the table"),
         "own draw": (own_lots, "rows of other tokens"),
         "randint": (drawn_with_repetition, "with repetition"),
         "lots as places": (started(lambda w, lots, n: (lots * len(w)).long()[:n]), "with repetition"),
@@ -440,7 +440,7 @@ WRONG = {
             lambda w, lots, n, s: (w[lots.topk(n)[1]] * lots.topk(n)[0][:, None] - s, w),
             "rows made longer or shorter",
         ),
-        "half as long": (started(rows=lambda w, ids: w[ids] / 2), "random numbers"),
+        "half as long": (started(rows=lambda w, ids: w[ids] / 2), "no rows of the table"),
         "no step": (started(after=lambda x, s: x), "step forgotten"),
         "plus": (started(after=lambda x, s: x + s), "step added"),
         "ids": (lambda w, lots, n, s: (lots.topk(n)[1], w), "tokens, not vectors"),

@@ -189,7 +189,7 @@ WRONG = {
             "mask not moved",
         ),
         "mean perplexities": (compared(ratio=lambda a, b: a.exp().mean() / b.exp().mean()), "mean of perplexities"),
-        "mean of ratios": (compared(ratio=lambda a, b: (a - b).exp().mean()), "mean of perplexities"),
+        "mean of ratios": (compared(ratio=lambda a, b: (a - b).exp().mean()), "mean of the windows' ratios"),
         "one heap": (
             compared(lambda p, q, r: (p[:, -q.shape[1] :][r[:, 1:]].double(), q[r[:, 1:]].double())),
             "tokens for windows",
@@ -221,7 +221,7 @@ WRONG = {
         "gain": (compared(ratio=lambda a, b: 1 - (a - b).mean().exp()), "the part that is saved"),
         "twice the error": (compared(error=lambda a, b: 1.96 * factor(a, b)[1]), "half an interval"),
         "median": (compared(ratio=lambda a, b: (a - b).median().exp()), "median of the windows"),
-        "one number": (lambda *g: compared()(*g)[0], "not two numbers"),
+        "one number": (lambda *g: compared()(*g)[0], "not these two numbers"),
     },
     "compress.bytes": {
         "no bitmap": (sized(bitmap=lambda r, c, k: 0), "bitmap forgotten"),
@@ -257,11 +257,11 @@ WRONG = {
         "map in one run": (sized(bitmap=lambda r, c, k: up(r * c / 8)), "parts of bytes"),
         "whole groups alone": (
             sized(scales=lambda r, c, g: 2 * r * (c // g), zeros=lambda r, c, g, b: r * up(c // g * b / 8)),
-            "groups of the kept weights",
+            "not those groups",
         ),
         "a scale a row": (
             sized(scales=lambda r, c, g: 2 * r, zeros=lambda r, c, g, b: r * up(b / 8)),
-            "groups of the kept weights",
+            "not those groups",
         ),
         "zero points in 16 bits": (sized(zeros=lambda r, c, g, b: 2 * r * up(c / g)), "zero points not packed"),
         "a byte for a zero point": (
@@ -281,12 +281,12 @@ WRONG = {
             lambda *g: (8 * sized()(*g)[0] / sum(r * c for r, c, _ in g[0]), sized()(*g)[1]),
             "another unit",
         ),
-        "bytes alone": (lambda *g: sized()(*g)[0], "not two numbers"),
+        "bytes alone": (lambda *g: sized()(*g)[0], "not these two numbers"),
     },
     "compress.transfer": {
         "no control": (shared(lambda p, o, m, d, c: (p - m, p - o)), "dense control forgotten"),
-        "control above": (shared(lambda p, o, m, d, c: (p - m - d + c, p - o)), "dense control forgotten"),
-        "control below": (shared(lambda p, o, m, d, c: (p - m, p - o - d + c)), "dense control forgotten"),
+        "control above": (shared(lambda p, o, m, d, c: (p - m - d + c, p - o)), "control on one side"),
+        "control below": (shared(lambda p, o, m, d, c: (p - m, p - o - d + c)), "control on one side"),
         "control added": (shared(lambda p, o, m, d, c: (p - m + d - c, p - o + d - c)), "control added"),
         "from the dense model": (shared(lambda p, o, m, d, c: (d - m, d - o)), "wrong baseline"),
         "of the gap": (shared(lambda p, o, m, d, c: (p - m, p - d)), "wrong baseline"),
@@ -324,7 +324,7 @@ WRONG = {
         ),
         "error of the difference": (
             shared(error=lambda a, b: (a - b).std() / len(a) ** 0.5 / b.mean()),
-            "as if the own gain were exact",
+            "spread of a − b",
         ),
         "in nats": (
             shared(error=lambda a, b: (a - a.mean() / b.mean() * b).std() / len(a) ** 0.5),
@@ -345,7 +345,7 @@ WRONG = {
             lambda p, o, m, d, c: ((p - m).mean() / (p - o).mean(), 0.0),
             "dense control forgotten",
         ),
-        "no error": (lambda *g: (shared()(*g)[0], 0.0), "not two numbers"),
+        "no error": (lambda *g: (shared()(*g)[0], 0.0), "not these two numbers"),
         "relative error": (
             shared(error=lambda a, b: delta(a, b) / abs(a.mean() / b.mean())),
             "error as a part of the share",
@@ -365,6 +365,6 @@ WRONG = {
             shared(share=lambda a, b: ((a - a.mean()) * (b - b.mean())).sum() / (b - b.mean()).square().sum()),
             "slope of a line",
         ),
-        "share alone": (lambda *g: shared()(*g)[0], "not two numbers"),
+        "share alone": (lambda *g: shared()(*g)[0], "not these two numbers"),
     },
 }

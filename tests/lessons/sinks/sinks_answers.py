@@ -28,7 +28,7 @@ SHARE_RIGHT = {
     "loops": share_in_loops,
     "numpy": lambda w, s: w.numpy()[:, :, s:].sum(axis=2) / seen(w, s).numpy(),
     "token by token": lambda w, s: torch.stack([w[:, :, max(s, j) :, j].mean(2) for j in range(w.shape[3])], dim=2),
-    "counted where it is seen": lambda w, s: w[:, :, s:].sum(2) / (w[:, :, s:] > 0).sum(2),
+    "counted where it is seen": lambda w, s: w[:, :, s:].sum(2) / torch.ones_like(w[:, :, s:]).tril(s).sum(2),
     "two parts": lambda w, s: torch.cat(
         [w[:, :, s:, :s].mean(2), w[:, :, s:, s:].sum(2) / torch.arange(w.shape[2] - s, 0, -1)], dim=2
     ),
@@ -326,10 +326,10 @@ def ROW(x, s):
 SOFTMAX_RIGHT = {
     "rows": by_rows,
     "shifted by the largest": less(ROW),
-    "shifted by the largest logit": less(lambda x, s: x.amax(2, keepdim=True)),
+    "shifted by the largest logit": less(lambda x, s: x.amax(2, keepdim=True).clamp(min=-1e4)),
     "logsumexp": lambda x, s: (x - joined(x, s).logsumexp(2, keepdim=True)).exp(),
     "log softmax, float64": lambda x, s: joined(x, s).double().log_softmax(2).exp()[..., : x.shape[2]],
-    "sigmoid": lambda x, s: x.softmax(2) * torch.sigmoid(x.logsumexp(2) - s[:, None]).unsqueeze(2),
+    "sigmoid": lambda x, s: (x.softmax(2) * torch.sigmoid(x.logsumexp(2) - s[:, None]).unsqueeze(2)).nan_to_num(0),
 }
 SOFTMAX_WRONG = {
     "softmax": lambda x, s: x.softmax(2),

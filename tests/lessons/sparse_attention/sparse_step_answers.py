@@ -451,7 +451,7 @@ WRONG = {
         "place within": recycled(place=lambda w, m: int(w.argmax())),
         "those that stay too": recycled(of=lambda cell, c: (cell.clamp(min=0) == c).nonzero().flatten().tolist()),
         "grey as a probability": (recycled(of_values), "entropy of the pixels' values"),
-        "α outside": (recycled(worth=lambda a, h, alpha: alpha * (a + h.softmax(0))), "one of the two parts"),
+        "α outside": (recycled(worth=lambda a, h, alpha: alpha * (a + h.softmax(0))), "α left out or at another place"),
         "place by the attention": (placed_by(lambda a, h, alpha: a), "place by one of the two parts"),
         "place by the entropy": (placed_by(lambda a, h, alpha: h), "place by one of the two parts"),
         "by the largest entropy": (recycled(worth=lambda a, h, alpha: a + alpha * h / 8), ""),

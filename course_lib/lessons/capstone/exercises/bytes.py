@@ -130,7 +130,7 @@ BYTES = Exercise(
     id="capstone.bytes",
     title="Three ways to store a layer",
     difficulty=2,
-    minutes=9,
+    minutes=8,
     points=3,
     reference=_bytes,
     cases=_bytes_cases,
@@ -150,7 +150,7 @@ BYTES = Exercise(
             ),
         ),
         Mistake(
-            "scales forgotten",
+            "scales or zero points forgotten",
             "A code is a number of steps on a grid. In all three ways each group needs its scale and its zero point.",
             _without("scales", "zeros"),
             also=(_without("scales"), _without("zeros"), _without("scales", "zeros", "starts")),
@@ -233,9 +233,14 @@ BYTES = Exercise(
             _without("starts"),
             also=(
                 _but(lambda s, *given: {"starts": s.starts - 4}),
-                _but(lambda s, *given: {"all_codes": s.all_codes + s.starts}),
                 _but(lambda s, *given: {"starts": 4}),
             ),
+        ),
+        Mistake(
+            "row starts for all codes too",
+            "Starts of rows were counted with all codes as well. There each row is as long as any other, so its start "
+            "can be computed and is not stored.",
+            _but(lambda s, *given: {"all_codes": s.all_codes + s.starts}),
         ),
         Mistake(
             "not those groups",
@@ -326,8 +331,12 @@ BYTES = Exercise(
             also=(
                 lambda *given: min(_bytes(*given).items(), key=lambda item: item[1]),
                 lambda *given: min(_bytes(*given), key=_bytes(*given).get),
-                lambda *given: tuple(_bytes(*given).values()),
             ),
+        ),
+        Mistake(
+            "without names",
+            "The three numbers are right, and their names are missing. Return a dictionary: all codes, bitmap, index.",
+            lambda *given: tuple(_bytes(*given).values()),
         ),
     ),
     also_right=(

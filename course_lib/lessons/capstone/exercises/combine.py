@@ -165,12 +165,19 @@ def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
 
 def _combine_cases(generator: torch.Generator) -> list[Case]:
     def drawn(
-        rows: int, n_kept: int, bits: int, group: int, factors: tuple[float, ...], shift: float = 0.0
+        rows: int,
+        n_kept: int,
+        bits: int,
+        group: int,
+        factors: tuple[float, ...],
+        shift: float = 0.0,
+        zeros: bool = False,
     ) -> tuple[Any, ...]:
         """Large weights where the norm is small, so that some of the largest are pruned; a factor a group."""
         while True:
             norm = (0.8 * randn(generator, len(factors) * group)).exp()
             weight = randn(generator, rows, len(norm)) * norm ** (-0.5) + shift
+            weight[::2, 1] *= 1 - zeros
             given = weight, norm * torch.tensor(factors).repeat_interleave(group), n_kept, bits, group
             if is_clear(*given):
                 return given
@@ -181,11 +188,11 @@ def _combine_cases(generator: torch.Generator) -> list[Case]:
         Case("2 × 4 by hand, 3 a row, 2 bits: grids from 1 to 7 and from −4 to 5", (*by_hand, 3, 2, 4)),
         Case("half of 6 × 32, 4 bits, groups of 16", drawn(6, 16, 4, 16, (1.0,) * 2)),
         Case("a third of 7 × 48, 2 bits, groups of 8", drawn(7, 16, 2, 8, (1.0,) * 6)),
-        Case("weights above zero, 3 bits, groups of 8", drawn(6, 12, 3, 8, (1.0,) * 3, 6.0)),
+        Case("16 × 16 weights above zero, 3 bits, groups of 8", drawn(16, 10, 3, 8, (1.0,) * 2, 6.0)),
         Case("groups of which little or nothing stays", drawn(5, 9, 3, 8, (30.0, 1.0, 0.001))),
         Case("one weight a row", drawn(4, 1, 4, 8, (1.0,) * 2)),
-        Case("all stay, 2 bits, a group a row", drawn(8, 12, 2, 12, (1.0,))),
-        Case("not contiguous, in float64", (turned[0].double().T.contiguous().T, turned[1].double(), *turned[2:])),
+        Case("all stay, a 0 among them too, 2 bits, a group a row", drawn(8, 12, 2, 12, (1.0,), 9.0, zeros=True)),
+        Case("not contiguous", (turned[0].T.contiguous().T, *turned[1:])),
     ]
 
 
@@ -218,8 +225,8 @@ COMBINE = Exercise(
     mistakes=(
         Mistake(
             "rounded zeros come back",
-            "Zeros were rounded like the other weights. 0 is no value of the grid, so they become the value that is "
-            "nearest to it. Whatever is rounded, what is pruned is exactly 0 in the end.",
+            "Pruned weights got a value of the grid, which need not hold 0. Whatever is rounded, what is pruned is "
+            "exactly 0 in the end.",
             _never_masked(_of_pruned),
             also=(
                 _never_masked(_of_kept),
@@ -253,10 +260,17 @@ COMBINE = Exercise(
             "norms forgotten",
             "The largest weights stay here. A score is |w| times the norm of its input.",
             _with(mask=lambda w, norm, n: _largest(w.abs(), n)),
-            also=(
-                _with(mask=lambda w, norm, n: _largest(norm.expand_as(w), n)),
-                _with(mask=lambda w, norm, n: _largest(w.abs() / norm, n)),
-            ),
+        ),
+        Mistake(
+            "divided by the norm",
+            "|w| was divided by the norm. A weight whose input is large counts for more: multiply.",
+            _with(mask=lambda w, norm, n: _largest(w.abs() / norm, n)),
+        ),
+        Mistake(
+            "the norm alone",
+            "The norms alone decide, so that every row keeps the same columns. A score is |w| times the norm of its "
+            "input.",
+            _with(mask=lambda w, norm, n: _largest(norm.expand_as(w), n)),
         ),
         Mistake(
             "another power of the norm",
@@ -279,24 +293,31 @@ COMBINE = Exercise(
             "the others stay",
             "What should stay has been pruned, and the rest was kept.",
             _with(mask=lambda w, norm, n: ~_mask(w, norm, n)),
-            also=(
-                _with(mask=lambda w, norm, n: _largest(-w.abs() * norm, n)),
-                _with(mask=lambda w, norm, n: _mask(w, norm, w.shape[1] - n)),
-            ),
+            also=(_with(mask=lambda w, norm, n: _largest(-w.abs() * norm, n)),),
+        ),
+        Mistake(
+            "n_kept pruned",
+            "n_kept weights of each row were pruned. It is the number of those that stay.",
+            _with(mask=lambda w, norm, n: _mask(w, norm, w.shape[1] - n)),
         ),
         Mistake(
             "one step too many",
             "2^bits values lie 2^bits − 1 steps apart: with 2 bits the grid is cut into three.",
             _with(n_steps=lambda bits: 2**bits),
+            also=(_with(n_steps=lambda bits: 2**bits, most=1),),
+        ),
+        Mistake(
+            "too few steps",
+            "The grid has fewer values than bits allow: 2^bits values lie 2^bits − 1 steps apart.",
+            _with(n_steps=lambda bits: 2**bits - 2),
             also=(
-                _with(n_steps=lambda bits: 2**bits, most=1),
                 _with(n_steps=lambda bits: 2 ** (bits - 1)),
-                _with(n_steps=lambda bits: 2**bits - 2),
+                _with(n_steps=lambda bits: 2 ** (bits - 1) - 1),
             ),
         ),
         Mistake(
-            "rounded down",
-            "A weight goes to the nearest value, above or below.",
+            "not to the nearest",
+            "Every weight was rounded down, or every one up. It goes to the nearest value, above or below.",
             _with(by=torch.floor),
             also=(_with(by=torch.ceil), _with(by=lambda codes: (codes + 1).floor())),
         ),
@@ -318,7 +339,12 @@ COMBINE = Exercise(
             "Where one weight of a group stays, both ends are the same and the step is 0: the quotient is NaN. That "
             "weight is the grid's one value and stays as it is.",
             _step_of_nothing,
-            also=(lambda *given: _step_of_nothing(*given).nan_to_num(0.0),),
+        ),
+        Mistake(
+            "one alone becomes 0",
+            "Where just one weight of a group stays, it became 0. Both ends of its grid are that weight: it stays as "
+            "it is.",
+            lambda *given: _step_of_nothing(*given).nan_to_num(0.0),
         ),
         Mistake(
             "codes, not weights",

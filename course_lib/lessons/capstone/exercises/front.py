@@ -98,6 +98,12 @@ def _strictly(cost: Tensor, losses: Tensor) -> Tensor:
     return (cost[:, None] < cost) & (more > ERRORS * error)
 
 
+def _alike_but_dearer(cost: Tensor, losses: Tensor, by: float = 1e-6) -> Tensor:
+    """The row's model costs less, and loses the same up to a little."""
+    alike = ((losses[:, None] - losses).abs() <= by).all(dim=2)
+    return alike & (cost[:, None] < cost)
+
+
 def _itself(cost: Tensor, losses: Tensor) -> Tensor:
     """Where as good is good enough, everyone beats itself; left out here, but not its twins."""
     more, error = _more(losses)
@@ -175,9 +181,18 @@ def _front_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[2.0, 4.0], [1.0, 3.0], [1.25, 5.25], [2.0, 4.25], [1.0, 3.0]])
     cost, losses = drawn(9, 6)
     twins = torch.cat([cost, cost[:4], cost[4:7] + 50]), torch.cat([losses, losses[:7]])
+    # Against the first: the same mean from other losses; the same losses; the same but for 1/128 in one window
+    first = torch.tensor([1.0, 2.0, 3.0, 2.0])
+    # The last two cost the same, and the second of them is the better one in every window
+    rows = first, first.roll(2), first, first + torch.eye(4)[3] / 128, first - 0.5, first - 1
+    alike = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 5.0]), torch.stack(rows)
     return [
         Case("5 models by hand, 2 windows: the last two leave", (_COSTS, by_hand)),
-        Case("12 models, 8 windows", drawn(12, 8)),
+        Case(
+            "6 models by hand: only the third loses in each window what a cheaper one does; the fifth is beaten", alike
+        ),
+        Case("differences of 1.98 and of 2.02 standard errors", _near_two_errors(generator)),
+        Case("12 models, 12 windows", drawn(12, 12)),
         Case("models that cost the same", drawn(14, 8, costs=5)),
         Case("each of some models twice, and some at a higher cost", twins),
         Case("the best model beats less than another does", _noisy_best(generator)),
@@ -185,6 +200,19 @@ def _front_cases(generator: torch.Generator) -> list[Case]:
         Case("windows that are all as hard", drawn(15, 6, 0.04, hard=0.02)),
         Case("a single model", drawn(1, 5)),
     ]
+
+
+def _near_two_errors(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Three dearer models that lose more than the cheapest: by 1.98, 2.02 and 1.97 standard errors.
+
+    Of the six numbers ±1 the mean is 0 and the standard error √(6/5) / √6 = 1/√5, so a mean of m/√5 is m of them.
+    """
+    signs = torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])
+    losses = [3 + 0.5 * randn(generator, 6)]
+    for n_errors in (1.98, 2.02, 1.97):
+        losses.append(losses[0] + 0.2 * (signs[torch.randperm(6, generator=generator)] + n_errors / 5**0.5))
+    order = torch.randperm(4, generator=generator)
+    return torch.tensor([1.0, 4.0, 3.0, 2.0])[order], torch.stack(losses)[order]
 
 
 _COSTS = torch.tensor([4.0, 5.0, 6.0, 7.0, 8.0])
@@ -209,8 +237,8 @@ def _library(cost: Tensor, losses: Tensor) -> Tensor:
 FRONT = Exercise(
     id="capstone.front",
     title="Which nobody should take another for",
-    difficulty=3,
-    minutes=10,
+    difficulty=2,
+    minutes=8,
     points=3,
     reference=_with(),
     cases=_front_cases,
@@ -246,6 +274,8 @@ FRONT = Exercise(
                 _with(_spreads),
                 _with(_or_twins(_clearly, 1.0)),
                 _with(_or_twins(_spreads)),
+                _with(_or_twins(_clearly, 1.96)),
+                _with(lambda cost, losses: _clearly(cost, losses, 1.96)),
                 _with(lambda cost, losses: _clearly(cost, losses, 3.0)),
                 _with(_or_twins(_clearly, 3.0)),
                 _with(lambda cost, losses: _clearly(cost, losses, ERRORS * losses.shape[1] ** -0.5)),
@@ -305,11 +335,28 @@ FRONT = Exercise(
             _with(_clearly),
         ),
         Mistake(
+            "equal means for equal losses",
+            "Losses are equal only if they are equal in every window, exactly. Two models with the same mean, or "
+            "nearly the same losses, may still differ: the one that costs more stays.",
+            _with(
+                lambda cost, losses: _clearly(cost, losses) | _alike_but_dearer(cost, losses.mean(dim=1, keepdim=True))
+            ),
+            also=(
+                _with(lambda cost, losses: _clearly(cost, losses) | _alike_but_dearer(cost, losses, 0.01)),
+                _with(lambda cost, losses: _clearly(cost, losses) | ((_more(losses)[0] == 0) & (cost[:, None] < cost))),
+            ),
+        ),
+        Mistake(
+            "no model stays",
+            "Here every model is beaten. Either each was compared with itself, or `or` joins two conditions that must "
+            "both hold: to beat a model, another one has to cost no more and be clearly better.",
+            _with(lambda cost, losses: _itself(cost, losses) | torch.eye(len(cost), dtype=torch.bool)),
+        ),
+        Mistake(
             "twins throw each other out",
             "Two models that cost the same and lose the same both left. Neither beats the other: both stay.",
             _with(_itself),
             also=(
-                _with(lambda cost, losses: _itself(cost, losses) | torch.eye(len(cost), dtype=torch.bool)),
                 _with(
                     lambda c, x: (
                         _clearly(c, x)
@@ -340,7 +387,13 @@ FRONT = Exercise(
             "must beat all others",
             "A model leaves as soon as one other beats it.",
             lambda cost, losses: ~(_beats(cost, losses) | torch.eye(len(cost), dtype=torch.bool)).all(dim=0),
-            also=(lambda cost, losses: _beats(cost, losses).any(dim=1),),
+        ),
+        Mistake(
+            "those that beat another",
+            "True stands for models that beat some other one. A model stays if no other beats it: for each j ask all "
+            "i, any(dim=0).",
+            lambda cost, losses: _beats(cost, losses).any(dim=1),
+            also=(lambda cost, losses: ~_beats(cost, losses).any(dim=1),),
         ),
         Mistake(
             "those that are beaten",
@@ -348,8 +401,9 @@ FRONT = Exercise(
             lambda cost, losses: _beats(cost, losses).any(dim=0),
         ),
         Mistake(
-            "numbers, not a mask",
-            "These are the numbers of the models. Asked for is a mask, True for each model that stays.",
+            "not a mask",
+            "These are numbers or costs of models, or pairs of them. Asked for is a mask, True for each model that "
+            "stays.",
             lambda cost, losses: _with()(cost, losses).nonzero().flatten(),
             also=(lambda cost, losses: cost[_with()(cost, losses)], lambda cost, losses: _beats(cost, losses)),
         ),
@@ -361,8 +415,8 @@ FRONT = Exercise(
     ),
     hints=(
         "Ask it of every pair: does i beat j? Then j stays if no i does.",
-        "i beats j if cost[i] <= cost[j] and the mean of losses[j] − losses[i] is more than two of its standard "
-        "errors; or if the losses are the same everywhere and i costs less.",
+        "Make four (M, M) tables: i costs no more than j, i costs less than j, j is clearly worse than i, and both "
+        "lose the same everywhere. Which of them are joined by `and`, which by `or`?",
         "losses[None, :] − losses[:, None] has shape (M, M, N): at [i, j] by how much j loses more. Mean and error are "
         "those along dim=2, and any(dim=0) says who is beaten.",
     ),

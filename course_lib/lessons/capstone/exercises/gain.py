@@ -117,11 +117,14 @@ GAIN = Exercise(
             "kα + 1 counts every drafted token that would stay. Those behind the first that falls are lost: the i-th "
             "is in the text only if all before it are, with probability α^i.",
             _with(lambda a, k: 1 + a * k),
-            also=(
-                _with(lambda a, k: a * (k + 1)),
-                _with(lambda a, k: 1 + k * a**k),
-                _with(lambda a, k: (k + 1) * a**k),
-            ),
+            also=(_with(lambda a, k: a * (k + 1)),),
+        ),
+        Mistake(
+            "all or none",
+            "This counts the tokens of a pass only if all of them stay. Those before the first that falls are in the "
+            "text too.",
+            _with(lambda a, k: 1 + k * a**k),
+            also=(_with(lambda a, k: (k + 1) * a**k),),
         ),
         Mistake(
             "where all stay, 0/0",
@@ -144,20 +147,28 @@ GAIN = Exercise(
             "the draft paid once",
             "The draft writes token by token: k of them cost k times as much as one.",
             _with(cost=lambda k, model, further, draft: model + k * further + draft),
+            also=(_with(cost=lambda k, model, further, draft: model + further + draft),),
+        ),
+        Mistake(
+            "not k drafted tokens",
+            "k tokens are drafted for a pass, and the draft is paid for each of them: k times, not k + 1 or k − 1 "
+            "times.",
+            _with(cost=lambda k, model, further, draft: model + k * further + (k + 1) * draft),
             also=(
-                _with(cost=lambda k, model, further, draft: model + further + draft),
-                _with(cost=lambda k, model, further, draft: model + k * further + (k + 1) * draft),
+                _with(cost=lambda k, model, further, draft: model + k * further + (k - 1) * draft),
                 _with(cost=lambda k, model, further, draft: model + (k + 1) * (further + draft)),
                 _with(cost=lambda k, model, further, draft: model + (k - 1) * (further + draft)),
             ),
         ),
         Mistake(
             "not k further tokens",
-            "A pass over k + 1 tokens costs more than one over a single token: `further` for each of the k others.",
+            "A pass reads k + 1 tokens: the newest one of the text and the k drafted ones. One over a single token "
+            "costs `model`, and each of the k others adds `further`.",
             _with(cost=lambda k, model, further, draft: model + k * draft),
             also=(
                 _with(cost=lambda k, model, further, draft: model + further + k * draft),
                 _with(cost=lambda k, model, further, draft: model + (k + 1) * further + k * draft),
+                _with(cost=lambda k, model, further, draft: model + (k - 1) * further + k * draft),
             ),
         ),
         Mistake(
@@ -182,8 +193,8 @@ GAIN = Exercise(
         ),
         Mistake(
             "a ratio",
-            "How many times faster is a ratio. Asked for is the difference, which is below 0 where the draft costs "
-            "more than it saves.",
+            "This is a ratio of both costs, or the part of a token's cost that is saved. Asked for is the difference, "
+            "which is below 0 where the draft costs more than it saves.",
             _with(gain=lambda before, after, n: before * n / after),
             also=(
                 _with(gain=lambda before, after, n: after / n / before),
@@ -200,12 +211,12 @@ GAIN = Exercise(
             "wrong sign",
             "A gain is above 0 where a token costs less with the draft than without.",
             _with(gain=lambda before, after, n: after / n - before),
-            also=(_with(gain=lambda before, after, n: abs(before - after / n)),),
         ),
         Mistake(
             "never a loss",
             "Where the draft costs more than it saves, the gain is below 0.",
             _with(gain=lambda before, after, n: max(0.0, before - after / n)),
+            also=(_with(gain=lambda before, after, n: abs(before - after / n)),),
         ),
         Mistake(
             "rounded to whole tokens",
@@ -214,8 +225,8 @@ GAIN = Exercise(
             also=(_with(lambda a, k: float(int(_tokens(a, k)))),),
         ),
         Mistake(
-            "not two numbers",
-            "Two numbers are asked for: tokens a pass, and the gain a token.",
+            "not these two numbers",
+            "Two numbers are asked for: first the tokens of a pass, then the gain for each token.",
             lambda *given: _with()(*given)[0],
             also=(lambda *given: _with()(*given)[1], lambda *given: _with()(*given)[::-1]),
         ),
@@ -229,7 +240,8 @@ GAIN = Exercise(
         "The i-th drafted token is in the text if it and all before it stay. How probable is that, and what is the sum "
         "over i, with the token that comes in any case?",
         "1 + α + … + α^k can be added up as it stands. The quotient needs α ≠ 1.",
-        "A pass costs model + k · further, and the draft k · draft. Divide by the tokens, and subtract from model.",
+        "A pass reads k + 1 tokens and costs model + k · further; the draft costs k · draft. Divide the sum by the "
+        "tokens per pass, and subtract that from model.",
     ),
 )
 

@@ -104,14 +104,11 @@ def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
 
 
 def _ratio_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(
-        n_domains: int, n: int, more: float, spread: float = 0.05, hard: float = 0.6, kind: torch.dtype = torch.float32
-    ) -> tuple[Tensor, Tensor]:
+    def drawn(n_domains: int, n: int, more: float, spread: float = 0.05, hard: float = 0.6) -> tuple[Tensor, Tensor]:
         """Windows that are hard or easy for both; domains that lose differently much."""
-        dense = (3 + hard * randn(generator, n_domains, n)).to(kind)
+        dense = 3 + hard * randn(generator, n_domains, n)
         shift = more * (1 + torch.arange(n_domains))[:, None]
-        mine = dense + shift + spread * randn(generator, n_domains, n)
-        return mine.to(kind), dense
+        return dense + shift + spread * randn(generator, n_domains, n), dense
 
     dense = torch.tensor([[2.0, 3.0, 4.0, 3.0]])
     by_hand = dense + torch.tensor([[0.25, 0.5, 0.25, 0.0]]), dense
@@ -121,7 +118,7 @@ def _ratio_cases(generator: torch.Generator) -> list[Case]:
         Case("three domains, 20 windows", drawn(3, 20, 0.3, 0.2)),
         Case("a model that loses four nats", drawn(2, 6, 2.0, 0.4)),
         Case("one that is better than the dense one", drawn(2, 12, -0.05)),
-        Case("two windows, in float64", drawn(4, 2, 0.2, 0.1, kind=torch.float64)),
+        Case("two windows", drawn(4, 2, 0.2, 0.1)),
         Case("many windows", drawn(1, 300, 0.02, 0.3)),
     ]
 
@@ -145,15 +142,15 @@ RATIO = Exercise(
     mistakes=(
         Mistake(
             "errors added",
-            "The errors of the two models were added. Both read the same windows, and how hard a window is drops out "
-            "of the difference: it is the differences whose spread counts.",
+            "The errors of the two models were added, subtracted or averaged. Both read the same windows, and how hard "
+            "a window is drops out of the difference: it is the differences whose spread counts.",
             _with(error=_added),
             also=(_with(error=lambda m, d: (_own(m) - _own(d)).abs()), _with(error=lambda m, d: _added(m, d) / 2)),
         ),
         Mistake(
             "unpaired",
-            "This is the error of two models that read different texts. Here window w of one is window w of the other: "
-            "take the differences first.",
+            "This is the error of one of the models, or of two that read different texts. Here window w of one is "
+            "window w of the other: take the differences first.",
             _with(error=_unpaired),
             also=(
                 _with(error=lambda m, d: _own(m)),
@@ -168,24 +165,37 @@ RATIO = Exercise(
             _with(mean=lambda m, d: _quotient(m, d).log()),
             also=(
                 _around(_quotient, lambda m, d: _quotient(m, d) * _error(m, d)),
-                _around(lambda m, d: _ratios(m, d).mean(dim=1), lambda m, d: _spread(_ratios(m, d))),
-                _with(mean=lambda m, d: _ratios(m, d).mean(dim=1).log()),
                 _around(_quotient, lambda m, d: _spread(_ratios(m, d))),
                 _around(lambda m, d: (_perplexities(m) - _perplexities(d)).mean(dim=1), _perplexity_error),
             ),
         ),
         Mistake(
-            "no square root of N",
+            "mean of the windows' ratios",
+            "Each window's own ratio was computed, and then their mean. Average the differences of the losses instead, "
+            "and take the exponential once.",
+            _with(mean=lambda m, d: _ratios(m, d).mean(dim=1).log()),
+            also=(_around(lambda m, d: _ratios(m, d).mean(dim=1), lambda m, d: _spread(_ratios(m, d))),),
+        ),
+        Mistake(
+            "spread of the windows",
             "This is how much windows differ, not how sure their mean is: the standard error is the standard deviation "
             "divided by √N.",
             _with(error=lambda m, d: (m.double() - d.double()).std(dim=1)),
-            also=(_with(error=lambda m, d: (m.double() - d.double()).std(dim=1) / m.shape[1]),),
+        ),
+        Mistake(
+            "divided by N",
+            "The standard deviation was divided by N. The error of a mean of N windows has √N there.",
+            _with(error=lambda m, d: (m.double() - d.double()).std(dim=1) / m.shape[1]),
         ),
         Mistake(
             "N in the denominator",
             "The mean was estimated from the same windows, so N − 1 stands in the denominator of the variance.",
             _with(error=lambda m, d: (m.double() - d.double()).std(dim=1, correction=0) / m.shape[1] ** 0.5),
-            also=(_with(error=lambda m, d: (m.double() - d.double()).std(dim=1) / (m.shape[1] - 1) ** 0.5),),
+        ),
+        Mistake(
+            "√(N − 1) for √N",
+            "The standard deviation, which has N − 1 in it already, was divided by √(N − 1). It is divided by √N.",
+            _with(error=lambda m, d: (m.double() - d.double()).std(dim=1) / (m.shape[1] - 1) ** 0.5),
         ),
         Mistake(
             "not two errors",
@@ -217,7 +227,8 @@ RATIO = Exercise(
         ),
         Mistake(
             "over the wrong axis",
-            "Means were taken over domains. Each domain has its own ratio, over its windows, dim=1.",
+            "Means were taken over domains, or over all windows of all domains. Each domain has its own ratio, over "
+            "its windows, dim=1.",
             lambda mine, dense: _with()(mine.T, dense.T),
             also=(_all_windows, lambda m, d: _with()(m.reshape(1, -1), d.reshape(1, -1))),
         ),
@@ -246,7 +257,7 @@ RATIO = Exercise(
             also=(lambda m, d: tuple(10 ** each.log() for each in _with()(m, d)),),
         ),
         Mistake(
-            "ends exchanged",
+            "in another order",
             "Three values in this order: the ratio, the lower end, the upper end.",
             _then(lambda ratio, low, high: (ratio, high, low)),
             also=(

@@ -125,9 +125,10 @@ def _speculate_cases(generator: torch.Generator) -> list[Case]:
 
     q = torch.tensor([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
     p = torch.tensor([[0.25, 0.5, 0.25], [0.125, 0.5, 0.375], [0.25, 0.25, 0.5]])
-    stay = torch.tensor([0, 1]), q, p, torch.tensor([0.375, 0.875, 0.25]), 9
-    fall = torch.tensor([1, 0]), q, p, torch.tensor([0.9, 0.25, 0.8]), 9
-    all_stay = drawn(5, 30, None, 0.7)
+    stay = torch.tensor([0, 1]), q, p, torch.tensor([0.0625, 0.875, 0.25]), 9
+    second = torch.cat([torch.tensor([[0.125, 0.375, 0.5]]), p[1:]])  # word 1 is not its likeliest, and stays
+    fall = torch.tensor([1, 0]), q, second, torch.tensor([0.9, 0.25, 0.8]), 9
+    all_stay = _telling(*drawn(5, 30, None))
     ends = drawn(5, 20, None, 0.4)
     ended = (*ends[:4], int(ends[0][2]))
     falls = drawn(4, 40, 2)
@@ -145,6 +146,16 @@ def _speculate_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def _telling(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> tuple[Any, ...]:
+    """With a last number of luck by which the last row of p gives another word than any row that may be taken for "
+    "it."""
+    others = p[0], p[-2], q[-1], _residual(p[-2], q[-1])
+    for last in torch.arange(19, 0, -1) / 20:
+        if _pick(p[-1], last) not in [_pick(row, last) for row in others]:
+            break
+    return drafted, q, p, torch.cat([luck[:-1], last[None]]), stop
+
+
 def _library(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> tuple[int, ...]:
     from course_lib.lessons.capstone.steps.drafted import tokens_of_a_pass
 
@@ -154,7 +165,7 @@ def _library(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> 
 SPECULATE = Exercise(
     id="capstone.speculate",
     title="A whole drafted block",
-    difficulty=4,
+    difficulty=3,
     minutes=12,
     points=4,
     reference=_with(),
@@ -176,15 +187,37 @@ SPECULATE = Exercise(
         ),
         Mistake(
             "p alone",
-            "A token stays with the model's own probability, or with that of the draft. The draft has drawn it with q "
-            "already: only p/q makes the two together p.",
+            "luck was compared with p alone, with p · q or with the smaller of p and q. The draft has drawn the token "
+            "with q already: only the ratio p/q makes the two together p.",
             _with(lambda p, q, luck: luck < p),
             also=(
-                _with(lambda p, q, luck: luck < q),
                 _with(lambda p, q, luck: luck < p * q),
-                _with(lambda p, q, luck: p >= q),
                 _with(lambda p, q, luck: luck < min(p, q)),
             ),
+        ),
+        Mistake(
+            "q alone",
+            "luck was compared with q, the draft's own probability. A token stays with probability p/q.",
+            _with(lambda p, q, luck: luck < q),
+        ),
+        Mistake(
+            "luck left out",
+            "A token falls whenever p is below q. It stays with probability p/q: luck decides.",
+            _with(lambda p, q, luck: p >= q),
+        ),
+        Mistake(
+            "above the ratio",
+            "A token stays here where luck is above p/q. It stays where luck is below it, which happens with "
+            "probability p/q.",
+            _with(lambda p, q, luck: luck >= p / q),
+            also=(_with(lambda p, q, luck: luck > p / q),),
+        ),
+        Mistake(
+            "only the likeliest word",
+            "A token stays if it is the word that the model finds likeliest. To keep the model's distribution, it "
+            "stays with probability p/q.",
+            lambda *given: _if_likeliest(*given),
+            also=(lambda *given: _if_likeliest(*given, fallen=lambda p, q: p, pick=_likeliest),),
         ),
         Mistake(
             "residual not normalised",
@@ -228,11 +261,18 @@ SPECULATE = Exercise(
             "residual upside down",
             "(q − p)₊ is what the draft gave too much of. What is missing is (p − q)₊.",
             _fallen(lambda p, q: _residual(q, p)),
-            also=(
-                _fallen(lambda p, q: (p - q).abs() / (p - q).abs().sum()),
-                _fallen(lambda p, q: (p - q).softmax(dim=0)),
-                _fallen(lambda p, q: (p - q).clamp(min=0).softmax(dim=0)),
-            ),
+        ),
+        Mistake(
+            "absolute difference",
+            "|p − q| also counts the words of which the draft gave too much. Those get nothing: (p − q)₊.",
+            _fallen(lambda p, q: (p - q).abs() / (p - q).abs().sum()),
+        ),
+        Mistake(
+            "softmax of the difference",
+            "The differences went through a softmax. They are no logits: set negative ones to 0 and divide by their "
+            "sum.",
+            _fallen(lambda p, q: (p - q).softmax(dim=0)),
+            also=(_fallen(lambda p, q: (p - q).clamp(min=0).softmax(dim=0)),),
         ),
         Mistake(
             "behind one that fell",
@@ -315,6 +355,21 @@ SPECULATE = Exercise(
         "To draw: the first word at which weights.cumsum(dim=0) is above luck[-1]. At last cut the list behind `stop`.",
     ),
 )
+
+
+def _if_likeliest(
+    drafted: Tensor,
+    q: Tensor,
+    p: Tensor,
+    luck: Tensor,
+    stop: int,
+    fallen: Change = _residual,
+    pick: Callable[[Tensor, Tensor], int] = _pick,
+) -> tuple[int, ...]:
+    """Tokens stay as long as each is the model's likeliest word."""
+    n = int((p[: len(drafted)].argmax(dim=1) == drafted).long().cumprod(dim=0).sum())
+    weights = fallen(p[n], q[n]) if n < len(drafted) else p[n]
+    return tuple(_until([*drafted[:n].tolist(), pick(weights, luck[-1])], stop))
 
 
 def _dropped(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> tuple[int, ...]:

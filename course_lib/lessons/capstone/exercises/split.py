@@ -85,19 +85,20 @@ def _greedy(
     def answer(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
         n_parts, n_levels = sizes.shape
         levels = [0] * n_parts
-        first = [worth(sizes, losses, part, 0) for part in range(n_parts)]
         while True:
             steps, before = [], _used(sizes, levels) - start(sizes)
             for part, level in enumerate(levels):
                 if level + 1 < n_levels:
                     used = before + int(sizes[part, level + 1] - sizes[part, level])
-                    value = first[part] if once else worth(sizes, losses, part, level)
+                    value = worth(sizes, losses, part, 0 if once else level)
                     steps.append((value if largest else -value, fits(used, budget), part))
             chosen = [step for step in steps if ends or step[1]]
-            best = max(chosen, default=(0.0, False, 0), key=lambda step: step[0])
-            if not best[1]:
+            if not chosen:
                 return torch.tensor(levels)
-            levels[best[2]] += 1
+            _, is_possible, best = max(chosen)
+            if not is_possible:
+                return torch.tensor(levels)
+            levels[best] += 1
 
     return answer
 
@@ -169,6 +170,7 @@ def _split_cases(generator: torch.Generator) -> list[Case]:
         Case("two thirds of what can be had, bent", drawn(7, 4, 0.66, bent=True)),
         Case("a third of it, many levels", drawn(4, 9, 0.33, bent=True)),
         Case("nothing more fits", (*tight[:2], int(tight[0][:, 0].sum()) + 1)),
+        Case("one byte is missing for everything", (*tight[:2], int(tight[0][:, -1].sum()) - 1)),
         Case("everything fits", (*tight[:2], int(tight[0][:, -1].sum()))),
         Case("20 parts of 3 levels", drawn(20, 3, 0.5, bent=True)),
     ]
@@ -183,7 +185,7 @@ def _library(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
 SPLIT = Exercise(
     id="capstone.split",
     title="Where the next byte goes",
-    difficulty=4,
+    difficulty=3,
     minutes=12,
     points=4,
     reference=_greedy(),
@@ -221,13 +223,16 @@ SPLIT = Exercise(
         ),
         Mistake(
             "not the next step's bytes",
-            "What a step saves was divided by the size of the level it leads to. It takes only what that level has "
-            "more than the one before.",
+            "What a step saves was divided by the size of a level. A step takes only what its level has more than the "
+            "one before.",
             _greedy(_per_total_byte),
-            also=(
-                _greedy(_from_the_first),
-                _greedy(lambda s, x, p, level: _per_step(s, x, p, level) / float(s[p, level])),
-            ),
+            also=(_greedy(lambda s, x, p, level: _per_step(s, x, p, level) / float(s[p, level])),),
+        ),
+        Mistake(
+            "counted from level 0",
+            "What was saved and what it takes were counted from level 0 on. A step begins at the level where the part "
+            "stands now.",
+            _greedy(_from_the_first),
         ),
         Mistake(
             "the smallest levels for nothing",
@@ -253,7 +258,8 @@ SPLIT = Exercise(
         ),
         Mistake(
             "the part that loses most",
-            "The part with the largest loss got the bytes. What counts is what a step saves, not what is lost.",
+            "What a part loses now decided which one gets the bytes. What counts is how much a step saves for each "
+            "byte, not how much is lost.",
             _greedy(_worst_part),
             also=(
                 _greedy(lambda s, x, p, level: float(x[p, level]) / float(s[p, level])),

@@ -148,7 +148,7 @@ def _before_cases(generator: torch.Generator) -> list[Case]:
         Case("5 texts, filled up on the right", drawn(5, 6, 4, 7, "right")),
         Case("as many texts as tokens as vectors as channels, filled up on the left", drawn(6, 6, 6, 6, "left")),
         Case("more vectors than tokens", drawn(3, 4, 11, 5, "left")),
-        Case("not contiguous, in float64", (turned[0].double(), turned[1].double(), turned[2])),
+        Case("not contiguous", tuple(turned)),
     ]
 
 
@@ -162,7 +162,7 @@ BEFORE = Exercise(
     id="compress.before",
     title="The prompt before the text",
     difficulty=2,
-    minutes=9,
+    minutes=8,
     points=2,
     reference=_with(),
     cases=_before_cases,
@@ -212,8 +212,19 @@ BEFORE = Exercise(
                 _with(seen=lambda p, x, r: r, positions=lambda p, x, r: _in_text(r)),
                 _with(seen=_masked_out, positions=lambda *given: (_masked_out(*given).cumsum(dim=1) - 1).clamp(min=0)),
                 _with(seen=_masked_out, positions=_places),
-                _with(seen=lambda p, x, r: torch.cat([r, r.new_zeros(len(r), len(p))], dim=1)),
             ),
+        ),
+        Mistake(
+            "mask filled up behind",
+            "The text's mask was made P longer with False at its end, so that its entries no longer stand where their "
+            "tokens do. The prompt stands in front, and all of it is to be seen: put P times True before `real`.",
+            _with(seen=lambda p, x, r: torch.cat([r, r.new_zeros(len(r), len(p))], dim=1)),
+        ),
+        Mistake(
+            "padding set to 0",
+            "The vectors at padding were set to 0. They stay as they are: the mask is what keeps the model from "
+            "reading them.",
+            _with(lambda p, x, r: _vectors(p, x * r[..., None], r)),
         ),
         Mistake(
             "padding seen",
@@ -290,8 +301,14 @@ BEFORE = Exercise(
             also=(
                 lambda *given: _with()(*given)[:2],
                 lambda *given: (_vectors(*given), _counted(*given)),
-                lambda *given: (_vectors(*given), _counted(*given), _seen(*given)),
             ),
+        ),
+        Mistake(
+            "in another order",
+            "The three values stand in another order: first the vectors, then which of them are seen, then the "
+            "positions.",
+            lambda *given: (_vectors(*given), _counted(*given), _seen(*given)),
+            also=(lambda *given: (_seen(*given), _vectors(*given), _counted(*given)),),
         ),
     ),
     also_right=(

@@ -114,7 +114,7 @@ BYTES = Exercise(
     id="compress.bytes",
     title="Bytes of 50 % and 4 bits",
     difficulty=2,
-    minutes=10,
+    minutes=8,
     points=3,
     reference=_bytes,
     cases=_bytes_cases,
@@ -129,8 +129,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "scales forgotten",
-            "The codes are numbers of steps on a grid. Without the scale and the zero point of each group nobody knows "
-            "which weights they stand for.",
+            "Scales or zero points are missing. A code is a number of steps on a grid, and without the scale and the "
+            "zero point of its group it does not say which weight it stands for.",
             _but(lambda s, *g: {"scales": 0, "zeros": 0}),
             also=(
                 _but(lambda s, *g: {"scales": 0}),
@@ -143,10 +143,14 @@ BYTES = Exercise(
             "Every weight has a code here, and the zeros are in the bitmap as well. With a bitmap only those that are "
             "not zero are stored.",
             _but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits)}),
-            also=(
-                _but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits), "starts": 0}),
-                _but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits), "bitmap": 0, "starts": 0}),
-            ),
+            also=(_but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits), "starts": 0}),),
+        ),
+        Mistake(
+            "nothing pruned",
+            "This is the size without pruning: a code for each weight, zero or not, and no bitmap. Store codes of the "
+            "weights that are not zero, and the bitmap.",
+            _but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits), "bitmap": 0, "starts": 0}),
+            also=(_but(lambda s, layers, o, p, bits, g: {"codes": _all_codes(layers, bits), "bitmap": 0}),),
         ),
         Mistake(
             "bits for bytes",
@@ -170,9 +174,14 @@ BYTES = Exercise(
                         "bitmap": sum(r * c for r, c, _ in layers),
                     }
                 ),
-                _but(lambda s, layers, o, p, bits, g: {"codes": sum(k for *_, k in layers)}),
-                _but(lambda s, layers, o, p, bits, g: {"codes": sum(_up(k, bits) for *_, k in layers)}),
             ),
+        ),
+        Mistake(
+            "codes not packed",
+            "K codes of `bits` bits fill K · bits / 8 bytes. Here each code took a whole byte, or K was divided by the "
+            "bits.",
+            _but(lambda s, layers, o, p, bits, g: {"codes": sum(k for *_, k in layers)}),
+            also=(_but(lambda s, layers, o, p, bits, g: {"codes": sum(_up(k, bits) for *_, k in layers)}),),
         ),
         Mistake(
             "embedding left out",
@@ -201,7 +210,7 @@ BYTES = Exercise(
         ),
         Mistake(
             "others rounded as well",
-            "The others were counted with the codes' bits. They stay in 16 bits.",
+            "The others, or the prompt, were counted with the codes' bits. They stay in 16 bits.",
             _but(lambda s, given, others, p, bits, g: {"others": _up(others * bits, 8)}),
             also=(
                 _but(lambda s, given, others, p, bits, g: {"others": others * bits / 8}),
@@ -211,8 +220,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "another number format",
-            "16 bits were asked for, on both sides: two bytes a number. Against float32 everything looks twice as "
-            "small.",
+            "Some numbers were counted with 4 bytes. Scales, others and the prompt have 16 bits, 2 bytes, and so have "
+            "all numbers of the dense model.",
             _but(lambda s, *g: {"dense": 2 * s.dense}),
             also=(
                 _but(lambda s, *g: {"others": 2 * s.others}),
@@ -245,7 +254,7 @@ BYTES = Exercise(
             ),
         ),
         Mistake(
-            "groups of the kept weights",
+            "not those groups",
             "The groups are runs of columns, zeros included: every row has ⌈I / group⌉ of them, and the last may be "
             "shorter.",
             _but(
@@ -281,8 +290,8 @@ BYTES = Exercise(
         ),
         Mistake(
             "row starts forgotten",
-            "The starts of the rows are missing: 4 bytes for each row, and 4 more. Without them row i is found only by "
-            "counting the bits of all rows before.",
+            "Starts of rows are missing: each layer has O + 1 of them, of 4 bytes each. Without them row i is found "
+            "only by counting the bits of all rows before.",
             _but(lambda s, *g: {"starts": 0}),
             also=(
                 _but(lambda s, layers, *g: {"starts": sum(4 * r for r, _, _ in layers)}),
@@ -335,11 +344,15 @@ BYTES = Exercise(
             "The third number of a layer is how many weights are not zero, and these are stored. Here it was the "
             "others.",
             _but(lambda s, layers, o, p, bits, g: {"codes": sum(_up((r * c - k) * bits, 8) for r, c, k in layers)}),
+        ),
+        Mistake(
+            "a map of some weights",
+            "The bitmap has one bit for every weight, zero or not, rows · columns in all: that is how it says which "
+            "are zero. Here only some of the weights had a bit.",
+            _but(lambda s, layers, o, p, bits, g: {"bitmap": sum(_up(k, 8) for r, c, k in layers)}),
             also=(
-                _but(
-                    lambda s, layers, o, p, bits, g: {"bitmap": sum(_up(r * c - k, 8) for r, c, k in layers)},
-                ),
-                _but(lambda s, layers, o, p, bits, g: {"bitmap": sum(_up(k, 8) for r, c, k in layers)}),
+                _but(lambda s, layers, o, p, bits, g: {"bitmap": sum(_up(r * c - k, 8) for r, c, k in layers)}),
+                _but(lambda s, layers, o, p, bits, g: {"bitmap": sum(k / 8 for r, c, k in layers)}),
             ),
         ),
         Mistake(
@@ -375,8 +388,8 @@ BYTES = Exercise(
             also=(_times(lambda s: 1 - s.total / s.dense), _times(lambda s: s.dense / s.total - 1)),
         ),
         Mistake(
-            "not two numbers",
-            "Two numbers are asked for: the bytes, and how many times fewer these are.",
+            "not these two numbers",
+            "Two numbers are asked for: first the bytes, then how many times fewer these are than in the dense model.",
             lambda *given: _bytes(*given)[0],
             also=(lambda *given: _bytes(*given)[::-1], lambda *given: (_sizes(*given).total, _sizes(*given).dense)),
         ),

@@ -16,16 +16,27 @@ Answer = Callable[[Tensor, Tensor, int, Tensor], Any]
 
 
 def _kind(got: Any, case: Case) -> str | None:
-    """What kind of rows a prompt began with, where they are not the right ones; None where that cannot be said."""
-    table, _, n, step = case.arguments
-    prompt = as_tensor(got[0]) if isinstance(got, tuple) and len(got) == 2 else None
+    """What kind of wrong prompt or table this is; None where that cannot be said."""
+    table, lots, n, step = case.arguments
+    prompt, after = map(as_tensor, got) if isinstance(got, tuple) and len(got) == 2 else (None, None)
     if not isinstance(prompt, Tensor) or prompt.shape != step.shape or not prompt.double().isfinite().all():
         return None
-    apart = (prompt.double() + step.double())[:, None] - table.double()
-    same = apart.abs().amax(dim=2) < 1e-4 * table.abs().max()
-    if not same.any(dim=1).all():
-        return "no rows of the table"
-    return "other rows" if len(same.long().argmax(dim=1).unique()) == n else "rows that repeat"
+    began, unmoved = (_rows(table, rows) for rows in (prompt.double() + step.double(), prompt.double()))
+    right = _largest(table, lots, n)
+    if close(after, table):
+        return "another table" if began is not None and torch.equal(began, right) else None
+    if began is None:
+        return "no rows of the table" if unmoved is None else "rows without the step"
+    if len(began.unique()) < n:
+        return "rows that repeat"
+    return None if torch.equal(began.sort().values, right.sort().values) else "other rows"
+
+
+def _rows(table: Tensor, vectors: Tensor) -> Tensor | None:
+    """Which row of the table each vector is; None where one is none of them."""
+    apart = (vectors[:, None] - table.double()).abs().amax(dim=2)
+    same = apart < 1e-4 * table.abs().max()
+    return same.long().argmax(dim=1) if same.any(dim=1).all() else None
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
@@ -109,8 +120,8 @@ def _initial_cases(generator: torch.Generator) -> list[Case]:
         Case("50 tokens, 8 vectors", drawn(50, 8, 6)),
         Case("400 tokens, 20 vectors, short rows", drawn(400, 20, 12, 0.05)),
         Case("a single vector", drawn(60, 1, 9)),
-        Case("nearly the whole vocabulary", drawn(18, 16, 4)),
-        Case("not contiguous, in float64", (table.double().T.contiguous().T, lots.double(), n, step.double())),
+        Case("nearly the whole vocabulary, as many channels as tokens", drawn(18, 16, 18)),
+        Case("not contiguous", (table.T.contiguous().T, lots, n, step)),
     ]
 
 
@@ -123,8 +134,8 @@ def _library(table: Tensor, lots: Tensor, n: int, step: Tensor) -> tuple[Tensor,
 INITIAL = Exercise(
     id="compress.initial",
     title="Where a prompt begins",
-    difficulty=2,
-    minutes=8,
+    difficulty=1,
+    minutes=5,
     points=2,
     reference=_at(_largest),
     cases=_initial_cases,
@@ -168,13 +179,27 @@ INITIAL = Exercise(
         ),
         Mistake(
             "step forgotten",
-            "These are the rows as they were. The first step of the training is to be taken from them.",
+            "These are rows of the table as they were. The first step of the training is to be subtracted from them.",
             lambda t, lots, n, s: (t[_largest(t, lots, n)], t),
+            also=(
+                lambda t, lots, n, s: (t[:n], t),
+                lambda *given: ("rows without the step", *_at(_largest)(*given)),
+            ),
         ),
         Mistake(
             "step added",
             "The step was added. It is what is taken away.",
             lambda t, lots, n, s: (t[_largest(t, lots, n)] + s, t),
+        ),
+        Mistake(
+            "steps in another order",
+            "The rows are the right ones, but each lost the step of another vector, or all lost the mean of the steps. "
+            "Row i of `step` is subtracted from vector i.",
+            lambda t, lots, n, s: (t[_largest(t, lots, n)] - s.flip(0), t),
+            also=(
+                lambda t, lots, n, s: (t[_largest(t, lots, n)] - s.mean(dim=0), t),
+                lambda t, lots, n, s: (t[_largest(t, lots, n)] - s[:1], t),
+            ),
         ),
         Mistake(
             "the table in the prompt's place",
@@ -214,14 +239,25 @@ INITIAL = Exercise(
             also=(lambda *given: ("other rows", *_at(_largest)(*given)),),
         ),
         Mistake(
-            "random numbers",
-            "The prompt begins with vectors that no token has: N(0, 1), for example, which is far longer than the rows "
-            "of a trained table. Begin with rows of the table.",
+            "no rows of the table",
+            "With the step added back, these vectors are no rows of the table. Either the prompt began with other "
+            "vectors, for example random ones, or something else than `step` was subtracted.",
             _from(lambda t, lots, n: _normal(t, n)),
             also=(
                 _from(lambda t, lots, n: t.std() * _normal(t, n)),
                 _from(lambda t, lots, n: torch.zeros_like(t[:n])),
                 lambda *given: ("no rows of the table", *_at(_largest)(*given)),
+            ),
+        ),
+        Mistake(
+            "another table",
+            "The prompt is right, and the table is not as it came. The model goes on using all of its rows: return it "
+            "unchanged, whole and in its order.",
+            lambda t, lots, n, s: (_at(_largest)(t, lots, n, s)[0], t.index_fill(0, _largest(t, lots, n), 0.0)),
+            also=(
+                lambda t, lots, n, s: (_at(_largest)(t, lots, n, s)[0], t[lots.argsort(descending=True)[n:]]),
+                lambda t, lots, n, s: (_at(_largest)(t, lots, n, s)[0], t[lots.argsort(descending=True)]),
+                lambda *given: ("another table", *_at(_largest)(*given)),
             ),
         ),
         Mistake(
@@ -243,10 +279,10 @@ INITIAL = Exercise(
         Variant("an embedding that is detached", lambda t, lots, n, s: _by_embedding(t, lots, n, s)),
     ),
     hints=(
-        "lots.topk(n).indices are the tokens, from the largest lot on.",
-        "A slice of a tensor is a view and shares its memory; table[ids] with a tensor of ids is a copy. After which "
-        "of the two may one subtract in place?",
-        "prompt = table[ids].clone(), then prompt − step; table is returned as it came.",
+        "Which tokens have the largest lots, and in which order? The rows of these tokens are what the prompt begins "
+        "with.",
+        "lots.topk(n).indices has the tokens from the largest lot on; table[ids] copies their rows.",
+        "prompt = table[ids] − step. The table is returned as it came.",
     ),
 )
 

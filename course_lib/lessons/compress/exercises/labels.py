@@ -136,7 +136,10 @@ LABELS = Exercise(
             "shift forgotten",
             "Each place has its own token as its label. What a place should predict is the token behind it.",
             _not_shifted,
-            also=(lambda ids, real, n: torch.cat([_nothing(ids, n), ids], dim=1),),
+            also=(
+                lambda ids, real, n: torch.cat([_nothing(ids, n), ids], dim=1),
+                lambda ids, real, n: torch.cat([_nothing(ids, n + 1), _known(ids, real)[:, 1:]], dim=1),
+            ),
         ),
         Mistake(
             "shifted the other way",
@@ -154,10 +157,7 @@ LABELS = Exercise(
             "Nothing predicts the first token of the text. The last vector of the prompt stands before it, and that "
             "place should: it is how the prompt learns to begin.",
             _first_left_out,
-            also=(
-                lambda ids, real, n: torch.cat([_nothing(ids, n + 1), _known(ids, real)[:, 1:]], dim=1),
-                lambda ids, real, n: _shifted(_known(ids, real).index_fill(1, torch.tensor([0]), NOT), n),
-            ),
+            also=(lambda ids, real, n: _shifted(_known(ids, real).index_fill(1, torch.tensor([0]), NOT), n),),
         ),
         Mistake(
             "padding",

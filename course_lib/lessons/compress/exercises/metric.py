@@ -173,7 +173,7 @@ def _metric_cases(generator: torch.Generator) -> list[Case]:
         Case("a single vector", drawn(9, 20, 1)),
         Case("more vectors than tokens", drawn(6, 14, 25)),
         Case("few windows", drawn(3, 50, 8)),
-        Case("not contiguous, in float64", (turned[0].double(), turned[1].double(), turned[2])),
+        Case("not contiguous", tuple(turned)),
     ]
 
 
@@ -243,9 +243,14 @@ METRIC = Exercise(
             "Perplexities were averaged over the windows. One hard window then decides: average losses, and take the "
             "exponential once.",
             _finished(lambda a, b: a.exp().mean() / b.exp().mean()),
+            also=(_scaled(lambda a, b: a.exp().mean() / b.exp().mean()),),
+        ),
+        Mistake(
+            "mean of the windows' ratios",
+            "Each window's own ratio was computed, and then their mean. Average the differences of the losses instead, "
+            "and take the exponential once.",
+            _finished(lambda a, b: (a - b).exp().mean()),
             also=(
-                _finished(lambda a, b: (a - b).exp().mean()),
-                _scaled(lambda a, b: a.exp().mean() / b.exp().mean()),
                 _scaled(lambda a, b: (a - b).exp().mean()),
                 lambda *given: _of_ratios(*_windows(*given)),
             ),
@@ -271,15 +276,27 @@ METRIC = Exercise(
             "spread of the windows",
             "This is how far single windows spread. The mean of N of them spreads √N times less.",
             _with_error(lambda a, b: _ratio(a - b) * (a - b).std()),
+            also=(_with_error(lambda a, b: (a - b).std()),),
+        ),
+        Mistake(
+            "divided by N",
+            "The standard deviation was divided by N. The error of a mean of N windows has √N there.",
+            _with_error(lambda a, b: _ratio(a - b) * (a - b).std() / len(a)),
+            also=(_with_error(lambda a, b: (a - b).std() / len(a)),),
+        ),
+        Mistake(
+            "the square of the error",
+            "The variance was divided by N, which is the square of the standard error. Take the square root.",
+            _with_error(lambda a, b: _ratio(a - b) * (a - b).var() / len(a)),
             also=(
-                _with_error(lambda a, b: _ratio(a - b) * (a - b).std() / len(a)),
-                _with_error(lambda a, b: (a - b).std()),
-                _with_error(lambda a, b: _ratio(a - b) * (a - b).var() / len(a)),
+                _with_error(lambda a, b: _ratio(a - b).square() * (a - b).var() / len(a)),
+                _with_error(lambda a, b: (a - b).var() / len(a)),
             ),
         ),
         Mistake(
             "error of the logarithm",
-            "This is the error of the mean difference, in nats. Times the ratio it is that of the ratio.",
+            "This is the error of the mean difference, in nats, or e to the power of it. The error of the ratio is the "
+            "ratio times the error in nats.",
             _with_error(lambda a, b: (a - b).std() / len(a) ** 0.5),
             also=(_with_error(lambda a, b: ((a - b).std() / len(a) ** 0.5).exp()),),
         ),
@@ -299,7 +316,11 @@ METRIC = Exercise(
             "N for N − 1",
             "The spread was taken with N in its denominator. With the mean taken from the same windows it is N − 1.",
             _with_error(lambda a, b: _ratio(a - b) * (a - b).std(correction=0) / len(a) ** 0.5),
-            also=(_with_error(lambda a, b: _ratio(a - b) * (a - b).std() / (len(a) - 1) ** 0.5),),
+        ),
+        Mistake(
+            "√(N − 1) for √N",
+            "The standard deviation, which has N − 1 in it already, was divided by √(N − 1). It is divided by √N.",
+            _with_error(lambda a, b: _ratio(a - b) * (a - b).std() / (len(a) - 1) ** 0.5),
         ),
         Mistake(
             "upside down",
@@ -332,8 +353,8 @@ METRIC = Exercise(
             ),
         ),
         Mistake(
-            "not two numbers",
-            "Two numbers are asked for: the ratio, and its standard error.",
+            "not these two numbers",
+            "Two numbers are asked for: first the ratio, then its standard error.",
             lambda *given: _of(_windows)(*given)[0],
             also=(lambda *given: _of(_windows)(*given)[::-1], lambda *given: _windows(*given)),
         ),

@@ -82,7 +82,12 @@ DEFERRED = Exercise(
             "shifted by one",
             "Row i predicts the token after token i: row n_prefix - 1, not row n_prefix, the answer's first token.",
             lambda b, a, h, n: _leading(a[n:].argmax(dim=-1) == h[n:]),
-            also=(lambda b, a, h, n: _leading(a[n:-1].argmax(dim=-1) == h[n + 1 :]),),
+        ),
+        Mistake(
+            "the answer's first token left out",
+            "Counting began with the second token of the answer. The first one counts too: row n_prefix - 1 predicts "
+            "it.",
+            lambda b, a, h, n: _leading(a[n:-1].argmax(dim=-1) == h[n + 1 :]),
         ),
         Mistake(
             "all matches counted",

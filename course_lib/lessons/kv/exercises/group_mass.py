@@ -117,7 +117,8 @@ GROUP_MASS = Exercise(
         ),
         Mistake(
             "one head of the group",
-            "One head speaks for its group here. All heads of a group read the same cache: add them up.",
+            "One query head was taken for each key-value head. All heads of a group read the same cache: add up the "
+            "whole group.",
             lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1))[:, :, 0].sum(dim=2),
             also=(lambda w, v, h: (w * v[:, None, :, None])[:, :h].sum(dim=2),),
         ),

@@ -18,7 +18,23 @@ from course_lib.lessons.kv.exercises.common import (
 
 
 def _best(total: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
-    return keep_newest(total.masked_fill(keep_newest(position, recent), float("inf")), budget)
+    return keep_newest(_guarded(total, position, recent), budget)
+
+
+def _guarded(total: Tensor, position: Tensor, recent: int) -> Tensor:
+    return total.masked_fill(keep_newest(position, recent), float("inf"))
+
+
+def _at_least(total: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
+    """All that are as large as the lowest that stays."""
+    worth = _guarded(total, position, recent)
+    return worth >= worth.sort(dim=1, descending=True).values[:, budget - 1, None]
+
+
+def _above(total: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
+    """All that are larger than the highest that leaves."""
+    worth = _guarded(total, position, recent)
+    return worth > worth.sort(dim=1, descending=True).values[:, budget, None]
 
 
 def _h2o_step(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
@@ -28,7 +44,7 @@ def _h2o_step(score: Tensor, new: Tensor, position: Tensor, budget: int, recent:
 
 def _h2o_cases(generator: torch.Generator) -> list[Case]:
     by_hand = (
-        torch.tensor([[3.0, 0.5, 1.0, 0.2, 0.0]]),
+        torch.tensor([[3.0, 0.5, 1.0, 0.0, 0.0]]),
         torch.tensor([[0.1, 0.9, 0.2, 0.3, 0.1]]),
         torch.tensor([[0, 7, 2, 3, 8]]),
     )
@@ -40,6 +56,14 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
         torch.tensor([[0, 9_000_000, 40, 7_000_000, 312]]),
     )
 
+    # Sums of exactly 1 in four slots, of which one may stay next to the newest token; neither the old scores nor the
+    # new ones are tied
+    tied = (
+        torch.tensor([[0.25, 0.5, 0.125, 0.75, 0.0]]),
+        torch.tensor([[0.75, 0.5, 0.875, 0.25, 0.0625]]),
+        torch.tensor([[4, 3, 7, 2, 9]]),
+    )
+
     def drawn(n_heads: int, n: int, recent: int, n_seen: int) -> tuple[Tensor, Tensor, Tensor]:
         old = torch.randperm(n_seen - recent - 1, generator=generator)[: n - recent - 1]
         position = shuffled(generator, torch.cat([old, torch.arange(n_seen - recent - 1, n_seen)]), n_heads)
@@ -49,6 +73,7 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("one head, five slots, by hand, 4 stay", (*by_hand, 4, 1)),
         Case("one head, huge sums, 3 stay", (*long_text, 3, 1)),
+        Case("one head, four slots with the same sum, 2 stay", (*tied, 2, 1)),
         Case("3 heads, 20 slots, one leaves", (*drawn(3, 20, 4, 60), 19, 4)),
         Case("4 heads, 30 slots, half of them leave", (*drawn(4, 30, 5, 90), 15, 5)),
         Case("2 heads, the recent ones take half of the budget", (*drawn(2, 24, 6, 40), 12, 6)),
@@ -141,6 +166,13 @@ H2O_STEP = Exercise(
             lambda s, n, p, b, r: (_best(s + n, p, min(b + r, p.shape[1]), r), s + n),
         ),
         Mistake(
+            "threshold with ties",
+            "All slots stay whose sum is as large as the lowest one that stays. Where sums are equal these are more "
+            "than `budget`: choose by number, not by size.",
+            lambda s, n, p, b, r: (_at_least(s + n, p, b, r), s + n),
+            also=(lambda s, n, p, b, r: (_above(s + n, p, b, r), s + n),),
+        ),
+        Mistake(
             "best ones dropped",
             "The heaviest hitters left. Drop the lowest scores.",
             lambda s, n, p, b, r: (_best(-s - n, p, b, r), s + n),
@@ -152,7 +184,7 @@ H2O_STEP = Exercise(
         ),
         Mistake(
             "heads decide together",
-            "The scores of all heads were added. Each key-value head keeps tokens of its own.",
+            "The scores of all heads were added or averaged. Each key-value head keeps tokens of its own.",
             lambda s, n, p, b, r: (_best((s + n).sum(dim=0).expand(s.shape), p, b, r), s + n),
             also=(lambda s, n, p, b, r: (_best((s + n).mean(dim=0).expand(s.shape), p, b, r), s + n),),
         ),
@@ -203,7 +235,7 @@ H2O_STEP = Exercise(
 
 def _h2o_in_place(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
     score += new
-    protected = position > position.amax(dim=1, keepdim=True) - recent
+    protected = position >= position.topk(recent, dim=1).values[:, -1:]
     leaving = torch.where(protected, score.max() + 1, score).topk(score.shape[1] - budget, largest=False).indices
     return torch.ones_like(score, dtype=torch.bool).scatter_(1, leaving, False), score
 

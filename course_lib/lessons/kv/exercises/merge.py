@@ -64,6 +64,13 @@ def _merge_cases(generator: torch.Generator) -> list[Case]:
     by_hand = (torch.tensor([0.8, 0.6]), torch.tensor([0.0, 9.0]))
     held = (torch.tensor([[1.0, 0.0], [0.0, 5.0]]), torch.tensor([[1.8, 0.0], [3.0, 4.0]]))
 
+    # The cosine of (1, 1, 1, 1) and (3, 0, 0, 0) is 3 / (2 · 3), with no rounding
+    at_half = torch.ones(4), torch.arange(4.0)
+    halves = (
+        torch.tensor([[0.0, -2.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]]),
+        torch.tensor([[5.0, 0.0, 0.0, 0.0], [1.0] * 4]),
+    )
+
     def drawn(n: int, size: int, cosine: float, threshold: float) -> tuple:
         """The nearest key in direction is short: another has the larger product and the smaller distance."""
         keys, values = torch.randn(n, size, generator=generator), torch.randn(n, size, generator=generator)
@@ -79,7 +86,8 @@ def _merge_cases(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("two slots, by hand: the shorter key is nearer in direction", (*by_hand, *held, 0.5)),
-        Case("12 slots, much alike", drawn(12, 16, 0.97, 0.6)),
+        Case("two slots, by hand: the cosine is the threshold", (*at_half, *halves, 0.5)),
+        Case("16 slots, as many as numbers in a key, much alike", drawn(16, 16, 0.97, 0.6)),
         Case("9 slots, alike enough", drawn(9, 24, 0.75, 0.7)),
         Case("nothing is near: the token is dropped", drawn(10, 32, 0.7, 0.9)),
         Case("15 slots, a low threshold", drawn(15, 20, 0.85, 0.1)),
@@ -129,7 +137,7 @@ MERGE = Exercise(
         ),
         Mistake(
             "product instead of cosine",
-            "The dot product favours long keys. Divide by both lengths.",
+            "A dot product grows with the lengths of both vectors. Divide it by both of them.",
             lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: ks @ k),
             also=(
                 lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, ks @ k),
@@ -157,6 +165,11 @@ MERGE = Exercise(
             "always dropped",
             "Nothing changed. The nearest key has the highest cosine; at the threshold or above it is merged.",
             lambda k, v, ks, vs, t: (ks, vs),
+        ),
+        Mistake(
+            "exactly at the threshold",
+            "A cosine that equals the threshold reaches it: the token is merged at the threshold or above.",
+            lambda k, v, ks, vs, t: (ks, vs) if cosine_similarity(k[None], ks).max() <= t else _merge(k, v, ks, vs, t),
         ),
         Mistake(
             "merged below the threshold",

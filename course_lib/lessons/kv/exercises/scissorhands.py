@@ -1,6 +1,6 @@
 """The exercise kv.scissorhands, "Count how often nobody looks": its cases and its named mistakes.
 
-Dimension key: N slots.
+Dimension key: G heads of a group, W queries, N slots.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib.checking.compare import close
 from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 from course_lib.lessons.kv.exercises.common import as_mask, keep_newest, mask_picture, recent_ones, shuffled
+
+RANKING = "ranking"  # what a mistake returns in place of a mask: counts, and how many of the highest leave
 
 
 def _low_counts(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
@@ -29,46 +32,60 @@ def _without_its_own(weights: Tensor, asked_at: Tensor, position: Tensor) -> Ten
     return (low & (position < asked_at[:, None])).sum(dim=0)
 
 
-def _from_front(count: Callable) -> Callable:
-    """The mistake of another count; of equal ones the first slots leave."""
-    return lambda w, q, p, b, r: _fewest(count(w, q, p), p, r, _n_drop(p, b))
+def _first_leave(slots_worth: Callable) -> Callable:
+    """The mask of a mistake; of equal slots the first leave. slots_worth: (...) -> (count of each slot, how many "
+    "leave)."""
 
-
-def _from_behind(count: Callable) -> Callable:
-    """The same; of equal ones the last slots leave."""
-    return lambda w, q, p, b, r: _lowest_stay(count(w, q, p), p, b, r)
-
-
-def _lowest_stay(count: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
-    """As many stay; ties leave from behind."""
-    return _fewest(count.flip(0), position.flip(0), recent, _n_drop(position, budget)).flip(0)
-
-
-def _fewest(count: Tensor, position: Tensor, recent: int, n_drop: int) -> Tensor:
-    """All stay but those with the highest counts that are not recent; ties leave from the front."""
-    count = count.double().masked_fill(keep_newest(position, recent), float("-inf"))
-    leaving = count.sort(descending=True, stable=True).indices[:n_drop]
-    return torch.ones_like(position, dtype=torch.bool).index_fill(0, leaving, False)
-
-
-def _n_drop(position: Tensor, budget: int) -> int:
-    """Nothing within the budget; beyond it, all but the half that stays."""
-    return len(position) - (budget - budget // 2) if len(position) > budget else 0
-
-
-def _although(full: Callable[[int, int], bool], from_behind: bool = False) -> Callable:
-    """The mistake of evicting where full(slots, budget), which holds for too few slots; ties leave from either end."""
-
-    def answer(w: Tensor, q: Tensor, p: Tensor, b: int, r: int) -> Tensor:
-        n_drop = max(0, len(p) - (b - b // 2)) if full(len(p), b) else 0
-        count = _low_counts(w, q, p)
-        return _fewest(count.flip(0), p.flip(0), r, n_drop).flip(0) if from_behind else _fewest(count, p, r, n_drop)
+    def answer(*given: Any) -> Tensor:
+        count, n_drop = slots_worth(*given)
+        leaving = count.sort(descending=True, stable=True).indices[:n_drop]
+        return torch.ones(len(count), dtype=torch.bool).index_fill(0, leaving, False)
 
     return answer
 
 
+def _any_leave(slots_worth: Callable) -> Callable:
+    """The same mistake whichever of equal slots leave: what each slot counts, and how many leave."""
+
+    def answer(*given: Any) -> tuple[str, Tensor, int]:
+        return RANKING, *slots_worth(*given)
+
+    return answer
+
+
+def _protected(count: Tensor, position: Tensor, recent: int) -> Tensor:
+    """Counts by which the newest never leave."""
+    return count.double().masked_fill(keep_newest(position, recent), float("-inf"))
+
+
+def _counted(count: Callable) -> Callable:
+    """Another count: (weights, asked_at, position) -> (N,)."""
+    return lambda w, q, p, b, r: (_protected(count(w, q, p), p, r), _n_drop(p, b))
+
+
+def _dropping(n_drop: Callable[[int, int, int], int]) -> Callable:
+    """Another number that leave: (slots, budget, recent) -> how many."""
+    return lambda w, q, p, b, r: (_protected(_low_counts(w, q, p), p, r), n_drop(len(p), b, r))
+
+
+def _half_drop(n: int, budget: int) -> int:
+    """How many leave so that half of the budget stays, whether or not there is room."""
+    return max(0, n - (budget - budget // 2))
+
+
+def _mistake(name: str, explanation: str, *ways: Callable) -> Mistake:
+    """Each way is (...) -> (count of each slot, how many leave); which of equal ones leave is no part of a mistake."""
+    first, *others = [make(way) for way in ways for make in (_first_leave, _any_leave)]
+    return Mistake(name, explanation, first, also=tuple(others))
+
+
+def _n_drop(position: Tensor, budget: int) -> int:
+    """Nothing within the budget; beyond it, all but the half that stays."""
+    return _half_drop(len(position), budget) if len(position) > budget else 0
+
+
 def _scissorhands(weights: Tensor, asked_at: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
-    return _fewest(_low_counts(weights, asked_at, position), position, recent, _n_drop(position, budget))
+    return _first_leave(_counted(_low_counts))(weights, asked_at, position, budget, recent)
 
 
 def _history(
@@ -111,9 +128,10 @@ def _own_queries(generator: torch.Generator, n_old: int, n_new: int) -> tuple[Te
     fixed = (low * (0.5 / t + 0.5 / (t + 1)) + (is_fourth & ~low) * (0.5 / t + 0.5 / (t - 1))) * visible
     rest = visible & (fixed == 0)
     mean = fixed + rest * (1 - fixed.sum(dim=1, keepdim=True)) / rest.sum(dim=1, keepdim=True)
-    one = mean * (0.4 + 1.2 * torch.rand(mean.shape, generator=generator))
-    one = one / one.sum(dim=1, keepdim=True)
-    return torch.stack([one, 2 * mean - one]), asked_at, position
+    u = torch.rand(mean.shape, generator=generator)
+    # The mean of u by a row's weights taken off, heads still sum to one, and no weight falls below a tenth of its mean.
+    apart = 0.9 * mean * (u - (mean * u).sum(dim=1, keepdim=True))
+    return torch.stack([mean + apart, mean - apart]), asked_at, position
 
 
 def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
@@ -129,6 +147,11 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
     # Token 0 gets between 1/5 and 1/4, then between 1/6 and 1/5: never low. Token 1 is low once, and leaves.
     close = torch.tensor([[[0.22, 0.58, 0.10, 0.10, 0.00], [0.18, 0.05, 0.10, 0.07, 0.60]]])
     few = torch.tensor([0, 1, 2, 4, 5])
+    # Queries at 3 and 7. Token 0 gets exactly 1/4, then exactly 1/8, and is never low; token 1 is low once, and leaves.
+    exact = torch.tensor([[[0.25, 0.5, 0.15, 0.1, 0.0], [0.125, 0.1, 0.05, 0.05, 0.675]]])
+    five = torch.tensor([0, 1, 2, 3, 7])
+    # The newest token is low to itself; it stays beside one of the two that are never low
+    never = torch.tensor([[[0.22, 0.58, 0.1, 0.1, 0.0], [0.22, 0.5, 0.1, 0.1, 0.08]]])
     # The first slot is low in the mean never, the second in the middle head never, the third in the fewest heads
     first = [[0.70, 0.13, 0.15, 0.02, 0.00], [0.02, 0.13, 0.80, 0.05, 0.00], [0.02, 0.00, 0.93, 0.05, 0.00]]
     last = [[0.60, 0.13, 0.15, 0.02, 0.10], [0.02, 0.13, 0.01, 0.05, 0.79], [0.02, 0.00, 0.01, 0.05, 0.92]]
@@ -136,6 +159,8 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("two heads, three queries, five slots, by hand", (by_hand, torch.tensor([3, 4, 5]), positions, 4, 1)),
         Case("one head whose weights lie close to 1/t", (close, torch.tensor([4, 5]), few, 4, 1)),
+        Case("one head, one of whose weights is exactly 1/t", (exact, torch.tensor([3, 7]), five, 4, 1)),
+        Case("one head, two tokens that are never low", (never, torch.tensor([4, 5]), few, 4, 1)),
         Case("three heads that disagree", (three, torch.tensor([8, 9, 10]), torch.tensor([5, 0, 7, 2, 10]), 4, 1)),
         Case("31 slots of 100 tokens, a budget of 30", (*_history(generator, 3, 12, 31, 100, 7), 30, 4)),
         Case("40 slots of 60 tokens, a budget of 36", (*_history(generator, 3, 16, 40, 60, 7), 36, 5)),
@@ -155,8 +180,23 @@ def _times_overlooked(weights: Tensor, asked_at: Tensor, position: Tensor) -> Te
     return n_after - (shared & (position <= asked_at[:, None])).sum(dim=0)
 
 
-def _agree_on_counts(got: Any, expected: Tensor, case: Case) -> str | None:
+def _as_ranked(got: Any, expected: tuple[str, Tensor, int]) -> str | None:
+    """Whether a mask is one of those that a mistake's counts allow; a ranking, whether it is the same."""
+    _, count, n_drop = expected
+    if isinstance(got, tuple) and len(got) == 3 and got[0] == RANKING:
+        return close(got, expected)
+    got, problem = as_mask(got, torch.zeros(len(count), dtype=torch.bool))
+    if problem:
+        return problem
+    stay = count.sort().values[: len(count) - n_drop]
+    same = int(got.sum()) == len(stay) and torch.allclose(count[got].sort().values, stay, rtol=1e-6, atol=1e-7)
+    return None if same else "other slots stay"
+
+
+def _agree_on_counts(got: Any, expected: Any, case: Case) -> str | None:
     """As many stay, the same recent ones among them, with the same counts: which of two equal counts leaves is free."""
+    if isinstance(expected, tuple):
+        return _as_ranked(got, expected)
     got, problem = as_mask(got, expected)
     if problem:
         return problem
@@ -189,137 +229,113 @@ SCISSORHANDS = Exercise(
         case, got, expected, right=_agree_on_counts(got, expected, case) is None
     ),
     mistakes=(
-        Mistake(
-            "not asked yet, counted as low",
-            "A query gives no weight to tokens that come after it. That says nothing about them: count how often it "
-            "was low, not how often it was high, and only for queries at or behind its position.",
-            _from_front(lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0)),
-            also=(
-                _from_front(lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
-                _from_behind(lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0)),
-                _from_behind(lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
-            ),
-        ),
-        Mistake(
+        _mistake(
             "its own query left out",
             "A token's own query sees it as well: those at its position or behind count, position <= query_position.",
-            _from_front(_without_its_own),
-            also=(_from_behind(_without_its_own),),
+            _counted(_without_its_own),
         ),
-        Mistake(
+        _mistake(
+            "exactly 1/t counted as low",
+            "A weight is low when it is below 1/t. A weight that equals 1/t is not low: compare with <.",
+            _counted(lambda w, q, p: ((w.mean(dim=0) <= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
+        ),
+        _mistake(
             "recent tokens not protected",
             "The newest `recent` tokens stay in any case: their count is of few queries.",
-            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, 0, _n_drop(p, b)),
-            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), p, b, 0),),
+            lambda w, q, p, b, r: (_low_counts(w, q, p).double(), _n_drop(p, b)),
         ),
-        Mistake(
+        _mistake(
             "last slots protected",
             "The newest tokens are those with the highest positions, wherever their slots are.",
-            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), torch.arange(len(p)), r, _n_drop(p, b)),
-            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), torch.arange(len(p)), b, r),),
+            lambda w, q, p, b, r: (_protected(_low_counts(w, q, p), torch.arange(len(p)), r), _n_drop(p, b)),
         ),
-        Mistake(
+        _mistake(
             "the oldest protected",
             "The lowest positions are the oldest tokens. Those with the highest stay in any case.",
-            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), -p, r, _n_drop(p, b)),
-            also=(lambda w, q, p, b, r: _lowest_stay(_low_counts(w, q, p), -p, b, r),),
+            lambda w, q, p, b, r: (_protected(_low_counts(w, q, p), -p, r), _n_drop(p, b)),
         ),
-        Mistake(
+        _mistake(
             "important ones dropped",
             "The tokens that were low most rarely left. A high count of low weights means: drop.",
-            _from_front(lambda w, q, p: -_low_counts(w, q, p)),
-            also=(_from_behind(lambda w, q, p: -_low_counts(w, q, p)),),
+            _counted(lambda w, q, p: -_low_counts(w, q, p)),
         ),
-        Mistake(
-            "sum over the group",
-            "The sum of a group's heads was compared with 1/t, which is what one head spreads evenly. Take their mean.",
-            _from_front(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),
-            also=(_from_behind(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),),
-        ),
-        Mistake(
-            "heads counted one by one",
-            "Each head was compared with 1/t by itself. Average the weights over the group first.",
-            _from_front(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
-            also=(_from_behind(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),),
-        ),
-        Mistake(
-            "not the mean of the group",
-            "The largest, smallest or middle weight of the group was compared with 1/t. Average the weights instead.",
-            _from_front(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
-            also=(
-                _from_front(lambda w, q, p: _low_counts(w.median(dim=0, keepdim=True).values, q, p)),
-                _from_behind(lambda w, q, p: _low_counts(w.median(dim=0, keepdim=True).values, q, p)),
-                _from_front(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),
-                _from_behind(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
-                _from_behind(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),
-            ),
-        ),
-        Mistake(
+        _mistake(
             "one head for the group",
             "This counts what one head of the group sees. Average the weights over the group first.",
-            _from_front(lambda w, q, p: _low_counts(w[:1], q, p)),
-            also=(_from_behind(lambda w, q, p: _low_counts(w[:1], q, p)),),
+            _counted(lambda w, q, p: _low_counts(w[:1], q, p)),
+            _counted(lambda w, q, p: _low_counts(w[-1:], q, p)),
         ),
-        Mistake(
+        _mistake(
+            "heads counted one by one",
+            "Each head was compared with 1/t by itself. Average the weights over the group first.",
+            _counted(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
+        ),
+        _mistake(
+            "not the mean of the group",
+            "The largest, smallest or middle weight of the group was compared with 1/t. Average the weights instead.",
+            _counted(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
+            _counted(lambda w, q, p: _low_counts(w.median(dim=0, keepdim=True).values, q, p)),
+            _counted(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),
+        ),
+        _mistake(
             "slots instead of tokens seen",
             "1/t is the even share of the t tokens that the query has seen, also of those that have left: t is its "
             "position + 1, not the number of slots.",
-            _from_front(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),
-            also=(_from_behind(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),),
+            _counted(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),
         ),
-        Mistake(
+        _mistake(
             "evicted although there is room",
             "Up to `budget` slots all stay. Only where a head holds more does it evict, down to half of the budget.",
-            _although(lambda n, budget: True),
-            also=(
-                _although(lambda n, budget: True, from_behind=True),
-                _although(lambda n, budget: n >= budget),
-                _although(lambda n, budget: n >= budget, from_behind=True),
-            ),
+            _dropping(lambda n, budget, recent: _half_drop(n, budget)),
+            _dropping(lambda n, budget, recent: _half_drop(n, budget) if n >= budget else 0),
         ),
-        Mistake(
+        _mistake(
             "t one too small",
             "Positions count from 0: a query at position p has seen p + 1 tokens, itself among them.",
-            _from_front(lambda w, q, p: _below(w, q, p, 1 / q)),
-            also=(_from_behind(lambda w, q, p: _below(w, q, p, 1 / q)),),
+            _counted(lambda w, q, p: _below(w, q, p, 1 / q)),
         ),
-        Mistake(
+        _mistake(
             "t too large",
             "The threshold is too low: 1/t is 1/(p + 1) for a query at position p, and each query has a t of its own.",
-            _from_front(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),
-            also=(_from_behind(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),),
+            _counted(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),
         ),
-        Mistake(
+        _mistake(
             "a share of the queries",
             "The count was divided by the number of queries that could see the token. The highest counts leave.",
-            _from_front(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),
-            also=(_from_behind(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),),
+            _counted(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),
         ),
-        Mistake(
+        _mistake(
             "only down to the budget",
             "Then the next token would bring the next eviction. Half of the budget leaves at once, so that it is rare.",
-            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, r, max(0, len(p) - b)),
+            _dropping(lambda n, budget, recent: max(0, n - budget)),
         ),
-        Mistake(
+        _mistake(
             "recent ones on top",
             "The newest `recent` tokens are among the budget - budget // 2 that stay, not beside them.",
-            lambda w, q, p, b, r: _fewest(_low_counts(w, q, p), p, r, max(0, _n_drop(p, b) - r)),
-            also=(
-                lambda w, q, p, b, r: _fewest(
-                    _low_counts(w, q, p).flip(0), p.flip(0), r, max(0, _n_drop(p, b) - r)
-                ).flip(0),
-            ),
+            _dropping(lambda n, budget, recent: max(0, _half_drop(n, budget) - recent) if n > budget else 0),
         ),
-        Mistake(
+        _mistake(
             "mass instead of counts",
             "This is H2O: the lowest sums of attention leave. Scissorhands counts how often a weight is low.",
-            _from_front(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),
-            also=(_from_behind(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),),
+            _counted(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),
         ),
-        Mistake(
+        _mistake(
             "True where it leaves",
             "The mask is True where a token leaves. In this course True means that it stays.",
-            lambda w, q, p, b, r: ~_scissorhands(w, q, p, b, r),
+            lambda w, q, p, b, r: (-_protected(_low_counts(w, q, p), p, r), len(p) - _n_drop(p, b)),
+        ),
+        _mistake(
+            "not asked yet, counted as low",
+            "A query gives no weight to tokens that come after it. That says nothing about them: count how often it "
+            "was low, not how often it was high, and only for queries at or behind its position.",
+            _counted(lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0)),
+            _counted(lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
+        ),
+        # Its counts are nearly all 0, and hardly any slots contradict it: every other name is looked for first.
+        _mistake(
+            "sum over the group",
+            "The sum of a group's heads was compared with 1/t, which is what one head spreads evenly. Take their mean.",
+            _counted(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),
         ),
     ),
     also_right=(

@@ -53,7 +53,8 @@ SLOTS = Exercise(
         ),
         Mistake(
             "one sequence",
-            "Sequences of a batch share weights, not keys: each needs its own slots.",
+            "Sequences of a batch share weights, not keys: each needs slots of its own. Divide the memory by `batch`; "
+            "here the batch was left out, or multiplied.",
             lambda m, n, q, h, d, b, v: m // (2 * n * h * d * v),
             also=(lambda m, n, q, h, d, b, v: m * b // (2 * n * h * d * v),),
         ),

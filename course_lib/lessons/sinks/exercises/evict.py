@@ -25,7 +25,7 @@ def _evict_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("the first of four leaves: 0.25, 0.25, 0.5", (by_hand, torch.tensor([False, True, True, True]))),
         Case("5 queries, 12 tokens, a sink leaves", drawn(5, 12, [0], 5.0)),
-        Case("the sink stays, three others leave", drawn(6, 9, [3, 4, 8], 3.0)),
+        Case("9 queries, 9 tokens, the sink stays, three others leave", drawn(9, 9, [3, 4, 8], 3.0)),
         Case("all but two leave", drawn(4, 8, [0, 1, 3, 4, 6, 7], 1.0)),
     ]
 

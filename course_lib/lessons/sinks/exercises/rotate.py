@@ -67,7 +67,7 @@ def _library(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:
 ROTATE = Exercise(
     id="sinks.rotate",
     title="Turn a key on",
-    difficulty=4,
+    difficulty=3,
     minutes=10,
     points=3,
     reference=_rotate,

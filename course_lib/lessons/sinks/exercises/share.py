@@ -28,8 +28,11 @@ def _share_cases(generator: torch.Generator) -> list[Case]:
     first = [[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.6, 0.3, 0.1]]
     second = [[1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [0.1, 0.1, 0.8]]
     by_hand = "two heads, three tokens: 0.675 0.275 0.1, and 0.175 0.425 0.8"
+    # token 1 is seen by three queries, two of which give it nothing; token 0 gets nothing from the last
+    nothing = [[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.25, 0.75]]
     return [
         Case(by_hand, (torch.tensor([[first, second]]), 1)),
+        Case("a weight of 0 counts where a query can see the token", (torch.tensor([[nothing]]), 1)),
         Case("2 layers, 3 heads, 9 tokens, from query 4 on", (_causal(generator, 2, 3, 9, 3.0), 4)),
         Case("as many heads as layers, a strong sink", (_causal(generator, 4, 4, 20, 8.0), 10)),
         Case("attention that prefers nothing", (_causal(generator, 3, 2, 14, 0.0), 5)),
@@ -79,7 +82,7 @@ SHARE = Exercise(
         ),
         Mistake(
             "averaged over the heads",
-            "Heads differ: keep them apart. The mean runs over the queries.",
+            "Heads, or layers too, were averaged. They differ, so keep them apart: the mean runs over the queries.",
             lambda w, s: _share(w, s).mean(dim=1),
             also=(lambda w, s: w[:, :, s:].mean(dim=1), lambda w, s: _share(w, s).mean(dim=(0, 1))),
         ),
@@ -118,6 +121,13 @@ SHARE = Exercise(
             "one query for all",
             "One query was taken, the one that looks most. What is asked is the mean.",
             lambda w, s: w[:, :, s:].amax(dim=2),
+        ),
+        Mistake(
+            "zeros not counted",
+            "Only queries that give the token a weight above 0 were counted. A query that can see a token and gives it "
+            "a weight of 0 counts as well, with 0.",
+            lambda w, s: w[:, :, s:].sum(dim=2) / (w[:, :, s:] > 0).sum(dim=2).clamp(min=1),
+            also=(lambda w, s: w[:, :, s:].sum(dim=2) / (w[:, :, s:] > 0).sum(dim=2),),
         ),
         Mistake(
             "shares of shares",

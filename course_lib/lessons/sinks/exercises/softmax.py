@@ -17,13 +17,16 @@ def _softmax_cases(generator: torch.Generator) -> list[Case]:
     # e^0 = 1 three times, and e^sink = 1 or 2: each weight is 1/4 or 1/5
     by_hand = torch.zeros(2, 1, 3), torch.tensor([1.0, 2.0]).log()
     # e^0 / (e^0 + e^0) in the first row; beside 200 or 1000 a sink of 0 takes nothing
-    uneven = torch.tensor([[[0.0, -1000.0], [200.0, 200.0], [1000.0, 900.0]]])
+    uneven = torch.tensor([[[0.0, -1000.0], [200.0, 200.0], [1000.0, 100.0]]])
     masked = randn(generator, 2, 5, 5).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), float("-inf"))
+    # A query that may look at no token gives everything to the sink
+    unseen = torch.tensor([[[float("-inf")] * 3, [0.0, float("-inf"), 1.0]]])
     return [
         Case("logits of 0, sinks log 1 and log 2: 1/4 and 1/5", by_hand),
         Case("3 heads, 4 queries, 7 tokens", (randn(generator, 3, 4, 7), 1 + randn(generator, 3))),
         Case("causal, as many queries as heads see tokens", (masked, torch.tensor([0.5, -2.0]))),
         Case("rows at 0, 200 and 1000, a sink of 0: 1/2 0, 1/2 1/2, 1 0", (uneven, torch.zeros(1))),
+        Case("a row of nothing but −inf: 0 everywhere", (unseen, torch.zeros(1))),
         Case("rows near 1000 and near 0, quiet sinks", (_apart(generator, 1000, 0), randn(generator, 4))),
         Case("logits near −1000, sinks too", (randn(generator, 2, 4, 5) - 1000, randn(generator, 2) - 1000)),
         Case("rows near −500 and near 500", (_apart(generator, -500, 500), randn(generator, 4) - 500)),
@@ -45,6 +48,13 @@ def _less_largest(logits: Tensor, sink: Tensor, added: Tensor) -> Tensor:
     """Less the largest of logits and sink, and a number a head added to the denominator."""
     e = (logits - torch.maximum(logits.amax(2), sink[:, None])[..., None]).exp()
     return e / (e.sum(dim=2, keepdim=True) + added[:, None, None])
+
+
+def _nan_where_nothing_is_seen(logits: Tensor, sink: Tensor) -> Tensor:
+    """Each row less its own largest logit, −inf where it sees nothing; the sink is shifted alike."""
+    most = logits.amax(dim=2, keepdim=True)
+    e = (logits - most).exp()
+    return e / (e.sum(dim=2, keepdim=True) + (sink[:, None, None] - most).exp())
 
 
 def _shifted(logits: Tensor, sink: Tensor) -> Tensor:
@@ -96,7 +106,8 @@ SOFTMAX = Exercise(
         ),
         Mistake(
             "overflow",
-            "e^200 is more than float32 holds. Take the largest entry of each row from logits and sink first.",
+            "An exponential overflowed: e^200 is more than float32 holds, and e^1000 more than float64. First subtract "
+            "the largest entry of each row, the sink among them.",
             lambda x, s: x.exp() / (s.exp()[:, None, None] + x.exp().sum(2, keepdim=True)),
             also=(
                 lambda x, s: x.double().exp() / (s.double().exp()[:, None, None] + x.double().exp().sum(2, True)),
@@ -113,6 +124,13 @@ SOFTMAX = Exercise(
                 lambda x, s: _less(x, s, torch.maximum(x.amax(dim=(1, 2)), s)[:, None, None]),
                 lambda x, s: _less(x, s, x.amax(dim=(1, 2), keepdim=True)),
             ),
+        ),
+        Mistake(
+            "NaN where a query sees nothing",
+            "In a row of nothing but −inf the largest logit is −inf too, and −inf − (−inf) is NaN. Take the maximum "
+            "over the logits and the sink: the sink is finite, and the row becomes 0.",
+            lambda x, s: _nan_where_nothing_is_seen(x, s),
+            also=(lambda x, s: x.softmax(2) * (x.logsumexp(2) - s[:, None]).sigmoid()[..., None],),
         ),
         Mistake(
             "the sink's sign",
@@ -162,13 +180,18 @@ SOFTMAX = Exercise(
         Variant(
             "by the log of the sum", lambda x, s: (x - torch.logaddexp(x.logsumexp(2), s[:, None])[..., None]).exp()
         ),
-        Variant("softmax times a gate", lambda x, s: x.softmax(2) * (x.logsumexp(2) - s[:, None]).sigmoid()[..., None]),
+        Variant(
+            "softmax times a gate",
+            lambda x, s: (x.softmax(2) * (x.logsumexp(2) - s[:, None]).sigmoid()[..., None]).nan_to_num(0.0),
+        ),
         Variant("sink first, float64", lambda x, s: _sink_first(x.double(), s.double())),
     ),
     hints=(
-        "Put the sink beside the tokens, as one more column of the logits, and take the softmax of all of them.",
-        "torch.cat([logits, column], dim=2), with sink[:, None, None] expanded to one number for every query.",
-        "Then drop that column again. Do not divide by the rest: rows shall sum to less than 1.",
+        "Which sum stands in the denominator? What would a softmax over the tokens and one more entry have there?",
+        "Treat the sink as one more token: its logit is one more column, torch.cat([logits, column], dim=2), where "
+        "column is sink[:, None, None] expanded to (H, Q, 1).",
+        "Take one softmax over all of these, then drop the sink's column. Do not divide again: rows sum to less than "
+        "1.",
     ),
 )
 

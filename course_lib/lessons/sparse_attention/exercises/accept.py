@@ -142,7 +142,7 @@ def _library(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor) -> tuple[int, 
 ACCEPT = Exercise(
     id="sparse_attention.accept",
     title="Which drafted tokens stay",
-    difficulty=4,
+    difficulty=3,
     minutes=11,
     points=4,
     reference=_with(),
@@ -163,10 +163,22 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "p alone",
-            "A token stays with the probability p that the model gives it. The draft has drawn it with q already: only "
-            "the ratio p/q makes the two together p.",
+            "luck was compared with p alone, with p · q or with the smaller of p and q. The draft has drawn the token "
+            "with q already: only the ratio p/q makes the two together p.",
             _with(lambda p, q, luck: luck < p),
-            also=(_with(lambda p, q, luck: luck < q), _with(lambda p, q, luck: luck < p * q)),
+            also=(_with(lambda p, q, luck: luck < p * q), _with(lambda p, q, luck: luck < torch.minimum(p, q))),
+        ),
+        Mistake(
+            "q alone",
+            "luck was compared with q, the draft's own probability. A token stays with probability p/q.",
+            _with(lambda p, q, luck: luck < q),
+        ),
+        Mistake(
+            "the row of the next place",
+            "The probabilities p belong to another place: token i was compared with row i + 1. Row i of p and row i of "
+            "q belong to the place of token i.",
+            lambda x, q, p, u: _with_rows_one_on(x, q, p, u),
+            also=(lambda x, q, p, u: _with_rows_one_on(x, q, p, u, residual_too=False),),
         ),
         Mistake(
             "the same chance for every token",
@@ -174,10 +186,22 @@ ACCEPT = Exercise(
             _with(lambda p, q, luck: luck < 0.5),
         ),
         Mistake(
+            "a fixed threshold on the ratio",
+            "p/q was compared with a fixed number, and luck was left out. It is `luck` that p/q is compared with.",
+            _with(lambda p, q, luck: p / q > 0.5),
+        ),
+        Mistake(
             "only if the model finds it likelier",
             "A token falls whenever p is below q. It stays with probability p/q: luck decides.",
             _with(lambda p, q, luck: p >= q),
-            also=(_with(lambda p, q, luck: p > q), _with(lambda p, q, luck: luck >= p / q)),
+            also=(_with(lambda p, q, luck: p > q),),
+        ),
+        Mistake(
+            "above the ratio",
+            "A token stays here where luck is above p/q. It stays where luck is below it, which happens with "
+            "probability p/q.",
+            _with(lambda p, q, luck: luck >= p / q),
+            also=(_with(lambda p, q, luck: luck > p / q),),
         ),
         Mistake(
             "only the likeliest word",
@@ -201,7 +225,11 @@ ACCEPT = Exercise(
             "The token that fell is put in its place again. Another one is drawn from what the draft gave too little "
             "of, (p − q)₊.",
             _with(next_=_one_hot),
-            also=(_counting_the_fallen,),
+        ),
+        Mistake(
+            "the one that fell counted",
+            "n counts the token that fell as well. n is how many stay before it.",
+            _counting_the_fallen,
         ),
         Mistake(
             "the next token counted too",
@@ -213,7 +241,13 @@ ACCEPT = Exercise(
             "what both share",
             "min(p, q) is what the tokens that stay make up already. Missing is p less that, (p − q)₊.",
             _fallen(lambda p, q: torch.minimum(p, q) / torch.minimum(p, q).sum()),
-            also=(_fallen(lambda p, q: p * q / (p * q).sum()), _fallen(lambda p, q: p / q / (p / q).sum())),
+        ),
+        Mistake(
+            "a product or a quotient",
+            "The next distribution was made of p · q or p/q. What the draft gave too little of is a difference, (p − "
+            "q)₊.",
+            _fallen(lambda p, q: p / q / (p / q).sum()),
+            also=(_fallen(lambda p, q: p * q / (p * q).sum()),),
         ),
         Mistake(
             "p instead of the residual",
@@ -239,11 +273,19 @@ ACCEPT = Exercise(
             "residual of both signs",
             "p − q is negative where the draft gave too much. Those words get nothing: (p − q)₊.",
             _fallen(lambda p, q: p - q),
-            also=(
-                _fallen(lambda p, q: (p - q).abs() / (p - q).abs().sum()),
-                _fallen(lambda p, q: (p - q).softmax(dim=0)),
-                _fallen(lambda p, q: (p - q).clamp(min=0).softmax(dim=0)),
-            ),
+            also=(_fallen(lambda p, q: (p - q) / (p - q).abs().sum()),),
+        ),
+        Mistake(
+            "absolute difference",
+            "|p − q| also counts the words of which the draft gave too much. Those get nothing: (p − q)₊.",
+            _fallen(lambda p, q: (p - q).abs() / (p - q).abs().sum()),
+        ),
+        Mistake(
+            "softmax of the difference",
+            "The differences went through a softmax. They are no logits: set negative ones to 0 and divide by their "
+            "sum.",
+            _fallen(lambda p, q: (p - q).softmax(dim=0)),
+            also=(_fallen(lambda p, q: (p - q).clamp(min=0).softmax(dim=0)),),
         ),
         Mistake(
             "the fallen word left out",
@@ -256,7 +298,15 @@ ACCEPT = Exercise(
             "If all drafted tokens stay, nothing is left over: the next token is drawn from the last row of p, the "
             "one for the place behind them.",
             _with(next_=_never_behind),
-            also=(_with(next_=lambda x, q, p, u, n: p[len(x) - 1] if n == len(x) else _residual(p[n], q[n])),),
+        ),
+        Mistake(
+            "the wrong row behind all",
+            "What comes after all drafted tokens has the last row of p, one row more than there are drafted tokens.",
+            _with(next_=lambda x, q, p, u, n: p[len(x) - 1] if n == len(x) else _residual(p[n], q[n])),
+            also=(
+                _with(next_=lambda x, q, p, u, n: q[-1] if n == len(x) else _residual(p[n], q[n])),
+                _with(next_=lambda x, q, p, u, n: p[0] if n == len(x) else _residual(p[n], q[n])),
+            ),
         ),
         Mistake(
             "those behind a fallen one",
@@ -267,7 +317,8 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "the wrong place",
-            "The residual is that of the place where the token fell, not of the first or the last place.",
+            "The residual is that of the place where the token fell, p[n] and q[n], not of the first, the last or the "
+            "next place.",
             _with(next_=lambda x, q, p, u, n: p[n] if n == len(x) else _residual(p[0], q[0])),
             also=(
                 _with(next_=lambda x, q, p, u, n: p[n] if n == len(x) else _residual(p[len(x) - 1], q[-1])),
@@ -284,8 +335,9 @@ ACCEPT = Exercise(
             ),
         ),
         Mistake(
-            "not two values",
-            "Two values are asked for: how many of the drafted tokens stay, and the distribution of the next one.",
+            "not these two values",
+            "Two values are asked for: first how many of the drafted tokens stay, then the distribution of the next "
+            "one.",
             lambda *given: _with()(*given)[0],
             also=(
                 lambda *given: _with()(*given)[1],
@@ -307,6 +359,17 @@ ACCEPT = Exercise(
         "If none falls, the next distribution is the last row of p, the one for the place behind all drafted tokens.",
     ),
 )
+
+
+def _with_rows_one_on(
+    drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, residual_too: bool = True
+) -> tuple[int, Tensor]:
+    """Each token judged by the row behind its own, and the residual made of it or not."""
+    at = torch.arange(len(drafted))
+    n = _until_first(_fits(p[at + 1, drafted], q[at, drafted], luck))
+    if n == len(drafted):
+        return n, p[n]
+    return n, _residual(p[n + residual_too], q[n])
 
 
 def _if_likeliest(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, next_: Next) -> tuple[int, Tensor]:

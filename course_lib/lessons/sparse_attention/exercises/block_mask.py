@@ -102,6 +102,21 @@ def _own_token_alone(c: Tensor, d: Tensor, t: int, s: int) -> Tensor:
     return mask | torch.eye(t, dtype=torch.bool)
 
 
+def _columns_of_tokens(c: Tensor, d: Tensor, t: int, s: int) -> Tensor:
+    """Column j read as key j."""
+    keys = torch.zeros(t, dtype=torch.bool)
+    keys[: len(c)] = c
+    return _with(lambda c, d: _blocks(c & False, d))(c, d, t, s) | keys & _causal(t)
+
+
+def _diagonals_of_tokens(c: Tensor, d: Tensor, t: int, s: int) -> Tensor:
+    """Diagonal k read at a distance of k tokens."""
+    distances = torch.zeros(t, dtype=torch.bool)
+    distances[: len(d)] = d
+    near = distances[_distance(t).clamp(min=0)] & _causal(t)
+    return _with(lambda c, d: _blocks(c, d & False))(c, d, t, s) | near
+
+
 def _wrapped(c: Tensor, d: Tensor) -> Tensor:
     n = len(c)
     return c.expand(n, n) | d[_distance(n)] | _always(n)
@@ -121,7 +136,7 @@ def _mask_cases(generator: torch.Generator) -> list[Case]:
     lone, size = torch.zeros(6, dtype=torch.bool), 4
     return [
         Case("5 tokens in blocks of 2 by hand: nothing chosen", (of(3), of(3), 5, 2)),
-        Case("7 tokens in blocks of 2: column 1, no diagonal", (of(4, 1), of(4), 7, 2)),
+        Case("11 tokens in blocks of 2: column 3, no diagonal", (of(6, 3), of(6), 11, 2)),
         Case("9 tokens in blocks of 2: the diagonal at distance 2", (of(5), of(5, 2), 9, 2)),
         Case("23 tokens in blocks of 4", drawn(23, size)),
         Case("30 tokens in blocks of 5, none of which is ragged", drawn(30, 5)),
@@ -206,6 +221,16 @@ BLOCK_MASK = Exercise(
             also=(_own_token_alone, lambda c, d, t, s: _first_token_alone(c, d, t, s) & _own_token_alone(c, d, t, s)),
         ),
         Mistake(
+            "lines of tokens",
+            "Column j was taken for token j, or diagonal k for a distance of k tokens. Column j is block j, the keys "
+            "from j · S to (j + 1) · S − 1, and diagonal k lies k blocks from the main one.",
+            _columns_of_tokens,
+            also=(
+                _diagonals_of_tokens,
+                lambda c, d, t, s: _columns_of_tokens(c, d & False, t, s) | _diagonals_of_tokens(c & False, d, t, s),
+            ),
+        ),
+        Mistake(
             "own block not read",
             "The main diagonal is missing where nothing chose it. Then some queries have no key at all, and their "
             "softmax is 0/0.",
@@ -221,7 +246,11 @@ BLOCK_MASK = Exercise(
             "A whole row of blocks was read in place of a column. A column is a block of keys that every later query "
             "reads.",
             _with(lambda c, d: c[:, None] | _lines(c & False, d) | _always(len(c))),
-            also=(lambda c, d, t, s: _with()(c, d, t, s).T,),
+        ),
+        Mistake(
+            "queries and keys exchanged",
+            "Row and column of the mask are exchanged: mask[i, j] says whether query i reads key j.",
+            lambda c, d, t, s: _with()(c, d, t, s).T,
         ),
         Mistake(
             "both at once",
@@ -249,7 +278,16 @@ BLOCK_MASK = Exercise(
             "the other way round",
             "True is what is read. Here it is what is not.",
             lambda c, d, t, s: ~_with()(c, d, t, s),
-            also=(lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -torch.inf),),
+        ),
+        Mistake(
+            "numbers to add to logits",
+            "This is a mask of numbers to be added to logits, 0 and a large negative one. Asked for is True for what "
+            "is read.",
+            lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -torch.inf),
+            also=(
+                lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -1e9),
+                lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -1e4),
+            ),
         ),
         Mistake(
             "a mask of blocks",

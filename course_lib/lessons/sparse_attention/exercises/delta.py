@@ -98,19 +98,20 @@ def _delta_cases(generator: torch.Generator) -> list[Case]:
             walk.append(0.9 * walk[-1] + step * move)
         return torch.stack(walk), 0.4 + torch.rand(n_channels, generator=generator)
 
-    by_hand = torch.tensor([[1.0, 8.0], [1.5, 6.0], [2.0, 7.0], [2.5, 5.0], [0.25, 5.5]]), torch.tensor([1.0, 2.0])
+    keys = [[1.0, 8.0], [1.5, 6.0], [2.0, 7.0], [2.5, 5.0], [0.0, 5.5], [1.25, 0.0]]  # 0 is a value like any other
+    by_hand = torch.tensor(keys), torch.tensor([1.0, 2.0])
     walk, theta = drawn(9, 4)
     slow = torch.linspace(0, 1, 20)[:, None] * torch.tensor([3.0, -2.0, 1.0]) + 0.25
-    turned = drawn(8, 5)[0].double().T.contiguous().T, torch.full((5,), 0.5, dtype=torch.float64)
+    turned = drawn(8, 5)[0].T.contiguous().T, torch.full((5,), 0.5)
     return [
-        Case("5 tokens, 2 channels by hand: 1, 1.5, 2, 2.5 with θ = 1 is held as 1, 1, 2, 2", by_hand),
+        Case("6 tokens, 2 channels by hand: 1, 1.5, 2, 2.5 with θ = 1 is held as 1, 1, 2, 2", by_hand),
         Case("9 tokens, 4 channels", (walk, theta)),
         Case("θ = 0: everything is sent", (walk, theta * 0)),
         Case("channels that creep: each step is below θ", (slow, torch.full((3,), 0.4))),
         Case("a θ so large that nothing but the first is sent", (walk, theta + 100)),
         Case("as many tokens as channels, one of which is never sent", _never(*drawn(7, 7))),
         Case("a single token", drawn(1, 6)),
-        Case("not contiguous, in float64", turned),
+        Case("not contiguous", turned),
     ]
 
 
@@ -130,7 +131,7 @@ def _library(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
 DELTA = Exercise(
     id="sparse_attention.delta",
     title="Send what has moved",
-    difficulty=3,
+    difficulty=2,
     minutes=8,
     points=3,
     reference=_coded(),
@@ -154,7 +155,12 @@ DELTA = Exercise(
             "compared with the first",
             "Everything is compared with the first key. Compare with the value that was sent last, whenever that was.",
             _from_the_first,
-            also=(_coded(remembered=lambda key, now, sent: torch.where(sent, now, 0.0)),),
+        ),
+        Mistake(
+            "forgotten what was sent",
+            "Where a channel is not sent, its next value was compared with 0. Compare with the value that was sent "
+            "last, however long ago that was.",
+            _coded(remembered=lambda key, now, sent: torch.where(sent, now, 0.0)),
         ),
         Mistake(
             "exactly θ is not sent",
@@ -187,9 +193,9 @@ DELTA = Exercise(
             lambda k, t: (torch.cat([k[:1], _coded()(k, t)[0][:-1]]), _coded()(k, t)[1]),
         ),
         Mistake(
-            "whole tokens",
-            "A token was sent with all of its channels, or with none, as one of them or their length decided. Every "
-            "channel is sent, or held, by itself.",
+            "channels together",
+            "One channel, or the mean or length of all of them, decided what is sent. Every channel is sent or held by "
+            "its own difference and its own θ.",
             _coded(lambda key, last, theta: _far(key, last, theta).any().expand(len(key))),
             also=(
                 _coded(lambda key, last, theta: _far(key, last, theta).all().expand(len(key))),
@@ -237,7 +243,7 @@ DELTA = Exercise(
         ),
         Mistake(
             "rounded",
-            "Keys were rounded to multiples of θ, or moved by θ alone. What is sent is the exact key.",
+            "Keys were rounded to multiples of θ, or moved by θ or by 1. What is sent is the exact key.",
             lambda k, t: ((k / t).round() * t, _coded()(k, t)[1]),
             also=(
                 _coded(value=lambda key, last, sent: last + (key - last).sign() * sent),
@@ -248,10 +254,13 @@ DELTA = Exercise(
             "a share of the value",
             "θ is an absolute difference, in the unit of the keys, and not a share of their size.",
             _coded(lambda key, last, theta: (key - last).abs() >= theta * last.abs()),
-            also=(
-                _coded(lambda key, last, theta: (key - last).abs() >= theta * key.abs()),
-                _coded(lambda key, last, theta: (key - last).square() >= theta),
-            ),
+            also=(_coded(lambda key, last, theta: (key - last).abs() >= theta * key.abs()),),
+        ),
+        Mistake(
+            "squared difference",
+            "The square of the difference was compared with θ. θ has the unit of the keys: compare the absolute "
+            "difference.",
+            _coded(lambda key, last, theta: (key - last).square() >= theta),
         ),
         Mistake(
             "size instead of change",
@@ -259,8 +268,8 @@ DELTA = Exercise(
             _coded(lambda key, last, theta: key.abs() >= theta),
         ),
         Mistake(
-            "not two values",
-            "Two values are asked for: the keys that are held, and which channels were sent, both (T, D).",
+            "not these two values",
+            "Two values are asked for: first the keys that are held, then which channels were sent, both (T, D).",
             lambda k, t: _coded()(k, t)[0],
             also=(lambda k, t: _coded()(k, t)[::-1],),
         ),

@@ -89,7 +89,7 @@ def _divergence_cases(generator: torch.Generator) -> list[Case]:
     p, _ = drawn(4, 8)
     apart = torch.zeros(2, 3, 10)
     apart[0, :, :4], apart[1, :, 4:] = drawn(3, 4)[0], drawn(3, 6)[0]
-    turned = [each.double().T.contiguous().T for each in drawn(5, 9, zeros=0.3)]
+    turned = [each.T.contiguous().T for each in drawn(5, 9, zeros=0.3)]
     return [
         Case("3 heads by hand: the same, nothing shared, and in between", by_hand),
         Case("5 heads, 12 blocks, none of which is 0", drawn(5, 12)),
@@ -97,7 +97,7 @@ def _divergence_cases(generator: torch.Generator) -> list[Case]:
         Case("a distribution against itself and against others", (p, p[torch.tensor([0, 2, 1, 3])])),
         Case("nothing shared", tuple(apart)),
         Case("as many heads as blocks", drawn(7, 7, 3.0, 0.2)),
-        Case("not contiguous, in float64", tuple(turned)),
+        Case("not contiguous", tuple(turned)),
     ]
 
 
@@ -136,8 +136,8 @@ DIVERGENCE = Exercise(
         ),
         Mistake(
             "one of the two sums",
-            "Only Σ p log(p/m) is here. The divergence is the mean of that and Σ q log(q/m), the same whichever way "
-            "round p and q are given.",
+            "Only one of Σ p log(p/m) and Σ q log(q/m) is here. The divergence is the mean of both, the same whichever "
+            "way round p and q are given.",
             lambda p, q: _terms(p, (p + q) / 2).sum(dim=1),
             also=(
                 lambda p, q: _terms(q, (p + q) / 2).sum(dim=1),
@@ -147,8 +147,8 @@ DIVERGENCE = Exercise(
         ),
         Mistake(
             "compared with each other",
-            "This is the Kullback–Leibler divergence of p and q, or the mean of both directions. It is infinite where "
-            "one is 0 and the other is not. Both are compared with their mean m instead.",
+            "This is the Kullback–Leibler divergence of p and q, or the mean or sum of both directions. It is infinite "
+            "where one is 0 and the other is not. Both are compared with their mean m instead.",
             _kl,
             also=(
                 lambda p, q: _kl(q, p),
@@ -195,10 +195,17 @@ DIVERGENCE = Exercise(
             _then(torch.sqrt),
         ),
         Mistake(
-            "in bits",
-            "The logarithm is that to base 2 here. In nats, with the natural logarithm, the largest value is log 2.",
+            "not in nats",
+            "The logarithm has base 2 or 10 here. With the natural logarithm, in nats, the largest value is log 2 = "
+            "0.693.",
             _then(lambda d: d / log(2)),
-            also=(_then(lambda d: d / log(10)), _then(lambda d: (d / log(2)).sqrt())),
+            also=(_then(lambda d: d / log(10)),),
+        ),
+        Mistake(
+            "square root, in bits",
+            "This is the square root of the divergence in bits, the Jensen–Shannon distance of some libraries. Asked "
+            "for is the divergence itself, with the natural logarithm.",
+            _then(lambda d: (d / log(2)).sqrt()),
         ),
         Mistake(
             "wrong sign",
@@ -237,8 +244,8 @@ DIVERGENCE = Exercise(
         ),
         Mistake(
             "another distance",
-            "This is another measure of how far apart they are: half the absolute difference, the squared one, or one "
-            "minus the overlap.",
+            "This is another measure of how far apart they are, for example the absolute or squared difference, a "
+            "cosine, or the overlap. Use the formula with logarithms.",
             lambda p, q: (p - q).abs().sum(dim=1) / 2,
             also=(
                 lambda p, q: (p - q).abs().sum(dim=1),

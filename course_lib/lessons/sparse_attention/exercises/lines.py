@@ -78,7 +78,7 @@ def _lines_cases(generator: torch.Generator) -> list[Case]:
         Case("all queries of 7 tokens", (drawn(7, 7),)),
         Case("a single query", (drawn(1, 6),)),
         Case("30 queries of 100 tokens", (drawn(30, 100),)),
-        Case("not contiguous, in float64", (drawn(5, 8).double().T.contiguous().T,)),
+        Case("not contiguous", (drawn(5, 8).T.contiguous().T,)),
     ]
 
 
@@ -150,12 +150,20 @@ LINES = Exercise(
             also=(
                 _with(slash=lambda w: _sums(w) / _counts(w)),
                 _with(lambda w: w.sum(dim=0) / (w > 0).sum(dim=0).clamp(min=1), _diagonal_means),
-                _with(slash=lambda w: _sums(w) / w.shape[1]),
+            ),
+        ),
+        Mistake(
+            "divided by T",
+            "A sum over the queries was divided by the number of tokens, T. There are R queries: divide by R.",
+            _with(slash=lambda w: _sums(w) / w.shape[1]),
+            also=(
+                _with(lambda w: w.sum(dim=0) / w.shape[1], lambda w: _sums(w) / w.shape[1]),
+                _with(lambda w: w.sum(dim=0) / w.shape[1]),
             ),
         ),
         Mistake(
             "sums, not means",
-            "These sum to R, one for each query. Divide by the number of queries.",
+            "The vertical sums or the slashes sum to R, one for each query. Divide both by the number of queries.",
             _with(lambda w: w.sum(dim=0), _sums),
             also=(_with(lambda w: w.sum(dim=0)), _with(slash=_sums)),
         ),

@@ -162,8 +162,8 @@ def _library(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell
 RECYCLE = Exercise(
     id="sparse_attention.recycle",
     title="What a patch is worth",
-    difficulty=4,
-    minutes=13,
+    difficulty=3,
+    minutes=12,
     points=4,
     reference=_with(),
     cases=_recycle_cases,
@@ -178,8 +178,9 @@ RECYCLE = Exercise(
             _with(_logs),
         ),
         Mistake(
-            "nats, not bits",
-            "The logarithm is to base 2 here. It matters: behind a softmax another unit is another temperature.",
+            "not in bits",
+            "The entropies are asked for in bits, with a logarithm to base 2. Here it has another base. It matters: "
+            "under a softmax another unit is another temperature.",
             _with(lambda grey: _bits(grey) / 1.4426950408889634),
             also=(_with(lambda grey: _bits(grey) / log2(10)),),
         ),
@@ -211,7 +212,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "another measure of detail",
-            "This is the number of different levels, or how far they spread. Asked for is the entropy of their shares.",
+            "This is the number of different levels, its logarithm, or how far they spread. Asked for is the entropy "
+            "of their shares.",
             _with(_distinct),
             also=(
                 _with(lambda grey: grey.double().std(dim=1)),
@@ -224,10 +226,13 @@ RECYCLE = Exercise(
             "The entropies were added as they are. First they go through a softmax over all patches, so that they sum "
             "to one and α says what they weigh together.",
             _with(joined=lambda a, h, alpha: a + alpha * h.to(a.dtype)),
-            also=(
-                _with(joined=lambda a, h, alpha: a + alpha * (h / h.sum()).to(a.dtype)),
-                _with(joined=lambda a, h, alpha: a + alpha * (h / h.max()).to(a.dtype)),
-            ),
+        ),
+        Mistake(
+            "divided, not a softmax",
+            "The entropies were divided by their sum or by the largest. A softmax is asked for: e to the power of "
+            "each, divided by the sum of these.",
+            _with(joined=lambda a, h, alpha: a + alpha * (h / h.sum()).to(a.dtype)),
+            also=(_with(joined=lambda a, h, alpha: a + alpha * (h / h.max()).to(a.dtype)),),
         ),
         Mistake(
             "α inside the softmax",
@@ -235,8 +240,9 @@ RECYCLE = Exercise(
             _with(joined=lambda a, h, alpha: a + (alpha * h).softmax(dim=0).to(a.dtype)),
         ),
         Mistake(
-            "attention through a softmax too",
-            "Only the entropies go through a softmax. The attention is added as it is.",
+            "attention changed too",
+            "The attention went through a softmax as well, or was made to sum to one. Only the entropies do: the "
+            "attention is added as it is.",
             _with(joined=lambda a, h, alpha: a.softmax(dim=0) + alpha * h.softmax(dim=0).to(a.dtype)),
             also=(
                 _with(joined=lambda a, h, alpha: (a + alpha * h.to(a.dtype)).softmax(dim=0)),
@@ -250,17 +256,26 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "one of the two parts",
-            "One of the two is missing, or α stands at the wrong one. The importance is the attention, plus α times "
-            "the softmax of the entropies.",
+            "Only one of attention and entropy is in the importance. It is the attention, plus α times the softmax of "
+            "the entropies.",
             _with(joined=lambda a, h, alpha: alpha * h.softmax(dim=0).to(a.dtype)),
+            also=(_with(joined=lambda a, h, alpha: a), _with(joined=lambda a, h, alpha: h.softmax(dim=0).to(a.dtype))),
+        ),
+        Mistake(
+            "α left out or at another place",
+            "α multiplies the softmax of the entropies and nothing else: the attention has no factor.",
+            _with(joined=lambda a, h, alpha: a + h.softmax(dim=0).to(a.dtype)),
             also=(
-                _with(joined=lambda a, h, alpha: a),
-                _with(joined=lambda a, h, alpha: a + h.softmax(dim=0).to(a.dtype)),
-                _with(joined=lambda a, h, alpha: a * h.softmax(dim=0).to(a.dtype)),
                 _with(joined=lambda a, h, alpha: alpha * a + h.softmax(dim=0).to(a.dtype)),
                 _with(joined=lambda a, h, alpha: alpha * (a + h.softmax(dim=0).to(a.dtype))),
                 _with(joined=lambda a, h, alpha: (1 - alpha) * a + alpha * h.softmax(dim=0).to(a.dtype)),
             ),
+        ),
+        Mistake(
+            "multiplied, not added",
+            "Attention and entropy were multiplied. The importance is a sum of two parts.",
+            _with(joined=lambda a, h, alpha: a * h.softmax(dim=0).to(a.dtype)),
+            also=(_with(joined=lambda a, h, alpha: a * alpha * h.softmax(dim=0).to(a.dtype)),),
         ),
         Mistake(
             "plain mean",
@@ -269,7 +284,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "weights do not sum to one",
-            "The weighted sum was not divided by the sum of the weights, or by how many tokens there are.",
+            "The weights of a cell do not sum to one. Divide the weighted sum by the sum of the importances, not by "
+            "the number of tokens, nor by nothing.",
             _with(fuse=lambda weight, tokens: weight @ tokens),
             also=(
                 _with(fuse=lambda weight, tokens: weight @ tokens / len(tokens)),
@@ -283,7 +299,8 @@ RECYCLE = Exercise(
         ),
         Mistake(
             "weighed by something else",
-            "The weights are the importances. These are the attention or the entropy alone, or the importance squared.",
+            "The weights are the importances. Here they are the attention alone, or the importance squared or "
+            "inverted.",
             _with(weight=lambda importance, attention, entropy: attention),
             also=(
                 _with(weight=lambda importance, attention, entropy: importance.square()),

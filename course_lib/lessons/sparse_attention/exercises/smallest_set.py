@@ -128,7 +128,7 @@ def _set_cases(generator: torch.Generator) -> list[Case]:
         Case("one row is a single peak, 95 %", (peaked, 0.95)),
         Case("as many rows as entries, half", (drawn(8, 8, 4.0), 0.5)),
         Case("many entries, 99 %", (drawn(3, 200), 0.99)),
-        Case("not contiguous, in float64, a tenth", (drawn(9, 6).double().T.contiguous().T, 0.1)),
+        Case("not contiguous, a tenth", (drawn(9, 6).T.contiguous().T, 0.1)),
     ]
 
 
@@ -231,7 +231,8 @@ SMALLEST_SET = Exercise(
         ),
         Mistake(
             "the same number for every row",
-            "All rows keep as many entries as one of them needs.",
+            "All rows keep the same number of entries, the most or the mean of what they need. Each row has a number "
+            "of its own.",
             _most_of_any,
             also=(_by(lambda o, s: _enough(o, s).float().mean().round().long().expand(len(o), 1)),),
         ),
@@ -257,8 +258,9 @@ SMALLEST_SET = Exercise(
             lambda m, s: _by(_enough)(m, 1 - s),
         ),
         Mistake(
-            "places, not a mask",
-            "These are numbers of entries. Asked for is a mask of the same shape, True for what stays.",
+            "not a mask",
+            "These are places, values or counts of entries. Asked for is a mask of the same shape, True for what "
+            "stays.",
             lambda m, s: m.argsort(dim=1, descending=True),
             also=(
                 lambda m, s: m * _by(_enough)(m, s),

@@ -156,9 +156,7 @@ def _steer_cases(generator: torch.Generator) -> list[Case]:
         Case("all heads, one new query", (*drawn(5, 1, 12, 8, 0.02)[:2], torch.ones(5, dtype=torch.bool), 0.02)),
         Case("no head", (logits, highlighted, chosen & False, 0.1)),
         Case("α above 1", drawn(4, 2, 7, 6, 3.0)),
-        Case(
-            "not contiguous, in float64", (turned[0].double().transpose(0, 2).contiguous().transpose(0, 2), *turned[1:])
-        ),
+        Case("not contiguous", (turned[0].transpose(0, 2).contiguous().transpose(0, 2), *turned[1:])),
     ]
 
 
@@ -205,7 +203,14 @@ STEER = Exercise(
             "What is highlighted was divided by α, or all that is not highlighted was lowered, which a softmax cannot "
             "tell apart. Some columns are neither: the first token and the generated ones are not lowered either.",
             _raise,
-            also=(_with(_all_unmarked), _scaled(_sum_to_one, _all_unmarked), _both(spare=True), _both(spare=False)),
+            also=(_with(_all_unmarked), _scaled(_sum_to_one, _all_unmarked)),
+        ),
+        Mistake(
+            "lowered and raised",
+            "Tokens that are not highlighted were lowered, and highlighted ones were divided by α as well. Only the "
+            "first is asked for: highlighted columns keep their logits.",
+            _both(spare=True),
+            also=(_both(spare=False),),
         ),
         Mistake(
             "renormalised twice",
@@ -250,7 +255,8 @@ STEER = Exercise(
         ),
         Mistake(
             "α, not log α",
-            "α itself was added to the logits. Multiplying a weight by α is adding log α before the softmax.",
+            "α, −α or 1 − α was added to the logits or subtracted. Multiplying a weight by α is adding log α before "
+            "the softmax.",
             _with(add=lambda alpha: alpha),
             also=(
                 _with(add=lambda alpha: -alpha),
@@ -281,7 +287,8 @@ STEER = Exercise(
         ),
         Mistake(
             "no softmax",
-            "These are the logits. Asked for are the weights.",
+            "These are logits, or their exponentials, which do not sum to one. Asked for are the weights, after a "
+            "softmax.",
             _moved,
             also=(_with(after=torch.log), lambda *given: _moved(*given).exp()),
         ),

@@ -1,0 +1,161 @@
+"""Slips in the exercises of lesson 10 that were told another slip's name, each with the name it gets."""
+
+import torch
+
+# --- before: prompt, text, real ---
+
+
+def put_before(prompt, text, real, seen=None, fill=lambda text, real: text):
+    vectors = torch.cat([prompt.expand(len(text), -1, -1), fill(text, real)], dim=1)
+    mask = torch.cat([torch.ones(len(text), len(prompt), dtype=torch.bool), real], dim=1)
+    return vectors, mask if seen is None else seen, mask.long().cumsum(dim=1) - 1
+
+
+def mask_filled_up(prompt, text, real):
+    return put_before(prompt, text, real, torch.nn.functional.pad(real, (0, len(prompt))))
+
+
+BEFORE = {
+    "padding vectors cleared": (
+        lambda p, x, r: put_before(p, x, r, fill=lambda text, real: text.masked_fill(~real[..., None], 0.0)),
+        "padding set to 0",
+    ),
+    "False at the mask's end": (mask_filled_up, "mask filled up behind"),
+    "positions second": (lambda p, x, r: tuple(put_before(p, x, r)[i] for i in (0, 2, 1)), "in another order"),
+}
+
+
+# --- frozen: prompt, table, mix, ids, rate ---
+
+
+def by_hand(prompt, table, mix, ids, rate, memory=0.5):
+    """The gradient written out, with matrices of torch's own dtype."""
+    n = len(prompt) + len(ids) - 1
+    decay = torch.zeros(n, n)
+    for i in range(n):
+        for j in range(i + 1):
+            decay[i, j] = memory ** (i - j)
+    x = torch.cat([prompt, table[ids[:-1]]])
+    t = torch.tanh(decay @ x @ mix.T)
+    slope = (t[len(prompt) - 1 :] @ table.T).softmax(dim=1)
+    slope[torch.arange(len(ids)), ids] -= 1
+    of_t = torch.zeros(n, x.shape[1])
+    of_t[len(prompt) - 1 :] = slope @ table / len(ids)
+    of_x = decay.T @ ((of_t * (1 - t**2)) @ mix)
+    return prompt - rate * of_x[: len(prompt)], table, mix
+
+
+# --- initial: table, lots, n, step ---
+
+
+def begun(rows=None, step=lambda s: s, table=lambda t, ids: t):
+    def answer(t, lots, n, s):
+        ids = lots.topk(n).indices
+        return (t[ids] if rows is None else rows(t, n)) - step(s), table(t, ids)
+
+    return answer
+
+
+def without(t, ids):
+    keep = torch.ones(len(t), dtype=torch.bool)
+    keep[ids] = False
+    return t[keep]
+
+
+INITIAL = {
+    "table without the rows": (begun(table=without), "another table"),
+    "rows of the table cleared": (begun(table=lambda t, ids: t.index_fill(0, ids, 0.0)), "another table"),
+    "table sorted": (begun(table=lambda t, ids: t.sort(dim=0).values), "another table"),
+    "steps from behind": (begun(step=lambda s: s.flip(0)), "steps in another order"),
+    "the mean step": (begun(step=lambda s: s.mean(dim=0)), "steps in another order"),
+    "the first rows and no step": (begun(rows=lambda t, n: t[:n], step=lambda s: 0 * s), "step forgotten"),
+    "twice the step": (begun(step=lambda s: 2 * s), "no rows of the table"),
+}
+
+
+# --- metric: prompted, plain, real; transfer: plain, own, moved, dense, dense_own ---
+
+
+def compared(error, ratio=lambda d: d.mean().exp()):
+    def answer(prompted, plain, real):
+        counts = real[:, 1:].double()
+        d = ((prompted[:, -plain.shape[1] :] - plain) * counts).sum(dim=1) / counts.sum(dim=1)
+        return ratio(d), error(d)
+
+    return answer
+
+
+def usual(d):
+    return d.mean().exp() * d.std() / len(d) ** 0.5
+
+
+METRIC = {
+    "divided by N": (compared(lambda d: d.mean().exp() * d.std() / len(d)), "divided by N"),
+    "variance over N": (compared(lambda d: d.mean().exp() * d.var() / len(d)), "the square of the error"),
+    "N − 1 twice": (compared(lambda d: d.mean().exp() * d.std() / (len(d) - 1) ** 0.5), "√(N − 1) for √N"),
+    "windows' ratios": (compared(usual, lambda d: d.exp().mean()), "mean of the windows' ratios"),
+}
+
+
+def shared(error=None, moved=1, own=1):
+    """moved, own: how often the control is taken off each."""
+
+    def answer(plain, with_own, with_moved, dense, dense_own):
+        control = (dense - dense_own).double()
+        a, b = plain - with_moved - moved * control, plain - with_own - own * control
+        q = a.mean() / b.mean()
+        return q, error(a, b) if error else (a - q * b).std() / len(a) ** 0.5 / b.mean().abs()
+
+    return answer
+
+
+def spread(a, b):
+    return (a - a.mean() / b.mean() * b).std() / b.mean().abs()
+
+
+TRANSFER = {
+    "divided by N": (shared(lambda a, b: spread(a, b) / len(a)), "divided by N"),
+    "N − 1 twice": (shared(lambda a, b: spread(a, b) / (len(a) - 1) ** 0.5), "√(N − 1) for √N"),
+    "spread of a − b": (shared(lambda a, b: (a - b).std() / len(a) ** 0.5 / b.mean().abs()), "spread of a − b"),
+    "control off the moved gain": (shared(own=0), "control on one side"),
+    "control off the own gain": (shared(moved=0), "control on one side"),
+}
+
+
+# --- bytes: layers, others, prompt, bits, group ---
+
+
+def stored(codes=lambda k, bits, n: -(-k * bits // 8), bitmap=lambda rows, columns, k: rows * -(-columns // 8)):
+    def answer(layers, others, prompt, bits, group):
+        total = 2 * (others + prompt)
+        for rows, columns, k in layers:
+            groups = -(-columns // group)
+            total += codes(k, bits, rows * columns) + bitmap(rows, columns, k) + 4 * (rows + 1)
+            total += rows * (2 * groups + -(-groups * bits // 8))
+        return total, 2 * (others + sum(rows * columns for rows, columns, _ in layers)) / total
+
+    return answer
+
+
+BYTES = {
+    "bits of what is left": (stored(bitmap=lambda rows, columns, k: -(-k // 8)), "a map of some weights"),
+    "bits of what is gone": (
+        stored(bitmap=lambda rows, columns, k: -(-(rows * columns - k) // 8)),
+        "a map of some weights",
+    ),
+    "a byte a code": (stored(codes=lambda k, bits, n: k), "codes not packed"),
+    "nothing left out": (
+        stored(lambda k, bits, n: -(-n * bits // 8), lambda rows, columns, k: -4 * (rows + 1)),
+        "nothing pruned",
+    ),
+}
+
+RIGHT = {"compress.frozen": {"the gradient by hand": by_hand}}
+WRONG = {
+    "compress.before": BEFORE,
+    "compress.frozen": {"½ forgotten": (lambda *given: by_hand(*given, memory=1.0), "another memory")},
+    "compress.initial": INITIAL,
+    "compress.metric": METRIC,
+    "compress.transfer": TRANSFER,
+    "compress.bytes": BYTES,
+}
