@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.attention.small_models.model import Shape, SinkLM
 from course_lib.data.corpora import DOCUMENTS
+from course_lib.repetition import seeded_step
 
 WEIGHTS = Path(__file__).with_name("weights")
 
@@ -92,7 +93,8 @@ def train(
     for step in range(schedule.n_steps):
         for group in optimiser.param_groups:
             group["lr"] = schedule.rate_at(step)
-        loss = objective(model, batch_at(tokens, schedule, generator)).mean()
+        with seeded_step(seed, step):
+            loss = objective(model, batch_at(tokens, schedule, generator)).mean()
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -3,9 +3,12 @@
 Dimension key: N sequences, T tokens, V words of the vocabulary, D width.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss
 
 
@@ -35,8 +38,27 @@ def next_token(logits: Float[Tensor, "N T V"], ids: Tensor) -> Float[Tensor, ""]
     return cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
 
 
+@contextmanager
+def block_outputs(blocks: Iterable[nn.Module]) -> Iterator[list[Float[Tensor, "N T D"]]]:
+    """Inside, a forward pass adds the output of each of these blocks to the list, in the order of the pass.
+
+    The last entry of transformers' `hidden_states` is not the last block's output: it has passed the final norm.
+    """
+    outputs: list[Tensor] = []
+
+    def add(_: nn.Module, __: tuple, output: Tensor | tuple) -> None:
+        outputs.append(output[0] if isinstance(output, tuple) else output)
+
+    handles = [block.register_forward_hook(add) for block in blocks]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 def hidden_states(student: list[Float[Tensor, "N T D"]], teacher: list[Float[Tensor, "N T D"]]) -> Float[Tensor, ""]:
-    """The mean squared difference behind some blocks, each in units of the teacher's own mean square there."""
+    """The mean squared difference between outputs of blocks, each relative to the mean square of the teacher's."""
     terms = [
         mse_loss(ours.float(), theirs.detach().float()) / theirs.detach().float().square().mean()
         for ours, theirs in zip(student, teacher, strict=True)

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import Schedule
 from course_lib.models import blocks
+from course_lib.repetition import digest_of, seeded
 
 
 def short_schedule() -> Schedule:
@@ -52,27 +53,30 @@ def with_adapters(student: PreTrainedModel, recipe: Recipe) -> nn.Module:
     if not recipe.lora_rank:
         return student.requires_grad_(True)
     settings = LoraConfig(r=recipe.lora_rank, lora_alpha=2 * recipe.lora_rank, target_modules="all-linear")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
+    with seeded(recipe.seed):
         return get_peft_model(student, settings)
 
 
 def identity(
-    student: PreTrainedModel, teacher: PreTrainedModel | None, windows: Tensor, recipe: Recipe
+    student: PreTrainedModel,
+    teacher: PreTrainedModel | None,
+    windows: Tensor,
+    recipe: Recipe,
+    of_teacher: list[int],
 ) -> dict[str, str]:
-    """What must be the same for a run to go on, in digests."""
+    """What must be the same for a run to go on, in digests.
 
-    def weights_of(model: PreTrainedModel | None) -> list:
-        # The sum and the size of every weight: enough to tell two models apart, and read in a moment.
-        return [] if model is None else [(n, *p.shape, p.double().sum().item()) for n, p in model.named_parameters()]
-
-    facts = {
-        "student": weights_of(student),
-        "teacher": weights_of(teacher),
-        "text": (windows.shape, windows.tolist()),
-        "recipe": asdict(recipe) | {"every": 0},
+    Args:
+        of_teacher: the teacher's blocks that the student's are compared with; empty where none is.
+    """
+    settings = hashlib.sha256(repr(asdict(recipe) | {"every": 0}).encode()).hexdigest()[:16]
+    return {
+        "student": digest_of(student.named_parameters()),
+        "teacher": digest_of([] if teacher is None else teacher.named_parameters()),
+        "text": digest_of([("windows", windows)]),
+        "recipe": settings,
+        "of_teacher": repr(of_teacher),
     }
-    return {name: hashlib.sha256(repr(fact).encode()).hexdigest()[:16] for name, fact in facts.items()}
 
 
 def check(
