@@ -270,6 +270,31 @@ def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
     return frequencies
 
 
+# What some families do to the head's output, by its key of the configuration; 1, or no such key, changes nothing.
+LOGIT_KEYS = (
+    "final_logit_softcapping",
+    "logits_soft_cap",
+    "logit_scale",
+    "logits_scaling",
+    "lm_head_multiplier",
+    "output_multiplier",
+    "logits_mup_width_multiplier",
+)
+
+
+def changed_logits(model: nn.Module) -> dict[str, float]:
+    """The settings by which this model's logits differ from its head's output: soft caps and factors."""
+    config = model.config.get_text_config()
+    settings = {key: getattr(config, key, None) for key in LOGIT_KEYS}
+    return {key: value for key, value in settings.items() if value is not None and (value != 1 or "cap" in key)}
+
+
+def n_positions(model: nn.Module) -> int | None:
+    """How many tokens a window may have where positions are learned, as in OPT and GPT-2; None with RoPE."""
+    rotary = any(hasattr(part, "inv_freq") for part in model.modules())
+    return None if rotary else getattr(model.config, "max_position_embeddings", None)
+
+
 def activation(model: PreTrainedModel) -> str:
     """The nonlinearity of the MLPs by transformers' name for it: "silu", "relu", "gelu_new".
 

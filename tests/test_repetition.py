@@ -1,8 +1,9 @@
-"""Every training: the same call twice gives the same losses, interrupted or not, and leaves the global generator alone.
+"""The same training twice gives the same losses, interrupted or not; measurements draw nothing.
 
 Models with dropout are the hard case: their masks come from torch's global generator.
 """
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -14,9 +15,12 @@ from torch import nn
 from course_lib.attention.small_models import registers
 from course_lib.attention.small_models.byte_model import byte_losses, untrained
 from course_lib.attention.small_models.training import Schedule, running, train
+from course_lib.contextual.predictor.collect import collect
 from course_lib.contextual.predictor.training import PredictorSchedule, train_predictor
 from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.contextual.small_models.training import Piece, train_piece
+from course_lib.discover import subclasses
+from course_lib.measure.perplexity import window_losses
 from course_lib.models import tiny_model
 from course_lib.moe.classic import descent, recurrent
 from course_lib.moe.classic.learners import Mixture
@@ -27,10 +31,23 @@ from course_lib.prompts.adapters import adapted, train_adapters
 from course_lib.prompts.initial import from_ids
 from course_lib.prompts.recipe import PromptRecipe
 from course_lib.prompts.training import train_prompt
+from course_lib.pruning.input_statistics import input_gram, input_norms
+from course_lib.pruning.methods.fisher import collect_gradients, prune_by_gradients
+from course_lib.pruning.methods.sparsegpt import SparseGPT
+from course_lib.pruning.sequential import prune_model
+from course_lib.pruning.structured import scorers
+from course_lib.pruning.structured.activations import observe
+from course_lib.pruning.structured.choice import Scores, choose
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe
-from course_lib.repetition import digest_of, seeded
+from course_lib.pruning.structured.refit import refit
+from course_lib.pruning.structured.scorer import Evidence, Scorer
+from course_lib.pruning.structured.shape import shape_of
+from course_lib.pruning.structured.surgery import take
+from course_lib.repetition import digest_of, in_evaluation_mode, seeded
+from course_lib.sparsity.patterns import Unstructured
 
+HALF = Unstructured(0.5)
 WINDOWS = torch.randint(0, 97, (6, 10), generator=torch.Generator().manual_seed(3))
 TOKENS = running(["one two three, two three one. " * 20])
 SCHEDULE = Schedule(n_steps=4, batch=2, length=10, rate=1e-2, warm_up=1, decay=0.1)
@@ -187,6 +204,61 @@ def test_dropout_differs_from_step_to_step_and_from_seed_to_seed():
         for seed in (0, 1)
     ]
     assert len({round(loss, 6) for run in losses for loss in run}) == 8
+
+
+def pruned(model, prune):
+    model = copy.deepcopy(model)
+    prune(model)
+    return dict(model.named_parameters())
+
+
+def refitted(model):
+    shape = shape_of(model)
+    kept = choose(Scores(neurons=torch.arange(200.0).view(2, 100)), shape, replace(shape, neurons=60))
+    smaller = take(model, kept)
+    refit(model, smaller, kept, WINDOWS, progress=False)
+    return dict(smaller.named_parameters())
+
+
+def labels_of(hidden, neurons):
+    return hidden > 0
+
+
+MEASUREMENTS = {
+    "window losses": lambda model: window_losses(model, WINDOWS, progress=False),
+    "observe": lambda model: torch.stack([norms.of() for norms in observe(model, WINDOWS, False).neurons]),
+    "gradients": lambda model: {n: g.fisher for n, g in collect_gradients(model, WINDOWS, False).items()},
+    "prune_by_gradients": lambda m: pruned(m, lambda m: prune_by_gradients(m, HALF, WINDOWS, progress=False)),
+    "prune_model": lambda model: pruned(model, lambda m: prune_model(m, SparseGPT(HALF), WINDOWS, progress=False)),
+    "input_norms": lambda model: input_norms(model, WINDOWS),
+    "input_gram": lambda model: input_gram(model, WINDOWS, 1, "mlp.c_proj").matrix,
+    "refit": refitted,
+    "collect": lambda model: torch.stack(collect(model, WINDOWS, labels_of).read),
+} | {
+    scorer.__name__: lambda model, scorer=scorer: {
+        kind: score
+        for kind, score in vars(scorer().score(Evidence(model, WINDOWS, False))).items()
+        if score is not None
+    }
+    for scorer in subclasses(scorers, Scorer)
+}
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_a_measurement_draws_no_dropout_and_gives_each_part_its_mode_back(name):
+    model = tiny_model(0, "gpt2")
+    expected = MEASUREMENTS[name](model)
+    model.train()
+    model.transformer.ln_f.eval()  # a part that the caller has frozen
+    torch.testing.assert_close(MEASUREMENTS[name](model), expected, rtol=0, atol=0)
+    assert [module for module in model.modules() if not module.training] == [model.transformer.ln_f]
+
+
+def test_each_part_has_its_mode_back_after_an_error():
+    model = tiny_model(0, "gpt2").train()
+    with pytest.raises(KeyError), in_evaluation_mode(model):
+        raise KeyError(model.training)
+    assert all(module.training for module in model.modules())
 
 
 OTHERS = {"text": {"tokens": TOKENS.flip(0)}, "first weights": {"seed_of_model": 1}, "seed": {"seed": 1}}

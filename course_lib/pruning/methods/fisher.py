@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.measure.progress import tracked
 from course_lib.models import layers_of, weight_of
+from course_lib.repetition import evaluated
 from course_lib.sparsity.patterns import Pattern, sparsity_of
 
 
@@ -57,10 +58,12 @@ def row_score(weight: Float[Tensor, "O I"], gradients: Gradients, element: str =
     return element_score(weight, gradients, element).sum(1)
 
 
+@evaluated
 def collect_gradients(model: nn.Module, windows: Int[Tensor, "N T"], progress: bool = True) -> dict[str, Gradients]:
     """One backward pass a window, of its mean negative log-likelihood; by layer, such as "blocks.3.mlp.up_proj".
 
-    Memory: two numbers a weight, and one gradient of the model's blocks at most. The model is left as it was.
+    Memory: two numbers a weight, and one gradient of the model's blocks at most. The model runs in evaluation mode,
+    without dropout, and is left as it was.
 
     Raises:
         ValueError: without windows, or with windows of fewer than two tokens.
