@@ -221,8 +221,19 @@ def weight_of(linear: nn.Module) -> Float[Tensor, "O I"]:
 
 
 def final_norm(model: nn.Module) -> nn.Module:
-    """The norm between the last block and the head."""
-    return model.get_submodule(architecture(blocks(model)[0]).final_norm)
+    """The norm between the last block and the head.
+
+    Raises:
+        ValueError: for a model without one, such as opt-350m, whose blocks have their norms after what they compute.
+    """
+    path = architecture(blocks(model)[0]).final_norm
+    norm = _part(model, path)
+    if norm is None:
+        raise ValueError(
+            f"got a {type(model).__name__} without a norm after its last block, at {path} (do_layer_norm_before=False, "
+            "as in opt-350m); expected one whose blocks have their norms before attention and MLP."
+        )
+    return norm
 
 
 def head(model: PreTrainedModel) -> nn.Module:
