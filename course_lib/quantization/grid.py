@@ -108,6 +108,26 @@ class Quantization:
             )
         return Grid(scale, zero, self.bits, group)
 
+    def grid_of(self, rounded: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Grid:
+        """The grid on which `rounded` lies: that of the dense weight it was made from.
+
+        GPTQ leaves inputs that never fire out of the range of a group, and sets their weights to zero. So groups that
+        do not lie on the grid of the dense weight get that of the dense weight without the columns that became zero.
+        """
+        grid = self.grid(dense)
+        misses = (grid.round(rounded) != rounded).float()
+        if self.group is None or not bool(misses.any()):
+            return grid
+        other = self.grid(dense.masked_fill((rounded == 0).all(0), 0))
+        padded = torch.nn.functional.pad(misses, (0, -misses.shape[1] % grid.group))
+        moves = padded.unflatten(1, (-1, grid.group)).any(2)  # (O, G)
+        return Grid(
+            torch.where(moves, other.scale, grid.scale),
+            torch.where(moves, other.zero, grid.zero),
+            self.bits,
+            grid.group,
+        )
+
 
 def most_values(weight: Float[Tensor, "O I"], group: int) -> int:
     """The most different values among `group` neighbours of a row: at most 2^bits where they were rounded to a grid.
