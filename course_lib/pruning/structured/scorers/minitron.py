@@ -16,6 +16,10 @@ class Minitron(Scorer):
     The size is aggregated over the tokens of a window, then over windows; the paper found the mean over the sequence
     and L2 over the batch to be best. Neurons are read behind the activation function, as in the authors' code, not
     before it, as in the text. A width channel's score is the sum over all norms.
+
+    Deviation: a head is scored as in the text, by the norm of its output at each token. The authors' code
+    (Model-Optimizer) takes the mean of |x| of each channel over the sequence, L2 over the batch, and then the norm over
+    the head's channels; and it leaves the last norm out of the width's score.
     """
 
     batch: Mean = "l2"
