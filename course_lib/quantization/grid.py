@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from course_lib.settings import check_flag
 from course_lib.sparsity.ranking import check_matrix, check_positive
 
 
@@ -76,6 +77,7 @@ class Quantization:
             raise ValueError(f"bits={self.bits}: expected 2 to 8; one bit has no value between the extremes")
         if self.group is not None:
             check_positive("group", self.group)
+        check_flag("symmetric", self.symmetric)
 
     def grid(self, weight: Float[Tensor, "O I"]) -> Grid:
         """The grid of a weight, in float32.
@@ -85,6 +87,8 @@ class Quantization:
                 matrix without columns.
         """
         check_matrix("weight", weight)
+        if weight.is_meta:
+            raise ValueError("got a weight on the meta device, without data; load the model's weights first.")
         if weight.shape[1] == 0 or not bool(weight.isfinite().all()):
             raise ValueError(
                 f"got a weight of shape {tuple(weight.shape)}, {int((~weight.isfinite()).sum())} entries of it not "

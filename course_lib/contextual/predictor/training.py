@@ -15,6 +15,7 @@ from course_lib.contextual.predictor.checkpoint import Run
 from course_lib.contextual.predictor.collect import Collected
 from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.repetition import digest_of
+from course_lib.settings import check_count, check_number, check_seed
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,11 @@ class PredictorSchedule:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch < 1 or not self.rate > 0 or not self.decay >= 0:
-            raise ValueError(f"got {self}; expected at least one epoch, one token a batch, and a rate above 0.")
+        check_count("epochs", self.epochs)
+        check_count("batch", self.batch)
+        check_number("rate", self.rate, above=True)
+        check_number("decay", self.decay)
+        check_seed("seed", self.seed)
 
 
 def weighted_loss(logits: Float[Tensor, "T F"], labels: Bool[Tensor, "T F"]) -> Float[Tensor, ""]:

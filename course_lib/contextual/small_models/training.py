@@ -16,6 +16,7 @@ from course_lib.attention.small_models.byte_model import byte_losses
 from course_lib.attention.small_models.training import Schedule, batch_at, groups
 from course_lib.contextual.predictor.checkpoint import Run
 from course_lib.repetition import digest_of, seeded_step
+from course_lib.settings import check_count
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class Piece:
     start: int
     stop: int
     path: Path
+
+    def __post_init__(self) -> None:
+        check_count("start", self.start, least=0)
+        check_count("stop", self.stop, least=self.start)
+        if not isinstance(self.path, Path):
+            raise ValueError(f"got path {self.path!r}; expected a pathlib.Path.")
 
 
 def train_piece(

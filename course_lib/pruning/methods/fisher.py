@@ -66,12 +66,18 @@ def collect_gradients(model: nn.Module, windows: Int[Tensor, "N T"], progress: b
     without dropout, and is left as it was.
 
     Raises:
-        ValueError: without windows, or with windows of fewer than two tokens.
+        ValueError: without windows, with windows of fewer than two tokens, or with token ids of another vocabulary.
     """
     if windows.shape[0] == 0 or windows.shape[1] < 2:
         raise ValueError(
             f"got windows of shape {tuple(windows.shape)}; expected at least one window of at least two tokens. "
             "Use corpora.windows('wikipedia', 10, 64, ...)."
+        )
+    size = model.config.vocab_size
+    if int(windows.min()) < 0 or int(windows.max()) >= size:
+        raise ValueError(
+            f"got token ids {int(windows.min())} to {int(windows.max())}; expected 0 to {size - 1}. Use this model's "
+            "own tokenizer."
         )
     modules = {layer.name: layer.module for layer in layers_of(model)}
     gradients = {name: Gradients(_zeros(module), _zeros(module)) for name, module in modules.items()}

@@ -10,6 +10,7 @@ from course_lib.pruning.layerwise.block_masks import check_blockwise
 from course_lib.pruning.layerwise.cholesky import Factor
 from course_lib.pruning.layerwise.gram import Gram, check_layer
 from course_lib.pruning.layerwise.solver import ColumnRounder, Rounding, Solution, solve
+from course_lib.settings import check_number
 from course_lib.sparsity.patterns import Pattern, Unstructured
 from course_lib.sparsity.ranking import check_positive
 
@@ -37,6 +38,7 @@ class SparseGPT(LayerPruner):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive("block_size", self.block_size)
+        check_number("damping", self.damping)
         check_blockwise(self.pattern, self.block_size)
         instance = isinstance(self.quantization, Rounding) and not isinstance(self.quantization, type)
         if not (self.quantization is None or instance):

@@ -17,6 +17,8 @@ def kl_divergence(
 ) -> Float[Tensor, ""]:
     """τ² Σ_v p_T(v) log(p_T(v) / p_S(v)) of the logits over τ, the mean over tokens, in nats for τ = 1.
 
+    A token that the teacher rules out, with a logit of −∞, adds nothing: p log p is 0 for p = 0.
+
     τ² keeps gradients at one size when τ grows. `F.kl_div(reduction="mean")` would also divide by the vocabulary.
 
     Raises:
@@ -30,7 +32,8 @@ def kl_divergence(
     if not temperature > 0:
         raise ValueError(f"got temperature {temperature!r}; expected a positive number, such as 1.")
     ours, theirs = (log_softmax(logits.float() / temperature, -1) for logits in (student, teacher.detach()))
-    return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1).mean()
+    terms = (theirs.exp() * (theirs - ours)).masked_fill(theirs == float("-inf"), 0)
+    return temperature**2 * terms.sum(-1).mean()
 
 
 def next_token(logits: Float[Tensor, "N T V"], ids: Tensor) -> Float[Tensor, ""]:

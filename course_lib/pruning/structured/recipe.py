@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from course_lib.attention.small_models.training import Schedule
 from course_lib.models import blocks
 from course_lib.repetition import digest_of, seeded
+from course_lib.settings import check_count, check_number, check_option, check_seed
 
 
 def short_schedule() -> Schedule:
@@ -38,6 +39,16 @@ class Recipe:
     lora_rank: int = 0
     seed: int = 0
     every: int = 10
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schedule, Schedule):
+            raise ValueError(f"got schedule {self.schedule!r}; expected a Schedule, such as short_schedule().")
+        check_option("loss", self.loss, ("kl", "next token"))
+        check_number("temperature", self.temperature, above=True)
+        check_number("hidden", self.hidden)
+        check_count("lora_rank", self.lora_rank, least=0)
+        check_seed("seed", self.seed)
+        check_count("every", self.every)
 
 
 def batch_of(windows: Int[Tensor, "N T"], recipe: Recipe, step: int) -> Int[Tensor, "B T"]:
@@ -88,6 +99,12 @@ def check(
             f"got windows of shape {tuple(windows.shape)}; expected at least {recipe.schedule.batch} of them, one "
             "batch, of at least two tokens. Use corpora.windows('wikipedia', 128, 128, ...)."
         )
+    size = student.config.vocab_size
+    if windows.is_floating_point() or int(windows.min()) < 0 or int(windows.max()) >= size:
+        raise ValueError(
+            f"got windows of {windows.dtype} from {windows.min().item()} to {windows.max().item()}; expected token "
+            f"ids, 0 to {size - 1}. Make the windows with this model's tokenizer."
+        )
     if recipe.loss == "next token":
         return
     if teacher is None:
@@ -98,8 +115,6 @@ def check(
             f"got a student of {ours} words and a teacher of {theirs}; expected one vocabulary. Distil from a model "
             "with the same tokenizer."
         )
-    if not recipe.temperature > 0:
-        raise ValueError(f"got temperature {recipe.temperature!r}; expected a positive number, such as 1.")
     if recipe.hidden > 0:
         _check_states(student, teacher, of_teacher)
 

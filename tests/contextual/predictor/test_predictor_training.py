@@ -151,5 +151,5 @@ def test_bad_input():
         train_predictor(fresh(), x, labels, SCHEDULE)
     with pytest.raises(ValueError, match="rank 0"):
         fresh(rank=0)
-    with pytest.raises(ValueError, match="one epoch"):
+    with pytest.raises(ValueError, match="got epochs 0; expected a whole number, 1 or more"):
         PredictorSchedule(epochs=0)

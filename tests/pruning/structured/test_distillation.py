@@ -61,6 +61,23 @@ def test_kl_against_torch(temperature):
     torch.testing.assert_close(kl_divergence(student, teacher, temperature), expected)
 
 
+def test_a_token_that_the_teacher_rules_out_adds_nothing():
+    """Student (1/3, 1/3, 1/3), teacher (1/2, 1/2, 0): ln 3 − ln 2; both may rule it out."""
+    student, teacher = torch.zeros(1, 3, requires_grad=True), torch.tensor([[0.0, 0.0, -torch.inf]])
+    loss = kl_divergence(student, teacher)
+    assert loss.item() == pytest.approx(math.log(3) - math.log(2))
+    (gradient,) = torch.autograd.grad(loss, student)
+    torch.testing.assert_close(gradient, torch.tensor([[1 / 3 - 1 / 2, 1 / 3 - 1 / 2, 1 / 3]]))
+    assert kl_divergence(teacher, teacher).item() == 0
+    assert kl_divergence(teacher, student.detach()).item() == math.inf  # a student that rules out what may come
+
+
+def test_nan_stays_nan_in_the_divergence():
+    logits = torch.tensor([[0.0, torch.nan]])
+    assert kl_divergence(logits, torch.zeros(1, 2)).isnan()
+    assert kl_divergence(torch.zeros(1, 2), logits).isnan()
+
+
 def test_only_the_student_learns_and_nothing_at_the_teacher_s_own_logits():
     logits = torch.randn(3, 7, generator=torch.Generator().manual_seed(0))
     student, teacher = logits.clone().requires_grad_(), logits.clone().requires_grad_()
@@ -313,7 +330,7 @@ REFUSED = {
     "no teacher": (lambda s, t, w, r: (s, None, w, r), "got no teacher"),
     "one token": (lambda s, t, w, r: (s, t, w[:, :1], r), "at least two tokens"),
     "too few windows": (lambda s, t, w, r: (s, t, w[:1], r), "at least 2 of them"),
-    "no temperature": (lambda s, t, w, r: (s, t, w, replace(r, temperature=0.0)), "expected a positive number"),
+    "no temperature": (lambda s, t, w, r: (s, t, w, replace(r, temperature=0.0)), "expected a number above 0"),
     "states without pairs": (lambda s, t, w, r: (s, t, w, replace(r, hidden=1.0)), r"kept\.blocks"),
 }
 

@@ -1,12 +1,14 @@
 """Minitron. Muralidharan and others, Compact Language Models via Pruning and Knowledge Distillation, 2024. https://arxiv.org/abs/2407.14679"""
 
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 
 from course_lib.pruning.structured.activations import Mean
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence, Scorer, group_sums
+from course_lib.settings import check_option
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Minitron(Scorer):
 
     batch: Mean = "l2"
     sequence: Mean = "mean"
+
+    def __post_init__(self) -> None:
+        check_option("batch", self.batch, get_args(Mean))
+        check_option("sequence", self.sequence, get_args(Mean))
 
     def score(self, evidence: Evidence) -> Scores:
         seen, way = evidence.activations, (self.batch, self.sequence)
