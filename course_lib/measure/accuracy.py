@@ -61,7 +61,16 @@ def answer(
 
 
 def is_right(question: Question, scores: list[Score]) -> tuple[bool, bool]:
-    """By log-likelihood, and by log-likelihood per character. The space before a choice is not part of it."""
+    """By log-likelihood, and by log-likelihood per character. The space before a choice is not part of it.
+
+    Raises:
+        ValueError: a log-likelihood of NaN, which no choice can be compared with.
+    """
+    if any(score.log_likelihood != score.log_likelihood for score in scores):
+        raise ValueError(
+            f"got a log-likelihood of NaN among {len(scores)} choices; expected numbers. Look for NaN in the model's "
+            "weights."
+        )
     if len(scores) == 1:
         return scores[0].greedy, scores[0].greedy
     sums = [score.log_likelihood for score in scores]
