@@ -15,10 +15,15 @@ def check_count(name: str, value: object, least: int = 1) -> None:
         raise ValueError(f"got {name} {value!r}; expected a whole number, {least} or more.")
 
 
+def is_number(value: object, least: float = 0.0, above: bool = False) -> bool:
+    """Whether it is a finite number of at least `least`, or above it."""
+    is_finite = isinstance(value, Real) and not isinstance(value, bool) and value < float("inf")
+    return is_finite and bool(value > least if above else value >= least)
+
+
 def check_number(name: str, value: object, least: float = 0.0, above: bool = False) -> None:
     """Raises ValueError for anything but a finite number of at least `least`, or above it."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and value < float("inf")
-    if not number or not (value > least if above else value >= least):
+    if not is_number(value, least, above):
         raise ValueError(f"got {name} {value!r}; expected a number {'above' if above else 'of at least'} {least:g}.")
 
 

@@ -87,7 +87,8 @@ class _Run:
         self.modes = {} if teacher is None else {module: module.training for module in teacher.modules()}
         compares = recipe.loss == "kl" and recipe.hidden > 0
         self.compared = [list(blocks(model)) if compares else [] for model in (student, teacher)]
-        self.identity = identity(student, teacher, windows, recipe, self.of_teacher if compares else [])
+        pairs = self.of_teacher if compares else []
+        self.identity = identity(student, teacher, windows, recipe, pairs) if self.path else {}
         self.model = with_adapters(student, recipe)
         optimiser = torch.optim.AdamW(groups(self.model, recipe.schedule.decay), betas=(0.9, 0.95))
         on_cpu = student.device.type == "cpu"
