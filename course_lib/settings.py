@@ -1,4 +1,4 @@
-"""Checks of single settings, for whoever holds them: what was got, and what is expected."""
+"""Checks of single settings: the message says what was got and what is expected."""
 
 from collections.abc import Iterable
 from numbers import Integral, Real
