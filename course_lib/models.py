@@ -221,8 +221,19 @@ def weight_of(linear: nn.Module) -> Float[Tensor, "O I"]:
 
 
 def final_norm(model: nn.Module) -> nn.Module:
-    """The norm between the last block and the head."""
-    return model.get_submodule(architecture(blocks(model)[0]).final_norm)
+    """The norm between the last block and the head.
+
+    Raises:
+        ValueError: for a model without one, such as opt-350m, whose blocks have their norms after what they compute.
+    """
+    path = architecture(blocks(model)[0]).final_norm
+    norm = _part(model, path)
+    if norm is None:
+        raise ValueError(
+            f"got a {type(model).__name__} without a norm after its last block, at {path} (do_layer_norm_before=False, "
+            "as in opt-350m); expected one whose blocks have their norms before attention and MLP."
+        )
+    return norm
 
 
 def head(model: PreTrainedModel) -> nn.Module:
@@ -268,6 +279,31 @@ def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
             "angles over whole heads."
         )
     return frequencies
+
+
+# What some families do to the head's output, by its key of the configuration; 1, or no such key, changes nothing.
+LOGIT_KEYS = (
+    "final_logit_softcapping",
+    "logits_soft_cap",
+    "logit_scale",
+    "logits_scaling",
+    "lm_head_multiplier",
+    "output_multiplier",
+    "logits_mup_width_multiplier",
+)
+
+
+def changed_logits(model: nn.Module) -> dict[str, float]:
+    """The settings by which this model's logits differ from its head's output: soft caps and factors."""
+    config = model.config.get_text_config()
+    settings = {key: getattr(config, key, None) for key in LOGIT_KEYS}
+    return {key: value for key, value in settings.items() if value is not None and (value != 1 or "cap" in key)}
+
+
+def n_positions(model: nn.Module) -> int | None:
+    """How many tokens a window may have where positions are learned, as in OPT and GPT-2; None with RoPE."""
+    rotary = any(hasattr(part, "inv_freq") for part in model.modules())
+    return None if rotary else getattr(model.config, "max_position_embeddings", None)
 
 
 def activation(model: PreTrainedModel) -> str:

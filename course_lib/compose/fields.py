@@ -3,6 +3,8 @@
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
+from functools import lru_cache
+from numbers import Integral, Real
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from course_lib.compose.reading import short
@@ -87,6 +89,28 @@ def chosen(name: str, kinds: Mapping[str, Made], where: str) -> Made:
 def percent(share: float) -> str:
     """Of a share, with as many digits as it takes."""
     return f"{100 * share:.4g} %"
+
+
+@lru_cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def check_types(settings: Any) -> None:
+    """Raises ValueError for a field of a dataclass that holds another type than it says: as JSON's are checked."""
+    for field in fields(settings):
+        value, hint = getattr(settings, field.name), _hints(type(settings))[field.name]
+        options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        if not any(_fits(value, option) for option in options):
+            raise ValueError(f"got {field.name} = {short(value)}; expected {' or '.join(map(_word, options))}.")
+
+
+def _fits(value: object, option: Any) -> bool:
+    if get_origin(option) is tuple:
+        return isinstance(value, tuple) and all(_fits(item, get_args(option)[0]) for item in value)
+    if option in (int, float):
+        return isinstance(value, Integral if option is int else Real) and not isinstance(value, bool)
+    return isinstance(value, get_origin(option) or option)
 
 
 def within(name: str, value: int | float, low: int | float, high: int | float) -> None:

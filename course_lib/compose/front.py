@@ -25,6 +25,12 @@ class Point:
     cost: int | float
     losses: tuple[float, ...] = field(repr=False)
 
+    def __post_init__(self) -> None:
+        if self.cost != self.cost or any(loss != loss for loss in self.losses):
+            raise ValueError(
+                f"got NaN in the cost or the losses of {self.name}; expected numbers, which have an order."
+            )
+
     @property
     def loss(self) -> float:
         """The mean."""

@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.compose.fields import check_types
 from course_lib.models import head
 
 Stored = dict[str, Tensor]
@@ -65,6 +66,9 @@ class Part(ABC):
     is_read: ClassVar[bool] = True  # whether a decoded token reads what it stores
     forgets: ClassVar[bool] = False  # whether tokens leave, which a draft cannot take back
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
     @abstractmethod
     def apply(self, making: Making, ground: Ground) -> Making:
         """The model with this part, from calibration text alone.
@@ -103,6 +107,7 @@ class FiledPart(Part):
     most_on_disk: ClassVar[int] = 0  # bytes
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         plain = self.file.isprintable() and len(self.file) <= LONGEST_NAME and "\\" not in self.file
         if not plain or Path(self.file).name != self.file or not self.file.endswith(SUFFIX):
             raise ValueError(

@@ -16,9 +16,9 @@ from transformers import PreTrainedTokenizerBase
 
 from course_lib import discover
 from course_lib.compose import parts
-from course_lib.compose.fields import read_fields, refuse_unknown, within
+from course_lib.compose.fields import check_types, read_fields, refuse_unknown, within
 from course_lib.compose.part import FiledPart, Part
-from course_lib.compose.reading import MOST_SEED, read_json
+from course_lib.compose.reading import MOST_SEED, read_json, short
 from course_lib.data.corpora import windows
 
 PARTS: dict[str, type[Part]] = {
@@ -36,6 +36,7 @@ class Calibration:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_types(self)
         within("windows", self.windows, 1, 128)
         within("length", self.length, 16, 2048)
         within("windows × length", self.windows * self.length, 16, MOST_TOKENS)
@@ -58,6 +59,12 @@ class Recipe:
     calibration: Calibration = Calibration()
 
     def __post_init__(self) -> None:
+        is_parts = isinstance(self.parts, tuple) and all(isinstance(part, Part) for part in self.parts)
+        if not is_parts or not isinstance(self.calibration, Calibration):
+            raise ValueError(
+                f"got parts {short(self.parts)} and calibration {short(self.calibration)}; expected a tuple of parts, "
+                "such as (Weights(bits=4),), and a Calibration."
+            )
         object.__setattr__(self, "parts", tuple(sorted(self.parts, key=lambda part: part.place)))
         names = [part.name for part in self.parts]
         if len(set(names)) < len(names):

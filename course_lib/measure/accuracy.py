@@ -7,8 +7,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.benchmarks import Question, questions
-from course_lib.measure.likelihood import check_scorable
+from course_lib.measure.likelihood import check_model, check_scorable
 from course_lib.measure.scoring import Score, score_requests
+from course_lib.repetition import in_evaluation_mode
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,11 @@ def answer(
     """Accuracy on given questions."""
     if not items:
         raise ValueError("got no questions; expected at least one.")
-    check_scorable(model)
-    scores = iter(score_requests(model, tokenizer, [c for question in items for c in question.choices], progress))
+    check_model(model)
+    with in_evaluation_mode(model):
+        check_scorable(model)
+        choices = [choice for question in items for choice in question.choices]
+        scores = iter(score_requests(model, tokenizer, choices, progress))
     right = torch.tensor([is_right(question, [next(scores) for _ in question.choices]) for question in items])
     value, normalised = right.double().mean(dim=0).tolist()
     chance = sum(question.chance for question in items) / len(items)
@@ -57,7 +61,16 @@ def answer(
 
 
 def is_right(question: Question, scores: list[Score]) -> tuple[bool, bool]:
-    """By log-likelihood, and by log-likelihood per character. The space before a choice is not part of it."""
+    """By log-likelihood, and by log-likelihood per character. The space before a choice is not part of it.
+
+    Raises:
+        ValueError: a log-likelihood of NaN, which no choice can be compared with.
+    """
+    if any(score.log_likelihood != score.log_likelihood for score in scores):
+        raise ValueError(
+            f"got a log-likelihood of NaN among {len(scores)} choices; expected numbers. Look for NaN in the model's "
+            "weights."
+        )
     if len(scores) == 1:
         return scores[0].greedy, scores[0].greedy
     sums = [score.log_likelihood for score in scores]

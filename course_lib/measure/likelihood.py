@@ -7,17 +7,36 @@ P predictions asked for.
 import psutil
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.models import head, n_active_neurons
+from course_lib.models import changed_logits, head, n_active_neurons
 
 LOGIT_ROWS = 256  # positions whose logits exist at the same time: 50 MB for a vocabulary of 49,152 in float32
 MOST_TOKENS = {"cpu": 4096, "cuda": 65536}  # beyond this a larger batch is no faster
 
 
+def check_model(model: object) -> None:
+    """Raises ValueError for what is no language model of transformers."""
+    if not isinstance(model, nn.Module) or not hasattr(model, "config"):
+        raise ValueError(
+            f"got {type(model).__name__} as the model; expected a causal language model of transformers, such as the "
+            "first of load_model()."
+        )
+
+
 def check_scorable(model: PreTrainedModel) -> None:
-    """Refuses a model without weights, and one whose logits are not what its head gives (soft-capped, scaled)."""
+    """Refuses a model without weights, and one whose logits are not what its head gives (soft-capped, scaled).
+
+    The configuration is read first: a soft cap hardly changes small logits, so that one token may not show it.
+    """
+    check_model(model)
+    if changes := changed_logits(model):
+        settings = ", ".join(f"{key} {value:g}" for key, value in changes.items())
+        raise ValueError(
+            f"got a {type(model).__name__} with {settings}, whose logits are not its head's output (they are scaled or "
+            "soft-capped); expected a model of the Llama, Qwen, Mistral, OPT or GPT-2 kind."
+        )
     if model.device.type == "meta":
         raise ValueError("got a model on the meta device, which has no weights; load it onto the CPU or a GPU.")
     one = torch.tensor([[model.config.vocab_size - 1]])

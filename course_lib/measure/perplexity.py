@@ -11,8 +11,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.measure.likelihood import check_scorable, hidden_states, target_log_probs, tokens_at_once
+from course_lib.measure.likelihood import (
+    check_model,
+    check_scorable,
+    hidden_states,
+    target_log_probs,
+    tokens_at_once,
+)
 from course_lib.measure.progress import tracked
+from course_lib.models import n_positions
+from course_lib.repetition import in_evaluation_mode
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,12 @@ def perplexity(
     """Perplexity over windows of token ids, each read on its own.
 
     Args:
+        model: runs in evaluation mode, without dropout; its own mode is restored.
         batch_size: windows run at once; as many as fit comfortably in memory when None.
 
     Raises:
-        ValueError: no windows, windows of one token, tokens outside the vocabulary, or a model that cannot be scored.
+        ValueError: no windows, windows of one token or of more than the model has positions for, tokens outside the
+            vocabulary, a batch size below 1, or a model that cannot be scored.
     """
     means = window_losses(model, windows, batch_size, progress)
     value = means.mean().exp().item()
@@ -58,11 +68,22 @@ def window_losses(
     How hard a window is drops out of the difference of two models on the same windows. Arguments and errors are those
     of `perplexity`.
     """
+    check_model(model)
     _check_windows(model, windows)
-    check_scorable(model)
-    batch_size = batch_size or max(1, tokens_at_once(model) // windows.shape[1])
-    batches = tracked(windows.split(batch_size), "perplexity", progress)
-    return torch.cat([_losses(model, batch) for batch in batches])
+    _check_batch_size(batch_size)
+    with in_evaluation_mode(model):
+        check_scorable(model)
+        batch_size = batch_size or max(1, tokens_at_once(model) // windows.shape[1])
+        batches = tracked(windows.split(batch_size), "perplexity", progress)
+        return torch.cat([_losses(model, batch) for batch in batches])
+
+
+def _check_batch_size(batch_size: object) -> None:
+    is_count = isinstance(batch_size, int) and not isinstance(batch_size, bool)
+    if batch_size is not None and not (is_count and batch_size >= 1):
+        raise ValueError(
+            f"got batch_size {batch_size!r}; expected a whole number of windows, 1 or more, or None for as many as fit."
+        )
 
 
 def _check_windows(model: PreTrainedModel, windows: object) -> None:
@@ -75,6 +96,12 @@ def _check_windows(model: PreTrainedModel, windows: object) -> None:
         raise ValueError(
             f"got token ids {int(windows.min())} to {int(windows.max())}; expected 0 to {model.config.vocab_size - 1}. "
             "Make the windows with this model's tokenizer."
+        )
+    most = n_positions(model)
+    if most is not None and windows.shape[1] > most:
+        raise ValueError(
+            f"got windows of {windows.shape[1]} tokens; expected at most {most}, as many as this "
+            f"{type(model).__name__} has positions for. Make shorter windows."
         )
 
 

@@ -10,6 +10,8 @@ from typing import Literal
 
 from torch import nn
 
+from course_lib.settings import check_count, check_flag, check_number
+
 GB = 10**9
 GIB = 2**30
 
@@ -24,11 +26,9 @@ class Device:
     source: str
 
     def __post_init__(self) -> None:
-        if not (self.flops_per_second > 0 and self.bytes_per_second > 0):
-            raise ValueError(
-                f"{self.name}: {self.flops_per_second} FLOP/s and {self.bytes_per_second} byte/s; expected positive "
-                "rates in FLOP and bytes a second, not tera or giga"
-            )
+        # In FLOP and bytes per second, not tera or giga.
+        check_number("flops_per_second", self.flops_per_second, above=True)
+        check_number("bytes_per_second", self.bytes_per_second, above=True)
 
     @property
     def ridge(self) -> float:
@@ -97,6 +97,11 @@ class Transformer:
     n_neurons: int
     vocabulary: int
     tied: bool = False  # the head is the embedding
+
+    def __post_init__(self) -> None:
+        for name in ("n_blocks", "width", "n_query", "n_key_value", "head_size", "n_neurons", "vocabulary"):
+            check_count(name, getattr(self, name))
+        check_flag("tied", self.tied)
 
     @classmethod
     def of(cls, model: nn.Module) -> "Transformer":

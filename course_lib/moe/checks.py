@@ -3,23 +3,10 @@
 Dimension key: T tokens, E experts.
 """
 
-from numbers import Integral, Real
-
 import torch
 from torch import Tensor
 
-
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raises ValueError for anything but a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"got {name} {value!r}; expected a whole number, {least} or more.")
-
-
-def check_number(name: str, value: object, least: float = 0.0, above: bool = False) -> None:
-    """Raises ValueError for anything but a finite number of at least `least`, or above it."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and value < float("inf")
-    if not number or not (value > least if above else value >= least):
-        raise ValueError(f"got {name} {value!r}; expected a number {'above' if above else 'of at least'} {least:g}.")
+from course_lib.settings import check_count, check_number
 
 
 def check_settings(k: object, capacity_factor: object) -> None:
@@ -34,6 +21,8 @@ def check_logits(logits: object, real: object, k: int) -> None:
     if not isinstance(logits, Tensor) or logits.ndim != 2 or not logits.is_floating_point():
         what = f"{tuple(logits.shape)} {logits.dtype}" if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"got logits {what}; expected floats of shape (tokens, experts): flatten sequences first.")
+    if logits.is_meta:
+        raise ValueError("got logits on the meta device, which hold no numbers; load the model's weights first.")
     n_tokens, n_experts = logits.shape
     if n_experts < 2:
         raise ValueError(f"got {n_experts} expert(s); expected 2 or more: with one there is nothing to choose.")
@@ -65,11 +54,59 @@ def check_given(needs: str, logits: Tensor, real: object, ids: object, noise: ob
             f"got noise {_what(noise)}; expected a second set of logits of shape {tuple(logits.shape)}: this router "
             "learns how much noise it wants."
         )
+    if needs == "noise" and not bool((rows := noise if real is None else noise[real]).isfinite().all()):
+        raise ValueError(
+            f"got noise with {int((~rows.isfinite()).sum())} of {rows.numel()} values that are NaN or infinite; "
+            "expected finite ones. Look for what diverged before the gate."
+        )
+
+
+def check_bias(bias: object, n_experts: int | None = None) -> None:
+    """Raises ValueError for a bias of the choice that is no finite number for each of the experts."""
+    if bias is None:
+        return
+    is_row = isinstance(bias, Tensor) and bias.ndim == 1 and bias.is_floating_point()
+    if not is_row or (n_experts is not None and len(bias) != n_experts):
+        expected = f"shape ({n_experts},), one number for each expert" if n_experts else "shape (experts,)"
+        raise ValueError(f"got bias {_what(bias)}; expected floats of {expected}, or None.")
+    if not bool(bias.isfinite().all()):
+        raise ValueError(
+            f"got a bias with {int((~bias.isfinite()).sum())} of {len(bias)} values that are NaN or infinite; expected "
+            "finite ones. Look for NaN in the loads that moved it."
+        )
+
+
+def check_table(table: object) -> None:
+    """Raises ValueError for a table of experts that is no row of whole numbers."""
+    if table is not None and (not isinstance(table, Tensor) or table.ndim != 1 or table.is_floating_point()):
+        raise ValueError(f"got table {_what(table)}; expected a row of whole numbers, the expert of each id, or None.")
+
+
+def check_experts(expert: Tensor, n_experts: int) -> None:
+    """Raises ValueError for an expert that there is not."""
+    if (low := int(expert.min())) < 0 or (high := int(expert.max())) >= n_experts:
+        wrong = low if low < 0 else high
+        raise ValueError(f"got expert {wrong} from the table, and {n_experts} experts; expected 0 to {n_experts - 1}.")
+
+
+def checked_load(load: Tensor) -> Tensor:
+    """The loads, or ValueError where one is NaN or infinite: their signs would be numbers."""
+    if not bool(load.isfinite().all()):
+        raise ValueError(
+            f"got loads with {int((~load.isfinite()).sum())} of {load.numel()} values that are NaN or infinite; "
+            "expected finite shares. Look for steps without any real token."
+        )
+    return load
+
+
+def check_cluster(n_groups: object, kept_groups: object) -> None:
+    """Raises ValueError for numbers of groups that no layer can have."""
+    check_count("n_groups", n_groups)
+    check_count("kept_groups", kept_groups)
 
 
 def check_groups(n_experts: int, n_groups: int, kept: int, k: int) -> int:
     """The size of a group. Raises ValueError for groups of experts that cannot be made, or hold too few."""
-    check_count("kept_groups", kept)
     if n_experts % n_groups or kept > n_groups or k > kept * (n_experts // n_groups):
         raise ValueError(
             f"got {n_experts} experts, {n_groups} groups, {kept} kept, k = {k}; expected groups of one size, "

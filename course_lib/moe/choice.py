@@ -6,6 +6,7 @@ Dimension key: T tokens, E experts.
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -18,6 +19,17 @@ def highest(score: Float[Tensor, "T E"], k: int) -> Int[Tensor, "T k"]:
 def among(indices: Int[Tensor, "T k"], n_experts: int) -> Bool[Tensor, "T E"]:
     """Indices as a mask."""
     return torch.zeros(len(indices), n_experts, dtype=torch.bool, device=indices.device).scatter_(1, indices, True)
+
+
+def sigmoid_shares(
+    logits: Float[Tensor, "T E"], keep: Bool[Tensor, "T E"], scaling: float = 1.0
+) -> Float[Tensor, "T E"]:
+    """scaling · σ(h) over the sum of each row. Where σ underflows, by its logarithm: σ_i / Σ σ_j = softmax(log σ)_i."""
+    score = logits.sigmoid().where(keep, 0)
+    total = score.sum(1, keepdim=True)
+    is_tiny = total < 1e-12
+    by_logarithm = F.logsigmoid(logits).masked_fill(~keep, float("-inf")).softmax(1)
+    return torch.where(is_tiny, scaling * by_logarithm, scaling * score / total.where(~is_tiny, 1))
 
 
 def admitted(wishes: Sequence[Bool[Tensor, "T E"]], capacity: int) -> Bool[Tensor, "T E"]:

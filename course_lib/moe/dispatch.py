@@ -31,8 +31,10 @@ def all_experts(
     experts: Experts, tokens: Float[Tensor, "T D"], weights: Float[Tensor, "T E"], keep: Bool[Tensor, "T E"]
 ) -> Float[Tensor, "T D"]:
     """Every expert for every token, most of it times zero: E / k times the work, and no dispatch."""
-    rows = tokens.where(keep.any(1, keepdim=True), 0)  # what goes nowhere may be padding, and hold anything
-    outputs = torch.stack([experts.one(e, rows) for e in range(experts.n_experts)], dim=1)  # (T, E, D)
+    # An expert reads zeros in place of tokens that do not go to it. Padding may hold anything, and an expert that was
+    # not chosen may overflow: times a weight of 0 that would be NaN.
+    rows = [experts.one(e, tokens.where(keep[:, e : e + 1], 0)) for e in range(experts.n_experts)]
+    outputs = torch.stack(rows, dim=1).where(keep[..., None], 0)  # (T, E, D)
     return (outputs * weights.where(keep, 0)[..., None]).sum(1).to(tokens.dtype)
 
 

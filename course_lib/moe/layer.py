@@ -65,12 +65,23 @@ class MoE(nn.Module):
             real: False for padding, whose rows of the output are zero, but for the shared experts' part.
             generator: while training, see Router.route.
         """
+        self._check_input(x)
         tokens = x.reshape(-1, x.shape[-1])
         routing = self.route(x, real, ids, generator)
         output = WAYS[self.way](self.experts, tokens, routing.weights, routing.keep)
         if self.shared is not None:
             output = output + sum(self.shared.one(e, tokens) for e in range(self.shared.n_experts))
         return output.reshape(x.shape), routing
+
+    def _check_input(self, x: Float[Tensor, "*b D"]) -> None:
+        """Raises ValueError for tokens of another width or type than the experts'; autocast converts types itself."""
+        width, dtype = self.experts.width, self.experts.out.dtype
+        is_other_type = x.dtype != dtype and not torch.is_autocast_enabled(x.device.type)
+        if x.ndim < 2 or x.shape[-1] != width or is_other_type:
+            raise ValueError(
+                f"got an input {tuple(x.shape)} {x.dtype}; expected (..., {width}) {dtype}, as the experts have it. "
+                "Convert the input or the layer with .to(...)."
+            )
 
     def route(
         self,

@@ -16,14 +16,14 @@ from transformers import PreTrainedModel
 from course_lib.measure.progress import tracked
 from course_lib.prompts.losses import mean_loss
 from course_lib.prompts.recipe import PromptRecipe, check, rows_of
+from course_lib.repetition import seeded, seeded_step
 
 
 @contextmanager
 def adapted(model: PreTrainedModel, settings: LoraConfig, seed: int = 0) -> Iterator[list[nn.Parameter]]:
     """Inside, the model has adapters, whose numbers are given; on exit they are gone, and no weight has changed."""
     needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         outer = get_peft_model(model, settings)
     try:
         yield [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -52,7 +52,8 @@ def train_adapters(
     for step in tracked(range(recipe.n_steps), "learning adapters", progress):
         optimiser.param_groups[0]["lr"] = recipe.rate_at(step)
         optimiser.zero_grad()
-        loss = mean_loss(model, windows[rows_of(len(windows), recipe, step)].to(model.device), None)
+        with seeded_step(recipe.seed, step):  # dropout of the model or the adapters
+            loss = mean_loss(model, windows[rows_of(len(windows), recipe, step)].to(model.device), None)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(learning, recipe.clip)
         optimiser.step()

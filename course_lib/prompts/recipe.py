@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from course_lib.prompts.losses import check_windows
 from course_lib.prompts.soft import SoftPrompt
+from course_lib.repetition import digest_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +70,12 @@ def identity(
     recipe: PromptRecipe,
     text: dict[str, Tensor | None],
 ) -> dict[str, str]:
-    """What must be the same for a run to go on, in digests.
-
-    Of a model its sum and size of every weight: enough to tell two compressions apart, and read in a moment.
-    """
-    facts = {
-        "model": [(name, *w.shape, w.double().sum().item()) for name, w in model.state_dict().items()],
-        "first vectors": prompt.vectors.tolist(),
-        "recipe": asdict(recipe) | {"every": 0},
-    } | {name: None if ids is None else ids.tolist() for name, ids in text.items()}
-    return {name: hashlib.sha256(repr(fact).encode()).hexdigest()[:16] for name, fact in facts.items()}
+    """What must be the same for a run to go on, in digests."""
+    return {
+        "model": digest_of(model.state_dict().items()),
+        "first vectors": digest_of([("vectors", prompt.vectors)]),
+        "recipe": hashlib.sha256(repr(asdict(recipe) | {"every": 0}).encode()).hexdigest()[:16],
+    } | {name: digest_of([] if ids is None else [(name, ids)]) for name, ids in text.items()}
 
 
 def check(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from course_lib.models import Layer, by_block, layers_of
 from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.pruning.sequential import PruneReport, advance, collect, collect_and_advance, first_inputs
+from course_lib.repetition import evaluated, in_evaluation_mode
 
 
 @torch.inference_mode()
@@ -23,10 +24,13 @@ def grams_by_block(
     "mlp.down_proj", and of what reads the same inputs, where they are given.
     """
     layers_in, report = by_block(layers_of(model)), PruneReport(calibration.numel())
-    batches = first_inputs(model, calibration, list(layers_in))
+    with in_evaluation_mode(model):
+        batches = first_inputs(model, calibration, list(layers_in))
     for layers in layers_in.values():
         wanted = layers if parts is None else [layer for layer in layers if _reads_with(layer, parts)]
-        yield wanted, collect_and_advance(wanted, batches, needs, report)
+        with in_evaluation_mode(model):
+            grams = collect_and_advance(wanted, batches, needs, report)
+        yield wanted, grams
 
 
 def _reads_with(layer: Layer, parts: Collection[str]) -> bool:
@@ -57,6 +61,7 @@ def input_gram(model: nn.Module, calibration: Tensor, index: int, layer: str) ->
 
 
 @torch.inference_mode()
+@evaluated
 def input_grams(model: nn.Module, calibration: Tensor, index: int) -> dict[str, Gram]:
     """The Gram matrices of the inputs of all layers of one block of the dense model, by the layer's name in the block.
 

@@ -28,6 +28,7 @@ from course_lib.pruning.block_inputs import Batch, advance, first_inputs, n_byte
 from course_lib.pruning.checks import PruningError, check_ready, checked_layers, layers_to_prune
 from course_lib.pruning.layerwise.gram import Gram, Needs
 from course_lib.pruning.report import PruneReport
+from course_lib.repetition import evaluated
 from course_lib.sparsity.patterns import sparsity_of
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
 
 
 @torch.inference_mode()
+@evaluated
 def prune_model(
     model: nn.Module,
     pruner: LayerPruner,

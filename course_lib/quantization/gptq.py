@@ -21,6 +21,10 @@ def gptq(quantization: Quantization, block_size: int = 128, damping: float = 0.0
 
     Use it wherever a pruner goes, as in prune_model(model, gptq(Quantization(4)), calibration). Zeros stay zero, so a
     pruned model keeps its mask.
+
+    Deviation: with groups, all grids are fixed from the dense weight before the first column is rounded, as the public
+    code does with static_groups=True. By default that code fixes the grid of a group when it reaches the group, from
+    weights that have taken in the errors of the columns before.
     """
     check_quantization(quantization)
     return SparseGPT(Unstructured(0.0), block_size=block_size, damping=damping, quantization=quantization)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from course_lib.settings import check_flag
 from course_lib.sparsity.ranking import check_matrix, check_positive
 
 
@@ -76,6 +77,7 @@ class Quantization:
             raise ValueError(f"bits={self.bits}: expected 2 to 8; one bit has no value between the extremes")
         if self.group is not None:
             check_positive("group", self.group)
+        check_flag("symmetric", self.symmetric)
 
     def grid(self, weight: Float[Tensor, "O I"]) -> Grid:
         """The grid of a weight, in float32.
@@ -85,6 +87,8 @@ class Quantization:
                 matrix without columns.
         """
         check_matrix("weight", weight)
+        if weight.is_meta:
+            raise ValueError("got a weight on the meta device, without data; load the model's weights first.")
         if weight.shape[1] == 0 or not bool(weight.isfinite().all()):
             raise ValueError(
                 f"got a weight of shape {tuple(weight.shape)}, {int((~weight.isfinite()).sum())} entries of it not "
@@ -107,6 +111,26 @@ class Quantization:
                 f"{self.bits} bits {weight.dtype} holds. Scale the weights down, or load a sound checkpoint."
             )
         return Grid(scale, zero, self.bits, group)
+
+    def grid_of(self, rounded: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Grid:
+        """The grid on which `rounded` lies: that of the dense weight it was made from.
+
+        GPTQ leaves inputs that never fire out of the range of a group, and sets their weights to zero. So groups that
+        do not lie on the grid of the dense weight get that of the dense weight without the columns that became zero.
+        """
+        grid = self.grid(dense)
+        misses = (grid.round(rounded) != rounded).float()
+        if self.group is None or not bool(misses.any()):
+            return grid
+        other = self.grid(dense.masked_fill((rounded == 0).all(0), 0))
+        padded = torch.nn.functional.pad(misses, (0, -misses.shape[1] % grid.group))
+        moves = padded.unflatten(1, (-1, grid.group)).any(2)  # (O, G)
+        return Grid(
+            torch.where(moves, other.scale, grid.scale),
+            torch.where(moves, other.zero, grid.zero),
+            self.bits,
+            grid.group,
+        )
 
 
 def most_values(weight: Float[Tensor, "O I"], group: int) -> int:

@@ -26,6 +26,12 @@ def test_a_difference_within_two_errors_decides_nothing():
     assert not dominates(point("dear", 3, 1.0, 2.0, 3.0), worse), "it costs more"
 
 
+@pytest.mark.parametrize("numbers", [(1, 1.0, float("nan")), (float("nan"), 1.0, 2.0)])
+def test_nan_is_refused_since_nothing_would_dominate_it(numbers):
+    with pytest.raises(ValueError, match="got NaN in the cost or the losses of diverged"):
+        point("diverged", *numbers)
+
+
 def test_ties():
     one, same, cheaper = point("one", 2, 1.0, 1.5), point("same", 2, 1.0, 1.5), point("cheaper", 1, 1.0, 1.5)
     assert front([one, same]) == [one, same]

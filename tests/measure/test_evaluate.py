@@ -2,8 +2,10 @@ import math
 
 import pytest
 import torch
+import transformers
 from torch import nn
 
+from course_lib.attention.small_models.byte_model import untrained
 from course_lib.measure import likelihood
 from course_lib.measure.perplexity import perplexity, window_losses
 from course_lib.models import blocks, linears, tiny_model, weight_of
@@ -112,6 +114,44 @@ def test_models_that_cannot_be_scored_are_refused(generator):
     scaled.register_forward_hook(lambda module, args, output: output | {"logits": output.logits * 0.1})
     with pytest.raises(ValueError, match="scaled or soft-capped"):
         perplexity(scaled, windows, progress=False)
+
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 97}
+CHANGED = {  # family and settings whose logits differ from the head's output, though hardly for one token
+    "Gemma2": ({"head_dim": 8, "num_key_value_heads": 1}, "final_logit_softcapping 30"),
+    "Granite": ({"logits_scaling": 1.02}, "logits_scaling 1.02"),
+    "Cohere": ({"logit_scale": 0.995}, "logit_scale 0.995"),
+}
+
+
+@pytest.mark.parametrize("family", CHANGED)
+def test_soft_capped_and_scaled_logits_are_refused_by_the_configuration(family, generator):
+    settings, words = CHANGED[family]
+    config = getattr(transformers, f"{family}Config")(**SIZES, pad_token_id=0, **settings)
+    with pytest.raises(ValueError, match=rf"{words}, whose logits .* \(they are scaled or soft-capped\)"):
+        perplexity(untrained(config, 0).eval(), random_windows(2, 9, generator), progress=False)
+
+
+def test_settings_that_change_no_logits_are_taken(generator):
+    model = untrained(transformers.GraniteConfig(**SIZES, pad_token_id=0), 0).eval()
+    windows = random_windows(2, 9, generator)
+    expected = model(input_ids=windows, labels=windows).loss.exp().item()
+    assert perplexity(model, windows, progress=False).value == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [-1, 0, True])
+def test_a_batch_size_that_is_no_count_is_refused(batch_size, generator):
+    with pytest.raises(ValueError, match="got batch_size .*; expected a whole number of windows, 1 or more"):
+        perplexity(tiny_model(), random_windows(2, 9, generator), batch_size, progress=False)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "opt"])
+def test_a_window_longer_than_the_learned_positions_is_refused(family, generator):
+    model = tiny_model(architecture=family)
+    assert perplexity(model, random_windows(1, 256, generator), progress=False).n_tokens == 255
+    with pytest.raises(ValueError, match="got windows of 257 tokens; expected at most 256"):
+        perplexity(model, random_windows(1, 257, generator), progress=False)
+    assert perplexity(tiny_model(), random_windows(1, 257, generator), progress=False).n_tokens == 256  # RoPE goes on
 
 
 def prune(model, pattern):

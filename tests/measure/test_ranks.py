@@ -30,3 +30,8 @@ def test_tau_against_scipy(rows):
 def test_rows_that_cannot_be_compared(one, other):
     with pytest.raises(ValueError, match="at least two"):
         kendall(one, other)
+
+
+def test_nan_has_no_order():
+    with pytest.raises(ValueError, match="got 1 NaN among 4 values"):
+        kendall([1.0, 2.0], [float("nan"), 2.0])

@@ -143,3 +143,9 @@ def test_real_scores_equal_one_pass_a_choice(task, real_model):
         expected = log_probs.gather(1, whole[0, n_context:, None]).sum().item()
         assert score.log_likelihood == pytest.approx(expected, abs=1e-3)
         assert score.greedy == bool((log_probs.argmax(1) == whole[0, n_context:]).all())
+
+
+def test_scores_of_nan_are_no_answer():
+    """The largest of NaNs is the first of them: choice 0 would be right where it happens to be."""
+    with pytest.raises(ValueError, match="got a log-likelihood of NaN among 2 choices"):
+        is_right(QUESTIONS[0], [Score(math.nan, False), Score(math.nan, False)])

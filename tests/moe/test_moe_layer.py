@@ -43,6 +43,27 @@ def test_by_hand():
         torch.testing.assert_close(found, torch.tensor([[1.0, 0], [0.75 + 30, 0], [0, 0]]))
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_an_expert_that_overflows_for_a_token_that_does_not_go_to_it_is_not_in_the_sum(way):
+    """x -> x, and x -> 60 000 · 60 000 x, which float16 does not hold: infinity times a weight of 0 would be NaN."""
+    into = torch.tensor([[[1.0]], [[60_000.0]]]).half()
+    out = torch.tensor([[[1.0]], [[60_000.0]]]).half()
+    tokens, weights = torch.tensor([[2.0], [3.0]]).half(), torch.tensor([[1.0, 0.0], [0.5, 0.0]])
+    experts = Experts(into, out, "relu")
+    found = WAYS[way](experts, tokens, weights, weights > 0)
+    assert found.tolist() == [[2.0], [1.5]]
+    found.float().sum().backward()
+    assert experts.into.grad.isfinite().all()
+    assert experts.out.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nan_of_a_token_reaches_that_token_alone(way):
+    experts, tokens, weights, keep = drawn(5, 3, 1.0)
+    tokens[2] = torch.nan
+    assert WAYS[way](experts, tokens, weights, keep).isnan().all(1).tolist() == [False, False, True, False, False]
+
+
 def test_swiglu_by_hand():
     """Gate 1, up 2, down 3: silu(1) x 2 x 3, silu(1) = 1 / (1 + e^-1)."""
     experts = Experts(torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[3.0]]]))

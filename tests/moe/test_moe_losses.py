@@ -80,6 +80,56 @@ def test_load_has_a_gradient_for_both_gates():
         assert gradient.abs().max() > 0
 
 
+@pytest.mark.parametrize("wish", [-45.0, -60.0, -110.0, -1000.0])
+@pytest.mark.parametrize("tied", [False, True])
+def test_hardly_any_noise_leaves_the_chance_and_its_gradient_finite(wish, tied):
+    """Down to a deviation of 0: then who is best goes for certain, equals with one half, and no noise can change it."""
+    logits = torch.tensor([[1.0, 1.0, 0.0] if tied else [1.0, 0.5, 0.0]])
+    leaves = [logits.requires_grad_(), torch.full((1, 3), wish, requires_grad=True)]
+    routing = NoisyTopK(k=1).route(leaves[0], noise=leaves[1], generator=seeded())
+    close(routing.sent.detach(), torch.tensor([[0.5, 0.5, 0.0] if tied else [1.0, 0.0, 0.0]]))
+    gradients = torch.autograd.grad(losses.load(routing.sent), leaves)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    close(gradients[1], torch.zeros(1, 3))
+
+
+def test_the_chance_to_be_sent_is_that_of_the_plain_formula_to_the_last_bit():
+    """Also dozens of deviations away, where Φ ends."""
+    clean, noisy = (8 * torch.randn(200, 5, generator=seeded(seed), dtype=torch.float64) for seed in (0, 1))
+    deviation = torch.rand(200, 5, generator=seeded(2), dtype=torch.float64) + 0.01
+    order = noisy.argsort(dim=1, descending=True, stable=True)
+    edges = noisy.gather(1, order[:, 1:3])
+    inside = torch.zeros(200, 5, dtype=torch.bool).scatter(1, order[:, :2], True)
+    distance = clean - torch.where(inside, edges[:, 1:], edges[:, :1])
+    assert (distance / deviation).abs().max() > 100
+    assert torch.equal(losses.sent_probability(clean, noisy, deviation, k=2), torch.special.ndtr(distance / deviation))
+
+
+NO_TOKEN = torch.zeros(4, 3)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda: losses.z_loss(NO_TOKEN, torch.zeros(4, dtype=torch.bool)),
+        lambda: losses.z_loss(NO_TOKEN[:0]),
+        lambda: losses.balance(NO_TOKEN, NO_TOKEN.bool()),
+        lambda: losses.importance(NO_TOKEN),
+        lambda: losses.load(NO_TOKEN),
+    ],
+)
+def test_a_loss_of_padding_alone_is_refused(loss):
+    with pytest.raises(ValueError, match="padding.*expected at least one real token"):
+        loss()
+
+
+@pytest.mark.parametrize("name", ["z_loss", "importance", "load", "balance"])
+def test_nan_stays_nan_in_a_loss(name):
+    values = torch.tensor([[0.5, torch.nan], [0.2, 0.8]])
+    arguments = (values, torch.ones(2, 2, dtype=torch.bool)) if name == "balance" else (values,)
+    assert getattr(losses, name)(*arguments).isnan()
+
+
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_balance_is_one_at_balance_and_more_when_all_take_the_same(k):
     """N / k for k of N = 4 experts with all the probability."""

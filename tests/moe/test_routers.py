@@ -1,5 +1,7 @@
 """Routers by hand: probabilities are chosen, and logits are their logarithms."""
 
+import math
+
 import pytest
 import torch
 from transformers.models.phimoe.modeling_phimoe import sparsemixer
@@ -194,3 +196,23 @@ def test_in_training_the_second_version_has_phimoe_s_gradient(monkeypatch):
     close(found, expected, rtol=1e-5, atol=1e-6)
     assert len(shortened) == 2
     assert all(short.any() and not short.all() for short in shortened)
+
+
+def test_deepseek_s_weights_sum_to_one_where_the_sigmoid_underflows():
+    """σ(−60) / (σ(−60) + σ(−61)) = 1 / (1 + 1/e) = 0.731; of −120 float32 holds no σ at all."""
+    for low in (-60.0, -120.0):
+        logits = torch.tensor([[low, low - 1, low - 2, low - 3]])
+        routing = DeepSeek(k=2).route(logits)
+        torch.testing.assert_close(routing.weights, torch.tensor([[0.731059, 0.268941, 0.0, 0.0]]))
+        torch.testing.assert_close(routing.probs, logits.softmax(1), rtol=1e-5, atol=0)  # σ(h) is exp(h) there
+    same = DeepSeek(k=2).route(torch.full((2, 4), -120.0))
+    torch.testing.assert_close(same.probs, torch.full((2, 4), 0.25))
+    torch.testing.assert_close(same.weights.sum(1), torch.ones(2))
+
+
+def test_the_gradient_of_deepseek_s_tiny_scores_is_that_of_the_softmax():
+    logits = torch.tensor([[-60.0, -61.0, -62.0]], dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(DeepSeek(k=2).route(logits).weights[0, 0], logits)
+    share = 1 / (1 + math.exp(-1))
+    expected = torch.tensor([[share * (1 - share), -share * (1 - share), 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from course_lib.models import blocks, linears, tiny_model, weight_of
+from course_lib.prompts.compressed.layouts import Codes, NonZeroCodes
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
@@ -48,6 +49,61 @@ def test_equals_the_plain_loop_and_sparsegpt_without_pruning(layer, settings):
     damped = matrix + 0.01 * matrix.diagonal().mean() * torch.eye(64, dtype=torch.float64)
     factor = torch.linalg.cholesky(torch.linalg.inv(damped), upper=True)
     torch.testing.assert_close(found.double(), plain_gptq(weight, factor, settings.grid(weight)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture
+def layer_with_a_dead_input(generator):
+    """Input 3 never fires, and its weights are by far the largest."""
+    inputs = torch.randn(400, 64, generator=generator)
+    inputs[:, 3] = 0
+    gram = Gram(64)
+    gram.add(inputs)
+    weight = torch.randn(6, 64, generator=generator)
+    weight[:, 3] = 50
+    return weight, gram
+
+
+def expected_with_a_dead_input(weight, gram, settings):
+    """As the public code: the dead input's diagonal counts as 1, its weights are 0, and only then groups get grids."""
+    matrix, without = gram.matrix.double(), weight.clone()
+    matrix[3, 3], without[:, 3] = 1, 0
+    damped = matrix + 0.01 * matrix.diagonal().mean() * torch.eye(64, dtype=torch.float64)
+    factor = torch.linalg.cholesky(torch.linalg.inv(damped), upper=True)
+    return plain_gptq(without, factor, settings.grid(without if settings.group else weight))
+
+
+@pytest.mark.parametrize("settings", [Quantization(4, group=16), Quantization(3, group=5), Quantization(4)], ids=str)
+def test_groups_leave_inputs_that_never_fire_out_of_their_range(layer_with_a_dead_input, settings):
+    weight, gram = layer_with_a_dead_input
+    found = gptq(settings).prune(weight, gram)
+    expected = expected_with_a_dead_input(weight, gram, settings)
+    assert (found.double() - expected).abs().max() < 1e-4
+    assert (found[:, 3] == 0).all()
+
+
+def test_the_range_of_a_group_without_its_dead_input_is_twenty_times_finer(layer_with_a_dead_input):
+    weight, gram = layer_with_a_dead_input
+    power = ((weight.double() @ gram.matrix.double()) * weight).sum()
+    assert lost(weight, gptq(Quantization(4, group=16)).prune(weight, gram), gram) / power < 5e-3
+    assert lost(weight, gptq(Quantization(4)).prune(weight, gram), gram) / power > 0.05  # of a whole row, as before
+
+
+@pytest.mark.parametrize("layout", [Codes, NonZeroCodes])
+def test_what_is_stored_of_a_layer_with_a_dead_input_is_what_was_rounded(layer_with_a_dead_input, layout):
+    weight, gram = layer_with_a_dead_input
+    settings = Quantization(4, group=16)
+    found = gptq(settings).prune(weight, gram)
+    stored = layout(settings)
+    decoded = stored.decode(stored.encode(found, weight), (6, 64))
+    torch.testing.assert_close(decoded, found, rtol=2**-10, atol=0)  # scales are stored in half precision
+
+
+def test_the_grid_behind_a_rounded_weight_is_the_dense_one_where_it_fits(layer):
+    weight, gram = layer
+    for settings in (Quantization(4, group=16), Quantization(2)):
+        grid, found = settings.grid(weight), settings.grid_of(gptq(settings).prune(weight, gram), weight)
+        assert torch.equal(grid.scale, found.scale)
+        assert torch.equal(grid.zero, found.zero)
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4])

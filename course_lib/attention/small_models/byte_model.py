@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, PreTrain
 
 from course_lib.attention.small_models.training import WEIGHTS, Schedule, running, training_texts, write
 from course_lib.data.corpora import DOCUMENTS
+from course_lib.repetition import seeded
 
 LENGTH = 128  # bytes of a sequence
 NAME = "byte_model"
@@ -59,8 +60,7 @@ def schedule() -> Schedule:
 
 def untrained(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
     """First weights as transformers draws them, the same for the same seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import Dinov2WithRegistersConfig, Dinov2WithRegistersModel
 
+from course_lib.repetition import seeded
+
 HIGH = 3.0  # norms above so many medians are called high
 
 
@@ -55,8 +57,7 @@ class DigitViT(nn.Module):
             attn_implementation="eager",  # the one that shows its weights
         )
         self.n_registers = n_registers
-        with torch.random.fork_rng(devices=[]):  # transformers draws first weights from torch's own generator
-            torch.manual_seed(seed)
+        with seeded(seed):  # transformers draws first weights from torch's own generator
             self.body, self.head = Dinov2WithRegistersModel(config), nn.Linear(48, 10)
 
     def forward(self, images: Float[Tensor, "N 1 8 8"]) -> Float[Tensor, "N 10"]:

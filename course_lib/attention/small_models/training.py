@@ -20,6 +20,8 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.attention.small_models.model import Shape, SinkLM
 from course_lib.data.corpora import DOCUMENTS
+from course_lib.repetition import seeded_step
+from course_lib.settings import check_count, check_number
 
 WEIGHTS = Path(__file__).with_name("weights")
 
@@ -34,6 +36,12 @@ class Schedule:
     rate: float = 1.2e-2
     warm_up: int = 50
     decay: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_steps", 1), ("batch", 1), ("length", 0), ("warm_up", 0)):
+            check_count(name, getattr(self, name), least)
+        check_number("rate", self.rate, above=True)
+        check_number("decay", self.decay)
 
     def rate_at(self, step: int) -> float:
         """Of a step, counted from 0."""
@@ -92,7 +100,8 @@ def train(
     for step in range(schedule.n_steps):
         for group in optimiser.param_groups:
             group["lr"] = schedule.rate_at(step)
-        loss = objective(model, batch_at(tokens, schedule, generator)).mean()
+        with seeded_step(seed, step):
+            loss = objective(model, batch_at(tokens, schedule, generator)).mean()
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

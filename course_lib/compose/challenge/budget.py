@@ -8,6 +8,7 @@ Dimension key: O outputs of a layer, I its inputs.
 """
 
 from dataclasses import dataclass
+from numbers import Real
 
 from transformers import PreTrainedModel
 
@@ -42,9 +43,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name, share in (("held", self.held), ("read", self.read)):
-            if not 0 < share <= 1:
+            is_number = isinstance(share, Real) and not isinstance(share, bool)
+            if not (is_number and 0 < share <= 1):
                 raise ValueError(
-                    f"got a budget of {share:g} of the bytes {name}; expected a share above 0 and up to 1."
+                    f"got a budget of {share!r} of the bytes {name}; expected a share above 0 and up to 1."
                 )
 
     def check(self, model: PreTrainedModel, dense: Account) -> None:

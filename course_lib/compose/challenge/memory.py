@@ -25,6 +25,10 @@ class Memory:
 
     folder: Path | None = None
 
+    def __post_init__(self) -> None:
+        if not (self.folder is None or isinstance(self.folder, Path)):
+            raise ValueError(f"got folder {self.folder!r}; expected a pathlib.Path, or None to keep nothing.")
+
     def once(self, name: str, make: Callable[[], Row]) -> Row:
         """The row of that name: as it was kept, else made and kept."""
         if (kept := self.get(name)) is not None:

@@ -30,6 +30,7 @@ class AttentionPart(Part):
     excludes: ClassVar[dict[str, str]] = {"cache": "since both put an attention function of their own into the model"}
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.prefill  # noqa: B018, refuses what is no rule
 
     @property

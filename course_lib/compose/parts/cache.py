@@ -51,6 +51,7 @@ class CachePart(Part):
     forgets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for factor in self.by_layer:
             within("by_layer", factor, 1 / MOST_FACTOR, MOST_FACTOR)
         for name in ("budget", "sinks", "recent", "residual", "group"):

@@ -37,6 +37,7 @@ class EmbeddingPart(Part):
     replaces: ClassVar[str] = "table"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_grid(self.bits, self.group)
 
     def apply(self, making: Making, ground: Ground) -> Making:

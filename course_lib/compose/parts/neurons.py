@@ -43,6 +43,7 @@ class NeuronsPart(Part):
     kind: ClassVar[str] = "selectors"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for share in (self.density, *self.by_block):
             check_density(share)
         self._selector()

@@ -62,6 +62,7 @@ class Weights(Part):
     replaces: ClassVar[str] = "dense"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.method is None and self.bits is None:
             raise ValueError("got neither a method nor bits; expected one of them, or leave the weights out.")
         check_grid(self.bits, self.group)

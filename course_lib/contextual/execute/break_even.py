@@ -15,11 +15,17 @@ from torch import Tensor
 
 from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, by_samples, dense
 from course_lib.contextual.execute.neuron_major import NeuronMajor
+from course_lib.contextual.execute.products import SAMPLED
 from course_lib.contextual.selector import check_density, n_kept
 
 DENSITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 Gather = Callable[[Tensor, NeuronMajor, Tensor], Tensor]  # x, weights, chosen neurons -> the output
 WAYS: tuple[Gather, ...] = (by_bag, by_rows, by_bundle, by_samples)
+
+
+def ways_for(dtype: torch.dtype) -> tuple[Gather, ...]:
+    """The ways that torch has for weights of this type."""
+    return WAYS if dtype in SAMPLED else tuple(way for way in WAYS if way is not by_samples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +71,8 @@ def fastest(
 ) -> Gather:
     """The way of gathering that takes the least time at this density, the median of turns; caches decide.
 
+    In half precision `by_samples` does not take part, since torch does not have it.
+
     Raises:
         ValueError: a density that is none, or no repetition.
     """
@@ -72,12 +80,12 @@ def fastest(
     if repetitions < 1:
         raise ValueError(f"got {repetitions} repetitions; expected one or more.")
     clock, (x, index) = seconds or _seconds, _example(weights, density, torch.Generator().manual_seed(0))
-    took: dict[Gather, list[float]] = {way: [] for way in WAYS}
+    took: dict[Gather, list[float]] = {way: [] for way in ways_for(weights.up.dtype)}
     with torch.inference_mode():
         for _ in range(repetitions + 1):
             for way, times in took.items():
                 times.append(clock(partial(way, x, weights, index)))
-    return min(WAYS, key=lambda way: median(took[way][1:]))  # the first turn warms up
+    return min(took, key=lambda way: median(took[way][1:]))  # the first turn warms up
 
 
 def break_even(

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+SAMPLED = (torch.float32, torch.float64)  # what torch.sparse.sampled_addmm takes
+
 
 def product(
     rows: Float[Tensor, "K D"], x: Float[Tensor, "D"], bias: Tensor | None, index: Int[Tensor, "K"] | None = None
@@ -23,7 +25,16 @@ def product(
 def sampled_product(
     weight: Float[Tensor, "F D"], x: Float[Tensor, "D"], bias: Tensor | None, index: Int[Tensor, "K"]
 ) -> Float[Tensor, "K"]:
-    """Chosen rows times x without a copy of them: entries of the product x Wᵀ, computed at these places alone."""
+    """Chosen rows times x without a copy of them: entries of the product x Wᵀ, computed at these places alone.
+
+    Raises:
+        ValueError: for half precision, which torch's sampled product does not take.
+    """
+    if weight.dtype not in SAMPLED:
+        raise ValueError(
+            f"got weights of {weight.dtype} for a sampled product; expected torch.float32 or torch.float64, all that "
+            "torch has it for. Use by_bag, by_rows or by_bundle."
+        )
     _announced()
     ends = torch.tensor([0, len(index)], device=index.device)  # the one row of places
     start = x.new_zeros(len(index)) if bias is None else bias.index_select(0, index)

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from course_lib.contextual.predictor.labels import Label
 from course_lib.contextual.seen import Seen, look_through
 from course_lib.contextual.sizes import Sizes, sizes_of
+from course_lib.repetition import evaluated
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,7 @@ class Collected:
         return self.active[block]
 
 
+@evaluated
 def collect(
     model: PreTrainedModel,
     windows: Int[Tensor, "n N"],
@@ -54,7 +56,7 @@ def collect(
     lookahead: int = 0,
     seed: int = 0,
 ) -> Collected:
-    """Run the dense model over windows, and hold x and labels of at most `most` tokens, drawn from all of them alike.
+    """Run the dense model over windows in evaluation mode; hold x and labels of `most` tokens at most, a random choice.
 
     Raises:
         ValueError: sequences of one token, whose x is that of a first token and of no other; no room for a token; a

@@ -14,6 +14,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from course_lib.contextual.predictor.checkpoint import Run
 from course_lib.contextual.predictor.collect import Collected
 from course_lib.contextual.predictor.two_layer import Predictor
+from course_lib.repetition import digest_of
+from course_lib.settings import check_count, check_number, check_seed
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,11 @@ class PredictorSchedule:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch < 1 or not self.rate > 0 or not self.decay >= 0:
-            raise ValueError(f"got {self}; expected at least one epoch, one token a batch, and a rate above 0.")
+        check_count("epochs", self.epochs)
+        check_count("batch", self.batch)
+        check_number("rate", self.rate, above=True)
+        check_number("decay", self.decay)
+        check_seed("seed", self.seed)
 
 
 def weighted_loss(logits: Float[Tensor, "T F"], labels: Bool[Tensor, "T F"]) -> Float[Tensor, ""]:
@@ -56,16 +61,18 @@ def train_predictor(
     Args:
         labels: a row for each of x.
         path: where the state after each epoch is kept; a training that was killed goes on from there, with the same
-            losses to the last bit. The file stays when all is done.
+            losses to the last bit, if the predictor has its first weights again. The file stays when all is done.
+            Each block needs a file of its own.
 
     Raises:
-        ValueError: inputs, labels and predictor that do not fit each other, inputs that are no numbers, a file of
-            another training; a loss that is no number, after which the predictor is as it was before that step.
+        ValueError: inputs, labels and predictor that do not fit each other, inputs that are no numbers; a file of
+            another training: of other first weights, data or settings; a loss that is no number, after which the
+            predictor is as it was before that step.
     """
     _check(predictor, x, labels)
     optimiser = torch.optim.AdamW(predictor.parameters(), weight_decay=schedule.decay)
-    sizes = [tuple(weight.shape) for weight in predictor.parameters()]
-    label = f"{schedule}, predictor {sizes}, {len(x)} tokens"
+    first, data = digest_of(predictor.named_parameters()), digest_of([("x", x), ("labels", labels)])
+    label = f"{schedule}, predictor {first}, {len(x)} tokens {data}"
     run = Run(predictor, optimiser, torch.Generator().manual_seed(schedule.seed), label)
     if path is not None:
         run.resume(path)

@@ -6,6 +6,7 @@ Dimension key: T tokens, D width, r rank, F neurons.
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 
 class Predictor(nn.Module):
@@ -20,8 +21,9 @@ class Predictor(nn.Module):
         for name, size in (("width", width), ("rank", rank), ("n_neurons", n_neurons)):
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ValueError(f"got {name} {size!r}; expected a whole number, 1 or more.")
-        self.into = nn.Linear(width, rank, bias=False)
-        self.out = nn.Linear(rank, n_neurons, bias=False)
+        # Without torch's own first weights, which would come from the global generator.
+        self.into = skip_init(nn.Linear, width, rank, bias=False)
+        self.out = skip_init(nn.Linear, rank, n_neurons, bias=False)
         with torch.no_grad():
             for linear in (self.into, self.out):
                 linear.weight.normal_(std=linear.in_features**-0.5, generator=generator)

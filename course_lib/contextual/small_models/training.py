@@ -15,6 +15,8 @@ from transformers import PreTrainedModel
 from course_lib.attention.small_models.byte_model import byte_losses
 from course_lib.attention.small_models.training import Schedule, batch_at, groups
 from course_lib.contextual.predictor.checkpoint import Run
+from course_lib.repetition import digest_of, seeded_step
+from course_lib.settings import check_count
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,12 @@ class Piece:
     start: int
     stop: int
     path: Path
+
+    def __post_init__(self) -> None:
+        check_count("start", self.start, least=0)
+        check_count("stop", self.stop, least=self.start)
+        if not isinstance(self.path, Path):
+            raise ValueError(f"got path {self.path!r}; expected a pathlib.Path.")
 
 
 def train_piece(
@@ -41,17 +49,23 @@ def train_piece(
     Args:
         model: with its first weights.
         look: called after each step of the piece, with the loss before it.
+
+    Raises:
+        ValueError: a file of another training, by its first weights, text, seed or settings.
     """
     model.train()
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW(groups(model, schedule.decay), betas=(0.9, 0.95))
-    run = Run(model, optimiser, generator, f"{schedule}, seed {seed}, {len(tokens)} bytes, {model.config.to_dict()}")
+    first, text = digest_of(model.named_parameters()), digest_of([("bytes", tokens)])
+    label = f"{schedule}, seed {seed}, {len(tokens)} bytes {text}, first weights {first}, {model.config.to_dict()}"
+    run = Run(model, optimiser, generator, label)
     if piece.start:
         run.resume(piece.path, at=piece.start)
 
     while run.step < piece.stop:
         step = run.step
-        loss = byte_losses(model, batch_at(tokens, schedule, generator)).mean()
+        with seeded_step(seed, step):
+            loss = byte_losses(model, batch_at(tokens, schedule, generator)).mean()
         value = run.update(loss, schedule.rate_at(step), most=1.0)
         if step >= piece.start:
             look(step, value)

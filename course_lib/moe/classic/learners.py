@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.moe.classic.errors import ERRORS, likeliest_output, mean_output
+from course_lib.settings import check_number, is_count
 
 Weights = tuple[Tensor, Tensor]  # of a mixture: experts (S, K, O, J) and gate (S, K, J); of a perceptron: both layers
 
@@ -62,10 +63,11 @@ class Mixture(Learner):
     scale: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.error_name not in ERRORS:
+        if not isinstance(self.error_name, str) or self.error_name not in ERRORS:
             raise ValueError(f"error_name={self.error_name!r}: expected one of {', '.join(ERRORS)}")
-        if self.n_experts < 2:
+        if not is_count(self.n_experts, least=2):
             raise ValueError(f"n_experts={self.n_experts}: expected at least 2, for a gate to choose from")
+        check_number("scale", self.scale)
 
     def shapes(self, n_inputs: int, n_outputs: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return (self.n_experts, n_outputs, n_inputs + 1), (self.n_experts, n_inputs + 1)
@@ -101,11 +103,12 @@ class Perceptron(Learner):
     scale: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.n_hidden < 1 or self.hidden not in self.HIDDEN:
+        if not is_count(self.n_hidden) or not isinstance(self.hidden, str) or self.hidden not in self.HIDDEN:
             raise ValueError(
                 f"got {self.n_hidden} hidden units of kind {self.hidden!r}: expected at least 1, of kind "
                 f"{' or '.join(self.HIDDEN)}"
             )
+        check_number("scale", self.scale)
 
     def shapes(self, n_inputs: int, n_outputs: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return (self.n_hidden, n_inputs + 1), (n_outputs, self.n_hidden + 1)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from course_lib.attention.small_models.training import Schedule, batch_at, groups
+from course_lib.repetition import seeded, seeded_step
 
 N_BYTES = 256
 QUICK = Schedule(n_steps=100, batch=16, length=128, rate=1e-2, warm_up=20, decay=0.01)
@@ -45,8 +46,9 @@ class RecurrentLM(nn.Module):
         super().__init__()
         if width < 1:
             raise ValueError(f"width={width}: expected at least 1, and the width of the layer in the middle")
-        self.embedding, self.head = nn.Embedding(N_BYTES, width), nn.Linear(width, N_BYTES)
-        self.below, self.above = (nn.LSTM(width, width, batch_first=True) for _ in range(2))
+        with seeded(0):  # torch's own first weights, all of which are drawn again below
+            self.embedding, self.head = nn.Embedding(N_BYTES, width), nn.Linear(width, N_BYTES)
+            self.below, self.above = (nn.LSTM(width, width, batch_first=True) for _ in range(2))
         self.norm = nn.LayerNorm(width)
         for name, weight in self.named_parameters():
             if "norm" not in name:
@@ -98,7 +100,8 @@ def train(
     for step in range(schedule.n_steps):
         for group in optimiser.param_groups:
             group["lr"] = schedule.rate_at(step)
-        nats, routing = loss(model, batch_at(tokens, schedule, order), noise)
+        with seeded_step(seed, step):  # dropout of the layer in the middle, if it has any
+            nats, routing = loss(model, batch_at(tokens, schedule, order), noise)
         optimiser.zero_grad()
         (nats if penalty is None else nats + penalty(routing)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

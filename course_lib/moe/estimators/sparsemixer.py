@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.moe.estimators.estimator import Draws, Estimator, Problem
+from course_lib.settings import check_flag
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class SparseMixer(Estimator):
     """
 
     argmax_whole: bool = True  # as released; False: every draw may be scaled down, as the rule is derived
+
+    def __post_init__(self) -> None:
+        check_flag("argmax_whole", self.argmax_whole)
 
     @property
     def name(self) -> str:
@@ -52,6 +56,9 @@ class SparseMixerV2(Estimator):
 
     target = "choice"
     argmax_whole: bool = True  # as released; False: every draw may be scaled down, as the rule is derived
+
+    def __post_init__(self) -> None:
+        check_flag("argmax_whole", self.argmax_whole)
 
     @property
     def name(self) -> str:

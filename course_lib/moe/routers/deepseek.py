@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.moe.checks import check_count, check_groups, check_number
-from course_lib.moe.choice import among, highest
+from course_lib.moe.checks import check_bias, check_cluster, check_groups, check_number, checked_load
+from course_lib.moe.choice import among, highest, sigmoid_shares
 from course_lib.moe.routed import Routing
 from course_lib.moe.routing import Given, Router
 
@@ -28,8 +28,9 @@ class DeepSeek(Router):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("n_groups", self.n_groups)
+        check_cluster(self.n_groups, self.kept_groups)
         check_number("scaling", self.scaling, above=True)
+        check_bias(self.bias)
 
     @property
     def weight_sum(self) -> tuple[float, float]:
@@ -41,20 +42,19 @@ class DeepSeek(Router):
 
     def updated(self, load: Float[Tensor, "E"], speed: float = 1e-3) -> "DeepSeek":
         """b_i grows by `speed` where an expert has less than the mean load, and falls by it where it has more."""
-        bias = torch.zeros_like(load) if self.bias is None else self.bias
-        return replace(self, bias=bias + speed * (load.mean() - load).sign())
+        step = speed * (checked_load(load).mean() - load).sign()
+        return replace(self, bias=step if self.bias is None else self.bias + step)
 
     def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
-        score = logits.sigmoid()
-        wanted = score.detach() if self.bias is None else score.detach() + self.bias
+        check_bias(self.bias, logits.shape[1])
+        wanted = logits.detach().sigmoid() + (0 if self.bias is None else self.bias)
         keep = among(highest(self._in_best_groups(wanted), self.k), logits.shape[1])
-        chosen = score.where(keep, 0)
-        weights = self.scaling * chosen / (chosen.sum(1, keepdim=True) + 1e-20)
-        return Routing(weights, score / score.sum(1, keepdim=True), keep, keep)
+        weights, probs = sigmoid_shares(logits, keep, self.scaling), sigmoid_shares(logits, torch.ones_like(keep))
+        return Routing(weights, probs, keep, keep)
 
     def _in_best_groups(self, wanted: Float[Tensor, "T E"]) -> Float[Tensor, "T E"]:
         """Minus infinity outside: with zero, as in some releases, an expert outside beats a negative one inside."""
         size = check_groups(wanted.shape[1], self.n_groups, self.kept_groups, self.k)
-        value = wanted.unflatten(1, (self.n_groups, size)).topk(min(2, size), dim=2).values.sum(2)  # (T, groups)
+        value = wanted.unflatten(1, (-1, size)).topk(min(2, size), dim=2).values.sum(2)  # (T, groups)
         inside = among(highest(value, self.kept_groups), self.n_groups).repeat_interleave(size, dim=1)
         return wanted.masked_fill(~inside, float("-inf"))

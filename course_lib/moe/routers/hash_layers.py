@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.moe.checks import check_experts, check_table
 from course_lib.moe.choice import among
 from course_lib.moe.routed import Routing
 from course_lib.moe.routing import Given, Router
@@ -23,6 +24,10 @@ class Hash(Router):
     table: Int[Tensor, "V"] | None = field(default=None, compare=False)
     needs: ClassVar[Literal["logits", "ids", "noise"]] = "ids"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_table(self.table)
+
     @property
     def learns(self) -> bool:
         return False
@@ -33,10 +38,7 @@ class Hash(Router):
         if int(ids.min()) < 0 or (self.table is not None and largest >= len(self.table)):
             raise ValueError(f"got token ids {int(ids.min())} to {largest}; expected 0 up to the size of the table.")
         expert = ids % n_experts if self.table is None else self.table.to(ids.device)[ids]
-        if int(expert.max()) >= n_experts:
-            raise ValueError(
-                f"got expert {int(expert.max())} from the table, and {n_experts} experts; expected one of them."
-            )
+        check_experts(expert, n_experts)
         keep = among(expert[:, None], n_experts)
         return Routing(keep.to(logits.dtype), keep.to(logits.dtype), keep, keep)
 

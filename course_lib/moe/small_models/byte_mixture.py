@@ -23,6 +23,7 @@ from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routing import Router
 from course_lib.moe.upcycling.mixtral import mixture_config
 from course_lib.moe.upcycling.swapping import routed_by
+from course_lib.repetition import in_evaluation_mode
 
 NAME = "byte_mixture"
 WEIGHTS = Path(__file__).with_name("weights")
@@ -75,11 +76,9 @@ def routings(mixture: PreTrainedModel, ids: Int[Tensor, "B T"], router: Router |
     Args:
         router: in place of the model's own.
     """
-    was_training = mixture.training
     chosen = router or Mixtral(k=getattr(mixture.config, MIXTRAL.chosen_key))
-    with routed_by(mixture.eval(), chosen) as seen:
+    with in_evaluation_mode(mixture), routed_by(mixture, chosen) as seen:
         mixture(ids, use_cache=False)
-    mixture.train(was_training)
     return [of_block[0] for of_block in seen]
 
 

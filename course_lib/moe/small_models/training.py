@@ -20,6 +20,7 @@ from course_lib.moe.losses import balance_of_layers, z_loss
 from course_lib.moe.routed import Routing, joined
 from course_lib.moe.routing import Router
 from course_lib.moe.upcycling.swapping import layers_inside, routed_by
+from course_lib.repetition import in_evaluation_mode
 
 Penalty = Callable[[Sequence[Routing]], Tensor]
 Seen = list[list[Routing]]
@@ -93,11 +94,9 @@ class Reading(NamedTuple):
 @torch.no_grad()
 def read(mixture: PreTrainedModel, seen: Seen, ids: Int[Tensor, "N L"], batch: int = 48) -> Reading:
     """Inside `routing`: windows that are read without drawing anything. The last byte of each is only predicted."""
-    was_training = mixture.training
-    mixture.eval()
     forget(seen)
-    losses = torch.cat([byte_losses(mixture, part).double().mean(dim=1) for part in ids.split(batch)])
-    mixture.train(was_training)
+    with in_evaluation_mode(mixture):
+        losses = torch.cat([byte_losses(mixture, part).double().mean(dim=1) for part in ids.split(batch)])
     found = Reading(losses, [joined(of_block) for of_block in seen])
     forget(seen)
     return found

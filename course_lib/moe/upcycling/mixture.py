@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from course_lib.models import MIXTRAL, architecture, blocks
 from course_lib.moe.dispatch import can_group
 from course_lib.moe.experts import Experts
+from course_lib.repetition import in_evaluation_mode
 
 SAME = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.02}  # many layers' rounding
 
@@ -43,10 +44,9 @@ def check_family(model: PreTrainedModel) -> None:
 
 def check_same(model: PreTrainedModel, mixture: PreTrainedModel) -> None:
     """Some families have Llama's names and compute something else: norms of 1 + w, scaled embeddings, other gates."""
-    was_training = model.training
     ids = torch.arange(min(8, model.config.vocab_size), device=model.device)[None]
-    expected, found = (each(ids, use_cache=False).logits.float() for each in (model.eval(), mixture))
-    model.train(was_training)
+    with in_evaluation_mode(model):
+        expected, found = (each(ids, use_cache=False).logits.float() for each in (model, mixture))
     error, limit = float((found - expected).abs().max() / expected.abs().max()), SAME[model.dtype]
     if not error <= limit:
         raise ValueError(

@@ -77,7 +77,7 @@ class Codes(Layout):
     quantization: Quantization
 
     def encode(self, weight: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Tensors:
-        packed = Packed.encode(weight, self.quantization.grid(dense))
+        packed = Packed.encode(weight, self.quantization.grid_of(weight, dense))
         zeros = pack_codes(packed.zero, packed.bits)
         return _named("codes", packed.planes) | _named("zero", zeros) | {"scale": packed.scale}
 
@@ -96,7 +96,7 @@ class NonZeroCodes(Codes):
     """A bit for every weight, a code for each that is not zero, and the grids: the bytes of `sparse_bytes`."""
 
     def encode(self, weight: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Tensors:
-        grid = stored_grid(self.quantization.grid(dense))
+        grid = stored_grid(self.quantization.grid_of(weight, dense))
         codes = grid.codes(weight)
         kept = Bitmap.encode(grid.decode(codes))  # a weight whose code is that of zero is not stored
         planes = pack_codes(codes[unpack(kept.bitmap, 1, weight.shape[1]).bool()][None], grid.bits)

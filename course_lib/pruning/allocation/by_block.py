@@ -15,6 +15,8 @@ class ByBlock(Allocation):
     shares: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.shares, tuple):
+            raise ValueError(f"got shares {self.shares!r}; expected a tuple of sparsities, one for each block.")
         for share in self.shares:
             check_sparsity(share)
 

@@ -9,6 +9,7 @@ from course_lib.pruning.allocation.base import Allocation, Scan, Scores, check_l
 from course_lib.pruning.allocation.exact_counts import whole_weights
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.methods.wanda import Wanda
+from course_lib.settings import is_number
 from course_lib.sparsity.patterns import Pattern
 
 
@@ -28,7 +29,7 @@ class OWL(Allocation):
     span: float = 0.08  # the paper's λ
 
     def __post_init__(self) -> None:
-        if self.threshold <= 0 or self.span < 0:
+        if not (is_number(self.threshold, above=True) and is_number(self.span)):
             raise ValueError(
                 f"threshold={self.threshold}, span={self.span}: expected a threshold above 0 and a span of at least 0; "
                 "the paper has threshold=5, span=0.08"

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.settings import check_count
+
 DTYPE = torch.float64
 
 
@@ -35,7 +37,7 @@ ACTIVATIONS = {
 
 def activation(name: str) -> Activation:
     """The function of that name, or a ValueError that lists them."""
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(f"got activation {name!r}; expected one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
@@ -71,7 +73,11 @@ class Network:
     share: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if len(self.sizes) < 2 or min(self.sizes) < 1:
+        if not isinstance(self.sizes, tuple):
+            raise ValueError(f"got sizes {self.sizes!r}; expected a tuple of at least inputs and outputs")
+        for size in self.sizes:
+            check_count("sizes", size)
+        if len(self.sizes) < 2:
             raise ValueError(f"sizes={self.sizes}: expected at least inputs and outputs, each of 1 unit or more")
         activation(self.hidden), activation(self.output)
         if self.share is not None and (len(self.share) != self.n_connections or min(self.share) < -1):

@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.measure.progress import tracked
 from course_lib.models import layers_of, weight_of
+from course_lib.repetition import evaluated
 from course_lib.sparsity.patterns import Pattern, sparsity_of
 
 
@@ -57,18 +58,26 @@ def row_score(weight: Float[Tensor, "O I"], gradients: Gradients, element: str =
     return element_score(weight, gradients, element).sum(1)
 
 
+@evaluated
 def collect_gradients(model: nn.Module, windows: Int[Tensor, "N T"], progress: bool = True) -> dict[str, Gradients]:
     """One backward pass a window, of its mean negative log-likelihood; by layer, such as "blocks.3.mlp.up_proj".
 
-    Memory: two numbers a weight, and one gradient of the model's blocks at most. The model is left as it was.
+    Memory: two numbers a weight, and one gradient of the model's blocks at most. The model runs in evaluation mode,
+    without dropout, and is left as it was.
 
     Raises:
-        ValueError: without windows, or with windows of fewer than two tokens.
+        ValueError: without windows, with windows of fewer than two tokens, or with token ids of another vocabulary.
     """
     if windows.shape[0] == 0 or windows.shape[1] < 2:
         raise ValueError(
             f"got windows of shape {tuple(windows.shape)}; expected at least one window of at least two tokens. "
             "Use corpora.windows('wikipedia', 10, 64, ...)."
+        )
+    size = model.config.vocab_size
+    if int(windows.min()) < 0 or int(windows.max()) >= size:
+        raise ValueError(
+            f"got token ids {int(windows.min())} to {int(windows.max())}; expected 0 to {size - 1}. Use this model's "
+            "own tokenizer."
         )
     modules = {layer.name: layer.module for layer in layers_of(model)}
     gradients = {name: Gradients(_zeros(module), _zeros(module)) for name, module in modules.items()}

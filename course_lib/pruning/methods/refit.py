@@ -13,6 +13,7 @@ from torch import Tensor
 from course_lib.pruning.base import LayerPruner, check_class
 from course_lib.pruning.layerwise.gram import Gram, check_layer
 from course_lib.pruning.methods.wanda import Wanda
+from course_lib.settings import check_number
 
 STEPS = 200  # of conjugate gradients; a layer of a language model takes 50 to 100
 CHUNK = 2**24  # entries of the systems solved at once where those steps do not suffice: 64 MiB in float32
@@ -39,6 +40,7 @@ class Refit(LayerPruner):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_class("chooser", self.chooser)
+        check_number("damping", self.damping)
 
     def prepare(self, inputs: Gram) -> None:
         inputs.factor(self.damping)

@@ -7,8 +7,10 @@ from torch import Tensor
 
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.layerwise.block_masks import check_blockwise
+from course_lib.pruning.layerwise.cholesky import Factor
 from course_lib.pruning.layerwise.gram import Gram, check_layer
-from course_lib.pruning.layerwise.solver import Rounding, Solution, solve
+from course_lib.pruning.layerwise.solver import ColumnRounder, Rounding, Solution, solve
+from course_lib.settings import check_number
 from course_lib.sparsity.patterns import Pattern, Unstructured
 from course_lib.sparsity.ranking import check_positive
 
@@ -36,6 +38,7 @@ class SparseGPT(LayerPruner):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive("block_size", self.block_size)
+        check_number("damping", self.damping)
         check_blockwise(self.pattern, self.block_size)
         instance = isinstance(self.quantization, Rounding) and not isinstance(self.quantization, type)
         if not (self.quantization is None or instance):
@@ -56,8 +59,18 @@ class SparseGPT(LayerPruner):
 
     def _solve(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Solution:
         self.pattern.keep(weight.new_zeros(1, weight.shape[1]))  # refuses a width that n of m does not divide
-        grid = None if self.quantization is None else self.quantization.grid(weight)
-        return solve(weight, inputs.factor(self.damping), self.pattern, self.block_size, grid)
+        factor = inputs.factor(self.damping)
+        return solve(weight, factor, self.pattern, self.block_size, self._grid(weight, factor))
+
+    def _grid(self, weight: Float[Tensor, "O I"], factor: Factor) -> ColumnRounder | None:
+        """Weights of dead inputs become zero, so they widen the range of no group.
+
+        A range of a whole row counts them, as in the public code, which fixes it before it removes them.
+        """
+        if self.quantization is None:
+            return None
+        has_groups = getattr(self.quantization, "group", None) is not None
+        return self.quantization.grid(weight.masked_fill(factor.dead, 0) if has_groups else weight)
 
     def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
         return self._solve(weight, inputs).keep

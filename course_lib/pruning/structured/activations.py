@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from course_lib.measure.likelihood import hidden_states
 from course_lib.measure.progress import tracked
 from course_lib.models import architecture, blocks, final_norm, heads
+from course_lib.repetition import evaluated
 
 Mean = Literal["mean", "l2"]
 Pair = tuple[Mean, Mean]  # over the batch, over the sequence
@@ -58,8 +59,9 @@ class Activations:
 
 
 @torch.no_grad()
+@evaluated
 def observe(model: PreTrainedModel, windows: Int[Tensor, "N T"], progress: bool = True) -> Activations:
-    """Run the model once over the windows, one at a time.
+    """Run the model once over the windows, one at a time, in evaluation mode.
 
     Raises:
         ValueError: without windows.

@@ -114,6 +114,10 @@ def _check(scores: Scores, now: Shape, target: Shape, kind: str) -> None:
     if whole:
         return
     expected = {"width": (size,), "blocks": (size,)}.get(kind, (now.blocks, size))
+    if given is not None and given.is_meta:
+        raise ValueError(
+            f"got scores of {kind} on the meta device, which hold no numbers; load the model's weights first."
+        )
     if given is None or tuple(given.shape) != expected or not given.isfinite().all():
         got = (
             "no scores"

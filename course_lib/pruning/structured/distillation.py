@@ -17,9 +17,11 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import groups
 from course_lib.measure.progress import tracked
-from course_lib.pruning.structured.losses import hidden_states, kl_divergence, next_token
+from course_lib.models import blocks
+from course_lib.pruning.structured.losses import block_outputs, hidden_states, kl_divergence, next_token
 from course_lib.pruning.structured.recipe import Recipe, batch_of, check, identity, with_adapters
 from course_lib.pruning.structured.state import STATE, restore, save
+from course_lib.repetition import seeded_step
 
 
 class NotFinite(RuntimeError):
@@ -43,7 +45,7 @@ def distil(
         teacher: stays as it is, and is asked in evaluation mode and without gradients; None where the loss asks nobody.
         windows: token ids (n, T); all come once before any comes again.
         folder: where the state of the run is kept; without one nothing can be resumed.
-        of_teacher: which block of the teacher each block of the student was, for the loss on hidden states.
+        of_teacher: which of the teacher's blocks each of the student's was, for the loss on their outputs.
         until: go no further than to this step of the schedule; the same call with a later one, and the student as it
             was at the beginning, goes on from the folder.
 
@@ -83,7 +85,10 @@ class _Run:
         self.losses: list[float] = []
         self.needed = {parameter: parameter.requires_grad for parameter in student.parameters()}
         self.modes = {} if teacher is None else {module: module.training for module in teacher.modules()}
-        self.identity = identity(student, teacher, windows, recipe)
+        compares = recipe.loss == "kl" and recipe.hidden > 0
+        self.compared = [list(blocks(model)) if compares else [] for model in (student, teacher)]
+        pairs = self.of_teacher if compares else []
+        self.identity = identity(student, teacher, windows, recipe, pairs) if self.path else {}
         self.model = with_adapters(student, recipe)
         optimiser = torch.optim.AdamW(groups(self.model, recipe.schedule.decay), betas=(0.9, 0.95))
         on_cpu = student.device.type == "cpu"
@@ -107,7 +112,8 @@ class _Run:
             group["lr"] = self.recipe.schedule.rate_at(step)
         self.learner.train()
         self.optimiser.zero_grad()
-        loss = self._loss(batch_of(self.windows, self.recipe, step).to(self.student.device))
+        with seeded_step(self.recipe.seed, step):  # the student's dropout
+            loss = self._loss(batch_of(self.windows, self.recipe, step).to(self.student.device))
         self._must_be_finite("loss", loss, step)
         self.accelerator.backward(loss)
         self._must_be_finite("gradient", self.accelerator.clip_grad_norm_(self.learner.parameters(), 1.0), step)
@@ -115,18 +121,17 @@ class _Run:
         self.losses.append(loss.item())
 
     def _loss(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
-        wants_states = self.recipe.hidden > 0
-        ours = self.learner(ids, use_cache=False, output_hidden_states=wants_states)
+        students_blocks, teachers_blocks = self.compared
+        with block_outputs(students_blocks) as states:
+            ours = self.learner(ids, use_cache=False)
         if self.recipe.loss == "next token":
             return next_token(ours.logits, ids)
-        with torch.no_grad(), self.accelerator.autocast():
-            theirs = self.teacher(ids, use_cache=False, output_hidden_states=wants_states)
+        with torch.no_grad(), self.accelerator.autocast(), block_outputs(teachers_blocks) as their_states:
+            theirs = self.teacher(ids, use_cache=False)
         loss = kl_divergence(ours.logits, theirs.logits, self.recipe.temperature)
-        if wants_states:
-            # Entry i + 1 of `hidden_states` is what block i gives. α = L_logits / L_states keeps both of one size.
-            of_teacher = [theirs.hidden_states[index + 1] for index in self.of_teacher]
-            beside = hidden_states(list(ours.hidden_states[1:]), of_teacher)
-            alpha = loss.detach() / beside.detach().clamp_min(1e-12)
+        if states:
+            beside = hidden_states(states, [their_states[index] for index in self.of_teacher])
+            alpha = loss.detach() / beside.detach().clamp_min(1e-12)  # α = L_logits / L_states: both count alike
             loss = loss + self.recipe.hidden * alpha * beside
         return loss
 

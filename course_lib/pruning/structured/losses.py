@@ -3,9 +3,12 @@
 Dimension key: N sequences, T tokens, V words of the vocabulary, D width.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss
 
 
@@ -13,6 +16,8 @@ def kl_divergence(
     student: Float[Tensor, "*tokens V"], teacher: Float[Tensor, "*tokens V"], temperature: float = 1.0
 ) -> Float[Tensor, ""]:
     """τ² Σ_v p_T(v) log(p_T(v) / p_S(v)) of the logits over τ, the mean over tokens, in nats for τ = 1.
+
+    A token that the teacher rules out, with a logit of −∞, adds nothing: p log p is 0 for p = 0.
 
     τ² keeps gradients at one size when τ grows. `F.kl_div(reduction="mean")` would also divide by the vocabulary.
 
@@ -27,7 +32,8 @@ def kl_divergence(
     if not temperature > 0:
         raise ValueError(f"got temperature {temperature!r}; expected a positive number, such as 1.")
     ours, theirs = (log_softmax(logits.float() / temperature, -1) for logits in (student, teacher.detach()))
-    return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1).mean()
+    terms = (theirs.exp() * (theirs - ours)).masked_fill(theirs == float("-inf"), 0)
+    return temperature**2 * terms.sum(-1).mean()
 
 
 def next_token(logits: Float[Tensor, "N T V"], ids: Tensor) -> Float[Tensor, ""]:
@@ -35,8 +41,27 @@ def next_token(logits: Float[Tensor, "N T V"], ids: Tensor) -> Float[Tensor, ""]
     return cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
 
 
+@contextmanager
+def block_outputs(blocks: Iterable[nn.Module]) -> Iterator[list[Float[Tensor, "N T D"]]]:
+    """Inside, a forward pass adds the output of each of these blocks to the list, in the order of the pass.
+
+    The last entry of transformers' `hidden_states` is not the last block's output: it has passed the final norm.
+    """
+    outputs: list[Tensor] = []
+
+    def add(_: nn.Module, __: tuple, output: Tensor | tuple) -> None:
+        outputs.append(output[0] if isinstance(output, tuple) else output)
+
+    handles = [block.register_forward_hook(add) for block in blocks]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 def hidden_states(student: list[Float[Tensor, "N T D"]], teacher: list[Float[Tensor, "N T D"]]) -> Float[Tensor, ""]:
-    """The mean squared difference behind some blocks, each in units of the teacher's own mean square there."""
+    """The mean squared difference between outputs of blocks, each relative to the mean square of the teacher's."""
     terms = [
         mse_loss(ours.float(), theirs.detach().float()) / theirs.detach().float().square().mean()
         for ours, theirs in zip(student, teacher, strict=True)

@@ -12,6 +12,8 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import Schedule
 from course_lib.models import blocks
+from course_lib.repetition import digest_of, seeded
+from course_lib.settings import check_count, check_number, check_option, check_seed
 
 
 def short_schedule() -> Schedule:
@@ -38,6 +40,16 @@ class Recipe:
     seed: int = 0
     every: int = 10
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.schedule, Schedule):
+            raise ValueError(f"got schedule {self.schedule!r}; expected a Schedule, such as short_schedule().")
+        check_option("loss", self.loss, ("kl", "next token"))
+        check_number("temperature", self.temperature, above=True)
+        check_number("hidden", self.hidden)
+        check_count("lora_rank", self.lora_rank, least=0)
+        check_seed("seed", self.seed)
+        check_count("every", self.every)
+
 
 def batch_of(windows: Int[Tensor, "N T"], recipe: Recipe, step: int) -> Int[Tensor, "B T"]:
     """The windows of a step: every epoch is an order of its own, drawn from the seed and the epoch alone."""
@@ -52,27 +64,30 @@ def with_adapters(student: PreTrainedModel, recipe: Recipe) -> nn.Module:
     if not recipe.lora_rank:
         return student.requires_grad_(True)
     settings = LoraConfig(r=recipe.lora_rank, lora_alpha=2 * recipe.lora_rank, target_modules="all-linear")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
+    with seeded(recipe.seed):
         return get_peft_model(student, settings)
 
 
 def identity(
-    student: PreTrainedModel, teacher: PreTrainedModel | None, windows: Tensor, recipe: Recipe
+    student: PreTrainedModel,
+    teacher: PreTrainedModel | None,
+    windows: Tensor,
+    recipe: Recipe,
+    of_teacher: list[int],
 ) -> dict[str, str]:
-    """What must be the same for a run to go on, in digests."""
+    """What must be the same for a run to go on, in digests.
 
-    def weights_of(model: PreTrainedModel | None) -> list:
-        # The sum and the size of every weight: enough to tell two models apart, and read in a moment.
-        return [] if model is None else [(n, *p.shape, p.double().sum().item()) for n, p in model.named_parameters()]
-
-    facts = {
-        "student": weights_of(student),
-        "teacher": weights_of(teacher),
-        "text": (windows.shape, windows.tolist()),
-        "recipe": asdict(recipe) | {"every": 0},
+    Args:
+        of_teacher: the teacher's blocks that the student's are compared with; empty where none is.
+    """
+    settings = hashlib.sha256(repr(asdict(recipe) | {"every": 0}).encode()).hexdigest()[:16]
+    return {
+        "student": digest_of(student.named_parameters()),
+        "teacher": digest_of([] if teacher is None else teacher.named_parameters()),
+        "text": digest_of([("windows", windows)]),
+        "recipe": settings,
+        "of_teacher": repr(of_teacher),
     }
-    return {name: hashlib.sha256(repr(fact).encode()).hexdigest()[:16] for name, fact in facts.items()}
 
 
 def check(
@@ -84,6 +99,12 @@ def check(
             f"got windows of shape {tuple(windows.shape)}; expected at least {recipe.schedule.batch} of them, one "
             "batch, of at least two tokens. Use corpora.windows('wikipedia', 128, 128, ...)."
         )
+    size = student.config.vocab_size
+    if windows.is_floating_point() or int(windows.min()) < 0 or int(windows.max()) >= size:
+        raise ValueError(
+            f"got windows of {windows.dtype} from {windows.min().item()} to {windows.max().item()}; expected token "
+            f"ids, 0 to {size - 1}. Make the windows with this model's tokenizer."
+        )
     if recipe.loss == "next token":
         return
     if teacher is None:
@@ -94,8 +115,6 @@ def check(
             f"got a student of {ours} words and a teacher of {theirs}; expected one vocabulary. Distil from a model "
             "with the same tokenizer."
         )
-    if not recipe.temperature > 0:
-        raise ValueError(f"got temperature {recipe.temperature!r}; expected a positive number, such as 1.")
     if recipe.hidden > 0:
         _check_states(student, teacher, of_teacher)
 

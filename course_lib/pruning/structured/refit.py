@@ -26,6 +26,7 @@ from transformers import PreTrainedModel
 
 from course_lib.measure.progress import tracked
 from course_lib.models import architecture, blocks, heads, layers_of, weight_of
+from course_lib.pruning.checks import check_calibration
 from course_lib.pruning.input_statistics import grams_by_block
 from course_lib.pruning.structured.choice import Kept
 from course_lib.pruning.structured.shape import shape_of
@@ -44,10 +45,18 @@ def least_squares(
     """W′, solved in float64.
 
     Raises:
-        ValueError: for damping that is not positive, or too little of it for the inputs that the tokens excite.
+        ValueError: for damping that is not positive, or too little of it for the inputs that the tokens excite; for a
+            weight or a Gram matrix that is not finite.
     """
     if not damping > 0:
         raise ValueError(f"got damping {damping!r}; expected a positive number, such as {DAMPING:g}.")
+    for name, values in (("weight", weight), ("Gram matrix", gram)):
+        if values.is_meta or not bool(values.isfinite().all()):
+            n = "no" if values.is_meta else f"{int((~values.isfinite()).sum())} NaN or infinite"
+            raise ValueError(
+                f"got a {name} of shape {tuple(values.shape)} with {n} entries; expected finite numbers. Look for NaN "
+                "in the weights or in the calibration inputs."
+            )
     target, h = weight.double(), gram.double()
     gone = torch.ones(len(h), dtype=torch.bool, device=h.device).index_fill(0, stays, False)
     ridge = damping * h.diagonal().median().clamp_min(torch.finfo(torch.float32).tiny)
@@ -78,8 +87,10 @@ def refit(
         damping: λ over the median of H's diagonal; `damping_for` that many tokens when None.
 
     Raises:
-        ValueError: when width has left too (the stream is another one then), or for another model.
+        ValueError: when width has left too (the stream is another one then), for another model, or for windows that
+            are no token ids of it.
     """
+    check_calibration(model, windows)
     if shape_of(smaller) != kept.shape or kept.shape.width != shape_of(model).width:
         raise ValueError(
             f"got a model of {shape_of(smaller)}, and {kept.shape} that stay of {shape_of(model)}; expected what "

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.models import Layer, architecture, by_block, heads, layers_of
+from course_lib.pruning.checks import check_calibration
 from course_lib.pruning.methods.fisher import Gradients, collect_gradients
 from course_lib.pruning.structured.activations import Activations, observe
 from course_lib.pruning.structured.choice import Scores
@@ -38,11 +39,13 @@ class Evidence:
     @cached_property
     def activations(self) -> Activations:
         """One forward pass."""
+        check_calibration(self.model, self.windows)
         return observe(self.model, self.windows, self.progress)
 
     @cached_property
     def gradients(self) -> dict[str, Gradients]:
         """One forward and backward pass, of the loss of the next token."""
+        check_calibration(self.model, self.windows)
         return collect_gradients(self.model, self.windows, self.progress)
 
 

@@ -22,6 +22,7 @@ from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe
 from course_lib.pruning.structured.shape import Shape, counter, shape_of
 from course_lib.pruning.structured.surgery import check_family, cut
+from course_lib.settings import check_count
 
 TOLERANCE = 0.05  # of the budget, either way
 
@@ -34,6 +35,17 @@ class Grid:
     blocks: tuple[int, ...]
     neurons: tuple[int, ...]
     heads: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        for name in ("width", "blocks", "neurons", "heads"):
+            sizes = getattr(self, name)
+            if not isinstance(sizes, tuple) or not sizes:
+                raise ValueError(f"got {name} {sizes!r}; expected a tuple of at least one size.")
+            for size in sizes:
+                if name == "heads" and not (isinstance(size, tuple) and len(size) == 2):
+                    raise ValueError(f"got heads {size!r}; expected pairs of query heads and key-value groups.")
+                for count in size if name == "heads" else (size,):
+                    check_count(name, count)
 
 
 def grid_of(now: Shape) -> Grid:

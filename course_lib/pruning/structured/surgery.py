@@ -4,9 +4,13 @@ RMSNorm divides by √(S/d + ε), S the sum of squares over d channels. When d �
 stays and the output must too. With w the norm's weight,
 
     x / √(S/d′ + ε′) · w′ = x / √(S/d + ε) · w    for    w′ = w √(d/d′),  ε′ = ε d/d′.
+
+The configuration has one ε for all norms. Where queries and keys have norms too (Qwen3), these get ε′ although heads
+keep their size; the query and key projections times √(d/d′) give the output that they had with ε.
 """
 
 import copy
+from functools import lru_cache
 from math import lcm
 
 import torch
@@ -35,17 +39,20 @@ def take(model: PreTrainedModel, kept: Kept, rescale: bool = True) -> PreTrained
     """A model of what is kept, of the same class, in evaluation mode and with the same settings for generation.
 
     Raises:
-        ValueError: when this family's configuration cannot describe what would be left.
+        ValueError: when this family's configuration cannot describe what would be left, or a model without weights.
     """
+    if model.device.type == "meta":
+        raise ValueError("got a model on the meta device, which has no weights; load it onto the CPU or a GPU.")
     before, after = shape_of(model), kept.shape
     check_family(model, before, after)
+    rescale = rescale and before.width != after.width
     config = _config(model, kept, rescale)
     with torch.device("meta"):  # no memory, and none of the random weights that every new model draws
         smaller = type(model)(config)
     values = {_renamed(p, kept): cut_parameter(p, kept) for p in parameters_of(model) if _stays(p, kept)}
     if rescale:
         factor, _ = narrowed(before.width, after.width)
-        values |= {name: values[name] * factor for name in _norm_weights(smaller)}
+        values |= {name: values[name] * factor for name in (*_norm_weights(smaller), *_normed_projections(smaller))}
     buffers = dict(model.named_buffers())  # such as the angles of RoPE, of which no cut changes any
     _fill(smaller, values | {name: buffers[name].clone() for name, _ in smaller.named_buffers()})
     smaller.generation_config = copy.deepcopy(model.generation_config)
@@ -78,7 +85,8 @@ def _fill(model: PreTrainedModel, values: dict[str, Tensor]) -> None:
 def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:
     """Raises ValueError, naming what the family cannot express, for a shape that its configuration cannot describe."""
     kind, name = architecture(blocks(model)[0]), type(model).__name__
-    if (before.heads, before.groups) != (after.heads, after.groups) and not kind.head_size_key:
+    has_fixed_heads = not (kind.head_size_key and _has_free_head_size(type(model)))
+    if (before.heads, before.groups) != (after.heads, after.groups) and has_fixed_heads:
         raise ValueError(
             f"got {after.heads} heads and {after.groups} groups for a {name}, in which a head is always width / heads "
             f"wide: {before.heads} have to stay. Cut neurons or blocks of it."
@@ -93,19 +101,50 @@ def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:
             f"got width {after.width} for a {name}, whose norm does not multiply by its weight as RMSNorm does: the "
             f"factor for channels that leave is not known. Keep {before.width}; cut neurons or blocks of it."
         )
-    if after.width % after.heads:
+    if before.width != after.width and not hasattr(model.config, "rms_norm_eps"):
+        raise ValueError(
+            f"got width {after.width} for a {name}, whose configuration has no rms_norm_eps: what its norms add to the "
+            f"mean square cannot follow the width. Keep {before.width}; cut neurons, heads or blocks of it."
+        )
+    if after.width % after.heads and not _takes_any_heads(model.config, after):
         step = lcm(after.heads, 4)  # rows of a whole number of 16 bytes in float32
         low = after.width // step * step
         offers = [size for size in (low, low + step) if 0 < size < before.width] or [before.width]
         raise ValueError(
-            f"got width {after.width} with {after.heads} heads; transformers wants the width to be a multiple of the "
-            f"heads, though a head's size is given. Use {' or '.join(map(str, offers))}."
+            f"got width {after.width} with {after.heads} heads; {type(model.config).__name__} wants the width to be "
+            f"a multiple of the heads, though a head's size is given. Use {' or '.join(map(str, offers))}."
         )
+
+
+@lru_cache
+def _has_free_head_size(family: type[PreTrainedModel]) -> bool:
+    """Whether attention reads a head's size from the configuration; StableLM's divides the width by the heads."""
+    sizes = {"hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    with torch.device("meta"):
+        model = family(family.config_class(num_hidden_layers=1, intermediate_size=8, **sizes))
+    (block,) = blocks(model)
+    return block.get_submodule(architecture(block).attention[0]).out_features == 4 * 8
+
+
+def _takes_any_heads(config: PreTrainedConfig, after: Shape) -> bool:
+    """Whether this class of configuration takes a width that its heads do not divide; Llama's does not."""
+    asked = copy.copy(config)
+    asked.hidden_size, asked.num_attention_heads = after.width, after.heads
+    try:
+        getattr(asked, "validate_architecture", lambda: None)()
+    except ValueError:
+        return False
+    return True
 
 
 @torch.no_grad()
 def _scales_by_weight(norm: nn.Module) -> bool:
-    """Whether a vector of ones comes out as the weight, as from RMSNorm; Gemma's norm multiplies by 1 + weight."""
+    """Whether a vector of ones comes out as the weight, as from RMSNorm; Gemma's norm multiplies by 1 + weight.
+
+    OLMo's has no weight at all.
+    """
+    if getattr(norm, "weight", None) is None:
+        return False
     given = norm(torch.ones_like(norm.weight)).float()
     return torch.allclose(given, norm.weight.float(), rtol=1e-2, atol=1e-4)
 
@@ -148,6 +187,17 @@ def cut_parameter(parameter: Parameter, kept: Kept) -> Tensor:
             entries = (index[:, None] * each + torch.arange(each)).flatten()
             tensor = tensor.index_select(dimension, entries.to(tensor.device))
     return tensor.clone()
+
+
+def _normed_projections(model: PreTrainedModel) -> list[str]:
+    """Names of weights and biases of the projections whose outputs have a norm of their own, head by head."""
+    normed = []
+    for block in blocks(model):
+        parts = dict(block.named_modules())
+        for path in architecture(block).attention[:2]:  # self_attn.q_proj has self_attn.q_norm, and keys likewise
+            if path.replace("_proj", "_norm") in parts:
+                normed += [id(parameter) for parameter in parts[path].parameters()]
+    return [name for name, parameter in model.named_parameters() if id(parameter) in normed]
 
 
 def _norm_weights(model: PreTrainedModel) -> list[str]:

@@ -99,6 +99,22 @@ def test_by_hand_and_what_was_not_chosen_is_not_read(way):
     assert y.tolist() == [3.5, 0.0]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["llama", "opt"])
+def test_half_precision_is_measured_without_the_way_that_torch_lacks_there(dtype, family, generator):
+    mlp = neurons_of(tiny_model(architecture=family).to(dtype))[0]
+    weights, index = NeuronMajor.of(mlp), torch.randperm(100, generator=generator)[:37]
+    x = torch.randn(1, 48, generator=generator).to(dtype)
+    keep = torch.zeros(1, 100, dtype=torch.bool)
+    keep[0, index] = True
+    made = SparseMLP.measured(weights, repetitions=1)
+    assert made.gather is not by_samples
+    close = {"rtol": 0.05, "atol": 0.02}  # bfloat16 has 8 bits
+    torch.testing.assert_close(fastest(weights, repetitions=1)(x[0], weights, index), masked(x, mlp, keep)[0], **close)
+    with pytest.raises(ValueError, match=f"got weights of {dtype} for a sampled product"):
+        by_samples(x[0], weights, index)
+
+
 def test_the_gate_first_keeps_the_largest_of_the_gate(generator):
     (mlp, _), x = neurons_of(tiny_model()), torch.randn(1, 48, generator=generator)
     keep = torch.zeros(1, 100, dtype=torch.bool)

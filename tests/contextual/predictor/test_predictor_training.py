@@ -78,7 +78,7 @@ def test_it_learns_what_a_linear_map_says():
 
 def test_a_training_that_was_killed_goes_on_with_the_same_losses(tmp_path, monkeypatch):
     x, labels = data()
-    whole, killed, resumed = fresh(), fresh(), fresh(seed=9)
+    whole, killed, resumed = fresh(), fresh(), fresh()
     expected = train_predictor(whole, x, labels, SCHEDULE)
     update, calls = Run.update, []
 
@@ -95,8 +95,26 @@ def test_a_training_that_was_killed_goes_on_with_the_same_losses(tmp_path, monke
     assert train_predictor(resumed, x, labels, SCHEDULE, tmp_path / "state") == expected
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
     assert train_predictor(fresh(), x, labels, SCHEDULE, tmp_path / "state") == expected  # nothing is left to do
+
+
+OTHERS = {  # name → predictor, data and schedule of another training of the same sizes
+    "schedule": (fresh(), data(), replace(SCHEDULE, batch=8)),
+    "first weights": (fresh(seed=9), data(), SCHEDULE),
+    "another block's inputs": (fresh(), (data(seed=1)[0], data()[1]), SCHEDULE),
+    "another block's labels": (fresh(), (data()[0], data(seed=1)[1]), SCHEDULE),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_file_of_another_training_is_refused_before_any_step(name, tmp_path):
+    path = tmp_path / "state"
+    train_predictor(fresh(), *data(), SCHEDULE, path)
+    content, (predictor, (x, labels), schedule) = path.read_bytes(), OTHERS[name]
+    before = [weight.clone() for weight in predictor.parameters()]
     with pytest.raises(ValueError, match="another run"):
-        train_predictor(fresh(), x, labels, replace(SCHEDULE, batch=8), tmp_path / "state")
+        train_predictor(predictor, x, labels, schedule, path)
+    assert all(torch.equal(a, b) for a, b in zip(before, predictor.parameters(), strict=True))
+    assert path.read_bytes() == content
 
 
 def test_a_loss_that_is_no_number_leaves_the_predictor_as_it_was(tmp_path):
@@ -133,5 +151,5 @@ def test_bad_input():
         train_predictor(fresh(), x, labels, SCHEDULE)
     with pytest.raises(ValueError, match="rank 0"):
         fresh(rank=0)
-    with pytest.raises(ValueError, match="one epoch"):
+    with pytest.raises(ValueError, match="got epochs 0; expected a whole number, 1 or more"):
         PredictorSchedule(epochs=0)

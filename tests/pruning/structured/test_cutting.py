@@ -5,13 +5,17 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, GemmaConfig, LlamaConfig
 
+from course_lib.attention.small_models.byte_model import untrained
 from course_lib.models import architecture, blocks, heads, tiny_model
+from course_lib.pruning.structured.activations import observe
 from course_lib.pruning.structured.choice import Kept, Scores, choose, everything
 from course_lib.pruning.structured.parts import parameters_of
+from course_lib.pruning.structured.search import possible
 from course_lib.pruning.structured.shape import Shape, count, n_parameters, shape_of
 from course_lib.pruning.structured.surgery import cut, take
 
@@ -256,6 +260,101 @@ def test_a_norm_that_adds_one_to_its_weight_keeps_its_width():
         cut(model, replace(shape, width=42), random_scores(shape))
     kept = choose(random_scores(shape), shape, replace(shape, neurons=73, heads=4))
     torch.testing.assert_close(logits(take(model, kept)), logits(without(model, kept)), atol=1e-5, rtol=1e-5)
+
+
+SIZES = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2}
+SIZES |= {"intermediate_size": 100, "vocab_size": 97, "pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def look_alike(family, **settings):
+    """A family that has Llama's names, with norms and biases that change what they read."""
+    model = untrained(getattr(transformers, f"{family}Config")(**(SIZES | settings)), 0).eval()
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"), [("StableLm", {}), ("StableLm", {"use_qkv_bias": True}), ("Olmo", {"head_dim": 8})]
+)
+@pytest.mark.parametrize("change", [{"neurons": 73}, {"blocks": 1}, {}, {"heads": 4}])
+def test_families_without_an_rms_norm_are_cut_or_refused_by_name(family, settings, change):
+    model = look_alike(family, **settings)
+    shape = shape_of(model)
+    kept = choose(random_scores(shape), shape, replace(shape, **change))
+    if family == "StableLm" and change == {"heads": 4}:  # whose attention divides the width by the heads
+        with pytest.raises(ValueError, match="StableLmForCausalLM, in which a head is always width / heads wide"):
+            take(model, kept)
+        return
+    torch.testing.assert_close(logits(take(model, kept)), logits(without(model, kept)), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("family", "words"), [("StableLm", "subtracts the mean"), ("Olmo", "not multiply by its weight")]
+)
+def test_families_without_an_rms_norm_keep_their_width(family, words):
+    model = look_alike(family)
+    with pytest.raises(ValueError, match=f"got width 42 for a {family}ForCausalLM.*{words}"):
+        cut(model, replace(shape_of(model), width=42), random_scores(shape_of(model)))
+
+
+@pytest.mark.parametrize("family", ["Mistral", "Qwen2", "Qwen3", "Gemma", "Granite", "SmolLM3"])
+def test_heads_need_not_divide_the_width_where_the_family_takes_that(family, tmp_path):
+    """Five heads of 8 in a width of 48: only LlamaConfig wants a multiple."""
+    model = look_alike(family, num_key_value_heads=1, head_dim=8)
+    shape = shape_of(model)
+    kept = choose(random_scores(shape), shape, replace(shape, heads=5))
+    small = take(model, kept)
+    torch.testing.assert_close(logits(small), logits(without(model, kept)), atol=1e-5, rtol=0)
+    small.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert torch.equal(logits(loaded), logits(small))
+    assert loaded.generate(TOKENS, max_new_tokens=3, do_sample=False, eos_token_id=None).shape == (1, 28)
+
+
+def test_qwen2_may_lose_a_head_of_each_group_and_search_finds_that():
+    """As Qwen2-0.5B, of 14 heads in 2 groups: 12 do not divide the width."""
+    model = look_alike("Qwen2", hidden_size=56, num_attention_heads=14)
+    assert possible(model, replace(shape_of(model), heads=12))
+    llama = look_alike("Llama", hidden_size=56, num_attention_heads=14, head_dim=4)
+    assert not possible(llama, replace(shape_of(llama), heads=12))
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-6])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_norms_of_queries_and_keys_do_not_follow_the_width(epsilon, has_bias, tmp_path):
+    """Width that holds nothing leaves without a trace, also where one ε is set for norms of two kinds."""
+    model = look_alike("Qwen3", head_dim=8, rms_norm_eps=epsilon, attention_bias=has_bias)
+    silent = torch.arange(30, 48)
+    for parameter in parameters_of(model):
+        if "layernorm" not in parameter.name and "width" in parameter.axes:
+            parameter.tensor.data.index_fill_(parameter.axes.index("width"), silent, 0)
+    scores = Scores(width=torch.ones(48).index_fill_(0, silent, 0))
+    small = cut(model, replace(shape_of(model), width=30), scores)
+    torch.testing.assert_close(logits(small), logits(model), atol=1e-5, rtol=0)
+    small.save_pretrained(tmp_path)
+    assert torch.equal(logits(AutoModelForCausalLM.from_pretrained(tmp_path).eval()), logits(small))
+
+
+def test_a_model_without_a_norm_after_its_blocks_is_refused_by_name():
+    """As opt-350m, whose blocks have their norms after attention and MLP."""
+    sizes = {key: value for key, value in SIZES.items() if key not in ("num_key_value_heads", "intermediate_size")}
+    config = transformers.OPTConfig(**sizes, ffn_dim=100, word_embed_proj_dim=24, do_layer_norm_before=False)
+    model = untrained(config, 0).eval()
+    for call in (
+        lambda: take(model, replace(everything(shape_of(model)), blocks=torch.tensor([1]))),
+        lambda: observe(model, TOKENS, progress=False),
+        lambda: n_parameters(model, shape_of(model)),
+    ):
+        with pytest.raises(ValueError, match="got a OPTForCausalLM without a norm after its last block.*opt-350m"):
+            call()
+
+
+def test_a_model_without_weights_is_refused():
+    model = tiny_model().to("meta")
+    with pytest.raises(ValueError, match="meta device, which has no weights"):
+        take(model, everything(shape_of(model)))
 
 
 def test_a_norm_over_all_heads_is_not_taken_for_one_of_each():

@@ -13,10 +13,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
+from course_lib.attention.small_models.byte_model import untrained
 from course_lib.attention.small_models.training import Schedule
-from course_lib.models import tiny_model
+from course_lib.models import blocks, tiny_model
 from course_lib.pruning.structured import distillation
-from course_lib.pruning.structured.choice import choose
+from course_lib.pruning.structured.choice import Scores, choose
 from course_lib.pruning.structured.distillation import NotFinite, distil
 from course_lib.pruning.structured.losses import hidden_states, kl_divergence, next_token
 from course_lib.pruning.structured.recipe import Recipe, batch_of
@@ -60,6 +61,23 @@ def test_kl_against_torch(temperature):
     torch.testing.assert_close(kl_divergence(student, teacher, temperature), expected)
 
 
+def test_a_token_that_the_teacher_rules_out_adds_nothing():
+    """Student (1/3, 1/3, 1/3), teacher (1/2, 1/2, 0): ln 3 − ln 2; both may rule it out."""
+    student, teacher = torch.zeros(1, 3, requires_grad=True), torch.tensor([[0.0, 0.0, -torch.inf]])
+    loss = kl_divergence(student, teacher)
+    assert loss.item() == pytest.approx(math.log(3) - math.log(2))
+    (gradient,) = torch.autograd.grad(loss, student)
+    torch.testing.assert_close(gradient, torch.tensor([[1 / 3 - 1 / 2, 1 / 3 - 1 / 2, 1 / 3]]))
+    assert kl_divergence(teacher, teacher).item() == 0
+    assert kl_divergence(teacher, student.detach()).item() == math.inf  # a student that rules out what may come
+
+
+def test_nan_stays_nan_in_the_divergence():
+    logits = torch.tensor([[0.0, torch.nan]])
+    assert kl_divergence(logits, torch.zeros(1, 2)).isnan()
+    assert kl_divergence(torch.zeros(1, 2), logits).isnan()
+
+
 def test_only_the_student_learns_and_nothing_at_the_teacher_s_own_logits():
     logits = torch.randn(3, 7, generator=torch.Generator().manual_seed(0))
     student, teacher = logits.clone().requires_grad_(), logits.clone().requires_grad_()
@@ -78,6 +96,64 @@ def test_next_token_against_torch():
 def test_hidden_states_by_hand():
     ours, theirs = [torch.tensor([[[1.0, 2.0]]])], [torch.tensor([[[3.0, 4.0]]])]
     assert hidden_states(ours, theirs).item() == pytest.approx(4.0 / 12.5)
+
+
+def _of_three_blocks(family):
+    """Without dropout, whose masks would differ between student and teacher; norms that change what they read."""
+    config = copy.deepcopy(tiny_model(0, family).config)
+    config.num_hidden_layers, config.layer_types = 3, ["full_attention"] * 3
+    for rate in ("dropout", "attention_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop"):
+        if hasattr(config, rate):
+            setattr(config, rate, 0.0)
+    model, generator = untrained(config, 0).eval(), torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+FAMILIES = ["llama", "qwen3", "gpt2", "opt"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_uncut_blocks_have_no_loss_on_hidden_states_although_later_blocks_were_cut(family):
+    """Blocks 0 and 1 of three are the teacher's own: their outputs are equal, so that the logits' loss is all."""
+    teacher = _of_three_blocks(family)
+    shape = shape_of(teacher)
+    scores = Scores(blocks=torch.tensor([3.0, 2.0, 1.0]))
+    kept = choose(scores, shape, replace(shape, blocks=2))
+    recipe = replace(RECIPE, schedule=replace(RECIPE.schedule, n_steps=1))
+    losses = [
+        distil(take(teacher, kept), teacher, WINDOWS, replace(recipe, hidden=hidden), of_teacher=[0, 1], progress=False)
+        for hidden in (0.0, 1.0)
+    ]
+    assert losses[0] == losses[1]
+    assert losses[0][0] > 0.1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_hidden_states_are_those_that_hooks_on_the_blocks_see(family, monkeypatch):
+    """All blocks kept: what is compared last stands before the final norm too, of student and teacher."""
+    teacher = _of_three_blocks(family)
+    student, compared = copy.deepcopy(teacher), []
+    for parameter in student.parameters():
+        parameter.data *= 1.01
+    seen = {}
+    for name, model in (("student", student), ("teacher", teacher)):
+        seen[name] = []
+        for block in blocks(model):
+            block.register_forward_hook(lambda _, __, output, name=name: seen[name].append(output.detach()))
+
+    def recorded(ours, theirs):
+        compared.append((ours, theirs))
+        return hidden_states(ours, theirs)
+
+    monkeypatch.setattr(distillation, "hidden_states", recorded)
+    recipe = replace(RECIPE, hidden=1.0, schedule=replace(RECIPE.schedule, n_steps=1))
+    distil(student, teacher, WINDOWS, recipe, of_teacher=[0, 1, 2], progress=False)
+    ((ours, theirs),) = compared
+    for states, name in ((ours, "student"), (theirs, "teacher")):
+        assert len(states) == 3
+        assert all(torch.equal(state, hooked) for state, hooked in zip(states, seen[name], strict=True))
 
 
 def test_the_loss_falls_and_the_teacher_stays(pair, teacher):
@@ -254,7 +330,7 @@ REFUSED = {
     "no teacher": (lambda s, t, w, r: (s, None, w, r), "got no teacher"),
     "one token": (lambda s, t, w, r: (s, t, w[:, :1], r), "at least two tokens"),
     "too few windows": (lambda s, t, w, r: (s, t, w[:1], r), "at least 2 of them"),
-    "no temperature": (lambda s, t, w, r: (s, t, w, replace(r, temperature=0.0)), "expected a positive number"),
+    "no temperature": (lambda s, t, w, r: (s, t, w, replace(r, temperature=0.0)), "expected a number above 0"),
     "states without pairs": (lambda s, t, w, r: (s, t, w, replace(r, hidden=1.0)), r"kept\.blocks"),
 }
 

@@ -8,9 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.models import Layer, weight_of
-from course_lib.pruning.methods.fisher import element_score
+from course_lib.pruning.methods.fisher import ELEMENTS, element_score
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence, Scorer, by_group, group_sums
+from course_lib.settings import check_option
 
 REDUCE = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "prod": torch.prod}
 
@@ -25,6 +26,10 @@ class LLMPruner(Scorer):
 
     element: Literal["param_first", "param_second", "param_mix", "vectorize"] = "param_first"
     reduction: Literal["sum", "mean", "max", "prod"] = "sum"
+
+    def __post_init__(self) -> None:
+        check_option("element", self.element, (*ELEMENTS, "vectorize"))
+        check_option("reduction", self.reduction, REDUCE)
 
     def score(self, evidence: Evidence) -> Scores:
         def importance(layer: Layer) -> Float[Tensor, "O I"]:

@@ -1,12 +1,14 @@
 """Minitron. Muralidharan and others, Compact Language Models via Pruning and Knowledge Distillation, 2024. https://arxiv.org/abs/2407.14679"""
 
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 
 from course_lib.pruning.structured.activations import Mean
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence, Scorer, group_sums
+from course_lib.settings import check_option
 
 
 @dataclass(frozen=True)
@@ -16,10 +18,18 @@ class Minitron(Scorer):
     The size is aggregated over the tokens of a window, then over windows; the paper found the mean over the sequence
     and L2 over the batch to be best. Neurons are read behind the activation function, as in the authors' code, not
     before it, as in the text. A width channel's score is the sum over all norms.
+
+    Deviation: a head is scored as in the text, by the norm of its output at each token. The authors' code
+    (Model-Optimizer) takes the mean of |x| of each channel over the sequence, L2 over the batch, and then the norm over
+    the head's channels; and it leaves the last norm out of the width's score.
     """
 
     batch: Mean = "l2"
     sequence: Mean = "mean"
+
+    def __post_init__(self) -> None:
+        check_option("batch", self.batch, get_args(Mean))
+        check_option("sequence", self.sequence, get_args(Mean))
 
     def score(self, evidence: Evidence) -> Scores:
         seen, way = evidence.activations, (self.batch, self.sequence)

@@ -6,6 +6,7 @@ import torch
 
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence, Scorer
+from course_lib.settings import check_seed
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,9 @@ class Random(Scorer):
     """Uniform numbers, the same for the same seed: what any score has to beat, over several seeds."""
 
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
 
     def score(self, evidence: Evidence) -> Scores:
         generator, shape = torch.Generator().manual_seed(self.seed), evidence.shape

@@ -9,6 +9,7 @@ from torch import Tensor
 from course_lib.models import Layer, weight_of
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence, Scorer, by_group, group_sums
+from course_lib.settings import check_option
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,9 @@ class WeightNorm(Scorer):
     """‖w‖_p of all weights of a group; no text is read."""
 
     p: Literal[1, 2] = 2
+
+    def __post_init__(self) -> None:
+        check_option("p", self.p, (1, 2))
 
     def score(self, evidence: Evidence) -> Scores:
         def power(layer: Layer) -> Float[Tensor, "O I"]:

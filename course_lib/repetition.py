@@ -1,0 +1,62 @@
+"""What makes a training repeatable: random numbers that follow the seed and the step, and digests of what it reads."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside, torch's global generators start from the seed; on exit they are as they were before."""
+    # Before the first use of CUDA there is no state to keep, and fork_rng would initialise every device.
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=list(devices)):
+        torch.manual_seed(seed)
+        yield
+
+
+def seeded_step(seed: int, step: int) -> AbstractContextManager[None]:
+    """`seeded` for one step of a training: dropout has no generator of its own, it draws from the global one.
+
+    Its masks are then the same in every run, also in a run that was interrupted and goes on from a file.
+    """
+    return seeded((seed * 1_000_003 + step) % 2**63)
+
+
+@contextmanager
+def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Inside, dropout is off; on exit every part of the model is in the mode in which it was before."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, was_training in modes.items():
+            module.training = was_training
+
+
+def evaluated(function: Callable[Concatenate[nn.Module, P], R]) -> Callable[Concatenate[nn.Module, P], R]:
+    """A function that measures its first argument, a model, in evaluation mode: a measurement draws no dropout."""
+
+    @wraps(function)
+    def inside(model: nn.Module, *args: P.args, **kwargs: P.kwargs) -> R:
+        with in_evaluation_mode(model):
+            return function(model, *args, **kwargs)
+
+    return inside
+
+
+def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """16 hexadecimal digits that depend on names, types, shapes and every bit of these tensors."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in tensors:
+        digest.update(repr((name, tensor.dtype, tuple(tensor.shape))).encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

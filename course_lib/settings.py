@@ -1,0 +1,50 @@
+"""Checks of single settings: the message says what was got and what is expected."""
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+
+
+def is_count(value: object, least: int = 1) -> bool:
+    """Whether it is a whole number of at least `least`; True is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raises ValueError for anything but a whole number of at least `least`."""
+    if not is_count(value, least):
+        raise ValueError(f"got {name} {value!r}; expected a whole number, {least} or more.")
+
+
+def is_number(value: object, least: float = 0.0, above: bool = False) -> bool:
+    """Whether it is a finite number of at least `least`, or above it."""
+    is_finite = isinstance(value, Real) and not isinstance(value, bool) and value < float("inf")
+    return is_finite and bool(value > least if above else value >= least)
+
+
+def check_number(name: str, value: object, least: float = 0.0, above: bool = False) -> None:
+    """Raises ValueError for anything but a finite number of at least `least`, or above it."""
+    if not is_number(value, least, above):
+        raise ValueError(f"got {name} {value!r}; expected a number {'above' if above else 'of at least'} {least:g}.")
+
+
+def check_option(name: str, value: object, options: Iterable[object]) -> None:
+    """Raises ValueError for anything but one of the options, which are text or numbers."""
+    options = tuple(options)
+    if not any(type(value) is type(option) and value == option for option in options):
+        raise ValueError(f"got {name} {value!r}; expected one of {', '.join(map(repr, options))}.")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raises ValueError for anything but True and False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"got {name} {value!r}; expected True or False.")
+
+
+MOST_SEED = 2**32 - 1  # what every generator of torch and numpy takes
+
+
+def check_seed(name: str, value: object) -> None:
+    """Raises ValueError for anything but a whole number from 0 to MOST_SEED."""
+    check_count(name, value, least=0)
+    if value > MOST_SEED:
+        raise ValueError(f"got {name} {value!r}; expected at most {MOST_SEED}.")
