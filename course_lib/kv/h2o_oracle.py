@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.interface import check_model, reading_through
+from course_lib.attention.interface import check_model, check_plain, reading_through
 
 NAME = "course_h2o_oracle"
 
@@ -38,6 +38,7 @@ def h2o_oracle(model: PreTrainedModel, heavy: float, recent: float) -> Iterator[
     def attention(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
     ) -> tuple[Tensor, None]:
+        check_plain(module, kwargs, kwargs.get("dropout", 0.0))
         if key.shape[2] != query.shape[2]:
             raise ValueError("got a cache; expected whole texts with use_cache=False: the oracle reads the future.")
         if attention_mask is not None and not bool(attention_mask.all()):

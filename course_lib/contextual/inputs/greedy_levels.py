@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from course_lib.contextual.fitting.threshold import threshold_at
 from course_lib.contextual.inputs.teal import Teal, reading
+from course_lib.hooks import hooking
 from course_lib.models import Layer, blocks, layers_of, weight_of
 
 
@@ -49,17 +50,14 @@ class GreedyTeal(Teal):
             raise ValueError(f"got step {step!r} down to density {lowest!r}; expected both above 0 and below 1.")
         if windows.ndim != 2 or windows.numel() == 0:
             raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected (n, tokens).")
-        found, handles, n_steps = [], [], math.ceil((1 - lowest) / step - 1e-9)
+        found, n_steps = [], math.ceil((1 - lowest) / step - 1e-9)
         quantiles = dict(zip(plain.places, plain.quantiles, strict=True))
-        try:
+        with hooking() as handles:
             for block in blocks(model):
                 search = _Search([layer for layer in layers_of(model) if layer.block is block], quantiles)
                 handles.append(block.register_forward_hook(_searching(search, n_steps, step, found), with_kwargs=True))
             with torch.no_grad():
                 model.base_model(windows.to(model.device), use_cache=False)
-        finally:
-            for handle in handles:
-                handle.remove()
         return cls(plain.places, plain.quantiles, step, torch.stack(found))
 
     def thresholds(self, density: float) -> dict[str, float]:
