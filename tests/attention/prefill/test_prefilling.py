@@ -117,7 +117,8 @@ def test_a_share_of_1_generates_what_the_model_generates():
     expected = model.generate(ids, **wanted)
     with prefilling(model, DENSE):
         assert torch.equal(model.generate(ids, **wanted), expected)
-        assert torch.equal(model.generate(ids, cache_implementation="static", **wanted), expected)
+        with pytest.raises(ValueError, match="got a StaticCache, a cache of fixed size"):  # its prompt was read in full
+            model.generate(ids, cache_implementation="static", **wanted)
 
 
 def test_a_text_that_goes_on_after_a_cache_is_read_in_full():
