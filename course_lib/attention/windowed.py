@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.attention.checks import check_whole
 from course_lib.attention.interface import check_model, check_plain, reading_through
 from course_lib.attention.sink_softmax import sink_softmax
 from course_lib.models import blocks, heads
@@ -53,8 +54,9 @@ def windowed(
         ValueError: for a window that holds no token, a constant of another model, or a model whose attention is more
             than a softmax over all earlier tokens.
     """
-    if (window is not None and window < 1) or sinks < 0:
-        raise ValueError(f"got window={window}, sinks={sinks}; expected a window of 1 or more (or None), sinks >= 0.")
+    if window is not None:
+        check_whole("window", window, least=1, meaning="tokens (None for all)")
+    check_whole("sinks", sinks, meaning="tokens")
     shape = (len(blocks(model)), heads(model).n_query)
     if constant is not None and tuple(constant.logit.shape) != shape:
         raise ValueError(f"got logits of shape {tuple(constant.logit.shape)}; expected (layers, heads) = {shape}.")

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.attention.checks import is_number
 from course_lib.attention.interface import check_model, check_plain, reading_through
 
 NAME = "course_h2o_oracle"
@@ -31,8 +32,9 @@ def h2o_oracle(model: PreTrainedModel, heavy: float, recent: float) -> Iterator[
     Raises:
         ValueError: for shares that are none, or a model that is inside another such block.
     """
-    if not (0 <= heavy <= 1 and 0 <= recent <= 1 and heavy + recent > 0):
-        raise ValueError(f"got shares heavy {heavy} and recent {recent}; expected numbers from 0 to 1, not both 0.")
+    are_numbers = is_number(heavy) and is_number(recent)
+    if not are_numbers or not (0 <= heavy <= 1 and 0 <= recent <= 1 and heavy + recent > 0):
+        raise ValueError(f"got shares heavy {heavy!r} and recent {recent!r}; expected numbers from 0 to 1, not both 0.")
     check_model(model)
 
     def attention(

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from course_lib.contextual.sizes import run_through
 from course_lib.hooks import hooking
-from course_lib.models import architecture, blocks, check_is_model, heads, weight_of
+from course_lib.models import architecture, blocks, heads, weight_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,7 +51,6 @@ def looking_at_heads(model: PreTrainedModel, look: LookAtHeads, lookahead: int =
     Args:
         lookahead: of how many blocks below x is held.
     """
-    check_is_model(model)
     one_pass = _Pass(look, heads(model).n_query, lookahead)
     with hooking() as handles:
         for index, block in enumerate(blocks(model)):

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.attention.checks import check_finite, is_number
 from course_lib.kv.merging import TIE, Evicted, cosines, merge_, most_alike
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.slots import Slots
@@ -32,11 +33,15 @@ class D2O(H2O):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.smoothing < 1:
+        if not isinstance(self.spared, tuple) or any(type(layer) is not int for layer in self.spared):
+            raise ValueError(f"got spared {self.spared!r}; expected a tuple of layers, such as (0, 1, -1).")
+        if not is_number(self.smoothing) or not 0 <= self.smoothing < 1:
             raise ValueError(f"got smoothing {self.smoothing!r}; expected the share of the old τ, 0.0 to below 1.0.")
 
     def allocate_(self, layers: list[Slots]) -> list[Slots]:
-        shares = len(layers) * torch.softmax(-torch.stack([_variance(slots) for slots in layers]), dim=0)  # (L, B)
+        variances = torch.stack([_variance(slots) for slots in layers])
+        check_finite("attention scores", variances)
+        shares = len(layers) * torch.softmax(-variances, dim=0)  # (L, B)
         shares[[layer for layer in self.spared if -len(layers) <= layer < len(layers)]] = float("inf")
         for slots, share in zip(layers, shares, strict=True):
             slots.per_head["share"] = share[:, None].expand(slots.shape)  # (B, H)
