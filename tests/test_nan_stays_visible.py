@@ -14,6 +14,8 @@ from course_lib.attention.prefill.index import dense_index
 from course_lib.attention.speculative.decode import speculate
 from course_lib.attention.speculative.draft import Lookup
 from course_lib.attention.steering.heads import search_heads
+from course_lib.attention.visual.baselines import EntropyAlone
+from course_lib.attention.visual.importance import Evidence
 from course_lib.contextual.apply import contextual
 from course_lib.contextual.attention.heads import contextual_heads, part_norms
 from course_lib.contextual.attention.weights import AttentionWeights
@@ -25,6 +27,7 @@ from course_lib.kv.cache import evicting
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.h2o import H2O
 from course_lib.models import tiny_model
+from course_lib.prompts.losses import prompted_losses
 
 IDS = torch.randint(3, 97, (1, 8), generator=torch.Generator().manual_seed(0))
 NAN = torch.full((2, 8, 2), math.nan)
@@ -73,6 +76,8 @@ def a_draft(temperature):
             "of them NaN, at block 0",
         ),
         (lambda: Teal.fit(diverged(), IDS), "are NaN"),
+        (lambda: EntropyAlone()(Evidence(torch.ones(1, 4, 4), torch.full((1, 4), math.nan))), "attention and entropy"),
+        (lambda: prompted_losses(diverged(), None, IDS, progress=False), "got NaN for the losses of 7 of 7 tokens"),
         (lambda: GreedyTeal.fit_levels(TEAL, diverged(), IDS, step=0.25), "got NaN in the block's output"),
     ],
 )

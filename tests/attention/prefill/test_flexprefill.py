@@ -111,7 +111,7 @@ def test_a_text_no_longer_than_the_budget_is_dense(generator):
 
 @pytest.mark.parametrize("gamma", [0.0, -0.1, 1.01, float("nan")])
 def test_a_share_outside_0_to_1_is_refused(gamma):
-    with pytest.raises(ValueError, match=r"got gamma .*; expected a share of the attention in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"got gamma .*; expected a fraction of the attention in \(0, 1\]"):
         FlexPrefill(gamma=gamma)
 
 
