@@ -13,6 +13,18 @@ def check_whole(name: str, value: object, least: int = 0, meaning: str = "") -> 
         raise ValueError(f"got {name} {value!r}; expected a whole number{of_what}, {least} or more.")
 
 
+def check_below_one(name: str, value: object) -> None:
+    """Raises ValueError for anything but a number from 0 to below 1."""
+    if not is_number(value) or not 0 <= value < 1:
+        raise ValueError(f"got {name} {value!r}; expected a fraction from 0.0 to below 1.0.")
+
+
+def check_layers(name: str, value: object) -> None:
+    """Raises ValueError for anything but a tuple of whole numbers."""
+    if not isinstance(value, tuple) or any(type(layer) is not int for layer in value):
+        raise ValueError(f"got {name} {value!r}; expected a tuple of layers, such as (0, 1, -1).")
+
+
 def check_flag(name: str, value: object) -> None:
     """Raises ValueError for anything but True or False."""
     if not isinstance(value, bool):
