@@ -1,14 +1,14 @@
 """Settings are numbers of a kind and a range, and tensors hold numbers: what is neither is refused by name."""
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 
 from torch import Tensor
 
 
 def check_whole(name: str, value: object, least: int = 0, meaning: str = "") -> None:
     """Raises ValueError for anything but a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         of_what = f" of {meaning}" if meaning else ""
         raise ValueError(f"got {name} {value!r}; expected a whole number{of_what}, {least} or more.")
 

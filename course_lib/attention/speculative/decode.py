@@ -9,6 +9,7 @@ Dimension key: N tokens of a text, n last ones, V words of the vocabulary.
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Int
@@ -171,5 +172,5 @@ def _check_ids(ids: Tensor, n_vocabulary: int) -> None:
 
 
 def _check_stop(stop: object) -> None:
-    if not isinstance(stop, Collection) or not all(isinstance(token, int) for token in stop):
+    if not isinstance(stop, Collection) or not all(isinstance(token, Integral) for token in stop):
         raise ValueError(f"got stop={stop!r}; expected a collection of token ids, such as (2,).")
