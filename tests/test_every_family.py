@@ -107,6 +107,11 @@ def of_residuals(model):
     return slow_change(model, IDS).cosine[0], expected
 
 
+POLICIES = [
+    policy
+    for policy in discover.subclasses(policies, EvictionPolicy)
+    if "spared" not in policy.__dataclass_fields__  # D2O, below
+]
 METHODS = {
     "contextual": inside(lambda model: contextual(model, Oracle(density=1.0))),
     "heads": inside(lambda model: contextual_heads(model, part_norms, keep=heads(model).n_query)),
@@ -118,9 +123,7 @@ METHODS = {
     "token alone": of_a_token_alone,
     "slow change": of_residuals,
     **{
-        policy.__name__: cached(lambda model, policy=policy: evicting(model, policy(budget=600)))
-        for policy in discover.subclasses(policies, EvictionPolicy)
-        if "spared" not in policy.__dataclass_fields__
+        policy.__name__: cached(lambda model, policy=policy: evicting(model, policy(budget=600))) for policy in POLICIES
     },
     "D2O": cached(lambda model: evicting(model, policies.d2o.D2O(budget=600, spared=()))),
     "rolling": cached(lambda model: evicting(model, Window(budget=600), "rolling")),
@@ -136,6 +139,7 @@ METHODS = {
 }
 ROTATED = "head cache", "rolling", "delta before RoPE"  # what turns keys itself
 ATTENTION = tuple(name for name in list(METHODS)[list(METHODS).index("token alone") + 2 :] if name != "prompting")[:-1]
+CACHED = *(policy.__name__ for policy in POLICIES), "D2O", "rolling", "recycling"
 NEURONS = "contextual", "own activation"
 RESIDUAL = "token alone", "slow change", "halves"
 ALL = tuple(METHODS)
@@ -171,6 +175,7 @@ REFUSED = {  # by whom; all other methods must give the model's own logits
     "GPT-NeoX": ALL,
     "Helium": (*ROTATED, "all experts"),
     "BitNet": (*NEURONS, "token alone", "head cache", "all experts"),
+    "DiffLlama": (*CACHED, "head cache", "token alone", "all experts"),
     "HunYuan": ("head cache", "all experts"),
 }
 NAMED = "|".join(

@@ -99,8 +99,8 @@ def _attention(
     waiting.set(None)
     if layer is None or layer.cache.config is not module.config:
         raise ValueError(
-            "got a forward pass without the cache of this model's evicting(...); expected past_key_values=cache, no "
-            "copy of it."
+            f"got a {type(module).__name__} that attends without the cache of this model's evicting(...); expected "
+            "past_key_values=cache, no copy of it, in a family that attends once in each layer."
         )
     if attention_mask is not None and attention_mask.ndim != 2:
         raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")

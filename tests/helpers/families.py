@@ -71,6 +71,7 @@ CONFIGURATIONS = {  # name -> class of the configuration, its settings beside SI
     "GPT-NeoX": ("GPTNeoX", {}),
     "Helium": ("Helium", GEMMA),
     "BitNet": ("BitNet", {"num_key_value_heads": 2}),
+    "DiffLlama": ("DiffLlama", {"num_key_value_heads": 2}),
     "HunYuan": ("HunYuanDenseV1", GEMMA),
 }
 
