@@ -6,6 +6,7 @@ Dimension key: O outputs of a linear layer, I its inputs.
 import copy
 import json
 import sys
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -155,6 +156,26 @@ def blocks(model: nn.Module) -> nn.ModuleList:
     )
 
 
+def check_is_model(model: object) -> None:
+    """Raises ValueError for what is no causal language model of transformers, such as what torch.compile returns."""
+    if not isinstance(model, PreTrainedModel):
+        compiled = hasattr(model, "_orig_mod")
+        remedy = " Give the model itself, which is its attribute `_orig_mod`." if compiled else ""
+        raise ValueError(
+            f"got a {type(model).__name__} for a model; expected a causal language model of transformers.{remedy}"
+        )
+
+
+def without_hooks(module: nn.Module) -> nn.Module:
+    """A copy that shares all weights and has no hooks, for trial passes that nothing else should notice."""
+    twin = copy.copy(module)
+    twin._modules = {name: child and without_hooks(child) for name, child in module._modules.items()}
+    for name in list(vars(twin)):
+        if name.startswith(("_forward_hooks", "_forward_pre_hooks")):  # and which of them want keyword arguments
+            setattr(twin, name, OrderedDict())
+    return twin
+
+
 def trunk(model: nn.Module) -> nn.Module:
     """The part of a model that gets token ids and walks the blocks, whatever calls it."""
     return model.get_submodule(architecture(blocks(model)[0]).blocks.rpartition(".")[0])
@@ -263,21 +284,33 @@ def heads(model: PreTrainedModel) -> Heads:
     return Heads(n_query, n_key_value, size)
 
 
+def attention_of(block: nn.Module) -> nn.Module:
+    """The module whose parts are the block's query, key, value and output matrices."""
+    return block.get_submodule(architecture(block).attention[0].rpartition(".")[0])
+
+
+def is_rotated(block: nn.Module) -> bool:
+    """Whether RoPE turns the queries and keys of this block. Some families leave it out in some blocks (NoPE)."""
+    return bool(getattr(attention_of(block), "use_rope", True))
+
+
 def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
-    """The angles by which RoPE turns each pair of dimensions from one position to the next, float32.
+    """The angles by which RoPE turns each pair of dimensions (i, i + D/2) from one position to the next, float32.
+
+    They hold for the blocks of which `is_rotated` is true.
 
     Raises:
-        ValueError: for a model without RoPE, or one whose angles depend on the length or cover part of a head only.
+        ValueError: for a model without RoPE, or one whose angles depend on the length, cover part of a head only, or
+            turn other pairs.
     """
-    module = next((part for part in model.modules() if hasattr(part, "inv_freq")), None)
-    if module is None:
-        raise ValueError(f"got a {type(model).__name__}, which has no rotary position embedding; this needs RoPE.")
+    module = _rotary(model)
     kind, frequencies = getattr(module, "rope_type", "default"), module.inv_freq.float()
     if kind in ("dynamic", "longrope") or 2 * len(frequencies) != heads(model).size:
         raise ValueError(
             f"got RoPE of type {kind!r} over {2 * len(frequencies)} of {heads(model).size} dimensions; expected fixed "
             "angles over whole heads."
         )
+    _check_pairs(model, module)
     return frequencies
 
 
@@ -304,6 +337,47 @@ def n_positions(model: nn.Module) -> int | None:
     """How many tokens a window may have where positions are learned, as in OPT and GPT-2; None with RoPE."""
     rotary = any(hasattr(part, "inv_freq") for part in model.modules())
     return None if rotary else getattr(model.config, "max_position_embeddings", None)
+
+
+def rotary_scaling(model: PreTrainedModel) -> float:
+    """The factor that RoPE puts on queries and keys as it turns them: 1, except for YaRN."""
+    return float(getattr(_rotary(model), "attention_scaling", 1.0))
+
+
+def check_all_rotated(model: PreTrainedModel) -> None:
+    """Raises ValueError for a model that leaves RoPE out in some blocks."""
+    plain = [index for index, block in enumerate(blocks(model)) if not is_rotated(block)]
+    if plain:
+        raise ValueError(
+            f"got a {type(model).__name__} without RoPE in blocks {plain[:8]} (no_rope_layers); expected RoPE in every "
+            "block, whose keys can be turned on to other positions."
+        )
+
+
+def _rotary(model: PreTrainedModel) -> nn.Module:
+    module = next((part for part in model.modules() if hasattr(part, "inv_freq")), None)
+    if module is None:
+        raise ValueError(
+            f"got a {type(model).__name__}, which has no rotary position embedding of one kind; this needs RoPE that "
+            "is the same in all blocks."
+        )
+    return module
+
+
+def _check_pairs(model: PreTrainedModel, rotary: nn.Module) -> None:
+    """Tries the family's own rotation: Llama turns the pairs (i, i + D/2), others (2i, 2i + 1) by the same angles."""
+    family = type(attention_of(blocks(model)[0]))
+    turn = getattr(sys.modules.get(family.__module__), "apply_rotary_pos_emb", None)
+    half = len(rotary.inv_freq)
+    one = torch.zeros(1, 1, 1, 2 * half, device=rotary.inv_freq.device)
+    one[..., 0] = 1.0  # the turn takes this entry to the other one of its pair
+    position = torch.ones(1, 1, dtype=torch.long, device=one.device)
+    other = turn(one, one, *rotary(one, position))[1].flatten().nonzero().flatten().tolist() if turn else []
+    if other != [0, half]:
+        raise ValueError(
+            f"got a {type(model).__name__}, whose RoPE turns other pairs of dimensions than (i, i + {half}), as that "
+            "of Llama does; expected a family of that kind."
+        )
 
 
 def activation(model: PreTrainedModel) -> str:

@@ -77,18 +77,82 @@ CALLS = {
     "delta_attention(model, 1, None).__enter__()": "spread NoneType",
     "delta_attention(model, 1, key_spread(model, ids), 2.5).__enter__()": "window=2.5",
     "check('nothing.like.it', None)": "check below an exercise",
+    "FlexPrefill(gamma='0.9')": "got gamma '0.9'; expected a fraction of the attention",
+    "FlexPrefill(gamma=None)": "got gamma None",
+    "FlexPrefill(gamma=True)": "got gamma True",
+    "FlexPrefill(gamma=math.nan)": "got gamma nan",
+    "FlexPrefill(tau='a')": "got tau 'a'; expected a distance",
+    "FlexPrefill(tau=math.nan)": "got tau nan",
+    "FlexPrefill(min_budget=math.nan)": "got min_budget nan; expected a whole number of tokens",
+    "FlexPrefill(min_budget=2.5)": "got min_budget 2.5",
+    "FlexPrefill(block_size=2.5)": "got block_size 2.5; expected a whole number of tokens, 1 or more",
+    "FlexPrefill(block_size=True)": "got block_size True",
+    "FlexPrefill(block_size=math.nan)": "got block_size nan",
+    "SinkAndWindow(density='half')": "got density 'half'",
+    "SinkAndWindow(density=True)": "got density True",
+    "RandomBlocks(seed=None)": "got seed None; expected a whole number",
+    "RandomBlocks(seed=1.5)": "got seed 1.5",
+    "coverage(three[:, :5], three[:, :5], index, 1.0)": "got an index of 2 heads and 8 tokens for queries (2, 5, 2)",
+    "coverage(three, three, index, 1.0, n_last=0)": "got n_last 0; expected a whole number of queries, 1 or more",
+    "coverage(three, three, index, 1.0, n_last=-3)": "got n_last -3",
+    "prefilling(None, FlexPrefill()).__enter__()": "got a NoneType for a model",
+    "steering(None, ids > 3).__enter__()": "got a NoneType",
+    "steering(model, ids > 3, spare_first='no').__enter__()": "got spare_first 'no'; expected True or False",
+    "windowed(model, 2.5).__enter__()": "got window 2.5",
+    "windowed(model, 2, sinks=None).__enter__()": "got sinks None",
+    "speculate(model, ids[0].int() * 1.0, 3, Lookup(97))": "got ids of type torch.float32 from 0.0 to 6.0",
+    "speculate(model, ids[0] + 97, 3, Lookup(97))": "got ids of type torch.int64 from 97 to 103; expected",
+    "speculate(model, ids[0], 3, Lookup(97), stop=2)": "got stop=2; expected a collection of token ids",
+    "speculate(model, ids[0], 3, Lookup(97), temperature=True)": "got temperature True",
+    "Lookup(97, longest=1.5)": "got longest 1.5",
+    "recycled(Left(three, three, three), 5, side=1.5)": "got side 1.5; expected a whole number of patches",
+    "evicting(None, Window(4)).__enter__()": "got a NoneType for a model; expected a causal language model",
+    "evicting(torch.compile(model), Window(4)).__enter__()": "Give the model itself, which is its attribute",
+    "Quantized(bits=True)": "got True bits",
+    "h2o_oracle(model, '0.5', 0.1).__enter__()": "got shares heavy '0.5'",
+    "contextual_heads(None, part_norms, 2).__enter__()": "got a NoneType",
+    "skipping(None, [0]).__enter__()": "got a NoneType for a model",
+    "GreedyTeal.fit_levels(Teal.fit(model, ids), model, ids, lowest=0.01, step=0.3)": "got step 0.3, after which",
+    "GreedyTeal.fit_levels(Teal.fit(model, ids), model, ids, step='small')": "got step 'small'",
+    "Decoder(tiny_model(0, 'llama'), 4)": "got a model of the family Llama",
+    "SoftPrompt(vectors=[[1.0]], table='a')": "got vectors as list",
+    "SoftPrompt(vectors=weight.long(), table='a')": "got vectors as torch.int64",
+    "SoftPrompt(vectors=weight, table=None)": "table None",
+    "prompting(None, SoftPrompt(vectors=weight, table='a')).__enter__()": "got a NoneType for a model",
+    "from_json(None)": "got a recipe of type NoneType; expected JSON as a str or as bytes",
+    "from_json({})": "got a recipe of type dict",
+    "from_json('{\"\\ud800\": 1}')": "got a recipe with half a character (a lone surrogate) at place 2",
 }
 SCRIPT = """
-import json, sys
+import json, math, sys
 import torch
 from course_lib.attention.delta.apply import delta_attention
 from course_lib.attention.delta.spread import key_spread
 from course_lib.attention.speculative.decode import speculate
 from course_lib.attention.speculative.draft import Lookup
+from course_lib.attention.prefill.apply import prefilling
+from course_lib.attention.prefill.baselines import RandomBlocks, SinkAndWindow
+from course_lib.attention.prefill.coverage import coverage
+from course_lib.attention.prefill.flexprefill import FlexPrefill
+from course_lib.attention.prefill.index import dense_index
 from course_lib.attention.steering.steer import steering
+from course_lib.attention.visual.recycle import Left, recycled
+from course_lib.attention.windowed import windowed
+from course_lib.compose.recipe import from_json
+from course_lib.contextual.altered import skipping
+from course_lib.contextual.attention.heads import contextual_heads, part_norms
+from course_lib.contextual.execute.decode import Decoder
+from course_lib.contextual.inputs.greedy_levels import GreedyTeal
+from course_lib.contextual.inputs.teal import Teal
 from course_lib.data.corpora import windows
+from course_lib.kv.cache import evicting
+from course_lib.kv.h2o_oracle import h2o_oracle
+from course_lib.kv.policies.window import Window
+from course_lib.kv.quantized import Quantized
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import load_model, tiny_model
+from course_lib.prompts.prompted import prompting
+from course_lib.prompts.soft import SoftPrompt
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.refit import Refit
@@ -104,6 +168,7 @@ check = lambda name, function: find(name)
 model, ids, tokenizer = tiny_model(), torch.arange(14).reshape(2, 7), lambda text, **settings: None
 weight, inputs, gram = torch.randn(3, 8), torch.randn(20, 8), Gram(8)
 gram.add(inputs)
+three, index = torch.ones(2, 8, 2), dense_index(2, 8, 2)
 said = {}
 for call in json.loads(sys.argv[1]):
     try:

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the ground up. A folder may import what stands on a lower floor, and itself.
 ORDER = (
-    "discover repetition settings data checking",
+    "discover repetition settings data checking hooks",
     "models",
     "measure attention",
     "sparsity kv",

@@ -14,9 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.interface import check_model, reading_through
-
-CHANGES = ("softcap", "s_aux", "position_bias")  # of the softmax, which the functions here do not know
+from course_lib.attention.interface import check_model, check_plain, reading_through
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,7 +76,8 @@ def attending(model: PreTrainedModel, name: str, attend: Attend) -> Iterator[Non
 
     Raises:
         ValueError: for a model that attends through such a function already, or whose layers have windows of their own.
-            Inside, for padding that is not on the left, dropout, and attention with a softmax of its own.
+            Inside, for padding that is not on the left, dropout, attention with a softmax of its own, a cache of fixed
+            size, and where attention weights are asked for.
     """
     check_model(model)
     with reading_through(model, name, _attention):
@@ -101,11 +100,7 @@ def _attention(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls in each layer: (B, heads, Q, D) in, (B, Q, heads, D) out."""
-    changed = [name for name in CHANGES if kwargs.get(name) is not None] + (["dropout"] if dropout else [])
-    if changed:
-        raise ValueError(
-            f"got attention with {', '.join(changed)}; expected a plain softmax: model.eval() and no more."
-        )
+    check_plain(module, kwargs, dropout)
     n_rows, n_tokens = key.shape[0], key.shape[2]
     seen = Pass(
         layer=module.layer_idx,

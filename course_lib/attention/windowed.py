@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.interface import reading_through
+from course_lib.attention.checks import check_whole
+from course_lib.attention.interface import check_model, check_plain, reading_through
 from course_lib.attention.sink_softmax import sink_softmax
 from course_lib.models import blocks, heads
 
@@ -49,10 +51,12 @@ def windowed(
         constant: takes part in every softmax as one more token, or with a value of zeros as a sink that says nothing.
 
     Raises:
-        ValueError: for a window that holds nobody, or a constant of another model.
+        ValueError: for a window that holds no token, a constant of another model, or a model whose attention is more
+            than a softmax over all earlier tokens.
     """
-    if (window is not None and window < 1) or sinks < 0:
-        raise ValueError(f"got window={window}, sinks={sinks}; expected a window of 1 or more (or None), sinks >= 0.")
+    if window is not None:
+        check_whole("window", window, least=1, meaning="tokens (None for all)")
+    check_whole("sinks", sinks, meaning="tokens")
     shape = (len(blocks(model)), heads(model).n_query)
     if constant is not None and tuple(constant.logit.shape) != shape:
         raise ValueError(f"got logits of shape {tuple(constant.logit.shape)}; expected (layers, heads) = {shape}.")
@@ -128,6 +132,7 @@ def _collected(model: PreTrainedModel, ids: Int[Tensor, "B T"], look: Callable[[
 
 @contextmanager
 def _reading(model: PreTrainedModel, read: Reader) -> Iterator[None]:
+    check_model(model)
     with reading_through(model, NAME, _attention):
         token = _reader.set(read)
         try:
@@ -137,9 +142,10 @@ def _reading(model: PreTrainedModel, read: Reader) -> Iterator[None]:
 
 
 def _attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: object = None, **kwargs: object
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: object = None, **kwargs: Any
 ) -> tuple[Tensor, None]:
     """What transformers calls in each layer: (B, heads, T, D) in, (B, T, heads, D) out."""
+    check_plain(module, kwargs, kwargs.get("dropout", 0.0))
     group, scaling = query.shape[1] // key.shape[1], kwargs.get("scaling") or query.shape[-1] ** -0.5
     if query.shape[2] != key.shape[2] or (isinstance(attention_mask, Tensor) and not attention_mask.all()):
         raise ValueError("got a cache or padding; expected whole texts of one length: model(ids, use_cache=False).")

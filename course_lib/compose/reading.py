@@ -22,7 +22,15 @@ def read_json(text: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: what is too long, too deep, no JSON, no object, or holds what no recipe needs.
     """
-    data = text.encode() if isinstance(text, str) else text
+    if not isinstance(text, str | bytes):
+        raise ValueError(f"got a recipe of type {type(text).__name__}; expected JSON as a str or as bytes.")
+    try:
+        data = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"got a recipe with half a character (a lone surrogate) at place {error.start}; expected text that can be "
+            "saved as UTF-8. Leave the character out."
+        ) from None
     if len(data) > MOST_BYTES:
         raise ValueError(
             f"got a recipe of {len(data):,} bytes; expected at most {MOST_BYTES:,}. Leave out what is not set."

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
+from course_lib.contextual.attention.trials import check_second_norm
 from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.seen import Seen, looking
-from course_lib.models import architecture, blocks
+from course_lib.hooks import hooking
+from course_lib.models import architecture, blocks, check_is_model
 
 
 @contextmanager
@@ -23,17 +25,18 @@ def halves_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]
 
     Args:
         first: blocks below this number are as before; the lowest ones change x the most.
+
+    Raises:
+        ValueError: for a model whose second norm is not the one before the MLP.
     """
-    handles = []
-    try:
+    check_second_norm(model)
+    with hooking() as handles:
         for block in list(blocks(model))[first:]:
             read: list[Tensor] = []
             handles.append(block.register_forward_pre_hook(_note(read), with_kwargs=True))
             norm = block.get_submodule(architecture(block).norms[1])
             handles.append(norm.register_forward_pre_hook(lambda _, args, read=read: (read[0].reshape(args[0].shape),)))
         yield
-    finally:
-        _remove(handles)
 
 
 @contextmanager
@@ -43,16 +46,14 @@ def pairs_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]:
     Args:
         first: blocks below this number are as before, and so is a last one without a partner.
     """
-    handles, in_order = [], list(blocks(model))[first:]
-    try:
+    in_order = list(blocks(model))[first:]
+    with hooking() as handles:
         for lower, upper in zip(in_order[::2], in_order[1::2], strict=False):
             read, between = [], []
             handles.append(lower.register_forward_pre_hook(_note(read), with_kwargs=True))
             handles.append(upper.register_forward_pre_hook(_swap(read, between), with_kwargs=True))
             handles.append(upper.register_forward_hook(_add(read, between)))
         yield
-    finally:
-        _remove(handles)
 
 
 @contextmanager
@@ -62,18 +63,17 @@ def skipping(model: PreTrainedModel, left_out: Collection[int]) -> Iterator[None
     Raises:
         ValueError: for a block that the model has not.
     """
-    n_blocks, handles = len(blocks(model)), []
+    check_is_model(model)
+    n_blocks = len(blocks(model))
     unknown = sorted(set(left_out) - set(range(n_blocks)))
     if unknown:
         raise ValueError(f"got blocks {unknown} to leave out; expected numbers from 0 to {n_blocks - 1}.")
-    try:
+    with hooking() as handles:
         for index in sorted(set(left_out)):
             read: list[Tensor] = []
             handles.append(blocks(model)[index].register_forward_pre_hook(_note(read), with_kwargs=True))
             handles.append(blocks(model)[index].register_forward_hook(_give(read)))
         yield
-    finally:
-        _remove(handles)
 
 
 @contextmanager
@@ -139,8 +139,3 @@ def _add(read: list[Tensor], between: list[Tensor]) -> Callable:
 def _like(output: Tensor | tuple, hidden: Tensor) -> Tensor | tuple:
     """Some families give a tuple that begins with the hidden states."""
     return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
-
-
-def _remove(handles: list) -> None:
-    for handle in handles:
-        handle.remove()

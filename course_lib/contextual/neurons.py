@@ -93,14 +93,27 @@ def neurons_of(model: PreTrainedModel) -> list[Neurons]:
 
 
 def _neurons(block: nn.Module, activation_name: str) -> Neurons:
-    layers = [block.get_submodule(name) for name in architecture(block).mlp]
+    names = architecture(block).mlp
+    layers = [block.get_submodule(name) for name in names]
+    _check_plain(block, names, layers)
     weights, biases = [weight_of(layer) for layer in layers], [getattr(layer, "bias", None) for layer in layers]
     biases = [None if bias is None else bias.detach() for bias in biases]
     if len(layers) == 2:
         weights, biases = [None, *weights], [None, *biases]
-    names, of_biases = ("gate", "up", "down"), ("gate_bias", "up_bias", "down_bias")
+    parts, of_biases = ("gate", "up", "down"), ("gate_bias", "up_bias", "down_bias")
     return Neurons(
         activation=activation_name,
-        **dict(zip(names, weights, strict=True)),
+        **dict(zip(parts, weights, strict=True)),
         **dict(zip(of_biases, biases, strict=True)),
     )
+
+
+def _check_plain(block: nn.Module, names: tuple[str, ...], layers: list[nn.Module]) -> None:
+    """Refuse an MLP that has more weights than its linears, such as the norm before the last one in BitNet."""
+    path = names[0].rpartition(".")[0]
+    known = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    more = [name for name, one in block.get_submodule(path).named_parameters() if id(one) not in known] if path else []
+    if more:
+        raise ValueError(
+            f"got a {type(block).__name__} whose MLP has {', '.join(more)} as well; expected {', '.join(names)} alone."
+        )

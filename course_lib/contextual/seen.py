@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.sizes import run_through
+from course_lib.hooks import hooking
 from course_lib.models import architecture, blocks, trunk
 
 
@@ -54,8 +55,8 @@ def looking(model: PreTrainedModel, look: Look, lookahead: int = 0) -> Iterator[
     Raises:
         ValueError: for a model of no known family, or with experts.
     """
-    one_pass, handles = _Pass(look, neurons_of(model), lookahead), []
-    try:
+    one_pass = _Pass(look, neurons_of(model), lookahead)
+    with hooking() as handles:
         handles.append(trunk(model).register_forward_pre_hook(one_pass.begin, with_kwargs=True))
         handles.append(blocks(model)[0].register_forward_pre_hook(one_pass.embedded, with_kwargs=True))
         for index, block in enumerate(blocks(model)):
@@ -64,9 +65,6 @@ def looking(model: PreTrainedModel, look: Look, lookahead: int = 0) -> Iterator[
             handles.append(first.register_forward_pre_hook(one_pass.read))
             handles.append(last.register_forward_pre_hook(one_pass.looked(index)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def look_through(model: PreTrainedModel, windows: Int[Tensor, "n N"], look: Look, lookahead: int = 0) -> None:

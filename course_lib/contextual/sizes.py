@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.models import MIXTRAL, architecture, blocks, n_neurons, weight_of
+from course_lib.models import MIXTRAL, architecture, blocks, check_is_model, n_neurons, weight_of
 
 
 class Sizes(NamedTuple):
@@ -30,8 +30,7 @@ def sizes_of(model: PreTrainedModel) -> Sizes:
 
 def refuse_mixture(model: object) -> None:
     """Raises ValueError for a model some of whose blocks have experts in place of an MLP, or what is no model."""
-    if not isinstance(model, PreTrainedModel):
-        raise ValueError(f"got a {type(model).__name__} for a model; expected a causal language model of transformers.")
+    check_is_model(model)
     mixed = [name for name, _ in model.named_parameters() if name.endswith(f".{MIXTRAL.gate}")]
     if mixed:
         raise ValueError(

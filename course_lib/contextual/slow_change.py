@@ -10,7 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.contextual.attention.trials import differ
 from course_lib.contextual.sizes import run_through
+from course_lib.hooks import hooking
 from course_lib.models import architecture, blocks
 
 
@@ -29,23 +31,21 @@ class SlowChange:
 
 
 def slow_change(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> SlowChange:
-    """Measured in the dense model, for families that normalise what attention and MLP read, not what they give.
+    """Measured in the dense model, for families that add what attention and MLP give to the residual as it is.
 
     Raises:
-        ValueError: for a model of no known family, or no windows.
+        ValueError: for a model of no known family, one that scales or normalises what it adds, or no windows.
     """
-    measured, handles = _Residuals(), []
-    try:
+    measured = _Residuals(type(model).__name__)
+    with hooking() as handles:
         for block in blocks(model):
             kind = architecture(block)
             output, down = (block.get_submodule(path) for path in (kind.attention[-1], kind.mlp[-1]))
             handles.append(block.register_forward_pre_hook(measured.begin, with_kwargs=True))
             handles.append(output.register_forward_hook(measured.add_attention))
             handles.append(down.register_forward_hook(measured.add_mlp))
+            handles.append(block.register_forward_hook(measured.check))
         run_through(model, windows)
-    finally:
-        for handle in handles:
-            handle.remove()
     n_blocks = len(blocks(model))
     by_block = [  # passes come one after the other, blocks inside of them
         torch.stack([torch.cat(values[block::n_blocks]) for block in range(n_blocks)])
@@ -57,7 +57,8 @@ def slow_change(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> SlowChan
 class _Residuals:
     """What the hooks of a block tell each other, and what was measured so far: one entry a block and pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, family: str) -> None:
+        self.family = family
         self.cosine, self.attention, self.mlp = ([] for _ in range(3))
 
     def begin(self, _: nn.Module, args: tuple, kwargs: dict) -> None:
@@ -71,7 +72,16 @@ class _Residuals:
     def add_mlp(self, _: nn.Module, args: tuple, added: Tensor) -> None:
         added = _tokens(added)
         self.mlp.append(added.norm(dim=1) / self.between.norm(dim=1))
-        self.cosine.append(torch.cosine_similarity(self.before, self.between + added, dim=1))
+        self.after = self.between + added
+        self.cosine.append(torch.cosine_similarity(self.before, self.after, dim=1))
+
+    def check(self, _: nn.Module, args: tuple, output: Tensor | tuple) -> None:
+        output = (output[0] if isinstance(output, tuple) else output).reshape(self.after.shape)
+        if differ(self.after.to(output.dtype), output):
+            raise ValueError(
+                f"got a {self.family}, whose blocks scale or normalise what attention and MLP add; expected blocks "
+                "that add it to the residual as it is, such as Llama's."
+            )
 
 
 def _tokens(hidden: Tensor) -> Float[Tensor, "T D"]:

@@ -11,12 +11,12 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.interface import check_model, reading_through
+from course_lib.attention.interface import check_model, check_plain, reading_through
 from course_lib.kv.layers import EvictingCache, waiting
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.rotation import Rotation
 from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
-from course_lib.models import blocks, heads, rotary_frequencies
+from course_lib.models import blocks, check_all_rotated, heads, rotary_frequencies
 
 NAME = "course_evicting"
 
@@ -32,10 +32,12 @@ def evicting(
         vectors: how keys and values are stored: in full precision, or Quantized(bits=4).
 
     Raises:
-        ValueError: for settings that this model cannot have, or a model that is inside such a block already.
+        ValueError: for settings that this model cannot have, or a model that is inside such a block already. Inside,
+            for attention with dropout or a softmax of its own, a cache of fixed size, and where attention weights are
+            asked for.
     """
-    rolling = _rolling(model, positions)
     _check(model, policy, vectors)
+    rolling = _rolling(model, positions)
     cache = EvictingCache(model, policy, rolling, vectors)
     with attending(model, cache):
         yield cache
@@ -46,7 +48,10 @@ def evicting(
 def _rolling(model: PreTrainedModel, positions: str) -> Rotation | None:
     if positions not in ("original", "rolling"):
         raise ValueError(f'got positions {positions!r}; expected "original" or "rolling".')
-    return Rotation(rotary_frequencies(model)) if positions == "rolling" else None
+    if positions == "original":
+        return None
+    check_all_rotated(model)
+    return Rotation(rotary_frequencies(model))
 
 
 def _check(model: PreTrainedModel, policy: object, vectors: object = FULL_PRECISION) -> None:
@@ -89,12 +94,13 @@ def _attention(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls in each layer; (B, heads, Q, D) in, (B, Q, heads, D) out."""
+    check_plain(module, kwargs, kwargs.get("dropout", 0.0))
     layer = waiting.get()
     waiting.set(None)
     if layer is None or layer.cache.config is not module.config:
         raise ValueError(
-            "got a forward pass without the cache of this model's evicting(...); expected past_key_values=cache, no "
-            "copy of it."
+            f"got a {type(module).__name__} that attends without the cache of this model's evicting(...); expected "
+            "past_key_values=cache, no copy of it, in a family that attends once in each layer."
         )
     if attention_mask is not None and attention_mask.ndim != 2:
         raise ValueError(f"got an attention mask of shape {tuple(attention_mask.shape)}; expected (sequences, tokens).")

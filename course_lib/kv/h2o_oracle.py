@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.interface import check_model, reading_through
+from course_lib.attention.checks import is_number
+from course_lib.attention.interface import check_model, check_plain, reading_through
 
 NAME = "course_h2o_oracle"
 
@@ -31,13 +32,15 @@ def h2o_oracle(model: PreTrainedModel, heavy: float, recent: float) -> Iterator[
     Raises:
         ValueError: for shares that are none, or a model that is inside another such block.
     """
-    if not (0 <= heavy <= 1 and 0 <= recent <= 1 and heavy + recent > 0):
-        raise ValueError(f"got shares heavy {heavy} and recent {recent}; expected numbers from 0 to 1, not both 0.")
+    are_numbers = is_number(heavy) and is_number(recent)
+    if not are_numbers or not (0 <= heavy <= 1 and 0 <= recent <= 1 and heavy + recent > 0):
+        raise ValueError(f"got shares heavy {heavy!r} and recent {recent!r}; expected numbers from 0 to 1, not both 0.")
     check_model(model)
 
     def attention(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
     ) -> tuple[Tensor, None]:
+        check_plain(module, kwargs, kwargs.get("dropout", 0.0))
         if key.shape[2] != query.shape[2]:
             raise ValueError("got a cache; expected whole texts with use_cache=False: the oracle reads the future.")
         if attention_mask is not None and not bool(attention_mask.all()):

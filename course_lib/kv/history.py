@@ -13,9 +13,9 @@ from course_lib.kv.vectors import FREE
 PARTS = 8
 
 
-def check_window(window: int) -> None:
+def check_window(window: object) -> None:
     """Raises ValueError for a window that has no eighths."""
-    if not isinstance(window, int) or window < PARTS or window % PARTS:
+    if type(window) is not int or window < PARTS or window % PARTS:
         raise ValueError(f"got a window of {window!r} queries; expected a multiple of {PARTS}: it moves by eighths.")
 
 

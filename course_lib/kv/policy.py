@@ -145,7 +145,7 @@ def _fixed_sizes(policy: EvictionPolicy, layer: int, n_heads: int) -> Int[Tensor
     return policy._sizes_of(policy.budget, layer, n_heads)
 
 
-def _check_budget(budget: int | float) -> None:
+def _check_budget(budget: object) -> None:
     whole = isinstance(budget, int) and not isinstance(budget, bool) and budget >= 1
     if not whole and not (isinstance(budget, float) and 0 < budget <= 1):
         raise ValueError(
@@ -158,6 +158,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _check_count(name: str, value: int) -> None:
+def _check_count(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"got {name} {value!r}; expected a whole number of tokens, 0 or more.")

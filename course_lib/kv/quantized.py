@@ -31,8 +31,8 @@ class Quantized(VectorFormat):
     residual: int = 32
 
     def __post_init__(self) -> None:
-        if self.bits not in (4, 8):
-            raise ValueError(f"got {self.bits} bits; expected 4 or 8.")
+        if type(self.bits) is not int or self.bits not in (4, 8):
+            raise ValueError(f"got {self.bits!r} bits; expected 4 or 8.")
         for name, least in (("group", 2), ("residual", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:

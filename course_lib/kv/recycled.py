@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from transformers import PreTrainedModel
 
+from course_lib.attention.checks import check_whole, is_number
 from course_lib.attention.interface import check_model
 from course_lib.kv.attend import attend_
 from course_lib.kv.cache import attending
@@ -47,11 +48,10 @@ class Recycled(EvictionPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("every", "check"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"got {name} {value!r}; expected a whole number of steps, 1 or more.")
-        if self.similarity is not None and not -1 <= self.similarity <= 1:
+        if self.every is not None:
+            check_whole("every", self.every, least=1, meaning="steps")
+        check_whole("check", self.check, least=1, meaning="steps")
+        if self.similarity is not None and not (is_number(self.similarity) and -1 <= self.similarity <= 1):
             raise ValueError(f"got similarity {self.similarity!r}; expected a cosine from -1 to 1.")
 
     def n_observed(self, n_queries: int) -> int:

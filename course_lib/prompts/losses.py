@@ -98,7 +98,13 @@ def mean_loss(model: PreTrainedModel, ids: Int[Tensor, "N L"], keep: Bool[Tensor
 def _losses(model: PreTrainedModel, ids: Int[Tensor, "N L"], keep: Bool[Tensor, "N L"]) -> Float[Tensor, "N L-1"]:
     hidden = _hidden(model, ids, keep)[:, :-1].flatten(0, 1)
     losses, place = torch.full(hidden.shape[:1], math.nan, dtype=torch.float64), scored(keep).flatten().nonzero()[:, 0]
-    losses[place.cpu()] = -target_log_probs(model, hidden, place.cpu(), ids[:, 1:].flatten()[place].cpu())[0].double()
+    found = -target_log_probs(model, hidden, place.cpu(), ids[:, 1:].flatten()[place].cpu())[0].double()
+    if bool(found.isnan().any()):  # which nanmean would leave out, as what is not scored
+        raise ValueError(
+            f"got NaN for the losses of {int(found.isnan().sum())} of {len(found)} tokens; expected numbers. Look for "
+            "NaN in the model's weights or in the prompt."
+        )
+    losses[place.cpu()] = found
     return losses.view(len(ids), -1)
 
 

@@ -18,7 +18,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
 
-from course_lib.models import trunk
+from course_lib.hooks import hooking
+from course_lib.models import check_is_model, trunk
 from course_lib.prompts.places import Places, by_name, embeddings, first_pass, first_real, seen_prompt
 from course_lib.prompts.soft import SoftPrompt, most_positions
 
@@ -39,19 +40,19 @@ def prompting(model: PreTrainedModel, prompt: SoftPrompt) -> Iterator[None]:
     """
     if not isinstance(prompt, SoftPrompt):
         raise ValueError(f"got prompt {prompt!r}; expected a SoftPrompt, such as from_ids(model, ids).")
+    check_is_model(model)
     if model in _inside:
         raise ValueError("got a model that has a prompt already; leave its `with prompting(...)` first.")
     prompt.check(model)
-    one, handles = _Passes(model, prompt), []
+    one = _Passes(model, prompt)
     _inside.add(model)
     try:
-        # First of all hooks, so that those which read tokens and masks see them with the prompt among them.
-        handles.append(trunk(model).register_forward_pre_hook(one.before, prepend=True, with_kwargs=True))
-        handles.append(trunk(model).register_forward_hook(one.after, prepend=True))
-        yield
+        with hooking() as handles:
+            # First of all hooks, so that those which read tokens and masks see them with the prompt among them.
+            handles.append(trunk(model).register_forward_pre_hook(one.before, prepend=True, with_kwargs=True))
+            handles.append(trunk(model).register_forward_hook(one.after, prepend=True))
+            yield
     finally:
-        for handle in handles:
-            handle.remove()
         _inside.discard(model)
 
 

@@ -30,6 +30,13 @@ class SoftPrompt:
     origin: str = ""
 
     def __post_init__(self) -> None:
+        is_tensor = isinstance(self.vectors, Tensor) and self.vectors.is_floating_point()
+        if not is_tensor or not isinstance(self.table, str) or not isinstance(self.origin, str):
+            what = self.vectors.dtype if isinstance(self.vectors, Tensor) else type(self.vectors).__name__
+            raise ValueError(
+                f"got vectors as {what}, table {self.table!r} and origin {self.origin!r}; expected a tensor (P, D) of "
+                "floats, the fingerprint of a table and words, as from_ids(model, ids) makes them."
+            )
         if self.vectors.ndim != 2 or 0 in self.vectors.shape:
             raise ValueError(f"got vectors of shape {tuple(self.vectors.shape)}; expected (P, D), P of at least 1.")
         if not bool(self.vectors.isfinite().all()):

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from course_lib.attention.checks import check_finite
 from course_lib.attention.delta.code import DeltaCode, check_window, delta_code, delta_logits, n_products
 from course_lib.attention.delta.spread import Spread
 from course_lib.attention.registered import Pass, attending
@@ -98,6 +99,7 @@ def _check(model: PreTrainedModel, theta: object, spread: object, window: object
         raise ValueError(
             f"got a spread {what}; expected one of this model's keys {expected}: key_spread(model, windows)."
         )
+    check_finite("a spread", spread.deviation)
 
 
 @dataclass

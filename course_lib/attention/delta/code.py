@@ -37,6 +37,8 @@ def delta_code(
 ) -> DeltaCode:
     """K̂_j = K_j where |K_j − K̂_{j−1}| >= θ, else K̂_{j−1}, channel by channel: |K − K̂| < θ wherever θ > 0.
 
+    NaN is sent as it is, and so is the first number after it.
+
     Args:
         threshold: θ of each channel, in the keys' own unit; at 0 everything is sent.
         whole: tokens of which every channel is sent, such as sinks; the first always is.
@@ -53,7 +55,7 @@ def delta_code(
     last = before.keys[..., -1, :] if before else torch.full_like(keys[..., 0, :], torch.inf)
     approximate, sent = torch.empty_like(keys), torch.empty_like(keys, dtype=torch.bool)
     for j in range(keys.shape[-2]):
-        now = (keys[..., j, :] - last).abs() >= threshold  # d = K_j − K̂_{j−1}
+        now = ~((keys[..., j, :] - last).abs() < threshold)  # d = K_j − K̂_{j−1}; NaN is not below any threshold
         if whole is not None:
             now = now | whole[..., j, None]
         last = torch.where(now, keys[..., j, :], last)

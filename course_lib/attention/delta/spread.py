@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.attention.registered import Pass, attending
-from course_lib.models import blocks, heads, rotary_frequencies
+from course_lib.models import blocks, check_all_rotated, heads, rotary_frequencies
 
 SIDES = ("after", "before")  # of RoPE
 
@@ -51,6 +51,8 @@ def key_spread(model: PreTrainedModel, windows: Int[Tensor, "n N"], side: str = 
         raise ValueError(f"got side {side!r}; expected 'after' RoPE or 'before' it.")
     if windows.numel() < 2:
         raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected at least two tokens.")
+    if side == "before":
+        check_all_rotated(model)
     found = Spread(torch.empty(0, 0, 0), side, rotary_frequencies(model) if side == "before" else None)
     shape = len(blocks(model)), 2, heads(model).n_key_value, heads(model).size
     moments = torch.zeros(shape, dtype=torch.float64, device=model.device)

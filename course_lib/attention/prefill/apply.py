@@ -17,15 +17,14 @@ from transformers import PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from course_lib.attention.interface import reading_through
+from course_lib.attention.interface import check_plain, reading_through
 from course_lib.attention.prefill.execute import block_sparse_attention
 from course_lib.attention.prefill.padding import real_tokens
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.attention.prefill.watch import Watch
-from course_lib.models import blocks, heads
+from course_lib.models import blocks, check_is_model, heads
 
 NAME = "course_prefill"
-CHANGES = ("softcap", "s_aux", "position_bias")  # of the softmax, which this attention does not know
 _inside: dict[int, tuple[SparsePrefill, Watch]] = {}  # by the id of a configuration, which lives as long as the block
 
 
@@ -41,9 +40,11 @@ def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: str = "las
 
     Raises:
         ValueError: for what is no such rule, or a model that attends through another such block already. Inside, for
-            dropout, a mask with holes or of more than padding, and attention with a softmax of its own.
+            dropout, a mask with holes or of more than padding, attention with a softmax of its own, a cache of fixed
+            size, and where attention weights are asked for.
     """
     check_rule(rule)
+    check_is_model(model)
     watch = Watch(len(blocks(model)), heads(model).n_query, measured)
     with reading_through(model, NAME, _attention, sdpa_mask):
         _inside[id(model.config)] = rule, watch
@@ -78,9 +79,7 @@ def _attention(
     """What transformers calls in each layer: (B, heads, T, D) in, (B, T, heads, D) out."""
     if id(module.config) not in _inside:
         raise ValueError("got a forward pass outside of this model's `with prefilling(...)`; expected it inside.")
-    if dropout or (known := [name for name in CHANGES if kwargs.get(name) is not None]):
-        got = f"dropout {dropout}" if dropout else f"attention with {known}"
-        raise ValueError(f"got {got}; expected plain softmax attention: model.eval(), of a family without these.")
+    check_plain(module, kwargs, dropout)
     if query.shape[2] != key.shape[2] or query.shape[2] == 1:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling

@@ -1,6 +1,9 @@
-"""What two lines of FlexPrefill's public code do, for measuring it. https://github.com/bytedance/FlexPrefill
+"""What two lines of FlexPrefill's public code do, to measure their effect. https://github.com/bytedance/FlexPrefill
 
-Nothing else here uses these.
+Nothing else in the library uses these. Deviation: the public code differs from `FlexPrefill` in further places, which
+are not reproduced here: it leaves out the block that crosses γ, adds the first column and the diagonal after the
+selection, has a block size of 128 written into the second of the two lines, and pools slash lines from the far end, so
+that they are misaligned for a length that is no multiple of a block.
 
 Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, R last queries, D size of a
 head.
@@ -37,7 +40,7 @@ def tokens_taken_for_blocks(mass: Float[Tensor, "*rows T"], share: float, block_
 
 @dataclass(frozen=True, kw_only=True)
 class AsReleased(FlexPrefill):
-    """FlexPrefill with those two lines; the rest is ours."""
+    """FlexPrefill with those two lines, the second for any block size; everything else is as in `FlexPrefill`."""
 
     def _divergence(
         self,

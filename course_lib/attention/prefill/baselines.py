@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.attention.checks import check_whole, is_number
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, n_blocks
 from course_lib.attention.prefill.lines import block_distance, last_weights, on_block_diagonals, on_columns, slashes
 from course_lib.attention.prefill.pattern import SparsePrefill
@@ -24,8 +25,8 @@ class OfDensity(SparsePrefill):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.density <= 1:
-            raise ValueError(f"got density {self.density}; expected a share of the causal blocks in (0, 1].")
+        if not is_number(self.density) or not 0 < self.density <= 1:
+            raise ValueError(f"got density {self.density!r}; expected a fraction of the causal blocks in (0, 1].")
 
     def _choose(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
@@ -81,6 +82,10 @@ class RandomBlocks(OfDensity):
     """Any blocks, others in each layer and head: what a rule must be better than."""
 
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("seed", self.seed)
 
     def _score(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int

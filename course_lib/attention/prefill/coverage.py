@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.attention.checks import check_whole
 from course_lib.attention.prefill.index import BlockIndex
 from course_lib.attention.prefill.lines import last_weights
-from course_lib.attention.prefill.pattern import check_heads
+from course_lib.attention.prefill.pattern import check_heads, check_index
 
 
 def coverage(
@@ -23,8 +24,14 @@ def coverage(
 
     Args:
         n_last: of so many of the last queries; of all for None.
+
+    Raises:
+        ValueError: for an index of other heads or another length, or no query to measure.
     """
     check_heads(query, keys)
+    check_index(query, index)
+    if n_last is not None:
+        check_whole("n_last", n_last, least=1, meaning="queries")
     n_tokens, size = index.n_tokens, index.block_size
     first = 0 if n_last is None else max(0, n_tokens - n_last)
     total = query.new_zeros(query.shape[0], dtype=torch.float32)

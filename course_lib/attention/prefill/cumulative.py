@@ -21,7 +21,15 @@ def smallest_set(
         mass: not negative. share: in [0, 1]; 1 keeps everything, 0 what the others ask for.
         at_least: entries a row, however concentrated it is; more than there are is all of them.
         always: entries that are kept in any case, and whose mass counts.
+
+    Raises:
+        ValueError: for a mass or a share that is negative or NaN.
     """
+    if not bool((mass >= 0).all()) or not share >= 0:
+        raise ValueError(
+            f"got a share of {share} and masses of which {int((~(mass >= 0)).sum())} are negative or NaN; expected "
+            "numbers of 0 or more."
+        )
     if share >= 1:  # rounding would call it reached while small entries are left, which other queries may need
         return torch.ones_like(mass, dtype=torch.bool)
     forced = torch.zeros_like(mass, dtype=torch.bool) if always is None else always

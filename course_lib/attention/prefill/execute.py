@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from course_lib.attention.prefill.index import BlockIndex
-from course_lib.attention.prefill.pattern import check_heads
+from course_lib.attention.prefill.pattern import check_heads, check_index
 
 
 def block_sparse_attention(
@@ -30,10 +30,10 @@ def block_sparse_attention(
         ValueError: for an index of other heads or another length.
     """
     check_heads(query, keys)
-    if index.reads.shape[0] != query.shape[0] or index.n_tokens != query.shape[1] or values.shape[:2] != keys.shape[:2]:
+    check_index(query, index)
+    if values.shape[:2] != keys.shape[:2]:
         raise ValueError(
-            f"got an index of {index.reads.shape[0]} heads and {index.n_tokens} tokens for queries "
-            f"{tuple(query.shape)} and values {tuple(values.shape)}; expected the index of these queries and keys."
+            f"got keys {tuple(keys.shape)} and values {tuple(values.shape)}; expected as many of both, head by head."
         )
     output = query.new_empty(*query.shape[:2], values.shape[2])
     dense = index.is_dense

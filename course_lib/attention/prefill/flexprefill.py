@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.attention.checks import check_whole, is_number
 from course_lib.attention.prefill.cumulative import smallest_set
 from course_lib.attention.prefill.divergence import jensen_shannon
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, dense_index
@@ -35,6 +36,8 @@ class FlexPrefill(SparsePrefill):
 
     Deviation: the paper's lines are one token wide. Here a line is a block wide, as it has to be to be left out, and
     those kept hold γ of the attention in blocks: each of the two kinds does, so their union does too.
+    Deviation: in a query-aware head the first column and the diagonal count towards γ. The released code selects its
+    blocks without them and adds them afterwards, so it may read a block more. γ is held either way.
 
     Args:
         gamma: in (0, 1]; 1 is dense attention. tau: 0 makes every head vertical-slash.
@@ -47,10 +50,11 @@ class FlexPrefill(SparsePrefill):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.gamma <= 1:
-            raise ValueError(f"got gamma {self.gamma}; expected a share of the attention in (0, 1], such as 0.95.")
-        if not self.tau >= 0 or self.min_budget < 0:
-            raise ValueError(f"got tau={self.tau}, min_budget={self.min_budget}; expected numbers of 0 or more.")
+        if not is_number(self.gamma) or not 0 < self.gamma <= 1:
+            raise ValueError(f"got gamma {self.gamma!r}; expected a fraction of the attention in (0, 1], such as 0.95.")
+        if not is_number(self.tau) or self.tau < 0:
+            raise ValueError(f"got tau {self.tau!r}; expected a distance of 0 or more, such as 0.1.")
+        check_whole("min_budget", self.min_budget, meaning="tokens")
 
     @property
     def longest_dense(self) -> int:

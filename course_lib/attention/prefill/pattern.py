@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.attention.checks import check_finite, check_whole
 from course_lib.attention.prefill.index import BlockIndex, dense_index
 
 
@@ -20,8 +21,7 @@ class SparsePrefill(ABC):
     block_size: int = 128
 
     def __post_init__(self) -> None:
-        if self.block_size < 1:
-            raise ValueError(f"got block_size {self.block_size}; expected the tokens of a block, 1 or more.")
+        check_whole("block_size", self.block_size, least=1, meaning="tokens")
 
     @property
     def longest_dense(self) -> int:
@@ -38,11 +38,13 @@ class SparsePrefill(ABC):
             layer: for rules that choose differently in each.
 
         Raises:
-            ValueError: for heads that are no multiple of the key-value heads, or another number of queries than keys.
+            ValueError: for heads that are no multiple of the key-value heads, another number of queries than keys, or
+                NaN among them.
         """
         check_heads(query, keys)
         if query.shape[1] <= self.longest_dense:
             return dense_index(query.shape[0], query.shape[1], self.block_size, query.device)
+        check_finite("queries and keys", query, keys)
         return self._choose(query, keys, scaling, layer)
 
     @abstractmethod
@@ -58,4 +60,13 @@ def check_heads(query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H others
         raise ValueError(
             f"got queries {tuple(query.shape)} and keys {tuple(keys.shape)}; expected (heads, tokens, size) and "
             "(key-value heads, tokens, size) of the same text, with a whole number of query heads a key-value head."
+        )
+
+
+def check_index(query: Float[Tensor, "heads T D"], index: BlockIndex) -> None:
+    """Refuse the index of other heads, or of a text of another length."""
+    if index.reads.shape[0] != query.shape[0] or index.n_tokens != query.shape[1]:
+        raise ValueError(
+            f"got an index of {index.reads.shape[0]} heads and {index.n_tokens} tokens for queries "
+            f"{tuple(query.shape)}; expected the index of these queries and keys."
         )

@@ -43,7 +43,16 @@ class Sampling:
     chance: Chance
 
     def distribution(self, logits: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
-        """In float64, so that ratios of small probabilities mean something."""
+        """In float64, so that ratios of small probabilities mean something.
+
+        Raises:
+            ValueError: for logits without a distribution: NaN, +infinity, or −infinity alone.
+        """
+        if not bool(logits.amax(dim=-1).isfinite().all()):
+            raise ValueError(
+                f"got logits of which {int(logits.isnan().sum())} of {logits.numel()} are NaN and whose largest is "
+                f"{float(logits.max())}; expected finite ones. Look for NaN in the model's weights, or for an overflow."
+            )
         if self.temperature == 0:
             likeliest = logits.argmax(dim=-1, keepdim=True)
             return torch.zeros_like(logits, dtype=torch.float64).scatter(-1, likeliest, 1.0)

@@ -9,15 +9,18 @@ Dimension key: N tokens of a text, n last ones, V words of the vocabulary.
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from course_lib.attention.checks import is_number
 from course_lib.attention.speculative.accept import Drawn, Sampling, overlap, verify
 from course_lib.attention.speculative.cached import CachedModel, Logits
 from course_lib.attention.speculative.draft import Draft
+from course_lib.models import check_is_model
 
 
 @dataclass(frozen=True)
@@ -91,13 +94,16 @@ def speculate(
         generator: of the CPU; needed at temperatures above 0.
 
     Raises:
-        ValueError: an empty text or one of several rows, n_new or k below 1, a temperature below 0 or without a
-            generator, or a draft of another vocabulary.
+        ValueError: an empty text or one of several rows, ids that are no tokens of the model, n_new or k below 1, a
+            temperature below 0 or without a generator, a draft of another vocabulary, or logits without a distribution.
     """
+    check_is_model(model)
     _check(n_new, k, temperature)
     if not isinstance(ids, Tensor) or ids.ndim != 1 or not len(ids):
         what = f"of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else f"as {type(ids).__name__}"
         raise ValueError(f"got ids {what}; expected one text (N,) of at least one token.")
+    _check_ids(ids, model.config.vocab_size)
+    _check_stop(stop)
     if not isinstance(draft, Draft):
         raise ValueError(f"got draft {draft!r}; expected a Draft, such as Lookup({model.config.vocab_size}).")
     if draft.n_vocabulary != model.config.vocab_size:
@@ -110,7 +116,7 @@ def speculate(
             f"got temperature {temperature} and generator {generator!r}; expected torch.Generator().manual_seed(0)."
         )
     sampling = Sampling(temperature, Drawn(generator))
-    return speculate_from(CachedModel(model), ids.cpu(), n_new, draft, k, sampling, stop)
+    return speculate_from(CachedModel(model), ids.cpu().long(), n_new, draft, k, sampling, stop)
 
 
 def speculate_from(
@@ -152,5 +158,19 @@ def _check(n_new: object, k: object, temperature: object) -> None:
     for name, value in (("n_new", n_new), ("k", k)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"got {name}={value!r}; expected a whole number of tokens, 1 or more.")
-    if not isinstance(temperature, (int, float)) or not 0 <= temperature < math.inf:
+    if not is_number(temperature) or not 0 <= temperature < math.inf:
         raise ValueError(f"got temperature {temperature!r}; expected 0 (greedy) or more.")
+
+
+def _check_ids(ids: Tensor, n_vocabulary: int) -> None:
+    whole = not (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
+    if not whole or int(ids.min()) < 0 or int(ids.max()) >= n_vocabulary:
+        raise ValueError(
+            f"got ids of type {ids.dtype} from {ids.min()} to {ids.max()}; expected whole numbers from 0 to "
+            f"{n_vocabulary - 1}, the tokens of this model."
+        )
+
+
+def _check_stop(stop: object) -> None:
+    if not isinstance(stop, Collection) or not all(isinstance(token, Integral) for token in stop):
+        raise ValueError(f"got stop={stop!r}; expected a collection of token ids, such as (2,).")

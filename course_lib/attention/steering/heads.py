@@ -8,6 +8,7 @@ whole layers are steered first, then the single heads of the best ones, then a f
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from course_lib.attention.checks import is_number
 from course_lib.attention.steering.steer import Head
 
 # What steering these heads is worth on a development set, such as the log-probability of right answers: high = good.
@@ -54,8 +55,9 @@ def search_heads(
         pooled: sizes of the sets that take the best heads whatever their layer.
 
     Raises:
-        ValueError: more layers to keep than there are, or none.
+        ValueError: more layers to keep than there are, or none, or a worth that is no number.
     """
+    worth = _checked(worth)
     if not 1 <= best_layers <= n_layers:
         raise ValueError(f"got best_layers={best_layers}; expected 1 to {n_layers}.")
     by_layer = tuple(worth(_layer(layer, n_heads)) for layer in range(n_layers))
@@ -63,6 +65,21 @@ def search_heads(
     by_head = {head: worth([head]) for layer in best for head in _layer(layer, n_heads)}
     sets = _sets(best, by_head, n_heads, per_layer, pooled)
     return HeadSearch(by_layer, by_head, {name: (heads, worth(heads)) for name, heads in sets})
+
+
+def _checked(worth: Worth) -> Worth:
+    """The same, which refuses NaN: no set is better or worse than that."""
+
+    def number(heads: Collection[Head]) -> float:
+        value = worth(heads)
+        if not is_number(value):
+            raise ValueError(
+                f"got worth {value!r} of steering {len(heads)} heads, {list(heads)[:3]} among them; expected a number. "
+                "Look for NaN in the model, or for an empty development set."
+            )
+        return value
+
+    return number
 
 
 def _layer(layer: int, n_heads: int) -> tuple[Head, ...]:

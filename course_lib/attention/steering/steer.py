@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from course_lib.attention.checks import check_flag
 from course_lib.attention.registered import Pass, attending
 from course_lib.models import blocks
 from course_lib.models import heads as heads_of
@@ -44,7 +45,8 @@ def steering(
 ) -> Iterator[None]:
     """Inside, chosen heads lower the prompt's tokens that are not highlighted, for every query; then all is as before.
 
-    Works with `generate()`, cached or not, and with left-padded batches. Generated tokens are never lowered.
+    Works with `generate()`, cached or not, and with left-padded batches. Generated tokens are never lowered. The first
+    pass is the whole prompt; a text that goes on behind it in the same pass has columns of True there.
     Deviation: the first token, on which heads rest when they have nothing to say, is spared; the paper lowers it, as
     `spare_first=False` does.
 
@@ -58,10 +60,12 @@ def steering(
             positive, or a model that is inside such a block already. Inside, for other prompts than those.
     """
     by_layer = _checked(model, columns, heads, alpha)
-    n_heads = heads_of(model).n_query
+    check_flag("spare_first", spare_first)
+    n_heads, n_before = heads_of(model).n_query, [0]  # tokens of the last pass without a cache
 
     def attend(seen: Pass) -> Tensor:
-        _fits(seen, columns)
+        if seen.layer == 0:
+            _fits(seen, columns, n_before)
         logits = seen.logits
         if chosen := by_layer.get(seen.layer):
             is_chosen = torch.zeros(n_heads, dtype=torch.bool, device=logits.device)
@@ -83,8 +87,11 @@ def _lowered(columns: Bool[Tensor, "B P"], seen: Pass, spare_first: bool) -> Boo
     return lowered & (at != seen.first_real[:, None]) if spare_first else lowered
 
 
-def _fits(seen: Pass, columns: Bool[Tensor, "B P"]) -> None:
-    """The prompts of this pass are as many, and as long, as those that have columns."""
+def _fits(seen: Pass, columns: Bool[Tensor, "B P"], n_before: list[int]) -> None:
+    """The prompts of this pass are as many, and as long, as those that have columns.
+
+    A pass without a cache is the prompt, or, as in `generate(use_cache=False)`, one token longer than the last.
+    """
     n_rows, n_tokens = seen.real.shape
     if n_rows != len(columns):
         raise ValueError(
@@ -93,6 +100,13 @@ def _fits(seen: Pass, columns: Bool[Tensor, "B P"]) -> None:
         )
     if n_tokens < columns.shape[1]:
         raise ValueError(f"got {n_tokens} tokens and columns for a prompt of {columns.shape[1]}; expected it whole.")
+    if seen.query.shape[2] == n_tokens:
+        if n_tokens not in (columns.shape[1], n_before[0] + 1):
+            raise ValueError(
+                f"got a text of {n_tokens} tokens and columns for a prompt of {columns.shape[1]}; expected a column "
+                "for each token. Give True for tokens behind the prompt, so that they are not lowered."
+            )
+        n_before[0] = n_tokens
 
 
 def _checked(

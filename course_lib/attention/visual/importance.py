@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
+from course_lib.attention.checks import check_finite
 from course_lib.attention.visual.entropy import patch_entropy
 from course_lib.attention.visual.model import SmallVLM
 
@@ -39,7 +40,7 @@ class TokenScore(ABC):
         """One number a visual token.
 
         Raises:
-            ValueError: attention that is not square, or that is of other patches than the entropy.
+            ValueError: attention that is not square, that is of other patches than the entropy, or NaN in either.
         """
         attention, entropy = evidence
         n = entropy.shape[-1]
@@ -48,6 +49,7 @@ class TokenScore(ABC):
                 f"got attention {tuple(attention.shape)} and entropy {tuple(entropy.shape)}; expected (B, N, N) and "
                 "(B, N), of the same canvases: take both from `look`."
             )
+        check_finite("attention and entropy", attention, entropy)
         return self._score(attention.float(), entropy.float())
 
     @abstractmethod

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from course_lib.attention.checks import check_whole
 from course_lib.attention.visual.model import GRID
 
 LEAST = 1e-20  # an importance: tokens that do not matter at all weigh alike
@@ -59,8 +60,10 @@ def recycled(left: Left, count: int, side: int) -> Left:
     Raises:
         ValueError: a cell of no size, or so small that there are more cells than tokens to keep.
     """
-    n, n_cells = left.importance.shape[1], ceil(GRID / side) ** 2 if side >= 1 else 0
-    if n != GRID**2 or not n_cells or not n_cells <= count <= n:
+    check_whole("side", side, least=1, meaning="patches")
+    check_whole("count", count, meaning="tokens")
+    n, n_cells = left.importance.shape[1], ceil(GRID / side) ** 2
+    if n != GRID**2 or not n_cells <= count <= n:
         raise ValueError(
             f"got {n} tokens, {count} to keep, cells of side {side}: {n_cells} cells; expected {GRID**2} tokens, and "
             "at most as many cells as tokens to keep. Take larger cells, or keep more."

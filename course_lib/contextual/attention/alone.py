@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
+from course_lib.contextual.attention.trials import differ, in_words, trials
 from course_lib.models import architecture, blocks, heads, weight_of
 
 
@@ -40,9 +41,17 @@ def alone_blocks(model: PreTrainedModel) -> tuple[AloneBlock, ...]:
     """One for each block.
 
     Raises:
-        ValueError: for a model of no known family.
+        ValueError: for a model of no known family, or one whose blocks compute x otherwise.
     """
-    return tuple(_alone(block, model) for block in blocks(model))
+    found = tuple(_alone(block, model) for block in blocks(model))
+    for index, (block, trial) in enumerate(zip(found, trials(model, n_tokens=1), strict=True)):
+        if differ(block.read(trial.read[0]), trial.into_mlp[0]):
+            raise ValueError(
+                f"got a {in_words(model)}, in which the MLP of block {index} does not read norm(e + W_o W_v norm(e)) "
+                "of a token alone; expected blocks of norm, attention, norm, MLP whose parts are added as they are, "
+                "such as Llama's."
+            )
+    return found
 
 
 def _alone(block: nn.Module, model: PreTrainedModel) -> AloneBlock:

@@ -57,7 +57,7 @@ class HeadCache:
         Raises:
             ValueError: for an x or a choice that does not fit the layer.
         """
-        n_heads, size, width = self.weights.query.shape
+        n_heads, _, width = self.weights.query.shape
         if tuple(x.shape) != (width,) or tuple(keep.shape) != (n_heads,):
             raise ValueError(
                 f"got x {tuple(x.shape)} and keep {tuple(keep.shape)}; expected ({width},) and ({n_heads},): one token "
@@ -68,12 +68,12 @@ class HeadCache:
         for g in keep.unflatten(0, (-1, group)).any(1).nonzero()[:, 0].tolist():
             self._make_missing(g)
         self._forget()
-        # y = Σ_{h kept} W_h softmax(q_h Kᵀ / √d) V, with the keys and values of the group of h
+        # y = Σ_{h kept} W_h softmax(scaling · q_h Kᵀ) V, with the keys and values of the group of h
         total = torch.zeros_like(x) if self.weights.output_bias is None else self.weights.output_bias.clone()
         for head in keep.nonzero()[:, 0].tolist():
             query = self._projected("query", head, x[None])
             query = self._rotation.turn(query, torch.tensor([position], device=x.device))
-            logits = query @ self.keys[head // group].T * size**-0.5  # (1, N)
+            logits = query @ self.keys[head // group].T * self.weights.factor  # (1, N)
             read = logits.softmax(dim=1) @ self.values[head // group]
             total += self.weights.output[:, head] @ read[0]
         return total

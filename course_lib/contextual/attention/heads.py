@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.contextual.attention.parts import SeenHeads, look_through_heads, looking_at_heads
-from course_lib.models import Heads, blocks, heads
+from course_lib.models import Heads, blocks, check_is_model, heads
 from course_lib.sparsity.ranking import keep_highest
 
 HeadScore = Callable[[SeenHeads, int], Tensor]  # what is seen, block -> (T, H); high = keep
@@ -94,6 +94,7 @@ def contextual_heads(model: PreTrainedModel, score: HeadScore, keep: int, lookah
 
 
 def _check(model: PreTrainedModel, score: object, keep: object) -> None:
+    check_is_model(model)
     n_query = heads(model).n_query
     if isinstance(keep, bool) or not isinstance(keep, int) or not 1 <= keep <= n_query:
         raise ValueError(f"got keep={keep!r}; expected a whole number of heads, 1 to {n_query}.")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from course_lib.contextual.sizes import run_through
+from course_lib.hooks import hooking
 from course_lib.models import architecture, blocks, heads, weight_of
 
 
@@ -50,17 +51,14 @@ def looking_at_heads(model: PreTrainedModel, look: LookAtHeads, lookahead: int =
     Args:
         lookahead: of how many blocks below x is held.
     """
-    one_pass, handles = _Pass(look, heads(model).n_query, lookahead), []
-    try:
+    one_pass = _Pass(look, heads(model).n_query, lookahead)
+    with hooking() as handles:
         for index, block in enumerate(blocks(model)):
             names = architecture(block).attention
             first, output = block.get_submodule(names[0]), block.get_submodule(names[-1])
             handles.append(first.register_forward_pre_hook(one_pass.read))
             handles.append(output.register_forward_pre_hook(one_pass.looked(index)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def look_through_heads(

@@ -54,7 +54,8 @@ class Decoder:
         gather: how chosen neurons are computed; see `break_even.fastest`.
 
     Raises:
-        ValueError: for a model that is no OPT, or positions that it does not have.
+        ValueError: for a model that is no OPT, one with norms behind attention or without biases, or positions that it
+            does not have.
     """
 
     def __init__(self, model: PreTrainedModel, length: int, break_even: float = 1.0, gather: Gather = by_bag) -> None:
@@ -63,6 +64,7 @@ class Decoder:
             raise ValueError(
                 f"got a model of the family {family}; expected an OPT, such as load_relu_model(). Others: contextual()."
             )
+        _check_plain(model)
         room = Room()  # blocks come one after the other
         mlps = [SparseMLP(NeuronMajor.of(neurons, room), break_even, gather) for neurons in neurons_of(model)]
         self.blocks = [Block.of(block, mlp) for block, mlp in zip(blocks(model), mlps, strict=True)]
@@ -100,6 +102,21 @@ class Decoder:
         keys, values = cache[:, :, : position + 1]
         found = scaled_dot_product_attention(query.view(1, n_heads, 1, size), keys[None], values[None])
         return torch.addmv(block.out_bias, block.out, found.reshape(-1))
+
+
+def _check_plain(model: PreTrainedModel) -> None:
+    """Refuse the few OPTs that are built otherwise, such as that of 350 million parameters."""
+    config = model.config
+    built = {
+        "do_layer_norm_before=False": not config.do_layer_norm_before,
+        "enable_bias=False": not config.enable_bias,
+        f"word_embed_proj_dim={config.word_embed_proj_dim}": config.word_embed_proj_dim != config.hidden_size,
+    }
+    if unusual := [setting for setting, is_so in built.items() if is_so]:
+        raise ValueError(
+            f"got a {type(model).__name__} with {', '.join(unusual)}; expected norms before attention, biases, and "
+            "embeddings as wide as the blocks, as in opt-125m. Others: contextual()."
+        )
 
 
 def _positions(model: PreTrainedModel, length: int) -> Float[Tensor, "N D"]:

@@ -13,8 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.attention.checks import is_number
 from course_lib.contextual.fitting.threshold import threshold_at
 from course_lib.contextual.inputs.teal import Teal, reading
+from course_lib.hooks import hooking
 from course_lib.models import Layer, blocks, layers_of, weight_of
 
 
@@ -43,23 +45,21 @@ class GreedyTeal(Teal):
         """Levels down to a density of `lowest`, for thresholds that are fitted already.
 
         Raises:
-        ValueError: a step or a density outside (0, 1), or no windows.
+            ValueError: a step or a density outside (0, 1), steps after which no input has entries left, no windows, or
+                NaN in the model.
         """
-        if not 0 < step < 1 or not 0 < lowest < 1:
+        if not (is_number(step) and is_number(lowest)) or not 0 < step < 1 or not 0 < lowest < 1:
             raise ValueError(f"got step {step!r} down to density {lowest!r}; expected both above 0 and below 1.")
         if windows.ndim != 2 or windows.numel() == 0:
             raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected (n, tokens).")
-        found, handles, n_steps = [], [], math.ceil((1 - lowest) / step - 1e-9)
+        found, n_steps = [], math.ceil((1 - lowest) / step - 1e-9)
         quantiles = dict(zip(plain.places, plain.quantiles, strict=True))
-        try:
+        with hooking() as handles:
             for block in blocks(model):
                 search = _Search([layer for layer in layers_of(model) if layer.block is block], quantiles)
                 handles.append(block.register_forward_hook(_searching(search, n_steps, step, found), with_kwargs=True))
             with torch.no_grad():
                 model.base_model(windows.to(model.device), use_cache=False)
-        finally:
-            for handle in handles:
-                handle.remove()
         return cls(plain.places, plain.quantiles, step, torch.stack(found))
 
     def thresholds(self, density: float) -> dict[str, float]:
@@ -107,6 +107,12 @@ def _searching(search: _Search, n_steps: int, step: float, found: list[Tensor]) 
                 tried[index] -= step / share
                 if tried[index] > 1e-6:  # nothing would be left of this input
                     errors[index] = (search.output(block, args, kwargs, tried) - dense).norm().item(), tried
+            if not errors or any(math.isnan(error) for error, _ in errors.values()):
+                got = "NaN in the block's output" if errors else f"step {step}, after which no input has entries left"
+                raise ValueError(
+                    f"got {got}; expected numbers, and a density of at least one step at some input. Raise `lowest`, "
+                    "take smaller steps, or look for NaN in the model."
+                )
             densities = min(errors.values(), key=lambda pair: pair[0])[1]
             path.append(densities)
         found.append(torch.tensor(path))

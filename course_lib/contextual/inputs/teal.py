@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from course_lib.contextual.fitting.threshold import Sample, check_quantiles, threshold_at
 from course_lib.contextual.selector import check_density
 from course_lib.contextual.sizes import refuse_mixture, run_through
+from course_lib.hooks import hooking
 from course_lib.models import Layer, blocks, layers_of
 
 Tokens = Literal["all", "last half"]
@@ -108,19 +109,16 @@ def teal(model: PreTrainedModel, thresholds: Teal, density: float = 0.5, tokens:
         shape[:] = (args[0] if args else kwargs["hidden_states"]).shape[:2]
 
     def drop(layer: Layer, x: Tensor) -> Tensor:
-        keep = x.abs() > above[layer.group[0]]
+        keep = ~(x.abs() <= above[layer.group[0]])  # keeps NaN, so that it stays visible in the output
         if tokens == "last half" and shape[1] > 1:
             keep.view(*shape, -1)[:, : shape[1] - shape[1] // 2] = True
         if layer.is_first:
             watch.count(layer.name, int(keep.sum()), keep.numel())
         return x.masked_fill(~keep, 0)
 
-    handle = blocks(model)[0].register_forward_pre_hook(begin, with_kwargs=True)
-    try:
-        with reading(layers, drop):
-            yield watch
-    finally:
-        handle.remove()
+    with hooking() as handles, reading(layers, drop):
+        handles.append(blocks(model)[0].register_forward_pre_hook(begin, with_kwargs=True))
+        yield watch
 
 
 @contextmanager
@@ -134,11 +132,7 @@ def reading(layers: list[Layer], read: Callable[[Layer, Tensor], Tensor | None])
 
         return hook
 
-    handles = []
-    try:
+    with hooking() as handles:
         for layer in layers:
             handles.append(layer.module.register_forward_pre_hook(hook_of(layer)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.attention.checks import check_below_one, check_finite, check_layers
 from course_lib.kv.merging import TIE, Evicted, cosines, merge_, most_alike
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.slots import Slots
@@ -19,9 +20,8 @@ class D2O(H2O):
     Tokens: who leaves by H2O's score is added to the kept key of highest cosine u, with weight e^u against that one's
     e, if u reaches a threshold τ ← smoothing · τ + (1 − smoothing) · mean(u); otherwise it is gone.
 
-    Deviation: weights that sum to 1, where the authors' code shrinks norms; τ and the choice for each head, not their
-    mean. As theirs, it merges rotated keys of different positions. `spared` layers keep everything. The first pass
-    should hold the whole prompt.
+    Deviation: weights sum to 1, where the authors' code shrinks norms; τ and the choice are per head, not their mean.
+    As there, rotated keys of different positions merge. `spared` layers keep all; the first pass is the whole prompt.
     """
 
     sinks: int = 4
@@ -32,11 +32,11 @@ class D2O(H2O):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"got smoothing {self.smoothing!r}; expected the share of the old τ, 0.0 to below 1.0.")
+        check_layers("spared", self.spared), check_below_one("smoothing", self.smoothing)
 
     def allocate_(self, layers: list[Slots]) -> list[Slots]:
         shares = len(layers) * torch.softmax(-torch.stack([_variance(slots) for slots in layers]), dim=0)  # (L, B)
+        check_finite("attention scores", shares)
         shares[[layer for layer in self.spared if -len(layers) <= layer < len(layers)]] = float("inf")
         for slots, share in zip(layers, shares, strict=True):
             slots.per_head["share"] = share[:, None].expand(slots.shape)  # (B, H)

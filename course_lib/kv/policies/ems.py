@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.attention.checks import is_number
 from course_lib.kv.history import PARTS, check_window, recent_sum
 from course_lib.kv.merging import Evicted, cosines, merge_, most_alike
 from course_lib.kv.policy import ALL, EvictionPolicy, Observed
@@ -31,7 +32,8 @@ class EMS(EvictionPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_window(self.window)
-        if not (0 <= self.threshold < 1 and self.merged >= 0):
+        are_numbers = is_number(self.threshold) and is_number(self.merged)
+        if not are_numbers or not (0 <= self.threshold < 1 and self.merged >= 0):
             raise ValueError(
                 f"got threshold {self.threshold!r} and merged {self.merged!r}; expected a product of cosines from 0.0 "
                 "to below 1.0, and a factor on the budget of 0.0 or more."

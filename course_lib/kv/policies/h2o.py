@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.attention.checks import check_flag
 from course_lib.kv.policy import ALL, EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
 
@@ -23,6 +24,10 @@ class H2O(EvictionPolicy):
 
     recent: int = 32
     normalised: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag("normalised", self.normalised)
 
     def n_observed(self, n_queries: int) -> int:
         return ALL

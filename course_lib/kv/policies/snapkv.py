@@ -30,7 +30,7 @@ class SnapKV(EvictionPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.kernel, int) or self.kernel < 1 or self.kernel % 2 == 0 or not self.recent:
+        if type(self.kernel) is not int or self.kernel < 1 or self.kernel % 2 == 0 or not self.recent:
             raise ValueError(
                 f"got kernel {self.kernel!r} and recent {self.recent!r}; expected an odd number of neighbours and an "
                 "observation window of 1 or more."

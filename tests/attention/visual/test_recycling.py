@@ -98,7 +98,7 @@ def test_more_than_there_are_or_none(count):
 
 
 def test_a_cell_of_no_size():
-    with pytest.raises(ValueError, match="cells of side 0"):
+    with pytest.raises(ValueError, match="got side 0"):
         recycled(made(torch.rand(1, N)), 20, 0)
 
 

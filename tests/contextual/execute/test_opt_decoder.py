@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import transformers
 from torch.nn.functional import cross_entropy
 
 from course_lib.contextual.apply import contextual
@@ -106,6 +107,16 @@ def test_a_race_by_a_clock_that_counts(model, ids, predictors, monkeypatch):
 def test_the_median_of_pairs_is_no_ratio_of_medians():
     lap = Lap("a", [1.0, 10.0, 2.0], [1.0, 2.0, 6.0], 1.0)
     assert (lap.loss, lap.tokens_per_second(20)) == (3.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"do_layer_norm_before": False}, {"enable_bias": False}, {"word_embed_proj_dim": 24}]
+)
+def test_an_opt_that_is_built_otherwise_is_refused(setting, model):
+    config = transformers.OPTConfig(**model.config.to_dict() | setting)
+    [name] = setting
+    with pytest.raises(ValueError, match=f"got a OPTForCausalLM with {name}={setting[name]}"):
+        Decoder(transformers.OPTForCausalLM(config).eval(), 8)
 
 
 def test_bad_input(model, ids, predictors):

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.interface import check_model, reading_through
+from course_lib.attention.interface import check_model, check_plain, reading_through
 
 NAME = "course_reading_a_part"
 Choice = Callable[[Tensor], Tensor]  # weights (B, H, G, T, T) -> which of them are read, of a shape that fits
@@ -29,6 +29,7 @@ def reading(model: PreTrainedModel, choice: Choice) -> Iterator[None]:
     check_model(model)
 
     def attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **kwargs: Any) -> tuple:
+        check_plain(module, kwargs, kwargs.get("dropout", 0.0))
         scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
         logits = query.unflatten(1, (key.shape[1], -1)) * scaling @ key[:, :, None].mT  # (B, H, G, T, T)
         logits = logits.masked_fill(~_causal(key.shape[2]), float("-inf"))

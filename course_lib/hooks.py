@@ -1,0 +1,31 @@
+"""Hooks for the duration of a `with` block, also on a model that torch.compile has compiled."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+
+
+class Handle(Protocol):
+    """What torch returns when it registers a hook."""
+
+    def remove(self) -> None: ...
+
+
+@contextmanager
+def hooking() -> Iterator[list[Handle]]:
+    """Inside, put the handles of your hooks into the list; on exit they are removed, also after an error.
+
+    Inside, whatever torch.compile has compiled runs eagerly. Compiled code does not check whether a module has new
+    hooks (torch._dynamo.config.skip_nnmodule_hook_guards) or another attention function, so a model that was compiled
+    before would ignore them and go on computing what it computed. `generate` compiles by itself where the cache has a
+    fixed size. On exit the compiled code is used again; nothing is compiled a second time.
+    """
+    handles: list[Handle] = []
+    with torch.compiler.set_stance("force_eager"):
+        try:
+            yield handles
+        finally:
+            for handle in handles:
+                handle.remove()
