@@ -53,7 +53,7 @@ setup: $(STAMP) ## Make the virtual environment, fetch and verify the model and 
 lint: $(STAMP) ## Check style
 	$(BIN)/ruff check .
 	@# Text without a named encoding is another text on Windows. A rule in preview: it alone.
-	$(BIN)/ruff check --preview --select PLW1514 course_lib course_kernels
+	$(BIN)/ruff check --preview --select PLW1514 course_lib kernels
 
 build: $(STAMP) ## Write the student notebooks from the masters
 	$(BIN)/course build
@@ -63,7 +63,7 @@ build: $(STAMP) ## Write the student notebooks from the masters
 # Installs nothing and needs no network: the Python that is named, else that of .venv, else the machine's own.
 OUT ?= build/gpu
 gpu: ## Check and time all kernels on a GPU, within 9 minutes, into OUT (build/gpu)
-	@$(if $(filter-out file,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(BIN)/python),python3)) -m course_kernels.gpu --out "$(OUT)"
+	@$(if $(filter-out file,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(BIN)/python),python3)) -m course_lib.kernels.gpu --out "$(OUT)"
 # END INSTRUCTORS
 
 slides: setup ## Build the decks into build/slides/

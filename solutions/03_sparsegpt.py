@@ -451,7 +451,7 @@ plots.block_sizes(seconds, errors)
 print(printed.solver_speed())
 
 # %% [markdown]
-# On a GPU a block can be one kernel (`course_kernels/weights/sparsegpt_columns.py`): it keeps its columns on the chip
+# On a GPU a block can be one kernel (`kernels/weights/sparsegpt_columns.py`): it keeps its columns on the chip
 # until the last one is settled. Beside it, loops in torch:
 
 # %%

@@ -816,7 +816,7 @@ print(gpu.table("router_topk", contests=("8 of 128 experts, tokens: 1", "8 of 12
 # %% [markdown]
 # A plain loop over all experts, in float32 and with those that have no token, loses to torch's grouped product at every
 # number of tokens. With one token, choosing experts in plain torch takes longer than the products of all that were
-# chosen, in three kernels (`course_kernels/experts/`). And see the bound: from one token to 8192 it grows far less than
+# chosen, in three kernels (`kernels/experts/`). And see the bound: from one token to 8192 it grows far less than
 # 8192 times, because a few tokens wake the experts and pay for their bytes already.
 #
 # ## 12. An open task

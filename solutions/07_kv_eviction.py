@@ -864,7 +864,7 @@ print(gpu.table("attention_mass", contests=("tokens: 4096",)))
 
 # %% [markdown]
 # Writing the weights down, as plain torch must, costs more than torch's fused attention in every contest. A kernel that
-# adds them up on the way (`course_kernels/cache/`) takes less time than plain torch wherever it was timed. A fifth of
+# adds them up on the way (`kernels/cache/`) takes less time than plain torch wherever it was timed. A fifth of
 # the slots has a fifth of the bound. With one sequence the time of torch's ways does not fall as far, because so little
 # work does not fill the chip. With 32 the fused step comes nearer to it. (*Rolling*: keys are turned to their place in
 # the cache at every step.)

@@ -949,7 +949,7 @@ print(clock_tables.end_to_end(decoded))
 # where the first block keeps five times as many neurons as the others. These are ratios of one machine: the longer a
 # processor waits for its memory, the more there is to gain.
 #
-# **On a GPU** (`course_kernels/per_token/`): chosen neurons, inputs below a threshold, and heads that are left out.
+# **On a GPU** (`kernels/per_token/`): chosen neurons, inputs below a threshold, and heads that are left out.
 # Neurons and heads are chosen before the clock starts, inputs while it runs.
 
 # %%

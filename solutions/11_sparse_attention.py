@@ -339,7 +339,7 @@ clock_plots.over_density(clock)
 # The longer the text, the fewer of its blocks are read, and the less the choice weighs. Of what a density promises
 # about half is left, or less: a loop over blocks does not run at the speed of one call over all, and neither does
 # `flex_attention` of torch on a processor, which compiles a kernel for the same blocks. On a GPU, this is a kernel that
-# reads the blocks of an index (`course_kernels/cache/block_sparse_prefill.py`), the choice not counted:
+# reads the blocks of an index (`kernels/cache/block_sparse_prefill.py`), the choice not counted:
 
 # %%
 print(gpu.provenance())

@@ -23,7 +23,7 @@ ORDER = (
     "quantization moe",
     "contextual prompts",
     "compose",
-    "course_kernels",
+    "kernels",
     "lessons",
     "workbook",
     "grading",
@@ -42,13 +42,12 @@ LESSON_OF = {  # by the number of the lesson
 
 
 def module_of(path: Path) -> str:
-    """course_lib/kv/__init__.py is course_lib.kv."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    """course_lib/kv/__init__.py is course_lib.kv, and kernels/runtime.py is course_lib.kernels.runtime."""
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return f"course_lib.{name}" if name.startswith("kernels.") else name
 
 
-FILES = {
-    module_of(path): path for base in ("course_lib", "course_kernels") for path in sorted((ROOT / base).rglob("*.py"))
-}
+FILES = {module_of(path): path for base in ("course_lib", "kernels") for path in sorted((ROOT / base).rglob("*.py"))}
 
 
 def imports_of(source: str) -> Iterator[str]:
@@ -69,7 +68,7 @@ def targets(names: Iterable[str], files: Iterable[str] = tuple(FILES)) -> set[st
 
 
 def house_of(module: str) -> str:
-    """The folder or file of course_lib that a module belongs to; course_kernels is one."""
+    """The folder or file of course_lib that a module belongs to."""
     return module.split(".")[1] if module.startswith("course_lib.") else module.split(".")[0]
 
 
@@ -149,7 +148,7 @@ def test_no_folder_is_too_full():
     files = [name for name in entries(root) if (root / name).is_file()]
     assert len(files) <= MOST_FILES, files
     assert len(entries(root)) - len(files) <= MOST_FOLDERS, entries(root)
-    bases = (*root.iterdir(), ROOT / "course_kernels")
+    bases = (*root.iterdir(), ROOT / "kernels")
     inside = [
         folder
         for base in bases
@@ -228,7 +227,7 @@ def test_the_rules_catch_what_breaks_them():
     assert upward("course_lib.measure.perplexity", ["course_lib.kv.slots", "course_lib.models"]) == [
         "course_lib.kv.slots"
     ]
-    assert upward("course_kernels.bench.kv", ["course_lib.kv.slots", "course_lib.lessons.kv.figures"]) == [
+    assert upward("course_lib.kernels.bench.kv", ["course_lib.kv.slots", "course_lib.lessons.kv.figures"]) == [
         "course_lib.lessons.kv.figures"
     ]
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]

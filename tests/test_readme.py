@@ -29,7 +29,7 @@ def test_every_link_leads_somewhere(path):
     assert (ROOT / path).exists()
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:course_lib|tests|course_kernels)/[\w/.]*)`", TEXT))))
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:course_lib|tests|kernels)/[\w/.]*)`", TEXT))))
 def test_every_path_exists(path):
     assert (ROOT / path).exists()
 

@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CODE = sorted([*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "course_kernels").rglob("*.py")])
+CODE = sorted([*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")])
 # An exercise has its cases and mistakes with it, an experiment all its settings, a document all its claims: data more
 # than code.
 LONG_BY_NATURE = re.compile(r"/exercises/\w+\.py$|/experiment\w*\.py$|/ledger/(sources|rules)/\w+\.py$")

@@ -111,8 +111,8 @@ def test_what_is_found_by_its_place_has_the_tests_of_who_looks_there():
     users = what_changed.importers(what_changed.ROOT)
     assert "course_lib/workbook/catalogue.py" in users["course_lib/lessons/kv/exercises/slots.py"]
     assert "course_lib/workbook/decks/markdown.py" in users["course_lib/lessons/sinks/deck.py"]
-    assert "course_kernels/__init__.py" in users["course_kernels/weights/wanda_mask.py"]
-    assert "course_kernels/bench/__init__.py" in users["course_kernels/bench/weights/wanda_mask.py"]
+    assert "course_lib/kernels.py" in users["kernels/weights/wanda_mask.py"]
+    assert "kernels/bench/__init__.py" in users["kernels/bench/weights/wanda_mask.py"]
     assert "course_lib/cli/reproduce.py" in users["course_lib/lessons/sinks/experiment_backcopy.py"]
     assert "course_lib/grading/report/templates.py" in users["course_lib/grading/report/templates/tables.html"]
     assert "tests/grading/sandbox/test_sandbox.py" in users["tests/helpers/submitting.py"]

@@ -1,6 +1,6 @@
 """`course bench`: time the kernels beside their bounds, and say where sparsity loses.
 
-Each file in course_kernels/bench/ or in a folder of it with a function `contests(place)` is a bench: there is no list.
+Each file in kernels/bench/ or in a folder of it with a function `contests(place)` is a bench: there is no list.
 With a function `summary(rows)` it also has a closing sentence about all its contests.
 """
 
@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from rich.console import Console
 
-import course_kernels.bench
-from course_kernels import runtime
-from course_kernels.timing.contest import Clock, Place
-from course_kernels.timing.rows import TOLERANCE, measure
+import course_lib.kernels.bench
 from course_lib import discover
 from course_lib.cli import bench_table
+from course_lib.kernels import runtime
+from course_lib.kernels.timing.contest import Clock, Place
+from course_lib.kernels.timing.rows import TOLERANCE, measure
 from course_lib.measure import result_files
 from course_lib.measure.machine import fastest_seconds, read_bytes_per_second
 from course_lib.measure.roofline import Device
@@ -55,7 +55,7 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
         console.print(f"Written to {path}.\n")
     console.print(
         "A sparse side pays only where its row says 'wins'. To keep a result, move its JSON to "
-        "course_kernels/bench/results/, as cpu_NAME.json."
+        "kernels/bench/results/, as cpu_NAME.json."
     )
     return 1 if n_wrong else 0
 
@@ -76,7 +76,7 @@ def roofline(place: Place) -> Device:
 
 
 def _benches(names: list[str] | None) -> dict[str, ModuleType]:
-    found = discover.modules(course_kernels.bench) + discover.nested(course_kernels.bench)
+    found = discover.modules(course_lib.kernels.bench) + discover.nested(course_lib.kernels.bench)
     benches = {_name(module): module for module in sorted(found, key=_name) if hasattr(module, "contests")}
     unknown = [name for name in names or () if name not in benches]
     if unknown:

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from course_kernels.timing.rows import verdict
+from course_lib.kernels.timing.rows import verdict
 
 COLUMNS = ("median", "bound", "of bound", "speed", "10-90 %", "verdict")
 

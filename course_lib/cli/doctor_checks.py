@@ -63,7 +63,7 @@ def check_gpu() -> Row:
 
 
 def check_kernels() -> Row:
-    from course_kernels import runtime
+    from course_lib.kernels import runtime
 
     return Row("triton", "ok", runtime.reason())
 

@@ -154,8 +154,8 @@ def built(folder):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--no-build-isolation", "-w", str(folder), str(folder / "tree")], check=True)
     (wheel,) = folder.glob("*.whl")
-    wanted = {name for name in names if name.startswith(("course_lib/", "course_kernels/"))}
-    return wheel, wanted | {f"course_lib/{name}" for name in names if name.startswith("notebooks/")}
+    wanted = {name for name in names if name.startswith("course_lib/")}
+    return wheel, wanted | {f"course_lib/{name}" for name in names if name.startswith(("kernels/", "notebooks/"))}
 
 
 def test_a_student_needs_nothing_that_windows_lacks():
@@ -178,6 +178,14 @@ def without_posix(*arguments):
     return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
 
 
+A_KERNEL = """
+import torch
+from course_lib.kernels.weights import wanda_mask as kernel
+given = kernel.example(torch.Generator().manual_seed(0), torch.float32, "cpu", **kernel.CASES[0])
+print(torch.equal(kernel.launch(*given).weight, kernel.reference(*given).weight), kernel.__file__)
+"""
+
+
 def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkout(tmp_path):
     if not (masters.ROOT / "solutions").is_dir():
         pytest.skip("a student's copy is no git checkout")
@@ -187,8 +195,8 @@ def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkou
         inside = {name for name in archive.namelist() if ".dist-info/" not in name}
         archive.extractall(installed)  # what pip does with a wheel of Python alone, scripts aside
     assert inside == wanted
-    # Hugging Face has a package `kernels`, which transformers imports where it is there: these names are ours alone.
-    assert {name.split("/")[0] for name in inside} == {"course_lib", "course_kernels"}
+    # Hugging Face owns the import name `kernels`, and transformers imports it where it is installed.
+    assert {name.split("/")[0] for name in inside} == {"course_lib"}
     empty.mkdir()
     environment = os.environ | {"PYTHONPATH": str(installed), "COURSE_HOME": str(tmp_path / "home")}
 
@@ -197,6 +205,11 @@ def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkou
         line = [sys.executable, "-c", code, *arguments]
         return subprocess.run(line, cwd=where, env=environment, capture_output=True, text=True, check=False)
 
+    line = [sys.executable, "-c", A_KERNEL]
+    interpreted = environment | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}  # the kernel, not its reference
+    ran = subprocess.run(line, cwd=empty, env=interpreted, capture_output=True, text=True, check=False)
+    expected = ["True", str(installed / "course_lib" / "kernels" / "weights" / "wanda_mask.py")]
+    assert ran.stdout.split() == expected, ran.stderr
     assert "Nothing attempted yet. Start with: course start FOLDER" in course("progress").stdout
     told = course("start", "mine", "--no-serve")
     assert told.returncode == 0, told.stderr

@@ -11,7 +11,7 @@ ROWS = re.findall(r"^\| .*?\]\((http[^)]+)\).*? \| (.+) \|$", TEXT, re.MULTILINE
 PAPER = re.compile(
     r"https://(?:arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/[\w./]+\w|proceedings\.[\w./-]+html|iclr\.cc/virtual/[\w/]+\d|www\.evanmiller[\w./-]+html)|http://robots\.stanford\.edu/papers/[\w.]+html"
 )
-PLACES = [path for folder in ("course_lib", "course_kernels") for path in sorted((ROOT / folder).rglob("*.py"))]
+PLACES = [path for folder in ("course_lib", "kernels") for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def named(paths):

@@ -88,7 +88,7 @@ def test_every_command_and_option_exists(text):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(re.findall(r"\b(?:tests|course_lib|course_kernels)/[\w/.]+", GUIDE + SECURITY + CONTRIBUTING)))
+    "name", sorted(set(re.findall(r"\b(?:tests|course_lib|kernels)/[\w/.]+", GUIDE + SECURITY + CONTRIBUTING)))
 )
 def test_every_path_exists(name):
     assert list(ROOT.glob(re.sub(r"(?<![A-Z])(LESSON|NAME|NN_slug)(?![A-Z])", "*", name.rstrip("./")))), name

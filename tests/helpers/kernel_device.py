@@ -10,7 +10,7 @@ import torch
 from kernel_padding import changed
 from torch import Tensor
 
-from course_kernels import runtime
+from course_lib.kernels import runtime
 
 COMPILED = runtime.mode() == "compiled"
 DEVICE = "cuda" if COMPILED else "cpu"

@@ -19,8 +19,8 @@ CALLS = {
     os: ("fork", "forkpty", "getuid", "geteuid", "getpgid", "killpg", "setsid", "mkfifo", "sched_getaffinity", "uname"),
     signal: ("setitimer", "alarm", "SIGALRM", "SIGKILL", "SIGCHLD", "SIGHUP", "ITIMER_REAL"),
 }
-# The grader needs Linux and says so; course_kernels.gpu runs on a GPU machine; of the rest Windows must have all.
-INSTRUCTORS = ("course_lib.grading", "course_lib.workbook.site", "course_kernels.gpu")
+# The grader needs Linux and says so; course_lib.kernels.gpu runs on a GPU machine; of the rest Windows must have all.
+INSTRUCTORS = ("course_lib.grading", "course_lib.workbook.site", "course_lib.kernels.gpu")
 
 
 def take_away() -> None:
@@ -42,10 +42,8 @@ def main() -> None:
     take_away()
     if sys.argv[1:]:
         return importlib.import_module("course_lib.cli.app").main()
-    course = [importlib.import_module(name) for name in ("course_lib", "course_kernels")]
-    for package in course:
-        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            each(found)
+    for found in pkgutil.iter_modules(importlib.import_module("course_lib").__path__, "course_lib."):
+        each(found)
     from course_lib.cli import doctor_checks
 
     row = doctor_checks.check_sandbox()

@@ -3,7 +3,7 @@
 import pytest
 from kernel_device import COMPILED, use_setting
 
-import course_kernels
+import course_lib.kernels
 from course_lib import discover
 
 
@@ -12,5 +12,5 @@ def chosen_setting(request, monkeypatch):
     if COMPILED:
         parameters = getattr(request.node, "callspec", None)
         index = parameters.params.get("setting", 0) if parameters else 0
-        for module in discover.nested(course_kernels, course_kernels.FOLDERS):
+        for module in discover.nested(course_lib.kernels, course_lib.kernels.FOLDERS):
             use_setting(module, index, monkeypatch)

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from course_lib.kernels.cache import attention_mass
+from course_lib.kernels.cache.attention_mass import bytes_moved, example, log_sum_exp
 from kernel_device import on_device
 
-from course_kernels.cache import attention_mass
-from course_kernels.cache.attention_mass import bytes_moved, example, log_sum_exp
 from course_lib.kv.attend import attend_
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.slots import NewTokens, Slots

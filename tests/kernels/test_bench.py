@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from course_lib.kernels.gpu import __main__ as gpu_command
+from course_lib.kernels.gpu import report
+from course_lib.kernels.timing import contest as contest_module
+from course_lib.kernels.timing import rows as bench_rows
+from course_lib.kernels.timing.contest import Clock, Contest, Place, Side, race
 
-from course_kernels import runtime
-from course_kernels.gpu import __main__ as gpu_command
-from course_kernels.gpu import report
-from course_kernels.timing import contest as contest_module
-from course_kernels.timing import rows as bench_rows
-from course_kernels.timing.contest import Clock, Contest, Place, Side, race
 from course_lib.cli import bench, bench_table
+from course_lib.kernels import runtime
 from course_lib.measure import machine
 from course_lib.measure.roofline import Device, Work
 

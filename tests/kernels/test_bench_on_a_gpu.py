@@ -1,14 +1,14 @@
 """What the benches would run on a GPU computes the right thing: here by the interpreter, in small."""
 
+import course_lib.kernels.bench
 import pytest
 import torch
+from course_lib.kernels.timing.contest import Place, relative_error
 
-import course_kernels.bench
-from course_kernels import runtime
-from course_kernels.timing.contest import Place, relative_error
 from course_lib import discover
+from course_lib.kernels import runtime
 
-FOUND = discover.modules(course_kernels.bench) + discover.nested(course_kernels.bench)
+FOUND = discover.modules(course_lib.kernels.bench) + discover.nested(course_lib.kernels.bench)
 BENCHES = [module for module in FOUND if hasattr(module, "contests")]
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from course_lib.kernels.bench import structured
+from course_lib.kernels.timing.contest import Place
 
-from course_kernels.bench import structured
-from course_kernels.timing.contest import Place
 from course_lib.models import tiny_model
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.shape import shape_of

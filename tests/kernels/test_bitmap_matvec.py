@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from course_lib.kernels.weights import bitmap_matvec
+from course_lib.kernels.weights.bitmap_matvec import bytes_moved, example
 from kernel_device import on_device
 
-from course_kernels import runtime
-from course_kernels.weights import bitmap_matvec
-from course_kernels.weights.bitmap_matvec import bytes_moved, example
+from course_lib.kernels import runtime
 from course_lib.sparsity.formats import Bitmap
 
 launch = on_device(bitmap_matvec.launch)

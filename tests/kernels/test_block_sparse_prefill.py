@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
+from course_lib.kernels.cache import block_sparse_prefill
+from course_lib.kernels.cache.block_sparse_prefill import bytes_moved, example
 from kernel_device import on_device
 from torch.nn.functional import scaled_dot_product_attention
 
-from course_kernels.cache import block_sparse_prefill
-from course_kernels.cache.block_sparse_prefill import bytes_moved, example
 from course_lib.attention.prefill.baselines import RandomBlocks
 from course_lib.attention.prefill.execute import block_sparse_attention
 from course_lib.attention.prefill.index import dense_index

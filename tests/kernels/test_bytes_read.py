@@ -5,7 +5,7 @@ import torch
 from kernel_padding import tensors
 from test_every_kernel import CASES
 
-from course_kernels import runtime
+from course_lib.kernels import runtime
 
 pytestmark = pytest.mark.skipif(not runtime.INTERPRETED, reason="only the interpreter lets every load be watched")
 PER_TOKEN = [case for case in CASES if ".per_token." in case.values[0].__name__]
@@ -43,7 +43,7 @@ def test_what_is_loaded_is_what_is_counted(module, case, generator, monkeypatch)
 
 def test_a_group_of_heads_is_loaded_whole_or_not_at_all(generator, monkeypatch):
     """Two of six heads: in one group, half of the keys and values; one in each group, all of them."""
-    from course_kernels.per_token import head_sparse_decode as module
+    from course_lib.kernels.per_token import head_sparse_decode as module
 
     query, keys, values, keep, scaling = module.example(generator, torch.float16, "cpu", (1, 2, 3, 40, 16), 6)
     one_group, both_groups = torch.zeros(2, 1, 6, dtype=torch.bool)

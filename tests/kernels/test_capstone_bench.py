@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from course_lib.kernels.bench import capstone
+from course_lib.kernels.timing.contest import Place
+from course_lib.kernels.timing.rows import relative_errors
 
-from course_kernels import runtime
-from course_kernels.bench import capstone
-from course_kernels.timing.contest import Place
-from course_kernels.timing.rows import relative_errors
 from course_lib.compose.counting.account import account
+from course_lib.kernels import runtime
 from course_lib.models import layers_of, tiny_model, weight_of
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from course_lib.kernels.cache import attention_mass, block_sparse_prefill
+from course_lib.kernels.weights import nm_matmul, sparsegpt_columns
 from test_every_kernel import CASES
 
-from course_kernels import runtime
-from course_kernels.cache import attention_mass, block_sparse_prefill
-from course_kernels.weights import nm_matmul, sparsegpt_columns
+from course_lib.kernels import runtime
 
 pytestmark = pytest.mark.skipif(
     runtime.triton is None or runtime.INTERPRETED, reason="there is no compiler here, or the interpreter replaces it"

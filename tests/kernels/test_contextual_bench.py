@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from course_lib.kernels.bench import contextual, contextual_relu
+from course_lib.kernels.timing.chosen_neurons import in_int8
+from course_lib.kernels.timing.contest import Place
+from course_lib.kernels.timing.rows import relative_errors
 
-from course_kernels import runtime
-from course_kernels.bench import contextual, contextual_relu
-from course_kernels.timing.chosen_neurons import in_int8
-from course_kernels.timing.contest import Place
-from course_kernels.timing.rows import relative_errors
+from course_lib.kernels import runtime
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 

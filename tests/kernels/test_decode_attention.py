@@ -5,10 +5,10 @@ import math
 import numpy
 import pytest
 import torch
+from course_lib.kernels.cache import decode_attention
+from course_lib.kernels.cache.decode_attention import bytes_moved, example
 from kernel_device import on_device
 
-from course_kernels.cache import decode_attention
-from course_kernels.cache.decode_attention import bytes_moved, example
 from course_lib.kv.attend import attend_
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.rotation import RollingSlots, Rotation

@@ -1,4 +1,4 @@
-"""What holds for every kernel. A file in course_kernels is found by being there; it needs a slow twin of the same name.
+"""What holds for every kernel. A file in kernels/ is found by being there; it needs a slow twin of the same name.
 
 Run plainly, launchers take the reference (or the GPU, where there is one). test_interpreted.py runs this folder again
 with TRITON_INTERPRET=1, where they take the kernels.
@@ -15,11 +15,10 @@ from kernel_device import COMPILED, DEVICE, n_settings
 from kernel_padding import changed, guarded_outputs, poisoned, tensors, watched_loads
 from torch import Tensor
 
-import course_kernels
-from course_kernels import runtime
-from course_lib import discover
+from course_lib import discover, kernels
+from course_lib.kernels import runtime
 
-KERNELS = [module for module in discover.nested(course_kernels, course_kernels.FOLDERS) if hasattr(module, "launch")]
+KERNELS = [module for module in discover.nested(kernels, kernels.FOLDERS) if hasattr(module, "launch")]
 CASES = [
     pytest.param(module, case, id=f"{module.__name__.split('.')[-1]}-{i}")
     for module in KERNELS

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+from course_lib.kernels.per_token import gathered_mlp
+from course_lib.kernels.per_token.gathered_mlp import bytes_moved, example
 from kernel_device import COMPILED, on_device
 from torch.nn.functional import relu, silu
-
-from course_kernels.per_token import gathered_mlp
-from course_kernels.per_token.gathered_mlp import bytes_moved, example
 
 launch = on_device(gathered_mlp.launch)
 SIGMOID_2 = torch.sigmoid(torch.tensor(2.0)).item()

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from course_lib.kernels.gpu import __main__ as command
+from course_lib.kernels.gpu import parts, process, report
+from course_lib.kernels.runtime import triton
 
-from course_kernels import runtime
-from course_kernels.gpu import __main__ as command
-from course_kernels.gpu import parts, process, report
-from course_kernels.runtime import triton
+from course_lib.kernels import runtime
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="the command itself decides which parts are interpreted")
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_behind_the_hang(): pass
 MADE_UP_BENCH = """
 import os, torch
 from course_lib.measure.roofline import Work
-from course_kernels.timing.contest import Contest, Side
+from course_lib.kernels.timing.contest import Contest, Side
 
 def contest(name, kernel):
     dense = Side("dense", lambda: torch.ones(2), Work(10, 20))
@@ -113,7 +113,7 @@ def in_a_bare_machine(bare_machine, tmp_path, monkeypatch):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_one_line_says_so(in_a_bare_machine, tmp_path):
     run = subprocess.run(
-        [sys.executable, "-m", "course_kernels.gpu", "--out", str(tmp_path / "out")],
+        [sys.executable, "-m", "course_lib.kernels.gpu", "--out", str(tmp_path / "out")],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -133,7 +133,7 @@ def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch,
     (tmp_path / "never_set_up.py").write_text(NEVER_SET_UP)
     monkeypatch.setattr(command, "TEST_STEP_SECONDS", 15)
     asked = ["--rehearse", "--out", str(tmp_path / "out"), "--benches", "made_up", "never_set_up"]
-    asked += ["course_kernels.bench.kv"]
+    asked += ["course_lib.kernels.bench.kv"]
     assert command.main([*asked, "--tests", "wanda_mask", str(tmp_path / "test_made_up.py")]) == 1
     got, said = json.loads((tmp_path / "out" / "gpu.json").read_text()), capsys.readouterr().out
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["gpu.json"]
@@ -179,9 +179,9 @@ def test_all_benches_but_those_of_the_model_load_on_a_bare_machine(in_a_bare_mac
     """With one contest of each, in small."""
     code = """
 import sys, torch
-from course_kernels.gpu import __main__ as command, parts
-sys.path.append(str(parts.ROOT / "course_kernels/gpu/stand_ins"))
-from course_kernels.timing.rows import relative_errors
+from course_lib.kernels.gpu import __main__ as command, parts
+sys.path.append(str(parts.ROOT / "kernels/gpu/stand_ins"))
+from course_lib.kernels.timing.rows import relative_errors
 for name in command._parts(command._arguments([]))[1]:
     try:
         module = parts.import_module(name)
@@ -194,8 +194,12 @@ for name in command._parts(command._arguments([]))[1]:
     assert run.returncode == 0, run.stderr
     said = dict(line.split(" ", 1) for line in run.stdout.splitlines())
     of_models = {name for name, what in said.items() if what == "needs transformers"}
-    assert {"course_kernels.bench.kv", "course_kernels.bench.moe", "course_kernels.bench.structured"} <= of_models
-    assert all(name.count(".") == 2 for name in of_models), "the bench of a kernel needs no model"
+    assert {
+        "course_lib.kernels.bench.kv",
+        "course_lib.kernels.bench.moe",
+        "course_lib.kernels.bench.structured",
+    } <= of_models
+    assert all(name.count(".") == 3 for name in of_models), "the bench of a kernel needs no model"
     said = {name: what for name, what in said.items() if name not in of_models}
     assert len(said) >= 7
     assert set(said.values()) == {"True"}
@@ -205,8 +209,8 @@ for name in command._parts(command._arguments([]))[1]:
     ("asked", "said"),
     [
         (["--out", "/a/folder"], "make gpu"),
-        (["--rehearse"], "python3 -m course_kernels.gpu --rehearse"),
-        (["--benches", "--tests", "a", "b"], "python3 -m course_kernels.gpu --tests a b --benches"),
+        (["--rehearse"], "python3 -m course_lib.kernels.gpu --rehearse"),
+        (["--benches", "--tests", "a", "b"], "python3 -m course_lib.kernels.gpu --tests a b --benches"),
     ],
 )
 def test_the_report_says_the_command_without_the_folder(asked, said):
@@ -219,8 +223,8 @@ def test_every_kernel_and_bench_is_found_and_the_benches_share_what_is_left():
     assert {"nm_matmul", "decode_attention"} <= set(names)
     assert not {"runtime", "checks"} & set(names)
     assert all((ROOT / "tests" / "kernels" / f"test_{name}.py").exists() for name in names)
-    assert {"course_kernels.bench.weights.nm_matmul", "course_kernels.bench.sparsegpt"} <= set(benches)
-    assert not {"course_kernels.timing.contest", "course_kernels.timing.rows"} & set(benches)
+    assert {"course_lib.kernels.bench.weights.nm_matmul", "course_lib.kernels.bench.sparsegpt"} <= set(benches)
+    assert not {"course_lib.kernels.timing.contest", "course_lib.kernels.timing.rows"} & set(benches)
 
 
 def test_nine_minutes_are_enough_whatever_hangs():

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+from course_lib.kernels.experts import grouped_matmul, router_topk
+from course_lib.kernels.experts.grouped_matmul import bytes_moved, example
 from kernel_device import on_device
 from torch.nn.functional import silu
-
-from course_kernels.experts import grouped_matmul, router_topk
-from course_kernels.experts.grouped_matmul import bytes_moved, example
 
 launch = on_device(grouped_matmul.launch)
 SIGMOID_2 = torch.sigmoid(torch.tensor(2.0)).item()

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+from course_lib.kernels.per_token import head_sparse_decode
+from course_lib.kernels.per_token.head_sparse_decode import bytes_moved, example
 from kernel_device import on_device
 from torch.nn.functional import scaled_dot_product_attention
-
-from course_kernels.per_token import head_sparse_decode
-from course_kernels.per_token.head_sparse_decode import bytes_moved, example
 
 launch = on_device(head_sparse_decode.launch)
 

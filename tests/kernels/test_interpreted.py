@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_kernels import runtime
+from course_lib.kernels import runtime
 
 interpreted = pytest.mark.skipif(
     not runtime.INTERPRETED, reason="`make test` runs this folder again with TRITON_INTERPRET=1"

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from course_lib.kernels.experts import grouped_matmul, router_topk
 from kernel_device import on_device
 
-from course_kernels.experts import grouped_matmul, router_topk
 from course_lib.moe.layer import random_layer
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from course_lib.kernels.bench import moe
+from course_lib.kernels.timing.contest import Place
+from course_lib.kernels.timing.rows import relative_errors
 
-from course_kernels import runtime
-from course_kernels.bench import moe
-from course_kernels.timing.contest import Place
-from course_kernels.timing.rows import relative_errors
+from course_lib.kernels import runtime
 
 pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="a bench refuses the interpreter")
 

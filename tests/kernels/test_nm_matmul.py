@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from course_lib.kernels.weights import nm_matmul
+from course_lib.kernels.weights.nm_matmul import PATTERNS, bytes_moved, example
 from kernel_device import on_device
 
-from course_kernels.weights import nm_matmul
-from course_kernels.weights.nm_matmul import PATTERNS, bytes_moved, example
 from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
 

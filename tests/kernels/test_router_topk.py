@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
+from course_lib.kernels.experts import router_topk
+from course_lib.kernels.experts.router_topk import bytes_moved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_device import on_device
 
-from course_kernels import runtime
-from course_kernels.experts import router_topk
-from course_kernels.experts.router_topk import bytes_moved
+from course_lib.kernels import runtime
 
 launch = on_device(router_topk.launch)
 NAN, INF = float("nan"), float("inf")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course_kernels import runtime
+from course_lib.kernels import runtime
 
 
 def test_the_mode_and_its_reason_agree_here():
@@ -46,11 +46,10 @@ def test_without_triton_kernels_import_and_run_as_references():
 import sys
 sys.modules["triton"] = None  # importing it now raises ImportError
 import torch
-import course_kernels
-from course_lib import discover
-from course_kernels import runtime
+from course_lib import discover, kernels
+from course_lib.kernels import runtime
 assert runtime.mode() == "reference", runtime.mode()
-found = [module for module in discover.nested(course_kernels, course_kernels.FOLDERS) if hasattr(module, "launch")]
+found = [module for module in discover.nested(kernels, kernels.FOLDERS) if hasattr(module, "launch")]
 for module in found:
     module.launch(*module.example(torch.Generator().manual_seed(0), torch.float32, "cpu", **module.CASES[0]))
 print(len(found), runtime.reason())

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from course_lib.kernels.bench import sparse_prefill
+from course_lib.kernels.timing.contest import Place
+from course_lib.kernels.timing.rows import relative_errors
 
-from course_kernels import runtime
-from course_kernels.bench import sparse_prefill
-from course_kernels.timing.contest import Place
-from course_kernels.timing.rows import relative_errors
 from course_lib.attention.prefill.index import dense_index
+from course_lib.kernels import runtime
 from course_lib.models import heads, tiny_model
 
 pytestmark = [

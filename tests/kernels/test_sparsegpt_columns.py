@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from course_lib.kernels.weights import sparsegpt_columns
+from course_lib.kernels.weights.sparsegpt_columns import example
 from kernel_device import on_device
 
-from course_kernels.weights import sparsegpt_columns
-from course_kernels.weights.sparsegpt_columns import example
 from course_lib.sparsity.patterns import NofM
 
 launch = on_device(sparsegpt_columns.launch)

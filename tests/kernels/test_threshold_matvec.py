@@ -2,10 +2,9 @@
 
 import pytest
 import torch
+from course_lib.kernels.per_token import threshold_matvec
+from course_lib.kernels.per_token.threshold_matvec import bytes_moved, example
 from kernel_device import COMPILED, on_device
-
-from course_kernels.per_token import threshold_matvec
-from course_kernels.per_token.threshold_matvec import bytes_moved, example
 
 launch = on_device(threshold_matvec.launch)
 

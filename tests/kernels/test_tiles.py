@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from course_lib.kernels.tiles import MANY_NUMBERS, MOST_JOINED, join_blocks, join_kernel
 from kernel_device import DEVICE
 
-from course_kernels import runtime
-from course_kernels.tiles import MANY_NUMBERS, MOST_JOINED, join_blocks, join_kernel
+from course_lib.kernels import runtime
 
 pytestmark = pytest.mark.skipif(runtime.mode() == "reference", reason="only kernels have partial results")
 

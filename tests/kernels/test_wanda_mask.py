@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from course_lib.kernels.weights import wanda_mask
 from kernel_device import on_device
 
-from course_kernels.weights import wanda_mask
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.sparsity.patterns import NofM

@@ -37,7 +37,7 @@ def write(out: Path, chosen: list[Path], console: Console, root: Path) -> None:
     """
     if len(chosen) != 1:
         raise ValueError(f"got {len(chosen)} lessons; a Gradescope autograder is for one: add --lesson 04, for one.")
-    names = [name for name in tracked(root) if name.startswith(("course_lib/", "course_kernels/")) or name in SHIPPED]
+    names = [name for name in tracked(root) if name.startswith(("course_lib/", "kernels/")) or name in SHIPPED]
     files = {name: (root / name).read_bytes() for name in names}
     files |= {name: (Path(__file__).parent / "autograder" / name).read_bytes() for name in PROGRAMS}
     plan = engine.plan(chosen[0].stem, root=root)

@@ -18,8 +18,8 @@ ALLOWED = {
     "moved = inverse @ x": "hint 2 of classic.recursion says it",
     "flops = 4 * n_gradients * n_weights**2": "lessons/classic/cost.py counts so",
     "for start in range(0, weight.shape[1], block_size):": "pruning/layerwise/solver.py goes through blocks so",
-    "weight = weight.clone()": "says nothing; course_kernels/bench/sparsegpt.py",
-    "weight[:, end:] -= errors @ upper[start:end, end:]": "course_kernels/bench/sparsegpt.py times this product",
+    "weight = weight.clone()": "says nothing; kernels/bench/sparsegpt.py",
+    "weight[:, end:] -= errors @ upper[start:end, end:]": "kernels/bench/sparsegpt.py times this product",
 }
 
 

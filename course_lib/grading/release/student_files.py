@@ -13,11 +13,11 @@ from course_lib.workbook.catalogue import file_of, lessons
 
 _GIVEN = re.compile(
     r"LICENSE|Makefile|README\.md|docs/(claims|models|glossary|papers)\.md|pyproject\.toml|requirements\.lock|setup\.py"
-    r"|(course_lib|course_kernels)/.*"
+    r"|(course_lib|kernels)/.*"
 )
 # The grader but for its reader of notebooks, every exercise with its answers, and what publishes the course.
 _KEPT_BACK = re.compile(
-    r"(course_lib/(grading(?!/(__init__\.py|notebook/.*)$)|lessons/\w+/exercises|workbook/site)|course_kernels/gpu)/.*"
+    r"(course_lib/(grading(?!/(__init__\.py|notebook/.*)$)|lessons/\w+/exercises|workbook/site)|kernels/gpu)/.*"
 )
 _FUNCTIONS = "course_lib/grading/notebook/functions.json"  # which `course check-notebook` reads
 _TEXT = {"", ".py", ".md", ".toml", ".lock", ".css"}

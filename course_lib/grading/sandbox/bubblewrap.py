@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Literal, get_args
 
+from course_lib import kernels
 from course_lib.grading.records import Limits
 
 # For all submissions, one after another; for one; for one with a bubblewrap before 0.8. The first that works is taken.
@@ -90,7 +91,7 @@ def program() -> str | None:
 
 def shown() -> list[str]:
     """The folders to show read-only, without those inside another one."""
-    own = [str(LIBRARY), str(LIBRARY.parent / "course_kernels")]  # not looked for by name: anything may lie on the path
+    own = [str(LIBRARY), *kernels.__path__]  # not looked for by name: anything may lie on the path
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
     prefixes.append(str(Path(os.path.realpath(sys.executable)).parents[1]))
     own += [part for prefix in prefixes for part in _of_python(prefix)]

@@ -1,4 +1,4 @@
-"""What one run of `make gpu` measured: course_kernels/bench/results/gpu_h200.json, as the lessons print it.
+"""What one run of `make gpu` measured: kernels/bench/results/gpu_h200.json, as the lessons print it.
 
 A bench has contests, a contest has sides, and the first side is the anchor. Verdicts are the file's own: "wins" and
 "loses" are said where 10 to 90 % of the repetitions lie on one side of the anchor.

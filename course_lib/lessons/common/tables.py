@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from course_lib import kernels
 from course_lib.measure.result_files import load
 from course_lib.models import WEIGHTS
 
@@ -27,8 +28,8 @@ def load_published(lesson: str) -> Measured:
 
 
 def load_bench(name: str) -> Measured:
-    """What `course bench` measured: course_kernels/bench/results/NAME.json."""
-    return load(_LESSONS.parents[1] / "course_kernels" / "bench" / "results" / f"{name}.json")
+    """What `course bench` measured: kernels/bench/results/NAME.json."""
+    return load(Path(kernels.__path__[0]) / "bench" / "results" / f"{name}.json")
 
 
 def rows(result: Measured, table: str, **wanted: Any) -> list[dict[str, Any]]:

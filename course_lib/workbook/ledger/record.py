@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib import kernels
 from course_lib.measure.result_files import load
 
 LIBRARY = Path(__file__).parents[2]
@@ -31,9 +32,9 @@ class Rule:
 
 
 def result_path(name: str) -> Path:
-    """kv/measured → lessons/kv/measured.json; bench/cpu_kv → course_kernels/bench/results/cpu_kv.json."""
+    """kv/measured → lessons/kv/measured.json; bench/cpu_kv → kernels/bench/results/cpu_kv.json."""
     if name.startswith(BENCH):
-        return LIBRARY.parent / "course_kernels" / "bench" / "results" / f"{name.removeprefix(BENCH)}.json"
+        return Path(kernels.__path__[0]) / "bench" / "results" / f"{name.removeprefix(BENCH)}.json"
     return LIBRARY / "lessons" / f"{name}.json"
 
 

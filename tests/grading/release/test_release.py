@@ -70,12 +70,12 @@ def test_what_students_need_is_there_and_nothing_else(copy):
     names = contents(copy)
     top = {name.split("/")[0] for name in names}
     files = {"LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock", "setup.py"}
-    assert top == files | {"course_lib", "docs", "course_kernels", "notebooks", "slides"}
+    assert top == files | {"course_lib", "docs", "kernels", "notebooks", "slides"}
     pages = sorted(name for name in names if name.startswith("docs/"))
     assert pages == ["docs/claims.md", "docs/glossary.md", "docs/models.md", "docs/papers.md"]
     assert {f"notebooks/{path.stem}.ipynb" for path in masters.masters()} <= names.keys()
     reader = {name for name in names if name.startswith(READER)} | {"course_lib/grading/__init__.py"}
-    kept_back = r"grading|hidden_cases|course_kernels/gpu|solution|test_|\.git|\.ci|\.png"
+    kept_back = r"grading|hidden_cases|kernels/gpu|solution|test_|\.git|\.ci|\.png"
     assert not [name for name in names if re.search(kept_back, name) and name not in reader]
     assert reader - set(tracked(masters.ROOT)) == {f"{READER}functions.json"}
 
@@ -88,7 +88,7 @@ def test_no_file_speaks_of_the_grader(copy):
 
 
 def test_every_module_can_be_imported(copy):
-    walk = "import pkgutil, importlib, course_lib, course_kernels\nfor p in (course_lib, course_kernels):\n"
+    walk = "import pkgutil, importlib, course_lib, course_lib.kernels\nfor p in (course_lib, course_lib.kernels):\n"
     walk += " for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.'):\n  importlib.import_module(m.name)\n"
     done = python(copy, "-c", walk + "print(course_lib.__file__)")
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ def row(contest, shape, side, times, anchor="DynamicCache", seconds=1.0):
 
 
 def made_up():
-    """Numbers in the shape of course_kernels/bench/results/cpu_kv.json."""
+    """Numbers in the shape of kernels/bench/results/cpu_kv.json."""
     sides = []
     for n, gain in ((1, 1.5), (8, 3.0)):
         contest = (f"8 steps of {n} at 4096 tokens", [n, 4096])

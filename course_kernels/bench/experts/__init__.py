@@ -1,1 +1,0 @@
-"""Benches of the kernels in course_kernels/experts/."""

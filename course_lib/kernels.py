@@ -1,0 +1,19 @@
+"""Triton kernels that make sparsity pay: one file each, with the reference in plain torch beside it.
+
+The files lie in kernels/ at the top of a checkout, and in course_lib/kernels/ of an installed package; either way they
+are imported as `course_lib.kernels`. That folder has no `__init__.py`: Hugging Face owns the import name `kernels`, and
+transformers would take ours for it.
+
+The folders say what is sparse: `weights`, `cache`, `experts`, or what each token takes of a layer, `per_token`. A
+kernel's file holds `reference` (what it computes), `bytes_moved` (the least it must move, hence its bound), the kernel,
+`launch` (checks its arguments, then runs kernel or reference), `example` and `CASES` (what the tests try). To add one,
+write the file, a slow loop of the same name in tests/helpers/kernel_twins.py, and a bench in the same folder of
+kernels/bench/: all three are found by their names. The kernels are for inference: they have no gradient.
+"""
+
+from pathlib import Path
+
+FOLDERS = ("weights", "cache", "experts", "per_token")  # the other folders time them, and need more than torch
+_INSTALLED, _CHECKOUT = Path(__file__).with_suffix(""), Path(__file__).parents[1] / "kernels"
+# One of the two and never both: beside an installed package, `kernels` may be Hugging Face's.
+__path__ = [str(_INSTALLED if _INSTALLED.is_dir() else _CHECKOUT)]

@@ -1,0 +1,1 @@
+"""Benches of the kernels in kernels/per_token/."""

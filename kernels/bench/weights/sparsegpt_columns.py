@@ -1,0 +1,54 @@
+"""SparseGPT's loop over the columns of one block on chip, against the loop in torch and the library's solver.
+
+Dimension key: O outputs (rows), W columns of the block.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from course_lib.kernels.timing.contest import Contest, Place, Side
+from course_lib.kernels.weights import sparsegpt_columns
+from torch import Tensor
+
+from course_lib.measure.roofline import Work
+from course_lib.pruning.layerwise.cholesky import Factor
+from course_lib.pruning.layerwise.solver import solve
+from course_lib.sparsity.patterns import NofM
+
+# The widest layer of a 7B model. Fewer on a CPU: among a million near ties of 2:4, rounding would turn one.
+ROWS = {"cpu": 1024, "cuda": 14336}
+DTYPE = torch.float32  # the solver's weights have to take in many small corrections
+
+
+def contests(place: Place) -> Iterator[Contest]:
+    shape = (64, 32) if place.quick else (ROWS[place.device.type], sparsegpt_columns.WIDEST)
+    for name, n, m in (("half, mask given", None, None), ("2:4", 2, 4)):
+        arguments = sparsegpt_columns.example(place.generator, DTYPE, str(place.device), shape, n, m)
+        yield _contest(name, arguments)
+
+
+def _contest(name: str, arguments: tuple[Tensor, Tensor, Tensor | None, int, int]) -> Contest:
+    weight, upper, keep, n, m = arguments
+    rows, width = weight.shape
+    work = Work(rows * width * (width - 1), sparsegpt_columns.bytes_moved(*arguments))
+    expected = sparsegpt_columns.reference(*arguments).weight
+    anchor = Side("torch, column loop", lambda: sparsegpt_columns.reference(*arguments).weight, work)
+    contest = Contest(name, (rows, width), [anchor], expected)
+    if keep is None:
+        factor = Factor(upper, torch.zeros(width, dtype=torch.bool, device=weight.device), 0.0)
+        contest.sides.append(Side("solver", lambda: solve(weight, factor, NofM(n, m), width).weight, work))
+    else:
+        contest.sides.append(Side("torch, transposed", lambda: _transposed(weight, upper, keep), work))
+    if weight.is_cuda:
+        contest.sides.append(Side("on chip", lambda: sparsegpt_columns.enqueue(*arguments)[0].weight, work))
+    return contest
+
+
+def _transposed(weight: Tensor, upper: Tensor, keep: Tensor) -> Tensor:
+    """The same loop where a column is one run of memory."""
+    work, leaves = weight.T.contiguous(), (~keep).T.to(weight.dtype).contiguous()
+    owed = upper / upper.diagonal()[:, None]
+    for i in range(len(work)):
+        error = work[i] * leaves[i]
+        work[i + 1 :].addr_(owed[i, i + 1 :], error, alpha=-1)
+    return (work * (1 - leaves)).T

@@ -1,0 +1,165 @@
+"""`python3 -m course_lib.kernels.gpu --out FOLDER`: the device, all kernels' tests side by side, then each bench alone.
+
+Ends with 0 if everything is right, 1 if something is not, 2 if there is no GPU.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from course_lib.kernels.gpu.process import ROOT, Outcome, Part, Record, run
+from course_lib.kernels.gpu.report import Report
+
+SECONDS = 510  # for all parts together, unless asked: under nine minutes with what lies between them
+DEVICE_SECONDS, TEST_SECONDS, BENCH_SECONDS = 60, 240, 60  # for a part; what an end is waited for costs the rest
+TEST_STEP_SECONDS, BENCH_STEP_SECONDS = 90, 40  # for one test, which may compile many times; for one contest
+PREPARE_SECONDS = 45  # to compile what a bench runs
+START_SECONDS = 8  # of a bench, before its first contest and after its last
+LEAST_SECONDS = 25  # for a bench that is begun
+NO_TIME = Outcome([{"record": "absent", "message": "no time was left for it"}], {}, 0.0)
+SHORT = ("stopped", "unchecked")  # records of a bench that ran out of time
+NO_GPU = 2
+REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _arguments(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no part outlives this
+    end, settings = time.monotonic() + options.seconds, {"rehearse": options.rehearse}
+    report = Report(Path(options.out) / "gpu.json", _command(options))
+    outcome = run(Part("device", "device", DEVICE_SECONDS, DEVICE_SECONDS, {}), settings)
+    if (why := _absent(outcome)) is not None:
+        print(f"make gpu needs a GPU: {why}. Nothing was run.")
+        return NO_GPU
+    settings["limit"] = _take_device(report, outcome)
+    tests, benches = _parts(options)
+    # What the benches run is compiled beside the tests, so that they find it in triton's cache; they say what fails.
+    ready = [Part("prepare", name, PREPARE_SECONDS, PREPARE_SECONDS, {}) for name in benches]
+    until = time.monotonic() + TEST_SECONDS * options.seconds / SECONDS
+    for part, outcome in _side_by_side([*tests, *([] if options.rehearse else ready)], settings, until):
+        if part.kind == "prepare":
+            if not any(record["record"] == "absent" for record in outcome.records):
+                continue
+            benches.remove(part.name)
+            part = replace(part, kind="bench")
+        print(*report.add(part, outcome), sep="\n", flush=True)
+    short = []
+    for i, name in enumerate(benches):
+        # With little left, the first are timed whole rather than all of them by halves.
+        share = max(LEAST_SECONDS, (end - time.monotonic()) / (len(benches) - i))
+        if end - time.monotonic() < LEAST_SECONDS:
+            print(*report.add(Part("bench", name, 0, 0, {}), NO_TIME), sep="\n", flush=True)
+            continue
+        part, outcome = _bench(name, share, settings)
+        print(*report.add(part, outcome), sep="\n", flush=True)
+        if any(record["record"] in SHORT for record in outcome.records):
+            short.append((name, outcome))
+    for name, first in short:  # what the others left is for those that had too little
+        if (left := end - time.monotonic()) < LEAST_SECONDS:
+            break
+        part, outcome = _bench(name, left, settings, [r for r in first.records if r["record"] not in SHORT])
+        outcome = replace(outcome, broken=first.broken | outcome.broken, seconds=first.seconds + outcome.seconds)
+        print(*report.add(part, outcome), sep="\n", flush=True)
+    report.write(complete=True)
+    wrong = report.content["wrong"]
+    print(f"\n{len(wrong)} wrong. {report.content['seconds']:.0f} s. Written to {report.path}.")
+    print(*(f"  {line.splitlines()[0]}" for line in wrong), sep="\n", end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+def _bench(name: str, seconds: float, settings: dict[str, Any], earlier: Sequence[Record] = ()) -> tuple[Part, Outcome]:
+    part = Part("bench", name, min(BENCH_SECONDS, seconds), min(BENCH_STEP_SECONDS, seconds), {})
+    return part, run(part, settings | {"seconds": max(1, part.seconds - START_SECONDS)}, earlier)
+
+
+def _seconds(text: str) -> float:
+    if not (seconds := float(text)) >= LEAST_SECONDS:
+        raise argparse.ArgumentTypeError(f"got {text}; expected at least {LEAST_SECONDS}, the time of one bench")
+    return seconds
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python3 -m course_lib.kernels.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default="build/gpu", help="the folder that gpu.json is written into")
+    parser.add_argument("--rehearse", action="store_true", help="the same on a CPU, in small, kernels interpreted")
+    parser.add_argument("--seconds", type=_seconds, default=SECONDS, help="for all of it (%(default)s)")
+    parser.add_argument("--tests", nargs="*", help="the kernels to test, or files of tests; all when left out")
+    parser.add_argument("--benches", nargs="*", help="the modules to time; all when left out")
+    return parser.parse_args(arguments)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What decides the numbers: not where they are written, which is a folder of this machine's."""
+    parts = ["--rehearse"] if options.rehearse else []
+    parts += [f"--seconds {options.seconds:g}"] if options.seconds != SECONDS else []
+    for name in ("tests", "benches"):
+        parts += [f"--{name}", *asked] if (asked := getattr(options, name)) is not None else []
+    return " ".join(["python3 -m course_lib.kernels.gpu", *parts]) if parts else "make gpu"
+
+
+def _absent(outcome: Outcome) -> str | None:
+    """Why nothing can run; None where it can."""
+    for record in outcome.records:
+        if record["record"] == "absent":
+            return record["message"]
+    if any(record["record"] == "device" for record in outcome.records):
+        return None
+    return next(iter(outcome.broken.values()), "nothing was found").splitlines()[-1]
+
+
+def _take_device(report: Report, outcome: Outcome) -> dict[str, Any]:
+    """The device and its ceilings, into the report, and as the limit of all bounds."""
+    device = next(record for record in outcome.records if record["record"] == "device")
+    copied = [record["bytes_per_second"] for record in outcome.records if record["record"] == "copy"]
+    rates = {r["dtype"]: r["flops_per_second"] for r in outcome.records if r["record"] == "matmul"}
+    ceilings = {"copy_bytes_per_second": copied[0] if copied else None, "matmul_flops_per_second": rates}
+    report.content["wrong"] += [f"device: {step}: {how}" for step, how in outcome.broken.items()]
+    report.write(device={name: value for name, value in device.items() if name != "record"}, ceilings=ceilings)
+    print(f"{device['name']}, driver {device['driver']}, torch {device['torch']}, triton {device['triton']}")
+    print(", ".join(f"{rate / 1e12:,.1f} TFLOP/s {kind}" for kind, rate in rates.items()), end=", ")
+    print(f"copy {copied[0] / 1e12 if copied else 0:,.2f} TB/s", flush=True)
+    # Without a ceiling, no bound: one that nothing reaches keeps the ratios to the anchors.
+    best = {"flops_per_second": max(rates.values(), default=1e18), "bytes_per_second": copied[0] if copied else 1e15}
+    return {"name": device["name"], "source": "measured in this run: largest product, copy"} | best
+
+
+def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
+    """A kernel is a file with a launcher, a bench one with contests: whoever adds one adds it here too."""
+    kernels = options.tests
+    if kernels is None:
+        kernels = [name.split(".")[-1] for name in _modules("kernels", "\ndef launch(")]
+    known = _modules("kernels/bench", "\ndef contests(")
+    by_name = {name.split(".")[-1]: name for name in known}
+    benches = known if options.benches is None else [by_name.get(name, name) for name in options.benches]
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (REHEARSED if options.rehearse else {})
+    return [Part("tests", name, TEST_SECONDS, TEST_STEP_SECONDS, environment) for name in kernels], benches
+
+
+def _modules(folder: str, sign: str) -> list[str]:
+    """Those of a folder, and of the folders in it, that hold the sign."""
+    paths = sorted((*(ROOT / folder).glob("*.py"), *(ROOT / folder).glob("*/*.py")), key=lambda path: path.stem)
+    found = [path.relative_to(ROOT) for path in paths if sign in path.read_text(encoding="utf-8")]
+    return [".".join(("course_lib", *path.with_suffix("").parts)) for path in found]
+
+
+def _side_by_side(parts: list[Part], settings: dict[str, Any], end: float) -> Iterable[tuple[Part, Outcome]]:
+    """As they end. Compiling is the processor's work, so most of its cores are given to it; times come later, alone."""
+
+    def within(part: Part) -> Outcome:  # one that has to wait for its turn has less time
+        return run(replace(part, seconds=min(part.seconds, end - time.monotonic())), settings)
+
+    with ThreadPoolExecutor(max(4, (os.cpu_count() or 2) - 2)) as pool:
+        under_way = {pool.submit(within, part): part for part in parts}
+        for future in as_completed(under_way):
+            yield under_way[future], future.result()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

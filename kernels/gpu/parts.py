@@ -1,0 +1,259 @@
+"""What runs in a process of its own: `python -m course_lib.kernels.gpu.parts KIND NAME RECORDS SETTINGS`.
+
+Each kind is a function here. A step that an earlier process of the same part has begun is not begun again: it is what
+ended that process. Nothing but torch, triton, numpy and pytest is needed; for the annotations there are stand-ins.
+"""
+
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests" / "kernels"
+BENCH_SECONDS = 35.0  # of contests; importing and starting CUDA come before
+CONTEST_SECONDS = 1.0  # unless the fewest repetitions take longer
+SEEDS = (0, 1)  # of the numbers that are timed; of others, on which every side is checked once more
+COPIED = {"cpu": 2**24, "cuda": 2**31}  # bytes of the tensor that is copied: many times any cache
+SQUARE = {"cpu": 256, "cuda": 8192}  # of the product whose rate is the arithmetic bound
+REPETITIONS = 20
+NOTHING = "none of its contests is for this device"
+BROKEN = 3  # exit code of a process whose GPU takes no more work
+
+
+class Records:
+    """Appends to the file, line by line, what is begun and what is known."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        self.begun = {line["name"] for line in lines if line["record"] == "begin"}
+        self.timed = {line["name"] for line in lines if line["record"] == "contest"}
+
+    def write(self, record: str, **values: Any) -> None:
+        line = json.dumps({"record": record} | values, allow_nan=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def begin(self, name: str) -> bool:
+        """False where an earlier process began it."""
+        if name in self.begun:
+            return False
+        self.begun.add(name)
+        self.write("begin", name=name)
+        return True
+
+
+def device(name: str, records: Records, settings: dict[str, Any]) -> None:
+    """What is here, and its two ceilings: copying memory, and a product of large matrices in each type."""
+    import torch
+    from course_lib.kernels.gpu.report import environment
+    from course_lib.kernels.timing.contest import Clock
+
+    if not settings["rehearse"] and not torch.cuda.is_available():
+        records.write("absent", message=f"torch {torch.__version__} finds no GPU with CUDA here")
+        records.write("end")
+        return
+    place = _place(settings, seed=0)
+    kind = place.device.type
+    records.write("device", **environment(place.device))
+    clock = Clock(place, 3e12)
+
+    def seconds(run: Callable[[], Any]) -> float:
+        run()
+        return statistics.median(clock.seconds(run) for _ in range(REPETITIONS))
+
+    source = torch.randn(COPIED[kind] // 4, generator=place.generator, device=place.device)
+    target = torch.empty_like(source)
+    records.write("copy", bytes_per_second=2 * source.nbytes / seconds(lambda: target.copy_(source)))
+    del source, target
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        left, right = (replace(place, dtype=dtype).randn(SQUARE[kind], SQUARE[kind]) for _ in range(2))
+        rate = 2 * SQUARE[kind] ** 3 / seconds(lambda left=left, right=right: left @ right)
+        records.write("matmul", dtype=_word(dtype), flops_per_second=rate)
+    records.write("end")
+
+
+def tests(name: str, records: Records, settings: dict[str, Any]) -> None:
+    """The tests of one kernel: those of its own file, and of each kernel. Or those of any one file, by its path."""
+    import pytest
+
+    files = [Path(name)] if name.endswith(".py") else [TESTS / "test_every_kernel.py", TESTS / f"test_{name}.py"]
+
+    class Recorder:
+        def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+            items[:] = [item for item in items if _concerns(item, name) and item.nodeid not in records.begun]
+
+        def pytest_runtest_logstart(self, nodeid: str) -> None:
+            records.begin(nodeid)
+
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.when == "call" or not report.passed:
+                last_lines = [] if report.passed else report.longreprtext.strip().splitlines()[-12:]
+                values = {"name": report.nodeid, "outcome": report.outcome, "seconds": round(report.duration, 3)}
+                records.write("test", **values, message="\n".join(last_lines))
+
+        def pytest_runtest_logfinish(self) -> None:
+            _end_if_broken(records)
+
+    command = [*map(str, files), "-p", "no:cacheprovider", "--tb=short", "-o", "addopts=", f"--rootdir={ROOT}"]
+    code = pytest.main([*command, "-c", str(ROOT / "pyproject.toml")], plugins=[Recorder()])
+    if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        records.write("end")
+
+
+def prepare(name: str, records: Records, settings: dict[str, Any]) -> None:
+    """Every setting of all that a bench runs, untimed: the first, which works, is taken for the best.
+
+    A bench that cannot run here is told by this already, so that no time is kept for it.
+    """
+    try:
+        with _absent(records), _untimed():
+            n_contests = 0
+            for contest in import_module(name).contests(_place(settings, SEEDS[0])):
+                n_contests += 1
+                for side in contest.sides:
+                    side.run()
+            if n_contests == 0:
+                records.write("absent", message=NOTHING)
+    except Exception as error:  # the bench says so itself
+        print(error)
+    records.write("end")
+
+
+@contextmanager
+def _absent(records: Records) -> Iterator[None]:
+    """A package that is not installed, or the default model on a machine that was never set up: no fault of a bench."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        records.write("absent", message=f"it needs {error.name}, which is not installed")
+    except FileNotFoundError as error:
+        records.write("absent", message=str(error))
+
+
+@contextmanager
+def _untimed() -> Iterator[None]:
+    from triton.runtime.autotuner import Autotuner, OutOfResources
+
+    def run_once(tuner: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
+        try:
+            tuner.fn.run(*arguments, **named, **config.all_kwargs())
+        except OutOfResources:
+            return [math.inf] * 3
+        return [0.0] * 3
+
+    timed, Autotuner._bench = Autotuner._bench, run_once
+    try:
+        yield
+    finally:
+        Autotuner._bench = timed
+
+
+def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
+    """All contests of one bench, timed beside the ceilings, then checked on other numbers."""
+    with _absent(records):
+        _time(import_module(name), records, settings)
+    records.write("end")
+
+
+def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
+    import torch
+    from course_lib.kernels.timing.contest import Clock
+    from course_lib.kernels.timing.rows import TOLERANCE, measure, relative_errors, verdict
+
+    from course_lib.measure.roofline import Device
+
+    place, limit = _place(settings, SEEDS[0]), Device(**settings["limit"])
+    tolerance = getattr(module, "TOLERANCE", TOLERANCE)[place.dtype]
+    dtype = getattr(module, "DTYPE", place.dtype)  # of a bench that takes one type whatever the place says
+    records.write("settings", dtype=_word(dtype), tolerance=tolerance, seeds=SEEDS)
+    seconds = min(BENCH_SECONDS, settings.get("seconds", BENCH_SECONDS))
+    clock, end = Clock(place, limit.bytes_per_second), time.monotonic() + seconds
+    n_contests = 0
+    for contest in module.contests(place):
+        n_contests += 1
+        if time.monotonic() > end:
+            records.write("stopped", message=f"{seconds:.0f} s were up before {contest.name!r}")
+            break
+        if records.begin(contest.name):
+            refused: dict[str, str] = {}
+            rows = measure(contest, clock, limit, tolerance, CONTEST_SECONDS, refused)
+            rows = [row | {"verdict": verdict(row)} for row in rows]
+            records.timed.add(contest.name)
+            records.write("contest", name=contest.name, rows=rows, absent=contest.absent, refused=refused)
+            _end_if_broken(records)
+        del contest
+    if n_contests == 0:
+        records.write("absent", message=NOTHING)
+    for contest in module.contests(_place(settings, SEEDS[1])):
+        if time.monotonic() > end:
+            records.write("unchecked", message=f"{seconds:.0f} s were up before {contest.name!r} on other numbers")
+            break
+        if contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
+            continue
+        refused = {}
+        errors = relative_errors(contest, refused) | dict.fromkeys(refused, math.nan)
+        errors = {side: (error, error <= tolerance) for side, error in errors.items()}
+        records.write("checked", name=contest.name, errors=errors)
+        _end_if_broken(records)
+    if place.device.type == "cuda":
+        records.write("memory", peak_bytes=torch.cuda.max_memory_allocated())
+
+
+def _concerns(item: Any, name: str) -> bool:
+    """A test of a file of its own, or one of all kernels with this one as its parameter."""
+    if item.path.name != "test_every_kernel.py":
+        return True
+    module = getattr(item, "callspec", None) and item.callspec.params.get("module")
+    return module is not None and module.__name__.split(".")[-1] == name
+
+
+def _place(settings: dict[str, Any], seed: int) -> Any:
+    """The GPU, with numbers drawn on it; rehearsed on the CPU, in small."""
+    import torch
+    from course_lib.kernels.timing.contest import Place
+
+    torch.backends.cuda.matmul.allow_tf32 = False  # tf32 has 11 bits where float32, the reference, has 24
+    rehearse = settings["rehearse"]
+    where, dtype = ("cpu", torch.float32) if rehearse else ("cuda", torch.bfloat16)
+    return Place(torch.device(where), dtype, rehearse, torch.Generator(where).manual_seed(seed))
+
+
+def _synchronise() -> None:
+    import torch
+
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _end_if_broken(records: Records) -> None:
+    """After an illegal address every further call fails, so the rest is for another process."""
+    try:
+        _synchronise()
+    except Exception as error:
+        print(error)
+        records.write("broken", message=str(error)[:1000])
+        os._exit(BROKEN)
+
+
+def _word(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def main(kind: str, name: str, path: str, settings: str) -> None:
+    sys.path.append(str(Path(__file__).with_name("stand_ins")))
+    part = {"device": device, "tests": tests, "prepare": prepare, "bench": bench}[kind]
+    part(name, Records(Path(path)), json.loads(settings))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,90 @@
+"""The rows of a bench: one side of one contest, checked, timed, and set beside its bound and its anchor."""
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from course_lib.kernels.timing.contest import Clock, Contest, poisoned_outputs, race, relative_error
+
+from course_lib.measure.roofline import Device
+
+RESULTS = Path(__file__).parents[1] / "bench" / "results"  # measurements that are kept, one JSON a device and bench
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong index or mask is off by about 1
+REPETITIONS = (5, 30)  # at least, at most
+LAST_WORDS = 1000  # characters that are kept of an error
+SECONDS = 8.0  # for one contest, unless the fewest repetitions take longer
+
+
+def measure(
+    contest: Contest,
+    clock: Clock,
+    limit: Device,
+    tolerance: float,
+    seconds: float = SECONDS,
+    refused: dict[str, str] | None = None,
+) -> list[dict[str, Any]]:
+    """One row a side: first whether it is right, then how long it takes. A side that is wrong is not timed.
+
+    A side that raises an error raises it, or has no row where `refused` takes in what it said.
+    """
+    errors = relative_errors(contest, refused)
+    contest = replace(contest, sides=[side for side in contest.sides if side.name in errors])
+    right = [side for side in contest.sides if errors[side.name] <= tolerance]
+    times = race(replace(contest, sides=right), clock, seconds, REPETITIONS)
+    rows = []
+    for side in contest.sides:
+        row = {"contest": contest.name, "shape": contest.shape, "side": side.name, "anchor": contest.sides[0].name}
+        row |= {"right": side in right, "relative_error": errors[side.name]}
+        row |= {"bytes": side.work.bytes, "flops": side.work.flops, "bound_seconds": side.work.seconds(limit)}
+        rows.append(row | _statistics(times, side.name, contest.sides[0].name, row["bound_seconds"]))
+    return rows
+
+
+def relative_errors(contest: Contest, refused: dict[str, str] | None = None) -> dict[str, float]:
+    """By side. What a side leaves unwritten is NaN, not the result that another side left in the same memory.
+
+    Each side runs once, since some of them go on from where they were.
+    """
+    errors = {}
+    for side in contest.sides:
+        try:
+            with poisoned_outputs():
+                got = side.run()
+            errors[side.name] = relative_error(got, contest.expected if side.expected is None else side.expected)
+        except Exception as error:  # whatever it is, the other sides are still to run
+            if refused is None:
+                raise
+            refused[side.name] = f"{type(error).__name__}: {error}"[:LAST_WORDS]
+    return errors
+
+
+def _statistics(seconds: dict[str, list[float]], side: str, anchor: str, bound: float) -> dict[str, Any]:
+    """Median and spread of a side, and of its speed relative to the anchor within each repetition."""
+    if side not in seconds or anchor not in seconds:
+        return {"repetitions": 0}
+    median, low, high = _spread(seconds[side])
+    ratio, ratio_low, ratio_high = _spread([a / b for a, b in zip(seconds[anchor], seconds[side], strict=True)])
+    row = {"repetitions": len(seconds[side]), "median_seconds": median, "low_seconds": low, "high_seconds": high}
+    row |= {"share_of_bound": bound / median, "times_anchor": ratio}
+    return row | {"times_anchor_low": ratio_low, "times_anchor_high": ratio_high}
+
+
+def _spread(values: list[float]) -> tuple[float, float, float]:
+    """Median, 10th and 90th percentile."""
+    deciles = statistics.quantiles(values, n=10, method="inclusive")
+    return statistics.median(values), deciles[0], deciles[-1]
+
+
+def verdict(row: dict[str, Any]) -> str:
+    """Against the anchor; a spread that holds 1 decides nothing."""
+    if not row["right"]:
+        return "wrong"
+    if row["side"] == row["anchor"]:
+        return "anchor"
+    if not row["repetitions"]:
+        return "not timed"
+    if row["times_anchor_low"] > 1:
+        return "wins"
+    return "loses" if row["times_anchor_high"] < 1 else "even"

@@ -1,0 +1,144 @@
+"""Sun, Liu, Bair, Kolter 2023, "A Simple and Effective Pruning Approach for Large Language Models" (Wanda),
+https://arxiv.org/abs/2306.11695: score and N:M choice in one pass over the weight.
+
+Dimension key: O outputs (rows), I inputs (columns), M inputs a group, N of them kept. In a tile: G groups.
+
+The score |W_ij| * ||x_j|| (equation 1) needs no neighbour, and an N:M choice needs M of them, so a weight is read once
+and written once. The torch route writes the score, sorts it, scatters a mask and multiplies: a pass for each.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from course_lib.kernels.checks import FLOATS, check_device, check_tensor
+from course_lib.kernels.runtime import jit, runs_kernel, tl, triton, tuned
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from course_lib.sparsity.patterns import NofM
+
+GROUPS = (2, 4, 8, 16)  # M: groups must fill powers of two, and ranking a group takes M * M comparisons
+# For the tests: ragged tiles, tiny and whole ones, each group size, n that is no power of two.
+CASES = (
+    {"shape": (9, 264)},
+    {"shape": (8, 256), "n": 4, "m": 8},
+    {"shape": (1, 2), "n": 1, "m": 2},
+    {"shape": (3, 48), "n": 5, "m": 16},
+)
+WRITES = ("weight", "keep", "both")
+
+
+class Pruned(NamedTuple):
+    """What was asked for; the other is None."""
+
+    weight: Float[Tensor, "O I"] | None
+    keep: Bool[Tensor, "O I"] | None
+
+
+def reference(
+    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n: int = 2, m: int = 4, write: str = "both"
+) -> Pruned:
+    """Score in float32, rank, mask."""
+    keep = NofM(n, m).keep(weight.abs().float() * norm)
+    return Pruned(None if write == "keep" else weight.masked_fill(~keep, 0), None if write == "weight" else keep)
+
+
+def bytes_moved(
+    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n: int = 2, m: int = 4, write: str = "both"
+) -> int:
+    """The weight and the norms read once; the pruned weight, the mask (a byte an entry) or both written once."""
+    width = weight.element_size()
+    written = {"weight": width, "keep": 1, "both": width + 1}[write]
+    return weight.numel() * (width + written) + norm.numel() * norm.element_size()
+
+
+@tuned(
+    ["O", "I", "M"],
+    {"BLOCK_O": 8, "BLOCK_I": 256, "num_warps": 4},
+    {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 4},
+    {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 4},
+)
+@jit
+def mask_kernel(
+    weight, norm, pruned, keep, has_nan, O, I: tl.constexpr, N: tl.constexpr, M: tl.constexpr,
+    BLOCK_O: tl.constexpr, BLOCK_I: tl.constexpr,
+):  # fmt: skip
+    """Keeps the N of each group that fewer than N others beat; equal scores leave by lower index."""
+    G: tl.constexpr = BLOCK_I // M
+    OWN: tl.constexpr = 8  # neighbours that a thread has: 16 bytes of bfloat16
+    row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
+    column = tl.program_id(1) * BLOCK_I + tl.arange(0, BLOCK_I)
+    inside = (row < O)[:, None] & (column < I)[None, :]
+    offset = row.to(tl.int64)[:, None] * I + column[None, :]
+    w = tl.load(weight + offset, mask=inside, other=0.0).to(tl.float32)
+    # Loaded once a row, so that each thread gets the norms of its own weights: of one row, they would change hands.
+    score = tl.abs(w) * tl.load(norm + column[None, :] + tl.zeros([BLOCK_O, 1], tl.int32), mask=inside, other=0.0)
+    mine = tl.reshape(score, (BLOCK_O, G, M, 1))
+    other = tl.reshape(score, (BLOCK_O, G, 1, M))
+    later = tl.arange(0, M)[None, None, None, :] > tl.arange(0, M)[None, None, :, None]
+    # Counted in float32: a GPU compares into 1.0 and 0.0 in one instruction, and into integers in several.
+    n_better = tl.sum(tl.where((other > mine) | ((other == mine) & later), 1.0, 0.0), 3)
+    kept = tl.reshape(n_better, (BLOCK_O, BLOCK_I)) < N
+    if pruned is not None:
+        tl.store(pruned + offset, tl.where(kept, w, 0.0).to(pruned.dtype.element_ty), mask=inside)
+    if keep is not None:
+        tl.store(keep + offset, kept.to(tl.uint8), mask=inside)
+    # Each thread says so for its weights: one answer of the whole program would hold its warps up.
+    nan = tl.max(tl.reshape((score != score).to(tl.int32), (BLOCK_O, BLOCK_I // OWN, OWN)), 2)
+    tl.store(has_nan + tl.zeros([BLOCK_O, BLOCK_I // OWN], tl.int32), 1, mask=nan > 0)
+
+
+def launch(
+    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n: int = 2, m: int = 4, write: str = "both"
+) -> Pruned:
+    """The pruned weight, its keep mask, or both, from the norm of each input over the calibration tokens."""
+    _check(weight, norm, n, m, write)
+    if not runs_kernel(weight):
+        return reference(weight, norm, n, m, write)
+    pruned, has_nan = enqueue(weight, norm, n, m, write)
+    if has_nan.item():  # the one wait for the GPU
+        raise ValueError("the score has NaN: expected comparable numbers; look for NaN in the weight and in the norm")
+    return pruned
+
+
+def enqueue(weight: Tensor, norm: Tensor, n: int, m: int, write: str) -> tuple[Pruned, Tensor]:
+    """Starts the kernel and returns without waiting: the results, and a flag that says whether a score was NaN."""
+    pruned = None if write == "keep" else torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
+    keep = None if write == "weight" else torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
+    has_nan = torch.zeros(1, dtype=torch.int32, device=weight.device)
+    n_rows, n_columns = weight.shape
+    with torch.cuda.device_of(weight):  # triton launches on the current GPU, which may be another one
+        mask_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_columns, meta["BLOCK_I"]))](
+            weight, norm, pruned, keep, has_nan, O=n_rows, I=n_columns, N=n, M=m
+        )
+    return Pruned(pruned, None if keep is None else keep.view(torch.bool)), has_nan
+
+
+def example(
+    generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], n: int = 2, m: int = 4
+) -> tuple[Tensor, Tensor, int, int]:
+    """Random arguments for `launch`: weight (O, I) and norm (I,), with ties."""
+    where = {"generator": generator, "device": generator.device}
+    weight = torch.randn(shape, **where).to(device, dtype)
+    weight[:, 1::m] = -weight[:, 0::m]
+    norm = torch.rand(shape[1], **where).to(device) + 0.5
+    norm[1::m] = norm[0::m]
+    return weight, norm, n, m
+
+
+def _check(weight: Tensor, norm: Tensor, n: int, m: int, write: str) -> None:
+    NofM(n, m)
+    if m not in GROUPS:
+        raise ValueError(f"n:m = {n}:{m}: expected m in {GROUPS}; call reference() for other groups")
+    if write not in WRITES:
+        raise ValueError(f"write={write!r}: expected one of {WRITES}; choose what to write")
+    if weight.ndim != 2 or weight.shape[1] % m:
+        raise ValueError(
+            f"weight has shape {tuple(weight.shape)}: expected (outputs, inputs) with inputs a multiple of {m}; "
+            "choose an m that divides them"
+        )
+    check_tensor("weight", weight, tuple(weight.shape), FLOATS)
+    check_tensor("norm", norm, (weight.shape[1],), (torch.float32,))
+    check_device(weight=weight, norm=norm)
