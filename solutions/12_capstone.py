@@ -466,7 +466,7 @@ with drafting(built) as small:
 
 # %% exercise="capstone.gain"
 def gain(acceptance, k, model, further, draft):
-    """Tokens per pass, and the cost of a token without a draft minus its cost with one: two numbers.
+    """Tokens per pass, and a token's cost without a draft minus that with one: two numbers.
 
     acceptance: the probability that a drafted token stays, 0 to 1, both possible. k: tokens drafted
     for a pass, 1 or more. model: what a pass of the model over one token costs; without a draft a

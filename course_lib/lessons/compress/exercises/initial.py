@@ -15,14 +15,13 @@ from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
 Answer = Callable[[Tensor, Tensor, int, Tensor], Any]
 
 
-def _kind(got: Any, case: Case) -> str | None:
-    """What kind of wrong prompt or table this is; None where that cannot be said."""
-    table, lots, n, step = case.arguments
+def _kind(got: Any, case: Case, asked: Tensor) -> str | None:
+    """What kind of wrong prompt or table this is, where another prompt is asked for; None where that cannot be said."""
+    table, _, n, step = case.arguments
     prompt, after = map(as_tensor, got) if isinstance(got, tuple) and len(got) == 2 else (None, None)
     if not isinstance(prompt, Tensor) or prompt.shape != step.shape or not prompt.double().isfinite().all():
         return None
-    began, unmoved = (_rows(table, rows) for rows in (prompt.double() + step.double(), prompt.double()))
-    right = _largest(table, lots, n)
+    began, right, unmoved = (_rows(table, rows) for rows in (prompt + step.double(), asked + step.double(), prompt))
     if close(after, table):
         return "another table" if began is not None and torch.equal(began, right) else None
     if began is None:
@@ -44,7 +43,7 @@ def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     if not isinstance(expected, tuple):
         return close(got, expected)
     if isinstance(expected[0], str):
-        kind = got[0] if isinstance(got, tuple) and got and isinstance(got[0], str) else _kind(got, case)
+        kind = got[0] if isinstance(got, tuple) and got and isinstance(got[0], str) else _kind(got, case, expected[1])
         other = kind == expected[0] and _agree_on_both(got, expected[1:], case)
         return None if other else f"got {short(got)}, expected {expected[0]}"
     if not isinstance(got, tuple) or len(got) != len(expected):

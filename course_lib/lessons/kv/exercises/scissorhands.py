@@ -182,8 +182,8 @@ def _times_overlooked(weights: Tensor, asked_at: Tensor, position: Tensor) -> Te
 
 def _as_ranked(got: Any, expected: tuple[str, Tensor, int]) -> str | None:
     """Whether a mask is one of those that a mistake's counts allow; a ranking, whether it is the same."""
-    _, count, n_drop = expected
-    if isinstance(got, tuple) and len(got) == 3 and got[0] == RANKING:
+    kind, count, n_drop = expected
+    if isinstance(got, tuple) and len(got) == 3 and got[0] == kind:
         return close(got, expected)
     got, problem = as_mask(got, torch.zeros(len(count), dtype=torch.bool))
     if problem:

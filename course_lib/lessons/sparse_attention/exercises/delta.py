@@ -291,7 +291,7 @@ DELTA = Exercise(
 def _in_loops(keys: Tensor, theta: Tensor) -> tuple[list[list[float]], list[list[bool]]]:
     held, sent = [keys[0].tolist()], [[True] * keys.shape[1]]
     for row in keys[1:]:
-        moved = [abs(float(x - h)) >= float(t) for x, h, t in zip(row, keys.new_tensor(held[-1]), theta, strict=True)]
+        moved = [abs(float(x - h)) >= t for x, h, t in zip(row, keys.new_tensor(held[-1]), theta.tolist(), strict=True)]
         held.append([float(x) if m else h for x, h, m in zip(row, held[-1], moved, strict=True)])
         sent.append(moved)
     return held, sent
