@@ -15,7 +15,9 @@ from course_lib.grading import hidden_cases
 from course_lib.workbook.catalogue import all_exercises, find
 
 # {exercise: {the change, as printed: why the text of the exercise leaves that free}}
-FREE: dict[str, dict[str, str]] = {}
+FREE: dict[str, dict[str, str]] = {
+    "minitron.distil": {"0 -> 1": "tokens are counted at one entry of the vocabulary; no vocabulary has a single one"},
+}
 
 
 @pytest.mark.parametrize("exercise", all_exercises(), ids=lambda e: e.id)
