@@ -21,9 +21,15 @@ from course_lib.contextual.inputs.teal import Teal, teal
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.kv.cache import evicting
 from course_lib.kv.policies.window import Window
-from course_lib.models import tiny_model
+from course_lib.models import blocks, tiny_model
 from course_lib.prompts.initial import from_ids
 from course_lib.prompts.prompted import prompting
+from course_lib.pruning.methods.wanda import Wanda
+from course_lib.pruning.sequential import prune_model
+from course_lib.pruning.structured.losses import block_outputs
+from course_lib.pruning.structured.scorer import Evidence
+from course_lib.pruning.structured.scorers.block_influence import BlockInfluence
+from course_lib.pruning.structured.scorers.perplexity_drop import PerplexityDrop
 
 IDS = torch.randint(3, 97, (1, 12), generator=torch.Generator().manual_seed(0))
 MARKED = (torch.arange(12) == 5)[None]
@@ -88,6 +94,26 @@ def test_a_model_compiled_before_or_inside_evicts_as_it_is(compiled):
             found = [fast(step, past_key_values=cache, use_cache=True).logits for step in steps]
         assert all(map(torch.equal, found, expected))
     assert torch.equal(before(IDS, use_cache=False).logits, dense)
+
+
+def test_a_model_compiled_in_place_is_measured_and_pruned_as_it_is():
+    """`model.compile()` leaves the model what it is, so nothing can refuse it."""
+    windows = torch.randint(3, 97, (2, 12), generator=torch.Generator().manual_seed(0))
+    plain, fast = sharp(), sharp()
+    fast.compile(backend="eager")
+    for block in blocks(fast):
+        block.compile(backend="eager")
+    fast(windows, use_cache=False)
+    for scorer in (BlockInfluence(), PerplexityDrop()):
+        expected, found = (scorer.score(Evidence(model, windows)).blocks for model in (plain, fast))
+        assert torch.equal(found, expected)
+        assert expected.unique().numel() == expected.numel(), "the blocks differ"
+    for model in (plain, fast):
+        prune_model(model, Wanda(), windows, progress=False)
+    assert all(map(torch.equal, fast.state_dict().values(), plain.state_dict().values()))
+    with block_outputs(blocks(fast)) as outputs:
+        fast(windows, use_cache=False)
+    assert len(outputs) == len(blocks(fast))
 
 
 @pytest.mark.parametrize("name", BY_HOOKS)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 
+from course_lib.hooks import hooking
 from course_lib.measure.machine import decode_times, prefill_seconds, random_ids, synchronise
 from course_lib.measure.roofline import Device, Transformer, Work
 from course_lib.models import architecture, blocks, head, linears, weight_of
@@ -108,8 +109,7 @@ def stopwatch(parts: dict[str, list[nn.Module]]) -> Iterator[dict[str, float]]:
     def begin(module: nn.Module, arguments: tuple) -> None:
         running[module] = time.perf_counter()
 
-    handles = []
-    try:
+    with hooking() as handles:
         for part, modules in parts.items():
             for module in modules:
 
@@ -119,6 +119,3 @@ def stopwatch(parts: dict[str, list[nn.Module]]) -> Iterator[dict[str, float]]:
 
                 handles += [module.register_forward_pre_hook(begin), module.register_forward_hook(end)]
         yield seconds
-    finally:
-        for handle in handles:
-            handle.remove()

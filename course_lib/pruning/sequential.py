@@ -19,6 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from course_lib.hooks import hooking
 from course_lib.measure.progress import tracked
 from course_lib.models import Layer, weight_of
 from course_lib.pruning import offload
@@ -154,8 +155,8 @@ def collect_and_advance(
 @contextmanager
 def _adding(layers: list[Layer], needs: Needs, report: PruneReport) -> Iterator[dict[str, Gram]]:
     """Inside, what layers read in a forward pass is added to their Grams; no hook is left behind."""
-    grams, handles = {}, []
-    try:
+    grams: dict[str, Gram] = {}
+    with hooking() as handles:
         for layer in layers:
             if layer.is_first:
                 gram = Gram(weight_of(layer.module).shape[1], needs, offload.device_of(layer.module))
@@ -163,9 +164,6 @@ def _adding(layers: list[Layer], needs: Needs, report: PruneReport) -> Iterator[
                 handles.append(layer.module.register_forward_pre_hook(_adder(gram, report)))
         with report.timed("forward"):
             yield grams
-    finally:
-        for handle in handles:
-            handle.remove()
     _hold(grams, report)
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.hooks import hooking
 from course_lib.measure.likelihood import hidden_states
 from course_lib.measure.progress import tracked
 from course_lib.models import architecture, blocks, final_norm, heads
@@ -93,8 +94,8 @@ def _norms(model: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def _watching(model: PreTrainedModel, seen: Activations, n_tokens: int) -> Iterator[None]:
-    n_query, handles = heads(model).n_query, []
-    try:
+    n_query = heads(model).n_query
+    with hooking() as handles:
         for index, block in enumerate(blocks(model)):
             kind = architecture(block)
             output, down = (block.get_submodule(path) for path in (kind.attention[-1], kind.mlp[-1]))
@@ -104,9 +105,6 @@ def _watching(model: PreTrainedModel, seen: Activations, n_tokens: int) -> Itera
         for norm, sizes in zip(_norms(model), seen.width, strict=True):
             handles.append(norm.register_forward_hook(_given(sizes)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _sizes(norms: Norms):

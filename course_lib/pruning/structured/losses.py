@@ -11,6 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss
 
+from course_lib.hooks import hooking
+
 
 def kl_divergence(
     student: Float[Tensor, "*tokens V"], teacher: Float[Tensor, "*tokens V"], temperature: float = 1.0
@@ -52,12 +54,9 @@ def block_outputs(blocks: Iterable[nn.Module]) -> Iterator[list[Float[Tensor, "N
     def add(_: nn.Module, __: tuple, output: Tensor | tuple) -> None:
         outputs.append(output[0] if isinstance(output, tuple) else output)
 
-    handles = [block.register_forward_hook(add) for block in blocks]
-    try:
+    with hooking() as handles:
+        handles += [block.register_forward_hook(add) for block in blocks]
         yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def hidden_states(student: list[Float[Tensor, "N T D"]], teacher: list[Float[Tensor, "N T D"]]) -> Float[Tensor, ""]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from course_lib.hooks import hooking
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks
 from course_lib.pruning.structured.choice import Scores
@@ -17,11 +18,9 @@ class PerplexityDrop(Scorer):
     def score(self, evidence: Evidence) -> Scores:
         losses = []
         for block in blocks(evidence.model):
-            handle = block.register_forward_hook(_pass_by, with_kwargs=True)
-            try:
+            with hooking() as handles:
+                handles.append(block.register_forward_hook(_pass_by, with_kwargs=True))
                 losses.append(perplexity(evidence.model, evidence.windows).value)
-            finally:
-                handle.remove()
         return Scores(blocks=torch.tensor(losses, dtype=torch.float64).log())
 
 
