@@ -96,25 +96,35 @@ def _newer(
     newer = [work for work in unnamed if work.path is not None and _age(work)[:3] > _age(best)[:3]]
     if not newer:
         return [], ()
-    n_needed = max(1, _n_exercises(best, exercises))
-    counts = [(work, _n_exercises(work, exercises)) for work in newer]
-    attempts = [work for work, n in counts if n >= n_needed]
+    n_needed, n_written = _n_exercises(best, exercises)
+    attempts, passed_over = [], []
+    for work in newer:
+        n, written = _n_exercises(work, exercises)
+        if n >= max(1, n_needed) and (written or not n_written):
+            attempts.append(work)
+        else:
+            why = f"it has {n} of the {len(exercises)} exercises" if written or not n else "nothing in it is written"
+            passed_over.append((work, f"its name says no lesson, and {why}"))
     rest = [
-        f"{work.origin} is newer but was not graded: its name says no lesson, and it has {n} of the "
-        f"{len(exercises)} exercises"
-        for work, n in counts
-        if n < n_needed and (not attempts or _age(work) > max(map(_age, attempts)))
+        f"{work.origin} is newer but was not graded: {why}"
+        for work, why in passed_over
+        if not attempts or _age(work) > max(map(_age, attempts))
     ]
     return attempts, tuple(rest[:MOST_NOTES])
 
 
-def _n_exercises(work: Submission, exercises: tuple[str, ...]) -> int:
-    """How many exercises a notebook names. It is searched as bytes: nothing that was handed in is parsed here."""
+def _n_exercises(work: Submission, exercises: tuple[str, ...]) -> tuple[int, int]:
+    """How many exercises a notebook names, and of how many the stub is gone.
+
+    It is searched as bytes: nothing that was handed in is parsed here.
+    """
     try:
         content = work.read()
     except (ValueError, OSError):
-        return 0
-    return sum(re.search(rb"""["']%s\\?["']""" % re.escape(name).encode(), content) is not None for name in exercises)
+        return 0, 0
+    names = [re.escape(name).encode() for name in exercises]
+    named = [name for name in names if re.search(rb"""["']%s\\?["']""" % name, content)]
+    return len(named), sum(re.search(rb"Exercise %s: replace this line" % name, content) is None for name in named)
 
 
 def _age(submission: Submission) -> tuple[bool, int, float, str]:

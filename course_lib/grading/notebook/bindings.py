@@ -116,6 +116,9 @@ def facts(node: ast.stmt, source: str) -> Facts:
     for child in table.get_children():
         binds |= _binds_outside(child)
         _reads(child, eager, late, called=False)
+    # `count += 1` reads what it adds to, which a table of symbols does not say.
+    added = (part.target for part, _ in at_once(node) if isinstance(part, ast.AugAssign))
+    eager |= {target.id for target in added if isinstance(target, ast.Name)}
     deletes = _deleted(node, stored)
     star = (node.module or ".") if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" else ""
     for part, _ in at_once(node):

@@ -138,7 +138,8 @@ def _pruned(node: ast.stmt, judge: Judge) -> ast.stmt | None:
             left = _left(statements, judge, tried)
             holds |= any(judge.acts(part) for part in left)
             same &= left == statements
-            setattr(copy, name, left or ([ast.Pass()] if name == "body" else []))
+            needed = name == "body" or (name == "finalbody" and not node.handlers)  # or it would not parse
+            setattr(copy, name, left or ([ast.Pass()] if needed else []))
     if handlers := getattr(node, "handlers", []):
         left = [_left(handler.body, judge) for handler in handlers]
         holds |= any(left)

@@ -367,6 +367,7 @@ def test_a_name_of_two_lines_is_a_name(tmp_path):
 
 EXERCISES = ("wanda.score", "wanda.n_of_m", "wanda.block")
 FULL = "".join(f'check(\\"{name}\\", f)' for name in EXERCISES)
+STUBS = "".join(f'raise NotImplementedError(\\"Exercise {name}: replace this line\\")' for name in EXERCISES)
 ONE_OF_THEM = '"exercise": "wanda.score"'
 ATTEMPTS = {  # hours, names and contents, and which counts
     "a newer one without a lesson": ({"04_wanda": "", "mine": FULL}, "mine"),
@@ -374,6 +375,8 @@ ATTEMPTS = {  # hours, names and contents, and which counts
     "an older one without a lesson": ({"mine": FULL, "04_wanda": ONE_OF_THEM}, "04_wanda"),
     "a newer one with fewer": ({"04_wanda": FULL, "mine": ONE_OF_THEM}, "04_wanda"),
     "a newer one without any": ({"04_wanda": "", "mine": "import torch"}, "04_wanda"),
+    "a newer copy in which nothing is written": ({"04_wanda": FULL, "mine": FULL + STUBS}, "04_wanda"),
+    "a newer copy where the older has no answer either": ({"04_wanda": FULL + STUBS, "mine": FULL + STUBS}, "mine"),
     "a newer one of another lesson": ({"04_wanda": "", "03_sparsegpt": FULL}, "04_wanda"),
     "the newest of several": ({"a": FULL, "04_wanda": FULL, "b": FULL, "c": FULL, "d": ""}, "c"),
 }
@@ -390,7 +393,7 @@ def test_the_newest_attempt_counts_whatever_it_is_called(name, tmp_path):
     chosen, _ = newest(find(tmp_path), STEM, exercises=EXERCISES)
     assert chosen.origin == f"alice/{counts}.ipynb"
     last = list(made)[-1]
-    said = f"alice/{last}.ipynb is newer but was not graded: its name says no lesson, and it has"
+    said = f"alice/{last}.ipynb is newer but was not graded: its name says no lesson, and "
     assert any(note.startswith(said) for note in chosen.notes) is (last != counts and not last[0].isdigit())
 
 

@@ -473,6 +473,22 @@ def test_what_a_loop_or_a_call_sets_is_set(filled):
     assert made.notes == ()
 
 
+@pytest.mark.parametrize(
+    "counted",
+    [
+        "for _ in range(3):\n    count += 1\n    T[count] = count",
+        "if True:\n    count += 3\n    T[3] = count",
+        "try:\n    count += 3\n    T[count] = 3\nfinally:\n    print('done')",
+        "with open('/dev/null'):\n    count += 3\n    T[count] = 3",
+        "while count < 3:\n    count += 1\n    T[count] = 3",
+    ],
+)
+def test_a_counter_is_read_where_something_is_added_to_it(counted):
+    made = program("T = {}\ncount = 0", counted, wanda_score("T.get(weight) * inputs"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
 NO_MODEL = "grading loads no model, data or experiment "
 SKIPPED = {
     "T = load_model()": "grading loads no model, data or experiment (load_model)",
