@@ -12,7 +12,7 @@ from torch import Tensor
 from course_lib.checking.exercise import Case, Exercise
 from course_lib.checking.short import short
 
-SMALL, LONG = 24, 240  # numbers of a tensor, and characters of all arguments together
+SMALL, LONG = 30, 240  # numbers of a tensor, and characters of all arguments together
 NAMES = Path(__file__).with_name("parameters.json")  # `course build` writes it from the stubs of the masters
 
 

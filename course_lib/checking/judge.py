@@ -18,8 +18,9 @@ class Verdict:
     """The result of a check. `case`, `got`, `expected` and `trace` belong to the first case that went wrong.
 
     `differences` has one entry for every case that was run: None where it agrees. `explained` says for how many of the
-    wrong ones the named mistake gives the same result. `easy` says what is enough to get all right cases without the
-    idea, and is empty where one of them needs it. `names` are those of the student's own parameters, where known.
+    wrong ones the named mistake gives the same result, `contradicted` how many right ones it would get wrong. `easy`
+    says what is enough to get all right cases without the idea, and is empty where one of them needs it. `names` are
+    those of the student's own parameters, where known.
     """
 
     exercise: Exercise
@@ -33,6 +34,7 @@ class Verdict:
     trace: str = ""
     mistake: Mistake | None = None
     explained: int = 0
+    contradicted: int = 0
     easy: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -86,15 +88,20 @@ def uncounted(lowered: str) -> str:
     return f"right so far: {lowered}" if lowered else ""
 
 
-def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple[Mistake | None, int]:
+def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple[Mistake | None, int, int]:
     """The first named mistake that gives the student's results on every case, and how many wrong ones that explains.
 
-    Without one: the mistake that explains most of the wrong cases, among them the first and more than half of them
-    all, and more than the right ones that it would get wrong. In other words, one further slip does not cost the
-    mistake its name. Many slips end in the same kind of error, so a mistake also has to give the value of a wrong case.
+    Without one: the mistake that explains most of the wrong cases, compared with the right ones that it would get
+    wrong, among them the first wrong case and more than half of them all. In other words, one further slip does not
+    cost the mistake its name. But a mistake that would get all of the student's right cases wrong is another one. Many
+    slips end in the same kind of error, so a mistake also has to give the value of a wrong case.
+
+    Returns:
+        the mistake, how many wrong cases it explains, and how many right ones it would get wrong.
     """
     valued = [at for at, w in enumerate(wrong) if w and not outcomes[at].error]
-    best, n_best = None, sum(wrong) // 2
+    n_wrong, n_right = sum(wrong), len(wrong) - sum(wrong)
+    best = None, 0, 0
     for mistake in known.exercise.mistakes if valued else ():
         for function in mistake.functions:
             if not _same(known, function, wrong.index(True), outcomes):  # most mistakes need one look
@@ -103,12 +110,13 @@ def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple
                 continue
             same = [_same(known, function, at, outcomes) for at in range(len(outcomes))]
             if all(same):
-                return mistake, sum(wrong)
+                return mistake, n_wrong, 0
             n_explained = sum(s for s, w in zip(same, wrong, strict=True) if w)
             n_against = sum(not s for s, w in zip(same, wrong, strict=True) if not w)
-            if n_explained > max(n_best, n_against):
-                best, n_best = mistake, n_explained
-    return best, n_best if best else 0
+            contradicts_all = n_against == n_right > 0
+            if 2 * n_explained > n_wrong and not contradicts_all and n_explained - n_against > best[1] - best[2]:
+                best = mistake, n_explained, n_against
+    return best
 
 
 def _same(known: Known, function: Callable | Recorded, at: int, outcomes: list[Outcome]) -> bool:

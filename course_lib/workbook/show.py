@@ -59,7 +59,8 @@ def _rows(v: Verdict, record: Record) -> list[tuple[str, str]]:
         if v.difference != f"got {got}, expected {expected}":  # of a single number that would say it twice
             rows.append(("Where", v.difference))
     if v.mistake:
-        where = "" if v.explained == v.n_wrong else f"On {v.explained} of the {v.n_wrong} wrong cases "
+        where = "" if not v.contradicted else "On the wrong cases "
+        where = where if v.explained == v.n_wrong else f"On {v.explained} of the {v.n_wrong} wrong cases "
         rows += [(f"{where}{'this' if where else 'This'} looks like: {v.mistake.name}", v.mistake.explanation)]
     if v.lowered:
         rows.append(("Points", counted(v.n_right, v.n_cases, v.lowered)))

@@ -11,6 +11,8 @@ from course_lib.checking.compare import plain
 from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial
 from course_lib.checking.judge import counted, judge, uncounted, verdict
 from course_lib.checking.known import Known, drawn
+from course_lib.workbook.progress import Record
+from course_lib.workbook.show import as_text
 
 
 def made(reference, *arguments, drawn=True, **fields):
@@ -191,6 +193,18 @@ def test_a_mistake_that_only_raises_is_not_named():
     exercise = dataclasses.replace(exercise, mistakes=(mistake,))
     said = judge(exercise, lambda x: x * x if len(x) > 1 else x @ torch.ones(3))
     assert (said.n_right, said.mistake, said.explained) == (2, None, 0)
+
+
+@pytest.mark.parametrize(("n_right", "contradicted"), [(1, None), (2, 1)])
+def test_a_mistake_that_would_get_all_right_cases_wrong_is_another_one(n_right, contradicted):
+    """The mistake gives 6 for 2, where the answer is right, and is right for 0 as the answer is."""
+    cases = ((torch.tensor([5.0]),), (torch.tensor([7.0]),), (torch.tensor([2.0]),), (torch.tensor([0.0]),))
+    mistake = Mistake("tripled", "Multiply by itself.", lambda x: 3 * x)
+    exercise = dataclasses.replace(made(lambda x: x * x, *cases[: 2 + n_right]), mistakes=(mistake,))
+    said = judge(exercise, lambda x: 3 * x if x > 4 else x * x)
+    assert said.n_right == n_right
+    assert (said.mistake, said.contradicted) == ((None, 0) if contradicted is None else (mistake, contradicted))
+    assert ("On the wrong cases this looks like: tripled" in as_text(said, Record())) == (contradicted is not None)
 
 
 def test_a_function_that_ends_its_process_after_the_worked_example_earns_nothing():

@@ -202,7 +202,8 @@ SPECULATE = Exercise(
         ),
         Mistake(
             "luck left out",
-            "A token falls whenever p is below q. It stays with probability p/q: luck decides.",
+            "luck was left out: p was compared with q, or p/q with a fixed number. A token stays with probability p/q, "
+            "which is where luck is below p/q.",
             _with(lambda p, q, luck: p >= q),
         ),
         Mistake(

@@ -303,6 +303,12 @@ PRUNE = Exercise(
             ),
         ),
         Mistake(
+            "nothing deleted",
+            "All weights are as they were, although some cost less than the limit. Delete the cheapest weight, update "
+            "the others, and repeat while the lowest saliency is below the limit.",
+            lambda w, h, limit: w.clone(),
+        ),
+        Mistake(
             "dearest first",
             "The weight with the highest saliency left. Take the lowest: argmin.",
             lambda w, h, limit: _prune_with(

@@ -27,10 +27,14 @@ def _agree_on_blocks(got: Any, expected: Tensor, case: Case) -> str | None:
         """(O, I) -> (blocks, entries of a block)"""
         return matrix.unflatten(1, (-1, columns)).unflatten(0, (-1, rows)).transpose(1, 2).flatten(2).flatten(0, 1)
 
-    n_kept = blocks(got.double()).sum(1)
-    part = int(((n_kept > 0) & (n_kept < rows * columns)).sum())
-    if part:
+    def in_part(mask: Tensor) -> int:
+        n_kept = blocks(mask.double()).sum(1)
+        return int(((n_kept > 0) & (n_kept < rows * columns)).sum())
+
+    if part := in_part(got):
         return f"{part} blocks of {rows} × {columns} stay in part; {problem}"
+    if in_part(expected):  # a mistake's mask, which no mask of whole blocks is like
+        return problem
     mine, right = (blocks(mask.bool()).any(1) for mask in (got, expected))
     if mine.sum() != right.sum():
         return f"{int(mine.sum())} blocks stay, expected {int(right.sum())}"

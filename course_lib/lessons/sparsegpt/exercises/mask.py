@@ -24,7 +24,7 @@ def _mask_cases(generator: torch.Generator) -> list[Case]:
     def spread() -> Tensor:
         return 0.2 + 2 * torch.rand(12, generator=generator)
 
-    zeros = torch.tensor([[0.0, 0.0, 3.0], [0.0, -2.0, 1.0]]), torch.ones(3), 1 / 3
+    zeros = torch.tensor([[0.0, 0.0, 3.0], [0.0, -2.0, 1.0]]), torch.ones(3), 0.34
     return [
         Case("2 × 3 by hand, two scores tie", by_hand),
         Case("2 × 3 by hand, three weights are zero already and two of them leave", zeros),
