@@ -12,7 +12,7 @@ from course_lib import discover
 from course_lib.cli.prune import STOPPED, folder_of
 from course_lib.data import corpora
 from course_lib.measure.perplexity import perplexity
-from course_lib.models import load_model
+from course_lib.models import changed_logits, load_model
 from course_lib.pruning.stream.resume import FOLDER, make_folder, refuse_foreign
 from course_lib.pruning.structured import scorers
 from course_lib.pruning.structured.choice import Scores, choose
@@ -68,7 +68,8 @@ def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, len
 
     def add(name: str, what: PreTrainedModel) -> None:
         n_parameters = sum(parameter.numel() for parameter in what.parameters())
-        table.add_row(name, f"{n_parameters / 1e6:,.2f} M", f"{perplexity(what, held_out).value:.2f}")
+        value = "not measured" if changed_logits(what) else f"{perplexity(what, held_out).value:.2f}"
+        table.add_row(name, f"{n_parameters / 1e6:,.2f} M", value)
 
     add("dense", model)
     kept = choose(_scores(scorer, Evidence(model, windows), target), now, target)
@@ -84,6 +85,8 @@ def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, len
         add(f"distilled, {steps} steps", smaller)
     save_whole(smaller, tokenizer, out)
     console.print(table)
+    if changes := changed_logits(model):
+        console.print(f"Perplexity is not measured where the configuration changes logits ({', '.join(changes)}).")
     console.print(f"Saved to {out}. Load it with: load_model({str(out)!r})", soft_wrap=True)
     return 0
 

@@ -136,12 +136,18 @@ def run(
         return STOPPED
     table = Table("", "dense", f"{kind.__name__} {pattern}", title=f"{model}: {samples} × {length} tokens, seed {seed}")
     _add_rows(table, report)
+    why = ""
     if evaluation or (evaluation is None and _fits(source)):
         held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
-        table.add_row(
-            "perplexity, held-out Wikipedia", *(_perplexity(folder, held_out) for folder in (source.folder, out))
-        )
+        try:
+            table.add_row(
+                "perplexity, held-out Wikipedia", *(_perplexity(folder, held_out) for folder in (source.folder, out))
+            )
+        except ValueError as error:  # the model is pruned and saved all the same
+            why = f"Perplexity was not measured: {error}"
     console.print(table)
+    if why:
+        console.print(why, markup=False, soft_wrap=True)
     for layer, note in report.notes.items():
         console.print(f"{layer}: {note}", markup=False)
     console.print(f"Saved to {out}. Load it with: load_model({str(out)!r})", soft_wrap=True)

@@ -1,5 +1,6 @@
 """Whether the Hugging Face hub answers, asked once and quickly: its clients retry for a minute before they give up."""
 
+import re
 from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 
@@ -43,4 +44,4 @@ def name_or_folder(name: str) -> str:
 def _is_path(name: str) -> bool:
     """Whether this can only be meant as a path: names on the hub are "model" or "owner/model"."""
     has_root = name.startswith((".", "/", "~")) or "\\" in name or bool(PureWindowsPath(name).drive)
-    return has_root or name.count("/") > 1 or name.endswith("/") or Path(name).is_file()
+    return has_root or re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name, re.ASCII) is None or Path(name).is_file()

@@ -26,7 +26,8 @@ class PruningError(RuntimeError):
     def __init__(self, reached: str, n_layers: int, cause: Exception, remedy: str | None = None):
         self.reached = reached
         super().__init__(
-            f"pruning stopped at {reached}, after {n_layers} layers were pruned: {type(cause).__name__}: {cause}. "
+            f"pruning stopped at {reached}, after {n_layers} layers were pruned: {type(cause).__name__}: "
+            f"{str(cause).rstrip('.')}. "
             f"{remedy or (HALF_PRUNED if n_layers else UNCHANGED)}"
         )
 
@@ -125,8 +126,8 @@ def check_fit(pattern: Pattern, layers: list[Layer]) -> None:
         except ValueError as error:
             part = name.split(".", 2)[2]
             raise ValueError(
-                f"the pattern {pattern} does not fit {name} of shape {shape}: {error} To leave such layers dense, name "
-                f"them: ignore=['*.{part}'], or --ignore '*.{part}' with `course prune`."
+                f"the pattern {pattern} does not fit {name} of shape {shape}: {str(error).rstrip('.')}. Such layers "
+                f"are left dense by ignore=['*.{part}'], or by --ignore '*.{part}' with `course prune`."
             ) from error
 
 

@@ -101,7 +101,7 @@ def test_a_model_that_is_nowhere_is_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["./nofolder", "/no/folder", "models/of/mine", "~/model", "mine/", "C:\\models\\llama"]
+    "name", ["./nofolder", "/no/folder", "models/of/mine", "~/model", "mine/", "no folder", "C:\\models\\llama"]
 )
 def test_a_folder_that_is_missing_is_called_that(tmp_path, name, monkeypatch):
     monkeypatch.setattr(command.hub, "reachable", lambda: pytest.fail("the hub was asked for a path"))
@@ -122,6 +122,16 @@ def test_layers_that_are_ignored_are_counted_in_the_table(checkpoint, tmp_path, 
     shares = {name: sparsity_of(weight_of(m)) for b in blocks(model) for name, m in linears(b).items()}
     assert shares.pop("mlp.down_proj") == 0
     assert set(shares.values()) == {0.5}
+
+
+def test_a_model_whose_perplexity_cannot_be_measured_is_saved_and_said_so(checkpoint, tmp_path, capsys, monkeypatch):
+    config = json.loads((checkpoint / "config.json").read_text()) | {"final_logit_softcapping": 30.0}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    assert prune(str(checkpoint), tmp_path / "out", "wanda", "0.5") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Perplexity was not measured: got a LlamaForCausalLM with final_logit_softcapping 30" in said
+    assert "Saved to" in said
+    assert load_model(str(tmp_path / "out"), device="cpu")
 
 
 def test_windows_longer_than_the_model_reads_say_which_length_to_give(checkpoint, tmp_path):

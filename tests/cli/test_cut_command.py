@@ -1,5 +1,6 @@
 """`course prune --shape` from end to end on a tiny checkpoint, and what it refuses."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,15 @@ def test_an_interrupted_save_leaves_what_it_found(checkpoint, tmp_path, monkeypa
     assert cut(checkpoint, out, "neurons=64", steps=steps) == 0
     assert cut(checkpoint, tmp_path / "whole", "neurons=64", steps=steps) == 0
     assert saved_like(out, tmp_path / "whole")
+
+
+def test_a_model_whose_perplexity_cannot_be_measured_is_cut_all_the_same(checkpoint, tmp_path, capsys):
+    config = json.loads((checkpoint / "config.json").read_text()) | {"final_logit_softcapping": 30.0}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    assert cut(checkpoint, tmp_path / "out", "neurons=64") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "not measured" in said
+    assert "Perplexity is not measured where the configuration changes logits (final_logit_softcapping)." in said
 
 
 @pytest.mark.parametrize("n_moved", [0, 1, 3])

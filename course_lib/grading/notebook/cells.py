@@ -10,7 +10,8 @@ MOST_CELLS = 5_000
 LONGEST_CELL = 2**18  # characters of one cell of code; the course's longest has 2,000
 MOST_CODE = 2**22  # characters of code in all cells together
 MOST_STATEMENTS = 50_000  # of the top level, each with what it binds and reads: 4 KiB and a tenth of a millisecond
-_CONFLICT = re.compile(r"^<{7} .*?^={7}\s*$.*?^>{7} ", re.MULTILINE | re.DOTALL)
+# Two searches, one after the other: as one expression they would begin again at every line.
+_CONFLICT = re.compile(r"^[ \t]*<{7}(?!<)", re.MULTILINE), re.compile(r"^[ \t]*={7}[ \t\r]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def _parsed(content: bytes) -> object:
         raise ValueError("it is JSON that is nested too deeply.") from None
     except ValueError as error:
         hint = ""
-        if _CONFLICT.search(text):
+        if all(mark.search(text) for mark in _CONFLICT):
             hint = " It holds the marks of a Git conflict (<<<<<<<): resolve the conflict and save the notebook again."
         elif text.lstrip().startswith("<"):
             hint = " It looks like a web page: download the notebook itself, not the page that shows it."

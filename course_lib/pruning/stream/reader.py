@@ -50,16 +50,18 @@ def open_source(folder: Path) -> Source:
         ValueError: what is there is no checkpoint in safetensors, or part of it is missing or cannot be read.
     """
     index, single = folder / INDEX, folder / SINGLE
+    _refuse_adapter(folder)
     if not (folder / "config.json").is_file():
         raise ValueError(
             f"{folder} has no config.json; expected a folder as save_pretrained writes it. Give the folder of a model."
         )
     _read_json(folder / "config.json")
-    _refuse_adapter(folder)
     if index.is_file():
         by_key = _read_json(index).get("weight_map")
         if not isinstance(by_key, dict):
             raise ValueError(f"{index} has no weight_map; expected the file of each weight. Fetch or copy it again.")
+        if strange := [name for name in by_key.values() if not isinstance(name, str) or Path(name).name != name]:
+            raise ValueError(f"{index} names the file {strange[0]!r}; expected files beside it. Fetch it again.")
         if single.is_file() and set(by_key.values()) != {SINGLE}:
             raise ValueError(
                 f"{folder} holds {INDEX}, which names other files, and {SINGLE} too: these may be two models, and "
@@ -71,7 +73,7 @@ def open_source(folder: Path) -> Source:
         keys = {key: files[name][key] for key, name in by_key.items()}
     elif single.is_file():
         keys = _read_header(single)
-    elif shards := sorted(path.name for path in folder.glob("*.safetensors")):
+    elif shards := sorted(path.name for path in folder.glob("*-of-*.safetensors")):
         raise ValueError(
             f"{folder} has no {INDEX}, which says which of its files ({', '.join(shards[:3])}"
             f"{', …' if len(shards) > 3 else ''}) holds which weight; expected it beside them. Fetch it from where the "

@@ -63,7 +63,7 @@ def settings_of(
         "allocation": repr(allocation),
         "windows": " x ".join(map(str, calibration.shape)),
         "seed": seed,
-        "ignore": ", ".join(ignore) or None,
+        "ignore": ", ".join(sorted(set(ignore))) or None,
         "tokens": hashlib.sha256(calibration.cpu().long().numpy().tobytes()).hexdigest()[:16],
         "checkpoint": identity[:16],
         "device": device.type,

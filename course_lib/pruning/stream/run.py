@@ -67,13 +67,15 @@ def prune_checkpoint(
     settings = settings_of(skeleton.source.identity, device, pruner, calibration, allocation, seed, ignore)
     with opened(out, settings, report) as work:
         run = _Run(skeleton, pruner, calibration, allocation, work)
+        run.check_finished()
         try:
             run.prune(progress)
             run.complete()
         except Exception as error:
             if isinstance(error, ValueError) and not work.n_finished and not work.report.sparsity:
                 raise  # the checkpoint or what was asked for is at fault, and nothing is lost
-            raise PruningError(work.report.reached, len(work.report.sparsity), error, GO_ON) from error
+            remedy = f"Remove {out} and give the command again." if isinstance(error, FileNotFoundError) else GO_ON
+            raise PruningError(work.report.reached, len(work.report.sparsity), error, remedy) from error
     return work.report
 
 
@@ -87,6 +89,15 @@ class _Run:
         self.allocation, self.work, self.report = allocation, work, work.report
         self.n_blocks = len(skeleton.blocks)
         self.output = Output(skeleton, work.out)
+
+    def check_finished(self) -> None:
+        """Raises ValueError where the file of a finished block is missing: without it the result would not load."""
+        files = [self.output.file_of(index) for index in range(self.work.n_finished)]
+        if missing := [path.name for path in files if not path.is_file()]:
+            raise ValueError(
+                f"{self.work.out} lacks {missing[0]}, which an earlier run wrote; expected all finished files. "
+                f"Remove {self.work.out} and give the command again."
+            )
 
     def prune(self, progress: bool) -> None:
         work, self.report.reached = self.work, "the dense model"

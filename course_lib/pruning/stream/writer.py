@@ -26,12 +26,12 @@ class Output:
         for layer in self.skeleton.layers[index]:
             key = names[f"{layer.part}.weight"]
             tensors[key] = layer.module.weight.to(self.places[key].dtype)
-        write(self._shard(index), tensors)
+        write(self.file_of(index), tensors)
 
     def write_outside(self) -> None:
         """Embedding, last norm, head: copied as they are."""
         for number, keys in enumerate(self.outside, start=len(self.inside)):
-            write(self._shard(number), {key: self.places[key] for key in keys})
+            write(self.file_of(number), {key: self.places[key] for key in keys})
 
     def write_rest(self, settings: dict[str, Any]) -> None:
         """Configuration and tokenizer, what was done, and last the index, without which nothing loads."""
@@ -39,7 +39,7 @@ class Output:
             self._write_text(path.name, path.read_bytes())
         self._write_text("pruning.json", (json.dumps(settings, indent=1) + "\n").encode())
         shards = enumerate([*self.inside, *self.outside])
-        weights = {key: self._shard(number).name for number, keys in shards for key in keys}
+        weights = {key: self.file_of(number).name for number, keys in shards for key in keys}
         index = {"metadata": {"total_size": self.skeleton.source.n_bytes}, "weight_map": weights}
         self._write_text(INDEX, (json.dumps(index, indent=1) + "\n").encode())
 
@@ -47,7 +47,8 @@ class Output:
         with whole(self.folder / name) as file:
             file.write(text)
 
-    def _shard(self, number: int) -> Path:
+    def file_of(self, number: int) -> Path:
+        """Blocks come first, and then what lies outside of them."""
         n_shards = len(self.inside) + len(self.outside)
         return self.folder / f"model-{number + 1:05d}-of-{n_shards:05d}.safetensors"
 

@@ -33,6 +33,7 @@ def program(*cells, exercise="wanda.score", function="wanda_score"):
         (b"{", "not JSON"),
         (notebook(RIGHT)[:-20], "cut off"),
         (b"{\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> theirs\n}", "marks of a Git conflict .*resolve the conflict"),
+        (b"{\r\n  <<<<<<<\r\n1\r\n  =======\r\n2\r\n}", "marks of a Git conflict"),
         (b"<!DOCTYPE html><html>", "web page"),
         (b"PK\x03\x04rest", "zip that is named as a notebook"),
         (b"[1, 2]", "no list of cells"),

@@ -336,6 +336,22 @@ def test_what_is_finished_is_not_done_again(tmp_path, stopped):
     same_weights(stopped, tmp_path / "out")
 
 
+def test_a_finished_file_that_is_gone_is_said_before_going_on(tmp_path, stopped):
+    (tmp_path / "out" / "model-00001-of-00003.safetensors").unlink()
+    with pytest.raises(ValueError, match="lacks model-00001-of-00003.safetensors, which an earlier run wrote.*Remove"):
+        streamed(tmp_path, StopsAt())
+    assert (tmp_path / "out" / "unfinished" / "state.json").is_file()
+
+
+def test_hidden_states_that_are_gone_are_not_promised_to_come_back(tmp_path, stopped):
+    for path in (tmp_path / "out" / "unfinished").rglob("*.pt"):
+        path.unlink()
+    for path in (tmp_path / "out" / "unfinished").rglob("*.safetensors"):
+        path.unlink()
+    with pytest.raises(PruningError, match=r"Remove .*out and give the command again\.$"):
+        streamed(tmp_path, StopsAt())
+
+
 def test_nothing_loads_before_the_end(tmp_path, stopped):
     with pytest.raises(ValueError, match="Unrecognized model"):
         AutoModelForCausalLM.from_pretrained(tmp_path / "out")
@@ -451,7 +467,18 @@ SPOILT = {
         lambda f: (f / "model.safetensors").rename(f / "model-00001-of-00001.safetensors"),
         r"has no model.safetensors.index.json, .*model-00001-of-00001.safetensors\).*Fetch it from where",
     ),
-    "an adapter": (lambda f: (f / "adapter_config.json").write_text("{}"), "holds an adapter .*merge_and_unload"),
+    "an adapter": (
+        lambda f: [(f / "adapter_config.json").write_text("{}"), (f / "config.json").unlink()],
+        "holds an adapter .*merge_and_unload",
+    ),
+    "another name": (
+        lambda f: (f / "model.safetensors").rename(f / "consolidated.safetensors"),
+        "neither model.safetensors nor .* save_pretrained",
+    ),
+    "an index of numbers": (
+        lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": 3}}'),
+        "names the file 3; expected files beside it",
+    ),
     "no config": (lambda f: (f / "config.json").unlink(), "has no config.json; expected a folder"),
     "a config cut short": (lambda f: (f / "config.json").write_text('{"a": 1'), r"config.json is no valid JSON \(Exp"),
     "a config of bytes": (lambda f: (f / "config.json").write_bytes(b"\xff{}"), r"config.json is no valid JSON \('utf"),
