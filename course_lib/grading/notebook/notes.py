@@ -69,7 +69,13 @@ def _several(choice: Choice) -> list[str]:
         last = "the last one above its check" if choice.check and below else "the last one"
         cells = ", ".join(map(str, above))
         said.append(f"{name} is defined more than once (also in cell {cells}); {last}, in {where}, was graded.")
-    if below:
+    if below and not choice.check:
+        cells = ", ".join(map(str, below))
+        said.append(
+            f"{name} is defined again (cell {cells}), but the definition in the exercise's own cell, {where}, was "
+            "graded. If the later one is your answer, give it a name of its own and call check below it."
+        )
+    elif below:
         cells = ", ".join(map(str, below))
         said.append(
             f"{name} is defined again below its check (cell {cells}), but the definition above the check, in {where}, "

@@ -259,6 +259,58 @@ def test_each_exercise_has_its_own_definition_of_one_name_and_no_news():
         assert made.notes[0].startswith("The function is called f here")
 
 
+# One name in the cells of several exercises, checked in a way that no reader of the text follows.
+UNREAD = {
+    "no check": ("", ""),
+    "by a helper that finds the exercise": ("", "pruefe(f)"),
+    "through getattr": ("", 'getattr(workbook, "check")("wanda.score", f)'),
+    "handed to another name": ("", "ask = pick(check)\nask(which(), f)"),
+    "put in a table": ("T = {}", "T[which()] = f"),
+    "the other one's check is read": ("", 'check("wanda.other", f)'),
+}
+
+
+@pytest.mark.parametrize("bare", ["whole", "ids alone", "grade_id alone"])
+@pytest.mark.parametrize("name", UNREAD)
+def test_of_one_name_the_definition_in_the_exercises_own_cell_is_the_answer(name, bare):
+    first, checked = UNREAD[name]
+    mine, other = "def f(w, x):\n    return h(w) * x", "def f(w, x):\n    return h(w) + x"
+    cells = [
+        answer(f"def h(x):\n    return x\n\n\n{mine}"),
+        "" if "wanda.other" in checked else checked,
+        cell(f"def h(x):\n    return x + 1\n\n\n{other}\n{checked}", exercise="wanda.other"),
+        checked,
+    ]
+    for each in (each for each in cells if isinstance(each, dict) and bare != "whole"):
+        metadata = each["metadata"].copy()
+        each["metadata"] = {} if bare == "ids alone" else {"nbgrader": metadata["nbgrader"]}
+        if bare == "grade_id alone":
+            del each["id"]
+    made = program(first, *cells)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ("The function is called f here (cell 2), not wanda_score; it was graded.",)
+    assert called(program(first, *cells, exercise="wanda.other", function="other"), 3, 4) == 8
+
+
+def test_a_later_definition_outside_the_exercises_own_cell_is_said():
+    made = program(answer(MINE), cell(OTHER, exercise="wanda.other"), OTHER)
+    assert called(made, 3, 4) == 12
+    assert made.notes[1] == (
+        "f is defined again (cell 3), but the definition in the exercise's own cell, cell 1, was graded. If the later "
+        "one is your answer, give it a name of its own and call check below it."
+    )
+
+
+def test_without_checks_a_name_that_another_exercise_reuses_stays_its_own():
+    made = program(
+        answer(RIGHT), cell(WRONG + "\n\n\ndef other(w, x):\n    return wanda_score(w, x)", exercise="wanda.other")
+    )
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+    made = program(answer(WRONG), cell(WRONG, exercise="wanda.other"), RIGHT, answer(RIGHT))
+    assert called(made, 3, 4) == 12
+
+
 def test_a_definition_below_its_check_is_not_graded_and_said():
     made = program(answer(WRONG), CHECK, RIGHT)
     assert called(made, 3, 4) == 7
