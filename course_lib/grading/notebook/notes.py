@@ -84,14 +84,25 @@ def _several(choice: Choice) -> list[str]:
     return said
 
 
-def nothing(cells: list[Cell], exercise: str, function: str) -> str:
-    """Why there is no answer."""
+def nothing(cells: list[Cell], exercise: str, function: str, unread: list[int]) -> str:
+    """Why there is no answer.
+
+    Args:
+        unread: the cells whose call of check cannot be followed.
+    """
     if text := [cell.name for cell in cells if cell.claims(exercise) and cell.kind != "code"]:
         return f"the cell of {exercise} ({text[0]}) is not a code cell; make it one again."
-    return (
+    said = (
         f'nothing in the notebook answers {exercise}: there is no function {function}, no check("{exercise}", ...) '
         "with another, and no definition in the exercise's own cell."
     )
+    if unread:
+        where = ", ".join(str(number) for number in dict.fromkeys(unread))
+        said += (
+            f" The grader cannot tell which exercise and function check is given in cell {where}; write the call out, "
+            f'as check("{exercise}", your_function).'
+        )
+    return said
 
 
 def _needed(names: list[str]) -> str:

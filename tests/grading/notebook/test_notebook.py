@@ -245,6 +245,94 @@ OF_ONE_NAME = {
 }
 
 
+# What check is given is put together, handed on, or stands in a table that the notebook fills step by step.
+_DECORATOR = "REG = {}\ndef answers(name):\n    def keep(g):\n        REG[name] = g\n    return keep"
+OF_ONE_NAME |= {
+    "check assigned": ("c = check", MINE, 'c("wanda.score", f)', OTHER, 'c("wanda.other", f)'),
+    "a helper": (
+        "def test(name, g):\n    print(name)\n    return check(name, g)",
+        MINE,
+        'test("wanda.score", f)',
+        OTHER,
+        'test("wanda.other", g=f)',
+    ),
+    "a helper that adds the lesson": (
+        'def test(g, name="score"):\n    check(f"wanda.{name}", g)',
+        MINE,
+        'test(f, name="score")',
+        OTHER,
+        'test(f, "other")',
+    ),
+    "a helper with a default": (
+        'def test(g, name="wanda.score"):\n    check(name, g)',
+        MINE,
+        "test(f)",
+        OTHER,
+        'test(f, "wanda.other")',
+    ),
+    "a helper for one exercise": ('def test(g):\n    check("wanda.score", g)', MINE, "test(f)", OTHER),
+    "a lambda in a loop": (
+        MINE,
+        "for name in ['wanda.score', 'wanda.other']:\n    check(name, lambda w, name: f(w, name))",
+    ),
+    "a lambda as a helper": ("t = lambda g, name: check(name, g)", MINE, 't(f, "wanda.score")', OTHER),
+    "partial of check": ("from functools import partial", MINE, 'partial(check, "wanda.score")(f)', OTHER),
+    "a starred tuple": (MINE, 'check(*("wanda.score", f))', OTHER),
+    "a starred tuple that has a name": (MINE, 'both = ("wanda.score", f)', OTHER, "check(*both)"),
+    "the exercise formatted": (MINE, 'check("wanda.%s" % "score", f)', OTHER),
+    "the exercise formatted of two": ("L = 'wanda'", MINE, 'check("%s.%s" % (L, "score"), f)', OTHER),
+    "the exercise joined": (MINE, 'check(".".join(["wanda", "score"]), f)', OTHER),
+    "the exercise added up of three": (MINE, 'check("wanda" + "." + "score", f)', OTHER),
+    "a table filled by cells": (
+        "T = {}",
+        MINE + "\nT['wanda.score'] = f",
+        OTHER + "\nT['wanda.other'] = f",
+        "for name in T:\n    check(name, T[name])",
+    ),
+    "the items of a filled table": (
+        "T = dict()",
+        "T['wanda.score'] = lambda w, x: w * x",
+        OTHER + "\nT['wanda.other'] = f",
+        "for name, g in T.items():\n    check(name, g)",
+    ),
+    "a filled list": (
+        "ids, fs = ['wanda.score', 'wanda.other'], []",
+        MINE + "\nfs.append(f)",
+        OTHER + "\nfs.append(f)",
+        "for name, g in zip(ids, fs):\n    check(name, g)",
+    ),
+    "two filled lists": (
+        "ids = []\nfs = []",
+        MINE + "\nids.append('wanda.score')\nfs.append(f)",
+        OTHER + "\nids.append('wanda.other')\nfs.append(f)",
+        "[check(name, g) for name, g in zip(ids, fs)]",
+    ),
+    "a table of short names": (
+        "T = {}",
+        MINE + "\nT['score'] = f",
+        OTHER + "\nT['other'] = f",
+        "for name in T:\n    check(f'wanda.{name}', T[name])",
+    ),
+    "short names and globals": (
+        MINE + "\nscore = f",
+        OTHER + "\nother = f",
+        "for name in 'score other'.split():\n    check('wanda.' + name, globals()[name])",
+    ),
+    "a decorator that returns nothing": (
+        _DECORATOR,
+        "@answers('wanda.score')\n" + MINE,
+        "@answers('wanda.other')\n" + OTHER,
+        "for name, g in REG.items():\n    check(name, g)",
+    ),
+    "a decorator that returns nothing, in the exercise's own cell": (
+        _DECORATOR,
+        answer("@answers('wanda.score')\n" + MINE),
+        cell("@answers('wanda.other')\n" + OTHER, exercise="wanda.other"),
+        "for name in REG:\n    check(name, REG[name])",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", OF_ONE_NAME)
 def test_of_one_name_the_definition_above_the_check_is_the_answer(name):
     assert called(program(*OF_ONE_NAME[name]), 3, 4) == 12
@@ -422,6 +510,13 @@ def test_nothing_that_answers_is_said():
         program(answer("wanda_score = 3"))
     with pytest.raises(LookupError):
         load(b'{"cells": []}').program("wanda.score", "wanda_score")
+
+
+def test_a_check_that_cannot_be_read_is_said():
+    with pytest.raises(LookupError, match=r"is given in cell 2, 3; write the call out, as check\("):
+        program("ids = pick()", "for name in ids:\n    check(name, ids[name])", "check(*ids)\ncheck(ids)", "f = 3")
+    with pytest.raises(LookupError, match="own cell.$"):
+        program(MINE, 'check("wanda.other", f)')
 
 
 BROKEN = {
