@@ -65,10 +65,15 @@ def _several(choice: Choice) -> list[str]:
     above = sorted({other.number for other in choice.others if other.position < position})
     below = sorted({other.number for other in choice.others if other.position > position})
     said = []
-    if above:
-        last = "the last one above its check" if choice.check and below else "the last one"
-        cells = ", ".join(map(str, above))
+    last = "the last one above its check" if choice.check and below else "the last one"
+    elsewhere = [number for number in above if number != choice.item.number]
+    if elsewhere:
+        cells = ", ".join(map(str, elsewhere)) + (f", and above it in {where}" if elsewhere != above else "")
         said.append(f"{name} is defined more than once (also in cell {cells}); {last}, in {where}, was graded.")
+    elif above:
+        n_here = 1 + sum(other.position < position for other in choice.others)
+        times = "twice" if n_here == 2 else f"{n_here} times"
+        said.append(f"{name} is defined {times} in {where}; {last} was graded.")
     if below and not choice.check:
         cells = ", ".join(map(str, below))
         said.append(

@@ -474,6 +474,24 @@ def test_a_note_says_which_of_two_definitions_was_taken():
     assert not program(answer(STUB), answer(RIGHT)).notes
 
 
+def test_a_note_says_that_both_definitions_stand_in_one_cell():
+    assert program(answer(WRONG + "\n" + RIGHT)).notes == (
+        "wanda_score is defined twice in cell 1; the last one was graded.",
+    )
+    assert program(answer(f"{WRONG}\n{WRONG}\n{RIGHT}"), CHECK).notes == (
+        "wanda_score is defined 3 times in cell 1; the last one was graded.",
+    )
+    assert program(answer(f"{WRONG}\n{RIGHT}\n{CHECK}\n{WRONG}")).notes == (
+        "wanda_score is defined twice in cell 1; the last one above its check was graded.",
+        "wanda_score is defined again below its check (cell 1), but the definition above the check, in cell 1, was "
+        "graded. If the later one is your answer, call check again below it.",
+    )
+    assert program(WRONG, answer(WRONG + "\n" + RIGHT)).notes == (
+        "wanda_score is defined more than once (also in cell 1, and above it in cell 2); the last one, in cell 2, was "
+        "graded.",
+    )
+
+
 def test_an_untouched_stub_still_gives_a_program():
     with pytest.raises(NotImplementedError, match="replace this line"):
         called(program(answer(STUB), CHECK), 1, 2)
